@@ -1,0 +1,391 @@
+"""Element types: what a tensor holds, how types promote, and their NumPy and PyTorch counterparts.
+
+    dtypes.float32.itemsize            -> 4
+    least_upper_dtype(dtypes.int32, dtypes.float16) -> dtypes.float16
+
+One surprise: `dtypes.index` is no storage type. Index arithmetic is done in it, over the unbounded
+integers, until the compiler knows the bounds and picks a machine width.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["DType", "ImageDType", "dtypes", "finfo", "iinfo", "least_upper_dtype"]
+
+Kind = Literal["bool", "int", "uint", "float", "index", "void"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DType:
+    """An element type, `count` lanes wide (`count` > 1 only inside kernels).
+
+    `itemsize` is in bytes for all lanes. Compares equal to anything that names the same type:
+    another DType, its name, a NumPy dtype or scalar type, a PyTorch dtype.
+    """
+
+    name: str
+    kind: Kind
+    bits: int
+    count: int = 1
+
+    @property
+    def itemsize(self) -> int:
+        return max(1, self.bits // 8) * self.count
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_int(self) -> bool:
+        """True for signed and unsigned integers, not for bool or index."""
+        return self.kind in ("int", "uint")
+
+    @property
+    def is_unsigned(self) -> bool:
+        return self.kind == "uint"
+
+    @property
+    def is_bool(self) -> bool:
+        return self.kind == "bool"
+
+    @property
+    def scalar(self) -> DType:
+        """The type of one lane."""
+        return self if self.count == 1 else _vector(_BASE[self.name], 1)
+
+    def vec(self, count: int) -> DType:
+        """The type of `count` lanes of this scalar type."""
+        return _vector(_BASE[self.name], count)
+
+    @property
+    def min(self) -> Any:
+        """The smallest value: an int, -inf for floats, False for bool."""
+        if self.kind == "bool":
+            return False
+        if self.kind == "float":
+            return -math.inf
+        return 0 if self.kind == "uint" else -(1 << (self.bits - 1))
+
+    @property
+    def max(self) -> Any:
+        """The largest value: an int, +inf for floats, True for bool."""
+        if self.kind == "bool":
+            return True
+        if self.kind == "float":
+            return math.inf
+        return (1 << self.bits) - 1 if self.kind == "uint" else (1 << (self.bits - 1)) - 1
+
+    def as_const(self, value: Any) -> Any:
+        """`value` as the Python scalar of this type; integers wrap as in two's complement."""
+        if self.kind == "bool":
+            return bool(value)
+        if self.kind == "float":
+            return float(value)
+        number = int(value)
+        if self.kind == "index" or self.min <= number <= self.max:
+            return number
+        number &= (1 << self.bits) - 1
+        return number if self.kind == "uint" or number <= self.max else number - (1 << self.bits)
+
+    def __repr__(self) -> str:
+        return f"dtypes.{self.name}" if self.count == 1 else f"dtypes.{self.name}.vec({self.count})"
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if isinstance(other, DType) or other is None:
+            return False
+        try:
+            return self is to_dtype(other)
+        except (TypeError, ValueError):
+            return False
+
+    def __reduce__(self) -> Any:
+        return (_vector_by_name, (self.name, self.count))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ImageDType(DType):
+    """A 2-D texture of `shape` (height, width) texels, four channels each."""
+
+    image_shape: tuple[int, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"dtypes.{self.name}({self.image_shape})"
+
+    def __reduce__(self) -> Any:
+        return (_image, (self.name, self.image_shape))
+
+
+_BASE: dict[str, DType] = {}
+
+
+@functools.cache
+def _vector(base: DType, count: int) -> DType:
+    return base if count == 1 else DType(base.name, base.kind, base.bits, count)
+
+
+def _vector_by_name(name: str, count: int) -> DType:
+    return _vector(_BASE[name], count)
+
+
+@functools.cache
+def _image(name: str, shape: tuple[int, ...]) -> ImageDType:
+    return ImageDType(name, "float", 16 if name == "imageh" else 32, 1, shape)
+
+
+def _new(name: str, kind: Kind, bits: int) -> DType:
+    _BASE[name] = DType(name, kind, bits)
+    return _BASE[name]
+
+
+class dtypes:
+    """Every element type, by name, and the two defaults that Python scalars take."""
+
+    void: ClassVar[DType] = _new("void", "void", 0)
+    index: ClassVar[DType] = _new("index", "index", 64)
+    bool: ClassVar[DType] = _new("bool", "bool", 1)
+    int8: ClassVar[DType] = _new("int8", "int", 8)
+    uint8: ClassVar[DType] = _new("uint8", "uint", 8)
+    int16: ClassVar[DType] = _new("int16", "int", 16)
+    uint16: ClassVar[DType] = _new("uint16", "uint", 16)
+    int32: ClassVar[DType] = _new("int32", "int", 32)
+    uint32: ClassVar[DType] = _new("uint32", "uint", 32)
+    int64: ClassVar[DType] = _new("int64", "int", 64)
+    uint64: ClassVar[DType] = _new("uint64", "uint", 64)
+    fp8e4m3: ClassVar[DType] = _new("fp8e4m3", "float", 8)
+    fp8e5m2: ClassVar[DType] = _new("fp8e5m2", "float", 8)
+    float16: ClassVar[DType] = _new("float16", "float", 16)
+    bfloat16: ClassVar[DType] = _new("bfloat16", "float", 16)
+    float32: ClassVar[DType] = _new("float32", "float", 32)
+    float64: ClassVar[DType] = _new("float64", "float", 64)
+
+    half, float, double = float16, float32, float64
+    char, short, int, long = int8, int16, int32, int64
+    uchar, ushort, uint, ulong = uint8, uint16, uint32, uint64
+
+    default_float: ClassVar[DType] = float32
+    default_int: ClassVar[DType] = int32
+
+    floats = (fp8e4m3, fp8e5m2, float16, bfloat16, float32, float64)
+    uints = (uint8, uint16, uint32, uint64)
+    sints = (int8, int16, int32, int64)
+    ints = uints + sints
+    all = (bool, *ints, *floats)
+
+    @staticmethod
+    def imageh(shape: tuple[Any, ...]) -> ImageDType:
+        """A half-precision texture of `shape` (height, width)."""
+        return _image("imageh", tuple(shape))
+
+    @staticmethod
+    def imagef(shape: tuple[Any, ...]) -> ImageDType:
+        """A single-precision texture of `shape` (height, width)."""
+        return _image("imagef", tuple(shape))
+
+    @staticmethod
+    def is_float(dtype: DType) -> Any:
+        return dtype.is_float
+
+    @staticmethod
+    def is_int(dtype: DType) -> Any:
+        return dtype.is_int
+
+    @staticmethod
+    def is_unsigned(dtype: DType) -> Any:
+        return dtype.is_unsigned
+
+    @staticmethod
+    def from_py(value: Any) -> DType:
+        """The type a Python scalar, or a nested list of them, takes when nothing else decides."""
+        if type(value) is float:
+            return dtypes.default_float
+        if type(value) is int:
+            return dtypes.default_int
+        if type(value) is _PY_BOOL:
+            return dtypes.bool
+        if isinstance(value, (list, tuple)):
+            kinds = {dtypes.from_py(item) for item in value}
+            return least_upper_dtype(*kinds) if kinds else dtypes.default_float
+        raise TypeError(f"no element type for a value of type {type(value).__name__}")
+
+
+_PY_BOOL = type(True)
+
+_PROMOTIONS: dict[DType, tuple[DType, ...]] = {
+    dtypes.bool: (dtypes.int8, dtypes.uint8),
+    dtypes.int8: (dtypes.int16,),
+    dtypes.int16: (dtypes.int32,),
+    dtypes.int32: (dtypes.int64,),
+    dtypes.int64: (dtypes.fp8e4m3, dtypes.fp8e5m2),
+    dtypes.uint8: (dtypes.int16, dtypes.uint16),
+    dtypes.uint16: (dtypes.int32, dtypes.uint32),
+    dtypes.uint32: (dtypes.int64, dtypes.uint64),
+    dtypes.uint64: (dtypes.fp8e4m3, dtypes.fp8e5m2),
+    dtypes.fp8e4m3: (dtypes.float16, dtypes.bfloat16),
+    dtypes.fp8e5m2: (dtypes.float16, dtypes.bfloat16),
+    dtypes.float16: (dtypes.float32,),
+    dtypes.bfloat16: (dtypes.float32,),
+    dtypes.float32: (dtypes.float64,),
+    dtypes.float64: (),
+}
+# The lattice from narrow to wide: the first common upper bound in this order is the least one.
+_LATTICE_ORDER = (
+    dtypes.bool, dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16, dtypes.int32,
+    dtypes.uint32, dtypes.int64, dtypes.uint64, dtypes.fp8e4m3, dtypes.fp8e5m2, dtypes.float16,
+    dtypes.bfloat16, dtypes.float32, dtypes.float64,
+)  # fmt: skip
+
+
+@functools.cache
+def _upper_set(dtype: DType) -> frozenset[DType]:
+    return frozenset((dtype,)).union(*(_upper_set(up) for up in _PROMOTIONS[dtype]))
+
+
+@functools.cache
+def least_upper_dtype(*types: DType) -> DType:
+    """The narrowest type that holds all of `types`, by the specification's promotion lattice."""
+    if len(types) == 1:
+        return types[0]
+    common = frozenset.intersection(*(_upper_set(t) for t in types))
+    return next(t for t in _LATTICE_ORDER if t in common)
+
+
+def least_upper_float(dtype: DType) -> DType:
+    """`dtype` if it is a float, else the float that arithmetic on it takes."""
+    return dtype if dtype.is_float else least_upper_dtype(dtype, dtypes.default_float)
+
+
+def sum_acc_dtype(dtype: DType) -> DType:
+    """The type in which a sum of `dtype` accumulates and, for integers, is returned."""
+    if dtype.is_unsigned:
+        return least_upper_dtype(dtype, dtypes.uint32)
+    if dtype.is_int or dtype.is_bool:
+        return least_upper_dtype(dtype, dtypes.int32)
+    return least_upper_dtype(dtype, dtypes.float32)
+
+
+@functools.cache
+def numpy_names() -> dict[DType, Any]:
+    """NumPy's dtype for each type (ml_dtypes supplies bfloat16 and the two fp8 types)."""
+    import ml_dtypes
+    import numpy as np
+
+    table: dict[DType, Any] = {
+        t: np.dtype(t.name) for t in dtypes.all if t.name in np.sctypeDict or t.is_bool
+    }
+    table[dtypes.bfloat16] = np.dtype(ml_dtypes.bfloat16)
+    table[dtypes.fp8e4m3] = np.dtype(ml_dtypes.float8_e4m3fn)
+    table[dtypes.fp8e5m2] = np.dtype(ml_dtypes.float8_e5m2)
+    return table
+
+
+def _to_np_dtype(dtype: DType) -> np.dtype[Any]:
+    """The NumPy dtype that stores `dtype`."""
+    return numpy_names()[dtype.scalar]
+
+
+def _from_np_dtype(np_dtype: Any) -> DType:
+    """The treadle dtype of a NumPy dtype or scalar type. Raises TypeError if there is none."""
+    import numpy as np
+
+    wanted = np.dtype(np_dtype)
+    for dtype, candidate in numpy_names().items():
+        if candidate == wanted.newbyteorder("="):
+            return dtype
+    raise TypeError(f"NumPy dtype {wanted} has no treadle counterpart")
+
+
+_TORCH_NAMES = {dtypes.fp8e4m3: "float8_e4m3fn", dtypes.fp8e5m2: "float8_e5m2"}
+
+
+def _to_torch_dtype(dtype: DType) -> Any:
+    """The PyTorch dtype of `dtype`. Imports PyTorch."""
+    import torch
+
+    return getattr(torch, _TORCH_NAMES.get(dtype, dtype.name))
+
+
+def _from_torch_dtype(torch_dtype: Any) -> DType:
+    """The treadle dtype of a PyTorch dtype. Raises TypeError if there is none."""
+    name = str(torch_dtype).removeprefix("torch.")
+    by_name = {torch_name: dtype for dtype, torch_name in _TORCH_NAMES.items()}
+    dtype = by_name.get(name) or _BASE.get(name)
+    if dtype is None or dtype not in dtypes.all:
+        raise TypeError(f"PyTorch dtype {torch_dtype} has no treadle counterpart")
+    return dtype
+
+
+_ALIASES = {
+    "half": "float16", "float": "float32", "double": "float64", "char": "int8", "short": "int16",
+    "int": "int32", "long": "int64", "uchar": "uint8", "ushort": "uint16", "uint": "uint32",
+    "ulong": "uint64",
+}  # fmt: skip
+
+
+def to_dtype(value: Any) -> DType:
+    """A DType from a DType, a name ("float32", "half"), a NumPy or a PyTorch dtype.
+
+    Raises TypeError for anything else.
+    """
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str):
+        name = _ALIASES.get(value.lower(), value.lower())
+        if name in _BASE and name not in ("void", "index"):
+            return _BASE[name]
+        raise TypeError(f"unknown dtype {value!r}; known: {', '.join(t.name for t in dtypes.all)}")
+    if type(value).__module__ == "torch":
+        return _from_torch_dtype(value)
+    if value in (bool, int, float):
+        return {bool: dtypes.bool, int: dtypes.default_int, float: dtypes.default_float}[value]
+    return _from_np_dtype(value)
+
+
+@dataclass(frozen=True)
+class finfo:
+    """Limits of a float type: `bits`, `eps`, `max`, `min`, `tiny` (smallest normal)."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    tiny: float
+
+    def __init__(self, dtype: Any) -> None:
+        import ml_dtypes
+
+        kind = to_dtype(dtype)
+        if not kind.is_float:
+            raise TypeError(f"finfo needs a float type, not {kind.name}")
+        limits = ml_dtypes.finfo(_to_np_dtype(kind))
+        object.__setattr__(self, "bits", kind.bits)
+        for field, source in (("eps", "eps"), ("max", "max"), ("min", "min"), ("tiny", "tiny")):
+            object.__setattr__(self, field, float(getattr(limits, source)))
+
+
+@dataclass(frozen=True)
+class iinfo:
+    """Limits of an integer type: `bits`, `max`, `min`."""
+
+    bits: int
+    max: int
+    min: int
+
+    def __init__(self, dtype: Any) -> None:
+        kind = to_dtype(dtype)
+        if not kind.is_int:
+            raise TypeError(f"iinfo needs an integer type, not {kind.name}")
+        for field, value in (("bits", kind.bits), ("max", kind.max), ("min", kind.min)):
+            object.__setattr__(self, field, value)

@@ -1,0 +1,68 @@
+"""The exception tree. Users meet `UserError`; an `InternalError` is always a bug in treadle.
+
+    TreadleError
+    ├── UserError            something in the program or the environment that its author can mend
+    │   ├── ShapeError       shapes or axes do not fit (also a ValueError)
+    │   ├── DTypeError       element types do not fit (also a TypeError)
+    │   ├── IndexOutOfRange  an index known on the host lies outside its axis (also an IndexError)
+    │   ├── SettingError     an environment variable or `Context` value is wrong
+    │   ├── DeviceError      a device or compiler is missing, busy or refuses
+    │   ├── OutOfMemory      an allocation failed (also a MemoryError)
+    │   └── JitError         a captured function cannot be replayed faithfully
+    └── InternalError        a broken invariant: please report it
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "DTypeError",
+    "DeviceError",
+    "IndexOutOfRange",
+    "InternalError",
+    "JitError",
+    "OutOfMemory",
+    "SettingError",
+    "ShapeError",
+    "TreadleError",
+    "UserError",
+]
+
+
+class TreadleError(Exception):
+    """Base of every exception that treadle raises on purpose."""
+
+
+class UserError(TreadleError):
+    """A mistake in the program or its environment, with what to do about it."""
+
+
+class ShapeError(UserError, ValueError):
+    """Shapes, axes or sizes do not fit the operation."""
+
+
+class DTypeError(UserError, TypeError):
+    """Element types do not fit the operation."""
+
+
+class IndexOutOfRange(UserError, IndexError):
+    """An index that is known on the host lies outside its axis."""
+
+
+class SettingError(UserError, ValueError):
+    """A setting has a value that it cannot have, or contradicts another."""
+
+
+class DeviceError(UserError, RuntimeError):
+    """A device, driver or compiler is missing or refuses to work."""
+
+
+class OutOfMemory(DeviceError, MemoryError):
+    """A device has no memory left for an allocation."""
+
+
+class JitError(UserError, RuntimeError):
+    """A captured function cannot be replayed with the same meaning."""
+
+
+class InternalError(TreadleError, AssertionError):
+    """An invariant of treadle itself is broken."""

@@ -1,0 +1,1 @@
+"""The intermediate representation: one immutable, interned `Node` for everything."""

@@ -1,0 +1,121 @@
+"""What a Node carries besides its sources: small frozen records, compared by value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .op import Op
+
+__all__ = [
+    "BufferRef", "LocalRef", "ParamRef", "RangeArg", "ReduceArg", "RegisterRef", "ScanArg",
+    "ScatterArg", "StageArg", "Token", "VarArg", "WindowArg",
+]  # fmt: skip
+
+
+class Token:
+    """Identity of one piece of device memory. The engine maps it to the memory, weakly."""
+
+    __slots__ = ("__weakref__",)
+
+
+@dataclass(frozen=True)
+class BufferRef:
+    """Memory `token` of `size` elements on `device`, as it is after `version` assignments."""
+
+    token: Token
+    size: int
+    device: str
+    version: int = 0
+
+
+@dataclass(frozen=True)
+class VarArg:
+    """A named integer with inclusive bounds."""
+
+    name: str
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class ReduceArg:
+    """`op` is ADD, MUL, MAX or MIN; `axes` are sorted, empty in kernels (RANGE sources instead)."""
+
+    op: Op
+    axes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class ScanArg:
+    """`op` is ADD, MUL, MAX or MIN."""
+
+    op: Op
+    axis: int
+
+
+@dataclass(frozen=True)
+class ScatterArg:
+    """`op` combines old and new: ADD, MUL, MAX, MIN; None: the last write stays."""
+
+    axis: int
+    op: Op | None
+
+
+@dataclass(frozen=True)
+class WindowArg:
+    """Windows of `size` on `axis`; `extent` is the size of that axis on the unwindowed side."""
+
+    axis: int
+    size: int
+    stride: int
+    dilation: int
+    extent: Any
+
+
+RangeKind = Literal["loop", "grid", "unroll", "vector"]
+
+
+@dataclass(frozen=True)
+class RangeArg:
+    """A loop. `number` orders nesting: a smaller number is further out."""
+
+    number: int
+    kind: RangeKind = "loop"
+
+
+@dataclass(frozen=True)
+class ParamRef:
+    """Kernel argument `slot`: memory of `size` elements."""
+
+    slot: int
+    size: Any
+
+
+@dataclass(frozen=True)
+class LocalRef:
+    """Scratch memory `number` of `size` elements."""
+
+    number: int
+    size: int
+
+
+@dataclass(frozen=True)
+class RegisterRef:
+    """Mutable register `number`."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class StageArg:
+    """Where a STAGE keeps its value.
+
+    `scope`: "grid" (one copy, all workers wait for it) or "shared" (one for each worker).
+    `sizes`: extents of the memory, row-major, one for each range of the stage.
+    `depth`: buffers in flight.
+    """
+
+    scope: Literal["grid", "shared"]
+    sizes: tuple[int, ...]
+    depth: int = field(default=1)

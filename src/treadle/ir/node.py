@@ -1,0 +1,348 @@
+"""Node: one immutable, interned value of the intermediate representation.
+
+    x = Node.const(dtypes.index, 3); x + 1  ->  CONST 4
+
+Interned: two nodes built from the same op, dtype, sources and arg are the same object, so `is`
+compares structure and dictionaries key by identity. Python operators build nodes with the sources'
+dtype and fold constants. `==` is identity: use `.eq()` for the node that compares.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..dtype import DType, dtypes
+from .args import RangeArg, VarArg
+from .fold import fold_scalar
+from .op import ALU, COMMUTATIVE, COMPARE, Op
+from .shape import Shape, infer_shape
+
+__all__ = ["Node", "intern_count"]
+
+_interned: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
+_lock = threading.RLock()
+
+
+def intern_count() -> int:
+    """How many nodes are alive."""
+    return len(_interned)
+
+
+class Node:
+    """`op` applied to `src`, giving `dtype` and, in tensor graphs, `shape`; `arg` says how.
+
+    Raises ShapeError if the sources' shapes do not fit the op.
+    """
+
+    __slots__ = ("__weakref__", "arg", "dtype", "op", "shape", "src")
+
+    op: Op
+    dtype: DType
+    src: tuple[Node, ...]
+    arg: Any
+    shape: Shape
+
+    def __new__(cls, op: Op, dtype: DType, src: tuple[Node, ...] = (), arg: Any = None) -> Node:
+        key = (op, dtype, src, _const_key(arg) if op is Op.CONST else arg)
+        found = _interned.get(key)
+        if found is not None:
+            return found
+        shape = infer_shape(op, src, arg)
+        with _lock:
+            found = _interned.get(key)
+            if found is not None:
+                return found
+            node = object.__new__(cls)
+            setter = object.__setattr__
+            setter(node, "op", op)
+            setter(node, "dtype", dtype)
+            setter(node, "src", src)
+            setter(node, "arg", arg)
+            setter(node, "shape", shape)
+            _interned[key] = node
+        return node
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"a Node is immutable: cannot set {name!r}")
+
+    def __reduce__(self) -> Any:
+        return (Node, (self.op, self.dtype, self.src, self.arg))
+
+    # -- making nodes -------------------------------------------------------------------------
+
+    @staticmethod
+    def const(dtype: DType, value: Any) -> Node:
+        """The scalar `value` as `dtype`; in a vector dtype, that value in every lane."""
+        if dtype.count > 1:
+            return Node(Op.BROADCAST, dtype, (Node.const(dtype.scalar, value),))
+        return Node(Op.CONST, dtype, (), dtype.as_const(value))
+
+    @staticmethod
+    def index(value: int) -> Node:
+        """An index constant."""
+        return Node(Op.CONST, dtypes.index, (), int(value))
+
+    @staticmethod
+    def variable(name: str, low: int, high: int) -> Node:
+        """An index known at launch, between `low` and `high` inclusive."""
+        return Node(Op.VARIABLE, dtypes.index, (), VarArg(name, low, high))
+
+    @staticmethod
+    def range(size: int | Node, number: int, kind: Any = "loop") -> Node:
+        """A loop index, 0 <= value < size."""
+        return Node(Op.RANGE, dtypes.index, (as_index(size),), RangeArg(number, kind))
+
+    @staticmethod
+    def sink(nodes: Iterable[Node]) -> Node:
+        return Node(Op.SINK, dtypes.void, tuple(nodes))
+
+    def replace(
+        self, *, src: tuple[Node, ...] | None = None, arg: Any = None, dtype: DType | None = None
+    ) -> Node:
+        """This node with other sources, arg or dtype."""
+        return Node(
+            self.op,
+            self.dtype if dtype is None else dtype,
+            self.src if src is None else src,
+            self.arg if arg is None else arg,
+        )
+
+    def alu(self, op: Op, *others: Node) -> Node:
+        """`op` on this node and `others`; constants fold, dtype follows from the sources."""
+        return alu(op, self, *others)
+
+    def cast(self, dtype: DType) -> Node:
+        if dtype is self.dtype:
+            return self
+        if self.op is Op.CONST:
+            return Node.const(dtype, fold_scalar(Op.CAST, dtype, (self.dtype,), (self.arg,)))
+        return Node(Op.CAST, dtype, (self,))
+
+    def bitcast(self, dtype: DType) -> Node:
+        return self if dtype is self.dtype else Node(Op.BITCAST, dtype, (self,))
+
+    def like(self, value: Any) -> Node:
+        """`value` as a constant of this node's dtype, unless it is a Node already."""
+        return value if isinstance(value, Node) else Node.const(self.dtype, value)
+
+    # -- looking at nodes ---------------------------------------------------------------------
+
+    @property
+    def is_const(self) -> bool:
+        return self.op is Op.CONST
+
+    @property
+    def value(self) -> Any:
+        """The constant, or None when this is not one."""
+        return self.arg if self.op is Op.CONST else None
+
+    def toposort(self, enter: Callable[[Node], bool] | None = None) -> list[Node]:
+        """Every node below and including this one, sources first.
+
+        Where `enter(node)` is false, the node is listed and its sources are not visited through it.
+        """
+        done: dict[Node, None] = {}
+        stack: list[tuple[Node, bool]] = [(self, False)]
+        while stack:
+            node, ready = stack.pop()
+            if node in done:
+                continue
+            if ready:
+                done[node] = None
+                continue
+            stack.append((node, True))
+            if enter is None or enter(node):
+                for source in reversed(node.src):
+                    if source not in done:
+                        stack.append((source, False))
+        return list(done)
+
+    def substitute(self, mapping: dict[Node, Node]) -> Node:
+        """This graph with each key of `mapping` replaced; constants are folded again."""
+        if not mapping:
+            return self
+        new: dict[Node, Node] = dict(mapping)
+        for node in self.toposort(lambda n: n not in mapping):
+            if node not in new:
+                src = tuple(new[s] for s in node.src)
+                new[node] = node if src == node.src else rebuild(node, src)
+        return new[self]
+
+    def __repr__(self) -> str:
+        from .text import short
+
+        return short(self)
+
+    def __bool__(self) -> bool:
+        if self.op is Op.CONST:
+            return bool(self.arg)
+        raise TypeError("the truth value of a symbolic Node is not known; use .eq(), & and |")
+
+    # -- arithmetic ---------------------------------------------------------------------------
+
+    def __add__(self, other: Any) -> Node:
+        return alu(Op.ADD, self, self.like(other))
+
+    def __radd__(self, other: Any) -> Node:
+        return alu(Op.ADD, self.like(other), self)
+
+    def __sub__(self, other: Any) -> Node:
+        return alu(Op.SUB, self, self.like(other))
+
+    def __rsub__(self, other: Any) -> Node:
+        return alu(Op.SUB, self.like(other), self)
+
+    def __mul__(self, other: Any) -> Node:
+        return alu(Op.MUL, self, self.like(other))
+
+    def __rmul__(self, other: Any) -> Node:
+        return alu(Op.MUL, self.like(other), self)
+
+    def __truediv__(self, other: Any) -> Node:
+        return alu(Op.FDIV, self, self.like(other))
+
+    def __rtruediv__(self, other: Any) -> Node:
+        return alu(Op.FDIV, self.like(other), self)
+
+    def __floordiv__(self, other: Any) -> Node:
+        return alu(Op.IDIV, self, self.like(other))
+
+    def __rfloordiv__(self, other: Any) -> Node:
+        return alu(Op.IDIV, self.like(other), self)
+
+    def __mod__(self, other: Any) -> Node:
+        return alu(Op.MOD, self, self.like(other))
+
+    def __neg__(self) -> Node:
+        return alu(Op.MUL, self, self.like(-1)) if self._is_index() else alu(Op.NEG, self)
+
+    def __and__(self, other: Any) -> Node:
+        return alu(Op.AND, self, self.like(other))
+
+    def __or__(self, other: Any) -> Node:
+        return alu(Op.OR, self, self.like(other))
+
+    def __xor__(self, other: Any) -> Node:
+        return alu(Op.XOR, self, self.like(other))
+
+    def __lshift__(self, other: Any) -> Node:
+        return alu(Op.SHL, self, self.like(other))
+
+    def __rshift__(self, other: Any) -> Node:
+        return alu(Op.SHR, self, self.like(other))
+
+    def __invert__(self) -> Node:
+        return alu(Op.XOR, self, self.like(True if self.dtype.is_bool else -1))
+
+    def __lt__(self, other: Any) -> Node:
+        return alu(Op.CMPLT, self, self.like(other))
+
+    def __gt__(self, other: Any) -> Node:
+        return alu(Op.CMPLT, self.like(other), self)
+
+    def __le__(self, other: Any) -> Node:
+        other = self.like(other)
+        return self < other + 1 if self._is_index() else ~(other < self)
+
+    def __ge__(self, other: Any) -> Node:
+        return self.like(other) <= self
+
+    def eq(self, other: Any) -> Node:
+        return alu(Op.CMPEQ, self, self.like(other))
+
+    def ne(self, other: Any) -> Node:
+        return alu(Op.CMPNE, self, self.like(other))
+
+    def maximum(self, other: Any) -> Node:
+        return alu(Op.MAX, self, self.like(other))
+
+    def minimum(self, other: Any) -> Node:
+        return alu(Op.MIN, self, self.like(other))
+
+    def where(self, yes: Any, no: Any) -> Node:
+        """`yes` where this bool holds, else `no`; one of the two must be a Node."""
+        if isinstance(yes, Node):
+            return alu(Op.WHERE, self, yes, yes.like(no))
+        return alu(Op.WHERE, self, no.like(yes), no)
+
+    def _is_index(self) -> bool:
+        return self.dtype.kind == "index"
+
+
+def _const_key(value: Any) -> Any:
+    return struct.pack("d", value) if type(value) is float else (type(value), value)
+
+
+def as_index(value: int | Node) -> Node:
+    """`value` as an index Node."""
+    return value if isinstance(value, Node) else Node.index(value)
+
+
+def alu_dtype(op: Op, src: tuple[Node, ...]) -> DType:
+    """The dtype of an elementwise op on `src`, CAST and BITCAST apart."""
+    if op is Op.WHERE:
+        return src[1].dtype
+    if op in COMPARE:
+        return dtypes.bool.vec(src[0].dtype.count) if src[0].dtype.count > 1 else dtypes.bool
+    return src[0].dtype
+
+
+def alu(op: Op, *src: Node) -> Node:
+    """An elementwise node, canonical and folded.
+
+    All-constant sources become a constant; a constant of a commutative op goes to the right; the
+    identities that are exact for every dtype (x + 0 of integers, WHERE of equals, ...) are applied.
+    """
+    dtype = alu_dtype(op, src)
+    if op is Op.SUB and dtype.kind == "index":
+        return alu(Op.ADD, src[0], alu(Op.MUL, src[1], Node.index(-1)))
+    if all(s.op is Op.CONST for s in src):
+        folded = fold_scalar(op, dtype, tuple(s.dtype for s in src), tuple(s.arg for s in src))
+        return Node(Op.CONST, dtype, (), folded)
+    if op in COMMUTATIVE and src[0].op is Op.CONST:
+        src = (src[1], src[0])
+    simpler = _identity(op, dtype, src)
+    if simpler is not None and simpler.shape == infer_shape(op, src, None):
+        return simpler
+    return Node(op, dtype, src)
+
+
+_NEUTRAL_RIGHT = {
+    Op.ADD: 0, Op.SUB: 0, Op.MUL: 1, Op.IDIV: 1, Op.OR: 0, Op.XOR: 0, Op.SHL: 0, Op.SHR: 0,
+}  # fmt: skip
+
+
+def _identity(op: Op, dtype: DType, src: tuple[Node, ...]) -> Node | None:
+    if op is Op.WHERE:
+        if src[0].op is Op.CONST:
+            return src[1] if src[0].arg else src[2]
+        return src[1] if src[1] is src[2] else None
+    if dtype.kind == "float" or len(src) != 2 or src[1].op is not Op.CONST:
+        return None
+    constant = src[1].arg
+    if dtype.is_bool and op in (Op.AND, Op.OR) and not src[0].dtype.kind == "float":
+        absorbing = op is Op.OR
+        return src[1] if constant is absorbing else src[0]
+    if dtype.is_bool:
+        return None
+    if op in _NEUTRAL_RIGHT and constant == _NEUTRAL_RIGHT[op]:
+        return src[0]
+    if op in (Op.MUL, Op.AND) and constant == 0:
+        return src[1]
+    if op is Op.MOD and constant == 1:
+        return src[1].like(0)
+    return None
+
+
+def rebuild(node: Node, src: tuple[Node, ...]) -> Node:
+    """`node` on other sources, folded as if it had been written that way."""
+    if node.op in ALU and node.shape == ():
+        if node.op is Op.CAST:
+            return src[0].cast(node.dtype)
+        if node.op is not Op.BITCAST:
+            return alu(node.op, *src)
+    return Node(node.op, node.dtype, src, node.arg)

@@ -1,0 +1,201 @@
+"""The op table: every kind of Node, its arity and its meaning, in one place.
+
+`Op` names a node; `INFO[op]` says how many sources it takes, how its dtype follows from theirs and
+what it means. `ir/interpret.py` gives the executable meaning, `ir/verify.py` says where each op is
+legal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, auto
+
+__all__ = ["ALU", "BINARY", "COMMUTATIVE", "COMPARE", "INFO", "MOVEMENT", "TERNARY", "UNARY", "Op"]
+
+
+class Op(IntEnum):
+    # values and storage
+    CONST = auto()
+    VARIABLE = auto()
+    BIND = auto()
+    BUFFER = auto()
+    IOTA = auto()
+    # movement
+    RESHAPE = auto()
+    EXPAND = auto()
+    PERMUTE = auto()
+    PAD = auto()
+    SHRINK = auto()
+    FLIP = auto()
+    WINDOW = auto()
+    UNWINDOW = auto()
+    # elementwise, one source
+    NEG = auto()
+    RECIP = auto()
+    SQRT = auto()
+    EXP2 = auto()
+    EXP = auto()
+    LOG2 = auto()
+    LOG = auto()
+    SIN = auto()
+    COS = auto()
+    TANH = auto()
+    ERF = auto()
+    TRUNC = auto()
+    FLOOR = auto()
+    CEIL = auto()
+    ROUND = auto()
+    CAST = auto()
+    BITCAST = auto()
+    # elementwise, two sources
+    ADD = auto()
+    SUB = auto()
+    MUL = auto()
+    FDIV = auto()
+    IDIV = auto()
+    MOD = auto()
+    POW = auto()
+    MAX = auto()
+    MIN = auto()
+    AND = auto()
+    OR = auto()
+    XOR = auto()
+    SHL = auto()
+    SHR = auto()
+    CMPLT = auto()
+    CMPEQ = auto()
+    CMPNE = auto()
+    # elementwise, three sources
+    WHERE = auto()
+    FMA = auto()
+    # whole-tensor
+    REDUCE = auto()
+    SCAN = auto()
+    GATHER = auto()
+    SCATTER = auto()
+    CONTIGUOUS = auto()
+    DETACH = auto()
+    COPY = auto()
+    ASSIGN = auto()
+    AFTER = auto()
+    # kernels
+    PARAM = auto()
+    LOCAL = auto()
+    REGISTER = auto()
+    RANGE = auto()
+    LOAD = auto()
+    STORE = auto()
+    UPDATE = auto()
+    END = auto()
+    STAGE = auto()
+    BARRIER = auto()
+    IF = auto()
+    ENDIF = auto()
+    SINK = auto()
+    LINEAR = auto()
+    # vectors inside kernels
+    BROADCAST = auto()
+    LANES = auto()
+    EXTRACT = auto()
+    STACK = auto()
+    HREDUCE = auto()
+    # patterns
+    WILDCARD = auto()
+
+
+@dataclass(frozen=True)
+class OpInfo:
+    """`arity` is the number of sources, -1 for any number; `meaning` is one line for readers."""
+
+    arity: int
+    meaning: str
+
+
+INFO: dict[Op, OpInfo] = {
+    Op.CONST: OpInfo(0, "the scalar arg"),
+    Op.VARIABLE: OpInfo(0, "an integer known at launch, arg.low <= value <= arg.high"),
+    Op.BIND: OpInfo(2, "the variable src[0], bound to the constant src[1]"),
+    Op.BUFFER: OpInfo(0, "the memory arg.token at arg.version, shape (arg.size,)"),
+    Op.IOTA: OpInfo(0, "0, 1, ... arg.size - 1"),
+    Op.RESHAPE: OpInfo(1, "same elements in row-major order, shape arg"),
+    Op.EXPAND: OpInfo(1, "axes of size 1 repeated to shape arg"),
+    Op.PERMUTE: OpInfo(1, "axis i of the result is axis arg[i] of the source"),
+    Op.PAD: OpInfo(1, "arg[i] = (before, after) zeros added along axis i"),
+    Op.SHRINK: OpInfo(1, "arg[i] = (begin, end) kept of axis i"),
+    Op.FLIP: OpInfo(1, "axes arg reversed"),
+    Op.WINDOW: OpInfo(1, "out[.., o, .., k] = in[.., o*stride + k*dilation, ..] on one axis"),
+    Op.UNWINDOW: OpInfo(1, "adjoint of WINDOW: out[.., i, ..] = sum over o*stride + k*dilation = i"),
+    Op.NEG: OpInfo(1, "-a"),
+    Op.RECIP: OpInfo(1, "1 / a, floats"),
+    Op.SQRT: OpInfo(1, "square root"),
+    Op.EXP2: OpInfo(1, "2 ** a"),
+    Op.EXP: OpInfo(1, "e ** a"),
+    Op.LOG2: OpInfo(1, "logarithm to base 2"),
+    Op.LOG: OpInfo(1, "natural logarithm"),
+    Op.SIN: OpInfo(1, "sine, radians"),
+    Op.COS: OpInfo(1, "cosine, radians"),
+    Op.TANH: OpInfo(1, "hyperbolic tangent"),
+    Op.ERF: OpInfo(1, "error function"),
+    Op.TRUNC: OpInfo(1, "rounded towards zero"),
+    Op.FLOOR: OpInfo(1, "rounded down"),
+    Op.CEIL: OpInfo(1, "rounded up"),
+    Op.ROUND: OpInfo(1, "rounded to nearest, ties to even"),
+    Op.CAST: OpInfo(1, "value converted; float to integer truncates, saturates at 32/64 bits, then wraps"),
+    Op.BITCAST: OpInfo(1, "bits reinterpreted, same width"),
+    Op.ADD: OpInfo(2, "a + b; integers wrap; bool: or"),
+    Op.SUB: OpInfo(2, "a - b; integers wrap"),
+    Op.MUL: OpInfo(2, "a * b; integers wrap; bool: and"),
+    Op.FDIV: OpInfo(2, "a / b, floats"),
+    Op.IDIV: OpInfo(2, "floor(a / b), integers; 0 where b is 0"),
+    Op.MOD: OpInfo(2, "a - b * floor(a / b), the sign of b; integers: 0 where b is 0"),
+    Op.POW: OpInfo(2, "a ** b, floats"),
+    Op.MAX: OpInfo(2, "the larger; NaN if either is"),
+    Op.MIN: OpInfo(2, "the smaller; NaN if either is"),
+    Op.AND: OpInfo(2, "bitwise and"),
+    Op.OR: OpInfo(2, "bitwise or"),
+    Op.XOR: OpInfo(2, "bitwise exclusive or"),
+    Op.SHL: OpInfo(2, "a << b; 0 where b is not below the width"),
+    Op.SHR: OpInfo(2, "a >> b, arithmetic if signed; b clipped to the width"),
+    Op.CMPLT: OpInfo(2, "a < b, bool"),
+    Op.CMPEQ: OpInfo(2, "a == b, bool"),
+    Op.CMPNE: OpInfo(2, "a != b, bool"),
+    Op.WHERE: OpInfo(3, "b where a, else c"),
+    Op.FMA: OpInfo(3, "a * b + c, rounded once"),
+    Op.REDUCE: OpInfo(-1, "src[0] combined by arg.op over axes arg.axes (kept as size 1), or over the RANGEs src[1:]"),
+    Op.SCAN: OpInfo(1, "inclusive prefix combination by arg.op along arg.axis"),
+    Op.GATHER: OpInfo(2, "out[a.., p.., b..] = src[0][a.., src[1][p..], b..] on axis arg; 0 outside"),
+    Op.SCATTER: OpInfo(3, "src[0] with src[2][.., p, ..] combined by arg.op into place src[1][p] of axis arg.axis"),
+    Op.CONTIGUOUS: OpInfo(1, "the same values, in memory of their own"),
+    Op.DETACH: OpInfo(1, "the same values, no gradient"),
+    Op.COPY: OpInfo(1, "the same values on device arg"),
+    Op.ASSIGN: OpInfo(2, "write src[1] into the view src[0] of a buffer"),
+    Op.AFTER: OpInfo(-1, "src[0], once the effects src[1:] have happened"),
+    Op.PARAM: OpInfo(0, "kernel argument number arg.slot, memory of arg.size elements"),
+    Op.LOCAL: OpInfo(0, "scratch memory of arg.size elements, one for each worker"),
+    Op.REGISTER: OpInfo(-1, "a mutable scalar or vector, set to src[0] inside the RANGEs src[1:]"),
+    Op.RANGE: OpInfo(1, "0 <= value < src[0], looped as arg.kind says"),
+    Op.LOAD: OpInfo(-1, "src[0][src[1]]; with gate src[2], src[3] where the gate is false"),
+    Op.STORE: OpInfo(-1, "src[0][src[1]] = src[2], only where the gate src[3] holds"),
+    Op.UPDATE: OpInfo(2, "register src[0] = src[1]"),
+    Op.END: OpInfo(-1, "the effects src[:arg], looped over the RANGEs src[arg:]"),
+    Op.STAGE: OpInfo(-1, "src[0] computed over the RANGEs arg names, kept in memory of scope arg.scope"),
+    Op.BARRIER: OpInfo(-1, "all workers have finished src"),
+    Op.IF: OpInfo(1, "what follows, only where src[0]"),
+    Op.ENDIF: OpInfo(1, "the end of the IF src[0]"),
+    Op.SINK: OpInfo(-1, "all of src"),
+    Op.LINEAR: OpInfo(-1, "src, one after the other"),
+    Op.BROADCAST: OpInfo(1, "every lane is src[0]"),
+    Op.LANES: OpInfo(0, "lane number: 0, 1, ..."),
+    Op.EXTRACT: OpInfo(1, "lane arg"),
+    Op.STACK: OpInfo(-1, "one lane from each source"),
+    Op.HREDUCE: OpInfo(1, "all lanes combined by arg, as a balanced tree"),
+    Op.WILDCARD: OpInfo(0, "in a pattern: anything"),
+}
+
+UNARY = frozenset(op for op in Op if Op.NEG <= op <= Op.BITCAST)
+BINARY = frozenset(op for op in Op if Op.ADD <= op <= Op.CMPNE)
+TERNARY = frozenset((Op.WHERE, Op.FMA))
+ALU = UNARY | BINARY | TERNARY
+COMPARE = frozenset((Op.CMPLT, Op.CMPEQ, Op.CMPNE))
+COMMUTATIVE = frozenset((Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR, Op.CMPEQ, Op.CMPNE))
+MOVEMENT = frozenset(op for op in Op if Op.RESHAPE <= op <= Op.UNWINDOW) - {Op.UNWINDOW}

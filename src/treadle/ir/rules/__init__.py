@@ -1,0 +1,1 @@
+"""Rule sets that hold for every target."""

@@ -1,0 +1,274 @@
+"""Index arithmetic: sums in one canonical form, and division, remainder and comparison pushed in.
+
+    simplify((i * 32 + j) // 32)  ->  i        when 0 <= j < 32
+
+`//` and `%` floor, over the unbounded integers. Template rules are proved by Z3 for all values; the
+rules that work on n-ary sums are functions, and the tests prove what they return, expression by
+expression.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...dtype import dtypes
+from ..interval import bounds
+from ..node import Node
+from ..op import Op
+from ..rewrite import rewrite
+from ..rule import RuleSet, anything, constant, rule
+
+__all__ = ["INDEX_RULES", "linear_terms", "simplify", "sum_terms"]
+
+Terms = dict[Node, int]
+
+
+def simplify(node: Node, cache: dict[Node, Node] | None = None) -> Node:
+    """`node` with every rule of INDEX_RULES applied to the index and bool arithmetic in it."""
+    return rewrite(node, INDEX_RULES, cache)
+
+
+# -- sums ---------------------------------------------------------------------------------------
+
+
+def linear_terms(node: Node) -> tuple[Terms, int]:
+    """`node` as (term -> coefficient, constant): node = sum of coefficient * term + constant."""
+    terms: Terms = {}
+    constant_part = 0
+    stack = [(node, 1)]
+    while stack:
+        item, factor = stack.pop()
+        if item.op is Op.CONST:
+            constant_part += factor * item.arg
+        elif item.op is Op.ADD:
+            stack.extend((s, factor) for s in item.src)
+        elif item.op is Op.MUL and item.src[1].op is Op.CONST:
+            stack.append((item.src[0], factor * item.src[1].arg))
+        else:
+            terms[item] = terms.get(item, 0) + factor
+    return {t: c for t, c in terms.items() if c != 0}, constant_part
+
+
+def sum_terms(terms: Terms, constant_part: int) -> Node:
+    """The canonical Node of such a sum: terms in a fixed order, the constant last."""
+    total: Node | None = None
+    for term in sorted(terms, key=_order):
+        coefficient = terms[term]
+        if coefficient == 0:
+            continue
+        part = term if coefficient == 1 else Node(Op.MUL, dtypes.index, (term, Node.index(coefficient)))
+        total = part if total is None else Node(Op.ADD, dtypes.index, (total, part))
+    if total is None:
+        return Node.index(constant_part)
+    if constant_part == 0:
+        return total
+    return Node(Op.ADD, dtypes.index, (total, Node.index(constant_part)))
+
+
+def _order(node: Node) -> tuple[Any, ...]:
+    """A key that depends on structure alone, so that equal sums are the same Node."""
+    if node.op is Op.RANGE:
+        return (0, node.arg.number, "")
+    if node.op is Op.VARIABLE:
+        return (1, 0, node.arg.name)
+    return (2, int(node.op), str(node.arg), *(_order(s) for s in node.src))
+
+
+def _canonical_sum(x: Node, y: Node) -> Node | None:
+    terms, rest = linear_terms(Node(Op.ADD, dtypes.index, (x, y)))
+    _recombine(terms)
+    return sum_terms(terms, rest)
+
+
+def _distribute(x: Node, c: Node) -> Node | None:
+    if x.op is not Op.ADD and not (x.op is Op.MUL and x.src[1].op is Op.CONST):
+        return None
+    terms, rest = linear_terms(x)
+    return sum_terms({t: k * c.arg for t, k in terms.items()}, rest * c.arg)
+
+
+def _recombine(terms: Terms) -> None:
+    """(x // c) * c + x % c is x, and (x // a % b) * a + x % a is x % (a * b), at any scale."""
+    changed = True
+    while changed:
+        changed = False
+        for term in list(terms):
+            if term.op is not Op.MOD or term.src[1].op is not Op.CONST:
+                continue
+            value, size, scale = term.src[0], term.src[1].arg, terms[term]
+            merged = _partner(terms, value, size, scale)
+            if merged is None:
+                continue
+            partner, whole = merged
+            del terms[partner], terms[term]
+            inner, rest = linear_terms(whole)
+            if rest != 0:
+                inner = {whole: 1}
+            for part, coefficient in inner.items():
+                terms[part] = terms.get(part, 0) + coefficient * scale
+            for part in [t for t, c in terms.items() if c == 0]:
+                del terms[part]
+            changed = True
+            break
+
+
+def _partner(terms: Terms, value: Node, size: int, scale: int) -> tuple[Node, Node] | None:
+    for other, coefficient in terms.items():
+        if coefficient != scale * size:
+            continue
+        if other is _divided(value, size):
+            return other, value
+        if other.op is Op.MOD and other.src[1].op is Op.CONST and other.src[0] is _divided(value, size):
+            return other, Node(Op.MOD, dtypes.index, (value, Node.index(size * other.src[1].arg)))
+    return None
+
+
+def _divided(value: Node, size: int) -> Node:
+    return simplify(Node(Op.IDIV, dtypes.index, (value, Node.index(size))))
+
+
+# -- division, remainder, comparison -------------------------------------------------------------
+
+
+def _split(node: Node, divisor: int) -> tuple[Node, Node]:
+    """`node` as (a, b) with node = a * divisor + b, a taking all that divides evenly."""
+    terms, rest = linear_terms(node)
+    high = {t: c // divisor for t, c in terms.items() if c % divisor == 0}
+    low = {t: c for t, c in terms.items() if c % divisor != 0}
+    return sum_terms(high, rest // divisor), sum_terms(low, rest % divisor)
+
+
+def _common_factor(node: Node, divisor: int) -> tuple[int, Node, int] | None:
+    """(g, a, r) with node = a * g + r, 0 <= r < g and g > 1 dividing `divisor`; or None."""
+    terms, rest = linear_terms(node)
+    if not terms:
+        return None
+    for factor in sorted({math.gcd(c, divisor) for c in terms.values()} - {1}, reverse=True):
+        high = {t: c // factor for t, c in terms.items() if c % factor == 0}
+        low = {t: c for t, c in terms.items() if c % factor != 0}
+        remainder = sum_terms(low, rest % factor)
+        least, most = bounds(remainder)
+        if high and least >= 0 and most < factor:
+            return factor, sum_terms(high, rest // factor), remainder
+    return None
+
+
+def _divide(x: Node, c: Node) -> Node | None:
+    divisor = c.arg
+    if divisor <= 0:
+        return None
+    least, most = bounds(x)
+    if not math.isinf(least) and not math.isinf(most) and least // divisor == most // divisor:
+        return Node.index(least // divisor)
+    high, low = _split(x, divisor)
+    if high.op is not Op.CONST or high.arg != 0:
+        return high + Node(Op.IDIV, dtypes.index, (low, c)) if low.value != 0 else high
+    found = _common_factor(x, divisor)
+    if found is not None:
+        factor, scaled, _ = found
+        if factor == divisor:
+            return scaled
+        return Node(Op.IDIV, dtypes.index, (scaled, Node.index(divisor // factor)))
+    if x.op is Op.MOD and x.src[1].op is Op.CONST and x.src[1].arg % divisor == 0:
+        quotient = Node(Op.IDIV, dtypes.index, (x.src[0], c))
+        return Node(Op.MOD, dtypes.index, (quotient, Node.index(x.src[1].arg // divisor)))
+    return None
+
+
+def _remainder(x: Node, c: Node) -> Node | None:
+    divisor = c.arg
+    if divisor <= 0:
+        return None
+    least, most = bounds(x)
+    if not math.isinf(least) and not math.isinf(most) and least // divisor == most // divisor:
+        return x + -(least // divisor) * divisor
+    high, low = _split(x, divisor)
+    if high.op is not Op.CONST or high.arg != 0:
+        return Node(Op.MOD, dtypes.index, (low, c)) if low.value != 0 else low
+    found = _common_factor(x, divisor)
+    if found is not None:
+        factor, scaled, remainder = found
+        inner = Node(Op.MOD, dtypes.index, (scaled, Node.index(divisor // factor)))
+        return inner * factor + remainder
+    if x.op is Op.MOD and x.src[1].op is Op.CONST and x.src[1].arg % divisor == 0:
+        return Node(Op.MOD, dtypes.index, (x.src[0], c))
+    return None
+
+
+def _below(x: Node, c: Node) -> Node | None:
+    """x < c with the constant moved right and a common factor divided out."""
+    decided = _decided(Node(Op.CMPLT, dtypes.bool, (x, c)))
+    if decided is not None:
+        return decided
+    terms, rest = linear_terms(x)
+    if rest != 0:
+        return Node(Op.CMPLT, dtypes.bool, (sum_terms(terms, 0), Node.index(c.arg - rest)))
+    if all(k < 0 for k in terms.values()):
+        flipped = sum_terms({t: -k for t, k in terms.items()}, 0)
+        return ~(flipped < 1 - c.arg)
+    for factor in sorted({abs(k) for k in terms.values()} - {1}, reverse=True):
+        high = {t: k // factor for t, k in terms.items() if k % factor == 0}
+        low = {t: k for t, k in terms.items() if k % factor != 0}
+        least, most = bounds(sum_terms(low, 0))
+        if least >= 0 and most < factor and (c.arg % factor == 0 or not low):
+            return Node(
+                Op.CMPLT, dtypes.bool, (sum_terms(high, 0), Node.index(-(-c.arg // factor)))
+            )
+    return None
+
+
+def _less(x: Node, y: Node) -> Node | None:
+    if y.op is Op.CONST:
+        return None
+    return Node(Op.CMPLT, dtypes.bool, (simplify(x - y), Node.index(0)))
+
+
+def _decided(node: Node) -> Node | None:
+    least, most = bounds(node)
+    return Node.const(dtypes.bool, least) if least == most else None
+
+
+def _decide(op: Op) -> Any:
+    def decide(x: Node, y: Node) -> Node | None:
+        return _decided(Node(op, dtypes.bool, (x, y)))
+
+    return decide
+
+
+_x, _y = anything("x"), anything("y")
+_c, _d = constant("c"), constant("d")
+_p, _q = anything("p", dtypes.bool), anything("q", dtypes.bool)
+
+INDEX_RULES = RuleSet(
+    [
+        # sums: one canonical order, like terms collected
+        rule("sum", _x + _y, _canonical_sum),
+        rule("mul-mul", (_x * _c) * _d, _x * (_c * _d)),
+        rule("mul-sum", _x * _c, _distribute),
+        # division and remainder by a positive constant
+        rule("div-div", (_x // _c) // _d, _x // (_c * _d), when=(_c > 0) & (_d > 0)),
+        rule("div", _x // _c, _divide),
+        rule("mod-mod", (_x % _c) % _d, _x % _d, when=(_c > 0) & (_d > 0) & (_c % _d).eq(0)),
+        rule("mod", _x % _c, _remainder),
+        rule("div-by-one-step", _x // _y, Node.index(0), when=(_x >= 0) & (_x < _y)),
+        rule("mod-small", _x % _y, _x, when=(_x >= 0) & (_x < _y)),
+        # comparison
+        rule("less-than-constant", _x < _c, _below),
+        rule("less-than", _x < _y, _less),
+        rule("equal-decided", _x.eq(_y), _decide(Op.CMPEQ)),
+        rule("unequal-decided", _x.ne(_y), _decide(Op.CMPNE)),
+        # the larger and the smaller
+        rule("max-left", _x.maximum(_y), _x, when=_y <= _x),
+        rule("max-right", _x.maximum(_y), _y, when=_x <= _y),
+        rule("min-left", _x.minimum(_y), _x, when=_x <= _y),
+        rule("min-right", _x.minimum(_y), _y, when=_y <= _x),
+        # conditions
+        rule("and-same", _p & _p, _p),
+        rule("or-same", _p | _p, _p),
+        rule("and-again", (_p & _q) & _q, _p & _q),
+        rule("not-not", (_p ^ True) ^ True, _p),
+        rule("where-proved", _p.where(_x, _y), _x, when=_p),
+        rule("where-disproved", _p.where(_x, _y), _y, when=_p ^ True),
+    ]
+)

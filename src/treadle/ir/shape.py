@@ -1,0 +1,215 @@
+"""Shapes: how each op's shape follows from its sources', and arithmetic on sizes.
+
+A size is a Python int or an index Node (a symbolic size, built from a `Variable`). Shape mistakes
+are found here, when the node is made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from ..errors import ShapeError
+from .op import ALU, Op
+
+if TYPE_CHECKING:
+    from .node import Node
+
+__all__ = ["Shape", "Size", "infer_shape", "same_size", "size_max", "size_product", "strides_of"]
+
+Size: TypeAlias = "int | Node"
+Shape: TypeAlias = "tuple[Any, ...]"
+
+
+def same_size(a: Size, b: Size) -> bool:
+    """Whether two sizes are known to be equal."""
+    return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
+
+
+def size_max(size: Size) -> int:
+    """The largest value a size can take."""
+    if isinstance(size, int):
+        return size
+    from .interval import bounds
+
+    return cast(int, bounds(size)[1])
+
+
+def size_product(sizes: Iterable[Size]) -> Any:
+    """The product of sizes: an int where all are."""
+    sizes = tuple(sizes)
+    if all(isinstance(size, int) for size in sizes):
+        return math.prod(cast("tuple[int, ...]", sizes))
+    total: Any = 1
+    for size in sizes:
+        total = size * total if not isinstance(size, int) else total * size
+    return total
+
+
+def strides_of(shape: Shape) -> Shape:
+    """Row-major strides, in elements."""
+    strides: list[Any] = []
+    step: Any = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step = step * size
+    return tuple(reversed(strides))
+
+
+def _elementwise(op: Op, src: tuple[Node, ...]) -> Shape:
+    shape: Shape = ()
+    known = False
+    for source in src:
+        if source.op is Op.CONST:
+            continue
+        if known and source.shape != shape:
+            shapes = ", ".join(str(s.shape) for s in src)
+            raise ShapeError(f"[{op.name.lower()}] sources have different shapes: {shapes}")
+        shape, known = source.shape, True
+    return shape
+
+
+def _reshape(source: Shape, new: Shape) -> Shape:
+    old_count, new_count = size_product(source), size_product(new)
+    if isinstance(old_count, int) and isinstance(new_count, int) and old_count != new_count:
+        raise ShapeError(
+            f"[reshape] shape {source} has {old_count} elements, {new} would have {new_count}"
+        )
+    if any(isinstance(size, int) and size < 0 for size in new):
+        raise ShapeError(f"[reshape] sizes must not be negative: {new}")
+    return tuple(new)
+
+
+def _expand(source: Shape, new: Shape) -> Shape:
+    if len(source) != len(new):
+        raise ShapeError(f"[expand] shape {source} has {len(source)} axes, {new} has {len(new)}")
+    for axis, (old, size) in enumerate(zip(source, new, strict=True)):
+        if not same_size(old, size) and not same_size(old, 1):
+            raise ShapeError(
+                f"[expand] axis {axis} of {source} has size {old}; only size 1 expands, to {size}"
+            )
+    return tuple(new)
+
+
+def _permute(source: Shape, order: tuple[int, ...]) -> Shape:
+    if sorted(order) != list(range(len(source))):
+        raise ShapeError(
+            f"[permute] {order} is no order of the {len(source)} axes of shape {source}"
+        )
+    return tuple(source[axis] for axis in order)
+
+
+def _pad(source: Shape, padding: tuple[tuple[Any, Any], ...]) -> Shape:
+    if len(padding) != len(source):
+        raise ShapeError(f"[pad] {len(padding)} pairs for the {len(source)} axes of {source}")
+    if any(isinstance(p, int) and p < 0 for pair in padding for p in pair):
+        raise ShapeError(f"[pad] padding must not be negative: {padding}")
+    return tuple(
+        size + (before + after) for size, (before, after) in zip(source, padding, strict=True)
+    )
+
+
+def _shrink(source: Shape, bounds: tuple[tuple[Any, Any], ...]) -> Shape:
+    if len(bounds) != len(source):
+        raise ShapeError(f"[shrink] {len(bounds)} pairs for the {len(source)} axes of {source}")
+    for axis, (size, (begin, end)) in enumerate(zip(source, bounds, strict=True)):
+        numbers = all(isinstance(n, int) for n in (size, begin, end))
+        if numbers and not 0 <= begin <= end <= size:
+            raise ShapeError(
+                f"[shrink] {begin}:{end} does not lie within axis {axis} of shape {source}"
+            )
+    return tuple(end - begin for begin, end in bounds)
+
+
+def _flip(source: Shape, axes: tuple[int, ...]) -> Shape:
+    if any(not 0 <= axis < len(source) for axis in axes):
+        raise ShapeError(f"[flip] axes {axes} do not all lie within shape {source}")
+    return source
+
+
+def _window(source: Shape, arg: Any) -> Shape:
+    span = (arg.size - 1) * arg.dilation + 1
+    size = source[arg.axis]
+    if min(arg.size, arg.stride, arg.dilation) < 1 or (isinstance(size, int) and span > size):
+        raise ShapeError(
+            f"[window] size {arg.size}, stride {arg.stride}, dilation {arg.dilation} does not fit "
+            f"axis {arg.axis} of shape {source}"
+        )
+    count = (size - span) // arg.stride + 1
+    return (*source[: arg.axis], count, *source[arg.axis + 1 :], arg.size)
+
+
+def _unwindow(source: Shape, arg: Any) -> Shape:
+    return (*source[: arg.axis], arg.extent, *source[arg.axis + 1 : -1])
+
+
+def _reduce(src: tuple[Node, ...], arg: Any) -> Shape:
+    shape = src[0].shape
+    if any(not 0 <= axis < len(shape) for axis in arg.axes):
+        raise ShapeError(f"[reduce] axes {arg.axes} do not all lie within shape {shape}")
+    return tuple(1 if axis in arg.axes else size for axis, size in enumerate(shape))
+
+
+def _gather(src: tuple[Node, ...], axis: int) -> Shape:
+    shape = src[0].shape
+    if not 0 <= axis < len(shape):
+        raise ShapeError(f"[gather] axis {axis} does not lie within shape {shape}")
+    return (*shape[:axis], *src[1].shape, *shape[axis + 1 :])
+
+
+def _scatter(src: tuple[Node, ...], arg: Any) -> Shape:
+    shape = src[0].shape
+    wanted = (*shape[: arg.axis], *src[1].shape, *shape[arg.axis + 1 :])
+    if src[2].shape != wanted:
+        raise ShapeError(f"[scatter] values have shape {src[2].shape}, expected {wanted}")
+    return shape
+
+
+def _assign(src: tuple[Node, ...]) -> Shape:
+    if src[0].shape != src[1].shape and src[1].op is not Op.CONST:
+        raise ShapeError(
+            f"[assign] a value of shape {src[1].shape} does not fit a target of {src[0].shape}"
+        )
+    return src[0].shape
+
+
+_SOURCE_SHAPE = frozenset((Op.CONTIGUOUS, Op.DETACH, Op.COPY, Op.AFTER, Op.SCAN))
+
+
+def infer_shape(op: Op, src: tuple[Node, ...], arg: Any) -> Shape:
+    """The shape of `op` on `src`; () for everything inside kernels.
+
+    Raises ShapeError where shapes, axes or sizes do not fit.
+    """
+    if op in ALU:
+        return _elementwise(op, src)
+    if op is Op.RESHAPE:
+        return _reshape(src[0].shape, arg)
+    if op is Op.EXPAND:
+        return _expand(src[0].shape, arg)
+    if op is Op.PERMUTE:
+        return _permute(src[0].shape, arg)
+    if op is Op.PAD:
+        return _pad(src[0].shape, arg)
+    if op is Op.SHRINK:
+        return _shrink(src[0].shape, arg)
+    if op is Op.FLIP:
+        return _flip(src[0].shape, arg)
+    if op is Op.WINDOW:
+        return _window(src[0].shape, arg)
+    if op is Op.UNWINDOW:
+        return _unwindow(src[0].shape, arg)
+    if op is Op.REDUCE:
+        return _reduce(src, arg)
+    if op is Op.GATHER:
+        return _gather(src, arg)
+    if op is Op.SCATTER:
+        return _scatter(src, arg)
+    if op is Op.ASSIGN:
+        return _assign(src)
+    if op in (Op.BUFFER, Op.IOTA):
+        return (arg.size if op is Op.BUFFER else arg,)
+    if op in _SOURCE_SHAPE:
+        return src[0].shape
+    return ()
