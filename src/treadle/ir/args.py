@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from .op import Op
@@ -112,10 +112,8 @@ class StageArg:
     """Where a STAGE keeps its value.
 
     `scope`: "grid" (one copy, all workers wait for it) or "shared" (one for each worker).
-    `sizes`: extents of the memory, row-major, one for each range of the stage.
-    `depth`: buffers in flight.
+    `sizes`: extents of the memory, row-major.
     """
 
     scope: Literal["grid", "shared"]
     sizes: tuple[int, ...]
-    depth: int = field(default=1)

@@ -13,7 +13,7 @@ from typing import Any
 from ..dtype import DType
 from .op import COMPARE, Op
 
-__all__ = ["fold_scalar"]
+__all__ = ["fold_scalar", "round_to"]
 
 
 def _floor_div(a: Any, b: Any) -> Any:

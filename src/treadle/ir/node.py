@@ -17,7 +17,7 @@ from typing import Any
 
 from ..dtype import DType, dtypes
 from .args import RangeArg, VarArg
-from .fold import fold_scalar
+from .fold import fold_scalar, round_to
 from .op import ALU, COMMUTATIVE, COMPARE, Op
 from .shape import Shape, infer_shape
 
@@ -79,7 +79,8 @@ class Node:
         """The scalar `value` as `dtype`; in a vector dtype, that value in every lane."""
         if dtype.count > 1:
             return Node(Op.BROADCAST, dtype, (Node.const(dtype.scalar, value),))
-        return Node(Op.CONST, dtype, (), dtype.as_const(value))
+        number = dtype.as_const(value)
+        return Node(Op.CONST, dtype, (), round_to(dtype, number) if dtype.is_float else number)
 
     @staticmethod
     def index(value: int) -> Node:

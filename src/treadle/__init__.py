@@ -1,0 +1,40 @@
+"""Treadle: one tensor program, every machine.
+
+    from treadle import Tensor
+    (Tensor([1.0, 2.0]) * 3).tolist()   -> [3.0, 6.0]
+
+Names are loaded when they are first used, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import nn
+    from .config import Context
+    from .dtype import dtypes
+    from .engine.run import Device
+    from .tensor import Tensor
+
+__all__ = ["Context", "Device", "Tensor", "dtypes", "nn"]
+
+_HOMES = {
+    "Context": ".config", "Device": ".engine.run", "Tensor": ".tensor", "dtypes": ".dtype",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name], __name__), name)
+    elif name == "nn":
+        value = importlib.import_module(".nn", __name__)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,219 @@
+"""The `treadle` command: arguments in, a report on stdout and an exit code out.
+
+    treadle doctor       what runs here, and what would mend the rest
+    treadle demo         train a small network on handwritten digits
+
+Exit codes: 0 done; 1 the command ran and found a failure; 2 the arguments, a setting or the
+machine cannot do what was asked, said in one sentence on stderr; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from .errors import UserError
+
+__all__ = ["main"]
+
+DEVICE_HELP = "where to run, such as CPU or CPU:CLANG (default: what DEV or the machine says)"
+
+ENTRY_NAME = 64  # the length of an entry's name in the cache: a digest in hexadecimal
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; `arguments` default to the process's own. Returns the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return options.run(options)
+    except UserError as error:
+        print(f"treadle {options.command}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="treadle", description="Tensors on every machine.")
+    parser.add_argument("--version", action="version", version=f"treadle {_version()}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+
+    doctor = _command(commands, _doctor, "what runs here, and what would mend the rest")
+    doctor.add_argument("--json", action="store_true", help="print JSON")
+    _command(commands, _devices, "the devices that work here")
+    demo = _command(commands, _demo, "train a small network on handwritten digits")
+    demo.add_argument("--device", metavar="NAME", help=DEVICE_HELP)
+    demo.add_argument("--epochs", type=_count, default=20, metavar="N", help="default 20")
+    demo.add_argument("--seed", type=_seed, default=0, metavar="N", help="default 0")
+    env = _command(commands, _env, "versions and settings, to paste into a report")
+    form = env.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--markdown", action="store_true", help="print the settings' page")
+    bench = _command(commands, _bench, "measure treadle and its peers side by side")
+    bench.add_argument("--json", action="store_true", help="print JSON")
+    bench.add_argument("--only", metavar="WORDS", help="rows whose name has one of WORDS (a,b)")
+    bench.add_argument("--peers", metavar="NAMES", help="peers to run beside (default: installed)")
+    bench.add_argument("--quick", action="store_true", help="small sizes, few runs: a smoke test")
+    cache = _command(commands, _cache, "the compiled kernels kept on disk")
+    cache.add_argument("--clear", action="store_true", help="remove them")
+    return parser
+
+
+def _command(
+    commands: Any, run: Callable[[argparse.Namespace], int], summary: str
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(run.__name__.strip("_"), help=summary, description=summary)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _count(text: str) -> int:
+    return _whole(text, 1)
+
+
+def _seed(text: str) -> int:
+    return _whole(text, 0)
+
+
+def _whole(text: str, low: int) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < low:
+        raise argparse.ArgumentTypeError(f"must be a whole number of {low} or more, not {text!r}")
+    return int(text)
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("treadle")
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return "(not installed)"
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    """Exit code 1 if no runtime can be used at all."""
+    from .engine.backends import inventory
+
+    rows = [asdict(row) for row in inventory()]
+    if options.json:
+        print(json.dumps(rows, indent=2))
+    else:
+        columns = ("runtime", "compiler", "interface")
+        cells = [[*(row[c] for c in columns), *_verdict(row)] for row in rows]
+        _print_table([*columns, "state", "why", "mend with"], cells)
+    return 0 if any(row["usable"] for row in rows) else 1
+
+
+def _verdict(row: dict[str, Any]) -> tuple[str, str, str]:
+    return ("ok", row["reason"], "") if row["usable"] else ("no", row["reason"], row["fix"])
+
+
+def _devices(_: argparse.Namespace) -> int:
+    from .engine.backends import Device, inventory
+
+    compilers: dict[str, list[str]] = {}
+    for row in inventory():
+        if row.usable:
+            compilers.setdefault(row.runtime, []).append(row.compiler)
+    default = Device.DEFAULT.partition(":")[0]
+    cells = [
+        [name, ", ".join(dict.fromkeys(found)), "default" if name == default else ""]
+        for name, found in compilers.items()
+    ]
+    _print_table(["device", "compilers", ""], cells)
+    return 0
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from .demo import run
+
+    return run(options.device, options.epochs, options.seed)
+
+
+def _env(options: argparse.Namespace) -> int:
+    from .bench.machine import versions
+    from .config import describe
+
+    if options.markdown:
+        print(settings_page(), end="")
+        return 0
+    rows, found = describe(), {"treadle": _version(), **versions()}
+    if options.json:
+        print(json.dumps({"versions": found, "settings": [asdict(r) for r in rows]}, indent=2))
+        return 0
+    _print_table(["what", "version"], [[name, text] for name, text in found.items()])
+    print()
+    cells = [[r.name, r.value, r.origin, r.type] for r in rows]
+    _print_table(["setting", "value", "from", "allowed"], cells)
+    return 0
+
+
+SETTINGS_PAGE = """\
+# Settings
+
+Each setting is read once from the environment: `TREADLE_NAME`, else `NAME`. A program scopes one
+with `with Context(NAME=value):`, a decorator too, or sets it for the whole process with
+`treadle.config.settings.NAME = value`. A value that is not allowed is an error; an unknown
+`TREADLE_` variable is a warning. `treadle env` shows the current values and where they come from.
+
+| setting | allowed | default | meaning |
+|---|---|---|---|
+"""
+
+
+def settings_page() -> str:
+    """The text of docs/settings.md."""
+    from .config import describe
+
+    lines = [f"| `{r.name}` | {r.type} | {r.default} | {r.doc} |\n" for r in describe()]
+    return SETTINGS_PAGE + "".join(lines)
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from .bench import run
+
+    only, peers = _words(options.only), _words(options.peers)
+    return run(only=only, peers=peers, quick=options.quick, json_wanted=options.json)
+
+
+def _words(text: str | None) -> list[str] | None:
+    return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _cache(options: argparse.Namespace) -> int:
+    from .config import settings
+    from .engine.cache import CompileCache
+
+    folder, sizes = settings.CACHE_DIR, _entry_sizes(settings.CACHE_DIR)
+    if options.clear:
+        CompileCache(folder or None).clear()
+        print(f"removed {len(sizes) - len(_entry_sizes(folder))} kernels from {folder}")
+    else:
+        print(f"{len(sizes)} kernels, {sum(sizes) / 1e6:.1f} MB in {folder or 'memory only'}")
+    return 0
+
+
+def _entry_sizes(folder: str) -> list[int]:
+    """The sizes of the cache's entries below `folder`; none where it cannot be read."""
+    paths = [
+        os.path.join(where, name)
+        for where, _, names in os.walk(folder)
+        for name in names
+        if len(name) == ENTRY_NAME
+    ]
+    return [os.path.getsize(path) for path in paths]
+
+
+def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Columns under their names; the last column is as long as it needs to be."""
+    widths = [max(len(str(line[i])) for line in (header, *rows)) for i in range(len(header))]
+    for line in (header, *rows):
+        print("  ".join(str(c).ljust(w) for c, w in zip(line, widths, strict=True)).rstrip())

@@ -1,0 +1,336 @@
+"""Every behaviour setting: environment text becomes a typed, checked, documented value.
+
+    DEBUG=2 python prog.py     -> settings.DEBUG == 2
+    with Context(DEBUG=4): ... -> settings.DEBUG == 4 inside, on this thread or task only
+
+A setting NAME is read from the variable TREADLE_NAME, else from NAME, once, when it is first
+asked for. One surprise: which *device* runs is not a setting; DEV, CPU=1, CUDA=1 and the like
+belong to the table of backends in `treadle.engine.backends`.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import inspect
+import os
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Generic, Self, TypeVar, cast, overload
+
+from .errors import SettingError
+
+__all__ = ["Context", "Setting", "SettingRow", "Settings", "describe", "settings"]
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+PREFIX = "TREADLE_"
+
+
+@dataclass(frozen=True)
+class Kind(Generic[T]):
+    """How one type of value is read: `parse` raises ValueError for what `allowed` rules out."""
+
+    allowed: str
+    parse: Callable[[str], T]
+
+
+def _flag(text: str) -> bool:
+    words = {"0": False, "false": False, "no": False, "off": False}
+    words |= {"1": True, "true": True, "yes": True, "on": True}
+    if text.lower() not in words:
+        raise ValueError(text)
+    return words[text.lower()]
+
+
+def _integer(low: int, high: int | None = None) -> Kind[int]:
+    def parse(text: str) -> int:
+        value = int(text)
+        if value < low or (high is not None and value > high):
+            raise ValueError(text)
+        return value
+
+    allowed = f"an integer of {low} or more" if high is None else f"an integer {low} to {high}"
+    return Kind(allowed, parse)
+
+
+def _choice(**spellings: str) -> Kind[str]:
+    """One of some words; `spellings` maps each accepted word to the value that it means."""
+
+    def parse(text: str) -> str:
+        if text.lower() not in spellings:
+            raise ValueError(text)
+        return spellings[text.lower()]
+
+    return Kind("one of " + ", ".join(spellings), parse)
+
+
+def _path(text: str) -> str:
+    if not text:
+        raise ValueError(text)
+    return os.path.abspath(os.path.expanduser(text))
+
+
+FLAG = Kind("0 or 1", _flag)
+PATH = Kind("a folder", _path)
+FLOAT_NAME = _choice(
+    half="float16", float16="float16", bfloat16="bfloat16", float="float32", float32="float32",
+    double="float64", float64="float64",
+)  # fmt: skip
+
+# Overrides of the running thread or task, innermost `Context` wins.
+_overrides: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar(
+    "treadle_settings", default=MappingProxyType({})
+)
+
+
+class Setting(Generic[T]):
+    """One row of the table in `Settings`; reading it from `settings` gives the current value."""
+
+    def __init__(
+        self,
+        kind: Kind[T],
+        default: T | Callable[[], T],
+        doc: str,
+        *,
+        alias: str | None = None,
+        default_text: str | None = None,
+    ) -> None:
+        self.kind, self.doc, self.alias = kind, doc, alias
+        self._default, self._default_text = default, default_text
+        self._cached: tuple[T, str] | None = None
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, obj: None, owner: type) -> Setting[T]: ...
+    @overload
+    def __get__(self, obj: Settings, owner: type) -> T: ...
+    def __get__(self, obj: Settings | None, owner: type) -> Setting[T] | T:
+        if obj is None:
+            return self
+        scoped = _overrides.get()
+        return scoped[self.name] if self.name in scoped else self.resolve()[0]
+
+    def __set__(self, obj: Settings, value: T) -> None:
+        """Set the value for the whole process, below any `Context`."""
+        self._cached = (self.check(value, self.name), "set by the program")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that users may write: its own, then the alias."""
+        return (self.name, self.alias) if self.alias else (self.name,)
+
+    @property
+    def default(self) -> T:
+        return cast("T", self._default() if callable(self._default) else self._default)
+
+    @property
+    def default_text(self) -> str:
+        """The default as the documentation shows it, the same on every machine."""
+        return self._default_text or _show(self.default)
+
+    def check(self, value: object, source: str) -> T:
+        """`value` as this setting's type. Raises SettingError naming `source` and the value."""
+        text = _show(value) if isinstance(value, bool) else str(value)
+        try:
+            return self.kind.parse(text.strip())
+        except ValueError:
+            message = f"{source}={value} is not allowed: {source} is {self.kind.allowed}"
+            raise SettingError(message) from None
+
+    def resolve(self) -> tuple[T, str]:
+        """The value outside any `Context`, and where it comes from."""
+        if self._cached is None:
+            _warn_about_unknown_variables()
+            self._cached = self._from_environment() or (self.default, "default")
+        return self._cached
+
+    def _from_environment(self) -> tuple[T, str] | None:
+        variables = [p + name for p in (PREFIX, "") for name in self.names]
+        found = {v: self.check(os.environ[v], v) for v in variables if os.environ.get(v)}
+        if not found:
+            return None
+        first = next(iter(found))
+        for other, value in found.items():
+            # A prefixed variable may overrule a plain one; two equal-ranking names may not differ.
+            if other.startswith(PREFIX) == first.startswith(PREFIX) and value != found[first]:
+                raise SettingError(
+                    f"{first}={found[first]} contradicts {other}={value}: they are two names "
+                    f"of one setting, so unset one of them"
+                )
+        return found[first], first
+
+    def forget(self) -> None:
+        self._cached = None
+
+
+def _show(value: object) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _user_cache_dir() -> str:
+    """This system's folder for caches plus "treadle"; "" where the user has no home folder."""
+    homes = {"win32": ("LOCALAPPDATA", "~/AppData/Local"), "darwin": ("", "~/Library/Caches")}
+    variable, fallback = homes.get(sys.platform, ("XDG_CACHE_HOME", "~/.cache"))
+    base = os.environ.get(variable) or os.path.expanduser(fallback)
+    return os.path.join(base, "treadle") if os.path.isabs(base) else ""
+
+
+class Settings:
+    """The table. Read `settings.NAME`; assign to it to change the value for the whole process."""
+
+    DEBUG = Setting(
+        _integer(0, 7), 0,
+        "What is reported while running: 1 devices opened, 2 each kernel with time, memory and "
+        "bandwidth, 3 buffers and applied optimisations, 4 generated source, 5 the IR, "
+        "6 the linear IR, 7 assembly.",
+    )  # fmt: skip
+    CPU_COUNT = Setting(
+        _integer(0), 0, "Threads that CPU kernels use; 0 means as many as the process may use.",
+        alias="THREADS",
+    )  # fmt: skip
+    CACHE = Setting(FLAG, True, "Keep compiled kernels on disk for the next process.")
+    CACHE_DIR = Setting(
+        PATH, _user_cache_dir, "Where compiled kernels are kept.",
+        default_text="treadle in the user's cache folder, such as ~/.cache/treadle",
+    )  # fmt: skip
+    BEAM = Setting(
+        _integer(0), 0,
+        "Candidates kept while searching for the fastest form of a kernel; 0 takes the "
+        "heuristic's choice without a search.",
+    )  # fmt: skip
+    JIT = Setting(
+        _integer(0, 2), 1,
+        "0 calls a TinyJit function plainly, 1 captures and replays it, 2 replays it kernel by "
+        "kernel without a device graph.",
+    )  # fmt: skip
+    REPRODUCIBLE = Setting(
+        FLAG, False,
+        "The same bits on every device: no contraction, no native functions and no reduction "
+        "order that depends on the schedule. Slower.",
+    )  # fmt: skip
+    CHECK_NAN = Setting(
+        FLAG, False, "Check each kernel's result and stop at the first one that holds a NaN."
+    )
+    DEFAULT_FLOAT = Setting(
+        FLOAT_NAME, "float32", "The type of Python floats and of tensors made without a dtype."
+    )
+    TRAINING = Setting(
+        FLAG, False, "Layers behave as in training: dropout drops, batch norm uses the batch."
+    )
+
+    def reload(self) -> None:
+        """Forget what was read or assigned, so that the environment is read again."""
+        _warn_about_unknown_variables.cache_clear()
+        for setting in _table().values():
+            setting.forget()
+
+
+settings = Settings()
+
+
+@functools.cache
+def _table() -> dict[str, Setting[Any]]:
+    """Settings by each name that users may write, aliases included."""
+    values: list[object] = list(vars(Settings).values())
+    rows = [cast("Setting[Any]", value) for value in values if isinstance(value, Setting)]
+    return {name: row for row in rows for name in row.names}
+
+
+def _lookup(name: str) -> Setting[Any]:
+    if name in _table():
+        return _table()[name]
+    raise SettingError(f"there is no setting {name}{_hint(name)}")
+
+
+def _hint(name: str, prefix: str = "") -> str:
+    import difflib  # only when something is misspelled: importing treadle stays fast
+
+    close = difflib.get_close_matches(name.upper(), list(_table()), n=1, cutoff=0.6)
+    known = [prefix + item for item in close or _table()]
+    return f"; did you mean {known[0]}?" if close else f"; there are {', '.join(known)}"
+
+
+@functools.cache
+def _warn_about_unknown_variables() -> None:
+    """Warn once about TREADLE_ variables that mean nothing: they are most often typing slips."""
+    for variable in sorted(os.environ):
+        name = variable.removeprefix(PREFIX)
+        if name != variable and name not in _table():
+            message = (
+                f"the environment variable {variable} means nothing to treadle{_hint(name, PREFIX)}"
+            )
+            warnings.warn(message, stacklevel=5)
+
+
+class Context:
+    """Settings that hold inside a `with` block, or inside a decorated function.
+
+        with Context(DEBUG=2, TRAINING=1): ...
+        @Context(BEAM=4)
+        def step(x): ...
+
+    Scoped to the running thread and asyncio task; nests, and may be entered again.
+    Raises SettingError, when made, for an unknown name or a value that is not allowed.
+    """
+
+    def __init__(self, **values: object) -> None:
+        rows = {name: _lookup(name) for name in values}
+        self._values = {row.name: row.check(values[name], name) for name, row in rows.items()}
+        self._tokens: list[contextvars.Token[Mapping[str, Any]]] = []
+
+    def __enter__(self) -> Self:
+        self._tokens.append(_overrides.set({**_overrides.get(), **self._values}))
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        _overrides.reset(self._tokens.pop())
+
+    def __call__(self, function: F) -> F:
+        """`function` with these settings in force during each call, `async def` included."""
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise SettingError("Context cannot decorate a generator; use `with Context(...)` in it")
+
+        # Each call makes a Context of its own: tokens of two threads must not mix.
+        @functools.wraps(function)
+        async def run_async(*args: Any, **kwargs: Any) -> Any:
+            with Context(**self._values):
+                return await function(*args, **kwargs)
+
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with Context(**self._values):
+                return function(*args, **kwargs)
+
+        return cast("F", run_async if inspect.iscoroutinefunction(function) else run)
+
+
+@dataclass(frozen=True)
+class SettingRow:
+    """One setting as `treadle env` shows it; `type` says what is allowed, `origin` who set it."""
+
+    name: str
+    type: str
+    default: str
+    value: str
+    origin: str
+    doc: str
+
+
+def describe() -> list[SettingRow]:
+    """Every setting with its current value and where that comes from, in table order."""
+    return [_row(setting) for setting in dict.fromkeys(_table().values())]
+
+
+def _row(setting: Setting[Any]) -> SettingRow:
+    value, origin = setting.resolve()
+    if setting.name in _overrides.get():
+        value, origin = _overrides.get()[setting.name], "Context"
+    doc = setting.doc + (f" Also spelled {setting.alias}." if setting.alias else "")
+    shown = (setting.default_text, _show(value))
+    return SettingRow(setting.name, setting.kind.allowed, *shown, origin, doc)

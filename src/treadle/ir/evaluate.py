@@ -1,0 +1,73 @@
+"""Kernel expressions on given values: `evaluate`, the oracle for index and value arithmetic.
+
+    r = Node.range(8, 0); evaluate(r * 4 + 3, {r: np.arange(8)}) -> [3, 7, ...]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from ..dtype import dtypes
+from ..errors import InternalError
+from .elementwise import apply_alu, cast_array, constant_array, numpy_dtype
+from .node import Node
+from .op import ALU, Op
+
+__all__ = ["evaluate"]
+
+Array = np.ndarray
+
+
+def evaluate(node: Node, values: Mapping[Node, Array | int]) -> Array:
+    """The value of a kernel expression over the leaves (RANGE, WILDCARD, LOAD...) in `values`.
+
+    Scalars may be arrays of any shape, which broadcast; a vector of `count` lanes has them as its
+    last axis. Raises InternalError for a node without a value or an elementwise meaning.
+    """
+    known: dict[Node, Array] = {
+        leaf: np.asarray(value).astype(numpy_dtype(leaf.dtype), copy=False)
+        for leaf, value in values.items()
+    }
+    for item in node.toposort(lambda n: n not in known):
+        if item not in known:
+            known[item] = _evaluate_one(item, [known[s] for s in item.src])
+    return known[node]
+
+
+def _evaluate_one(node: Node, source: list[Array]) -> Array:
+    if node.op is Op.CONST:
+        return constant_array(node.dtype, node.arg)
+    if node.op is Op.BIND:
+        return source[1]
+    if node.op in ALU:
+        lanes = [
+            x[..., None] if node.dtype.count > 1 and s.dtype.count == 1 else x
+            for x, s in zip(source, node.src, strict=True)
+        ]
+        return apply_alu(node.op, node.dtype, [s.dtype for s in node.src], lanes)
+    if node.op not in _LANES:
+        raise InternalError(f"{node!r} has no value and none can be computed")
+    return _LANES[node.op](node, source)
+
+
+def _tree(node: Node, source: list[Array]) -> Array:
+    """Narrow floats are combined in float32 and rounded once, as REDUCE does."""
+    wide = dtypes.float32 if node.dtype.is_float and node.dtype.bits < 32 else node.dtype
+    lanes = cast_array(source[0], wide)
+    parts = [lanes[..., i] for i in range(lanes.shape[-1])]
+    while len(parts) > 1:
+        pairs = zip(parts[::2], parts[1::2], strict=False)
+        rest = parts[-1:] if len(parts) % 2 else []
+        parts = [apply_alu(node.arg, wide, (wide, wide), pair) for pair in pairs] + rest
+    return cast_array(parts[0], node.dtype)
+
+
+_LANES: dict[Op, Callable[[Node, list[Array]], Array]] = {
+    Op.BROADCAST: lambda node, source: np.repeat(source[0][..., None], node.dtype.count, -1),
+    Op.LANES: lambda node, source: np.arange(node.dtype.count).astype(numpy_dtype(node.dtype)),
+    Op.EXTRACT: lambda node, source: source[0][..., node.arg],
+    Op.STACK: lambda node, source: np.stack(np.broadcast_arrays(*source), -1),
+    Op.HREDUCE: _tree,
+}

@@ -1,0 +1,137 @@
+"""Loops in kernels: which RANGEs a node depends on, and replacing RANGEs by others.
+
+    replace_ranges(ast, {r: Split(outer * 8 + inner, (outer, inner), outer * 8 + inner < 100)})
+
+Where the replacement covers more than the loop did, the guard keeps every load, store and
+reduction to what was there before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..dtype import DType, dtypes
+from .node import Node, rebuild
+from .op import Op
+from .rules.index import simplify
+
+__all__ = ["Split", "closed_ranges", "free_ranges", "identity", "replace_ranges", "simplify_kernel"]
+
+Ranges = frozenset[Node]
+_NONE: Ranges = frozenset()
+TRUE = Node.const(dtypes.bool, True)
+
+
+def identity(op: Op, dtype: DType) -> Node:
+    """The value that `op` (ADD, MUL, MAX or MIN) leaves others unchanged by."""
+    value = {Op.ADD: 0, Op.MUL: 1, Op.MAX: dtype.scalar.min, Op.MIN: dtype.scalar.max}[op]
+    return Node.const(dtype, value)
+
+
+def closed_ranges(node: Node) -> tuple[Node, ...]:
+    """The RANGEs that end at this node: those of a REDUCE, END or STAGE; outermost first."""
+    if node.op is Op.REDUCE:
+        return node.src[1:]
+    if node.op is Op.END:
+        return node.src[node.arg :]
+    if node.op is Op.STAGE:
+        return node.src[2 + 2 * len(node.arg.sizes) :]
+    return ()
+
+
+def free_ranges(root: Node, known: dict[Node, Ranges] | None = None) -> dict[Node, Ranges]:
+    """For each node under `root`, the RANGEs around it that its value depends on."""
+    free: dict[Node, Ranges] = {} if known is None else known
+    for node in root.toposort(lambda n: n not in free):
+        if node in free:
+            continue
+        if node.op is Op.RANGE:
+            free[node] = frozenset((node,))
+            continue
+        if node.op is Op.STAGE:
+            free[node] = _free_of_stage(node, free)
+            continue
+        mine = _NONE
+        for source in node.src:
+            if not free[source] <= mine:
+                mine = mine | free[source]
+        closed = closed_ranges(node)
+        free[node] = mine - frozenset(closed) if closed else mine
+    return free
+
+
+def _free_of_stage(node: Node, free: dict[Node, Ranges]) -> Ranges:
+    count = len(node.arg.sizes)
+    filled = _NONE.union(*(free[s] for s in node.src[: 2 + count]))
+    read = _NONE.union(*(free[s] for s in node.src[2 + count : 2 + 2 * count]))
+    return (filled - frozenset(closed_ranges(node))) | read
+
+
+@dataclass(frozen=True)
+class Split:
+    """What a RANGE becomes: its value `expr`, in loops `ranges` (outermost first), where `guard`."""
+
+    expr: Node
+    ranges: tuple[Node, ...]
+    guard: Node = TRUE
+
+
+def replace_ranges(root: Node, splits: dict[Node, Split]) -> Node:
+    """`root` with RANGEs replaced; loads, stores and reductions are guarded where needed."""
+    free = free_ranges(root)
+    new: dict[Node, Node] = {}
+    for node in root.toposort():
+        if node in splits:
+            new[node] = splits[node].expr
+        elif node.op in (Op.REDUCE, Op.END, Op.STAGE):
+            new[node] = _replace_closed(node, splits, new)
+        else:
+            src = tuple(new[s] for s in node.src)
+            changed = node if src == node.src else rebuild(node, src)
+            new[node] = _guarded(node, changed, splits, free)
+    return new[root]
+
+
+def _replace_closed(node: Node, splits: dict[Node, Split], new: dict[Node, Node]) -> Node:
+    closed = closed_ranges(node)
+    start = len(node.src) - len(closed)
+    ranges: list[Node] = []
+    for r in closed:
+        ranges.extend(splits[r].ranges if r in splits else (new[r],))
+    before = [new[s] for s in node.src[:start]]
+    for r in closed:
+        guard = splits[r].guard if r in splits else TRUE
+        if guard is TRUE:
+            continue
+        if node.op is Op.REDUCE:
+            before[0] = guard.where(before[0], identity(node.arg.op, node.dtype))
+        elif node.op is Op.STAGE:
+            before[1] = before[1] & guard
+    return Node(node.op, node.dtype, (*before, *ranges), node.arg)
+
+
+def _guarded(
+    old: Node, node: Node, splits: dict[Node, Split], free: dict[Node, Ranges]
+) -> Node:
+    if old.op is Op.LOAD:
+        used, gate_at = free[old.src[1]], 2
+    elif old.op is Op.STORE:
+        used, gate_at = free[old], 3
+    else:
+        return node
+    guard = TRUE
+    for r in splits:
+        if r in used and splits[r].guard is not TRUE:
+            guard = guard & splits[r].guard
+    if guard is TRUE:
+        return node
+    gate = node.src[gate_at] & guard if len(node.src) > gate_at else guard
+    src = (*node.src[:gate_at], gate, *node.src[gate_at + 1 :])
+    if old.op is Op.LOAD and len(src) == 3:
+        src = (*src, Node.const(node.dtype, 0))
+    return Node(node.op, node.dtype, src, node.arg)
+
+
+def simplify_kernel(root: Node) -> Node:
+    """`root` with all index and bool arithmetic in it simplified."""
+    return simplify(root)

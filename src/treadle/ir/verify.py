@@ -1,0 +1,246 @@
+"""What is legal in a tensor graph, in a kernel and in a linear program.
+
+    verify_kernel(sink)   # returns, or raises InternalError naming the node and the broken rule
+
+Checks run between passes in tests. Rules on one node are in the table CHECKS; a linear program also
+needs every source before its use, and loops and conditions that nest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..errors import InternalError
+from .node import Node
+from .op import ALU, COMPARE, INFO, MOVEMENT, Op
+
+__all__ = ["verify_kernel", "verify_linear", "verify_tensor"]
+
+_VALUES = frozenset((Op.CONST, Op.VARIABLE, Op.BIND))
+_LANES = frozenset((Op.BROADCAST, Op.LANES, Op.EXTRACT, Op.STACK, Op.HREDUCE))
+TENSOR_OPS = ALU | MOVEMENT | _VALUES | frozenset((
+    Op.BUFFER, Op.IOTA, Op.UNWINDOW, Op.REDUCE, Op.SCAN, Op.GATHER, Op.SCATTER, Op.CONTIGUOUS,
+    Op.DETACH, Op.COPY, Op.ASSIGN, Op.AFTER, Op.SINK,
+))  # fmt: skip
+_MACHINE = ALU | _VALUES | _LANES | frozenset((
+    Op.PARAM, Op.LOCAL, Op.REGISTER, Op.RANGE, Op.LOAD, Op.STORE, Op.UPDATE, Op.END, Op.AFTER,
+    Op.BARRIER, Op.SINK,
+))  # fmt: skip
+KERNEL_OPS = _MACHINE | {Op.REDUCE, Op.SCAN, Op.STAGE}
+LINEAR_OPS = _MACHINE | {Op.IF, Op.ENDIF}
+
+_FLOAT_ONLY = frozenset((
+    Op.RECIP, Op.SQRT, Op.EXP2, Op.EXP, Op.LOG2, Op.LOG, Op.SIN, Op.COS, Op.TANH, Op.ERF, Op.FDIV,
+    Op.POW, Op.FMA,
+))  # fmt: skip
+_BITS_ONLY = frozenset((Op.IDIV, Op.AND, Op.OR, Op.XOR, Op.SHL, Op.SHR))
+_REDUCERS = frozenset((Op.ADD, Op.MUL, Op.MAX, Op.MIN))
+_MEMORY = frozenset((Op.PARAM, Op.LOCAL, Op.STAGE))
+_COMPUTED_LATER = frozenset((Op.CONST,))  # printed where it is used: needs no place in a program
+
+
+def _fail(node: Node, rule: str) -> None:
+    raise InternalError(f"[verify] {node!r} ({node.op.name}, {node.dtype!r}): {rule}")
+
+
+def _need(node: Node, holds: bool, rule: str) -> None:
+    if not holds:
+        _fail(node, rule)
+
+
+def _is_index(node: Node) -> bool:
+    return node.dtype.kind in ("index", "int", "uint")
+
+
+def _behind_after(node: Node) -> Node:
+    while node.op is Op.AFTER and node.src:
+        node = node.src[0]
+    return node
+
+
+def _check_alu(node: Node) -> None:
+    lanes = {s.dtype.count for s in node.src if s.dtype.count > 1}
+    _need(node, lanes <= {node.dtype.count}, "sources have a different number of lanes")
+    if node.op is Op.CAST:
+        return
+    if node.op is Op.BITCAST:
+        _need(node, node.dtype.bits == node.src[0].dtype.bits, "a bitcast keeps the width")
+        return
+    values = node.src[1:] if node.op is Op.WHERE else node.src
+    kinds = {s.dtype.scalar for s in values}
+    _need(node, len(kinds) == 1, "sources have different dtypes")
+    if node.op in COMPARE:
+        _need(node, node.dtype.is_bool, "a comparison is bool")
+    else:
+        _need(node, node.dtype.scalar in kinds, "the dtype is not the sources'")
+    if node.op is Op.WHERE:
+        _need(node, node.src[0].dtype.is_bool, "the condition is not bool")
+    if node.op in _FLOAT_ONLY:
+        _need(node, node.dtype.is_float, "needs floats")
+    if node.op in _BITS_ONLY:
+        _need(node, not node.dtype.is_float, "needs integers")
+
+
+def _check_lanes(node: Node) -> None:
+    if node.op is Op.LANES:
+        return
+    same = all(s.dtype.scalar is node.dtype.scalar for s in node.src)
+    _need(node, same, "the lanes have a different dtype")
+    if node.op is Op.EXTRACT:
+        _need(node, 0 <= node.arg < node.src[0].dtype.count, "there is no such lane")
+    if node.op is Op.STACK:
+        _need(node, len(node.src) == node.dtype.count, "needs one source for each lane")
+    if node.op is Op.HREDUCE:
+        _need(node, node.arg in _REDUCERS, "the arg is no associative op")
+    if node.op in (Op.EXTRACT, Op.HREDUCE):
+        _need(node, node.dtype.count == 1, "the result is one lane")
+
+
+def _check_reduce(node: Node) -> None:
+    _need(node, node.arg.op in _REDUCERS, "the arg is no associative op")
+    _need(node, node.src[0].dtype is node.dtype, "the dtype is not the source's")
+    if node.op is Op.REDUCE:
+        ranges = all(s.op is Op.RANGE for s in node.src[1:])
+        _need(node, ranges, "sources after the first are RANGEs")
+
+
+def _check_memory(node: Node) -> None:
+    memory = _behind_after(node.src[0])
+    _need(node, memory.op in _MEMORY, "the first source is no memory")
+    _need(node, _is_index(node.src[1]), "the index is no integer")
+    load = node.op is Op.LOAD
+    _need(node, len(node.src) in ((2, 4) if load else (3, 4)), "wrong number of sources")
+    value = node if load else node.src[2]
+    same = value.dtype.scalar is memory.dtype.scalar
+    _need(node, same or memory.op is Op.STAGE, "the dtype is not the memory's")
+    if len(node.src) == 4:
+        gate = node.src[2 if load else 3]
+        _need(node, gate.dtype.is_bool, "the gate is not bool")
+    if load and len(node.src) == 4:
+        other = node.src[3].dtype.scalar is node.dtype.scalar
+        _need(node, other, "the value behind the gate has a different dtype")
+
+
+def _check_update(node: Node) -> None:
+    register = _behind_after(node.src[0])
+    _need(node, register.op is Op.REGISTER, "the first source is no register")
+    _need(node, register.dtype is node.src[1].dtype, "the dtype is not the register's")
+
+
+def _check_register(node: Node) -> None:
+    _need(node, len(node.src) > 0, "needs a first value")
+    _need(node, node.src[0].dtype is node.dtype, "the dtype is not the first value's")
+    _need(node, all(s.op is Op.RANGE for s in node.src[1:]), "sources after the first are RANGEs")
+
+
+def _check_range(node: Node) -> None:
+    _need(node, node.dtype.kind == "index", "a range is an index")
+    _need(node, _is_index(node.src[0]), "the size is no integer")
+
+
+def _check_end(node: Node) -> None:
+    _need(node, 0 < node.arg < len(node.src), "needs effects and RANGEs")
+    _need(node, all(s.op is Op.RANGE for s in node.src[node.arg :]), "ends what is no RANGE")
+
+
+def _check_after(node: Node) -> None:
+    _need(node, len(node.src) > 0 and node.src[0].dtype is node.dtype, "the dtype is not src[0]'s")
+
+
+def _check_places(node: Node) -> None:
+    _need(node, _is_index(node.src[1]), "the places are no integers")
+    _need(node, node.src[0].dtype is node.dtype, "the dtype is not the source's")
+    if node.op is Op.SCATTER:
+        _need(node, node.src[2].dtype is node.dtype, "the values have a different dtype")
+
+
+def _check_same(node: Node) -> None:
+    _need(node, node.src[0].dtype is node.dtype, "the dtype is not the source's")
+
+
+def _check_assign(node: Node) -> None:
+    _need(node, node.src[1].dtype is node.src[0].dtype, "the value has a different dtype")
+
+
+def _check_if(node: Node) -> None:
+    _need(node, node.src[0].dtype.is_bool, "the condition is not bool")
+
+
+CHECKS: dict[Op, Callable[[Node], None]] = {
+    **dict.fromkeys(ALU, _check_alu),
+    **dict.fromkeys(_LANES, _check_lanes),
+    **dict.fromkeys(MOVEMENT | {Op.UNWINDOW, Op.CONTIGUOUS, Op.DETACH, Op.COPY}, _check_same),
+    **dict.fromkeys((Op.REDUCE, Op.SCAN), _check_reduce),
+    **dict.fromkeys((Op.LOAD, Op.STORE), _check_memory),
+    **dict.fromkeys((Op.GATHER, Op.SCATTER), _check_places),
+    Op.UPDATE: _check_update,
+    Op.REGISTER: _check_register,
+    Op.RANGE: _check_range,
+    Op.END: _check_end,
+    Op.AFTER: _check_after,
+    Op.ASSIGN: _check_assign,
+    Op.IF: _check_if,
+}
+
+
+def _check(node: Node, legal: frozenset[Op], stage: str) -> None:
+    _need(node, node.op in legal, f"is not legal in a {stage}")
+    arity = INFO[node.op].arity
+    _need(node, arity in (-1, len(node.src)), f"has {len(node.src)} sources, not {arity}")
+    if node.op in CHECKS:
+        CHECKS[node.op](node)
+
+
+def verify_tensor(root: Node) -> None:
+    """Raise InternalError unless every node under `root` is legal in a tensor graph."""
+    for node in root.toposort():
+        _check(node, TENSOR_OPS, "tensor graph")
+        if node.op is Op.REDUCE:
+            _need(node, len(node.src) == 1, "reduces RANGEs in a tensor graph")
+
+
+def verify_kernel(root: Node) -> None:
+    """Raise InternalError unless every node under `root` is legal in a kernel."""
+    for node in root.toposort():
+        _check(node, KERNEL_OPS, "kernel")
+        _need(node, node.shape == (), "has a shape in a kernel")
+
+
+def verify_linear(linear: Node) -> None:
+    """Raise InternalError unless the LINEAR node is a program that can be printed line by line.
+
+    Each source stands before its use and in a block that is still open there (effects may be named
+    after their block); every RANGE but a grid's is closed by an END, every IF by an ENDIF.
+    """
+    _need(linear, linear.op is Op.LINEAR, "is no linear program")
+    blocks: list[Node] = []  # the RANGEs and IFs that are open, outermost first
+    home: dict[Node, tuple[Node, ...]] = {}
+    for node in linear.src:
+        _check(node, LINEAR_OPS, "linear program")
+        _need(node, node not in home, "stands twice in the program")
+        _check_sources(node, home, blocks)
+        if node.op is Op.END:
+            _close(node, blocks, list(node.src[node.arg :]))
+        elif node.op is Op.ENDIF:
+            _close(node, blocks, [node.src[0]])
+        elif node.op in (Op.RANGE, Op.IF):
+            blocks.append(node)
+        home[node] = tuple(blocks)
+    for block in blocks:
+        _need(block, block.op is Op.RANGE and block.arg.kind == "grid", "is never closed")
+
+
+def _check_sources(node: Node, home: dict[Node, tuple[Node, ...]], blocks: list[Node]) -> None:
+    for source in node.src:
+        if source.op in _COMPUTED_LATER:
+            continue
+        _need(node, source in home, f"stands before its source {source!r}")
+        if source.dtype.kind != "void":
+            is_open = home[source] == tuple(blocks[: len(home[source])])
+            _need(node, is_open, f"uses {source!r} outside its block")
+
+
+def _close(node: Node, blocks: list[Node], closed: list[Node]) -> None:
+    count = len(closed)
+    _need(node, set(blocks[len(blocks) - count :]) == set(closed), "closes blocks not innermost")
+    del blocks[len(blocks) - count :]

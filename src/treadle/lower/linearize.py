@@ -1,0 +1,121 @@
+"""A kernel AST to linear programs: one list of nodes for each phase, loops as RANGE ... END.
+
+Every node is placed in the innermost loop that it depends on, so what does not change inside a
+loop is computed before it. A phase is one top-level END: all workers finish it before the next
+starts. Its grid RANGEs are the outermost loops, and stay in the program as ordinary RANGEs of kind
+"grid" without an END; the renderer maps them to the slice of the grid that it is called for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..dtype import dtypes
+from ..ir.loops import closed_ranges
+from ..ir.node import Node
+from ..ir.op import Op
+
+__all__ = ["Phase", "linearize", "phase_ends"]
+
+Ranges = frozenset[Node]
+
+
+@dataclass(frozen=True, eq=False)
+class Phase:
+    """`program` is a LINEAR node; `grid` holds its grid RANGEs, outermost first."""
+
+    program: Node
+    grid: tuple[Node, ...]
+
+
+def linearize(root: Node) -> list[Phase]:
+    """The phases of kernel `root` (a SINK), in order."""
+    return [_Phase(end).result() for end in phase_ends(root)]
+
+
+def phase_ends(root: Node) -> list[Node]:
+    """The ENDs that fill memory for all workers: those of SINK, and those that they wait for."""
+    order = root.toposort()
+    wanted = set(root.src)
+    for node in order:
+        if node.op is Op.AFTER and node.src[0].op is Op.PARAM:
+            wanted.update(node.src[1:])
+    return [node for node in order if node in wanted]
+
+
+class _Phase:
+    def __init__(self, end: Node) -> None:
+        self.end = end
+        self.order = end.toposort(lambda n: not _waits_for_phase(n))
+        self.deps = self._dependencies()
+        self.rank = self._ranks()
+        self.blocks: dict[Node | None, list[Node]] = {None: []}
+
+    def _dependencies(self) -> dict[Node, Ranges]:
+        """The loops each node must stand in; effects stand in all loops of their END."""
+        forced = self._forced()
+        deps: dict[Node, Ranges] = {}
+        for node in self.order:
+            if node.op is Op.RANGE:
+                deps[node] = frozenset((node,))
+                continue
+            mine = forced.get(node, frozenset())
+            if not _waits_for_phase(node):
+                mine = mine.union(*(deps[s] for s in node.src))
+            deps[node] = mine - frozenset(closed_ranges(node))
+        return deps
+
+    def _forced(self) -> dict[Node, Ranges]:
+        """Stores, and loads of what they change, belong to each step of the loops around them."""
+        forced: dict[Node, Ranges] = {}
+        for node in self.order:
+            if node.op is not Op.END:
+                continue
+            loops = frozenset(closed_ranges(node))
+            written = {effect.src[0] for effect in node.src[: node.arg] if effect.op is Op.STORE}
+            for effect in node.src[: node.arg]:
+                forced[effect] = forced.get(effect, frozenset()) | loops
+            for load in self.order:
+                if load.op is Op.LOAD and load.src[0] in written:
+                    forced[load] = forced.get(load, frozenset()) | loops
+        return forced
+
+    def _ranks(self) -> dict[Node, int]:
+        """Nesting order of the loops: an END's loops are further out than those inside it."""
+        rank: dict[Node, int] = {}
+        for node in reversed(self.order):
+            for r in closed_ranges(node) if node.op is Op.END else ():
+                rank.setdefault(r, len(rank))
+        return rank
+
+    def _home(self, node: Node) -> Node | None:
+        return max(self.deps[node], key=self.rank.__getitem__, default=None)
+
+    def result(self) -> Phase:
+        grid = tuple(r for r in closed_ranges(self.end) if r.arg.kind == "grid")
+        for node in self.order:
+            if node.op in (Op.RANGE, Op.SINK):
+                continue
+            if node.op is Op.END:
+                self._close(node, grid)
+            else:
+                self.blocks.setdefault(self._home(node), []).append(node)
+        return Phase(Node(Op.LINEAR, dtypes.void, tuple(self.blocks[None])), grid)
+
+    def _close(self, end: Node, grid: tuple[Node, ...]) -> None:
+        """Wrap the blocks of the END's loops into the block around them."""
+        loops = closed_ranges(end)
+        around = self._home(end)
+        parents = (around, *loops[:-1])
+        for r, parent in reversed(list(zip(loops, parents, strict=True))):
+            body = self.blocks.pop(r, [])
+            if r in grid:
+                wrapped = [r, *body]
+            else:
+                wrapped = [r, *body, Node(Op.END, dtypes.void, (r,), 0)]
+            self.blocks.setdefault(parent, []).extend(wrapped)
+
+
+def _waits_for_phase(node: Node) -> bool:
+    """AFTER of memory that an earlier phase filled: in this phase it is just the memory."""
+    return node.op is Op.AFTER and node.src[0].op is Op.PARAM

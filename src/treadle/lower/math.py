@@ -1,0 +1,73 @@
+"""Transcendental ops become polynomials over basic arithmetic: no branches, tables or FMA.
+
+    lower_math(EXP(x))  ->  2**n * (1 + r + r*r*P(r)),  n = round(x / ln 2),  r = x - n*ln 2
+
+Largest errors: 2 ulp in float32 (over all finite inputs), 4 ulp in float64; inf, NaN, -0.0 and
+subnormals are as IEEE 754 recommends, POW as in C. Coefficients are in `lower/polynomials`. The
+narrower floats have no case here: the emulation pass computes them in float32.
+Renderers may contract MUL and ADD but must not reassociate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..dtype import dtypes
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.rewrite import rewrite_with
+from . import polynomials as table
+from .exponential import exp, exp2, exp_moderate, log, log2
+from .floats import absolute, clamp, horner, layout, sign_bit, with_sign
+from .power import power
+from .trigonometry import cos, sin
+
+__all__ = ["MATH", "lower_math"]
+
+TANH_SMALL = 0.625
+ERF_SMALL = 1.0
+ERF_LARGE = {32: 4.0, 64: 6.0}
+
+
+def tanh(x: Node) -> Node:
+    form, size = layout(x), absolute(x)
+    z = size * size
+    small = size + size * (z * horner(z, table.TANH[form.bits]))
+    twice = clamp(size * 2.0, 0.0, 60.0)
+    large = 1.0 - 2.0 / (exp_moderate(twice) + 1.0)
+    return with_sign((size < TANH_SMALL).where(small, large), sign_bit(x))
+
+
+def erf(x: Node) -> Node:
+    form, size = layout(x), absolute(x)
+    small = size + size * horner(size * size, table.ERF[form.bits])
+    log_erfc = horner(clamp(size, 0.0, ERF_LARGE[form.bits]), table.ERFC[form.bits])
+    large = 1.0 - exp_moderate(log_erfc)
+    return with_sign((size < ERF_SMALL).where(small, large), sign_bit(x))
+
+
+MATH: dict[Op, Callable[..., Node]] = {
+    Op.EXP: exp,
+    Op.EXP2: exp2,
+    Op.LOG: log,
+    Op.LOG2: log2,
+    Op.SIN: sin,
+    Op.COS: cos,
+    Op.TANH: tanh,
+    Op.ERF: erf,
+    Op.POW: power,
+}
+"""Each op as a function of float32 or float64 nodes."""
+
+_WIDE = (dtypes.float32, dtypes.float64)
+
+
+def lower_math(root: Node, native: frozenset[Op] = frozenset()) -> Node:
+    """`root` without the ops of MATH on float32 and float64, those in `native` apart."""
+
+    def step(node: Node) -> Node | None:
+        if node.op not in MATH or node.op in native or node.dtype.scalar not in _WIDE:
+            return None
+        return MATH[node.op](*node.src)
+
+    return rewrite_with(root, step)

@@ -1,0 +1,67 @@
+"""The list of lowering passes, in order, each with why it stands where it does.
+
+    lower(ast, ...)  ->  Lowered(phases, scratch sizes, variable names)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..dtype import DType
+from ..ir.loops import simplify_kernel
+from ..ir.node import Node
+from ..ir.op import Op
+from .decompose import decompose
+from .emulate import emulate_dtypes
+from .expand import expand
+from .index_types import lower_index_types
+from .linearize import Phase, linearize
+from .math import lower_math
+from .registers import lower_reduces
+from .stage import lower_stages
+
+__all__ = ["Lowered", "lower"]
+
+
+@dataclass(frozen=True, eq=False)
+class Lowered:
+    """What a renderer prints.
+
+    `scratch` holds a PARAM for each piece of memory that the kernel needs beside its buffers;
+    `variables` names the launch-time integers in the order of the vars argument.
+    """
+
+    phases: tuple[Phase, ...]
+    scratch: tuple[Node, ...]
+    variables: tuple[str, ...]
+
+
+def lower(
+    ast: Node, slots: int, native: frozenset[DType], native_math: frozenset[Op] = frozenset()
+) -> Lowered:
+    """Lower a kernel whose moves are made; `slots` is its number of buffers.
+
+    `native` are the dtypes that the target computes or at least converts, `native_math` the
+    transcendentals that it has.
+    """
+    # Stages first: they are loops of their own, which all later passes treat like any other.
+    root, scratch = lower_stages(ast, slots)
+    passes: tuple[Callable[[Node], Node], ...] = (
+        # Index expressions are smallest before they are copied for each unrolled position.
+        simplify_kernel,
+        # Copies and lanes before reductions, so that each copy gets an accumulator.
+        expand,
+        lower_reduces,
+        # Formulas after expansion: one rewrite serves each distinct node, scalar or vector.
+        lambda node: emulate_dtypes(node, native),
+        lambda node: lower_math(node, native_math),
+        # After the formulas, since they use divisions, shifts and casts themselves.
+        decompose,
+        # Bounds are known for index arithmetic only, so machine integers come last.
+        lower_index_types,
+    )
+    for run in passes:
+        root = run(root)
+    variables = sorted({n.arg.name for n in root.toposort() if n.op is Op.VARIABLE})
+    return Lowered(tuple(linearize(root)), tuple(scratch), tuple(variables))

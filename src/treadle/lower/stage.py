@@ -1,0 +1,67 @@
+"""STAGE to memory: a loop that fills it, and loads that wait for the loop.
+
+    STAGE(value, gate, f0, f1, i0, i1, f0, f1)
+      ->  LOAD(AFTER(memory, END(STORE(memory, f0*n + f1, value, gate), f0, f1)), i0*n + i1)
+
+Scope "shared" becomes LOCAL memory, filled by each worker inside the loops that the value depends
+on. Scope "grid" becomes a scratch PARAM, filled by all workers in a phase of its own.
+"""
+
+from __future__ import annotations
+
+from ..dtype import dtypes
+from ..ir.args import LocalRef, ParamRef
+from ..ir.loops import closed_ranges
+from ..ir.node import Node, as_index
+from ..ir.op import Op
+from ..ir.rewrite import rewrite_with
+from ..ir.rules.index import simplify
+from ..ir.shape import size_product, strides_of
+
+__all__ = ["lower_stages"]
+
+
+def lower_stages(root: Node, first_slot: int) -> tuple[Node, list[Node]]:
+    """`root` without STAGEs, and the scratch PARAMs made, in slots from `first_slot` on."""
+    scratch: list[Node] = []
+    filled: dict[tuple[Node, ...], Node] = {}
+
+    def step(node: Node) -> Node | None:
+        if node.op is not Op.STAGE:
+            return None
+        count = len(node.arg.sizes)
+        key = (*node.src[: 2 + count], *closed_ranges(node))
+        if key not in filled:
+            memory = _memory(node, len(filled), first_slot + len(scratch))
+            if memory.op is Op.PARAM:
+                scratch.append(memory)
+            filled[key] = _fill(node, memory)
+        position = _position(node.src[2 + count : 2 + 2 * count], node.arg.sizes)
+        return Node(Op.LOAD, node.dtype, (filled[key], position))
+
+    return rewrite_with(root, step), scratch
+
+
+def _memory(node: Node, number: int, slot: int) -> Node:
+    size = size_product(node.arg.sizes)
+    if node.arg.scope == "grid":
+        return Node(Op.PARAM, node.dtype, (), ParamRef(slot, size))
+    return Node(Op.LOCAL, node.dtype, (), LocalRef(number, size))
+
+
+def _fill(node: Node, memory: Node) -> Node:
+    value, gate = node.src[:2]
+    position = _position(node.src[2 : 2 + len(node.arg.sizes)], node.arg.sizes)
+    src = (memory, position, value)
+    if gate.op is not Op.CONST:
+        src = (*src, gate)
+    store = Node(Op.STORE, dtypes.void, src)
+    done = Node(Op.END, dtypes.void, (store, *closed_ranges(node)), 1)
+    return Node(Op.AFTER, node.dtype, (memory, done))
+
+
+def _position(index: tuple[Node, ...], sizes: tuple[int, ...]) -> Node:
+    total = Node.index(0)
+    for item, stride in zip(index, strides_of(sizes), strict=True):
+        total = total + item * as_index(stride)
+    return simplify(total)

@@ -1,0 +1,36 @@
+"""Layers that are one matrix: `Linear` multiplies by it, `Embedding` reads its rows."""
+
+from __future__ import annotations
+
+from ..errors import DTypeError
+from ..tensor import Tensor
+from .init import fan_in_uniform
+
+__all__ = ["Embedding", "Linear"]
+
+
+class Linear:
+    """`x @ weight.T + bias`: (..., in_features) to (..., out_features)."""
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
+        self.weight = fan_in_uniform(out_features, in_features, fan_in=in_features)
+        self.bias = fan_in_uniform(out_features, fan_in=in_features) if bias else None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x.linear(self.weight.transpose(), self.bias)
+
+
+class Embedding:
+    """A table of vectors: integer indices of any shape to shape + (embed_size,).
+
+    Indices outside the table read as zero vectors. Raises DTypeError if they are not integers.
+    """
+
+    def __init__(self, vocab_size: int, embed_size: int) -> None:
+        self.vocab_size, self.embed_size = vocab_size, embed_size
+        self.weight = Tensor.normal(vocab_size, embed_size)
+
+    def __call__(self, idx: Tensor) -> Tensor:
+        if not idx.dtype.is_int:
+            raise DTypeError(f"[Embedding] indices must be integers, not {idx.dtype.name}")
+        return self.weight[idx]

@@ -1,0 +1,167 @@
+"""Normalisation layers: subtract a mean, divide by a deviation, then scale and shift.
+
+They differ only in the axes that a mean is taken over: the batch (BatchNorm), the last axes
+(LayerNorm, RMSNorm), or groups of channels (GroupNorm, InstanceNorm).
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..config import settings
+from ..dtype import dtypes
+from ..errors import ShapeError
+from ..tensor import Tensor
+
+__all__ = [
+    "BatchNorm",
+    "BatchNorm2d",
+    "BatchNorm3d",
+    "GroupNorm",
+    "InstanceNorm",
+    "LayerNorm",
+    "LayerNorm2d",
+    "RMSNorm",
+]
+
+
+class BatchNorm:
+    """Normalise each channel (axis 1) over the batch: (batch, sz, ...) to the same shape.
+
+    In training (`Tensor.train()` or `Context(TRAINING=1)`) the batch's own statistics are used
+    and the running ones updated in place; otherwise the running ones are used. With
+    `track_running_stats=False` the batch's own are always used.
+    """
+
+    def __init__(
+        self,
+        sz: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        momentum: float = 0.1,
+    ) -> None:
+        self.eps, self.track_running_stats, self.momentum = eps, track_running_stats, momentum
+        self.weight = Tensor.ones(sz) if affine else None
+        self.bias = Tensor.zeros(sz) if affine else None
+        if track_running_stats:
+            self.num_batches_tracked = _state(0, dtype=dtypes.int64)
+            self.running_mean = _state([0.0] * sz)
+            self.running_var = _state([1.0] * sz)
+
+    def calc_stats(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and biased variance of each channel, both of shape (sz,)."""
+        if self.track_running_stats and not settings.TRAINING:
+            return self.running_mean, self.running_var
+        axes = tuple(axis for axis in range(x.ndim) if axis != 1)
+        mean = x.mean(axes)
+        centred = x - mean.reshape(1, -1, *[1] * (x.ndim - 2))
+        return mean, centred.square().mean(axes)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        mean, var = self.calc_stats(x)
+        if self.track_running_stats and settings.TRAINING:
+            self._track(mean.detach(), var.detach(), x.numel() // x.shape[1])
+        return x.batchnorm(self.weight, self.bias, mean, (var + self.eps).rsqrt())
+
+    def _track(self, mean: Tensor, var: Tensor, count: int) -> None:
+        if count < 2:
+            raise ShapeError("[BatchNorm] training needs more than one value a channel")
+        keep, unbiased = 1 - self.momentum, var * (count / (count - 1))
+        self.running_mean.assign(self.running_mean * keep + mean * self.momentum)
+        self.running_var.assign(self.running_var * keep + unbiased * self.momentum)
+        self.num_batches_tracked.assign(self.num_batches_tracked + 1)
+
+
+BatchNorm2d = BatchNorm3d = BatchNorm
+
+
+def _state(value: object, dtype: object = None) -> Tensor:
+    """A tensor that layers update in place and no gradient flows into."""
+    return Tensor(value, dtype=dtype, requires_grad=False)
+
+
+class GroupNorm:
+    """Normalise groups of channels (axis 1) and all that follows, each sample by itself."""
+
+    def __init__(
+        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True
+    ) -> None:
+        if num_groups < 1 or num_channels % num_groups:
+            raise ShapeError(
+                f"[GroupNorm] num_groups={num_groups} must divide num_channels={num_channels}"
+            )
+        self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
+        self.weight = Tensor.ones(num_channels) if affine else None
+        self.bias = Tensor.zeros(num_channels) if affine else None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if x.ndim < 2 or x.shape[1] != self.num_channels:
+            raise ShapeError(
+                f"[GroupNorm] expected {self.num_channels} channels on axis 1, got shape {x.shape}"
+            )
+        size = math.prod(x.shape[1:]) // self.num_groups
+        grouped = x.reshape(x.shape[0], self.num_groups, size)
+        x = grouped.layernorm(eps=self.eps).reshape(x.shape)
+        if self.weight is None or self.bias is None:
+            return x
+        per_channel = (1, -1, *[1] * (x.ndim - 2))
+        return x * self.weight.reshape(per_channel) + self.bias.reshape(per_channel)
+
+
+class InstanceNorm(GroupNorm):
+    """Normalise each channel of each sample by itself: `GroupNorm` with one channel a group."""
+
+    def __init__(self, num_features: int, eps: float = 1e-5, affine: bool = True) -> None:
+        super().__init__(num_features, num_features, eps, affine)
+
+
+class LayerNorm:
+    """Normalise over the last axes, whose shape is `normalized_shape`."""
+
+    def __init__(
+        self,
+        normalized_shape: int | tuple[int, ...],
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+    ) -> None:
+        shape = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
+        self.normalized_shape: tuple[int, ...] = tuple(shape)
+        self.axis = tuple(range(-len(self.normalized_shape), 0))
+        self.eps, self.elementwise_affine = eps, elementwise_affine
+        self.weight = Tensor.ones(*self.normalized_shape) if elementwise_affine else None
+        self.bias = Tensor.zeros(*self.normalized_shape) if elementwise_affine else None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if x.shape[-len(self.normalized_shape) :] != self.normalized_shape:
+            raise ShapeError(
+                f"[LayerNorm] the last axes must be {self.normalized_shape}, got shape {x.shape}"
+            )
+        x = x.layernorm(self.axis, eps=self.eps)
+        if self.weight is None or self.bias is None:
+            return x
+        return x * self.weight + self.bias
+
+
+class LayerNorm2d(LayerNorm):
+    """`LayerNorm` over the channels of an image: (batch, channels, height, width)."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return super().__call__(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+class RMSNorm:
+    """Divide by the root of the mean square over the last axis, of size `dim`.
+
+    Computed in float32 whatever the input; the result has the input's dtype before scaling.
+    """
+
+    def __init__(self, dim: int, eps: float = 1e-6, elementwise_affine: bool = True) -> None:
+        self.eps = eps
+        self.weight = Tensor.ones(dim) if elementwise_affine else None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        wide = x.float()
+        scale = (wide.square().mean(-1, keepdim=True) + self.eps).rsqrt()
+        x = (wide * scale).cast(x.dtype)
+        return x if self.weight is None else x * self.weight

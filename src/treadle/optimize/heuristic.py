@@ -1,0 +1,328 @@
+"""The schedule that is picked at once, from the kernel's shape and the target's numbers.
+
+    optimize(ast, target)  ->  (ast with grid, unroll and vector loops, the list of moves)
+
+In this order: neighbouring loops merge; long reductions with few results are cut into chunks that
+workers share; matmul-like nests get register tiles and packed operands; every other nest gets its
+best contiguous loop as lanes, a few copies for instruction parallelism, and its outer loops as
+grid. Nothing here depends on the number of threads, so results do not either.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..ir.loops import Split, free_ranges
+from ..ir.node import Node
+from ..ir.op import Op
+from ..target import Target
+from .matmul import distribute_over_product, tile_matmul
+from .moves import Moves
+from .nest import Nest, stride
+
+__all__ = ["optimize"]
+
+CHUNK = 1 << 14  # elements of a long reduction for one worker at a time
+MAX_CHUNKS = 64
+FEW_ITEMS = 8
+UNROLL = 4
+COLUMN_UNROLL = 8
+SMALL_REDUCE = 16
+MAX_COPIES = 256
+
+
+def optimize(ast: Node, target: Target) -> tuple[Node, list[str]]:
+    """A better kernel with the same meaning, and the moves that led there."""
+    moves = Moves(distribute_over_product(ast))
+    if any(n.op is Op.RANGE and n.src[0].op is not Op.CONST for n in ast.toposort()):
+        return _symbolic(moves)
+    moves.merge_all()
+    _group_long_reductions(moves)
+    done: set[tuple[Node, ...]] = set()
+    while True:
+        nest = next((n for n in moves.nests() if _loops_left(n, done)), None)
+        if nest is None:
+            return moves.root, moves.log
+        if not tile_matmul(moves, nest, target):
+            _general(moves, nest, target)
+        done.update(n.loops for n in moves.nests() if _scheduled(n))
+        if nest.loops in [n.loops for n in moves.nests()]:
+            done.add(nest.loops)
+
+
+def _scheduled(nest: Nest) -> bool:
+    return any(r.arg.kind != "loop" for r in nest.loops)
+
+
+def _loops_left(nest: Nest, done: set[tuple[Node, ...]]) -> bool:
+    return nest.loops not in done and not _scheduled(nest)
+
+
+def _symbolic(moves: Moves) -> tuple[Node, list[str]]:
+    """Sizes known at launch only: outer loops of fixed or symbolic size become the grid."""
+    for nest in moves.nests():
+        _make_grid(moves, nest, nest.loops[:1])
+    return moves.root, moves.log
+
+
+# -- long reductions ------------------------------------------------------------------------------
+
+
+def _group_long_reductions(moves: Moves) -> None:
+    for nest in moves.nests():
+        for reduce in nest.reduces():
+            free = free_ranges(reduce)[reduce]
+            if free != frozenset(nest.loops) or _is_sequential(nest):
+                continue
+            results = math.prod(_size(r) for r in free)
+            loop = max(reduce.src[1:], key=_size)
+            work = results * math.prod(_size(r) for r in reduce.src[1:]) * _inner_work(reduce)
+            chunks = min(_size(loop), work // CHUNK, max(1, MAX_CHUNKS // results))
+            if results < FEW_ITEMS * 8 and chunks > 1 and _columns(nest, free) < FEW_ITEMS:
+                moves.group(reduce, loop, chunks)
+                _group_long_reductions(moves)
+                return
+
+
+def _inner_work(reduce: Node) -> int:
+    inner = [n for n in reduce.src[0].toposort() if n.op is Op.REDUCE]
+    return max((math.prod(_size(r) for r in n.src[1:]) for n in inner), default=1)
+
+
+def _columns(nest: Nest, free: frozenset[Node]) -> int:
+    """How many pieces of work the results alone make."""
+    return math.prod(_size(r) for r in free)
+
+
+def _size(loop: Node) -> int:
+    return loop.src[0].arg
+
+
+def _is_sequential(nest: Nest) -> bool:
+    return any(n.op in (Op.REGISTER, Op.UPDATE) for n in nest.nodes())
+
+
+# -- every other nest -----------------------------------------------------------------------------
+
+
+def _general(moves: Moves, nest: Nest, target: Target) -> None:
+    ordered_steps = _sequential_loops(nest)
+    _unroll_small_reductions(moves, nest)
+    nest = _same(moves, nest)
+    vector = _best_vector(nest, ordered_steps)
+    lanes = _lanes(nest, target)
+    splits: dict[Node, Split] = {}
+    described = []
+    if vector is not None:
+        splits[vector] = _vector_tile(moves, nest, vector, lanes)
+        described.append(f"vector r{vector.arg.number}")
+    free = free_ranges(nest.node)
+    for reduce in nest.reduces():
+        own = _best_reduce_vector(nest, reduce, vector, free)
+        if own is not None and own not in splits:
+            splits[own] = _reduce_tile(moves, own, lanes)
+            described.append(f"vector r{own.arg.number} in its reduction")
+    order = _nesting(nest, vector, ordered_steps)
+    moves.reorder(nest, order)
+    nest = _same(moves, nest, order)
+    grid = _grid_loops(nest, vector, ordered_steps)
+    for r in grid:
+        if r not in splits:
+            new = moves.loop(_size(r), "grid")
+            splits[r] = Split(new, (new,))
+    if vector in grid:
+        splits[vector] = _outer_as_grid(moves, splits[vector])
+    if splits:
+        moves.apply(splits, "; ".join([*described, f"grid of {len(grid)} loops"]))
+
+
+def _same(moves: Moves, nest: Nest, loops: tuple[Node, ...] | None = None) -> Nest:
+    """`nest` as it is after a move that kept its loops."""
+    wanted = nest.loops if loops is None else loops
+    return next(n for n in moves.nests() if n.loops == wanted)
+
+
+def _sequential_loops(nest: Nest) -> tuple[Node, ...]:
+    """Loops whose steps must run in order: of scans, and of scatters into shared places."""
+    found: list[Node] = []
+    for node in nest.nodes():
+        if node.op is Op.UPDATE:
+            found.extend(node.src[2:])
+    written = {effect.src[0] for effect in nest.effects}
+    if any(memory.op is Op.AFTER for memory in written):
+        stored = nest.stores()[0]
+        for r in nest.loops:
+            step = stride(stored, r)
+            if step is None or step == 0:
+                found.append(r)
+    return tuple(dict.fromkeys(found))
+
+
+def _unroll_small_reductions(moves: Moves, nest: Nest) -> None:
+    splits: dict[Node, Split] = {}
+    budget = MAX_COPIES
+    for reduce in nest.reduces():
+        count = math.prod(_size(r) for r in reduce.src[1:])
+        cost = count * len([n for n in reduce.src[0].toposort() if n.op is Op.LOAD])
+        if count > SMALL_REDUCE or cost > budget or any(r in splits for r in reduce.src[1:]):
+            continue
+        budget -= cost
+        for r in reduce.src[1:]:
+            new = moves.loop(_size(r), "unroll")
+            splits[r] = Split(new, (new,))
+    if splits:
+        moves.apply(splits, f"unroll {', '.join(f'r{r.arg.number}' for r in splits)}")
+
+
+def _lanes(nest: Nest, target: Target) -> int:
+    """Lanes of a vector register for the widest type computed with."""
+    widest = max(
+        (n.dtype.itemsize for n in nest.nodes() if n.dtype.kind not in ("index", "void")),
+        default=4,
+    )
+    return max(2, target.vector_bytes // max(widest, 2))
+
+
+def _score(nest: Nest, loop: Node) -> int:
+    """How well `loop` serves as lanes: contiguous accesses less the others."""
+    total = 0
+    for access in nest.accesses():
+        step = stride(access.index, loop)
+        if step == 1:
+            total += access.weight
+        elif step is None or step != 0:
+            total -= access.weight * (2 if access.is_store else 1)
+    return total
+
+
+def _best_vector(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
+    """The output loop to make lanes of, if any serves better than the reductions' own loops."""
+    candidates = [r for r in nest.loops if r not in sequential and _size(r) > 1]
+    if not candidates:
+        return None
+    best = max(candidates, key=lambda r: (_score(nest, r), nest.loops.index(r)))
+    score = _score(nest, best)
+    free = free_ranges(nest.node)
+    rivals = [
+        _score(nest, r)
+        for reduce in nest.reduces()
+        if best in free[reduce]
+        for r in reduce.src[1:]
+        if r.arg.kind == "loop" and _size(r) >= 8
+    ]
+    if any(rival >= score for rival in rivals):
+        return None
+    if score <= 0 and not any(stride(i, best) == 1 for i in nest.stores()):
+        return None
+    return best if _size(best) >= 4 else None
+
+
+def _best_reduce_vector(
+    nest: Nest, reduce: Node, vector: Node | None, free: dict[Node, frozenset[Node]]
+) -> Node | None:
+    inside = free[reduce.src[0]]
+    if vector is not None and vector in inside:
+        return None
+    others = [r for r in inside if r.arg.kind == "vector"]
+    candidates = [r for r in reduce.src[1:] if r.arg.kind == "loop" and _size(r) >= 4]
+    if others or not candidates:
+        return None
+    if any(n.op is Op.REDUCE and free[n] & frozenset(candidates) for n in reduce.src[0].toposort()):
+        return None  # an inner reduction runs once for each step; its own loop is the lanes
+    best = max(candidates, key=lambda r: (_reduce_score(reduce, r), _size(r)))
+    return best if _reduce_score(reduce, best) > 0 else None
+
+
+def _reduce_score(reduce: Node, loop: Node) -> int:
+    total = 0
+    for node in reduce.src[0].toposort():
+        if node.op is Op.LOAD:
+            step = stride(node.src[1], loop)
+            total += 1 if step == 1 else 0 if step == 0 else -1
+    return total
+
+
+def _vector_tile(moves: Moves, nest: Nest, vector: Node, lanes: int) -> Split:
+    size = _size(vector)
+    lanes = min(lanes, 1 << (size - 1).bit_length())
+    column = any(vector in free_ranges(n)[n] for n in nest.reduces())
+    most = COLUMN_UNROLL if column else UNROLL
+    weight = len(nest.nodes())
+    while most > 1 and (most * lanes > size or most * weight > 4 * MAX_COPIES):
+        most //= 2
+    while most > 1 and size % (most * lanes) and size < 8 * most * lanes:
+        most //= 2
+    return moves.tiled(vector, (most, "unroll"), (lanes, "vector"))
+
+
+def _reduce_tile(moves: Moves, loop: Node, lanes: int) -> Split:
+    size = _size(loop)
+    lanes = min(lanes, 1 << (size.bit_length() - 1))
+    copies = UNROLL
+    while copies > 1 and (copies * lanes > size or (size % (copies * lanes) and size < 512)):
+        copies //= 2
+    return moves.tiled(loop, (copies, "unroll"), (lanes, "vector"))
+
+
+def _nesting(
+    nest: Nest, vector: Node | None, sequential: tuple[Node, ...]
+) -> tuple[Node, ...]:
+    """Loops that reductions depend on go out, the vector and what runs in order go in."""
+    free = free_ranges(nest.node)
+    stats = [free[n] & frozenset(nest.loops) for n in nest.reduces()]
+    stats = [s for s in stats if s and s != frozenset(nest.loops)]
+
+    def key(r: Node) -> tuple[int, int, int, int]:
+        depth = -sum(r in s for s in stats)
+        return (r in sequential, depth, r is vector, nest.loops.index(r))
+
+    return tuple(sorted(nest.loops, key=key))
+
+
+def _grid_loops(
+    nest: Nest, vector: Node | None, sequential: tuple[Node, ...]
+) -> tuple[Node, ...]:
+    """The outermost loops to share among workers: enough of them, but no more."""
+    free = free_ranges(nest.node)
+    stats = [free[n] & frozenset(nest.loops) for n in nest.reduces()]
+    stats = [s for s in stats if s != frozenset(nest.loops)]
+    grid: list[Node] = []
+    items = 1
+    for r in nest.loops:
+        if r in sequential or items >= 64:
+            break
+        if grid and any(not (s & {r}) and s & frozenset(grid) for s in stats) and items >= FEW_ITEMS:
+            break
+        if any(s and not s & {r} and s <= frozenset(grid) for s in stats) and items >= 2:
+            break
+        grid.append(r)
+        items *= _size(r)
+    return tuple(grid)
+
+
+def _outer_as_grid(moves: Moves, split: Split) -> Split:
+    """`split` with its outermost plain loop as grid."""
+    loops = []
+    mapping: dict[Node, Node] = {}
+    for r in split.ranges:
+        if r.arg.kind == "loop":
+            new = moves.loop(_size(r), "grid")
+            mapping[r] = new
+            loops.append(new)
+        else:
+            loops.append(r)
+    return Split(split.expr.substitute(mapping), tuple(loops), split.guard.substitute(mapping))
+
+
+def _make_grid(moves: Moves, nest: Nest, loops: tuple[Node, ...]) -> None:
+    splits = {}
+    sequential = _sequential_loops(nest)
+    for r in loops:
+        if r in sequential:
+            return
+        new = Node.range(r.src[0], moves.loop(1).arg.number, "grid")
+        splits[r] = Split(new, (new,))
+    if splits:
+        moves.apply(splits, "grid")
+
+

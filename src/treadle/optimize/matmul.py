@@ -1,0 +1,330 @@
+"""Matmul-like nests: register tiles over packed operands.
+
+    out[i, j] = epilogue(sum over k of x[i, k] * y[k, j])
+
+y is the factor whose loop the output is contiguous in: its panels of a few vectors' width are
+packed by each worker into memory that stays in cache (a shared STAGE). x is packed once for all
+workers (a grid STAGE), so that each step of k reads one short contiguous row. A tile of
+accumulators stays in registers for the whole of k. Convolutions fit the same form: j are the
+pixels, i the output channels, k the window and the input channels.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ..ir.loops import TRUE, Split, free_ranges
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.rules.index import simplify
+from ..target import Target
+from .moves import Moves
+from .nest import Nest, stride
+
+__all__ = ["distribute_over_product", "tile_matmul"]
+
+MIN_WORK = 1 << 15
+MIN_ITEMS = 8
+LOCAL_BYTES = 1 << 19
+PACK_REUSE = 2
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """A matmul-like nest: its reduction, its factors, and whose loops are whose."""
+
+    reduce: Node
+    x: Node
+    y: Node
+    batch: tuple[Node, ...]
+    rows: tuple[Node, ...]
+    columns: tuple[Node, ...]
+
+    @property
+    def steps(self) -> tuple[Node, ...]:
+        return self.reduce.src[1:]
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """`rows` x `vectors` accumulators of `lanes` each."""
+
+    rows: int
+    vectors: int
+    lanes: int
+
+    @property
+    def columns(self) -> int:
+        return self.vectors * self.lanes
+
+
+def tile_matmul(moves: Moves, nest: Nest, target: Target) -> bool:
+    """Tile `nest` if it is matmul-like and large enough; says whether it did."""
+    problem = _recognise(nest)
+    if problem is None:
+        return False
+    rows, columns, steps = (_count(r) for r in (problem.rows, problem.columns, problem.steps))
+    if rows * columns * steps * _count(problem.batch) < MIN_WORK or rows < 2 or columns < 4:
+        return False
+    tile = _choose_tile(rows, columns, problem.reduce.dtype.itemsize, target)
+    limit = max(256, LOCAL_BYTES // (tile.columns * problem.reduce.dtype.itemsize))
+    if steps > limit and _cut_reduction(moves, problem, -(-steps // limit)):
+        return False  # the nests have changed: the caller comes back for each
+    _apply(moves, problem, tile)
+    return True
+
+
+def _count(loops: tuple[Node, ...]) -> int:
+    return math.prod(r.src[0].arg for r in loops)
+
+
+# -- recognising ------------------------------------------------------------------------------------
+
+
+def _recognise(nest: Nest) -> _Problem | None:
+    reduces = nest.reduces()
+    if len(reduces) != 1 or len(nest.stores()) != 1:
+        return None
+    reduce = reduces[0]
+    if any(n.op in (Op.REGISTER, Op.UPDATE) for n in nest.nodes()):
+        return None
+    factors = _factors(reduce.src[0])
+    if reduce.arg.op is not Op.ADD or factors is None:
+        return None
+    free = free_ranges(reduce)
+    loops = frozenset(nest.loops)
+    if free[reduce] != loops:
+        return None
+    contiguous = [r for r in nest.loops if stride(nest.stores()[0], r) == 1]
+    for x, y in (factors, factors[::-1]):
+        of_x, of_y = free[x] & loops, free[y] & loops
+        if of_x | of_y == loops and of_x - of_y and any(r in of_y - of_x for r in contiguous):
+            pick = lambda wanted: tuple(r for r in nest.loops if r in wanted)  # noqa: E731
+            return _Problem(reduce, x, y, pick(of_x & of_y), pick(of_x - of_y), pick(of_y - of_x))
+    return None
+
+
+def _factors(value: Node) -> tuple[Node, Node] | None:
+    """The two factors of a product; a mask or a cast around it moves onto them."""
+    if value.op is Op.MUL and value.dtype.kind in ("float", "int", "uint"):
+        return value.src[0], value.src[1]
+    return None
+
+
+def distribute_over_product(root: Node) -> Node:
+    """WHERE(c, a * b, 0) under a sum as WHERE(c, a, 0) * b, so that the product stands on top."""
+    mapping = {}
+    for node in root.toposort():
+        if node.op is not Op.REDUCE or node.arg.op is not Op.ADD:
+            continue
+        value = node.src[0]
+        while _is_masked_product(value):
+            a, b = value.src[1].src
+            free = free_ranges(value)
+            first = len(free[value.src[0]] & free[a]) >= len(free[value.src[0]] & free[b])
+            masked, plain = (a, b) if first else (b, a)
+            value = value.src[0].where(masked, 0) * plain
+        if value is not node.src[0]:
+            mapping[node] = node.replace(src=(value, *node.src[1:]))
+    return root.substitute(mapping)
+
+
+def _is_masked_product(value: Node) -> bool:
+    return (
+        value.op is Op.WHERE
+        and value.src[1].op is Op.MUL
+        and value.src[2].op is Op.CONST
+        and value.src[2].arg == 0
+    )
+
+
+# -- choosing ---------------------------------------------------------------------------------------
+
+
+def _choose_tile(rows: int, columns: int, itemsize: int, target: Target) -> _Tile:
+    """The tile with the least padding and the most work for each load."""
+    lanes = max(2, target.vector_bytes // itemsize)
+    registers = target.vector_registers - 4
+    best: tuple[float, _Tile] | None = None
+    for vectors in (1, 2, 3, 4):
+        if vectors > 1 and (vectors - 1) * lanes >= columns:
+            continue
+        for height in range(1, min(rows, 16, registers // vectors) + 1):
+            padded = -(-rows // height) * height * -(-columns // (vectors * lanes)) * vectors * lanes
+            waste = padded / (rows * columns)
+            # Each step loads `vectors` registers and `height` scalars for height * vectors FMAs.
+            loads = (vectors + height) / (height * vectors)
+            idle = max(1.0, 8 / (height * vectors))
+            cost = waste * idle * (1 + loads)
+            if best is None or cost < best[0] - 1e-9:
+                best = (cost, _Tile(height, vectors, lanes))
+    assert best is not None
+    return best[1]
+
+
+def _cut_reduction(moves: Moves, problem: _Problem, chunks: int) -> bool:
+    """Cut the longest loop of the reduction into chunks, each a matmul of its own."""
+    loop = max(problem.steps, key=lambda r: r.src[0].arg)
+    chunks = min(chunks, loop.src[0].arg)
+    if chunks < 2:
+        return False
+    moves.group(problem.reduce, loop, chunks)
+    return True
+
+
+# -- the moves ----------------------------------------------------------------------------------------
+
+
+def _apply(moves: Moves, problem: _Problem, tile: _Tile) -> None:
+    rows, columns, steps = problem.rows, problem.columns, problem.steps
+    outer_columns, columns = _panel_loops(columns, tile)
+    row_tiles = -(-_count(rows) // tile.rows)
+    panels = -(-_count(columns) // tile.columns)
+    items = _count(problem.batch) * _count(outer_columns) * panels
+    blocks = min(row_tiles, -(-MIN_ITEMS // items))
+
+    splits: dict[Node, Split] = {}
+    for r in (*problem.batch, *outer_columns):
+        new = moves.loop(r.src[0].arg, "grid")
+        splits[r] = Split(new, (new,))
+    column = moves.loop(panels, "grid") if panels > 1 else None
+    column_split = _tiled(
+        moves, _count(columns), column, ((tile.vectors, "unroll"), (tile.lanes, "vector"))
+    )
+    splits.update(moves.flatten(columns, column_split))
+    row_split, row_loops = _row_split(moves, _count(rows), tile, blocks)
+    splits.update(moves.flatten(rows, row_split))
+    flat = moves.loop(_count(steps)) if len(steps) > 1 else None
+    moves.apply(splits, f"tile {tile.rows} x {tile.vectors} vectors")
+
+    reduce = next(
+        n for n in moves.root.toposort() if n.op is Op.REDUCE and n.src[1:] == steps
+    )  # loops of the reduction itself are still as they were
+    factors = _factors(reduce.src[0])
+    assert factors is not None
+    x, y = factors if _uses(factors[0], row_split.ranges) else factors[::-1]
+    position = _flat_position(steps)
+    packed_y = _pack_columns(moves, y, steps, position, column_split, tile)
+    packed_x = _pack_rows(moves, x, steps, position, row_split, row_loops, panels, tile)
+    if flat is None:
+        new = Node(Op.REDUCE, reduce.dtype, (packed_x * packed_y, *steps), reduce.arg)
+        moves.root = moves.root.substitute({reduce: new})
+        return
+    digits = moves.flatten(steps, Split(flat, (flat,)))
+    body = simplify((packed_x * packed_y).substitute({r: s.expr for r, s in digits.items()}))
+    new = Node(Op.REDUCE, reduce.dtype, (body, flat), reduce.arg)
+    moves.root = moves.root.substitute({reduce: new})
+
+
+def _panel_loops(columns: tuple[Node, ...], tile: _Tile) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+    """(loops outside, innermost loops that are cut into panels): the fewest that fill panels."""
+    for start in range(len(columns) - 1, -1, -1):
+        inner = columns[start:]
+        if _count(inner) % tile.columns == 0 or _count(inner) >= 16 * tile.columns:
+            return columns[:start], inner
+    return (), columns
+
+
+def _tiled(
+    moves: Moves, size: int, outer: Node | None, inner: tuple[tuple[int, str], ...]
+) -> Split:
+    loops = [] if outer is None else [outer]
+    expr = Node.index(0) if outer is None else outer
+    tile = 1
+    for extent, kind in inner:
+        tile *= extent
+        expr = expr * extent
+        if extent > 1:
+            loops.append(moves.loop(extent, kind))
+            expr = expr + loops[-1]
+    expr = simplify(expr)
+    count = 1 if outer is None else outer.src[0].arg
+    guard = expr < size
+    return Split(expr, tuple(loops), simplify(guard) if count * tile != size else TRUE)
+
+
+def _row_split(
+    moves: Moves, size: int, tile: _Tile, blocks: int
+) -> tuple[Split, tuple[Node, ...]]:
+    """Rows as (block, tile, row of the tile); the second result is (block, tile) as made."""
+    tiles = -(-size // tile.rows)
+    per_block = -(-tiles // blocks)
+    blocks = -(-tiles // per_block)
+    loops: list[Node] = []
+    expr = Node.index(0)
+    for extent, kind in ((blocks, "grid"), (per_block, "loop"), (tile.rows, "unroll")):
+        expr = expr * extent
+        if extent > 1:
+            loops.append(moves.loop(extent, kind))
+            expr = expr + loops[-1]
+    expr = simplify(expr)
+    covered = blocks * per_block * tile.rows
+    guard = TRUE if covered == size else simplify(expr < size)
+    return Split(expr, tuple(loops), guard), tuple(r for r in loops if r.arg.kind != "unroll")
+
+
+def _uses(node: Node, loops: tuple[Node, ...]) -> bool:
+    return bool(free_ranges(node)[node] & frozenset(loops))
+
+
+def _flat_position(steps: tuple[Node, ...]) -> Node:
+    position = Node.index(0)
+    for r in steps:
+        position = position * r.src[0].arg + r
+    return simplify(position)
+
+
+def _pack_columns(
+    moves: Moves,
+    y: Node,
+    steps: tuple[Node, ...],
+    position: Node,
+    columns: Split,
+    tile: _Tile,
+) -> Node:
+    """A panel of y, [step][column of the panel], in memory of each worker."""
+    lane_loops = tuple(r for r in columns.ranges if r.arg.kind != "grid")
+    fresh = moves.copies((*steps, *lane_loops))
+    lane = _digits(lane_loops)
+    moves.log.append("pack columns (shared)")
+    return moves.staged(
+        y, "shared", (_count(steps), tile.columns), (position, lane), fresh, (*steps, *lane_loops)
+    )
+
+
+def _digits(loops: tuple[Node, ...]) -> Node:
+    total = Node.index(0)
+    for r in loops:
+        total = total * r.src[0].arg + r
+    return simplify(total)
+
+
+def _pack_rows(
+    moves: Moves,
+    x: Node,
+    steps: tuple[Node, ...],
+    position: Node,
+    rows: Split,
+    row_loops: tuple[Node, ...],
+    panels: int,
+    tile: _Tile,
+) -> Node:
+    """All of x, [batch..][tile][step][row of the tile], in memory that workers share."""
+    if panels < PACK_REUSE and len(steps) == 1:
+        return x
+    free = free_ranges(x)[x]
+    inner = tuple(r for r in rows.ranges if r.arg.kind == "unroll")
+    batch = tuple(
+        sorted(free - frozenset((*steps, *rows.ranges)), key=lambda r: r.arg.number)
+    )
+    loops = (*batch, *row_loops, *steps, *inner)
+    kinds = {r: "grid" for r in (*batch, *row_loops)}
+    fresh = moves.copies(loops, kinds)
+    sizes = (
+        *(r.src[0].arg for r in (*batch, *row_loops)), _count(steps), _count(inner),
+    )  # fmt: skip
+    index = (*batch, *row_loops, position, _digits(inner))
+    moves.log.append("pack rows (grid)")
+    return moves.staged(x, "grid", sizes, index, fresh, loops)
+

@@ -1,0 +1,207 @@
+"""Moves: the ways a kernel's loops can change without changing what it computes.
+
+Each move takes a kernel AST and returns a new one. A schedule is a list of moves, kept as text in
+`Moves.log` so that it can be printed and compared.
+
+    split   r  ->  outer * factor + inner        merge   r0, r1  ->  one loop
+    group   a long reduction  ->  partial results of chunks, then their combination
+    stage   an operand  ->  packed into memory of its own first
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from ..ir.args import ReduceArg, StageArg
+from ..ir.loops import TRUE, Split, closed_ranges, free_ranges, replace_ranges
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.rules.index import linear_terms, simplify
+from .nest import Nest, nests_of
+
+__all__ = ["Moves"]
+
+
+class Moves:
+    """A kernel and the moves made on it."""
+
+    def __init__(self, root: Node) -> None:
+        self.root = root
+        self.log: list[str] = []
+        numbers = [n.arg.number for n in root.toposort() if n.op is Op.RANGE]
+        self._next = max(numbers, default=-1) + 1
+
+    def loop(self, size: int, kind: str = "loop") -> Node:
+        """A new RANGE."""
+        self._next += 1
+        return Node.range(size, self._next - 1, kind)
+
+    def apply(self, splits: dict[Node, Split], what: str) -> None:
+        """Replace loops and simplify."""
+        self.root = simplify(replace_ranges(self.root, splits))
+        self.log.append(what)
+
+    # -- loops ----------------------------------------------------------------------------------
+
+    def tiled(self, loop: Node, *inner: tuple[int, str], outer: str = "loop") -> Split:
+        """`loop` in tiles: (size, kind) of the tile's loops, outermost first.
+
+        No loop is made for a size of 1. Where the tile does not divide the loop, a guard says so.
+        """
+        size = loop.src[0].arg
+        tile = math.prod(count for count, _ in inner)
+        count = -(-size // tile)
+        loops: list[Node] = []
+        expr = Node.index(0)
+        for extent, kind in ((count, outer), *inner):
+            if extent == 1:
+                expr = expr * extent
+                continue
+            new = self.loop(extent, kind)
+            loops.append(new)
+            expr = expr * extent + new
+        expr = simplify(expr)
+        guard = TRUE if size % tile == 0 else expr < size
+        return Split(expr, tuple(loops), guard)
+
+    def flatten(self, loops: tuple[Node, ...], flat: Split) -> dict[Node, Split]:
+        """Splits that make `loops` the digits of one flat position; only the first is guarded."""
+        sizes = [r.src[0].arg for r in loops]
+        splits = {}
+        step = math.prod(sizes)
+        for number, (r, size) in enumerate(zip(loops, sizes, strict=True)):
+            step //= size
+            digit = flat.expr // step
+            first = number == 0
+            splits[r] = Split(
+                simplify(digit if first else digit % size),
+                flat.ranges if first else (),
+                flat.guard if first else TRUE,
+            )
+        return splits
+
+    def merge_all(self) -> None:
+        """Merge neighbouring loops wherever every access allows it."""
+        while True:
+            pair = self._mergeable()
+            if pair is None:
+                return
+            size = pair[0].src[0].arg * pair[1].src[0].arg
+            flat = self.loop(size)
+            self.apply(self.flatten(pair, Split(flat, (flat,))), f"merge {_name(pair)}")
+
+    def _mergeable(self) -> tuple[Node, Node] | None:
+        uses = _index_uses(self.root)
+        for loops in _closed_lists(self.root):
+            for outer, inner in zip(loops, loops[1:], strict=False):
+                if _fixed_size(outer) and _fixed_size(inner) and _merges(outer, inner, uses):
+                    if self._closed_together(outer, inner):
+                        return outer, inner
+        return None
+
+    def _closed_together(self, outer: Node, inner: Node) -> bool:
+        return all(
+            (outer in loops) == (inner in loops) for loops in _closed_lists(self.root)
+        )
+
+    def reorder(self, nest: Nest, loops: tuple[Node, ...]) -> None:
+        """Change the nesting of a nest's loops."""
+        if loops == nest.loops:
+            return
+        kept = nest.node.src[: len(nest.node.src) - len(nest.loops)]
+        self.root = self.root.substitute({nest.node: nest.node.replace(src=(*kept, *loops))})
+        self.log.append(f"reorder {_name(loops)}")
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    def copies(self, loops: Iterable[Node], kinds: dict[Node, str] | None = None) -> dict[Node, Node]:
+        """Fresh loops of the same sizes."""
+        kinds = kinds or {}
+        return {r: self.loop(r.src[0].arg, kinds.get(r, r.arg.kind)) for r in loops}
+
+    def staged(
+        self,
+        value: Node,
+        scope: str,
+        sizes: tuple[int, ...],
+        index: tuple[Node, ...],
+        fresh: dict[Node, Node],
+        loops: tuple[Node, ...],
+    ) -> Node:
+        """`value` kept in memory of `sizes` at `index`, filled over the copies of `loops`."""
+        places = tuple(simplify(i.substitute(fresh)) for i in index)
+        filled = value.substitute(fresh)
+        src = (filled, TRUE, *places, *index, *(fresh[r] for r in loops))
+        return Node(Op.STAGE, value.dtype, src, StageArg(scope, sizes))  # type: ignore[arg-type]
+
+    def group(self, reduce: Node, loop: Node, chunks: int) -> None:
+        """Split a reduction over `loop` into `chunks` partial results and their combination."""
+        free = sorted(free_ranges(reduce)[reduce], key=lambda r: r.arg.number)
+        per_chunk = -(-loop.src[0].arg // chunks)
+        part, inner, total = self.loop(chunks), self.loop(per_chunk), self.loop(chunks)
+        position = part * per_chunk + inner
+        guard = TRUE if chunks * per_chunk == loop.src[0].arg else position < loop.src[0].arg
+        rest = tuple(r for r in reduce.src[1:] if r is not loop)
+        fresh_inner = self.copies(rest)
+        partial = replace_ranges(
+            reduce,
+            {
+                loop: Split(position, (inner,), guard),
+                **{r: Split(n, (n,)) for r, n in fresh_inner.items()},
+            },
+        )
+        fresh = self.copies(free)
+        value = partial.substitute(fresh)
+        sizes = (chunks, *(r.src[0].arg for r in free))
+        src = (
+            value, TRUE, part, *(fresh[r] for r in free), total, *free,
+            part, *(fresh[r] for r in free),
+        )  # fmt: skip
+        stage = Node(Op.STAGE, reduce.dtype, src, StageArg("grid", sizes))
+        combined = Node(Op.REDUCE, reduce.dtype, (stage, total), ReduceArg(reduce.arg.op))
+        self.root = simplify(self.root.substitute({reduce: combined}))
+        self.log.append(f"group r{loop.arg.number} into {chunks} chunks")
+
+    def nests(self) -> list[Nest]:
+        return nests_of(self.root)
+
+
+def _name(loops: Iterable[Node]) -> str:
+    return ", ".join(f"r{r.arg.number}" for r in loops)
+
+
+def _fixed_size(loop: Node) -> bool:
+    return loop.src[0].op is Op.CONST
+
+
+def _closed_lists(root: Node) -> list[tuple[Node, ...]]:
+    return [closed_ranges(n) for n in root.toposort() if closed_ranges(n)]
+
+
+def _index_uses(root: Node) -> list[Node]:
+    """Every index expression and condition as it is used: the largest ones, not their parts."""
+    found: dict[Node, None] = {}
+    for node in root.toposort():
+        if node.dtype.kind == "index" and node.op is not Op.CAST:
+            continue
+        closed = len(closed_ranges(node))
+        for source in node.src[: len(node.src) - closed]:
+            if source.dtype.kind == "index":
+                found[source] = None
+    return list(found)
+
+
+def _merges(outer: Node, inner: Node, uses: list[Node]) -> bool:
+    size = inner.src[0].arg
+    for index in uses:
+        terms, _ = linear_terms(index)
+        step_out, step_in = terms.pop(outer, 0), terms.pop(inner, 0)
+        if step_out != step_in * size:
+            return False
+        for term in terms:
+            if free_ranges(term)[term] & {outer, inner}:
+                return False
+    return True
+
+

@@ -1,0 +1,98 @@
+"""Nest: one loop nest of a kernel that fills memory, and what its accesses look like.
+
+A kernel has one nest for its output, and one more for each grid STAGE. The heuristic treats both
+alike: loops, the value, and for every access how far apart neighbouring loop positions are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..ir.loops import closed_ranges, free_ranges
+from ..ir.node import Node, as_index
+from ..ir.op import Op
+from ..ir.rules.index import linear_terms, simplify
+from ..ir.shape import strides_of
+
+__all__ = ["Access", "Nest", "nests_of", "stride"]
+
+REDUCE_WEIGHT = 4
+
+
+@dataclass(frozen=True)
+class Access:
+    """A load or store at `index`; `weight` counts for how often it happens."""
+
+    index: Node
+    weight: int
+    is_store: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Nest:
+    """`node` is an END over STOREs or a grid STAGE; `loops` are its RANGEs, outermost first."""
+
+    node: Node
+    loops: tuple[Node, ...]
+
+    @property
+    def values(self) -> tuple[Node, ...]:
+        """What is stored."""
+        if self.node.op is Op.STAGE:
+            return (self.node.src[0],)
+        return tuple(effect.src[2] for effect in self.node.src[: self.node.arg])
+
+    @property
+    def effects(self) -> tuple[Node, ...]:
+        return self.node.src[: self.node.arg] if self.node.op is Op.END else ()
+
+    def stores(self) -> list[Node]:
+        """The index of each store."""
+        if self.node.op is Op.STAGE:
+            sizes = self.node.arg.sizes
+            total = Node.index(0)
+            places = self.node.src[2 : 2 + len(sizes)]
+            for place, step in zip(places, strides_of(sizes), strict=True):
+                total = total + place * as_index(step)
+            return [simplify(total)]
+        return [effect.src[1] for effect in self.effects]
+
+    def nodes(self) -> list[Node]:
+        """The nodes of this nest alone: not those of nests whose memory it reads."""
+        roots = self.values if self.node.op is Op.STAGE else self.effects
+        return Node.sink(roots).toposort(lambda n: n.op not in (Op.STAGE, Op.AFTER))
+
+    def reduces(self) -> list[Node]:
+        return [n for n in self.nodes() if n.op is Op.REDUCE]
+
+    def accesses(self) -> Iterator[Access]:
+        """Every load and store, those inside reductions weighted more."""
+        inner: set[Node] = set()
+        for node in self.reduces():
+            inner.update(n for n in node.src[0].toposort() if n.op is Op.LOAD)
+        for node in self.nodes():
+            if node.op is Op.LOAD:
+                yield Access(node.src[1], REDUCE_WEIGHT if node in inner else 1)
+        for index in self.stores():
+            yield Access(index, 1, True)
+
+
+def nests_of(root: Node) -> list[Nest]:
+    """The nests of a kernel, in the order in which they run."""
+    found = [
+        node
+        for node in root.toposort()
+        if node.op is Op.END or (node.op is Op.STAGE and node.arg.scope == "grid")
+    ]
+    return [Nest(node, closed_ranges(node)) for node in found]
+
+
+def stride(index: Node, loop: Node) -> int | None:
+    """How much `index` grows a step of `loop`; None where that is not constant."""
+    terms, _ = linear_terms(index)
+    step = terms.pop(loop, 0)
+    for term in terms:
+        if loop in free_ranges(term)[term]:
+            return None
+    return step

@@ -1,0 +1,1 @@
+"""From linear programs to the text that a compiler reads."""

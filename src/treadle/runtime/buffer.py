@@ -1,0 +1,195 @@
+"""Host memory with a cache: freed blocks keep their warm pages and serve the next request.
+
+    buffer = HostAllocator().alloc(1 << 20)
+    buffer.view()[:4] = b"abcd"
+
+Fresh pages cost more than any kernel that writes them, so blocks are reused by size class, up to
+a bound. One surprise: a buffer's contents are undefined until somebody writes them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+import weakref
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING
+
+from treadle.errors import DeviceError, OutOfMemory
+from treadle.runtime.base import MemoryStats
+from treadle.runtime.memory import ALIGNMENT, allocate, machine_memory, release
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["HostAllocator", "HostBuffer", "size_class"]
+
+
+class HostBuffer:
+    """`nbytes` of host memory at `pointer`, returned to its allocator when it is collected."""
+
+    __slots__ = ("__weakref__", "_allocator", "_owner", "nbytes", "pointer")
+
+    def __init__(
+        self, pointer: int, nbytes: int, allocator: HostAllocator | None, owner: object = None
+    ) -> None:
+        self.pointer, self.nbytes = pointer, nbytes
+        self._allocator, self._owner = allocator, owner
+
+    def view(self) -> memoryview:
+        """The bytes, writable, without a copy. The view keeps the buffer alive."""
+        if not self.nbytes:
+            return memoryview(bytearray())
+        array = (ctypes.c_uint8 * self.nbytes).from_address(self.pointer)
+        array._buffer = self  # type: ignore[attr-defined]
+        return memoryview(array).cast("B")
+
+    def slice(self, offset: int, nbytes: int) -> HostBuffer:
+        """The part [offset, offset + nbytes), in bytes, which keeps the whole alive."""
+        if offset < 0 or nbytes < 0 or offset + nbytes > self.nbytes:
+            raise DeviceError(
+                f"bytes {offset} to {offset + nbytes} lie outside a buffer of {self.nbytes} bytes"
+            )
+        return HostBuffer(self.pointer + offset, nbytes, None, self)
+
+    def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        # At exit a daemon thread's kernel may still write here; the system takes it all back.
+        if self._allocator is not None and not exiting():
+            self._allocator._give_back(self.pointer)
+
+    def __repr__(self) -> str:
+        return f"HostBuffer({self.nbytes} bytes at {self.pointer:#x})"
+
+
+def size_class(nbytes: int) -> int:
+    """The size that a request is rounded up to: four steps for each power of two.
+
+    size_class(1) == 64, size_class(1000) == 1024, size_class(1100) == 1280
+    """
+    step = max(ALIGNMENT, (1 << max(nbytes - 1, 0).bit_length()) >> 3)
+    return max(-(-nbytes // step), 1) * step
+
+
+class HostAllocator:
+    """Allocates HostBuffers. At most `keep` bytes of freed ones wait for reuse.
+
+    The default bound is a quarter of the memory that this process may use.
+    """
+
+    def __init__(self, keep: int | None = None) -> None:
+        self._keep = machine_memory() // 4 if keep is None else keep
+        self._live: dict[int, tuple[int, int]] = {}  # address -> (size class, bytes asked for)
+        self._free: dict[int, dict[int, None]] = {}  # size class -> addresses, oldest first
+        self._oldest: OrderedDict[int, int] = OrderedDict()  # address -> size class
+        self._live_bytes = self._cached_bytes = self._peak = 0
+        self._lock = threading.Lock()
+        # Buffers die in the garbage collector, which may run while this very thread holds the
+        # lock: so they only leave their address here, for the next one who has the lock.
+        self._returned: deque[int] = deque()
+        _allocators.add(self)
+
+    def alloc(self, nbytes: int) -> HostBuffer:
+        """`nbytes` bytes aligned to 64, contents undefined. Raises OutOfMemory."""
+        size = size_class(nbytes)
+        with self._lock:
+            self._collect()
+            address = self._reuse(size) or self._fresh(size, nbytes)
+            self._live[address] = size, nbytes
+            self._live_bytes += size
+            self._peak = max(self._peak, self._live_bytes)
+        return HostBuffer(address, nbytes, self)
+
+    def from_pointer(self, pointer: int, nbytes: int, owner: object = None) -> HostBuffer:
+        """Somebody else's memory, without a copy; `owner` lives as long as the buffer."""
+        return HostBuffer(pointer, nbytes, None, owner)
+
+    def trim(self) -> int:
+        """Gives all cached memory back to the system; how many bytes that were."""
+        with self._lock:
+            self._collect()
+            return self._evict(0)
+
+    @property
+    def stats(self) -> MemoryStats:
+        """Bytes live, cached, and the most that were ever live, in whole size classes."""
+        with self._lock:
+            self._collect()
+            return MemoryStats(self._live_bytes, self._cached_bytes, self._peak)
+
+    def _give_back(self, address: int) -> None:
+        """Called by a dying buffer on any thread, at any moment."""
+        self._returned.append(address)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._collect()
+            finally:
+                self._lock.release()
+
+    def _collect(self) -> None:
+        while self._returned:
+            address = self._returned.popleft()
+            size, _ = self._live.pop(address)
+            self._live_bytes -= size
+            self._cached_bytes += size
+            self._free.setdefault(size, {})[address] = None
+            self._oldest[address] = size
+        if self._cached_bytes > self._keep:
+            self._evict(self._keep)
+
+    def _reuse(self, size: int) -> int | None:
+        blocks = self._free.get(size)
+        if not blocks:
+            return None
+        address, _ = blocks.popitem()  # the one freed last has the warmest pages
+        del self._oldest[address]
+        self._cached_bytes -= size
+        return address
+
+    def _fresh(self, size: int, nbytes: int) -> int:
+        address = allocate(size)
+        if address is None and self._evict(0):
+            address = allocate(size)
+        if address is None:
+            raise OutOfMemory(self._report(nbytes))
+        return address
+
+    def _evict(self, bound: int) -> int:
+        """Releases the longest unused blocks until at most `bound` bytes are cached."""
+        before = self._cached_bytes
+        while self._oldest and self._cached_bytes > bound:
+            address, size = self._oldest.popitem(last=False)
+            del self._free[size][address]
+            self._cached_bytes -= size
+            release(address, size)
+        return before - self._cached_bytes
+
+    def _report(self, nbytes: int) -> str:
+        asked = sorted((asked for _, asked in self._live.values()), reverse=True)
+        largest = ", ".join(_human(size) for size in asked[:5]) or "none"
+        return (
+            f"CPU: no memory for {_human(nbytes)}; {_human(self._live_bytes)} are live in "
+            f"{len(asked)} buffers (largest: {largest}) of {_human(machine_memory())} in all. "
+            "Delete tensors that are no longer needed, use smaller batches or a narrower dtype"
+        )
+
+
+def _human(nbytes: int) -> str:
+    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if nbytes >= 1 << shift:
+            return f"{nbytes / (1 << shift):.1f} {unit}"
+    return f"{nbytes} bytes"
+
+
+_allocators: weakref.WeakSet[HostAllocator] = weakref.WeakSet()
+
+
+def _unlock_after_fork() -> None:
+    # Another thread of the parent may have held the lock; that thread does not exist here.
+    for allocator in list(_allocators):
+        allocator._lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock_after_fork)

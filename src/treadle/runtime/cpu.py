@@ -1,0 +1,83 @@
+"""The CPU device: host memory, code loaded into this process, a native worker pool.
+
+    cpu = CpuDevice("CPU", host_target(), LLVMCompiler(host_target()).compile)
+    library = cpu.load(object_bytes, ["kernel"])
+    out = cpu.allocator.alloc(4096)
+    cpu.run([Launch([Phase(library.address("kernel"), 1024, 128)], [out.pointer])])
+
+One surprise: `compile_ir` is handed in, so that the pool itself goes through the caller's
+compiler and cache, and nothing is compiled before the first launch.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import TYPE_CHECKING
+
+from treadle.runtime.buffer import HostAllocator
+from treadle.runtime.calls import CallList, Launch, Phase
+from treadle.runtime.half import HALF_SYMBOLS, half_ir
+from treadle.runtime.loader import Library, load_object
+from treadle.runtime.pool import WorkerPool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from treadle.target import Target
+
+__all__ = ["CallList", "CpuDevice", "Launch", "Library", "Phase"]
+
+
+class CpuDevice:
+    """This machine's processor. `threads` counts the calling one; by default `target.cores`."""
+
+    def __init__(
+        self,
+        name: str,
+        target: Target,
+        compile_ir: Callable[[str], bytes],
+        threads: int | None = None,
+    ) -> None:
+        self.name, self.target = name, target
+        self.threads = max(1, target.cores if threads is None else threads)
+        self.allocator = HostAllocator()
+        self._compile_ir = compile_ir
+        self._opening = threading.RLock()
+
+    def load(self, code: bytes, symbols: Sequence[str]) -> Library:
+        """Loads a relocatable object; `address(symbol)` of the result gives each entry point.
+
+        Raises InternalError if the object is broken or needs a symbol that is nowhere.
+        """
+        wanted = [name for name in HALF_SYMBOLS if name.encode() in code]
+        if not wanted:
+            return load_object(code, symbols)
+        half = self._half
+        library = load_object(code, symbols, {name: half.address(name) for name in wanted})
+        library.needs = half
+        return library
+
+    def call_list(self, launches: Sequence[Launch], keep: object = None) -> CallList:
+        """Launches prepared for replay by one native call; `keep` lives as long as the list."""
+        return CallList(self._pool, launches, keep)
+
+    def run(self, launches: Sequence[Launch]) -> None:
+        """Runs launches once, in order, and returns when they are done."""
+        CallList(self._pool, launches).run()
+
+    def synchronize(self) -> None:
+        """Nothing to wait for: `run` returns when the work is done."""
+
+    @functools.cached_property
+    def _pool(self) -> WorkerPool:
+        with self._opening:
+            made = self.__dict__.get("_pool")  # another thread may have been first
+            return made or WorkerPool(self.target, self._load_ir, self.threads - 1)
+
+    @functools.cached_property
+    def _half(self) -> Library:
+        return self._load_ir(half_ir(), HALF_SYMBOLS)
+
+    def _load_ir(self, text: str, symbols: tuple[str, ...]) -> Library:
+        return load_object(self._compile_ir(text), symbols)

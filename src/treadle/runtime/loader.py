@@ -1,0 +1,105 @@
+"""Object code becomes callable addresses.
+
+    load_object(object_bytes, ["kernel"]).address("kernel")  ->  140213...
+
+One surprise: a `Library` unloads its code when it is garbage collected, so whoever holds an
+address has to hold the Library too.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from treadle.errors import DeviceError, InternalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = ["Library", "load_object"]
+
+# LLVM keeps about 10 KiB for each library it ever linked, until its linker goes: so a linker
+# serves this many and is then left to go with the last of them.
+_LIBRARIES_PER_LINKER = 64
+
+_LOCK = threading.RLock()
+_NUMBERS = itertools.count()
+if hasattr(os, "register_at_fork"):
+    # A child that is forked in the middle of a link would inherit LLVM half-way through it.
+    os.register_at_fork(
+        before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release
+    )
+
+
+class Library:
+    """Loaded code. `address(symbol)` is valid for as long as the Library lives."""
+
+    def __init__(self, linker: Any, tracker: Any, addresses: dict[str, int]) -> None:
+        self._tracker = tracker
+        self._linker = linker
+        self._addresses = addresses
+        self.needs: object = None  # libraries that this one calls into
+
+    def address(self, symbol: str) -> int:
+        """The address of a symbol that was asked for at loading."""
+        return self._addresses[symbol]
+
+    def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        tracker, linker = self._tracker, self._linker
+        if exiting():  # a daemon thread may still be in the code: leave it where it is
+            tracker.detach()
+            linker.detach()
+        else:
+            # At once, so that the code goes before the linker that owns its memory.
+            tracker.close()
+
+
+def load_object(
+    code: bytes, symbols: Sequence[str], imports: Mapping[str, int] | None = None
+) -> Library:
+    """Loads one relocatable object. Names it leaves open come from `imports`, then the process.
+
+    Raises InternalError if the object is broken or needs a symbol that is nowhere.
+    """
+    llvm = _binding()
+    builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+    for symbol in symbols:
+        builder.export_symbol(symbol)
+    for name, address in (imports or {}).items():
+        builder.import_symbol(name, address)
+    with _LOCK:
+        number = next(_NUMBERS)
+        linker = _linker(number // _LIBRARIES_PER_LINKER)
+        try:
+            tracker = builder.link(linker, f"treadle{number}")
+        except RuntimeError as error:
+            # LLVM names the symbols that it missed on stderr only.
+            raise InternalError(
+                f"loading {', '.join(symbols)} failed (LLVM says why on stderr): {error}"
+            ) from error
+    return Library(linker, tracker, {symbol: tracker[symbol] for symbol in symbols})
+
+
+@functools.lru_cache(maxsize=1)
+def _linker(generation: int) -> Any:
+    """One linker a generation; the last one only is kept here."""
+    llvm = _binding()
+    # JITLink places an object's sections side by side; the older linker may put them too far apart.
+    return llvm.create_lljit_compiler(use_jit_link=os.name == "posix")
+
+
+@functools.cache
+def _binding() -> Any:
+    try:
+        import llvmlite.binding as llvm
+    except ImportError as error:
+        raise DeviceError(
+            "the CPU device needs llvmlite to load code: `pip install llvmlite` brings it"
+        ) from error
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm

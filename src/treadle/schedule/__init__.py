@@ -1,0 +1,1 @@
+"""From a tensor graph to kernels: what is fused with what, in which order, in which memory."""

@@ -1,0 +1,146 @@
+"""Movement ops as index arithmetic: where an element of a view lives in its source.
+
+    source_index(PERMUTE (1, 0), (i, j))  ->  (j, i), always valid
+
+A view is never computed: reading element `index` of it is reading `source_index(...)` of what it
+views, where the second result (PAD alone gives one) says whether there is such an element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..dtype import dtypes
+from ..ir.node import Node, as_index
+from ..ir.op import Op
+from ..ir.shape import Shape, same_size, size_product, strides_of
+
+__all__ = ["Index", "flat_index", "source_index"]
+
+Index = tuple[Node, ...]
+Simplify = Callable[[Node], Node]
+TRUE = Node.const(dtypes.bool, True)
+
+
+def flat_index(index: Index, shape: Shape) -> Node:
+    """The row-major element number of `index` in `shape`."""
+    total = Node.index(0)
+    for position, stride in zip(index, strides_of(shape), strict=True):
+        total = total + position * as_index(stride)
+    return total
+
+
+def source_index(view: Node, index: Index, simplify: Simplify) -> tuple[Index, Node]:
+    """For element `index` of the movement op `view`: (index in its source, whether it exists)."""
+    return _MOVES[view.op](view, index, simplify)
+
+
+def _reshape(view: Node, index: Index, simplify: Simplify) -> tuple[Index, Node]:
+    found: list[Node] = []
+    for old, new, first in _groups(view.src[0].shape, view.arg):
+        positions = index[first : first + len(new)]
+        if len(old) == len(new) == 1:
+            found.extend(positions)
+            continue
+        flat = simplify(flat_index(positions, new)) if new else Node.index(0)
+        found.extend(_unflatten(flat, old, simplify))
+    return tuple(found), TRUE
+
+
+def _unflatten(flat: Node, shape: Shape, simplify: Simplify) -> list[Node]:
+    found = []
+    for axis, (size, stride) in enumerate(zip(shape, strides_of(shape), strict=True)):
+        position = flat if same_size(stride, 1) else flat // as_index(stride)
+        found.append(simplify(position if axis == 0 else position % as_index(size)))
+    return found
+
+
+def _groups(old: Shape, new: Shape) -> list[tuple[Shape, Shape, int]]:
+    """Runs of old and new axes with the same number of elements: (old sizes, new sizes, start)."""
+    groups: list[tuple[Shape, Shape, int]] = []
+    i = j = 0
+    while i < len(old) or j < len(new):
+        i0, j0 = i, j
+        while i < len(old) and j < len(new) and same_size(old[i], new[j]):
+            groups.append(((old[i],), (new[j],), j))
+            i, j = i + 1, j + 1
+            i0, j0 = i, j
+        i, j = _next_run(old, new, i, j)
+        if i > i0 or j > j0:
+            groups.append((tuple(old[i0:i]), tuple(new[j0:j]), j0))
+    return groups
+
+
+def _next_run(old: Shape, new: Shape, i: int, j: int) -> tuple[int, int]:
+    if any(not isinstance(size, int) for size in (*old[i:], *new[j:])):
+        return len(old), len(new)
+    left, right, start = 1, 1, (i, j)
+    while (i, j) == start or left != right:
+        if i < len(old) and (left <= right or j >= len(new)):
+            left, i = left * old[i], i + 1
+        elif j < len(new):
+            right, j = right * new[j], j + 1
+        else:
+            break
+    while i < len(old) and old[i] == 1:
+        i += 1
+    while j < len(new) and new[j] == 1:
+        j += 1
+    if size_product(old[i:]) == 0 or size_product(new[j:]) == 0:
+        return len(old), len(new)
+    return i, j
+
+
+def _expand(view: Node, index: Index, simplify: Simplify) -> tuple[Index, Node]:
+    sizes = zip(view.src[0].shape, view.arg, index, strict=True)
+    zero = Node.index(0)
+    return tuple(i if same_size(old, new) else zero for old, new, i in sizes), TRUE
+
+
+def _permute(view: Node, index: Index, simplify: Simplify) -> tuple[Index, Node]:
+    found: list[Any] = [None] * len(index)
+    for position, axis in zip(index, view.arg, strict=True):
+        found[axis] = position
+    return tuple(found), TRUE
+
+
+def _pad(view: Node, index: Index, simplify: Simplify) -> tuple[Index, Node]:
+    valid, found = TRUE, []
+    for position, (before, after), size in zip(index, view.arg, view.src[0].shape, strict=True):
+        moved = simplify(position - as_index(before))
+        if not same_size(before, 0):
+            valid = valid & (moved >= 0)
+        if not same_size(after, 0):
+            valid = valid & (moved < as_index(size))
+        found.append(moved)
+    return tuple(found), simplify(valid)
+
+
+def _shrink(view: Node, index: Index, simplify: Simplify) -> tuple[Index, Node]:
+    pairs = zip(index, view.arg, strict=True)
+    return tuple(simplify(position + as_index(begin)) for position, (begin, _) in pairs), TRUE
+
+
+def _flip(view: Node, index: Index, simplify: Simplify) -> tuple[Index, Node]:
+    found = list(index)
+    for axis in view.arg:
+        found[axis] = simplify(as_index(view.shape[axis]) - 1 - index[axis])
+    return tuple(found), TRUE
+
+
+def _window(view: Node, index: Index, simplify: Simplify) -> tuple[Index, Node]:
+    arg, found = view.arg, list(index[:-1])
+    found[arg.axis] = simplify(index[arg.axis] * arg.stride + index[-1] * arg.dilation)
+    return tuple(found), TRUE
+
+
+_MOVES: dict[Op, Callable[[Node, Index, Simplify], tuple[Index, Node]]] = {
+    Op.RESHAPE: _reshape,
+    Op.EXPAND: _expand,
+    Op.PERMUTE: _permute,
+    Op.PAD: _pad,
+    Op.SHRINK: _shrink,
+    Op.FLIP: _flip,
+    Op.WINDOW: _window,
+}

@@ -1,0 +1,33 @@
+"""Kernel: what the scheduler hands to the compiler, and the buffers it reads and writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.node import Node
+
+__all__ = ["Kernel", "Transfer"]
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """One launch: `ast` is a SINK of ENDs over STOREs, PARAM slot i of it is `buffers[i]`.
+
+    A buffer is a BUFFER node, or the tensor node whose value this schedule stores.
+    `writes` are the slots written; `reason` says why the kernel ends where it does.
+    """
+
+    ast: Node
+    buffers: tuple[Node, ...]
+    writes: tuple[int, ...]
+    device: str
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Transfer:
+    """A copy of the whole of `source` into `target`, between devices."""
+
+    source: Node
+    target: Node
+    device: str

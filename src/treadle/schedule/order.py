@@ -1,0 +1,74 @@
+"""The order of kernels: after what they read, and before what they read is overwritten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..ir.node import Node
+from ..ir.op import Op
+from .fuse import view_base
+
+__all__ = ["order_roots"]
+
+
+def _effects_behind(version: Node) -> list[Node]:
+    """The ASSIGNs that made this version of a buffer, newest first."""
+    effects: list[Node] = []
+    while version.op is Op.AFTER:
+        effects.extend(version.src[1:])
+        version = view_base(version.src[0])
+    return effects
+
+
+def order_roots(reads: dict[Node, frozenset[Node]]) -> tuple[list[Node], Node | None]:
+    """The roots of `reads` (root -> versions and stored nodes read), in an order that is right.
+
+    The second result is None, or an ASSIGN whose value must be stored first: two assignments each
+    read what the other overwrites.
+    """
+    before: dict[Node, set[Node]] = {root: set() for root in reads}
+    readers: dict[Node, set[Node]] = {}
+    for root, versions in reads.items():
+        for version in versions:
+            needed = _effects_behind(version) or [version]
+            before[root].update(n for n in needed if n in reads and n is not root)
+            readers.setdefault(version, set()).add(root)
+    for root in reads:
+        if root.op is Op.ASSIGN:
+            for version in _versions_overwritten(root):
+                before[root].update(readers.get(version, set()) - {root})
+            base = view_base(root.src[0])
+            before[root].update(n for n in _effects_behind(base) if n in reads)
+    return _topological(before)
+
+
+def _versions_overwritten(assign: Node) -> Iterable[Node]:
+    version = view_base(assign.src[0])
+    yield version
+    while version.op is Op.AFTER:
+        version = view_base(version.src[0])
+        yield version
+
+
+def _topological(before: dict[Node, set[Node]]) -> tuple[list[Node], Node | None]:
+    order: list[Node] = []
+    done: set[Node] = set()
+    waiting = {root: len(needs) for root, needs in before.items()}
+    after: dict[Node, list[Node]] = {root: [] for root in before}
+    for root, needs in before.items():
+        for need in needs:
+            after[need].append(root)
+    ready = [root for root, count in waiting.items() if count == 0]
+    ready.reverse()
+    while ready:
+        root = ready.pop()
+        order.append(root)
+        done.add(root)
+        for user in reversed(after[root]):
+            waiting[user] -= 1
+            if waiting[user] == 0:
+                ready.append(user)
+    if len(order) == len(before):
+        return order, None
+    stuck = next(root for root in before if root not in done and root.op is Op.ASSIGN)
+    return order, stuck

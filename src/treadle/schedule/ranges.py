@@ -1,0 +1,271 @@
+"""Tensor graphs as loops: each group of a Plan becomes one kernel AST over RANGEs.
+
+    relu(a + b) over (4, 8)  ->  END(STORE(p0, r0*8 + r1, max(LOAD(p1, ..) + LOAD(p2, ..), 0)), r0, r1)
+
+Movement ops vanish into the indices; PAD becomes a WHERE and gates the loads below it, so that
+nothing outside a buffer is ever read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..dtype import dtypes
+from ..errors import InternalError
+from ..ir.args import ParamRef, ReduceArg, RegisterRef
+from ..ir.loops import identity
+from ..ir.node import Node, as_index, rebuild
+from ..ir.op import ALU, MOVEMENT, Op
+from ..ir.shape import Shape, size_product
+from .fuse import Group, Plan, reduce_index, view_base
+from .index import TRUE, Index, flat_index, source_index
+from .kernel import Kernel
+
+__all__ = ["build_kernel", "end", "reduce_over", "view_storage"]
+
+Key = tuple[Node, Index, Node]
+
+
+@dataclass(eq=False)
+class _Builder:
+    """Evaluates the nodes of one group at indices."""
+
+    plan: Plan
+    group: Group
+    slots: dict[object, int] = field(default_factory=dict)
+    buffers: list[Node] = field(default_factory=list)
+    reads: set[Node] = field(default_factory=set)
+    values: dict[Key, Node] = field(default_factory=dict)
+
+    def param(self, storage: Node) -> Node:
+        """The kernel argument for a BUFFER or a stored node."""
+        key = storage.arg.token if storage.op is Op.BUFFER else storage
+        slot = self.slots.setdefault(key, len(self.buffers))
+        if slot == len(self.buffers):
+            self.buffers.append(storage)
+        return Node(Op.PARAM, storage.dtype, (), ParamRef(slot, size_product(storage.shape)))
+
+    def value(self, node: Node, index: Index, valid: Node = TRUE) -> Node:
+        """The value of element `index` of `node`; loads happen only where `valid` holds."""
+        root = (node, index, valid)
+        stack = [root]
+        while stack:
+            key = stack[-1]
+            if key in self.values:
+                stack.pop()
+                continue
+            pending = [need for need in self._needs(*key) if need not in self.values]
+            if pending:
+                stack.extend(pending)
+            else:
+                self.values[key] = self._combine(*key)
+                stack.pop()
+        return self.values[root]
+
+    # -- what a value needs, and how it is made from that ---------------------------------------
+
+    def _stored(self, node: Node) -> bool:
+        if node in self.plan.groups:
+            return node is not self.group.root or node.op in (Op.SCATTER, Op.ASSIGN)
+        return node.op in (Op.BUFFER, Op.AFTER)
+
+    def _needs(self, node: Node, index: Index, valid: Node) -> list[Key]:
+        if self._stored(node) or node.op in (Op.CONST, Op.IOTA, Op.VARIABLE, Op.BIND):
+            return []
+        if node.op in ALU:
+            return [(source, index, valid) for source in node.src]
+        if node.op in MOVEMENT:
+            return [self._moved(node, index, valid)[0]]
+        if node.op in (Op.DETACH, Op.CONTIGUOUS):
+            return [(node.src[0], index, valid)]
+        if node.op in (Op.REDUCE, Op.UNWINDOW):
+            return [self._reduced(node, index, valid)[0]]
+        if node.op is Op.GATHER:
+            where = self._gather_index(node, index, valid)
+            if where not in self.values:
+                return [where]
+            return [where, self._gathered(node, index, valid)]
+        raise InternalError(f"no loops for {node.op.name}")
+
+    def _combine(self, node: Node, index: Index, valid: Node) -> Node:
+        if self._stored(node):
+            return self._load(node, index, valid)
+        if node.op is Op.CONST:
+            return Node(Op.CONST, node.dtype, (), node.arg)
+        if node.op in (Op.VARIABLE, Op.BIND):
+            return node.src[0] if node.op is Op.BIND else node
+        if node.op is Op.IOTA:
+            return index[0].cast(node.dtype)
+        if node.op in ALU:
+            return rebuild(node, tuple(self.values[source, index, valid] for source in node.src))
+        if node.op in MOVEMENT:
+            key, inside = self._moved(node, index, valid)
+            return self._masked(self.values[key], inside, key[2])
+        if node.op in (Op.DETACH, Op.CONTIGUOUS):
+            return self.values[node.src[0], index, valid]
+        if node.op in (Op.REDUCE, Op.UNWINDOW):
+            return self._reduce(node, index, valid)
+        key = self._gathered(node, index, valid)
+        return self._masked(self.values[key], key[2], key[2])
+
+    def _moved(self, node: Node, index: Index, valid: Node) -> tuple[Key, Node]:
+        moved, inside = source_index(node, index, self.plan.simplify)
+        return (node.src[0], moved, self.plan.simplify(valid & inside)), inside
+
+    def _masked(self, value: Node, inside: Node, valid: Node) -> Node:
+        if inside is TRUE:
+            return value
+        if value.op is Op.LOAD and len(value.src) == 4 and value.src[2] is valid:
+            return value  # the load's own gate gives 0 already
+        return inside.where(value, 0)
+
+    def _reduced(self, node: Node, index: Index, valid: Node) -> tuple[Key, Node]:
+        loops = self.plan.ranges_of_reduce(self.group, node, index)
+        inner, inside = reduce_index(self.plan, node, index, loops)
+        return (node.src[0], inner, self.plan.simplify(valid & inside)), inside
+
+    def _reduce(self, node: Node, index: Index, valid: Node) -> Node:
+        key, inside = self._reduced(node, index, valid)
+        op = Op.ADD if node.op is Op.UNWINDOW else node.arg.op
+        value = self._masked(self.values[key], inside, key[2])
+        loops = self.plan.ranges_of_reduce(self.group, node, index)
+        return reduce_over(op, value, tuple(r for r in loops if r.op is Op.RANGE))
+
+    def _gather_index(self, node: Node, index: Index, valid: Node) -> Key:
+        axis = node.arg
+        return (node.src[1], index[axis : axis + len(node.src[1].shape)], valid)
+
+    def _gathered(self, node: Node, index: Index, valid: Node) -> Key:
+        source, where = node.src
+        axis = node.arg
+        position = self.values[self._gather_index(node, index, valid)].cast(dtypes.index)
+        inside = (position >= 0) & (position < as_index(source.shape[axis]))
+        inner = (*index[:axis], position, *index[axis + len(where.shape) :])
+        return (source, inner, self.plan.simplify(valid & inside))
+
+    def _load(self, node: Node, index: Index, valid: Node) -> Node:
+        storage = view_storage(node)
+        self.reads.add(node)
+        position = self.plan.simplify(flat_index(index, node.shape))
+        src = (self.param(storage), position)
+        if valid is not TRUE:
+            src = (*src, valid, Node.const(node.dtype, 0))
+        return Node(Op.LOAD, node.dtype, src)
+
+
+def reduce_over(op: Op, value: Node, loops: tuple[Node, ...]) -> Node:
+    """REDUCE, merged with a REDUCE of the same kind that is all of its value."""
+    if not loops:
+        return value
+    inner = value
+    if inner.op is Op.REDUCE and inner.arg.op is op:
+        return Node(Op.REDUCE, value.dtype, (inner.src[0], *loops, *inner.src[1:]), inner.arg)
+    if _is_masked_sum(op, inner):
+        nested = inner.src[1]
+        masked = inner.src[0].where(nested.src[0], 0)
+        return Node(Op.REDUCE, value.dtype, (masked, *loops, *nested.src[1:]), nested.arg)
+    return Node(Op.REDUCE, value.dtype, (value, *loops), ReduceArg(op))
+
+
+def _is_masked_sum(op: Op, value: Node) -> bool:
+    return (
+        op is Op.ADD
+        and value.op is Op.WHERE
+        and value.src[1].op is Op.REDUCE
+        and value.src[1].arg.op is Op.ADD
+        and value.src[2].op is Op.CONST
+        and value.src[2].arg == 0
+    )
+
+
+def view_storage(node: Node) -> Node:
+    """The BUFFER behind a version of it, or the stored node itself."""
+    while node.op is Op.AFTER:
+        node = view_base(node.src[0])
+    return node
+
+
+def build_kernel(plan: Plan, group: Group, device: str) -> tuple[Kernel, frozenset[Node]]:
+    """The kernel of `group`, and every stored value (BUFFER, AFTER or stored node) it reads."""
+    builder = _Builder(plan, group)
+    root = group.root
+    make = {Op.SCAN: _scan, Op.SCATTER: _scatter, Op.ASSIGN: _assign}.get(root.op, _plain)
+    effects = make(builder)
+    written = view_storage(view_base(root.src[0])) if root.op is Op.ASSIGN else root
+    slot = builder.param(written).arg.slot
+    kernel = Kernel(
+        Node.sink(effects), tuple(builder.buffers), (slot,), device, plan.reasons[root]
+    )
+    return kernel, frozenset(builder.reads)
+
+
+def end(effect: Node, loops: Index) -> Node:
+    """`effect` looped over those of `loops` that are loops."""
+    ranges = tuple(r for r in loops if r.op is Op.RANGE)
+    return Node(Op.END, dtypes.void, (effect, *ranges), 1)
+
+
+def _store(builder: _Builder, storage: Node, index: Index, shape: Shape, value: Node) -> Node:
+    position = builder.plan.simplify(flat_index(index, shape))
+    return Node(Op.STORE, dtypes.void, (builder.param(storage), position, value))
+
+
+def _plain(builder: _Builder) -> list[Node]:
+    root, ranges = builder.group.root, builder.group.ranges
+    value = builder.value(root, ranges)
+    return [end(_store(builder, root, ranges, root.shape, value), ranges)]
+
+
+def _assign(builder: _Builder) -> list[Node]:
+    target, value = builder.group.root.src
+    ranges = builder.group.ranges
+    stored = builder.value(value, ranges)
+    index = ranges
+    view = target
+    while view.op in MOVEMENT:
+        index, inside = source_index(view, index, builder.plan.simplify)
+        if inside is not TRUE:
+            raise InternalError("ASSIGN into a padded view")
+        view = view.src[0]
+    return [end(_store(builder, view_storage(view), index, view.shape, stored), ranges)]
+
+
+def _scan(builder: _Builder) -> list[Node]:
+    root, ranges = builder.group.root, builder.group.ranges
+    axis, op = root.arg.axis, root.arg.op
+    value = builder.value(root.src[0], ranges)
+    outer = tuple(r for i, r in enumerate(ranges) if i != axis and r.op is Op.RANGE)
+    register = Node(
+        Op.REGISTER, root.dtype, (identity(op, root.dtype), *outer), RegisterRef(0)
+    )
+    loop = tuple(r for r in (ranges[axis],) if r.op is Op.RANGE)
+    update = Node(Op.UPDATE, dtypes.void, (register, value, *loop), op)
+    result = Node(Op.AFTER, root.dtype, (register, update))
+    store = _store(builder, root, ranges, root.shape, result)
+    return [end(store, (*outer, ranges[axis]))]
+
+
+def _scatter(builder: _Builder) -> list[Node]:
+    root, ranges = builder.group.root, builder.group.ranges
+    base, where, values = root.src
+    axis, op = root.arg.axis, root.arg.op
+    first = end(
+        _store(builder, root, ranges, root.shape, builder.value(base, ranges)), ranges
+    )
+    positions, outer = builder.plan.scatter_loops[root]
+    place = builder.value(where, positions).cast(dtypes.index)
+    inside = builder.plan.simplify((place >= 0) & (place < as_index(root.shape[axis])))
+    value = builder.value(values, (*outer[:axis], *positions, *outer[axis + 1 :]))
+    index = (*outer[:axis], place, *outer[axis + 1 :])
+    memory = Node(Op.AFTER, root.dtype, (builder.param(root), first))
+    position = builder.plan.simplify(flat_index(index, root.shape))
+    if op is not None:
+        old = Node(
+            Op.LOAD, root.dtype, (memory, position, inside, Node.const(root.dtype, 0))
+        )
+        value = old.alu(op, value)
+    store = Node(Op.STORE, dtypes.void, (memory, position, value, inside))
+    loops = (*(r for i, r in enumerate(outer) if i != axis), *positions)
+    return [end(store, loops)]
+
+

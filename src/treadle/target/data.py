@@ -1,0 +1,72 @@
+"""`Target`: the facts about one processor that code generation and scheduling ask for.
+
+    Target.parse("x86_64,znver2,avx2").vector_bytes          -> 32
+    Target.parse("x86-64-v4").lanes(dtypes.float32)           -> 16
+
+A Target holds no handle and opens nothing, so code for any of them can be made on any machine.
+One surprise: `dtypes` are the types with native arithmetic; every storage type can be loaded,
+stored and converted on every CPU target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from treadle.dtype import DType
+
+__all__ = ["Target"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """One processor. Sizes are in bytes; caches are those that one core can reach.
+
+    `triple`, `cpu` and `features` ("+avx2,-avx512f") are LLVM's and clang's spellings. `l1` and
+    `l2` belong to one core, `l3` is shared. `peak_flops` (float32, all cores) and
+    `peak_bandwidth` (bytes a second) are None until somebody has measured them.
+    """
+
+    name: str
+    arch: str
+    triple: str
+    cpu: str
+    features: str
+    dtypes: tuple[DType, ...]
+    vector_bytes: int
+    vector_registers: int
+    has_fma: bool
+    has_half_convert: bool
+    has_bfloat16_convert: bool
+    has_masked_memory: bool
+    l1: int = 32 << 10
+    l2: int = 512 << 10
+    l3: int = 8 << 20
+    cores: int = 1
+    peak_flops: float | None = None
+    peak_bandwidth: float | None = None
+
+    @staticmethod
+    def parse(text: str) -> Target:
+        """The target that an arch string names: "native", "x86-64-v3", "x86_64,znver2,-avx512f".
+
+        Raises SettingError when the family is unknown or the string is malformed.
+        """
+        # The tables behind it make Targets, so they import this module.
+        from treadle.target.parse import parse_arch
+
+        return parse_arch(text)
+
+    def lanes(self, dtype: DType) -> int:
+        """How many elements of `dtype` one vector register holds, at least 1."""
+        return max(1, self.vector_bytes // dtype.scalar.itemsize)
+
+    def is_native(self, dtype: DType) -> bool:
+        """True if the processor computes in `dtype` itself, without widening it."""
+        return dtype.scalar in self.dtypes
+
+    @property
+    def code_key(self) -> str:
+        """What compiled code depends on: two targets with one key run each other's code."""
+        return f"{self.triple}|{self.cpu}|{self.features}"

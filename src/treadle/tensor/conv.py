@@ -1,0 +1,263 @@
+"""Convolution and pooling over any number of spatial axes, as windows.
+
+    x (N, C, H, W).conv2d(weight (O, C / groups, h, w))  ->  (N, O, H', W')
+    x.max_pool2d((2, 2))                                  ->  (N, C, H // 2, W // 2)
+
+A WINDOW op shows every patch without copying; a convolution is then one product and one sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from ..dtype import dtypes, sum_acc_dtype
+from ..errors import ShapeError
+from ..ir.args import WindowArg
+from ..ir.node import Node
+from ..ir.op import Op
+from .linalg import Linalg
+from .operands import check_device
+
+__all__ = ["Convolution"]
+
+
+class Convolution(Linalg):
+    """Windows on top of products."""
+
+    __slots__ = ()
+
+    def _windows(self, kernel: Sequence[int], stride: Any, dilation: Any) -> Self:
+        """Windows over the last axes: (..., *out) with the window axes `kernel` appended."""
+        result, first = self, self.ndim - len(kernel)
+        for i, size in enumerate(kernel):
+            result = result._window(first + i, size, stride[i], dilation[i])
+        return result
+
+    def conv2d(
+        self, weight: Self, bias: Self | None = None, groups: int = 1, stride: Any = 1,
+        dilation: Any = 1, padding: Any = 0, dtype: Any = None,
+    ) -> Self:  # fmt: skip
+        """Cross-correlation of (N, C, *spatial) with (O, C / groups, *kernel).
+
+        `padding`: a number, one for each spatial axis, or (left, right, top, bottom, ...) with the
+        last axis first. Half types accumulate in float32. Raises ShapeError.
+        """
+        _check_conv("conv2d", self, weight, groups, channel_axis=1)
+        check_device("conv2d", self, weight, *([] if bias is None else [bias]))
+        kernel = weight.shape[2:]
+        rank = len(kernel)
+        steps, gaps = _each("stride", stride, rank), _each("dilation", dilation, rank)
+        x = self._padded(_spatial_pads(self.ndim, padding, rank))
+        _check_kernel("conv2d", x, self.shape, kernel, gaps)
+        x = x._windows(kernel, steps, gaps)
+        batch, out, channels = self.shape[0], weight.shape[0], weight.shape[1]
+        spatial = x.shape[2 : 2 + rank]
+        # (N, g, 1, *o, c, *k) * (1, g, O/g, 1.., c, *k) summed over c and k
+        x = x.reshape((batch, groups, channels, *spatial, *kernel)).unsqueeze(2)
+        x = x.permute((0, 1, 2, *range(4, 4 + rank), 3, *range(4 + rank, 4 + 2 * rank)))
+        w = weight.reshape((1, groups, out // groups, *(1,) * rank, channels, *kernel))
+        total = x._product_sum(w, tuple(range(3 + rank, 4 + 2 * rank)), dtype, "conv2d")
+        result = total.reshape((batch, out, *spatial))
+        return result if bias is None else result.add(bias.reshape((1, out, *(1,) * rank)))
+
+    def conv_transpose2d(
+        self, weight: Self, bias: Self | None = None, groups: int = 1, stride: Any = 1,
+        dilation: Any = 1, padding: Any = 0, output_padding: Any = 0,
+    ) -> Self:  # fmt: skip
+        """The adjoint of `conv2d`: (N, C, *spatial) with (C, O / groups, *kernel).
+
+        Sizes become (n - 1) stride - padding + dilation (kernel - 1) + output_padding + 1.
+        Raises ShapeError.
+        """
+        _check_conv("conv_transpose2d", self, weight, groups, channel_axis=0)
+        check_device("conv_transpose2d", self, weight, *([] if bias is None else [bias]))
+        batch, out, kernel = self.shape[0], weight.shape[1], weight.shape[2:]
+        rank, channels = len(kernel), self.shape[1] // groups
+        spatial = self.shape[2:]
+        # (N, g, 1, *i, 1.., c) * (1, g, O/g, 1.., *k, c) summed over c
+        x = self.reshape((batch, groups, 1, channels, *spatial, *(1,) * rank))
+        x = x.permute((0, 1, 2, *range(4, 4 + 2 * rank), 3))
+        w = weight.reshape((1, groups, channels, out, *(1,) * rank, *kernel))
+        w = w.permute((0, 1, 3, *range(4, 4 + 2 * rank), 2))
+        parts = x._product_sum(w, (-1,), None, "conv_transpose2d")
+        parts = parts.reshape((batch, groups * out, *spatial, *kernel))
+        full = parts._unwindows(kernel, stride, dilation, output_padding)
+        pads = [(-b, -a) for b, a in _spatial_pads(self.ndim, padding, rank)]
+        result = full._padded(pads)
+        return result if bias is None else result.add(bias.reshape((1, -1, *(1,) * rank)))
+
+    def _unwindows(
+        self, kernel: Sequence[int], stride: Any, dilation: Any, extra: Any
+    ) -> Self:
+        """Window axes, the last ones, added back into the axes before them."""
+        rank = len(kernel)
+        steps, gaps = _each("stride", stride, rank), _each("dilation", dilation, rank)
+        more = _each("output_padding", extra, rank)
+        result, first = self, self.ndim - 2 * rank
+        for i in reversed(range(rank)):
+            count = result.shape[first + i]
+            extent = (count - 1) * steps[i] + gaps[i] * (kernel[i] - 1) + 1
+            arg = WindowArg(first + i, kernel[i], steps[i], gaps[i], extent)
+            node = Node(Op.UNWINDOW, result.dtype, (result.node,), arg)
+            result = result._result(node)
+            grow = [(0, 0)] * result.ndim
+            grow[first + i] = (0, more[i])
+            result = result._padded(grow)
+        return result
+
+    # -- pooling ------------------------------------------------------------------------------
+
+    def avg_pool2d(
+        self, kernel_size: Any = (2, 2), stride: Any = None, dilation: Any = 1, padding: Any = 0,
+        ceil_mode: Any = False, count_include_pad: Any = True,
+    ) -> Self:  # fmt: skip
+        """The mean of every window over the last axes; `stride` None is the kernel's size.
+
+        `ceil_mode` keeps a last, partial window; `count_include_pad` false leaves padding out.
+        """
+        pool = _Pool("avg_pool2d", self, kernel_size, stride, dilation, padding, ceil_mode)
+        axes = tuple(range(-len(pool.kernel), 0))
+        x = self._float()
+        wide = x.cast(sum_acc_dtype(x.dtype))
+        total = pool.windows(wide._padded(pool.pads)._padded(pool.tail)).sum(axes)
+        ones = wide._filled(1).expand(self.shape)
+        ones = ones._padded(pool.pads, 1 if count_include_pad else 0)._padded(pool.tail)
+        return total.div(pool.windows(ones).sum(axes)).cast(x.dtype)
+
+    def max_pool2d(
+        self, kernel_size: Any = (2, 2), stride: Any = None, dilation: Any = 1, padding: Any = 0,
+        ceil_mode: Any = False, return_indices: Any = False,
+    ) -> Any:  # fmt: skip
+        """The largest of every window over the last axes; padding never wins.
+
+        With `return_indices`, also where it was, as int32 places in the flattened last axes.
+        """
+        pool = _Pool("max_pool2d", self, kernel_size, stride, dilation, padding, ceil_mode)
+        axes = tuple(range(-len(pool.kernel), 0))
+        lowest = self.dtype.min
+        seen = pool.windows(self._padded(pool.pads, lowest)._padded(pool.tail, lowest))
+        largest = seen.max(axes)
+        if not return_indices:
+            return largest
+        rank = len(pool.kernel)
+        area = self._flat_places(rank)
+        places = pool.windows(area._padded(pool.pads, -1)._padded(pool.tail, -1))
+        found = seen.eq(largest.reshape((*largest.shape, *(1,) * rank))).bitwise_and(places.ge(0))
+        return largest, found.where(places, dtypes.int32.max).min(axes)
+
+    def max_unpool2d(
+        self, indices: Self, kernel_size: Any = (2, 2), stride: Any = None, dilation: Any = 1,
+        padding: Any = 0, output_size: Any = None,
+    ) -> Self:  # fmt: skip
+        """Values put back where `max_pool2d(return_indices=True)` found them, zeros around."""
+        kernel = tuple(kernel_size) if isinstance(kernel_size, (tuple, list)) else (kernel_size,) * 2
+        rank = len(kernel)
+        steps = _each("stride", kernel if stride is None else stride, rank)
+        gaps = _each("dilation", dilation, rank)
+        pads = _spatial_pads(self.ndim, padding, rank)[-rank:]
+        sizes = [
+            (n - 1) * steps[i] - sum(pads[i]) + gaps[i] * (kernel[i] - 1) + 1
+            for i, n in enumerate(self.shape[-rank:])
+        ]
+        final = tuple(sizes if output_size is None else tuple(output_size)[-rank:])
+        lead = self.shape[: self.ndim - rank]
+        area = 1
+        for n in final:
+            area *= n
+        flat = self._filled(0).expand((*lead, area))
+        places = indices.reshape((*lead, -1))
+        return flat.scatter(len(lead), places, self.reshape((*lead, -1))).reshape((*lead, *final))
+
+    def _flat_places(self, rank: int) -> Self:
+        area = 1
+        for n in self.shape[-rank:]:
+            area *= n
+        iota = type(self)._of(Node(Op.IOTA, dtypes.int32, (), area), self.device)
+        return iota.reshape(self.shape[-rank:]).expand(self.shape)
+
+
+class _Pool:
+    """The geometry of one pooling: padding, the tail that `ceil_mode` adds, windows."""
+
+    def __init__(
+        self, name: str, x: Convolution, kernel: Any, stride: Any, dilation: Any, padding: Any,
+        ceil_mode: Any,
+    ) -> None:  # fmt: skip
+        self.kernel = tuple(kernel) if isinstance(kernel, (tuple, list)) else (kernel,) * 2
+        rank = len(self.kernel)
+        self.stride = _each("stride", self.kernel if stride is None else stride, rank)
+        self.dilation = _each("dilation", dilation, rank)
+        if x.ndim < rank:
+            raise ShapeError(f"[{name}] a kernel of {rank} axes does not fit shape {x.shape}")
+        self.pads = _spatial_pads(x.ndim, padding, rank)
+        self.tail = [(0, 0)] * x.ndim
+        for i in range(rank):
+            axis = x.ndim - rank + i
+            size = x.shape[axis] + sum(self.pads[axis])
+            span = self.dilation[i] * (self.kernel[i] - 1) + 1
+            if isinstance(size, int) and span > size:
+                raise ShapeError(
+                    f"[{name}] a window of {span} does not fit axis {axis} of shape {x.shape} "
+                    f"padded to {size}"
+                )
+            if ceil_mode:
+                self.tail[axis] = (0, self._missing(i, size, span, size - self.pads[axis][1]))
+
+    def _missing(self, i: int, size: int, span: int, last_start: int) -> int:
+        """Elements short of the last, partial window, which must begin before the padding ends."""
+        count = -(-(size - span) // self.stride[i])
+        if count * self.stride[i] >= last_start:
+            count -= 1
+        return max(count * self.stride[i] + span - size, 0)
+
+    def windows(self, x: Any) -> Any:
+        return x._windows(self.kernel, self.stride, self.dilation)
+
+
+def _each(name: str, value: Any, rank: int) -> tuple[int, ...]:
+    """A number for each spatial axis. Raises ShapeError."""
+    numbers = (value,) * rank if isinstance(value, int) else tuple(value)
+    if len(numbers) != rank:
+        raise ShapeError(f"[conv2d] {name} has {len(numbers)} numbers for {rank} spatial axes")
+    return numbers
+
+
+def _spatial_pads(ndim: int, padding: Any, rank: int) -> list[tuple[int, int]]:
+    """(before, after) for every axis."""
+    numbers = (padding,) * rank if isinstance(padding, int) else tuple(padding)
+    if len(numbers) == 2 * rank and rank:
+        pairs = list(zip(numbers[::2], numbers[1::2], strict=True))[::-1]
+    elif len(numbers) == rank:
+        pairs = [(n, n) for n in numbers]
+    else:
+        raise ShapeError(
+            f"[pad] padding {numbers} has {len(numbers)} numbers; {rank} spatial axes take 1, "
+            f"{rank} or {2 * rank}"
+        )
+    return [(0, 0)] * (ndim - rank) + pairs
+
+
+def _check_conv(name: str, x: Linalg, weight: Linalg, groups: int, channel_axis: int) -> None:
+    fits = weight.ndim == x.ndim and x.ndim > 2
+    channels = weight.shape[channel_axis] * (groups if channel_axis else 1) if fits else 0
+    divides = fits and (weight.shape[0] % groups == 0)
+    if not fits or channels != x.shape[1] or not divides:
+        order = "(O, C / groups, *kernel)" if channel_axis else "(C, O / groups, *kernel)"
+        raise ShapeError(
+            f"[{name}] input {x.shape} and weight {weight.shape} do not fit with groups={groups}: "
+            f"expected (N, C, *spatial) and {order}"
+        )
+
+
+def _check_kernel(
+    name: str, x: Linalg, shape: Any, kernel: Sequence[int], gaps: Sequence[int]
+) -> None:
+    for i, size in enumerate(kernel):
+        span = gaps[i] * (size - 1) + 1
+        axis = x.ndim - len(kernel) + i
+        if isinstance(x.shape[axis], int) and span > x.shape[axis]:
+            raise ShapeError(
+                f"[{name}] a kernel that spans {span} does not fit axis {axis} of shape {shape}, "
+                f"padded to {x.shape[axis]}; add padding or use a smaller kernel"
+            )

@@ -1,0 +1,270 @@
+"""The core of a tensor: a lazy node on a device, and whether gradients reach it.
+
+    t.node       the graph that computes it, or the buffer that holds it
+    t.realize()  computes it; t.numpy(), t.item(), t.tolist() do so first
+
+Every operation builds a node and computes nothing. Values never change under a tensor: an
+in-place operation gives its own tensor the new value, and views taken earlier keep the old one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Self
+
+from ..dtype import DType
+from ..engine.memory import to_host
+from ..engine.run import Device, is_backed, realize, resolve, track
+from ..errors import DTypeError, ShapeError
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.shape import Shape, size_product
+from .inplace import own_memory
+from .modes import Modes, no_grad
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Core"]
+
+
+class Core(metaclass=Modes):
+    """What every tensor is, before any operation is defined on it."""
+
+    __slots__ = ("__weakref__", "_requires_grad", "device", "grad", "is_leaf", "node")
+
+    node: Node
+    device: str
+    grad: Self | None
+    is_leaf: bool
+
+    @classmethod
+    def _of(cls, node: Node, device: str, requires_grad: bool | None = None) -> Self:
+        """A tensor of `node`, as it is."""
+        self = object.__new__(cls)
+        self._set(node, device, requires_grad)
+        return self
+
+    def _set(self, node: Node, device: str, requires_grad: bool | None) -> None:
+        self.node, self.device, self.grad = node, device, None
+        self._requires_grad, self.is_leaf = requires_grad, False
+        track(self)
+
+    def _result(self, node: Node, *others: Core) -> Self:
+        """The tensor of a node computed from this tensor and `others`."""
+        needs = self._requires_grad is True or any(o._requires_grad is True for o in others)
+        needs = needs and node.dtype.is_float
+        if needs and no_grad:
+            node, needs = Node(Op.DETACH, node.dtype, (node,)), False
+        return type(self)._of(node, self.device, True if needs else None)
+
+    def _become(self, other: Core) -> Self:
+        """This very object takes the value and the gradient history of `other`."""
+        self.node, self.device = other.node, other.device
+        self._requires_grad = other._requires_grad or self._requires_grad
+        self.is_leaf = False
+        return self
+
+    # -- looking at it ------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> Shape:
+        return self.node.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.node.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.node.shape)
+
+    @property
+    def is_realized(self) -> bool:
+        """Whether the values are in memory already."""
+        return is_backed(resolve(self.node))
+
+    def numel(self) -> Any:
+        """The number of elements."""
+        return size_product(self.shape)
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.numel() * self.element_size()
+
+    def is_floating_point(self) -> bool:
+        return self.dtype.is_float
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the size of one axis."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise ShapeError("[len] a tensor of shape () has no first axis")
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        if self.numel() != 1:
+            raise ShapeError(
+                f"[bool] the truth value of a tensor of shape {self.shape} is not one value; use "
+                ".any() or .all()"
+            )
+        return bool(self.item())
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        if self.dtype.is_float:
+            raise DTypeError(f"[index] a tensor of {self.dtype.name} is no index")
+        return int(self.item())
+
+    def __repr__(self) -> str:
+        head = f"shape={self.shape}, dtype={self.dtype.name}, device={self.device}"
+        grad = ", requires_grad=True" if self.requires_grad else ""
+        if not self.is_realized:
+            return f"<Tensor lazy {head}{grad}>"
+        return f"<Tensor {_shown_values(self)} {head}{grad}>"
+
+    # -- gradients ----------------------------------------------------------------------------
+
+    @property
+    def requires_grad(self) -> bool | None:
+        """True: `backward` fills `.grad`; None: not asked for, an optimiser may; False: never."""
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool | None) -> None:
+        self.requires_grad_(value)
+
+    @property
+    def is_param(self) -> bool:
+        """The same as `requires_grad`, in its newer spelling."""
+        return self._requires_grad is True
+
+    @is_param.setter
+    def is_param(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool | None = True) -> Self:
+        """Ask for gradients of this tensor (a leaf then, with memory of its own).
+
+        Raises DTypeError if it holds no floats.
+        """
+        if requires_grad is not True:
+            self._requires_grad = requires_grad
+            self.is_leaf = False
+        elif self._requires_grad is not True:
+            if not self.dtype.is_float:
+                raise DTypeError(
+                    f"[requires_grad] only floats have gradients, not {self.dtype.name}"
+                )
+            own_memory(self, exclusive=True)
+            self._requires_grad, self.is_leaf = True, True
+        return self
+
+    def detach(self) -> Self:
+        """The same values, through which no gradient flows."""
+        return type(self)._of(Node(Op.DETACH, self.dtype, (self.node,)), self.device, False)
+
+    # -- computing it -------------------------------------------------------------------------
+
+    def realize(self, *lst: Core, do_update_stats: bool = True) -> Self:
+        """Compute this tensor, and `lst` with it. Returns self."""
+        tensors = [self, *lst]
+        nodes = realize([(t.node, t.device) for t in tensors])
+        for tensor, node in zip(tensors, nodes, strict=True):
+            # a tensor inside a gradient's path keeps its graph: the engine knows its memory
+            if tensor.is_leaf or tensor._requires_grad is not True:
+                tensor.node = node
+        return self
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The values as a NumPy array of its own (bfloat16 and fp8 as ml_dtypes' types)."""
+        shape = self.shape
+        if any(isinstance(size, Node) for size in shape):
+            raise ShapeError(f"[numpy] shape {shape} is symbolic; bind and shrink it first")
+        node = realize([(self.node, self.device)])[0]
+        if self.is_leaf or self._requires_grad is not True:
+            self.node = node
+        while node.op is Op.RESHAPE:
+            node = node.src[0]
+        return to_host(node).reshape(shape)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        import numpy as np
+
+        return np.asarray(self.numpy(), dtype=dtype)
+
+    __array_priority__ = 1000  # NumPy arrays on the left leave the operation to us
+
+    def data(self) -> memoryview:
+        """The values as a memoryview of this shape."""
+        return self.numpy().data
+
+    def item(self) -> Any:
+        """The one value, as a Python scalar. Raises ShapeError if there is not exactly one."""
+        if self.numel() != 1:
+            raise ShapeError(f"[item] shape {self.shape} holds {self.numel()} values, not one")
+        return _python_values(self.numpy().reshape(()), self.dtype)
+
+    def tolist(self) -> Any:
+        """The values as nested lists of Python scalars; a scalar for shape ()."""
+        return _python_values(self.numpy(), self.dtype)
+
+    # -- devices and memory -------------------------------------------------------------------
+
+    def to(self, device: str | None) -> Self:
+        """The same values on another device; None is the default device."""
+        name = Device.canonicalize(device)
+        if name == self.device:
+            return self
+        result = self._result(Node(Op.COPY, self.dtype, (self.node,), name))
+        result.device = name
+        return result
+
+    def to_(self, device: str | None) -> Self:
+        """Move this tensor, in place, gradient included."""
+        moved, leaf = self.to(device), self.is_leaf
+        self.node, self.device = moved.node, moved.device
+        if leaf:
+            own_memory(self, exclusive=True)
+        if self.grad is not None:
+            self.grad = self.grad.to(device)
+        return self
+
+    def contiguous(self, *args: Any, **kwargs: Any) -> Self:
+        """The same values, computed once into memory of their own."""
+        return self._result(Node(Op.CONTIGUOUS, self.dtype, (self.node,)))
+
+    def clone(self) -> Self:
+        """A copy with memory of its own."""
+        return self.contiguous()
+
+
+def _python_values(array: np.ndarray[Any, Any], dtype: DType) -> Any:
+    # the narrow floats of ml_dtypes do not become Python floats by themselves
+    return array.astype("float64").tolist() if dtype.is_float else array.tolist()
+
+
+_MOST_VALUES = 1000
+
+
+def _shown_values(tensor: Core) -> str:
+    import numpy as np
+
+    if tensor.numel() > _MOST_VALUES and math.prod(tensor.shape) > _MOST_VALUES:
+        return f"({tensor.numel()} values)"
+    with np.printoptions(threshold=20, edgeitems=2, precision=4):
+        return np.array2string(tensor.numpy(), separator=", ").replace("\n", "\n        ")

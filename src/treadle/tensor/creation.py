@@ -1,0 +1,254 @@
+"""New tensors: from host data, constants, ranges.
+
+    Tensor([[1, 2], [3, 4]])              -> int32 (2, 2), copied at once
+    Tensor(numpy_array), Tensor(b"\\x01")  -> the array's dtype; bytes are uint8
+    Tensor.zeros(2, 3), Tensor.arange(5)  -> constants: no memory until they are needed
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Self
+
+from ..dtype import DType, dtypes, to_dtype
+from ..engine.memory import from_host
+from ..engine.run import Device
+from ..errors import DTypeError, ShapeError
+from ..ir.node import Node
+from ..ir.op import Op
+from .conv import Convolution
+from .core import Core
+from .operands import is_scalar, scalar_node
+from .shapes import expand, flatten_args, reshape
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Creation"]
+
+
+class Creation(Convolution):
+    """Constructors."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, data: Any = None, device: str | None = None, dtype: Any = None,
+        requires_grad: bool | None = None,
+    ) -> None:  # fmt: skip
+        """`data`: a scalar, nested lists, a NumPy array, bytes, another tensor; None is empty.
+
+        Without `dtype`, Python floats take `dtypes.default_float`, ints `dtypes.default_int`.
+        Raises DTypeError for what has no element type, ShapeError for ragged lists.
+        """
+        name = Device.canonicalize(device)
+        if dtype is not None:
+            dtype = _known_dtype(dtype)
+        if isinstance(data, Core):
+            source = data if device is None else data.to(device)
+            name, node = source.device, source.node
+            node = node if dtype is None else node.cast(dtype)
+        elif isinstance(data, Node):
+            node = data.cast(dtypes.default_int if dtype is None else dtype)
+        elif is_scalar(data):
+            kind = dtypes.from_py(_plain(data)) if dtype is None else dtype
+            node = _scalar(data, kind)
+        elif _holds_tensors(data):
+            parts = [item if isinstance(item, Core) else type(self)(item, name) for item in data]
+            stacked = parts[0].stack(*parts[1:])
+            node = stacked.node if dtype is None else stacked.node.cast(dtype)
+        else:
+            array, kind = _host_array(data, dtype)
+            node = reshape(from_host(name, kind, array), array.shape)
+        self._set(node, name, None)
+        if requires_grad is not None:
+            self.requires_grad_(requires_grad)
+
+    @classmethod
+    def _new(cls, node: Node, device: str | None, requires_grad: bool | None = None) -> Self:
+        result = cls._of(node, Device.canonicalize(device))
+        return result if requires_grad is None else result.requires_grad_(requires_grad)
+
+    @classmethod
+    def empty(
+        cls, *shape: Any, device: str | None = None, dtype: Any = None,
+        requires_grad: bool | None = None,
+    ) -> Self:  # fmt: skip
+        """Values that are not defined (here zeros). Raises ShapeError for a negative size."""
+        return cls.full(flatten_args(shape[0], shape[1:]) if shape else (), 0.0, device=device,
+                        dtype=_float_or(dtype), requires_grad=requires_grad)  # fmt: skip
+
+    @classmethod
+    def full(
+        cls, shape: Any, fill_value: Any, device: str | None = None, dtype: Any = None,
+        requires_grad: bool | None = None,
+    ) -> Self:  # fmt: skip
+        """`fill_value` everywhere; its own dtype unless one is given."""
+        sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+        if any(isinstance(n, int) and n < 0 for n in sizes):
+            raise ShapeError(f"[full] sizes must not be negative: {sizes}")
+        if not is_scalar(fill_value):
+            fill_value = fill_value.item()
+        kind = dtypes.from_py(_plain(fill_value)) if dtype is None else _known_dtype(dtype)
+        return cls._new(expand(_scalar(fill_value, kind), sizes), device, requires_grad)
+
+    @classmethod
+    def zeros(cls, *shape: Any, **kwargs: Any) -> Self:
+        """0 everywhere, `dtypes.default_float` unless a dtype is given."""
+        return cls.full(_shape_of(shape), 0.0, **{"dtype": dtypes.default_float, **_given(kwargs)})
+
+    @classmethod
+    def ones(cls, *shape: Any, **kwargs: Any) -> Self:
+        """1 everywhere, `dtypes.default_float` unless a dtype is given."""
+        return cls.full(_shape_of(shape), 1.0, **{"dtype": dtypes.default_float, **_given(kwargs)})
+
+    @classmethod
+    def arange(
+        cls, start: Any, stop: Any = None, step: Any = 1, device: str | None = None,
+        dtype: Any = None, requires_grad: bool | None = None,
+    ) -> Self:  # fmt: skip
+        """start, start + step, ... before `stop`; of floats if any of the three is one.
+
+        Raises ShapeError for a step of 0.
+        """
+        if stop is None:
+            start, stop = 0, start
+        if step == 0:
+            raise ShapeError("[arange] a step of 0 never arrives")
+        floats = any(isinstance(n, float) for n in (start, stop, step))
+        default = dtypes.default_float if floats else dtypes.default_int
+        kind = default if dtype is None else _known_dtype(dtype)
+        count = max(math.ceil((stop - start) / step), 0)
+        whole = kind if kind.is_int and kind.bits >= 32 else dtypes.int32
+        if kind.is_float and floats:
+            # in the float type that the host counts in, or neighbours would round together
+            whole = kind if kind.bits >= 32 else dtypes.float32
+        node = Node(Op.IOTA, dtypes.int32 if whole.is_float else whole, (), count).cast(whole)
+        first, stride = Node.const(whole, start), Node.const(whole, step)
+        return cls._new((node * stride + first).cast(kind), device, requires_grad)
+
+    @classmethod
+    def linspace(
+        cls, start: Any, stop: Any, steps: int, device: str | None = None, dtype: Any = None,
+        requires_grad: bool | None = None,
+    ) -> Self:  # fmt: skip
+        """`steps` numbers from `start` to `stop` inclusive, evenly apart."""
+        if steps < 0:
+            raise ShapeError(f"[linspace] steps must not be negative: {steps}")
+        kind = _float_or(dtype)
+        wide = kind if kind.is_float and kind.bits >= 32 else dtypes.float32
+        place = Node(Op.IOTA, dtypes.int32, (), steps)
+        gap = (stop - start) / (steps - 1) if steps > 1 else 0.0
+        # counted from the nearer end, so that both ends are exact
+        up = place.cast(wide) * gap + float(start)
+        down = (place - (steps - 1)).cast(wide) * gap + float(stop)
+        node = (place < (steps + 1) // 2).where(up, down)
+        return cls._new(node.cast(kind), device, requires_grad)
+
+    @classmethod
+    def eye(
+        cls, n: int, m: int | None = None, device: str | None = None, dtype: Any = None,
+        requires_grad: bool | None = None,
+    ) -> Self:  # fmt: skip
+        """(n, m) with ones on the diagonal."""
+        columns = n if m is None else m
+        if n < 0 or columns < 0:
+            raise ShapeError(f"[eye] sizes must not be negative: {(n, columns)}")
+        rows = expand(reshape(Node(Op.IOTA, dtypes.int32, (), n), (n, 1)), (n, columns))
+        across = expand(Node(Op.IOTA, dtypes.int32, (), columns), (n, columns))
+        return cls._new(rows.eq(across).cast(_float_or(dtype)), device, requires_grad)
+
+    def full_like(self, fill_value: Any, **kwargs: Any) -> Self:
+        """`fill_value` in this tensor's shape, dtype and device."""
+        settings = {"dtype": self.dtype, "device": self.device, **_given(kwargs)}
+        return type(self).full(self.shape, fill_value, **settings)
+
+    def zeros_like(self, **kwargs: Any) -> Self:
+        return self.full_like(0, **kwargs)
+
+    def ones_like(self, **kwargs: Any) -> Self:
+        return self.full_like(1, **kwargs)
+
+
+def _given(kwargs: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in kwargs.items() if value is not None}
+
+
+def _shape_of(shape: tuple[Any, ...]) -> tuple[Any, ...]:
+    return flatten_args(shape[0], shape[1:]) if shape else ()
+
+
+def _float_or(dtype: Any) -> DType:
+    return dtypes.default_float if dtype is None else _known_dtype(dtype)
+
+
+def _known_dtype(dtype: Any) -> DType:
+    try:
+        return to_dtype(dtype)
+    except TypeError as error:
+        raise DTypeError(f"[dtype] {error}") from None
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's float64 is a Python float too, but not exactly one."""
+    return float(value) if isinstance(value, float) else value
+
+
+def _scalar(value: Any, dtype: DType) -> Node:
+    return scalar_node("Tensor", value, dtype)
+
+
+def _holds_tensors(data: Any) -> bool:
+    return isinstance(data, (list, tuple)) and any(isinstance(item, Core) for item in data)
+
+
+def _host_array(data: Any, dtype: DType | None) -> tuple[np.ndarray[Any, Any], DType]:
+    """`data` as an array, and the dtype that its tensor has."""
+    import numpy as np
+
+    if data is None:
+        data = []
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return _from_bytes(bytes(data), dtype)
+    listed = isinstance(data, (list, tuple))
+    try:
+        array = np.asarray(data)
+    except ValueError:
+        raise ShapeError("[Tensor] nested lists must all have the same length") from None
+    if array.dtype.kind == "O":
+        raise DTypeError(f"[Tensor] no element type for the values of a {type(data).__name__}")
+    if listed:
+        return array, _checked_list(array, dtype)
+    try:
+        return array, to_dtype(array.dtype) if dtype is None else dtype
+    except TypeError as error:
+        raise DTypeError(f"[Tensor] {error}") from None
+
+
+def _from_bytes(data: bytes, dtype: DType | None) -> tuple[np.ndarray[Any, Any], DType]:
+    import numpy as np
+
+    from ..dtype import _to_np_dtype
+
+    kind = dtypes.uint8 if dtype is None else dtype
+    if len(data) % kind.itemsize:
+        raise ShapeError(f"[Tensor] {len(data)} bytes are no multiple of {kind.itemsize}")
+    return np.frombuffer(data, _to_np_dtype(kind)), kind
+
+
+def _checked_list(array: np.ndarray[Any, Any], dtype: DType | None) -> DType:
+    """The dtype of a list of Python numbers. Raises DTypeError for integers too large for it."""
+    defaults = {"b": dtypes.bool, "i": dtypes.default_int, "u": dtypes.default_int}
+    kind = defaults.get(array.dtype.kind, dtypes.default_float) if dtype is None else dtype
+    if array.dtype.kind not in "biuf":
+        raise DTypeError(f"[Tensor] no element type for values of NumPy type {array.dtype}")
+    if kind.is_int and array.dtype.kind in "iu" and array.size:
+        for value in (int(array.min()), int(array.max())):
+            if not -(1 << (kind.bits - 1)) <= value < 1 << kind.bits or (
+                dtype is None and not kind.min <= value <= kind.max
+            ):
+                raise DTypeError(
+                    f"[Tensor] the integer {value} does not fit {kind.name}; "
+                    "give a wider one, such as dtype=dtypes.int64"
+                )
+    return kind

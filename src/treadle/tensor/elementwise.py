@@ -1,0 +1,310 @@
+"""Arithmetic, comparison and selection: methods and operators that work element by element.
+
+    Tensor([1, 2]) / 2        -> float32: true division never stays integer
+    Tensor([1, 2]) // 2       -> int32, rounded down
+    half_tensor * 2.5         -> float16: Python scalars take the tensor's own kind
+
+Operands broadcast as in NumPy. `==` compares element by element.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from ..dtype import DType, dtypes, least_upper_dtype, least_upper_float, to_dtype
+from ..engine.memory import from_host
+from ..errors import DTypeError
+from ..ir.node import Node, alu
+from ..ir.op import Op
+from .core import Core
+from .inplace import assign_node, base_of, check_value
+from .operands import check_device, is_scalar, operands, scalar_node, weak_dtype
+from .shapes import broadcast_shapes, expand
+
+__all__ = ["Elementwise"]
+
+
+class Elementwise(Core):
+    """Arithmetic on top of the core."""
+
+    __slots__ = ()
+
+    # -- making operands ----------------------------------------------------------------------
+
+    def _operand(self, name: str, other: Any) -> Any:
+        """`other` as a tensor or Python scalar. Raises DTypeError for anything else."""
+        found = self._accept(other)
+        if found is NotImplemented:
+            raise DTypeError(f"[{name}] cannot compute with a {type(other).__name__}")
+        return found
+
+    def _accept(self, other: Any) -> Any:
+        if isinstance(other, Core) or is_scalar(other):
+            return other
+        if isinstance(other, Node):
+            return type(self)._of(other.cast(dtypes.default_int), self.device)
+        if type(other).__module__.partition(".")[0] == "numpy":
+            import numpy as np
+
+            from_numpy = np.asarray(other)
+            node = from_host(self.device, to_dtype(from_numpy.dtype), from_numpy)
+            return type(self)._of(_shaped(node, from_numpy.shape), self.device)
+        return NotImplemented
+
+    def _binary(self, op: Op, name: str, other: Any, reverse: bool = False) -> Self:
+        other = self._operand(name, other)
+        a, b = operands(name, self, other)
+        node = alu(op, b, a) if reverse else alu(op, a, b)
+        return self._result(node, *_tensors(other))
+
+    def _unary(self, op: Op) -> Self:
+        return self._result(alu(op, self.node))
+
+    def _float(self) -> Self:
+        """This tensor, or for integers the same values as floats."""
+        return self.cast(least_upper_float(self.dtype))
+
+    # -- dtypes -------------------------------------------------------------------------------
+
+    def cast(self, dtype: Any) -> Self:
+        """The values converted: float to integer truncates, anything to bool is `!= 0`."""
+        wanted = to_dtype(dtype)
+        return self if wanted is self.dtype else self._result(self.node.cast(wanted))
+
+    def float(self) -> Self:
+        return self.cast(dtypes.float32)
+
+    def half(self) -> Self:
+        return self.cast(dtypes.float16)
+
+    def bfloat16(self) -> Self:
+        return self.cast(dtypes.bfloat16)
+
+    def double(self) -> Self:
+        return self.cast(dtypes.float64)
+
+    def int(self) -> Self:
+        return self.cast(dtypes.int32)
+
+    def long(self) -> Self:
+        return self.cast(dtypes.int64)
+
+    def short(self) -> Self:
+        return self.cast(dtypes.int16)
+
+    def bool(self) -> Self:
+        return self.cast(dtypes.bool)
+
+    # -- arithmetic ---------------------------------------------------------------------------
+
+    def add(self, x: Any, reverse: Any = False) -> Self:
+        return self._binary(Op.ADD, "add", x, reverse)
+
+    def sub(self, x: Any, reverse: Any = False) -> Self:
+        """`self - x`. Raises DTypeError for two bools: use `^`."""
+        if self.dtype.is_bool and (x is True or x is False or _dtype_of(x) is dtypes.bool):
+            raise DTypeError("[sub] bools have no difference; use ^ or logical_not()")
+        return self._binary(Op.SUB, "sub", x, reverse)
+
+    def mul(self, x: Any, reverse: Any = False) -> Self:
+        return self._binary(Op.MUL, "mul", x, reverse)
+
+    def div(self, x: Any, reverse: Any = False, rounding_mode: str | None = None) -> Self:
+        """`self / x`, of floats; `rounding_mode` "trunc" or "floor" rounds the quotient."""
+        if rounding_mode == "floor":
+            return self.idiv(x, reverse)
+        x = self._operand("div", x)
+        a, b = operands("div", self, x)
+        kind = least_upper_float(a.dtype)
+        wide = dtypes.float64 if a.dtype.bits > 24 and rounding_mode and a.dtype.is_int else kind
+        first, second = (b, a) if reverse else (a, b)
+        result = self._result(alu(Op.FDIV, first.cast(wide), second.cast(wide)), *_tensors(x))
+        if rounding_mode is None:
+            return result
+        if rounding_mode != "trunc":
+            raise DTypeError(f'[div] rounding_mode is None, "trunc" or "floor", not {rounding_mode!r}')
+        return result._unary(Op.TRUNC).cast(a.dtype)
+
+    def idiv(self, x: Any, reverse: Any = False) -> Self:
+        """`floor(self / x)`, in the operands' common dtype; an integer over 0 gives 0."""
+        x = self._operand("idiv", x)
+        a, b = operands("idiv", self, x)
+        first, second = (b, a) if reverse else (a, b)
+        if a.dtype.is_float:
+            node = alu(Op.FLOOR, alu(Op.FDIV, first, second))
+        else:
+            node = alu(Op.IDIV, _no_bool(first), _no_bool(second))
+        return self._result(node, *_tensors(x))
+
+    def mod(self, x: Any, reverse: Any = False) -> Self:
+        """`self - x * floor(self / x)`: the sign is that of `x`."""
+        x = self._operand("mod", x)
+        a, b = (_no_bool(node) for node in operands("mod", self, x))
+        return self._result(alu(Op.MOD, b, a) if reverse else alu(Op.MOD, a, b), *_tensors(x))
+
+    def neg(self) -> Self:
+        return self.logical_not() if self.dtype.is_bool else self._unary(Op.NEG)
+
+    def maximum(self, x: Any) -> Self:
+        """The larger of two; NaN if either is."""
+        return self._binary(Op.MAX, "maximum", x)
+
+    def minimum(self, x: Any) -> Self:
+        """The smaller of two; NaN if either is."""
+        return self._binary(Op.MIN, "minimum", x)
+
+    # -- bits ---------------------------------------------------------------------------------
+
+    def _bits(self, op: Op, name: str, x: Any, reverse: Any, bools: Any = True) -> Self:
+        x = self._operand(name, x)
+        for dtype in (self.dtype, _dtype_of(x)):
+            if dtype.is_float or (dtype.is_bool and not bools):
+                raise DTypeError(f"[{name}] needs integers, not {dtype.name}")
+        return self._binary(op, name, x, reverse)
+
+    def bitwise_and(self, x: Any, reverse: Any = False) -> Self:
+        return self._bits(Op.AND, "bitwise_and", x, reverse)
+
+    def bitwise_or(self, x: Any, reverse: Any = False) -> Self:
+        return self._bits(Op.OR, "bitwise_or", x, reverse)
+
+    def bitwise_xor(self, x: Any, reverse: Any = False) -> Self:
+        return self._bits(Op.XOR, "bitwise_xor", x, reverse)
+
+    def bitwise_not(self) -> Self:
+        if self.dtype.is_bool:
+            return self.logical_not()
+        return self._bits(Op.XOR, "bitwise_not", -1, False)
+
+    def lshift(self, x: Any, reverse: Any = False) -> Self:
+        return self._bits(Op.SHL, "lshift", x, reverse, bools=False)
+
+    def rshift(self, x: Any, reverse: Any = False) -> Self:
+        return self._bits(Op.SHR, "rshift", x, reverse, bools=False)
+
+    # -- comparison and selection -------------------------------------------------------------
+
+    def lt(self, x: Any) -> Self:
+        return self._binary(Op.CMPLT, "lt", x)
+
+    def gt(self, x: Any) -> Self:
+        return self._binary(Op.CMPLT, "gt", x, reverse=True)
+
+    def eq(self, x: Any) -> Self:
+        return self._binary(Op.CMPEQ, "eq", x)
+
+    def ne(self, x: Any) -> Self:
+        return self._binary(Op.CMPNE, "ne", x)
+
+    def le(self, x: Any) -> Self:
+        x = self._operand("le", x)
+        a, b = operands("le", self, x)
+        return self._result(_not_above(a, b), *_tensors(x))
+
+    def ge(self, x: Any) -> Self:
+        x = self._operand("ge", x)
+        a, b = operands("ge", self, x)
+        return self._result(_not_above(b, a), *_tensors(x))
+
+    def logical_not(self) -> Self:
+        return self._result(alu(Op.XOR, self.node.cast(dtypes.bool), Node.const(dtypes.bool, True)))
+
+    def logical_and(self, x: Any) -> Self:
+        return self.bool().bitwise_and(self._as_tensor("logical_and", x).bool())
+
+    def logical_or(self, x: Any) -> Self:
+        return self.bool().bitwise_or(self._as_tensor("logical_or", x).bool())
+
+    def _as_tensor(self, name: str, x: Any) -> Self:
+        x = self._operand(name, x)
+        if is_scalar(x):
+            x = type(self)._of(Node.const(dtypes.from_py(x), x), self.device)
+        return x
+
+    def where(self, x: Any, y: Any) -> Self:
+        """`x` where this tensor is true, else `y`; all three broadcast together."""
+        x, y = self._operand("where", x), self._operand("where", y)
+        check_device("where", self, *_tensors(x), *_tensors(y))
+        dtype = _common_dtype(x, y)
+        parts = [self.node.cast(dtypes.bool)]
+        parts += [_node_as("where", value, dtype) for value in (x, y)]
+        shape = broadcast_shapes("where", *(part.shape for part in parts))
+        aligned = [p if p.op is Op.CONST else expand(p, shape) for p in parts]
+        node = alu(Op.WHERE, *aligned)
+        return self._result(expand(node, shape), *_tensors(x), *_tensors(y))
+
+    # -- in place -----------------------------------------------------------------------------
+
+    def assign(self, x: Any) -> Self:
+        """Overwrite the values, in this tensor's memory; `x` has its shape and dtype.
+
+        Assigned to a view of a buffer, the buffer's own tensor changes too; other views taken
+        earlier keep the old values. A leaf stays a leaf: nothing flows back into `x`.
+        Raises ShapeError or DTypeError.
+        """
+        value = self._as_value(x)
+        check_value(self, self.shape, value)
+        check_device("assign", self, value)
+        value = self._inside_leaf(value)
+        assign_node(self, expand(value.node, self.shape))
+        if value._requires_grad is True:
+            self._requires_grad = True
+        return self
+
+    def _as_value(self, x: Any) -> Self:
+        """`x` as a tensor of this shape and dtype where it is a scalar."""
+        x = self._operand("assign", x)
+        if not is_scalar(x):
+            return x
+        return type(self)._of(expand(scalar_node("assign", x, self.dtype), self.shape), self.device)
+
+    def _inside_leaf(self, value: Self) -> Self:
+        return value.detach() if self.is_leaf else value
+
+    def _in_place(self, name: str, result: Self) -> Self:
+        """Take the value of `result`, in memory where this tensor owns some."""
+        if result.dtype is not self.dtype or result.shape != self.shape:
+            raise DTypeError(
+                f"[{name}] the result is {result.dtype.name} {result.shape}, which does not fit "
+                f"in place of {self.dtype.name} {self.shape}; write x = x ... instead"
+            )
+        graded = True in (self._requires_grad, result._requires_grad)
+        if self.is_leaf or (base_of(self.node) is not None and not graded):
+            return self.assign(result)
+        return self._become(result)
+
+
+def _shaped(node: Node, shape: Any) -> Node:
+    return node if node.shape == tuple(shape) else Node(Op.RESHAPE, node.dtype, (node,), shape)
+
+
+def _tensors(value: Any) -> tuple[Core, ...]:
+    return (value,) if isinstance(value, Core) else ()
+
+
+def _dtype_of(value: Any) -> DType:
+    return value.dtype if isinstance(value, Core) else dtypes.from_py(value)
+
+
+def _common_dtype(x: Any, y: Any) -> DType:
+    if is_scalar(x) and is_scalar(y):
+        return least_upper_dtype(dtypes.from_py(x), dtypes.from_py(y))
+    if is_scalar(x) or is_scalar(y):
+        tensor, scalar = (y, x) if is_scalar(x) else (x, y)
+        return weak_dtype(scalar, tensor.dtype)
+    return least_upper_dtype(x.dtype, y.dtype)
+
+
+def _node_as(name: str, value: Any, dtype: DType) -> Node:
+    return value.node.cast(dtype) if isinstance(value, Core) else scalar_node(name, value, dtype)
+
+
+def _no_bool(node: Node) -> Node:
+    return node.cast(dtypes.default_int) if node.dtype.is_bool else node
+
+
+def _not_above(a: Node, b: Node) -> Node:
+    """a <= b; with NaN, false."""
+    if a.dtype.is_float:
+        return alu(Op.OR, alu(Op.CMPLT, a, b), alu(Op.CMPEQ, a, b))
+    return alu(Op.XOR, alu(Op.CMPLT, b, a), Node.const(dtypes.bool, True))

@@ -1,0 +1,166 @@
+"""What neural networks are made of: linear layers, normalisation, attention, losses.
+
+    x.linear(weight, bias).relu().layernorm()
+    logits.sparse_categorical_crossentropy(labels)   -> a scalar to call .backward() on
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+from ..dtype import dtypes, least_upper_dtype
+from ..errors import ShapeError
+from .shapes import resolve_axes
+from .sampling import Sampling
+
+__all__ = ["Functional"]
+
+REDUCTIONS = ("none", "mean", "sum")
+
+
+class Functional(Sampling):
+    """Layers and losses on top of everything else."""
+
+    __slots__ = ()
+
+    def linear(self, weight: Self, bias: Self | None = None, dtype: Any = None) -> Self:
+        """`self @ weight + bias`; a 1-D weight multiplies element by element."""
+        if dtype is not None:
+            casted = None if bias is None else bias.cast(dtype)
+            return self.cast(dtype).linear(weight.cast(dtype), casted)
+        x = self.mul(weight) if weight.ndim == 1 else self.dot(weight)
+        return x if bias is None else x.add(bias)
+
+    def sequential(self, ll: Sequence[Callable[[Any], Any]]) -> Any:
+        """Each callable in turn, on the result of the one before."""
+        return functools.reduce(lambda x, f: f(x), ll, self)
+
+    def layernorm(self, axis: Any = -1, eps: Any = 1e-05) -> Self:
+        """Mean 0 and variance 1 over some axes."""
+        centred = self.sub(self.mean(axis, keepdim=True))
+        return centred.mul(centred.square().mean(axis, keepdim=True).add(eps).rsqrt())
+
+    def batchnorm(
+        self, weight: Self | None, bias: Self | None, mean: Self, invstd: Self, axis: Any = 1
+    ) -> Self:
+        """`(self - mean) * weight * invstd + bias`, each a vector along `axis`."""
+        axes = resolve_axes("batchnorm", axis, self.ndim)
+        shape = tuple(n if i in axes else 1 for i, n in enumerate(self.shape))
+        x = self.sub(mean.reshape(shape))
+        if weight is not None:
+            x = x.mul(weight.reshape(shape))
+        scale = invstd.reshape(shape) if invstd.ndim == len(axes) else invstd
+        x = x.mul(scale)
+        return x if bias is None else x.add(bias.reshape(shape))
+
+    def dropout(self, p: Any = 0.5) -> Self:
+        """While training, each element 0 with probability `p`, the others scaled by 1 / (1 - p).
+
+        Raises ValueError for a `p` outside 0 to 1.
+        """
+        if not 0 <= p <= 1:
+            raise ValueError(f"[dropout] p is a probability, not {p}")
+        if not type(self).training or p == 0:
+            return self
+        if p == 1:
+            return self.mul(0)
+        kept = type(self).rand(*self.shape, device=self.device, dtype=dtypes.float32).ge(p)
+        return kept.where(self, 0).div(1.0 - p)
+
+    def scaled_dot_product_attention(
+        self, key: Self, value: Self, attn_mask: Self | None = None, dropout_p: Any = 0.0,
+        is_causal: Any = False, enable_gqa: Any = False,
+    ) -> Self:  # fmt: skip
+        """softmax(self @ key.T / sqrt(d) + mask) @ value, on the last two axes.
+
+        A bool mask is true where attention is allowed. `enable_gqa` repeats the heads (axis -3) of
+        key and value to those of the query.
+        """
+        if enable_gqa:
+            groups = self.shape[-3] // key.shape[-3]
+            key, value = (t.repeat_interleave(groups, dim=-3) for t in (key, value))
+        wide = least_upper_dtype(self.dtype, key.dtype, dtypes.float32)
+        scores = self.dot(key.transpose(-2, -1), dtype=wide).div(math.sqrt(self.shape[-1]))
+        if is_causal:
+            if attn_mask is not None:
+                raise ShapeError("[scaled_dot_product_attention] give attn_mask or is_causal")
+            attn_mask = scores._triangle("attention", 1).logical_not()
+        if attn_mask is not None:
+            if attn_mask.dtype.is_bool:
+                attn_mask = attn_mask.where(0.0, -math.inf)
+            scores = scores.add(attn_mask)
+        weights = scores.softmax(-1).cast(self.dtype).dropout(dropout_p)
+        return weights.dot(value)
+
+    # -- losses -------------------------------------------------------------------------------
+
+    def _reduced(self, reduction: str) -> Self:
+        if reduction not in REDUCTIONS:
+            raise ValueError(f"[loss] reduction is one of {REDUCTIONS}, not {reduction!r}")
+        return {"none": lambda: self, "mean": self.mean, "sum": self.sum}[reduction]()
+
+    def binary_crossentropy(self, Y: Self, reduction: str = "mean") -> Self:
+        """-(Y log(self) + (1 - Y) log(1 - self)) for probabilities; logs stop at -100."""
+        yes = self.log().clamp(min_=-100.0)
+        no = self.neg().add(1.0).log().clamp(min_=-100.0)
+        return Y.mul(yes).add(Y.neg().add(1).mul(no)).neg()._reduced(reduction)
+
+    def binary_crossentropy_logits(
+        self, Y: Self, reduction: str = "mean", pos_weight: Self | None = None
+    ) -> Self:
+        """`binary_crossentropy` of the sigmoid of this tensor, without overflow."""
+        yes, no = self.logsigmoid(), self.neg().logsigmoid()
+        positive = Y.mul(yes) if pos_weight is None else Y.mul(yes).mul(pos_weight)
+        return positive.add(Y.neg().add(1).mul(no)).neg()._reduced(reduction)
+
+    def sparse_categorical_crossentropy(
+        self, Y: Self, ignore_index: int = -1, label_smoothing: Any = 0.0, reduction: str = "mean"
+    ) -> Self:
+        """Cross entropy of logits (.., classes) with integer labels (..).
+
+        Rows whose label is `ignore_index` count for nothing. Raises ShapeError.
+        """
+        if Y.shape != self.shape[:-1]:
+            raise ShapeError(
+                f"[sparse_categorical_crossentropy] labels of shape {Y.shape} do not fit logits of "
+                f"{self.shape}: expected {self.shape[:-1]}"
+            )
+        logs = self.log_softmax(-1)
+        counted = Y.ne(ignore_index)
+        chosen = logs.gather(self.ndim - 1, counted.where(Y, 0).unsqueeze(-1)).squeeze(-1)
+        smooth = logs.mean(-1).mul(label_smoothing) if label_smoothing else 0.0
+        rows = chosen.mul(1.0 - label_smoothing).add(smooth)
+        rows = counted.where(rows, 0.0).neg()
+        if reduction != "mean":
+            return rows._reduced(reduction)
+        return rows.sum().div(counted.sum())
+
+    def cross_entropy(self, Y: Self, reduction: str = "mean", label_smoothing: Any = 0.0) -> Self:
+        """Cross entropy of logits (N, classes, ...) with integer labels (N, ...) or probabilities.
+
+        Raises ShapeError if `label_smoothing` or the shapes do not fit.
+        """
+        axis = 1 if self.ndim > 1 else 0
+        logs = self.log_softmax(axis)
+        if Y.dtype.is_float:
+            target = Y.mul(1.0 - label_smoothing).add(label_smoothing / self.shape[axis])
+            rows = logs.mul(target).sum(axis).neg()
+        else:
+            chosen = logs.gather(axis, Y.unsqueeze(axis)).squeeze(axis)
+            smooth = logs.mean(axis).mul(label_smoothing) if label_smoothing else 0.0
+            rows = chosen.mul(1.0 - label_smoothing).add(smooth).neg()
+        return rows._reduced(reduction)
+
+    def nll_loss(
+        self, Y: Self, weight: Self | None = None, ignore_index: int | None = None,
+        reduction: str = "mean",
+    ) -> Self:  # fmt: skip
+        """-self[n, Y[n]] for log-probabilities (N, classes, ...), weighted by class."""
+        counted = Y.ne(ignore_index) if ignore_index is not None else Y.eq(Y)
+        safe = counted.where(Y, 0)
+        factors = counted.cast(self.dtype) if weight is None else counted.where(weight[safe], 0)
+        rows = self.gather(1, safe.unsqueeze(1)).squeeze(1).mul(factors).neg()
+        return rows.sum().div(factors.sum()) if reduction == "mean" else rows._reduced(reduction)

@@ -1,0 +1,144 @@
+"""Reading and writing at computed places: gather, scatter, one_hot.
+
+    x.gather(1, index)            -> out[i, j] = x[i, index[i, j]]
+    x.scatter(0, index, src)      -> a copy of x with out[index[i, j], j] = src[i, j]
+
+Places outside an axis read as 0 and are not written.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from ..dtype import dtypes
+from ..errors import DTypeError, ShapeError
+from ..ir.args import ScatterArg
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.shape import strides_of
+from .operands import check_device
+from .reduce import Reduce
+from .shapes import reshape, resolve_axis
+
+__all__ = ["Gathering"]
+
+_REDUCERS = {"sum": Op.ADD, "add": Op.ADD, "prod": Op.MUL, "multiply": Op.MUL,
+             "amax": Op.MAX, "amin": Op.MIN}  # fmt: skip
+
+
+class Gathering(Reduce):
+    """Gather and scatter on top of reductions."""
+
+    __slots__ = ()
+
+    def _linear(self, name: str, axis: int, index: Self) -> Self:
+        """Places in the flat tensor of `index` on one axis, its own place on the others.
+
+        -1 where the index lies outside.
+        """
+        self._check_index(name, axis, index)
+        wide = dtypes.int64 if self.numel() >= 1 << 31 else dtypes.int32
+        strides = strides_of(self.shape)
+        place = index if index.dtype.itemsize >= wide.itemsize else index.cast(wide)
+        inside = place.ge(0).bitwise_and(place.lt(self.shape[axis]))
+        total = place.cast(wide).mul(strides[axis])
+        for other in range(self.ndim):
+            if other != axis:
+                total = total.add(index._places(other, wide).mul(strides[other]))
+        return inside.where(total, -1)
+
+    def _check_index(self, name: str, axis: int, index: Self) -> None:
+        if not index.dtype.is_int:
+            raise DTypeError(f"[{name}] the index is {index.dtype.name}, not an integer")
+        fits = index.ndim == self.ndim and all(
+            i == axis or n <= m
+            for i, (n, m) in enumerate(zip(index.shape, self.shape, strict=True))
+        )
+        if not fits:
+            raise ShapeError(
+                f"[{name}] the index has shape {index.shape}, the tensor {self.shape}: it needs "
+                f"as many axes, none longer apart from axis {axis}"
+            )
+        check_device(name, self, index)
+
+    def gather(self, dim: int, index: Self) -> Self:
+        """Along one axis, the elements at `index`; the result has its shape.
+
+        Raises ShapeError or DTypeError.
+        """
+        axis = resolve_axis("gather", dim, self.ndim)
+        if not self.ndim:
+            return self.reshape((1,)).gather(0, index.reshape((1,))).reshape(())
+        places = self._linear("gather", axis, index)
+        flat = self.flatten()
+        return self._result(Node(Op.GATHER, self.dtype, (flat.node, places.node), 0))
+
+    def scatter(self, dim: int, index: Self, src: Any, reduce: str | None = None) -> Self:
+        """A copy with `src` written to `index` along one axis; the last of equals stays.
+
+        `reduce` "add" or "multiply" combines instead. `src` may be a scalar.
+        """
+        if reduce not in (None, "add", "multiply"):
+            raise DTypeError(f'[scatter] reduce is None, "add" or "multiply", not {reduce!r}')
+        src = self._scatter_source("scatter", index, src)
+        return self._scatter(dim, index, src, None if reduce is None else _REDUCERS[reduce])
+
+    def _scatter_source(self, name: str, index: Self, src: Any) -> Self:
+        src = self._operand(name, src)
+        if not isinstance(src, Gathering):
+            return self._filled(src).expand(index.shape)
+        if src.dtype is not self.dtype:
+            raise DTypeError(
+                f"[{name}] the source is {src.dtype.name}, the tensor {self.dtype.name}"
+            )
+        if src.ndim != index.ndim or any(
+            a > b for a, b in zip(index.shape, src.shape, strict=True)
+        ):
+            raise ShapeError(f"[{name}] a source of {src.shape} is too small for {index.shape}")
+        return src.shrink_to(index.shape)
+
+    def _scatter(self, dim: int, index: Self, src: Any, op: Op | None) -> Self:
+        axis = resolve_axis("scatter", dim, self.ndim)
+        places = self._linear("scatter", axis, index).flatten()
+        values = src.flatten()
+        sources = (self.flatten().node, places.node, values.node)
+        node = Node(Op.SCATTER, self.dtype, sources, ScatterArg(0, op))
+        return self._result(reshape(node, self.shape), src)
+
+    def scatter_reduce(
+        self, dim: int, index: Self, src: Any, reduce: str, include_self: Any = True
+    ) -> Self:
+        """A copy with `src` combined into `index`: "sum", "prod", "mean", "amax" or "amin".
+
+        `include_self` false: places that are written start from nothing.
+        """
+        if reduce not in ("mean", *_REDUCERS):
+            known = ", ".join(["mean", *_REDUCERS])
+            raise DTypeError(f"[scatter_reduce] reduce {reduce!r} is not one of {known}")
+        src = self._scatter_source("scatter_reduce", index, src)
+        op = _REDUCERS.get(reduce, Op.ADD)
+        base = self if include_self else self._emptied(dim, index, op)
+        total = base._scatter(dim, index, src, op)
+        if reduce != "mean":
+            return total
+        ones = self._filled(1).expand(index.shape)
+        start = self._filled(1 if include_self else 0).expand(self.shape)
+        count = start._scatter(dim, index, ones, Op.ADD).maximum(1)
+        return total.div(count, rounding_mode=None if self.dtype.is_float else "floor")
+
+    def _emptied(self, dim: int, index: Self, op: Op) -> Self:
+        """A copy with the neutral element of `op` at `index`."""
+        neutral = {Op.ADD: 0, Op.MUL: 1, Op.MAX: self.dtype.min, Op.MIN: self.dtype.max}[op]
+        return self._scatter(dim, index, self._filled(neutral).expand(index.shape), None)
+
+    def one_hot(self, num_classes: int = -1) -> Self:
+        """Each integer as a row of int32 zeros with a 1 at its place, on a new last axis.
+
+        `num_classes` -1 takes the largest value + 1, which computes this tensor now.
+        """
+        if not self.dtype.is_int:
+            raise DTypeError(f"[one_hot] needs integers, not {self.dtype.name}")
+        count = int(self.max().add(1).item()) if num_classes == -1 else num_classes
+        column = self.unsqueeze(-1)
+        wide = column.expand((*self.shape, count))
+        return column.eq(wide._places(self.ndim)).cast(dtypes.default_int)

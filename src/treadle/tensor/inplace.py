@@ -1,0 +1,135 @@
+"""In-place changes: a tensor's value becomes an effect on the memory that it owns.
+
+    t.assign(v)      ->  t.node = AFTER(buffer, ASSIGN(buffer, v))
+    t[1:3] = v       ->  t.node = AFTER(buffer, ASSIGN(buffer[1:3], v))
+
+Every effect makes a new version of the buffer, and a version is overwritten by one effect only, so
+graphs built earlier keep reading the values they were built on. What has no memory of its own gets
+it here, lazily: a fresh buffer, assigned the value.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from ..engine.memory import allocate
+from ..engine.run import holders, resolve
+from ..errors import DTypeError, ShapeError
+from ..ir.args import Token
+from ..ir.node import Node
+from ..ir.op import Op
+from .shapes import reshape
+
+if TYPE_CHECKING:
+    from .core import Core
+
+__all__ = ["assign_node", "base_of", "own_memory", "write_view"]
+
+_overwritten: weakref.WeakSet[Node] = weakref.WeakSet()
+_leaf_of: weakref.WeakKeyDictionary[Token, weakref.ref[Core]] = weakref.WeakKeyDictionary()
+_WRITABLE = frozenset((Op.RESHAPE, Op.PERMUTE, Op.SHRINK, Op.FLIP))
+
+
+def base_of(node: Node) -> Node | None:
+    """The whole buffer (BUFFER or AFTER) that `node` is a reshape of, or None."""
+    node = resolve(node)
+    while node.op is Op.RESHAPE:
+        node = resolve(node.src[0])
+    return node if node.op in (Op.BUFFER, Op.AFTER) else None
+
+
+def _token(base: Node) -> Token:
+    while base.op is not Op.BUFFER:
+        base = base.src[0]
+    return base.arg.token
+
+
+def _effect(base: Node, view: Node, value: Node) -> Node:
+    _overwritten.add(base)
+    write = Node(Op.ASSIGN, view.dtype, (view, value))
+    return Node(Op.AFTER, base.dtype, (base, write))
+
+
+def _fresh(value: Node, shape: Any, device: str) -> Node:
+    """`value`, broadcast to `shape` already, in new memory."""
+    size = 1
+    for n in shape:
+        size *= n
+    if not isinstance(size, int):
+        raise ShapeError(f"[assign] memory of the symbolic shape {shape} cannot be owned")
+    buffer = allocate(device, value.dtype, size)
+    return reshape(_effect(buffer, buffer, reshape(value, (size,))), shape)
+
+
+def own_memory(tensor: Core, exclusive: bool = False) -> Node:
+    """Give `tensor` a buffer of its own if it has none; returns the base to write to.
+
+    `exclusive`: it is about to be a leaf, and no other leaf may have the same memory.
+    """
+    base = base_of(tensor.node)
+    taken = base is not None and base in _overwritten
+    if base is not None and exclusive:
+        leaf = _leaf_of.get(_token(base))
+        taken = taken or (leaf is not None and leaf() not in (None, tensor))
+    if base is None or taken:
+        tensor.node = _fresh(tensor.node, tensor.shape, tensor.device)
+        base = base_of(tensor.node)
+        assert base is not None
+    if exclusive:
+        _leaf_of[_token(base)] = weakref.ref(tensor)
+    return base
+
+
+def check_value(tensor: Core, shape: Any, value: Core) -> None:
+    """Raises ShapeError or DTypeError where `value` cannot be assigned."""
+    if value.shape != shape:
+        raise ShapeError(f"[assign] a value of shape {value.shape} does not fit {shape}")
+    if value.dtype is not tensor.dtype:
+        raise DTypeError(
+            f"[assign] a {value.dtype.name} value does not fit a {tensor.dtype.name} tensor; "
+            f"cast it with .cast({tensor.dtype.name!r})"
+        )
+
+
+def assign_node(tensor: Core, value: Node) -> None:
+    """Overwrite all of `tensor`: its whole buffer, or, for a view of one, the part it shows."""
+    base = base_of(tensor.node)
+    view = None if base is not None else _view_of_buffer(tensor.node)
+    if view is not None and view[-1] not in _overwritten:
+        _write_through(tensor, view, value)
+    elif base is None or base in _overwritten:
+        tensor.node = _fresh(value, tensor.shape, tensor.device)
+    else:
+        flat = reshape(value, base.shape)
+        tensor.node = reshape(_effect(base, base, flat), tensor.shape)
+
+
+def _view_of_buffer(node: Node) -> list[Node] | None:
+    """The chain of movements from `node` down to the buffer it is a writable view of."""
+    chain = [node]
+    while chain[-1].op in _WRITABLE:
+        chain.append(resolve(chain[-1].src[0]))
+    return chain if chain[-1].op in (Op.BUFFER, Op.AFTER) else None
+
+
+def _rebuild(chain: list[Node], base: Node) -> Node:
+    for node in reversed(chain[:-1]):
+        base = Node(node.op, node.dtype, (base,), node.arg)
+    return base
+
+
+def _write_through(tensor: Core, chain: list[Node], value: Node) -> None:
+    base = chain[-1]
+    owners = [t for t in holders() if t.device == tensor.device and base_of(t.node) is base]
+    after = _effect(base, _rebuild(chain, base), value)
+    for owner in owners:
+        owner.node = reshape(after, owner.shape)
+    tensor.node = _rebuild(chain, after)
+
+
+def write_view(tensor: Core, movements: Any, value: Node) -> None:
+    """Overwrite the part of `tensor` that `movements` (Node to Node) shows."""
+    base = own_memory(tensor)
+    view = movements(reshape(base, tensor.shape))
+    tensor.node = reshape(_effect(base, view, value), tensor.shape)

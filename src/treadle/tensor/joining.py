@@ -1,0 +1,195 @@
+"""Joining and repeating: cat, stack, split, repeat, roll, diagonals.
+
+    Tensor.cat(a, b, dim=1), a.stack(b), a.split(2), a.roll(1, 0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from ..dtype import dtypes, least_upper_dtype
+from ..errors import ShapeError
+from ..ir.node import Node, alu
+from ..ir.op import Op
+from ..ir.shape import same_size
+from .movement import Movement
+from .operands import check_device
+from .shapes import broadcast_shapes, expand, flatten_args, reshape, resolve_axis
+
+__all__ = ["Joining"]
+
+
+class Joining(Movement):
+    """Several tensors to one and back."""
+
+    __slots__ = ()
+
+    def cat(self, *args: Self, dim: int = 0) -> Self:
+        """This tensor and `args` one after the other on an axis; dtypes promote.
+
+        Raises ShapeError where another axis differs.
+        """
+        tensors = [self, *args]
+        check_device("cat", *tensors)
+        axis = resolve_axis("cat", dim, self.ndim)
+        _check_joinable(tensors, axis)
+        dtype = least_upper_dtype(*(t.dtype for t in tensors))
+        nodes = [t.node.cast(dtype) for t in tensors if not same_size(t.shape[axis], 0)]
+        node = _joined(nodes, axis) if nodes else self.node.cast(dtype)
+        return self._result(node, *args)
+
+    def stack(self, *args: Self, dim: int = 0) -> Self:
+        """Tensors of one shape, side by side on a new axis. Raises ShapeError."""
+        for other in args:
+            if other.shape != self.shape:
+                raise ShapeError(f"[stack] shapes differ: {self.shape} and {other.shape}")
+        first, *rest = (t.unsqueeze(dim) for t in (self, *args))
+        return first.cat(*rest, dim=resolve_axis("stack", dim, self.ndim, extra=1))
+
+    def split(self, sizes: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
+        """Pieces of a size (the last may be smaller), or of the sizes given. Raises ShapeError."""
+        axis = resolve_axis("split", dim, self.ndim)
+        total = self.shape[axis]
+        if isinstance(sizes, int):
+            if sizes < 1:
+                raise ShapeError(f"[split] pieces need a size of at least 1, not {sizes}")
+            sizes = [min(sizes, total - i) for i in range(0, max(total, 1), sizes)]
+        if sum(sizes) != total:
+            raise ShapeError(
+                f"[split] sizes {tuple(sizes)} add up to {sum(sizes)}, axis {axis} has {total}"
+            )
+        begins = [sum(sizes[:i]) for i in range(len(sizes))]
+        return tuple(
+            self._slice(axis, b, b + size) for b, size in zip(begins, sizes, strict=True)
+        )
+
+    def chunk(self, chunks: int, dim: int = 0) -> list[Self]:
+        """At most `chunks` pieces of equal size, the last maybe smaller."""
+        axis = resolve_axis("chunk", dim, self.ndim)
+        if chunks < 1:
+            raise ShapeError(f"[chunk] needs at least 1 chunk, not {chunks}")
+        if self.shape[axis] == 0:
+            return [self] * chunks
+        return list(self.split(-(-self.shape[axis] // chunks), axis))
+
+    def _slice(self, axis: int, begin: Any, end: Any) -> Self:
+        bounds: list[Any] = [None] * self.ndim
+        bounds[axis] = (begin, end)
+        return self.shrink(bounds)
+
+    def repeat(self, repeats: Any, *args: Any) -> Self:
+        """The whole tensor repeated along each axis; more numbers than axes add axes in front."""
+        counts = flatten_args(repeats, args)
+        if len(counts) < self.ndim:
+            raise ShapeError(f"[repeat] {len(counts)} repeats for the axes of shape {self.shape}")
+        shape = (1,) * (len(counts) - self.ndim) + self.shape
+        split = [n for size in shape for n in (1, size)]
+        wide = [n for count, size in zip(counts, shape, strict=True) for n in (count, size)]
+        final = [count * size for count, size in zip(counts, shape, strict=True)]
+        return self.reshape(split).expand(wide).reshape(final)
+
+    def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self:
+        """Each element of an axis `repeats` times in a row; without `dim`, of the flat tensor."""
+        if dim is None:
+            return self.flatten().repeat_interleave(repeats, 0)
+        axis = resolve_axis("repeat_interleave", dim, self.ndim)
+        before, after = self.shape[: axis + 1], self.shape[axis + 1 :]
+        wide = self.unsqueeze(axis + 1).expand((*before, repeats, *after))
+        return wide.reshape((*self.shape[:axis], self.shape[axis] * repeats, *after))
+
+    def roll(self, shifts: Any, dims: Any = None) -> Self:
+        """Elements moved along axes by `shifts`, those that leave come in at the other end."""
+        if dims is None:
+            return self.flatten().roll(shifts, 0).reshape(self.shape)
+        pairs = zip(flatten_args(shifts, ()), flatten_args(dims, ()), strict=True)
+        result = self
+        for shift, dim in pairs:
+            axis = resolve_axis("roll", dim, self.ndim)
+            size = result.shape[axis]
+            cut = -shift % size if size else 0
+            if cut:
+                head, tail = result._slice(axis, 0, cut), result._slice(axis, cut, size)
+                result = tail.cat(head, dim=axis)
+        return result
+
+    def meshgrid(self, *args: Self, indexing: str = "ij") -> tuple[Self, ...]:
+        """Each 1-D tensor along an axis of its own, all expanded to one grid."""
+        if indexing not in ("ij", "xy"):
+            raise ShapeError(f'[meshgrid] indexing is "ij" or "xy", not {indexing!r}')
+        tensors = [self, *args]
+        order = list(range(len(tensors)))
+        if indexing == "xy" and len(tensors) > 1:
+            order[0], order[1] = 1, 0
+        shapes = [[1] * len(tensors) for _ in tensors]
+        for t, shape, axis in zip(tensors, shapes, order, strict=True):
+            shape[axis] = t.numel()
+        full = broadcast_shapes("meshgrid", *shapes)
+        return tuple(t.reshape(s).expand(full) for t, s in zip(tensors, shapes, strict=True))
+
+    def diag(self) -> Self:
+        """A vector as the diagonal of a square matrix; of a matrix, its diagonal."""
+        if self.ndim == 2:
+            return self.diagonal()
+        if self.ndim != 1:
+            raise ShapeError(f"[diag] takes a vector or a matrix, not shape {self.shape}")
+        n = self.shape[0]
+        # element i lands at flat place i * (n + 1)
+        spread = self.reshape((n, 1))._padded([(0, 0), (0, n)]).flatten()
+        return spread._slice(0, 0, n * n).reshape((n, n))
+
+    def diagonal(self) -> Self:
+        """The diagonal of the first two axes, as a new last axis. Raises ShapeError."""
+        if self.ndim < 2:
+            raise ShapeError(f"[diagonal] needs at least two axes, shape {self.shape} has less")
+        n = min(self.shape[0], self.shape[1])
+        square = self._slice(0, 0, n)._slice(1, 0, n)
+        rest = self.shape[2:]
+        pairs = [(0, n), *((0, 0) for _ in rest)]
+        padded = square.reshape((n * n, *rest))._padded(pairs)
+        first = padded.reshape((n, n + 1, *rest))._slice(1, 0, 1).reshape((n, *rest))
+        return first.permute((*range(1, first.ndim), 0))
+
+
+def _check_joinable(tensors: Sequence[Joining], axis: int) -> None:
+    first = tensors[0].shape
+    for other in tensors[1:]:
+        same = len(other.shape) == len(first) and all(
+            i == axis or same_size(a, b)
+            for i, (a, b) in enumerate(zip(first, other.shape, strict=True))
+        )
+        if not same:
+            raise ShapeError(
+                f"[cat] shapes {first} and {other.shape} differ on another axis than {axis}; "
+                "only the joined axis may"
+            )
+
+
+def _joined(nodes: list[Node], axis: int) -> Node:
+    """Each node padded to the full axis, chosen by position: exact for NaN and -0.0 too."""
+    sizes = [node.shape[axis] for node in nodes]
+    total = sum(sizes[1:], sizes[0])
+    shape = (*nodes[0].shape[:axis], total, *nodes[0].shape[axis + 1 :])
+    if len(nodes) == 1:
+        return nodes[0]
+    places = Node(Op.IOTA, dtypes.int32, (), total)
+    column = tuple(total if i == axis else 1 for i in range(len(shape)))
+    places = expand(reshape(places, column), shape)
+    begin, result = total, None
+    for node, size in zip(reversed(nodes), reversed(sizes), strict=True):
+        begin = begin - size
+        pads = tuple(
+            (begin, total - begin - size) if i == axis else (0, 0) for i in range(len(shape))
+        )
+        padded = Node(Op.PAD, node.dtype, (node,), pads)
+        if result is None:
+            result, bound = padded, begin
+            continue
+        before = alu(Op.CMPLT, places, _as_const(bound))
+        result, bound = alu(Op.WHERE, before, padded, result), begin
+    assert result is not None
+    return result
+
+
+def _as_const(bound: Any) -> Node:
+    return bound.cast(dtypes.int32) if isinstance(bound, Node) else Node.const(dtypes.int32, bound)

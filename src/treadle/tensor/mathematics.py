@@ -1,0 +1,247 @@
+"""Mathematical functions of each element: exponentials, trigonometry, rounding, classification.
+
+    Tensor([0.0, 1.0]).exp()    -> float32; integers become the default float first
+
+What is no op of its own is written with ops whose gradients exist, so these have them too.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+from ..dtype import dtypes
+from ..ir.node import Node, alu
+from ..ir.op import Op
+from .elementwise import Elementwise
+
+__all__ = ["Mathematics"]
+
+# atan on |x| <= 0.66, from Cephes (S. L. Moshier, atan.c): x + x^3 P(x^2) / Q(x^2)
+_ATAN_P = (
+    -8.750608600031904122785e-1, -1.615753718733365076637e1, -7.500855792314704667340e1,
+    -1.228866684490136173410e2, -6.485021904942025371773e1,
+)  # fmt: skip
+_ATAN_Q = (
+    1.0, 2.485846490142306297962e1, 1.650270098316988542046e2, 4.328810604912902668951e2,
+    4.853903996359136964868e2, 1.945506571482613964425e2,
+)  # fmt: skip
+_ATANH_SERIES = tuple(1 / (2 * k + 1) for k in reversed(range(12)))
+_SINH_SERIES = tuple(1 / math.factorial(2 * k + 1) for k in reversed(range(9)))
+
+
+class Mathematics(Elementwise):
+    """Functions of one tensor on top of arithmetic."""
+
+    __slots__ = ()
+
+    def _float_unary(self, op: Op) -> Self:
+        return self._float()._unary(op)
+
+    def log(self) -> Self:
+        """Natural logarithm."""
+        return self._float_unary(Op.LOG)
+
+    def log2(self) -> Self:
+        return self._float_unary(Op.LOG2)
+
+    def exp(self) -> Self:
+        return self._float_unary(Op.EXP)
+
+    def exp2(self) -> Self:
+        return self._float_unary(Op.EXP2)
+
+    def sqrt(self) -> Self:
+        return self._float_unary(Op.SQRT)
+
+    def rsqrt(self) -> Self:
+        return self.sqrt().reciprocal()
+
+    def reciprocal(self) -> Self:
+        return self._float_unary(Op.RECIP)
+
+    def sin(self) -> Self:
+        return self._float_unary(Op.SIN)
+
+    def cos(self) -> Self:
+        return self._float_unary(Op.COS)
+
+    def tan(self) -> Self:
+        return self.sin().div(self.cos())
+
+    def tanh(self) -> Self:
+        return self._float_unary(Op.TANH)
+
+    def erf(self) -> Self:
+        """The error function."""
+        return self._float_unary(Op.ERF)
+
+    def atan(self) -> Self:
+        """Arc tangent, in radians."""
+        x = self._wide()
+        size = x.abs()
+        large, middle = size.gt(2.414213562373095), size.gt(0.66)
+        # the branch that is not taken divides by something harmless
+        inverse = large.where(size, 1.0).reciprocal().neg()
+        shifted = size.sub(1.0).div(size.add(1.0))
+        reduced = large.where(inverse, middle.where(shifted, size))
+        square = reduced.mul(reduced)
+        ratio = square._polynomial(_ATAN_P).div(square._polynomial(_ATAN_Q))
+        offset = large.where(math.pi / 2, middle.where(math.pi / 4, x._filled(0.0)))
+        result = offset.add(reduced.add(reduced.mul(square).mul(ratio)))
+        return x.lt(0).where(result.neg(), result).cast(self._float().dtype)
+
+    def asin(self) -> Self:
+        """Arc sine, in radians; NaN outside -1 to 1."""
+        x = self._wide()
+        cosine = x.neg().add(1.0).mul(x.add(1.0)).sqrt()
+        return x.div(cosine).atan().cast(self._float().dtype)
+
+    def acos(self) -> Self:
+        """Arc cosine, in radians; NaN outside -1 to 1."""
+        x = self._wide()
+        half = x.neg().add(1.0).div(x.add(1.0)).sqrt().atan()
+        return half.mul(2.0).cast(self._float().dtype)
+
+    def sinh(self) -> Self:
+        x = self._wide()
+        small = x.abs().lt(1.0)
+        inner = small.where(x, 0.0)
+        series = inner.mul(inner.mul(inner)._polynomial(_SINH_SERIES))
+        return small.where(series, x.exp().sub(x.neg().exp()).mul(0.5)).cast(self._float().dtype)
+
+    def cosh(self) -> Self:
+        x = self._wide()
+        return x.exp().add(x.neg().exp()).mul(0.5).cast(self._float().dtype)
+
+    def asinh(self) -> Self:
+        x = self._wide()
+        size = x.abs()
+        square = size.mul(size)
+        grown = size.add(square.div(square.add(1.0).sqrt().add(1.0)))._log1p()
+        return x.lt(0).where(grown.neg(), grown).cast(self._float().dtype)
+
+    def acosh(self) -> Self:
+        """Inverse hyperbolic cosine; NaN below 1."""
+        above = self._wide().sub(1.0)
+        root = above.mul(above.add(2.0)).sqrt()
+        return above.add(root)._log1p().cast(self._float().dtype)
+
+    def atanh(self) -> Self:
+        """Inverse hyperbolic tangent; NaN outside -1 to 1."""
+        x = self._wide()
+        return x.mul(2.0).div(x.neg().add(1.0))._log1p().mul(0.5).cast(self._float().dtype)
+
+    def _wide(self) -> Self:
+        """As floats of at least 32 bits, for formulas that would lose too much in less."""
+        x = self._float()
+        return x.cast(dtypes.float32) if x.dtype.bits < 32 else x
+
+    def _filled(self, value: Any) -> Self:
+        """A constant of this tensor's dtype that broadcasts to it."""
+        return type(self)._of(Node.const(self.dtype, value), self.device)
+
+    def _polynomial(self, coefficients: tuple[Any, ...]) -> Self:
+        """Horner's rule, highest power first."""
+        total = self.mul(coefficients[0]).add(coefficients[1])
+        for coefficient in coefficients[2:]:
+            total = total.mul(self).add(coefficient)
+        return total
+
+    def _log1p(self) -> Self:
+        """log(1 + x), exact near 0: there 2 atanh(x / (2 + x)) as a series."""
+        small = self.abs().lt(0.5)
+        inner = small.where(self, 0.0)
+        ratio = inner.div(inner.add(2.0))
+        series = ratio.mul(ratio.mul(ratio)._polynomial(_ATANH_SERIES)).mul(2.0)
+        return small.where(series, small.where(1.0, self.add(1.0)).log())
+
+    # -- rounding and signs -------------------------------------------------------------------
+
+    def _rounded(self, op: Op) -> Self:
+        return self._unary(op) if self.dtype.is_float else self
+
+    def trunc(self) -> Self:
+        """Rounded towards zero."""
+        return self._rounded(Op.TRUNC)
+
+    def ceil(self) -> Self:
+        return self._rounded(Op.CEIL)
+
+    def floor(self) -> Self:
+        return self._rounded(Op.FLOOR)
+
+    def round(self) -> Self:
+        """Rounded to nearest, ties to even."""
+        return self._rounded(Op.ROUND)
+
+    def abs(self) -> Self:
+        if self.dtype.is_bool or self.dtype.is_unsigned:
+            return self
+        return self._result(alu(Op.MAX, self.node, alu(Op.NEG, self.node)))
+
+    def sign(self) -> Self:
+        """-1, 0 or 1, in the same dtype; NaN stays NaN."""
+        if self.dtype.is_bool or self.dtype.is_unsigned:
+            return self.ne(0).cast(self.dtype)
+        signs = self.lt(0).where(self._filled(-1), self.gt(0).where(self._filled(1), 0))
+        return self.ne(self).where(self, signs) if self.dtype.is_float else signs
+
+    def copysign(self, other: Any) -> Self:
+        """The size of this tensor with the sign of `other`, -0.0 counted as negative."""
+        other = self._as_tensor("copysign", other)
+        if other.dtype.is_float:
+            bits = {8: dtypes.int8, 16: dtypes.int16, 32: dtypes.int32, 64: dtypes.int64}
+            negative = other._result(other.node.bitcast(bits[other.dtype.bits])).lt(0)
+        else:
+            negative = other.lt(0)
+        size = self._float().abs()
+        return negative.where(size.neg(), size)
+
+    def square(self) -> Self:
+        return self.mul(self)
+
+    def isnan(self) -> Self:
+        return self.ne(self)
+
+    def isinf(self, detect_positive: Any = True, detect_negative: Any = True) -> Self:
+        """Where a value is +inf or -inf, or only one of them."""
+        positive = self.eq(math.inf).bitwise_and(bool(detect_positive))
+        return positive.bitwise_or(self.eq(-math.inf).bitwise_and(bool(detect_negative)))
+
+    def isfinite(self) -> Self:
+        return self.isinf().bitwise_or(self.isnan()).logical_not()
+
+    def isclose(
+        self, other: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: Any = False
+    ) -> Self:
+        """Where `|self - other| <= atol + rtol * |other|`, or both are the same infinity."""
+        other = self._as_tensor("isclose", other)
+        limit = other.abs().mul(rtol).add(atol)
+        near = self.isfinite().bitwise_and(other.isfinite())
+        near = near.bitwise_and(self.sub(other).abs().le(limit)).bitwise_or(self.eq(other))
+        if equal_nan:
+            near = near.bitwise_or(self.isnan().bitwise_and(other.isnan()))
+        return near
+
+    def clamp(self, min_: Any = None, max_: Any = None) -> Self:
+        """Values below `min_` or above `max_` replaced by them; either may be a tensor."""
+        if min_ is None and max_ is None:
+            raise TypeError("[clamp] give min_, max_ or both")
+        low = self if min_ is None else self.lt(min_).where(min_, self)
+        return low if max_ is None else low.gt(max_).where(max_, low)
+
+    def clip(self, min_: Any = None, max_: Any = None) -> Self:
+        """The same as `clamp`."""
+        return self.clamp(min_, max_)
+
+    def lerp(self, end: Any, weight: Any) -> Self:
+        """`self + (end - self) * weight`."""
+        return self.add(self._as_tensor("lerp", end).sub(self).mul(weight))
+
+    def logaddexp(self, other: Any) -> Self:
+        """log(exp(self) + exp(other)), without overflow."""
+        other = self._as_tensor("logaddexp", other)
+        top = self.maximum(other).detach()
+        top = top.isinf().where(0.0, top)
+        return self.sub(top).exp().add(other.sub(top).exp()).log().add(top)

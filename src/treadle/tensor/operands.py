@@ -1,0 +1,72 @@
+"""Operands: two tensors, or a tensor and a Python scalar, become nodes of one dtype and shape.
+
+    float16 tensor, 2.5    -> float16 both: a Python scalar never widens its own kind
+    int32 tensor, 2.5      -> default_float both
+    bool tensor, 1         -> default_int both
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..dtype import DType, dtypes, least_upper_dtype
+from ..errors import DeviceError, DTypeError
+from ..ir.node import Node
+from ..ir.op import Op
+from .shapes import broadcast_shapes, expand
+
+if TYPE_CHECKING:
+    from .core import Core
+
+__all__ = ["check_device", "is_scalar", "operands", "scalar_node", "weak_dtype"]
+
+
+def is_scalar(value: Any) -> bool:
+    """Whether `value` is a Python scalar, whose dtype gives way to a tensor's."""
+    return isinstance(value, (bool, int, float))
+
+
+def _rank(dtype: DType) -> int:
+    return 0 if dtype.is_bool else 2 if dtype.is_float else 1
+
+
+def weak_dtype(value: Any, dtype: DType) -> DType:
+    """The dtype that a tensor of `dtype` and the Python scalar `value` compute in."""
+    own = dtypes.from_py(float(value) if isinstance(value, float) else value)
+    return own if _rank(own) > _rank(dtype) else dtype
+
+
+def scalar_node(name: str, value: Any, dtype: DType) -> Node:
+    """`value` as a constant. Raises DTypeError for an integer that no bits of `dtype` hold."""
+    if dtype.is_int and not dtype.is_bool and isinstance(value, int):
+        half = 1 << (dtype.bits - 1)
+        if not -half <= value < 2 * half:
+            raise DTypeError(
+                f"[{name}] the integer {value} does not fit {dtype.name}; cast the tensor to a "
+                "wider type first"
+            )
+    return Node.const(dtype, value)
+
+
+def check_device(name: str, first: Core, *others: Core) -> None:
+    """Raises DeviceError, naming both, where tensors live on different devices."""
+    for other in others:
+        if other.device != first.device:
+            raise DeviceError(
+                f"[{name}] one tensor is on {first.device}, another on {other.device}; move one "
+                f"with .to({first.device!r})"
+            )
+
+
+def operands(name: str, first: Core, other: Any) -> tuple[Node, Node]:
+    """Nodes of both, promoted to one dtype and broadcast; a scalar stays a CONST of shape ()."""
+    if is_scalar(other):
+        dtype = weak_dtype(other, first.dtype)
+        return first.node.cast(dtype), scalar_node(name, other, dtype)
+    check_device(name, first, other)
+    dtype = least_upper_dtype(first.dtype, other.dtype)
+    a, b = first.node.cast(dtype), other.node.cast(dtype)
+    if a.shape == b.shape or Op.CONST in (a.op, b.op):
+        return a, b
+    shape = broadcast_shapes(name, a.shape, b.shape)
+    return expand(a, shape), expand(b, shape)

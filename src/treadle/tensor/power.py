@@ -1,0 +1,159 @@
+"""Powers, and the activation functions of neural networks.
+
+    Tensor([2, 3]) ** 2      -> int32 [4, 9]: integers stay integers
+    x.relu(), x.gelu(), ...  -> PyTorch's values, gradients at the corners included
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+from ..dtype import dtypes
+from ..errors import DTypeError
+from ..ir.op import Op
+from .mathematics import Mathematics
+from .operands import is_scalar
+
+__all__ = ["Power"]
+
+# the largest x whose exp is finite, by bits of exponent and mantissa
+_EXP_LIMIT = {
+    dtypes.float64: 709.0, dtypes.float32: 88.0, dtypes.bfloat16: 88.0, dtypes.float16: 11.0,
+    dtypes.fp8e4m3: 6.0, dtypes.fp8e5m2: 10.0,
+}  # fmt: skip
+
+
+class Power(Mathematics):
+    """`pow` and activations on top of the functions."""
+
+    __slots__ = ()
+
+    def pow(self, x: Any, reverse: Any = False) -> Self:
+        """`self ** x`. Integers to an integer power stay integers and wrap.
+
+        Raises DTypeError for a negative integer power of integers.
+        """
+        x = self._operand("pow", x)
+        if reverse:
+            return self._as_tensor("pow", x).pow(self) if not is_scalar(x) else self._power_of(x)
+        if not is_scalar(x):
+            return self._tensor_power(x)
+        if isinstance(x, int) and not self.dtype.is_float:
+            return self._integer_power(x)
+        base = self._float()
+        special = {2: base.square, 0.5: base.sqrt, 1: lambda: base, -1: base.reciprocal}
+        special[3] = lambda: base.square().mul(base)
+        return special[x]() if x in special else base._binary(Op.POW, "pow", x)
+
+    def _power_of(self, base: Any) -> Self:
+        """`base ** self` for a Python scalar."""
+        if isinstance(base, int) and not self.dtype.is_float:
+            whole = self.mul(0).add(base) if not self.dtype.is_bool else self.int().mul(0).add(base)
+            return whole._tensor_power(self)
+        return self._float()._binary(Op.POW, "pow", base, reverse=True)
+
+    def _tensor_power(self, x: Any) -> Self:
+        if self.dtype.is_float or x.dtype.is_float:
+            return self._binary(Op.POW, "pow", x)
+        return self._multiplied(x)
+
+    def _integer_power(self, exponent: int) -> Self:
+        if exponent < 0:
+            raise DTypeError(
+                f"[pow] an integer tensor to the negative power {exponent} is no integer; use "
+                f".float() ** {exponent}"
+            )
+        square = self.int() if self.dtype.is_bool else self
+        total = square.mul(0).add(1)
+        while exponent:
+            if exponent & 1:
+                total = total.mul(square)
+            exponent >>= 1
+            square = square.square()
+        return total
+
+    def _multiplied(self, exponent: Any) -> Self:
+        """Square and multiply, one step for each bit of the exponent; 0 for negative powers,
+        other than those of 1 and -1."""
+        base = self.int() if self.dtype.is_bool else self
+        exponent = exponent.int() if exponent.dtype.is_bool else exponent
+        negative, size = exponent.lt(0), exponent.abs()
+        total, square = base.mul(0).add(1), base
+        for bit in range(exponent.dtype.bits - (not exponent.dtype.is_unsigned)):
+            chosen = size.rshift(bit).bitwise_and(1).ne(0)
+            total = chosen.where(total.mul(square), total)
+            square = square.square()
+        unit = base.abs().eq(1)
+        return negative.bitwise_and(unit.logical_not()).where(0, total)
+
+    # -- activations --------------------------------------------------------------------------
+
+    def relu(self) -> Self:
+        """max(x, 0); its gradient at 0 is 0."""
+        return self.maximum(0)
+
+    def relu6(self) -> Self:
+        return self.relu().minimum(6)
+
+    def hardtanh(self, min_val: Any = -1, max_val: Any = 1) -> Self:
+        return self.maximum(min_val).minimum(max_val)
+
+    def hardsigmoid(self, alpha: Any = 1 / 6, beta: Any = 0.5) -> Self:
+        return self.mul(alpha).add(beta).maximum(0).minimum(1)
+
+    def hardswish(self) -> Self:
+        return self.mul(self.add(3).relu6()).mul(1 / 6)
+
+    def leaky_relu(self, neg_slope: Any = 0.01) -> Self:
+        return self.gt(0).where(self, self.mul(neg_slope))
+
+    def sigmoid(self) -> Self:
+        x = self._float()
+        # an infinite exp would make the gradient 0 * inf
+        return x.neg().minimum(_EXP_LIMIT[x.dtype]).exp().add(1.0).reciprocal()
+
+    def logsigmoid(self) -> Self:
+        return self.neg().softplus().neg()
+
+    def softplus(self, beta: Any = 1.0) -> Self:
+        """log(1 + exp(beta x)) / beta, without overflow."""
+        x = self._float().mul(beta)
+        return x.logaddexp(0.0).mul(1 / beta)
+
+    def _exp_below(self) -> Self:
+        """exp(x) - 1 where x <= 0, and 0 above, where it could overflow."""
+        return self.gt(0).where(0.0, self).exp().sub(1.0)
+
+    def elu(self, alpha: Any = 1.0) -> Self:
+        x = self._float()
+        return x.gt(0).where(x, x._exp_below().mul(alpha))
+
+    def celu(self, alpha: Any = 1.0) -> Self:
+        x = self._float()
+        return x.gt(0).where(x, x.div(alpha)._exp_below().mul(alpha))
+
+    def selu(self, alpha: Any = 1.67326, gamma: Any = 1.0507) -> Self:
+        return self.elu(alpha).mul(gamma)
+
+    def swish(self) -> Self:
+        """x * sigmoid(x)."""
+        return self.mul(self.sigmoid())
+
+    def silu(self) -> Self:
+        """The same as `swish`."""
+        return self.swish()
+
+    def gelu(self) -> Self:
+        """x times the normal distribution function of x, by `erf`."""
+        return self.mul(self.mul(math.sqrt(0.5)).erf().add(1.0)).mul(0.5)
+
+    def quick_gelu(self) -> Self:
+        """x * sigmoid(1.702 x)."""
+        return self.mul(self.mul(1.702).sigmoid())
+
+    def mish(self) -> Self:
+        return self.mul(self.softplus().tanh())
+
+    def softsign(self) -> Self:
+        return self.div(self.abs().add(1))

@@ -1,0 +1,216 @@
+"""Reductions and scans: many elements to one, and running totals.
+
+    Tensor([1, 2]).sum()          -> int32; uint8 sums as uint32, float16 in float32
+    x.mean((-1, -2), keepdim=True), x.softmax(-1), x.cumsum(0)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+from ..dtype import DType, dtypes, sum_acc_dtype, to_dtype
+from ..errors import DTypeError, ShapeError
+from ..ir.args import ReduceArg, ScanArg
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.shape import same_size, size_product
+from .joining import Joining
+from .shapes import expand, reshape, resolve_axes, resolve_axis
+
+__all__ = ["Reduce"]
+
+
+class Reduce(Joining):
+    """Reductions on top of movement."""
+
+    __slots__ = ()
+
+    def _reduce(self, op: Op, name: str, axis: Any, keepdim: Any) -> Self:
+        axes = resolve_axes(name, axis, self.ndim)
+        if not axes:
+            return self
+        empty = any(same_size(self.shape[a], 0) for a in axes)
+        if empty and op in (Op.MAX, Op.MIN):
+            raise ShapeError(f"[{name}] shape {self.shape} has no elements on the reduced axes")
+        node = Node(Op.REDUCE, self.dtype, (self.node,), ReduceArg(op, axes))
+        if not keepdim:
+            node = reshape(node, tuple(n for i, n in enumerate(node.shape) if i not in axes))
+        return self._result(node)
+
+    def sum(self, axis: Any = None, keepdim: Any = False, dtype: Any = None) -> Self:
+        """The sum over some axes, or all.
+
+        Integers give at least int32 or uint32; half types add in float32 and give their own.
+        """
+        wide = sum_acc_dtype(self.dtype) if dtype is None else to_dtype(dtype)
+        total = self.cast(wide)._reduce(Op.ADD, "sum", axis, keepdim)
+        return total.cast(self.dtype) if dtype is None and self.dtype.is_float else total
+
+    def prod(self, axis: Any = None, keepdim: Any = False, dtype: Any = None) -> Self:
+        """The product over some axes, in this tensor's dtype unless another is given."""
+        own = dtypes.default_int if self.dtype.is_bool else self.dtype
+        kind = own if dtype is None else to_dtype(dtype)
+        acc = sum_acc_dtype(kind) if kind.is_float else kind
+        return self.cast(acc)._reduce(Op.MUL, "prod", axis, keepdim).cast(kind)
+
+    def max(self, axis: Any = None, keepdim: Any = False) -> Self:
+        """The largest element; NaN if there is one. Raises ShapeError on no elements."""
+        return self._reduce(Op.MAX, "max", axis, keepdim)
+
+    def min(self, axis: Any = None, keepdim: Any = False) -> Self:
+        """The smallest element; NaN if there is one. Raises ShapeError on no elements."""
+        return self._reduce(Op.MIN, "min", axis, keepdim)
+
+    def any(self, axis: Any = None, keepdim: Any = False) -> Self:
+        """Whether some element is not 0."""
+        return self.bool()._reduce(Op.ADD, "any", axis, keepdim)
+
+    def all(self, axis: Any = None, keepdim: Any = False) -> Self:
+        """Whether no element is 0."""
+        return self.bool()._reduce(Op.MUL, "all", axis, keepdim)
+
+    def _count(self, axis: Any) -> Any:
+        return size_product(self.shape[a] for a in resolve_axes("mean", axis, self.ndim))
+
+    def mean(self, axis: Any = None, keepdim: Any = False) -> Self:
+        """The average, as a float."""
+        out = self._float().dtype
+        wide = self.cast(sum_acc_dtype(out))
+        total = wide._reduce(Op.ADD, "mean", axis, keepdim)
+        return _over(total, self._count(axis)).cast(out)
+
+    def var(self, axis: Any = None, keepdim: Any = False, correction: Any = 1) -> Self:
+        """The variance, divided by count - `correction`; two passes, so that nothing cancels."""
+        x = self._float()
+        wide = x.cast(sum_acc_dtype(x.dtype))
+        squares = wide.sub(wide.mean(axis, keepdim=True)).square()
+        total = squares._reduce(Op.ADD, "var", axis, keepdim)
+        count = self._count(axis)
+        free = max(count - correction, 0) if isinstance(count, int) else count - correction
+        return _over(total, free).cast(x.dtype)
+
+    def var_mean(
+        self, axis: Any = None, keepdim: Any = False, correction: Any = 1
+    ) -> tuple[Self, Self]:
+        return self.var(axis, keepdim, correction), self.mean(axis, keepdim)
+
+    def std(self, axis: Any = None, keepdim: Any = False, correction: Any = 1) -> Self:
+        """The standard deviation: the root of `var`."""
+        return self.var(axis, keepdim, correction).sqrt()
+
+    def std_mean(
+        self, axis: Any = None, keepdim: Any = False, correction: Any = 1
+    ) -> tuple[Self, Self]:
+        return self.std(axis, keepdim, correction), self.mean(axis, keepdim)
+
+    # -- softmax ------------------------------------------------------------------------------
+
+    def _shifted(self, axis: Any, dtype: Any) -> Self:
+        x = self._float() if dtype is None else self.cast(dtype)
+        return x.sub(x.detach().max(axis, keepdim=True))
+
+    def softmax(self, axis: Any = -1, dtype: Any = None) -> Self:
+        """exp(x) / sum(exp(x)) along an axis, without overflow."""
+        if not self.numel():
+            return self._float()
+        exps = self._shifted(axis, dtype).exp()
+        return exps.div(exps.sum(axis, keepdim=True))
+
+    def log_softmax(self, axis: Any = -1, dtype: Any = None) -> Self:
+        """The logarithm of `softmax`."""
+        if not self.numel():
+            return self._float()
+        shifted = self._shifted(axis, dtype)
+        return shifted.sub(shifted.exp().sum(axis, keepdim=True).log())
+
+    def logsumexp(self, axis: Any = None, keepdim: Any = False) -> Self:
+        """log(sum(exp(x))), without overflow."""
+        x = self._float()
+        top = x.detach().max(axis, keepdim=True)
+        top = top.isinf().where(0.0, top)
+        total = x.sub(top).exp().sum(axis, keepdim=True).log().add(top)
+        if keepdim or not self.ndim:
+            return total
+        axes = resolve_axes("logsumexp", axis, self.ndim)
+        return total.reshape([n for i, n in enumerate(total.shape) if i not in axes])
+
+    # -- places -------------------------------------------------------------------------------
+
+    def argmax(self, axis: int | None = None, keepdim: Any = False) -> Self:
+        """Where the largest element is, as int32: the first of equals, a NaN before all."""
+        return self._arg_extreme(Op.MAX, "argmax", axis, keepdim)
+
+    def argmin(self, axis: int | None = None, keepdim: Any = False) -> Self:
+        """Where the smallest element is, as int32: the first of equals, a NaN before all."""
+        return self._arg_extreme(Op.MIN, "argmin", axis, keepdim)
+
+    def _arg_extreme(self, op: Op, name: str, axis: int | None, keepdim: Any) -> Self:
+        if axis is None:
+            flat = self.flatten()._arg_extreme(op, name, 0, False)
+            return flat.reshape((1,) * self.ndim) if keepdim else flat
+        at = resolve_axis(name, axis, self.ndim)
+        if not self.ndim:
+            return self._filled(0).cast(dtypes.int32)
+        found = self.eq(self._reduce(op, name, at, True))
+        if self.dtype.is_float:
+            found = found.bitwise_or(self.isnan())
+        size = self.shape[at]
+        # counted from the end, so that the first place is the largest number
+        backwards = self._places(at).neg().add(size)
+        last = found.where(backwards, 0)._reduce(Op.MAX, name, at, keepdim)
+        return last.neg().add(size)
+
+    def _places(self, axis: int, dtype: DType = dtypes.int32) -> Self:
+        """0, 1, ... along one axis, expanded to this shape."""
+        size = self.shape[axis]
+        column = tuple(size if i == axis else 1 for i in range(self.ndim))
+        iota = Node(Op.IOTA, dtype, (), size)
+        return type(self)._of(expand(reshape(iota, column), self.shape), self.device)
+
+    # -- scans --------------------------------------------------------------------------------
+
+    def _scan(self, op: Op, name: str, axis: int) -> Self:
+        at = resolve_axis(name, axis, self.ndim)
+        if not self.ndim or not self.numel():
+            return self
+        return self._result(Node(Op.SCAN, self.dtype, (self.node,), ScanArg(op, at)))
+
+    def cumsum(self, axis: int = 0) -> Self:
+        """Running sums along an axis, in the dtypes of `sum`."""
+        total = self.cast(sum_acc_dtype(self.dtype))._scan(Op.ADD, "cumsum", axis)
+        return total.cast(self.dtype) if self.dtype.is_float else total
+
+    def cumprod(self, axis: int) -> Self:
+        """Running products along an axis."""
+        return self._scan(Op.MUL, "cumprod", axis)
+
+    def cummax(self, axis: int = 0) -> Self:
+        """Running maxima along an axis."""
+        return self._scan(Op.MAX, "cummax", axis)
+
+    def triu(self, diagonal: int = 0) -> Self:
+        """The last two axes' upper triangle, from a diagonal on; 0 elsewhere."""
+        return self._triangle("triu", diagonal).where(self, 0)
+
+    def tril(self, diagonal: int = 0) -> Self:
+        """The last two axes' lower triangle, up to a diagonal; 0 elsewhere."""
+        return self._triangle("tril", diagonal + 1).where(0, self)
+
+    def _triangle(self, name: str, diagonal: int) -> Self:
+        """Where column >= row + diagonal."""
+        if self.ndim < 2:
+            raise ShapeError(f"[{name}] needs at least two axes, shape {self.shape} has less")
+        return self._places(self.ndim - 1).ge(self._places(self.ndim - 2).add(diagonal))
+
+    def masked_fill(self, mask: Any, value: Any) -> Self:
+        """`value` where `mask` is true. Raises DTypeError if the mask is not bool."""
+        if not mask.dtype.is_bool:
+            raise DTypeError(f"[masked_fill] the mask is {mask.dtype.name}, not bool")
+        return mask.where(value, self)
+
+
+def _over(total: Reduce, count: Any) -> Any:
+    if isinstance(count, Node):
+        return total.div(type(total)._of(count.cast(total.dtype), total.device))
+    return total.div(float(count)) if count else total.mul(math.nan if total.numel() else 0.0)

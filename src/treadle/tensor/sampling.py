@@ -1,0 +1,213 @@
+"""Random numbers: the same on every device, for every number of threads, and under replay.
+
+    Tensor.manual_seed(7); Tensor.rand(2, 3)     -> float32 in [0, 1)
+
+Each device has a small buffer: a key and the number of calls so far. A call moves that number on,
+as an assignment in the graph, so that a captured graph draws new numbers at each replay; element i
+of call c is Threefry-2x32 (Salmon et al., 2011, 20 rounds) of (i, c) under the key.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from typing import Any, ClassVar, Self
+
+from ..dtype import DType, dtypes
+from ..engine.memory import from_host
+from ..engine.run import Device, resolve
+from ..errors import DTypeError
+from ..ir.node import Node
+from ..ir.op import Op
+from .creation import Creation, _known_dtype, _shape_of
+from .shapes import expand, reshape
+
+__all__ = ["Sampling"]
+
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = 0x1BD11BDA
+# random bits that a float type's fraction holds, its leading 1 counted
+_PRECISION = {
+    dtypes.float32: 24, dtypes.float16: 11, dtypes.bfloat16: 8, dtypes.fp8e4m3: 4,
+    dtypes.fp8e5m2: 3,
+}  # fmt: skip
+
+_lock = threading.Lock()
+_states: dict[str, Node] = {}
+
+
+class Sampling(Creation):
+    """Random tensors."""
+
+    __slots__ = ()
+
+    _seed: ClassVar[int] = int(time.time())
+
+    @classmethod
+    def manual_seed(cls, seed: int = 0) -> None:
+        """Start every device's random numbers anew from `seed`."""
+        with _lock:
+            Sampling._seed = seed
+            _states.clear()
+
+    @classmethod
+    def rand(
+        cls, *shape: Any, device: str | None = None, dtype: Any = None, contiguous: bool = True,
+        requires_grad: bool | None = None,
+    ) -> Self:  # fmt: skip
+        """Uniform in [0, 1). Raises DTypeError if `dtype` is no float."""
+        kind = dtypes.default_float if dtype is None else _known_dtype(dtype)
+        if not kind.is_float:
+            raise DTypeError(f"[rand] gives floats, not {kind.name}; see randint")
+        sizes, name = _shape_of(shape), Device.canonicalize(device)
+        low, high = _random_words(sizes, name)
+        node = reshape(_unit(low, high, kind), sizes)
+        if contiguous:
+            node = Node(Op.CONTIGUOUS, kind, (node,))
+        return cls._new(node, name, requires_grad)
+
+    @classmethod
+    def randn(
+        cls, *shape: Any, dtype: Any = None, requires_grad: bool | None = None,
+        device: str | None = None,
+    ) -> Self:  # fmt: skip
+        """Standard normal, by the method of Box and Muller."""
+        kind = dtypes.default_float if dtype is None else _known_dtype(dtype)
+        wide = dtypes.float64 if kind is dtypes.float64 else dtypes.float32
+        sizes, name = _shape_of(shape), Device.canonicalize(device)
+        low, high = _random_words(sizes, name)
+        # 1 - u lies in (0, 1]: its logarithm is finite
+        radius = cls._of(_unit(low, high, wide), name).neg().add(1.0).log().mul(-2.0).sqrt()
+        angle = cls._of(_unit(high, low, wide), name).mul(2 * math.pi)
+        normal = radius.mul(angle.cos()).cast(kind).reshape(sizes).contiguous()
+        return normal if requires_grad is None else normal.requires_grad_(requires_grad)
+
+    @classmethod
+    def randint(
+        cls, *shape: Any, low: int = 0, high: int = 10, dtype: Any = dtypes.int32,
+        device: str | None = None, requires_grad: bool | None = None,
+    ) -> Self:  # fmt: skip
+        """Integers from `low` to `high` - 1. Raises DTypeError if `dtype` is no integer."""
+        kind = _known_dtype(dtype)
+        if not kind.is_int:
+            raise DTypeError(f"[randint] gives integers, not {kind.name}")
+        if high <= low:
+            raise ValueError(f"[randint] high {high} must lie above low {low}")
+        sizes, name = _shape_of(shape), Device.canonicalize(device)
+        word, more = _random_words(sizes, name)
+        span = high - low
+        if span >= 1 << 32:
+            word = (more.cast(dtypes.uint64) << 32) | word.cast(dtypes.uint64)
+        if span < 1 << word.dtype.bits:
+            word = word % span
+        # the sum wraps in the unsigned type, and the cast keeps its low bits
+        wide = dtypes.uint64 if kind.bits == 64 else word.dtype
+        node = (word.cast(wide) + low).cast(kind)
+        return cls._new(reshape(node, sizes), name, requires_grad).contiguous()
+
+    @classmethod
+    def normal(
+        cls, *shape: Any, mean: float = 0.0, std: float = 1.0, requires_grad: bool | None = None,
+        **kwargs: Any,
+    ) -> Self:  # fmt: skip
+        """Normal with a mean and a standard deviation."""
+        result = cls.randn(*shape, **kwargs).mul(std).add(mean)
+        return result if requires_grad is None else result.requires_grad_(requires_grad)
+
+    @classmethod
+    def uniform(
+        cls, *shape: Any, low: float = 0.0, high: float = 1.0, dtype: Any = None,
+        requires_grad: bool | None = None, **kwargs: Any,
+    ) -> Self:  # fmt: skip
+        """Uniform in [low, high); an integer `dtype` rounds towards zero."""
+        kind = dtypes.default_float if dtype is None else _known_dtype(dtype)
+        unit = cls.rand(*shape, dtype=kind if kind.is_float else None, **kwargs)
+        result = unit.mul(float(high - low)).add(float(low)).cast(kind)
+        return result if requires_grad is None else result.requires_grad_(requires_grad)
+
+    @classmethod
+    def scaled_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
+        """Uniform in ±1 / sqrt(number of elements)."""
+        bound = 1 / math.sqrt(max(math.prod(_shape_of(shape)), 1))
+        return cls.uniform(*shape, low=-bound, high=bound, **kwargs)
+
+    @classmethod
+    def glorot_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
+        """Uniform in ±sqrt(6 / (fan in + fan out)) (Glorot and Bengio, 2010)."""
+        sizes = _shape_of(shape)
+        bound = math.sqrt(6 / (sizes[0] + math.prod(sizes[1:])))
+        return cls.uniform(*shape, low=-bound, high=bound, **kwargs)
+
+    @classmethod
+    def kaiming_uniform(cls, *shape: Any, a: float = 0.01, **kwargs: Any) -> Self:
+        """Uniform in ±sqrt(6 / ((1 + a²) fan in)) (He et al., 2015)."""
+        bound = math.sqrt(3.0) * _kaiming_std(_shape_of(shape), a)
+        return cls.uniform(*shape, low=-bound, high=bound, **kwargs)
+
+    @classmethod
+    def kaiming_normal(cls, *shape: Any, a: float = 0.01, **kwargs: Any) -> Self:
+        """Normal with standard deviation sqrt(2 / ((1 + a²) fan in)) (He et al., 2015)."""
+        return cls.normal(*shape, mean=0.0, std=_kaiming_std(_shape_of(shape), a), **kwargs)
+
+    def rand_like(self, **kwargs: Any) -> Self:
+        """`rand` in this tensor's shape, dtype and device."""
+        settings = {"device": self.device, "dtype": self.dtype, **kwargs}
+        return type(self).rand(*self.shape, **settings)
+
+    def randn_like(
+        self, dtype: Any = None, requires_grad: bool | None = None, **kwargs: Any
+    ) -> Self:
+        """`randn` in this tensor's shape and device, and in its dtype unless one is given."""
+        settings = {"device": self.device, "dtype": dtype or self.dtype, **kwargs}
+        return type(self).randn(*self.shape, requires_grad=requires_grad, **settings)
+
+
+def _kaiming_std(shape: tuple[Any, ...], a: float) -> float:
+    return math.sqrt(2.0 / (1 + a**2)) / math.sqrt(max(math.prod(shape[1:]), 1))
+
+
+def _next_state(device: str) -> Node:
+    """The device's (key, key, calls) after one more call."""
+    import numpy as np
+
+    with _lock:
+        state = _states.get(device)
+        if state is None:
+            words = [Sampling._seed & 0xFFFFFFFF, Sampling._seed >> 32 & 0xFFFFFFFF, 0]
+            state = from_host(device, dtypes.uint32, np.array(words, np.uint32))
+        state = resolve(state)
+        calls = Node(Op.SHRINK, dtypes.uint32, (state,), ((2, 3),))
+        write = Node(Op.ASSIGN, dtypes.uint32, (calls, calls + 1))
+        _states[device] = Node(Op.AFTER, dtypes.uint32, (state, write))
+        return _states[device]
+
+
+def _word(state: Node, place: int, count: int) -> Node:
+    return expand(Node(Op.SHRINK, state.dtype, (state,), ((place, place + 1),)), (count,))
+
+
+def _random_words(shape: tuple[Any, ...], device: str) -> tuple[Node, Node]:
+    """Two independent uint32 for each element, flat."""
+    state, count = _next_state(device), math.prod(shape)
+    keys = [_word(state, 0, count), _word(state, 1, count)]
+    keys.append(keys[0] ^ keys[1] ^ _PARITY)
+    left, right = Node(Op.IOTA, dtypes.uint32, (), count), _word(state, 2, count)
+    left, right = left + keys[0], right + keys[1]
+    for group in range(5):
+        for rotation in _ROTATIONS[group % 2]:
+            left = left + right
+            right = ((right << rotation) | (right >> (32 - rotation))) ^ left
+        left = left + keys[(group + 1) % 3]
+        right = right + keys[(group + 2) % 3] + (group + 1)
+    return left, right
+
+
+def _unit(word: Node, more: Node, dtype: DType) -> Node:
+    """Random bits as a float in [0, 1), every value equally far from the next."""
+    if dtype is dtypes.float64:
+        high = (word >> 5).cast(dtype) * float(1 << 26)
+        return (high + (more >> 6).cast(dtype)) * 2.0**-53
+    bits = _PRECISION[dtype]
+    wide = dtypes.float32
+    return ((word >> (32 - bits)).cast(wide) * 2.0**-bits).cast(dtype)

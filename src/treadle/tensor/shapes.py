@@ -1,0 +1,142 @@
+"""Shapes of user calls: broadcasting, axes and sizes, with errors that begin with the op.
+
+    broadcast_shapes("add", (3, 1), (4,))  ->  (3, 4)
+    resolve_axes("sum", (-1, 0), 3)        ->  (0, 2)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import IndexOutOfRange, ShapeError
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.shape import Shape, same_size, size_product
+
+__all__ = [
+    "broadcast_shapes", "expand", "flatten_args", "move_axes", "reshape", "resolve_axes",
+    "resolve_axis", "resolve_shape",
+]  # fmt: skip
+
+
+def broadcast_shapes(name: str, *shapes: Shape) -> Shape:
+    """The shape that all of `shapes` broadcast to, as in NumPy. Raises ShapeError."""
+    rank = max(len(shape) for shape in shapes)
+    padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
+    result: list[Any] = []
+    for axis, sizes in enumerate(zip(*padded, strict=True)):
+        wide = [size for size in sizes if not same_size(size, 1)]
+        if any(not same_size(size, wide[0]) for size in wide):
+            raise ShapeError(_mismatch(name, shapes, axis - rank))
+        result.append(wide[0] if wide else 1)
+    return tuple(result)
+
+
+def _mismatch(name: str, shapes: Sequence[Shape], axis: int) -> str:
+    """Both shapes, aligned on the right, with a mark under the axis that does not fit."""
+    rank = max(len(shape) for shape in shapes)
+    rows = [[""] * (rank - len(shape)) + [str(size) for size in shape] for shape in shapes]
+    widths = [max(len(row[i]) for row in rows) for i in range(rank)]
+    lines = ["  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in rows]
+    marks = ["^" * w if i - rank == axis else " " * w for i, w in enumerate(widths)]
+    shown = " and ".join(str(tuple(shape)) for shape in shapes)
+    table = "\n    ".join([*lines, "  ".join(marks).rstrip()])
+    return (
+        f"[{name}] shapes {shown} do not broadcast at axis {axis}:\n    {table}\n"
+        "sizes must be equal or 1, aligned from the right; use reshape or unsqueeze to line them up"
+    )
+
+
+def reshape(node: Node, shape: Shape) -> Node:
+    """`node` in another shape with as many elements."""
+    return node if node.shape == tuple(shape) else Node(Op.RESHAPE, node.dtype, (node,), shape)
+
+
+def expand(node: Node, shape: Shape) -> Node:
+    """`node` broadcast to `shape`, which must be a shape it broadcasts to."""
+    if node.shape == shape:
+        return node
+    node = reshape(node, (1,) * (len(shape) - len(node.shape)) + node.shape)
+    return node if node.shape == shape else Node(Op.EXPAND, node.dtype, (node,), tuple(shape))
+
+
+def move_axes(node: Node, order: Sequence[int]) -> Node:
+    """`node` with its axes in another order."""
+    order = tuple(order)
+    if order == tuple(range(len(order))):
+        return node
+    return Node(Op.PERMUTE, node.dtype, (node,), order)
+
+
+def flatten_args(first: Any, rest: Sequence[Any]) -> tuple[Any, ...]:
+    """`f(2, 3)` and `f((2, 3))` mean the same."""
+    if isinstance(first, (tuple, list)):
+        return (*first, *rest)
+    return (first, *rest)
+
+
+def resolve_axis(name: str, axis: int, rank: int, extra: int = 0) -> int:
+    """`axis` counted from 0. Raises IndexOutOfRange if it is not in -rank..rank-1."""
+    span = max(rank + extra, 1)
+    if not isinstance(axis, int):
+        raise ShapeError(f"[{name}] an axis is an integer, not {axis!r}")
+    if not -span <= axis < span:
+        raise IndexOutOfRange(
+            f"[{name}] axis {axis} does not exist: a tensor with {rank} axes takes "
+            f"{-span} to {span - 1}"
+        )
+    return axis % span
+
+
+def resolve_axes(name: str, axis: Any, rank: int) -> tuple[int, ...]:
+    """Sorted axes from None (all), a number or a sequence. Raises if out of range or repeated."""
+    if axis is None:
+        return tuple(range(rank))
+    listed = axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = [resolve_axis(name, item, rank) for item in listed]
+    if len(set(axes)) != len(axes):
+        raise ShapeError(f"[{name}] axes {tuple(listed)} name the same axis twice")
+    return tuple(sorted(axes)) if rank else ()
+
+
+def resolve_shape(name: str, old: Shape, new: Sequence[Any]) -> Shape:
+    """`new` with -1 inferred and None taken from `old`. Raises ShapeError."""
+    sizes = [old[i] if size is None and i < len(old) else size for i, size in enumerate(new)]
+    sizes = [size if isinstance(size, Node) else _as_size(name, size) for size in sizes]
+    unknown = [i for i, size in enumerate(sizes) if not isinstance(size, Node) and size == -1]
+    if len(unknown) > 1:
+        raise ShapeError(f"[{name}] only one size of {tuple(new)} can be -1")
+    total = size_product(old)
+    if unknown:
+        sizes[unknown[0]] = _infer(name, old, sizes, unknown[0])
+    count = size_product(sizes)
+    if isinstance(total, int) and isinstance(count, int) and total != count:
+        raise ShapeError(
+            f"[{name}] shape {old} has {total} elements, {tuple(sizes)} would have {count}"
+        )
+    return tuple(sizes)
+
+
+def _as_size(name: str, size: Any) -> int:
+    try:
+        number = size.__index__()
+    except AttributeError:
+        raise ShapeError(f"[{name}] a size is an integer, not {size!r}") from None
+    if number < -1:
+        raise ShapeError(f"[{name}] sizes must not be negative: {number}")
+    return number
+
+
+def _infer(name: str, old: Shape, sizes: list[Any], place: int) -> Any:
+    total = size_product(old)
+    known = size_product(size for i, size in enumerate(sizes) if i != place)
+    if isinstance(total, int) and isinstance(known, int):
+        if known == 0 or total % known:
+            shown = tuple(sizes)
+            raise ShapeError(
+                f"[{name}] shape {old} has {total} elements, which {shown} cannot hold: "
+                f"{total} is no multiple of {known}"
+            )
+        return total // known
+    return total // known

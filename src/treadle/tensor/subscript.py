@@ -1,0 +1,199 @@
+"""Subscripts: what stands in `x[...]` becomes movement ops and places to gather.
+
+    x[1:, None, [0, 2]]  ->  Subscript(moves=[SHRINK, RESHAPE], advanced=[(axis 2, index)])
+
+Basic items (int, slice, None, ...) move; lists, arrays and integer tensors gather. NumPy's rules
+throughout, where the gathered axes go included. Integers known on the host are checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import DTypeError, IndexOutOfRange, ShapeError
+from ..ir.args import WindowArg
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.shape import Shape
+from .core import Core
+
+__all__ = ["Subscript", "parse"]
+
+
+@dataclass
+class Subscript:
+    """`moves`: (op, arg) in order. `advanced`: (axis after the moves, index), by axis.
+
+    `place`: where the gathered axes go, counted after the other advanced axes are gone.
+    """
+
+    moves: list[tuple[Op, Any]] = field(default_factory=list)
+    advanced: list[tuple[int, Any]] = field(default_factory=list)
+    place: int = 0
+
+    def view(self, node: Node) -> Node:
+        """The basic part, applied."""
+        for op, arg in self.moves:
+            node = Node(op, node.dtype, (node,), arg)
+        return node
+
+
+def parse(shape: Shape, items: Any, to_index: Callable[[Any], Any]) -> Subscript:
+    """The meaning of `items` on a tensor of `shape`; `to_index` makes lists and masks indices.
+
+    Raises IndexOutOfRange, ShapeError or DTypeError.
+    """
+    full = _spell_out(shape, items if isinstance(items, tuple) else (items,), to_index)
+    return _Parser(shape).run(full)
+
+
+def _is_advanced(item: Any) -> bool:
+    return isinstance(item, (Core, _Host))
+
+
+class _Host:
+    """An index known on the host: an integer array."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+
+def _spell_out(shape: Shape, items: tuple[Any, ...], to_index: Callable[[Any], Any]) -> list[Any]:
+    """Lists and masks as indices, and `...` as the slices that it stands for."""
+    spelled: list[Any] = []
+    for item in items:
+        spelled += [item] if _is_basic(item) else _advanced_items(item, to_index)
+    dots = [i for i, item in enumerate(spelled) if item is Ellipsis]
+    if len(dots) > 1:
+        raise ShapeError("[getitem] only one ... can stand in a subscript")
+    used = sum(item is not None and item is not Ellipsis for item in spelled)
+    if used > len(shape):
+        raise IndexOutOfRange(f"[getitem] {used} indices for the {len(shape)} axes of {shape}")
+    at = dots[0] if dots else len(spelled)
+    missing = [slice(None)] * (len(shape) - used)
+    return spelled[:at] + missing + spelled[at + 1 :]
+
+
+def _is_basic(item: Any) -> bool:
+    if isinstance(item, bool):
+        raise DTypeError("[getitem] True and False are no indices; use None or a mask tensor")
+    return item is None or item is Ellipsis or isinstance(item, (int, slice, Node))
+
+
+def _advanced_items(item: Any, to_index: Callable[[Any], Any]) -> list[Any]:
+    found = to_index(item)
+    if isinstance(found, tuple):  # a mask is one index for each of its axes
+        return [_Host(array) for array in found]
+    if isinstance(found, int):
+        return [found]
+    return [found if isinstance(found, Core) else _Host(found)]
+
+
+class _Parser:
+    """One pass over the items, collecting the movement of every axis."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.bounds: list[tuple[Any, Any]] = []
+        self.flips: list[int] = []
+        self.steps: list[int] = []
+        self.final: list[Any] = []  # sizes after ints are dropped and None is inserted
+        self.advanced: list[tuple[int, Any]] = []
+        self.runs: list[bool] = []  # for each item: does it take part in advanced indexing
+
+    def run(self, items: list[Any]) -> Subscript:
+        for item in items:
+            self.item(item)
+        result = Subscript()
+        whole = all(b == (0, n) for b, n in zip(self.bounds, self.shape, strict=True))
+        if not whole:
+            result.moves.append((Op.SHRINK, tuple(self.bounds)))
+        if self.flips:
+            result.moves.append((Op.FLIP, tuple(self.flips)))
+        sizes = [end - begin for begin, end in self.bounds]
+        for axis, step in enumerate(self.steps):
+            if step > 1 and sizes[axis]:
+                result.moves.append((Op.WINDOW, WindowArg(axis, 1, step, 1, sizes[axis])))
+                sizes[axis] = (sizes[axis] - 1) // step + 1
+                result.moves.append((Op.RESHAPE, tuple(sizes)))
+        if self.final != sizes:
+            result.moves.append((Op.RESHAPE, tuple(self.final)))
+        result.advanced, result.place = self.advanced, self._place(items)
+        return result
+
+    def item(self, item: Any) -> None:
+        if item is None:
+            self.final.append(1)
+            return
+        axis = len(self.bounds)
+        size = self.shape[axis]
+        if isinstance(item, slice):
+            self._slice(axis, size, item)
+        elif _is_advanced(item):
+            self._keep(0, size)
+            self.advanced.append((len(self.final), _checked(item, size, axis)))
+            self.final.append(size)
+        else:
+            begin = _checked_int(item, size, axis)
+            self._keep(begin, begin + 1)
+
+    def _keep(self, begin: Any, end: Any, step: int = 1) -> None:
+        self.bounds.append((begin, end))
+        self.steps.append(step)
+
+    def _slice(self, axis: int, size: Any, item: slice) -> None:
+        if any(isinstance(n, Node) for n in (item.start, item.stop, size)):
+            begin = 0 if item.start is None else item.start
+            end = size if item.stop is None else item.stop
+            if item.step not in (None, 1):
+                raise ShapeError("[getitem] a slice with symbolic bounds has step 1")
+            self._keep(begin, end)
+            self.final.append(end - begin)
+            return
+        if item.step == 0:
+            raise ShapeError("[getitem] a slice cannot have step 0")
+        begin, end, step = item.indices(size)
+        count = len(range(begin, end, step))
+        if step < 0 and count:
+            self.flips.append(axis)
+            begin, end = begin + (count - 1) * step, begin + 1
+        self._keep(begin, max(begin, end) if count else begin, abs(step))
+        self.final.append(count)
+
+    def _place(self, items: list[Any]) -> int:
+        """Gathered axes stand where the first was, or in front where a slice parts them."""
+        joined = [_is_advanced(i) or not (i is None or isinstance(i, slice)) for i in items]
+        if not self.advanced or not any(joined):
+            return 0
+        first = joined.index(True)
+        last = len(joined) - joined[::-1].index(True)
+        if not all(joined[first:last]):
+            return 0
+        return first  # everything before it kept or inserted one axis
+
+
+def _checked_int(index: Any, size: Any, axis: int) -> Any:
+    if isinstance(index, Node) or isinstance(size, Node):
+        return index
+    if not -size <= index < size:
+        raise IndexOutOfRange(
+            f"[getitem] index {index} is out of range for axis {axis} of size {size}"
+        )
+    return index % size
+
+
+def _checked(item: Any, size: Any, axis: int) -> Any:
+    """Host indices within 0..size-1; a tensor as it is."""
+    if isinstance(item, Core):
+        if not item.dtype.is_int:
+            raise DTypeError(f"[getitem] an index tensor is integer or bool, not {item.dtype.name}")
+        return item
+    array = item.array
+    if array.size and not (-size <= array.min() and array.max() < size):
+        bad = array.min() if array.min() < -size else array.max()
+        raise IndexOutOfRange(
+            f"[getitem] index {bad} is out of range for axis {axis} of size {size}"
+        )
+    return array % size if size else array

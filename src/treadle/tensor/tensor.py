@@ -1,0 +1,38 @@
+"""`Tensor`: the class that users meet, all of its parts together.
+
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    (x @ x.T).relu().sum().item()
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..config import Context
+from .autograd import Autograd
+
+__all__ = ["Tensor"]
+
+
+class Tensor(Autograd):
+    """An n-dimensional array that is computed when its values are asked for.
+
+    Operations build a graph and check shapes and dtypes at once; `realize`, `numpy`, `item`,
+    `tolist` compute. Usable from several threads.
+    """
+
+    __slots__ = ()
+
+    @staticmethod
+    def train(mode: Any = True) -> Context:
+        """A context manager and decorator inside which layers behave as in training."""
+        return Context(TRAINING=mode)
+
+    def replace(self, x: Tensor, allow_shape_mismatch: bool = False) -> Tensor:
+        """Become another tensor: its graph, nothing is written. Raises ShapeError."""
+        from ..errors import ShapeError
+
+        if not allow_shape_mismatch and x.shape != self.shape:
+            raise ShapeError(f"[replace] shape {x.shape} does not fit {self.shape}")
+        self.node, self.device = x.node, x.device
+        return self

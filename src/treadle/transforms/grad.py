@@ -1,0 +1,202 @@
+"""Reverse-mode differentiation: a graph becomes the graph of its gradients.
+
+    gradient(x * x, [x], seed)  ->  [seed * x + seed * x]
+
+A rule for each op says what arrives at its sources, as ordinary nodes: so gradients have gradients.
+Where a function has a corner, PyTorch's choice is taken: equal elements share the gradient of a
+maximum, and against a constant (`relu`) a tie gets none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from ..dtype import dtypes
+from ..errors import UserError
+from ..ir.args import WindowArg
+from ..ir.node import Node, alu
+from ..ir.op import MOVEMENT, Op
+from .grad_memory import after, assign, copy, gather, scatter
+from .grad_reduce import reduce_rule, scan_rule
+from .shapes import constant, expand, grown_axes, reduce, reshape
+
+__all__ = ["gradient"]
+
+Rule = Callable[[Node, Node], "tuple[Node | None, ...]"]
+
+
+def gradient(root: Node, targets: Sequence[Node], seed: Node) -> list[Node | None]:
+    """The gradient of `root` for each of `targets`, given the one that arrives at `root`.
+
+    `seed` has the shape and dtype of `root`. None where `root` does not depend on a target.
+    Raises UserError for an op without derivative.
+    """
+    order = root.toposort()
+    wanted = _leading_to(order, set(targets))
+    found: dict[Node, Node] = {root: seed} if root in wanted else {}
+    for node in reversed(order):
+        arriving = found.get(node)
+        if arriving is None or not any(source in wanted for source in node.src):
+            continue
+        for source, part in zip(node.src, _apply(node, arriving), strict=True):
+            if part is not None and source in wanted:
+                old = found.get(source)
+                found[source] = part if old is None else old + part
+    return [found.get(target) for target in targets]
+
+
+def _leading_to(order: list[Node], targets: set[Node]) -> set[Node]:
+    """The nodes through which gradients reach a target."""
+    wanted: set[Node] = set()
+    for node in order:
+        passes = node.op is not Op.DETACH and any(source in wanted for source in node.src)
+        if node in targets or (passes and node.dtype.is_float):
+            wanted.add(node)
+    return wanted
+
+
+def _apply(node: Node, g: Node) -> tuple[Node | None, ...]:
+    rule = RULES.get(node.op)
+    if rule is None:
+        raise UserError(f"[{node.op.name.lower()}] has no derivative; detach() what leads to it")
+    return rule(node, g)
+
+
+def _nothing(node: Node, g: Node) -> tuple[Node | None, ...]:
+    """Steps: their derivative is 0 wherever it exists."""
+    return (constant(node.dtype, 0, node.shape),) * len(node.src)
+
+
+def _cast(node: Node, g: Node) -> tuple[Node | None, ...]:
+    return (g.cast(node.src[0].dtype) if node.src[0].dtype.is_float else None,)
+
+
+def _power(node: Node, g: Node) -> tuple[Node | None, ...]:
+    base, exponent = node.src
+    slope = exponent * alu(Op.POW, base, exponent - 1.0)
+    of_base = (exponent.eq(0.0)).where(0.0, g * slope)
+    # 0 ** y is flat in y; log(0) must not reach the product
+    zero = base.eq(0.0) & (exponent >= 0.0)
+    safe = zero.where(1.0, base)
+    of_exponent = zero.where(0.0, g * node * alu(Op.LOG, safe))
+    return of_base, of_exponent
+
+
+def _extreme(node: Node, g: Node) -> tuple[Node | None, ...]:
+    a, b = node.src
+    first, second = (b < a, a < b) if node.op is Op.MAX else (a < b, b < a)
+    tie = 0.0 if Op.CONST in (a.op, b.op) else g * 0.5
+    shared = (a.eq(b)).where(tie, 0.0) if isinstance(tie, Node) else tie
+    unordered = a.ne(a) | b.ne(b)
+    rest = unordered.where(g, shared)
+    return first.where(g, rest), second.where(g, rest)
+
+
+def _where(node: Node, g: Node) -> tuple[Node | None, ...]:
+    condition = node.src[0]
+    return None, condition.where(g, 0.0), condition.where(0.0, g)
+
+
+def _expand(node: Node, g: Node) -> tuple[Node | None, ...]:
+    return (reduce(g, Op.ADD, grown_axes(node.src[0].shape, node.shape)),)
+
+
+def _permute(node: Node, g: Node) -> tuple[Node | None, ...]:
+    inverse = tuple(node.arg.index(axis) for axis in range(len(node.arg)))
+    return (Node(Op.PERMUTE, g.dtype, (g,), inverse),)
+
+
+def _pad(node: Node, g: Node) -> tuple[Node | None, ...]:
+    pairs = zip(node.arg, node.src[0].shape, strict=True)
+    return (Node(Op.SHRINK, g.dtype, (g,), tuple((b, b + n) for (b, _), n in pairs)),)
+
+
+def _shrink(node: Node, g: Node) -> tuple[Node | None, ...]:
+    pairs = zip(node.arg, node.src[0].shape, strict=True)
+    return (Node(Op.PAD, g.dtype, (g,), tuple((b, n - e) for (b, e), n in pairs)),)
+
+
+def _window(node: Node, g: Node) -> tuple[Node | None, ...]:
+    old: WindowArg = node.arg
+    extent = node.src[0].shape[old.axis]
+    arg = WindowArg(old.axis, old.size, old.stride, old.dilation, extent)
+    return (Node(Op.UNWINDOW, g.dtype, (g,), arg),)
+
+
+def _unwindow(node: Node, g: Node) -> tuple[Node | None, ...]:
+    seen = Node(Op.WINDOW, g.dtype, (g,), node.arg)
+    bounds = tuple((0, n) for n in node.src[0].shape)
+    return (seen if seen.shape == node.src[0].shape else Node(Op.SHRINK, g.dtype, (seen,), bounds),)
+
+
+def _erf(node: Node, g: Node) -> tuple[Node | None, ...]:
+    x = node.src[0]
+    return (g * (2 / math.sqrt(math.pi)) * alu(Op.EXP, -(x * x)),)
+
+
+def _modulo(node: Node, g: Node) -> tuple[Node | None, ...]:
+    a, b = node.src
+    return g, -(g * alu(Op.FLOOR, a / b))
+
+
+RULES: dict[Op, Rule] = {
+    Op.NEG: lambda n, g: (-g,),
+    Op.RECIP: lambda n, g: (-(g * n * n),),
+    Op.SQRT: lambda n, g: (g * 0.5 / n,),
+    Op.EXP2: lambda n, g: (g * n * math.log(2),),
+    Op.EXP: lambda n, g: (g * n,),
+    Op.LOG2: lambda n, g: (g / (n.src[0] * math.log(2)),),
+    Op.LOG: lambda n, g: (g / n.src[0],),
+    Op.SIN: lambda n, g: (g * alu(Op.COS, n.src[0]),),
+    Op.COS: lambda n, g: (-(g * alu(Op.SIN, n.src[0])),),
+    Op.TANH: lambda n, g: (g * (1.0 - n * n),),
+    Op.ERF: _erf,
+    Op.TRUNC: _nothing,
+    Op.FLOOR: _nothing,
+    Op.CEIL: _nothing,
+    Op.ROUND: _nothing,
+    Op.CAST: _cast,
+    Op.ADD: lambda n, g: (g, g),
+    Op.SUB: lambda n, g: (g, -g),
+    Op.MUL: lambda n, g: (g * n.src[1], g * n.src[0]),
+    Op.FDIV: lambda n, g: (g / n.src[1], -(g * n / n.src[1])),
+    Op.MOD: _modulo,
+    Op.POW: _power,
+    Op.MAX: _extreme,
+    Op.MIN: _extreme,
+    Op.WHERE: _where,
+    Op.FMA: lambda n, g: (g * n.src[1], g * n.src[0], g),
+    Op.REDUCE: reduce_rule,
+    Op.SCAN: scan_rule,
+    Op.RESHAPE: lambda n, g: (reshape(g, n.src[0].shape),),
+    Op.EXPAND: _expand,
+    Op.PERMUTE: _permute,
+    Op.PAD: _pad,
+    Op.SHRINK: _shrink,
+    Op.FLIP: lambda n, g: (Node(Op.FLIP, g.dtype, (g,), n.arg),),
+    Op.WINDOW: _window,
+    Op.UNWINDOW: _unwindow,
+    Op.CONTIGUOUS: lambda n, g: (g,),
+    Op.COPY: copy,
+    Op.GATHER: gather,
+    Op.SCATTER: scatter,
+    Op.ASSIGN: assign,
+}
+
+
+def _after(node: Node, g: Node) -> tuple[Node | None, ...]:
+    return after(node, g, _adjoint)
+
+
+def _adjoint(chain: list[Node], g: Node) -> Node:
+    """The adjoint of movements, the last one first, applied to `g`."""
+    for movement in chain:
+        assert movement.op in MOVEMENT
+        part = RULES[movement.op](movement, g)[0]
+        assert part is not None
+        g = part
+    return g
+
+
+RULES[Op.AFTER] = _after

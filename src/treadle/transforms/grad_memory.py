@@ -1,0 +1,106 @@
+"""Derivatives of what reads and writes memory: gather, scatter, copies, assignments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..dtype import dtypes, sum_acc_dtype
+from ..errors import UserError
+from ..ir.args import ScatterArg
+from ..ir.node import Node
+from ..ir.op import MOVEMENT, Op
+from .shapes import constant
+
+__all__ = ["after", "assign", "copy", "gather", "scatter"]
+
+
+def gather(node: Node, g: Node) -> tuple[Node | None, ...]:
+    """What was read from one place adds up there; half types in float32."""
+    x, index = node.src
+    wide = sum_acc_dtype(x.dtype)
+    zeros = constant(wide, 0, x.shape)
+    arg = ScatterArg(node.arg, Op.ADD)
+    return Node(Op.SCATTER, wide, (zeros, index, g.cast(wide)), arg).cast(x.dtype), None
+
+
+def scatter(node: Node, g: Node) -> tuple[Node | None, ...]:
+    """By the op that combines; of several writes to one place each gets the gradient."""
+    return _SCATTERS[node.arg.op](node, g)
+
+
+def _take(node: Node, x: Node) -> Node:
+    """`x` at the places that were written."""
+    return Node(Op.GATHER, x.dtype, (x, node.src[1]), node.arg.axis)
+
+
+def _scatter_last(node: Node, g: Node) -> tuple[Node | None, ...]:
+    zeros = constant(g.dtype, 0, node.src[2].shape)
+    kept = Node(Op.SCATTER, g.dtype, (g, node.src[1], zeros), ScatterArg(node.arg.axis, None))
+    return kept, None, _take(node, g)
+
+
+def _scatter_add(node: Node, g: Node) -> tuple[Node | None, ...]:
+    return g, None, _take(node, g)
+
+
+def _scatter_extreme(node: Node, g: Node) -> tuple[Node | None, ...]:
+    """All that equal the result share its gradient."""
+    base, index, values = node.src
+    won = values.eq(_take(node, node)).cast(g.dtype)
+    own = base.eq(node).cast(g.dtype)
+    count = Node(Op.SCATTER, g.dtype, (own, index, won), ScatterArg(node.arg.axis, Op.ADD))
+    share = g / count.maximum(1.0)
+    return share * own, None, _take(node, share) * won
+
+
+def _scatter_product(node: Node, g: Node) -> tuple[Node | None, ...]:
+    raise UserError(
+        "[scatter] a product has no derivative here; detach() it, or multiply by gathered values"
+    )
+
+
+_SCATTERS: dict[Op | None, Callable[[Node, Node], tuple[Node | None, ...]]] = {
+    None: _scatter_last, Op.ADD: _scatter_add, Op.MAX: _scatter_extreme, Op.MIN: _scatter_extreme,
+    Op.MUL: _scatter_product,
+}  # fmt: skip
+
+
+def copy(node: Node, g: Node) -> tuple[Node | None, ...]:
+    """The gradient travels back to the device that the value came from."""
+    for below in reversed(node.src[0].toposort()):
+        if below.op in (Op.BUFFER, Op.COPY):
+            home = below.arg if below.op is Op.COPY else below.arg.device
+            return (Node(Op.COPY, g.dtype, (g,), home),)
+    return (g,)
+
+
+def assign(node: Node, g: Node) -> tuple[Node | None, ...]:
+    """`g` is that of the written part: it belongs to the value."""
+    return None, g
+
+
+def after(
+    node: Node, g: Node, adjoint: Callable[[list[Node], Node], Node]
+) -> tuple[Node | None, ...]:
+    """What was overwritten gets no gradient, what was written gets that of its part."""
+    parts: list[Node | None] = []
+    for effect in reversed(node.src[1:]):
+        chain = _movements(effect.src[0], node.src[0])
+        part = g
+        for movement in reversed(chain):
+            part = Node(movement.op, g.dtype, (part,), movement.arg)
+        parts.append(part)
+        written = adjoint(chain, constant(dtypes.float32, 1, effect.shape))
+        g = written.ne(0.0).where(0.0, g)
+    return g, *reversed(parts)
+
+
+def _movements(view: Node, base: Node) -> list[Node]:
+    """The movements from `base` to `view`, the last one first."""
+    chain = []
+    while view is not base:
+        if view.op not in MOVEMENT:
+            raise UserError("[assign] only an assignment to a view of its base has a derivative")
+        chain.append(view)
+        view = view.src[0]
+    return chain

@@ -1,0 +1,127 @@
+"""Derivatives of reductions and scans.
+
+Products are differentiated without dividing, so that zeros are exact: the derivative for one
+element is the product of all the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..ir.args import ScatterArg
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.shape import size_product
+from .shapes import constant, expand, flip, iota_along, permute, reduce, reshape, scan
+
+__all__ = ["reduce_rule", "scan_rule"]
+
+
+def reduce_rule(node: Node, g: Node) -> tuple[Node | None, ...]:
+    """The gradient of a REDUCE."""
+    return (_REDUCES[node.arg.op](node, expand(g, node.src[0].shape)),)
+
+
+def _sum(node: Node, g: Node) -> Node:
+    return g
+
+
+def _extreme(node: Node, g: Node) -> Node:
+    """Equal extremes share the gradient evenly."""
+    x = node.src[0]
+    top = expand(node, x.shape)
+    chosen = x.eq(top) | x.ne(x)
+    count = reduce(chosen.cast(x.dtype), Op.ADD, node.arg.axes)
+    return chosen.where(g / expand(count, x.shape), 0.0)
+
+
+def _product(node: Node, g: Node) -> Node:
+    return g * _others(node.src[0], node.arg.axes)
+
+
+def _others(x: Node, axes: tuple[int, ...]) -> Node:
+    """For each element the product of all others over `axes`."""
+    rest = tuple(axis for axis in range(len(x.shape)) if axis not in axes)
+    order = (*rest, *axes)
+    moved = permute(x, order)
+    lead = tuple(x.shape[axis] for axis in rest)
+    flat = reshape(moved, (*lead, size_product(x.shape[axis] for axis in axes)))
+    last = len(lead)
+    before = _exclusive_product(flat, last)
+    after = flip(_exclusive_product(flip(flat, last), last), last)
+    inverse = tuple(order.index(axis) for axis in range(len(order)))
+    return permute(reshape(before * after, moved.shape), inverse)
+
+
+def _exclusive_product(x: Node, axis: int) -> Node:
+    """The product of the elements before each one."""
+    size = x.shape[axis]
+    pads = tuple((1, 0) if i == axis else (0, 0) for i in range(len(x.shape)))
+    bounds = tuple((0, n) for n in x.shape)
+    padded = Node(Op.PAD, x.dtype, (x,), pads)
+    shifted = Node(Op.SHRINK, x.dtype, (padded,), bounds)
+    first = iota_along(x.shape, axis) < 1
+    assert shifted.shape[axis] == size
+    return scan(first.where(1.0, shifted), Op.MUL, axis)
+
+
+_REDUCES: dict[Op, Callable[[Node, Node], Node]] = {
+    Op.ADD: _sum, Op.MUL: _product, Op.MAX: _extreme, Op.MIN: _extreme,
+}  # fmt: skip
+
+
+def scan_rule(node: Node, g: Node) -> tuple[Node | None, ...]:
+    """The gradient of a SCAN."""
+    return (_SCANS[node.arg.op](node, g),)
+
+
+def _running_sum(node: Node, g: Node) -> Node:
+    axis = node.arg.axis
+    return flip(scan(flip(g, axis), Op.ADD, axis), axis)
+
+
+def _running_product(node: Node, g: Node) -> Node:
+    """d y[i] / d x[j] = product of x[k], k <= i, k != j: all pairs, so memory is quadratic."""
+    x, axis = node.src[0], node.arg.axis
+    size, last = x.shape[axis], len(x.shape)
+    wide = (*x.shape, size)  # axis: j, last axis: i
+    along_last = tuple(1 if i == axis else n for i, n in enumerate(x.shape))
+    others = permute_in(x, axis, along_last, wide)
+    row, column = iota_along(wide, axis), iota_along(wide, last)
+    later = row < column
+    tails = scan(later.where(others, 1.0), Op.MUL, last)
+    arriving = permute_in(g, axis, along_last, wide)
+    seen = (column < row).where(0.0, arriving * tails)
+    total = reshape(reduce(seen, Op.ADD, (last,)), x.shape)
+    return total * _exclusive_product(x, axis)
+
+
+def permute_in(x: Node, axis: int, lead: tuple[object, ...], wide: tuple[object, ...]) -> Node:
+    """`x` with `axis` moved to a new last axis, and repeated along its old place."""
+    order = (*(i for i in range(len(x.shape)) if i != axis), axis)
+    return expand(reshape(permute(x, order), (*lead, x.shape[axis])), wide)
+
+
+def _running_extreme(node: Node, g: Node) -> Node:
+    """Each gradient goes to the latest element that equals the running extreme."""
+    x, axis = node.src[0], node.arg.axis
+    places = x.eq(node).where(iota_along(x.shape, axis), 0)
+    source = scan(places, Op.MAX, axis)
+    order = (*(i for i in range(len(x.shape)) if i != axis), axis)
+    rows = size_product(n for i, n in enumerate(x.shape) if i != axis)
+    size = x.shape[axis]
+    moved = reshape(permute(source, order), (rows, size))
+    start = iota_along((rows, size), 0) * size
+    flat = reshape(moved + start, (rows * size,))
+    values = reshape(permute(g, order), (rows * size,))
+    zeros = constant(g.dtype, 0, (rows * size,))
+    total = Node(Op.SCATTER, g.dtype, (zeros, flat, values), ScatterArg(0, Op.ADD))
+    shape = tuple(x.shape[i] for i in order)
+    inverse = tuple(order.index(i) for i in range(len(order)))
+    return permute(reshape(total, shape), inverse)
+
+
+_SCANS: dict[Op, Callable[[Node, Node], Node]] = {
+    Op.ADD: _running_sum, Op.MUL: _running_product, Op.MAX: _running_extreme,
+    Op.MIN: _running_extreme,
+}  # fmt: skip

@@ -1,0 +1,63 @@
+"""Small node builders that the rules of differentiation share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dtype import DType, dtypes, sum_acc_dtype
+from ..ir.args import ReduceArg, ScanArg
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.shape import same_size
+
+__all__ = ["constant", "expand", "flip", "iota_along", "permute", "reduce", "reshape", "scan"]
+
+
+def reshape(node: Node, shape: tuple[Any, ...]) -> Node:
+    return node if node.shape == shape else Node(Op.RESHAPE, node.dtype, (node,), shape)
+
+
+def permute(node: Node, order: tuple[int, ...]) -> Node:
+    return Node(Op.PERMUTE, node.dtype, (node,), order)
+
+
+def flip(node: Node, axis: int) -> Node:
+    return Node(Op.FLIP, node.dtype, (node,), (axis,))
+
+
+def expand(node: Node, shape: tuple[Any, ...]) -> Node:
+    """`node` broadcast to `shape`; a scalar too."""
+    if node.shape == shape:
+        return node
+    aligned = reshape(node, (1,) * (len(shape) - len(node.shape)) + node.shape)
+    return aligned if aligned.shape == shape else Node(Op.EXPAND, node.dtype, (aligned,), shape)
+
+
+def constant(dtype: DType, value: Any, shape: tuple[Any, ...]) -> Node:
+    """`value` everywhere in `shape`."""
+    return expand(Node.const(dtype, value), shape)
+
+
+def reduce(node: Node, op: Op, axes: tuple[int, ...]) -> Node:
+    """Over `axes`, kept as size 1; sums of half types in float32."""
+    if not axes:
+        return node
+    wide = sum_acc_dtype(node.dtype) if node.dtype.is_float else node.dtype
+    return Node(Op.REDUCE, wide, (node.cast(wide),), ReduceArg(op, axes)).cast(node.dtype)
+
+
+def scan(node: Node, op: Op, axis: int) -> Node:
+    return Node(Op.SCAN, node.dtype, (node,), ScanArg(op, axis))
+
+
+def iota_along(shape: tuple[Any, ...], axis: int, dtype: DType = dtypes.int32) -> Node:
+    """0, 1, ... along one axis of `shape`."""
+    size = shape[axis]
+    column = tuple(size if i == axis else 1 for i in range(len(shape)))
+    return expand(reshape(Node(Op.IOTA, dtype, (), size), column), shape)
+
+
+def grown_axes(small: tuple[Any, ...], large: tuple[Any, ...]) -> tuple[int, ...]:
+    """The axes on which `small` was expanded to `large`."""
+    pairs = enumerate(zip(small, large, strict=True))
+    return tuple(axis for axis, (a, b) in pairs if not same_size(a, b))

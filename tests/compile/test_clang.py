@@ -1,0 +1,126 @@
+"""An external clang compiles C; its absence and its failures are told clearly."""
+
+import ctypes
+import os
+import stat
+
+import pytest
+
+from treadle.compile import ClangCompiler
+from treadle.compile.clang import target_flags
+from treadle.errors import DeviceError, InternalError
+from treadle.runtime.loader import load_object
+from treadle.target import Target, host_target
+
+missing = ClangCompiler(host_target()).available()
+needs_clang = pytest.mark.skipif(missing is not None, reason=missing or "")
+
+SQUARE = "long square(long x) { return x * x; }"
+
+
+@needs_clang
+def test_c_compiles_to_an_object_that_loads_and_runs():
+    compiler = ClangCompiler(host_target())
+    library = load_object(compiler.compile(SQUARE), ["square"])
+    function = ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_long)(library.address("square"))
+    assert function(12) == 144
+    assert "clang" in compiler.version.lower()
+    assert compiler.name == "CLANG"
+
+
+@needs_clang
+def test_copies_and_tables_resolve_in_this_process():
+    source = """
+        static const long table[4] = {1, 2, 3, 4};
+        struct big { char bytes[4096]; };
+        void copy(struct big *to, const struct big *from) { *to = *from; }
+        long at(long i) { return table[i]; }
+    """
+    library = load_object(ClangCompiler(host_target()).compile(source), ["copy", "at"])
+    assert ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_long)(library.address("at"))(2) == 3
+    a, b = (ctypes.c_char * 4096)(), (ctypes.c_char * 4096)(*b"hello")
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(library.address("copy"))(
+        ctypes.addressof(a), ctypes.addressof(b)
+    )
+    assert a.value == b"hello"
+
+
+@needs_clang
+@pytest.mark.parametrize("arch", ["x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"])
+def test_other_targets_compile(arch):
+    assembly = ClangCompiler(Target.parse(arch)).assembly(SQUARE)
+    assert ("imul" in assembly) == arch.startswith("x86")
+
+
+@needs_clang
+def test_features_reach_clang():
+    scale = "void f(float *x) { for (int i = 0; i < 64; i++) x[i] *= 2; }"
+    assert "zmm" in ClangCompiler(Target.parse("x86-64-v4")).assembly(scale)
+    assert "zmm" not in ClangCompiler(Target.parse("x86_64,x86-64-v4,-avx512f")).assembly(scale)
+
+
+@needs_clang
+def test_rejected_source_is_saved_and_named():
+    with pytest.raises(InternalError, match="clang rejected generated C") as raised:
+        ClangCompiler(host_target()).compile("int f( {")
+    path = str(raised.value).split("saved as ")[1].split(")")[0]
+    with open(path) as file:
+        assert file.read() == "int f( {"
+    os.unlink(path)
+    os.rmdir(os.path.dirname(path))
+
+
+@needs_clang
+def test_an_unknown_cpu_is_told_with_a_way_out():
+    compiler = ClangCompiler(Target.parse("x86_64,znver99"))
+    with pytest.raises(DeviceError, match=r"cannot compile for znver99.*use a newer clang"):
+        compiler.compile(SQUARE)
+
+
+def test_a_missing_clang_is_told_with_its_remedy(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    compiler = ClangCompiler(host_target())
+    with pytest.raises(DeviceError, match=r"no clang on the PATH: install it .*apt install clang"):
+        compiler.compile(SQUARE)
+    assert "no clang on the PATH" in str(compiler.available())
+
+
+def test_a_named_clang_that_is_missing_is_named():
+    with pytest.raises(DeviceError, match="no clang-of-mine on the PATH"):
+        ClangCompiler(host_target(), "clang-of-mine").compile(SQUARE)
+
+
+def script(folder, text):
+    path = folder / "clang"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+needs_shell = pytest.mark.skipif(os.name != "posix", reason="uses shell scripts as compilers")
+
+
+@needs_shell
+def test_a_clang_that_hangs_is_stopped(monkeypatch, tmp_path):
+    monkeypatch.setattr("treadle.compile.clang._TIMEOUT_SECONDS", 0.2)
+    compiler = ClangCompiler(host_target(), script(tmp_path, "exec sleep 30"))
+    with pytest.raises(DeviceError, match=r"did not finish within 0\.2 seconds"):
+        compiler.compile(SQUARE)
+
+
+@needs_shell
+def test_a_clang_that_cannot_start_is_told(tmp_path):
+    path = script(tmp_path, "")
+    with open(path, "wb") as file:
+        file.write(b"\x7fELF nonsense")
+    with pytest.raises(DeviceError, match="cannot be started"):
+        ClangCompiler(host_target(), path).compile(SQUARE)
+
+
+def test_flags_name_triple_cpu_and_each_feature():
+    flags = target_flags(Target.parse("aarch64,neoverse-v1,bf16"))
+    assert "-mcpu=neoverse-v1" in flags
+    assert flags[-8:] == [
+        "-Xclang", "-target-feature", "-Xclang", "+neon",
+        "-Xclang", "-target-feature", "-Xclang", "+bf16",
+    ]  # fmt: skip

@@ -1,0 +1,24 @@
+"""Fixtures for all tests: the devices that each backend test runs on."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+
+def _devices() -> list[str]:
+    return os.environ.get("TREADLE_TEST_DEVICES", "CPU,REF").upper().split(",")
+
+
+@pytest.fixture(params=_devices())
+def device(request: pytest.FixtureRequest) -> str:
+    """Each device under test, by name; TREADLE_TEST_DEVICES=CPU,CL chooses others."""
+    from treadle import Tensor
+    from treadle.errors import DeviceError
+
+    try:
+        Tensor([1.0], device=request.param).add(1.0).realize()
+    except DeviceError as error:
+        pytest.skip(f"{request.param}: {error}")
+    return request.param

@@ -1,0 +1,104 @@
+"""Safetensors files: round trips, agreement with the format's own library, unsound files."""
+
+import json
+
+import numpy as np
+import pytest
+
+from treadle import Tensor, dtypes
+from treadle.errors import UserError
+from treadle.io.safetensors import NAMES, safe_load, safe_load_metadata, safe_save
+
+
+def file_of(path, header, data=b""):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    return path
+
+
+@pytest.mark.parametrize("dtype", list(NAMES.values()), ids=lambda d: d.name)
+def test_every_dtype_comes_back_as_it_was(tmp_path, dtype):
+    tensor = Tensor([[0, 1, 1], [1, 0, 1]], dtype=dtype)
+    safe_save({"x": tensor}, tmp_path / "f")
+    back = safe_load(tmp_path / "f")["x"]
+    assert (back.shape, back.dtype) == ((2, 3), dtype)
+    np.testing.assert_array_equal(back.numpy(), tensor.numpy())
+
+
+def test_scalars_empty_tensors_and_odd_sizes_come_back(tmp_path):
+    tensors = {
+        "byte": Tensor([7], dtype=dtypes.uint8),  # what follows is not aligned to its size
+        "scalar": Tensor(2.5), "empty": Tensor.zeros(0, 3), "after": Tensor([1.0, 2.0]),
+    }  # fmt: skip
+    safe_save(tensors, tmp_path / "f")
+    back = safe_load(tmp_path / "f")
+    assert {k: t.shape for k, t in back.items()} == {k: t.shape for k, t in tensors.items()}
+    assert back["scalar"].item() == 2.5
+    assert back["after"].tolist() == [1.0, 2.0]
+
+
+def test_metadata_is_kept_beside_the_tensors(tmp_path):
+    safe_save({"x": Tensor([1.0])}, tmp_path / "f", metadata={"step": "10"})
+    data, start, header = safe_load_metadata(tmp_path / "f")
+    assert header["__metadata__"] == {"step": "10"}
+    assert (data.dtype, start % 8) == (dtypes.uint8, 0)
+    assert data.shape == (start + 4,)
+
+
+def test_a_tensor_of_bytes_loads_like_the_file(tmp_path):
+    safe_save({"x": Tensor([1.0, 2.0])}, tmp_path / "f")
+    content = np.frombuffer((tmp_path / "f").read_bytes(), np.uint8)
+    assert safe_load(Tensor(content))["x"].tolist() == [1.0, 2.0]
+
+
+def test_files_agree_with_the_formats_own_library_in_both_directions(tmp_path):
+    library = pytest.importorskip("safetensors.numpy", reason="the format's own library")
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    safe_save({"x": Tensor(array)}, tmp_path / "ours")
+    np.testing.assert_array_equal(library.load_file(tmp_path / "ours")["x"], array)
+    library.save_file({"x": array}, tmp_path / "theirs")
+    np.testing.assert_array_equal(safe_load(tmp_path / "theirs")["x"].numpy(), array)
+
+
+def test_a_failed_save_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
+    path = tmp_path / "f"
+    safe_save({"x": Tensor([1.0])}, path)
+    before = path.read_bytes()
+
+    def full_disk(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr("os.replace", full_disk)
+    with pytest.raises(OSError, match="no space"):
+        safe_save({"x": Tensor([2.0])}, path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+ENTRY = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+
+
+@pytest.mark.parametrize(
+    ("header", "data", "message"),
+    [
+        (b"{oops", b"", "is no safetensors file"),
+        (b"[1, 2]", b"", "its header is no table"),
+        ({"x": ENTRY}, b"1234", "cannot be bytes 0 to 8 of 4"),
+        ({"x": ENTRY | {"shape": [3]}}, bytes(8), r"shape \(3,\) and dtype F32 cannot be bytes"),
+        ({"x": ENTRY | {"data_offsets": [8, 0]}}, bytes(8), "cannot be bytes 8 to 0"),
+        ({"x": ENTRY | {"shape": [-1, -2]}}, bytes(8), "malformed header entry"),
+        ({"x": ENTRY | {"shape": 2}}, bytes(8), "malformed header entry"),
+        ({"x": {"dtype": "F32"}}, bytes(8), "malformed header entry"),
+        ({"x": ENTRY | {"dtype": "F12"}}, bytes(8), "has dtype F12, known: BOOL"),
+    ],
+)
+def test_an_unsound_file_is_refused_with_what_is_wrong(tmp_path, header, data, message):
+    with pytest.raises(UserError, match=message):
+        safe_load(file_of(tmp_path / "f", header, data))
+
+
+@pytest.mark.parametrize("content", [b"", b"abc", (1 << 40).to_bytes(8, "little") + b"{}"])
+def test_a_cut_off_file_is_refused(tmp_path, content):
+    (tmp_path / "f").write_bytes(content)
+    with pytest.raises(UserError, match="is no safetensors file: it has"):
+        safe_load(tmp_path / "f")

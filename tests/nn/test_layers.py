@@ -1,0 +1,204 @@
+"""Layers give PyTorch's values for the same parameters, and gradients for the same loss."""
+
+import numpy as np
+import pytest
+
+from treadle import Tensor, nn
+from treadle.config import Context
+from treadle.errors import DTypeError, ShapeError
+
+torch = pytest.importorskip("torch", reason="PyTorch is the oracle of this module")
+
+# (name, layer, its PyTorch twin, input shape)
+LAYERS = [
+    ("linear", lambda: nn.Linear(5, 3), lambda: torch.nn.Linear(5, 3), (2, 4, 5)),
+    (
+        "linear without bias",
+        lambda: nn.Linear(5, 3, bias=False),
+        lambda: torch.nn.Linear(5, 3, bias=False),
+        (2, 5),
+    ),
+    (
+        "conv1d",
+        lambda: nn.Conv1d(4, 6, 3, stride=2, padding=1),
+        lambda: torch.nn.Conv1d(4, 6, 3, stride=2, padding=1),
+        (2, 4, 9),
+    ),
+    (
+        "conv2d",
+        lambda: nn.Conv2d(3, 4, 3, padding=1),
+        lambda: torch.nn.Conv2d(3, 4, 3, padding=1),
+        (2, 3, 6, 5),
+    ),
+    (
+        "conv2d with groups, stride and dilation",
+        lambda: nn.Conv2d(4, 6, (3, 2), stride=2, dilation=(1, 2), groups=2, bias=False),
+        lambda: torch.nn.Conv2d(4, 6, (3, 2), stride=2, dilation=(1, 2), groups=2, bias=False),
+        (2, 4, 7, 8),
+    ),
+    (
+        "conv2d that keeps the size",
+        lambda: nn.Conv2d(2, 3, (4, 3), padding="same"),
+        lambda: torch.nn.Conv2d(2, 3, (4, 3), padding="same"),
+        (1, 2, 6, 5),
+    ),
+    (
+        "conv_transpose1d",
+        lambda: nn.ConvTranspose1d(4, 3, 3, stride=2),
+        lambda: torch.nn.ConvTranspose1d(4, 3, 3, stride=2),
+        (2, 4, 5),
+    ),
+    (
+        "conv_transpose2d",
+        lambda: nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1, groups=2),
+        lambda: torch.nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1, groups=2),
+        (2, 4, 4, 3),
+    ),
+    (
+        "group norm",
+        lambda: nn.GroupNorm(2, 6),
+        lambda: torch.nn.GroupNorm(2, 6),
+        (3, 6, 4, 2),
+    ),
+    (
+        "instance norm",
+        lambda: nn.InstanceNorm(4),
+        lambda: torch.nn.InstanceNorm2d(4, affine=True),
+        (2, 4, 3, 3),
+    ),
+    ("layer norm", lambda: nn.LayerNorm(6), lambda: torch.nn.LayerNorm(6), (2, 3, 6)),
+    (
+        "layer norm over two axes",
+        lambda: nn.LayerNorm((3, 6), elementwise_affine=False),
+        lambda: torch.nn.LayerNorm((3, 6), elementwise_affine=False),
+        (2, 3, 6),
+    ),
+    ("rms norm", lambda: nn.RMSNorm(6), lambda: torch.nn.RMSNorm(6, eps=1e-6), (2, 3, 6)),
+    (
+        "batch norm while judging",
+        lambda: nn.BatchNorm(4),
+        lambda: torch.nn.BatchNorm2d(4).eval(),
+        (3, 4, 2, 2),
+    ),
+]
+
+
+def seeded(*shape):
+    return np.random.default_rng(7).standard_normal(shape).astype(np.float32)
+
+
+def copy_parameters(layer, twin):
+    """Give both the same random parameters, by the names of the state dict."""
+    ours, generator = nn.state.get_state_dict(layer), np.random.default_rng(3)
+    theirs = {k: v for k, v in twin.state_dict().items() if not k.startswith(("running", "num"))}
+    assert set(theirs) == {k for k in ours if not k.startswith(("running", "num"))}
+    for name, value in theirs.items():
+        assert ours[name].shape == tuple(value.shape)
+        fresh = generator.uniform(0.5, 1.5, value.shape).astype(np.float32)
+        value.copy_(torch.from_numpy(fresh))
+        ours[name].assign(Tensor(fresh)).realize()
+        ours[name].requires_grad = True
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same'")  # PyTorch's word on even kernels
+@pytest.mark.parametrize(
+    ("make", "twin", "shape"), [c[1:] for c in LAYERS], ids=[c[0] for c in LAYERS]
+)
+def test_a_layer_and_its_gradients_agree_with_pytorch(make, twin, shape):
+    layer, oracle, data = make(), twin(), seeded(*shape)
+    copy_parameters(layer, oracle)
+    x, tx = Tensor(data, requires_grad=True), torch.tensor(data, requires_grad=True)
+    out, expected = layer(x), oracle(tx)
+    np.testing.assert_allclose(out.numpy(), expected.detach().numpy(), rtol=2e-5, atol=2e-5)
+    out.square().sum().backward()
+    expected.square().sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), tx.grad.numpy(), rtol=2e-4, atol=2e-4)
+    for name, parameter in oracle.named_parameters():
+        grad = nn.state.get_state_dict(layer)[name].grad
+        np.testing.assert_allclose(grad.numpy(), parameter.grad.numpy(), rtol=2e-4, atol=2e-3)
+
+
+def test_layer_norm_2d_normalises_the_channels_of_each_pixel():
+    data = seeded(2, 5, 3, 4)
+    oracle = torch.nn.functional.layer_norm(torch.tensor(data).permute(0, 2, 3, 1), (5,))
+    ours = nn.LayerNorm2d(5)(Tensor(data))
+    np.testing.assert_allclose(ours.numpy(), oracle.permute(0, 3, 1, 2).numpy(), atol=1e-5)
+
+
+def test_batch_norm_in_training_uses_the_batch_and_updates_its_running_state():
+    data, ours, oracle = seeded(4, 3, 2, 5), nn.BatchNorm2d(3), torch.nn.BatchNorm2d(3)
+    with Context(TRAINING=1):
+        for scale in (1.0, 2.0, 3.0):
+            out, expected = ours(Tensor(data * scale)), oracle(torch.tensor(data * scale))
+            np.testing.assert_allclose(out.numpy(), expected.detach().numpy(), atol=1e-5)
+    np.testing.assert_allclose(ours.running_mean.numpy(), oracle.running_mean.numpy(), atol=1e-6)
+    np.testing.assert_allclose(ours.running_var.numpy(), oracle.running_var.numpy(), rtol=1e-5)
+    assert ours.num_batches_tracked.item() == 3
+
+
+def test_batch_norm_refuses_to_train_on_one_value_a_channel():
+    with Context(TRAINING=1), pytest.raises(ShapeError, match="more than one value"):
+        nn.BatchNorm(3)(Tensor.ones(1, 3))
+
+
+def test_batch_norm_without_affine_has_no_parameters_to_train():
+    layer = nn.BatchNorm(3, affine=False)
+    assert all(t.requires_grad is False for t in nn.state.get_parameters(layer))
+    assert layer(Tensor.ones(2, 3)).shape == (2, 3)
+
+
+def test_embedding_reads_the_rows_of_its_table():
+    layer, rows = nn.Embedding(7, 4), np.array([[1, 6], [0, 1]], np.int32)
+    table = layer.weight.numpy()
+    np.testing.assert_array_equal(layer(Tensor(rows)).numpy(), table[rows])
+
+
+def test_the_gradient_of_an_embedding_adds_up_over_repeated_rows():
+    layer = nn.Embedding(4, 2)
+    layer.weight.requires_grad = True
+    layer(Tensor([1, 1, 3])).sum().backward()
+    np.testing.assert_array_equal(layer.weight.grad.numpy(), [[0, 0], [2, 2], [0, 0], [1, 1]])
+
+
+def test_embedding_refuses_indices_that_are_not_integers():
+    with pytest.raises(DTypeError, match=r"\[Embedding\] indices must be integers"):
+        nn.Embedding(4, 2)(Tensor([0.0, 1.0]))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_an_lstm_cell_steps_as_in_pytorch(bias):
+    ours, oracle = nn.LSTMCell(3, 4, bias=bias), torch.nn.LSTMCell(3, 4, bias=bias)
+    with torch.no_grad():
+        copy_parameters(ours, oracle)
+    data, state, expected = seeded(2, 3), None, None
+    for _ in range(3):
+        state, expected = ours(Tensor(data), state), oracle(torch.tensor(data), expected)
+    for mine, theirs in zip(state, expected, strict=True):
+        np.testing.assert_allclose(mine.numpy(), theirs.detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: nn.Conv2d(3, 4, 3, groups=2), lambda: nn.GroupNorm(2, 5)],
+    ids=["conv groups", "norm groups"],
+)
+def test_groups_that_do_not_divide_the_channels_are_refused_when_the_layer_is_made(make):
+    with pytest.raises(ShapeError, match="must divide"):
+        make()
+
+
+def test_same_padding_with_a_stride_is_refused():
+    with pytest.raises(ShapeError, match="needs stride 1"):
+        nn.Conv2d(1, 1, 3, stride=2, padding="same")
+
+
+def test_layer_norm_refuses_other_last_axes():
+    with pytest.raises(ShapeError, match=r"the last axes must be \(4,\), got shape \(2, 3\)"):
+        nn.LayerNorm(4)(Tensor.ones(2, 3))
+
+
+def test_parameters_start_within_the_fan_in_bound_and_fill_it():
+    weight = nn.Linear(64, 50).weight.numpy()
+    assert np.abs(weight).max() <= 1 / 8
+    assert np.abs(weight).max() > 0.9 / 8
+    assert abs(weight.mean()) < 0.01

@@ -1,0 +1,45 @@
+"""Comparison with PyTorch: the same function on the same data, values and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from treadle import Tensor
+
+
+def compare(
+    device: str,
+    ours: Callable[..., Any],
+    theirs: Callable[..., Any],
+    *arrays: np.ndarray,
+    grad: bool = True,
+    rtol: float = 1e-5,
+    atol: float = 1e-6,
+) -> None:
+    """Check the value and, with `grad`, the gradient of every float input against PyTorch's."""
+    torch = pytest.importorskip("torch")
+    floats = [a.dtype.kind == "f" and grad for a in arrays]
+    mine = [
+        Tensor(a, device=device, requires_grad=True if f else None)
+        for a, f in zip(arrays, floats, strict=True)
+    ]
+    other = [
+        torch.tensor(a, requires_grad=f) for a, f in zip(arrays, floats, strict=True)
+    ]
+    got, want = ours(*mine), theirs(*other)
+    assert got.shape == tuple(want.shape)
+    assert got.device == device
+    np.testing.assert_allclose(got.numpy(), want.detach().numpy(), rtol=rtol, atol=atol)
+    if not any(floats):
+        return
+    weights = np.random.default_rng(0).normal(size=got.shape).astype(np.float32)
+    want.backward(torch.tensor(weights).to(want.dtype))
+    got.backward(Tensor(weights, device=device))
+    for f, a, b in zip(floats, mine, other, strict=True):
+        if f and b.grad is not None:
+            assert a.grad is not None
+            np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), rtol=rtol, atol=atol)

@@ -1,0 +1,230 @@
+"""Elementwise methods and operators against PyTorch."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from treadle import Tensor, dtypes
+from treadle.errors import DeviceError, DTypeError, ShapeError
+
+from .oracle import compare
+
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
+LINE = np.array([-3.5, -2.0, -1.0, -0.5, -0.0, 0.3, 1.0, 2.5, 4.0], np.float32)
+POSITIVE = np.array([0.1, 0.5, 1.0, 2.0, 30.0], np.float32)
+UNIT = np.array([-0.95, -0.5, -0.01, 0.0, 0.2, 0.6, 0.99], np.float32)
+ABOVE_ONE = np.array([1.001, 1.5, 3.0, 100.0], np.float32)
+
+SAME_NAME = [
+    ("neg", LINE), ("exp", LINE), ("exp2", LINE), ("sin", LINE), ("cos", LINE), ("tan", LINE),
+    ("log", POSITIVE), ("log2", POSITIVE), ("sqrt", POSITIVE), ("rsqrt", POSITIVE),
+    ("reciprocal", POSITIVE), ("asin", UNIT), ("acos", UNIT), ("atan", LINE), ("tanh", LINE),
+    ("sinh", LINE), ("cosh", LINE), ("asinh", LINE), ("acosh", ABOVE_ONE), ("atanh", UNIT),
+    ("erf", LINE), ("trunc", LINE), ("ceil", LINE), ("floor", LINE), ("round", LINE),
+    ("sign", LINE), ("abs", LINE), ("square", LINE), ("relu", LINE), ("sigmoid", LINE),
+]  # fmt: skip
+FUNCTIONAL = [
+    ("logsigmoid", F.logsigmoid), ("hardsigmoid", F.hardsigmoid), ("elu", F.elu),
+    ("celu", F.celu), ("swish", F.silu), ("silu", F.silu), ("relu6", F.relu6),
+    ("hardswish", F.hardswish), ("hardtanh", F.hardtanh), ("gelu", F.gelu),
+    ("leaky_relu", F.leaky_relu), ("mish", F.mish), ("softplus", F.softplus),
+    ("softsign", F.softsign), ("selu", F.selu),
+]  # fmt: skip
+BINARY = ["add", "sub", "mul", "div", "maximum", "minimum", "logaddexp", "copysign"]
+
+
+@pytest.mark.parametrize(("name", "data"), SAME_NAME, ids=[row[0] for row in SAME_NAME])
+def test_a_function_matches_pytorch_in_value_and_gradient(device, name, data):
+    compare(device, lambda x: getattr(x, name)(), lambda x: getattr(x, name)(), data)
+
+
+@pytest.mark.parametrize(("name", "theirs"), FUNCTIONAL, ids=[row[0] for row in FUNCTIONAL])
+def test_an_activation_matches_pytorch_in_value_and_gradient(device, name, theirs):
+    compare(device, lambda x: getattr(x, name)(), theirs, LINE, rtol=2e-5)
+
+
+def test_quick_gelu_is_x_times_a_sigmoid(device):
+    compare(device, lambda x: x.quick_gelu(), lambda x: x * (1.702 * x).sigmoid(), LINE)
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_a_binary_function_broadcasts_and_matches_pytorch(device, name):
+    rng = np.random.default_rng(1)
+    a, b = rng.normal(size=(3, 1, 4)), rng.normal(size=(2, 1))
+    compare(
+        device, lambda x, y: getattr(x, name)(y), lambda x, y: getattr(torch, name)(x, y),
+        a.astype(np.float32), b.astype(np.float32),
+    )  # fmt: skip
+
+
+def test_a_power_matches_pytorch_in_value_and_both_gradients(device):
+    base = np.array([0.0, 0.0, 0.5, 2.0, 3.0], np.float32)
+    exponent = np.array([0.0, 2.0, 1.5, -1.0, 0.5], np.float32)
+    compare(device, lambda x, y: x**y, lambda x, y: x**y, base, exponent)
+
+
+@pytest.mark.parametrize("exponent", [-1, 0, 0.5, 1, 2, 3, 2.5, -2])
+def test_a_scalar_power_matches_pytorch(device, exponent):
+    compare(device, lambda x: x**exponent, lambda x: x**exponent, POSITIVE)
+
+
+def test_equal_elements_share_the_gradient_of_a_maximum(device):
+    a, b = np.array([1.0, 2.0, 3.0], np.float32), np.array([1.0, 3.0, 2.0], np.float32)
+    compare(device, lambda x, y: x.maximum(y), torch.maximum, a, b)
+    compare(device, lambda x, y: x.minimum(y), torch.minimum, a, b)
+
+
+def test_clamp_lerp_and_where_match_pytorch(device):
+    compare(device, lambda x: x.clamp(-1, 2), lambda x: x.clamp(-1, 2), LINE)
+    compare(device, lambda x: x.clip(max_=0.5), lambda x: x.clip(max=0.5), LINE)
+    compare(device, lambda x, y: x.lerp(y, 0.3), lambda x, y: x.lerp(y, 0.3), LINE, LINE[::-1].copy())
+    compare(
+        device, lambda x, y: (x > 0).where(x * 2, y), lambda x, y: torch.where(x > 0, x * 2, y),
+        LINE, LINE[::-1].copy(),
+    )  # fmt: skip
+
+
+def test_nan_and_infinity_are_told_apart(device):
+    data = np.array([math.nan, math.inf, -math.inf, 1.0], np.float32)
+    x = Tensor(data, device=device)
+    assert x.isnan().tolist() == [True, False, False, False]
+    assert x.isinf().tolist() == [False, True, True, False]
+    assert x.isinf(detect_negative=False).tolist() == [False, True, False, False]
+    assert x.isfinite().tolist() == [False, False, False, True]
+    assert (x <= 1).tolist() == [False, False, True, True]
+    assert (x >= x).tolist() == [False, True, True, True]
+    np.testing.assert_array_equal(x.maximum(0).numpy(), [math.nan, math.inf, 0, 1])
+    np.testing.assert_array_equal(x.relu().numpy(), [math.nan, math.inf, 0, 1])
+    assert x.isclose(Tensor(data, device=device)).tolist() == [False, True, True, True]
+    assert x.isclose(Tensor(data, device=device), equal_nan=True).tolist() == [True] * 4
+
+
+def test_saturated_functions_have_finite_gradients(device):
+    data = np.array([-1000.0, 1000.0, -90.0, 90.0], np.float32)
+    for name in ("sigmoid", "tanh", "softplus", "logsigmoid", "silu", "elu", "mish"):
+        compare(device, lambda x, n=name: getattr(x, n)(),
+                getattr(torch, name, None) or getattr(F, name), data, atol=1e-5)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scalar", "expected"),
+    [
+        (dtypes.float16, 2.5, dtypes.float16), (dtypes.float16, 2, dtypes.float16),
+        (dtypes.int8, 2, dtypes.int8), (dtypes.int8, 2.5, dtypes.float32),
+        (dtypes.bool, 1, dtypes.int32), (dtypes.bool, True, dtypes.bool),
+        (dtypes.bool, 0.5, dtypes.float32), (dtypes.bfloat16, 1.5, dtypes.bfloat16),
+    ],
+)  # fmt: skip
+def test_a_python_scalar_keeps_the_tensors_kind(dtype, scalar, expected):
+    x = Tensor([1, 0]).cast(dtype)
+    assert (x + scalar).dtype is expected
+    assert (scalar + x).dtype is expected
+    assert (x == x).where(x, scalar).dtype is expected
+
+
+def test_two_tensors_promote_by_the_lattice():
+    half, byte = Tensor([1.0], dtype=dtypes.float16), Tensor([1], dtype=dtypes.int8)
+    assert (half + byte).dtype is dtypes.float16
+    assert (byte + Tensor([1], dtype=dtypes.uint8)).dtype is dtypes.int16
+    assert (half * Tensor([1.0], dtype=dtypes.bfloat16)).dtype is dtypes.float32
+
+
+def test_true_division_of_integers_gives_floats_and_floor_division_rounds_down(device):
+    a, b = Tensor([-7, 7, -8, 5], device=device), Tensor([2, -2, 3, 5], device=device)
+    assert (a / b).dtype is dtypes.float32
+    np.testing.assert_allclose((a / b).numpy(), [-3.5, -3.5, -8 / 3, 1])
+    assert (a // b).tolist() == [-4, -4, -3, 1]
+    assert (a % b).tolist() == [1, -1, 1, 0]
+    assert a.div(b, rounding_mode="trunc").tolist() == [-3, -3, -2, 1]
+    assert (20 // b).tolist() == [10, -10, 6, 4]
+    np.testing.assert_allclose((Tensor([5.5, -5.5], device=device) % 2).numpy(), [1.5, 0.5])
+
+
+def test_integer_powers_stay_integers(device):
+    x = Tensor([-2, 0, 3, 1], device=device)
+    assert (x**3).tolist() == [-8, 0, 27, 1]
+    assert (x**0).tolist() == [1, 1, 1, 1]
+    assert (2 ** Tensor([0, 5, 10], device=device)).tolist() == [1, 32, 1024]
+    assert (x ** Tensor([2, 0, 2, -1], device=device)).tolist() == [4, 1, 9, 1]
+    with pytest.raises(DTypeError, match=r"\[pow\].*negative"):
+        x**-1
+
+
+def test_bit_operators_work_on_integers_only(device):
+    x = Tensor([1, 6, 255], device=device)
+    assert (x & 3).tolist() == [1, 2, 3]
+    assert (x | 8).tolist() == [9, 14, 255]
+    assert (x ^ x).tolist() == [0, 0, 0]
+    assert (~x).tolist() == [-2, -7, -256]
+    assert (x << 2).tolist() == [4, 24, 1020]
+    assert (x >> 1).tolist() == [0, 3, 127]
+    assert (1 << Tensor([0, 3], device=device)).tolist() == [1, 8]
+    assert (~Tensor([True, False], device=device)).tolist() == [False, True]
+    with pytest.raises(DTypeError, match=r"\[bitwise_and\] needs integers, not float32"):
+        Tensor([1.0]) & 1
+
+
+def test_reflected_operators_keep_the_order_of_operands(device):
+    x = Tensor([1.0, 2.0, 4.0], device=device)
+    np.testing.assert_allclose((1 - x).numpy(), [0, -1, -3])
+    np.testing.assert_allclose((8 / x).numpy(), [8, 4, 2])
+    np.testing.assert_allclose((2**x).numpy(), [2, 4, 16])
+    np.testing.assert_allclose((5 % x).numpy(), [0, 1, 1])
+    np.testing.assert_allclose((np.ones(3, np.float32) - x).numpy(), [0, -1, -3])
+    assert isinstance(np.ones(3, np.float32) * x, Tensor)
+
+
+def test_casts_convert_values(device):
+    x = Tensor([-1.7, 0.0, 2.9], device=device)
+    assert x.int().tolist() == [-1, 0, 2]
+    assert x.bool().tolist() == [True, False, True]
+    assert x.half().dtype is dtypes.float16
+    assert x.cast("int64").dtype is dtypes.int64
+    assert x.bitcast(dtypes.int32).tolist() == np.array([-1.7, 0, 2.9], np.float32).view("i4").tolist()
+
+
+def test_a_bitcast_to_another_width_reinterprets_the_last_axis(device):
+    words = np.array([[0x01020304, 0x0A0B0C0D]], np.uint32)
+    x = Tensor(words, device=device)
+    assert x.bitcast(dtypes.uint8).tolist() == words.view(np.uint8).tolist()
+    assert x.bitcast(dtypes.uint64).tolist() == words.view(np.uint64).tolist()
+    assert x.bitcast(dtypes.uint8).bitcast(dtypes.float32).tolist() == words.view("f4").tolist()
+    with pytest.raises(ShapeError, match=r"\[bitcast\]"):
+        Tensor([1, 2, 3], dtype=dtypes.uint8).bitcast(dtypes.float32)
+
+
+def test_shapes_that_do_not_broadcast_are_shown_aligned():
+    with pytest.raises(ShapeError) as caught:
+        Tensor.zeros(3, 4) + Tensor.zeros(2, 4)
+    message = str(caught.value)
+    assert message.startswith("[add] shapes (3, 4) and (2, 4) do not broadcast at axis -2")
+    assert "    3  4\n    2  4\n    ^\n" in message
+
+
+def test_mixing_devices_names_both():
+    with pytest.raises(DeviceError, match=r"\[add\] one tensor is on CPU, another on REF"):
+        Tensor([1.0], device="CPU") + Tensor([1.0], device="REF")
+
+
+def test_an_integer_that_does_not_fit_is_refused():
+    with pytest.raises(DTypeError, match=r"\[add\] the integer 300 does not fit uint8"):
+        Tensor([1], dtype=dtypes.uint8) + 300
+
+
+def test_comparison_with_something_else_is_not_an_error():
+    assert (Tensor([1]) == "one") is False
+    assert (Tensor([1]) != None) is True  # noqa: E711
+
+
+def test_ten_thousand_operations_in_a_row_work(device):
+    x = Tensor([0.0], device=device, requires_grad=True)
+    y = x
+    for _ in range(10_000):
+        y = y + 1
+    assert y.item() == 10_000
+    y.backward()
+    assert x.grad.item() == 1
