@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from . import nn
     from .config import Context
     from .dtype import dtypes
-    from .engine.run import Device
+    from .engine.backends import Device
     from .tensor import Tensor
 
 __all__ = ["Context", "Device", "Tensor", "dtypes", "nn"]
 
 _HOMES = {
-    "Context": ".config", "Device": ".engine.run", "Tensor": ".tensor", "dtypes": ".dtype",
+    "Context": ".config", "Device": ".engine.backends", "Tensor": ".tensor", "dtypes": ".dtype",
 }  # fmt: skip
 
 

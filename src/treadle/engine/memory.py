@@ -10,6 +10,7 @@ memory: reading a version that has been overwritten is an error, never a wrong v
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,63 +19,83 @@ from ..errors import InternalError
 from ..ir.args import BufferRef, Token
 from ..ir.node import Node
 from ..ir.op import Op
+from .backends import Device
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["allocate", "from_host", "read", "to_host", "write"]
+__all__ = ["Memory", "adopt", "allocate", "from_host", "memory_of", "new_memory", "on_read", "read", "to_host"]
 
 
-@dataclass
+@dataclass(eq=False)
 class Memory:
-    """The elements and how many assignments they have seen."""
+    """`size` elements in a runtime's buffer, and how many assignments they have seen."""
 
-    data: np.ndarray[Any, Any]
+    buffer: Any
+    dtype: DType
+    size: int
+    device: str
     version: int = 0
+
+    def array(self) -> np.ndarray[Any, Any]:
+        """The elements themselves, 1-D and writable, without a copy."""
+        import numpy as np
+
+        return np.frombuffer(self.buffer.view(), _to_np_dtype(self.dtype), self.size)
 
 
 _table: weakref.WeakKeyDictionary[Token, Memory] = weakref.WeakKeyDictionary()
+# Called before values are read on the host; a capturing jit refuses here.
+on_read: list[Callable[[], None]] = []
 
 
-def _buffer(device: str, dtype: DType, memory: Memory) -> Node:
+def adopt(memory: Memory) -> Node:
+    """A BUFFER with a Token of its own for `memory`."""
     token = Token()
     _table[token] = memory
-    return Node(Op.BUFFER, dtype, (), BufferRef(token, memory.data.size, device))
+    return Node(
+        Op.BUFFER, memory.dtype, (), BufferRef(token, memory.size, memory.device, memory.version)
+    )
+
+
+def new_memory(device: str, dtype: DType, size: int) -> Memory:
+    """Memory with undefined contents. Raises OutOfMemory."""
+    buffer = Device[device].allocator.alloc(max(1, size * dtype.itemsize))
+    return Memory(buffer, dtype, size, device)
 
 
 def allocate(device: str, dtype: DType, size: int) -> Node:
     """A BUFFER of `size` elements whose values are not defined yet."""
-    import numpy as np
-
-    return _buffer(device, dtype, Memory(np.empty(size, _to_np_dtype(dtype))))
+    return adopt(new_memory(device, dtype, size))
 
 
 def from_host(device: str, dtype: DType, data: np.ndarray[Any, Any]) -> Node:
     """A BUFFER with a copy of `data`, in row-major order, converted to `dtype`."""
-    import numpy as np
+    memory = new_memory(device, dtype, data.size)
+    if data.size and not device.startswith("NULL"):
+        memory.array().reshape(data.shape)[...] = data
+    return adopt(memory)
 
-    flat = np.array(data, dtype=_to_np_dtype(dtype), order="C", copy=True).reshape(-1)
-    return _buffer(device, dtype, Memory(flat))
 
-
-def read(ref: BufferRef) -> np.ndarray[Any, Any]:
-    """The memory itself, 1-D. Raises InternalError if that version has been overwritten."""
+def memory_of(ref: BufferRef) -> Memory:
+    """The memory of a BUFFER. Raises InternalError if that version has been overwritten."""
     memory = _table[ref.token]
     if memory.version != ref.version:
         raise InternalError(
             f"[realize] version {ref.version} of a buffer of {ref.size} elements on {ref.device} "
             f"was read after version {memory.version} had overwritten it"
         )
-    return memory.data
+    return memory
 
 
-def write(ref: BufferRef, data: np.ndarray[Any, Any]) -> None:
-    """Overwrite the memory of `ref.token`, which from now on is version `ref.version`."""
-    memory = _table[ref.token]
-    memory.data[...] = data
-    memory.version = ref.version
+def read(ref: BufferRef) -> np.ndarray[Any, Any]:
+    """The memory itself, 1-D. Raises InternalError if that version has been overwritten."""
+    return memory_of(ref).array()
 
 
 def to_host(node: Node) -> np.ndarray[Any, Any]:
     """A copy of a BUFFER's elements, 1-D."""
+    for refuse in on_read:
+        refuse()
+    Device[node.arg.device].synchronize()
     return read(node.arg).copy()

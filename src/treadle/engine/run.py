@@ -11,28 +11,23 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
+from ..config import settings
 from ..ir.interpret import interpret_many
 from ..ir.node import Node
 from ..ir.op import Op
-from .memory import from_host, read, write
+from .backends import Device
+from .counters import GlobalCounters
+from .memory import Memory, adopt, from_host, memory_of, new_memory, read
+from .pipeline import Program, program_of
+from .report import report_kernels
 
-__all__ = ["Device", "Holder", "holders", "is_backed", "realize", "resolve", "track"]
-
-
-class Device:
-    """Names of devices."""
-
-    DEFAULT: ClassVar[str] = "CPU"
-
-    @staticmethod
-    def canonicalize(name: str | None) -> str:
-        """The one spelling of a device: upper case, without ":0"; None is the default."""
-        return Device.DEFAULT if name is None else name.upper().removesuffix(":0")
+__all__ = ["Holder", "holders", "is_backed", "keep_values", "realize", "resolve", "track"]
 
 
 class Holder(Protocol):
@@ -46,6 +41,8 @@ _serial = itertools.count()
 _live: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _realized: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
 _lock = threading.RLock()
+# Told of each program that has run: (program, inputs, outputs, arena); a capturing jit listens.
+listeners: list[Callable[[Program, list[Memory], list[Memory], Any], None]] = []
 
 
 def track(holder: Holder) -> None:
@@ -87,40 +84,125 @@ def realize(outputs: Sequence[tuple[Node, str]]) -> list[Node]:
     """
     with _lock:
         todo = [pair for pair in dict.fromkeys(outputs) if not is_backed(resolve(pair[0]))]
-        done = dict(zip(todo, _compute(todo), strict=True)) if todo else {}
+        done: dict[tuple[Node, str], Node] = {}
+        for device in dict.fromkeys(device for _, device in todo):
+            mine = [pair for pair in todo if pair[1] == device]
+            done.update(zip(mine, _compute([node for node, _ in mine], device), strict=True))
         return [done[pair] if pair in done else resolve(pair[0]) for pair in outputs]
 
 
-def _compute(outputs: Sequence[tuple[Node, str]]) -> list[Node]:
-    sink, order = _current(node for node, _ in outputs)
+def _compute(outputs: list[Node], device: str) -> list[Node]:
+    _transfer_copies(outputs, device)
+    sink, order = _current(outputs)
     effects = [node for node in order if node.op is Op.AFTER]
     _keep_old_versions(effects)
-    memory = {_buffer_below(e).arg: read(_buffer_below(e).arg).copy() for e in effects}
     kept = _still_read(effects)
-    values = interpret_many(
-        [*sink.src, *kept], lambda ref: memory[ref] if ref in memory else read(ref)
-    )
+    copies = [Node(Op.CONTIGUOUS, effect.dtype, (effect,)) for effect in kept]
+    roots = [*sink.src, *copies]
+    run = _interpret if Device[device].interprets else _execute
+    values = run(roots, device, effects)
     for effect, value in zip(kept, values[len(sink.src) :], strict=True):
-        _realized[effect] = from_host(_buffer_below(effect).arg.device, effect.dtype, value)
-    _commit(effects, memory)
+        _realized[effect] = value
+    _commit(effects)
     lasting = _reading_memory(order)
     rows = zip(outputs, sink.src, values, strict=False)
-    return [_settle(output, root, value, root in lasting) for output, root, value in rows]
+    return [_settle(node, root, value, root in lasting) for node, root, value in rows]
 
 
-def _settle(output: tuple[Node, str], root: Node, value: Any, remember: bool) -> Node:
+def _settle(node: Node, root: Node, value: Node | None, remember: bool) -> Node:
     """The memory of one output. A constant graph is not remembered: it has no device."""
-    node, device = output
-    if is_backed(resolve(root)):
-        backed = resolve(root)
-    else:
-        buffer = from_host(device, node.dtype, value)
-        shaped = buffer.shape != node.shape
-        backed = Node(Op.RESHAPE, node.dtype, (buffer,), node.shape) if shaped else buffer
+    backed = resolve(root)
+    if not is_backed(backed):
+        assert value is not None
+        shaped = value.shape != node.shape
+        backed = Node(Op.RESHAPE, node.dtype, (value,), node.shape) if shaped else value
     for known in (root, node):
         if remember and resolve(known) is not backed:
             _realized[known] = backed
     return backed
+
+
+def _execute(roots: list[Node], device: str, effects: list[Node]) -> list[Node | None]:
+    """Run `roots` as kernels; gives a BUFFER for each, None where it is no new memory."""
+    todo = [root for root in roots if not is_backed(root)]
+    if not todo:
+        return [None] * len(roots)
+    program, inputs = program_of(todo, device)
+    memories = [memory_of(ref) for ref in inputs]
+    outputs = [new_memory(device, dtype, size) for dtype, size in program.outputs]
+    run_program(program, memories, outputs)
+    nodes = [adopt(memory) for memory in outputs]
+    numbers = dict(zip(todo, program.roots, strict=True))
+    found = [numbers.get(root) for root in roots]
+    return [None if number is None else nodes[number] for number in found]
+
+
+def run_program(program: Program, inputs: list[Memory], outputs: list[Memory]) -> None:
+    """Launch every kernel of `program` on these buffers, and count it."""
+    opened = Device[program.device]
+    arena = opened.allocator.alloc(program.arena) if program.arena else None
+    launches = program.launches(
+        [m.buffer.pointer for m in inputs],
+        [m.buffer.pointer for m in outputs],
+        0 if arena is None else arena.pointer,
+        getattr(opened.runtime, "threads", 1),
+    )
+    start = time.perf_counter()
+    if settings.DEBUG >= 2:
+        report_kernels(program, opened.runtime.call_list(launches).run_timed(), opened)
+    elif launches:
+        opened.runtime.run(launches)
+    count_program(program, time.perf_counter() - start)
+    for listen in listeners:
+        listen(program, inputs, outputs, arena)
+
+
+def count_program(program: Program, seconds: float) -> None:
+    """Add one run of `program` to GlobalCounters."""
+    GlobalCounters.kernel_count += len(program.kernels)
+    GlobalCounters.global_ops += sum(k.ops for k in program.kernels)
+    GlobalCounters.global_mem += sum(k.bytes for k in program.kernels)
+    GlobalCounters.time_sum_s += seconds
+    GlobalCounters.mem_used = Device[program.device].allocator.stats.live
+
+
+def _interpret(roots: list[Node], device: str, effects: list[Node]) -> list[Node | None]:
+    """Run `roots` through the reference interpreter."""
+    memory = {_buffer_below(e).arg: read(_buffer_below(e).arg).copy() for e in effects}
+    values = interpret_many(roots, lambda ref: memory[ref] if ref in memory else read(ref))
+    found = [
+        None if is_backed(root) or root in effects else from_host(device, root.dtype, value.reshape(-1))
+        for root, value in zip(roots, values, strict=True)
+    ]
+    for ref, data in memory.items():
+        memory_of(ref).array()[...] = data
+    return found
+
+
+def _transfer_copies(outputs: list[Node], device: str) -> None:
+    """Compute the source of each COPY on its own device, and move it."""
+    while True:
+        _, order = _current(outputs)
+        copy = next((n for n in order if n.op is Op.COPY), None)
+        if copy is None:
+            return
+        source = realize([(copy.src[0], _device_of(copy.src[0], copy.arg))])[0]
+        flat = source
+        while flat.op is Op.RESHAPE:
+            flat = flat.src[0]
+        Device[flat.arg.device].synchronize()
+        moved = from_host(copy.arg, copy.dtype, read(flat.arg))
+        _realized[copy] = Node(Op.RESHAPE, copy.dtype, (moved,), copy.shape)
+
+
+def _device_of(node: Node, default: str) -> str:
+    """Where the memory that a graph reads is."""
+    for item in reversed(node.toposort(lambda n: n.op is not Op.COPY)):
+        if item.op is Op.COPY:
+            return item.arg
+        if item.op is Op.BUFFER:
+            return item.arg.device
+    return default
 
 
 def _reading_memory(order: list[Node]) -> set[Node]:
@@ -131,15 +213,18 @@ def _reading_memory(order: list[Node]) -> set[Node]:
     return found
 
 
-def _commit(effects: list[Node], memory: dict[Any, Any]) -> None:
-    """Write the assigned memory; each last effect becomes the next version of its buffer."""
+# -- assignments ------------------------------------------------------------------------------------
+
+
+def _commit(effects: list[Node]) -> None:
+    """Memory has been overwritten: each last effect becomes the next version of its buffer."""
     overwritten = _overwritten(effects)
     for effect in effects:
         if effect in overwritten:
             continue
         ref = _buffer_below(effect).arg
         new = replace(ref, version=ref.version + _depth(effect))
-        write(new, memory[ref])
+        memory_of(ref).version = new.version
         _realized[effect] = Node(Op.BUFFER, effect.dtype, (), new)
 
 
@@ -161,10 +246,9 @@ def _overwritten(effects: list[Node]) -> set[Node]:
     return {effect.src[0] for effect in effects}
 
 
-def _reachable(effects: list[Node]) -> set[Node]:
-    """What live holders read without going through an effect of this batch."""
-    stop = set(effects)
-    sink = Node.sink(resolve(holder.node) for holder in holders())
+def _reachable(stop: set[Node]) -> set[Node]:
+    """What live holders read without going through a node of `stop`."""
+    sink = Node.sink(dict.fromkeys(resolve(holder.node) for holder in holders()))
     inside = lambda n: n not in stop and n not in _realized  # noqa: E731
     return {resolve(n) for n in sink.toposort(inside)}
 
@@ -173,7 +257,7 @@ def _still_read(effects: list[Node]) -> list[Node]:
     """Effects that another one overwrites, although their own value can still be read."""
     if not effects:
         return []
-    overwritten, reachable = _overwritten(effects), _reachable(effects)
+    overwritten, reachable = _overwritten(effects), _reachable(set(effects))
     return [effect for effect in effects if effect in overwritten and effect in reachable]
 
 
@@ -181,7 +265,14 @@ def _keep_old_versions(effects: list[Node]) -> None:
     """Copy the memory that effects will overwrite, where a holder can still read it."""
     if not effects:
         return
-    reachable = _reachable(effects)
-    for base in _overwritten(effects):
-        if base.op is Op.BUFFER and base in reachable:
+    bases = [base for base in _overwritten(effects) if base.op is Op.BUFFER]
+    keep_values(bases, set(effects))
+
+
+def keep_values(buffers: Iterable[Node], stop: set[Node]) -> None:
+    """Copy those of `buffers` that a live holder can read other than through `stop`."""
+    reachable = _reachable(stop)
+    for base in buffers:
+        if base in reachable:
             _realized[base] = from_host(base.arg.device, base.dtype, read(base.arg))
+

@@ -218,19 +218,25 @@ class _Expander:
             return Node(Op.HREDUCE, total.dtype.scalar, (total,), op)
         return total
 
+    def _loops_of(self, positions: tuple[Node, ...]) -> tuple[Node, ...]:
+        """The loops that stay loops among those that some loop positions are made of."""
+        found = frozenset().union(*(self.free[p] for p in positions)) if positions else ()
+        kept = (r for r in found if r.arg.kind in ("loop", "grid"))
+        return tuple(sorted(kept, key=lambda r: r.arg.number))
+
     def _register(self, node: Node, position: dict[Node, int]) -> Node:
         vector = self._vector(node)
         init = self._at(node.src[0], position)
         if vector is not None:
             init = _broadcast(init, vector.src[0].arg)
-        loops = tuple(r for r in node.src[1:] if r.arg.kind in ("loop", "grid"))
+        loops = self._loops_of(node.src[1:])
         self.registers += 1  # copies are different registers: the number tells them apart
         return Node(Op.REGISTER, init.dtype, (init, *loops), RegisterRef(self.registers))
 
     def _update(self, node: Node, position: dict[Node, int]) -> Node:
         register = self._at(node.src[0], position)
         value = _broadcast(self._at(node.src[1], position), register.dtype.count)
-        loops = tuple(r for r in node.src[2:] if r.arg.kind in ("loop", "grid"))
+        loops = self._loops_of(node.src[2:])
         return Node(Op.UPDATE, dtypes.void, (register, value, *loops), node.arg)
 
     def _end(self, node: Node, position: dict[Node, int]) -> Node:

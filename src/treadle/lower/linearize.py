@@ -105,6 +105,8 @@ class _Phase:
     def _close(self, end: Node, grid: tuple[Node, ...]) -> None:
         """Wrap the blocks of the END's loops into the block around them."""
         loops = closed_ranges(end)
+        if not loops:
+            return
         around = self._home(end)
         parents = (around, *loops[:-1])
         for r, parent in reversed(list(zip(loops, parents, strict=True))):

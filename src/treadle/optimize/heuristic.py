@@ -69,29 +69,29 @@ def _symbolic(moves: Moves) -> tuple[Node, list[str]]:
 
 
 def _group_long_reductions(moves: Moves) -> None:
+    """Cut reductions with few results into chunks; each chunk's result is kept, then combined."""
     for nest in moves.nests():
+        if nest.node.op is not Op.END or _is_sequential(nest):
+            continue
         for reduce in nest.reduces():
-            free = free_ranges(reduce)[reduce]
-            if free != frozenset(nest.loops) or _is_sequential(nest):
-                continue
-            results = math.prod(_size(r) for r in free)
-            loop = max(reduce.src[1:], key=_size)
-            work = results * math.prod(_size(r) for r in reduce.src[1:]) * _inner_work(reduce)
-            chunks = min(_size(loop), work // CHUNK, max(1, MAX_CHUNKS // results))
-            if results < FEW_ITEMS * 8 and chunks > 1 and _columns(nest, free) < FEW_ITEMS:
-                moves.group(reduce, loop, chunks)
-                _group_long_reductions(moves)
-                return
+            if free_ranges(reduce)[reduce] == frozenset(nest.loops):
+                _group(moves, reduce)
+
+
+def _group(moves: Moves, reduce: Node) -> None:
+    results = math.prod(_size(r) for r in free_ranges(reduce)[reduce])
+    if results >= FEW_ITEMS:
+        return
+    loop = max(reduce.src[1:], key=_size)
+    work = results * math.prod(_size(r) for r in reduce.src[1:]) * _inner_work(reduce)
+    chunks = min(_size(loop), work // CHUNK, MAX_CHUNKS // results)
+    if chunks > 1:
+        moves.group(reduce, loop, chunks)
 
 
 def _inner_work(reduce: Node) -> int:
     inner = [n for n in reduce.src[0].toposort() if n.op is Op.REDUCE]
     return max((math.prod(_size(r) for r in n.src[1:]) for n in inner), default=1)
-
-
-def _columns(nest: Nest, free: frozenset[Node]) -> int:
-    """How many pieces of work the results alone make."""
-    return math.prod(_size(r) for r in free)
 
 
 def _size(loop: Node) -> int:

@@ -61,7 +61,7 @@ class Nest:
     def nodes(self) -> list[Node]:
         """The nodes of this nest alone: not those of nests whose memory it reads."""
         roots = self.values if self.node.op is Op.STAGE else self.effects
-        return Node.sink(roots).toposort(lambda n: n.op not in (Op.STAGE, Op.AFTER))
+        return Node.sink(roots).toposort(lambda n: n.op is not Op.STAGE and not _is_memory(n))
 
     def reduces(self) -> list[Node]:
         return [n for n in self.nodes() if n.op is Op.REDUCE]
@@ -76,6 +76,10 @@ class Nest:
                 yield Access(node.src[1], REDUCE_WEIGHT if node in inner else 1)
         for index in self.stores():
             yield Access(index, 1, True)
+
+
+def _is_memory(node: Node) -> bool:
+    return node.op is Op.AFTER and node.src[0].op is Op.PARAM
 
 
 def nests_of(root: Node) -> list[Nest]:

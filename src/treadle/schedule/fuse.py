@@ -25,7 +25,7 @@ __all__ = ["Demand", "Group", "Plan", "decide", "ranges_in", "view_base"]
 
 LEAVES = frozenset((Op.CONST, Op.IOTA, Op.BUFFER, Op.VARIABLE, Op.BIND))
 # Nodes that are always stored: their kernel has a form of its own, or the user asked for it.
-STORED = frozenset((Op.CONTIGUOUS, Op.COPY, Op.SCATTER, Op.SCAN, Op.ASSIGN))
+STORED = frozenset((Op.CONTIGUOUS, Op.SCATTER, Op.SCAN, Op.ASSIGN))
 COSTLY = frozenset(
     (Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS, Op.TANH, Op.ERF, Op.POW, Op.SQRT, Op.FDIV)
 )
@@ -333,13 +333,6 @@ def _distinct(node: Node) -> int:
 def _start_group(
     plan: Plan, node: Node, demands: dict[Node, dict[tuple[Any, ...], Demand]]
 ) -> None:
-    if node.op is Op.COPY:
-        plan.groups[node] = Group(node, ())
-        group = plan.groups[node]
-        base = view_base(node.src[0])
-        if base is not node.src[0] or base.op not in LEAVES | {Op.AFTER}:
-            raise AssertionError("COPY reads a stored value")  # schedule.prepare sees to it
-        return
     shape = node.src[0].shape if node.op is Op.ASSIGN else node.shape
     group = Group(node, ())
     group.ranges = tuple(group.fresh_range(size) for size in shape)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..ir.node import Node
 
-__all__ = ["Kernel", "Transfer"]
+__all__ = ["Kernel"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,11 +23,3 @@ class Kernel:
     device: str
     reason: str
 
-
-@dataclass(frozen=True, eq=False)
-class Transfer:
-    """A copy of the whole of `source` into `target`, between devices."""
-
-    source: Node
-    target: Node
-    device: str

@@ -1,6 +1,8 @@
-"""Tensor graphs to an ordered list of kernels and copies.
+"""Tensor graphs to an ordered list of kernels.
 
-    schedule([(node, "CPU")])  ->  [Kernel(...), ...]
+    schedule([node], "CPU")  ->  [(node, Kernel(...)), ...]
+
+Copies between devices are made before: every graph here lives on one device.
 """
 
 from __future__ import annotations
@@ -12,35 +14,33 @@ from ..ir.loops import identity
 from ..ir.node import Node
 from ..ir.op import Op
 from .fuse import LEAVES, STORED, Plan, decide, view_base
-from .kernel import Kernel, Transfer
+from .kernel import Kernel
 from .order import order_roots
-from .ranges import build_kernel, view_storage
+from .ranges import build_kernel
 
-__all__ = ["Step", "devices_of", "schedule"]
-
-Step = Kernel | Transfer
+__all__ = ["schedule"]
 
 
 @dataclass(frozen=True)
 class _Built:
-    step: Step
+    step: Kernel
     reads: frozenset[Node]
 
 
-def schedule(outputs: Sequence[tuple[Node, str]]) -> tuple[list[tuple[Node, Step]], list[Node]]:
-    """Every step that computes `outputs` (node, device), in order, each with the node it stores.
+def schedule(
+    outputs: Sequence[Node], device: str
+) -> tuple[list[tuple[Node, Kernel]], list[Node]]:
+    """Every kernel that computes `outputs` on `device`, in order, each with the node it stores.
 
     The second result holds the outputs as scheduled: where an output's graph had to change (an
     empty reduction became a constant), the node that is stored for it.
     """
-    replaced = _without_empty_reductions([node for node, _ in outputs])
-    nodes = [replaced.get(node, node) for node, _ in outputs]
-    default = {node: device for node, (_, device) in zip(nodes, outputs, strict=True)}
+    replaced = _without_empty_reductions(list(outputs))
+    nodes = [replaced.get(node, node) for node in outputs]
     forced = _forced(nodes)
     while True:
         plan = decide(nodes, forced)
-        devices = devices_of(plan, default)
-        built = {root: _build(plan, root, devices[root]) for root in plan.groups}
+        built = {root: _build(plan, root, device) for root in plan.groups}
         hazard = next((r for r, b in built.items() if _overwrites_what_it_reads(r, b.step)), None)
         if hazard is None:
             order, hazard = order_roots({root: b.reads for root, b in built.items()})
@@ -64,8 +64,6 @@ def _forced(outputs: list[Node]) -> dict[Node, str]:
     for node in Node.sink(outputs).toposort():
         if node.op is Op.GATHER and not _is_stored(view_base(node.src[0])):
             forced[view_base(node.src[0])] = "it is indexed by values that are not known in advance"
-        elif node.op is Op.COPY and not _is_stored(node.src[0]):
-            forced[node.src[0]] = "it is copied to another device"
     return forced
 
 
@@ -74,16 +72,13 @@ def _is_stored(node: Node) -> bool:
 
 
 def _build(plan: Plan, root: Node, device: str) -> _Built:
-    if root.op is Op.COPY:
-        source = root.src[0]
-        return _Built(Transfer(view_storage(source), root, device), frozenset((source,)))
     kernel, reads = build_kernel(plan, plan.groups[root], device)
     return _Built(kernel, reads)
 
 
-def _overwrites_what_it_reads(root: Node, step: Step) -> bool:
+def _overwrites_what_it_reads(root: Node, step: Kernel) -> bool:
     """Whether an ASSIGN's kernel reads its target elsewhere than where it writes."""
-    if root.op is not Op.ASSIGN or not isinstance(step, Kernel):
+    if root.op is not Op.ASSIGN:
         return False
     store = step.ast.src[0].src[0]
     memory, position, value = store.src[:3]
@@ -91,26 +86,4 @@ def _overwrites_what_it_reads(root: Node, step: Step) -> bool:
         load.op is Op.LOAD and load.src[0] is memory and load.src[1] is not position
         for load in value.toposort()
     )
-
-
-def devices_of(plan: Plan, default: dict[Node, str]) -> dict[Node, str]:
-    """The device of each stored node: that of what it reads, else of the output it leads to."""
-    order = Node.sink(list(default)).toposort()
-    devices: dict[Node, str] = {}
-    for node in order:
-        if node.op is Op.BUFFER:
-            devices[node] = node.arg.device
-        elif node.op is Op.COPY:
-            devices[node] = node.arg
-        else:
-            found = next((devices[s] for s in node.src if s in devices), None)
-            if found is not None:
-                devices[node] = found
-    devices.update({node: device for node, device in default.items() if node.op is not Op.COPY})
-    for node in reversed(order):
-        if node in devices and node.op is not Op.COPY:
-            for source in node.src:
-                devices.setdefault(source, devices[node])
-    return devices
-
 

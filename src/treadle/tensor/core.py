@@ -13,8 +13,9 @@ import math
 from typing import TYPE_CHECKING, Any, Self
 
 from ..dtype import DType
+from ..engine.backends import Device
 from ..engine.memory import to_host
-from ..engine.run import Device, is_backed, realize, resolve, track
+from ..engine.run import is_backed, realize, resolve, track
 from ..errors import DTypeError, ShapeError
 from ..ir.node import Node
 from ..ir.op import Op

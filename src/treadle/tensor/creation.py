@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..dtype import DType, dtypes, to_dtype
 from ..engine.memory import from_host
-from ..engine.run import Device
+from ..engine.backends import Device
 from ..errors import DTypeError, ShapeError
 from ..ir.node import Node
 from ..ir.op import Op

@@ -13,8 +13,8 @@ from typing import Any, Self
 
 from ..dtype import dtypes, least_upper_dtype
 from ..errors import ShapeError
-from .shapes import resolve_axes
 from .sampling import Sampling
+from .shapes import resolve_axes
 
 __all__ = ["Functional"]
 

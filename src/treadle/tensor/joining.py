@@ -13,14 +13,14 @@ from ..errors import ShapeError
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from ..ir.shape import same_size
-from .movement import Movement
 from .operands import check_device
+from .reinterpret import Reinterpret
 from .shapes import broadcast_shapes, expand, flatten_args, reshape, resolve_axis
 
 __all__ = ["Joining"]
 
 
-class Joining(Movement):
+class Joining(Reinterpret):
     """Several tensors to one and back."""
 
     __slots__ = ()

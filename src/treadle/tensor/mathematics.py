@@ -79,7 +79,7 @@ class Mathematics(Elementwise):
     def atan(self) -> Self:
         """Arc tangent, in radians."""
         x = self._wide()
-        size = x.abs()
+        size = x._magnitude()
         large, middle = size.gt(2.414213562373095), size.gt(0.66)
         # the branch that is not taken divides by something harmless
         inverse = large.where(size, 1.0).reciprocal().neg()
@@ -116,7 +116,7 @@ class Mathematics(Elementwise):
 
     def asinh(self) -> Self:
         x = self._wide()
-        size = x.abs()
+        size = x._magnitude()
         square = size.mul(size)
         grown = size.add(square.div(square.add(1.0).sqrt().add(1.0)))._log1p()
         return x.lt(0).where(grown.neg(), grown).cast(self._float().dtype)
@@ -136,6 +136,10 @@ class Mathematics(Elementwise):
         """As floats of at least 32 bits, for formulas that would lose too much in less."""
         x = self._float()
         return x.cast(dtypes.float32) if x.dtype.bits < 32 else x
+
+    def _magnitude(self) -> Self:
+        """The absolute value with slope 1 at 0, where an odd function has a slope."""
+        return self.lt(0).where(self.neg(), self)
 
     def _filled(self, value: Any) -> Self:
         """A constant of this tensor's dtype that broadcasts to it."""

@@ -12,14 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from ..dtype import dtypes
 from ..errors import UserError
 from ..ir.args import WindowArg
 from ..ir.node import Node, alu
 from ..ir.op import MOVEMENT, Op
 from .grad_memory import after, assign, copy, gather, scatter
 from .grad_reduce import reduce_rule, scan_rule
-from .shapes import constant, expand, grown_axes, reduce, reshape
+from .shapes import constant, grown_axes, reduce, reshape
 
 __all__ = ["gradient"]
 

@@ -1,0 +1,300 @@
+"""Graphs to programs: the only place that knows the order of the stages.
+
+    program_of([(node, "CPU")])  ->  Program, compiled, for any buffers of the same shapes
+
+Scheduling and compiling are remembered twice: a Program for each shape of graph in this process,
+and the machine code of each kernel on disk. The same graph over other buffers costs a walk over
+its nodes and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..config import settings
+from ..dtype import to_dtype
+from ..ir.args import BufferRef
+from ..ir.loops import closed_ranges, free_ranges
+from ..ir.node import Node
+from ..ir.op import ALU, Op
+from ..ir.shape import size_product
+from ..ir.text import render as node_text
+from ..lower.passes import Lowered, lower
+from ..optimize.heuristic import optimize
+from ..runtime.cpu import Launch, Phase
+from ..schedule.kernel import Kernel
+from ..schedule.memory import Life, plan
+from ..schedule.schedule import schedule
+from .backends import Device, Opened, compile_cache, digest_of_sources
+from .counters import GlobalCounters
+
+__all__ = ["CompiledKernel", "Program", "program_of"]
+
+SMALL_WORK = 1 << 15
+SLICES_PER_THREAD = 8
+FORMAT = "1"
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledKernel:
+    """Loaded machine code of one kernel and what a launch of it needs.
+
+    `grids` are the phases' numbers of work items; `scratch` holds (bytes) of the memory that it
+    needs beside its buffers; `ops` and `bytes` are what one launch does.
+    """
+
+    name: str
+    library: Any
+    addresses: tuple[int, ...]
+    grids: tuple[int, ...]
+    scratch: tuple[int, ...]
+    ops: int
+    bytes: int
+    reason: str
+    moves: tuple[str, ...]
+    source: str
+
+    def phases(self, threads: int) -> list[Phase]:
+        """The launch's phases; small work stays on the calling thread."""
+        small = self.ops + self.bytes // 4 < SMALL_WORK
+        pairs = zip(self.addresses, self.grids, strict=True)
+        return [
+            Phase(address, grid, grid if small else max(1, grid // (threads * SLICES_PER_THREAD)))
+            for address, grid in pairs
+        ]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an argument lives: "input" number, "output" number, or bytes at "arena" offset."""
+
+    kind: str
+    number: int
+
+
+@dataclass(eq=False)
+class Program:
+    """Kernels in order, with their arguments as Places. Buffers come with each run.
+
+    `outputs` holds (dtype, elements) of the memory made for each output; `roots` says for each
+    output of the graph which of `outputs` it is (None: it is an assignment into an input).
+    """
+
+    device: str
+    kernels: list[CompiledKernel] = field(default_factory=list)
+    arguments: list[list[Place]] = field(default_factory=list)
+    outputs: list[tuple[Any, int]] = field(default_factory=list)
+    roots: list[int | None] = field(default_factory=list)
+    arena: int = 0
+
+    def launches(
+        self, inputs: Sequence[int], outputs: Sequence[int], arena: int, threads: int
+    ) -> list[Launch]:
+        """The launches for buffers at these addresses."""
+        where = {"input": inputs, "output": outputs}
+        return [
+            Launch(
+                kernel.phases(threads),
+                [
+                    arena + p.number if p.kind == "arena" else where[p.kind][p.number]
+                    for p in places
+                ],
+            )
+            for kernel, places in zip(self.kernels, self.arguments, strict=True)
+        ]
+
+
+_programs: dict[Any, Program] = {}
+_kernels: dict[str, CompiledKernel] = {}
+_lock = threading.RLock()
+
+
+def program_of(roots: Sequence[Node], device: str) -> tuple[Program, list[BufferRef]]:
+    """The Program for `roots` on `device`, and the buffers to run it with."""
+    key, inputs = _shape_of(roots)
+    key = (device, settings.REPRODUCIBLE, key)
+    program = _programs.get(key)
+    if program is None:
+        with _lock:
+            program = _programs.get(key)
+            if program is None:
+                program = _programs[key] = _build(roots, device, inputs)
+    return program, inputs
+
+
+def _shape_of(roots: Sequence[Node]) -> tuple[Any, list[BufferRef]]:
+    """The graph as nested tuples without identities, and its buffers in order."""
+    numbers: dict[Node, int] = {}
+    tokens: dict[Any, int] = {}
+    inputs: list[BufferRef] = []
+    rows = []
+    for node in Node.sink(roots).toposort():
+        arg = node.arg
+        if node.op is Op.BUFFER:
+            number = tokens.setdefault(arg.token, len(tokens))
+            if number == len(inputs):
+                inputs.append(arg)
+            arg = (number, arg.size, arg.version - inputs[number].version)
+        elif node.op is Op.CONST:
+            arg = (type(arg), repr(arg))
+        rows.append((node.op, node.dtype, tuple(numbers[s] for s in node.src), arg))
+        numbers[node] = len(numbers)
+    return tuple(rows), inputs
+
+
+def _build(roots: Sequence[Node], device: str, inputs: list[BufferRef]) -> Program:
+    steps, nodes = schedule(roots, device)
+    opened = Device[device]
+    program = Program(device)
+    places: dict[object, Place] = {ref.token: Place("input", i) for i, ref in enumerate(inputs)}
+    stored = {root for root, _ in steps if root.op is not Op.ASSIGN}
+    for node in nodes:
+        if node in stored and node not in places:
+            places[node] = Place("output", len(program.outputs))
+            program.outputs.append((node.dtype, size_product(node.shape)))
+        found = places.get(node)
+        program.roots.append(found.number if found and found.kind == "output" else None)
+    steps = [(root, kernel) for root, kernel in steps if _has_work(root)]
+    program.kernels = [_compiled(kernel, opened) for _, kernel in steps]
+    program.arena = _place_the_rest(program, steps, places)
+    for kernel, (_, step) in zip(program.kernels, steps, strict=True):
+        scratch = [places[kernel, i] for i in range(len(kernel.scratch))]
+        program.arguments.append([places[_key(b)] for b in step.buffers] + scratch)
+    return program
+
+
+def _has_work(root: Node) -> bool:
+    return 0 not in (root.src[0].shape if root.op is Op.ASSIGN else root.shape)
+
+
+def _key(buffer: Node) -> object:
+    return buffer.arg.token if buffer.op is Op.BUFFER else buffer
+
+
+def _place_the_rest(
+    program: Program, steps: list[tuple[Node, Kernel]], places: dict[object, Place]
+) -> int:
+    """Put intermediate results and scratch memory into one arena; returns its bytes."""
+    lives: dict[object, Life] = {}
+    for number, (_, step) in enumerate(steps):
+        kernel = program.kernels[number]
+        for buffer in step.buffers:
+            key = _key(buffer)
+            if key not in places:
+                nbytes = max(1, size_product(buffer.shape) * buffer.dtype.itemsize)
+                first = lives[key].first if key in lives else number
+                lives[key] = Life(first, number, nbytes)
+        for i, nbytes in enumerate(kernel.scratch):
+            lives[kernel, i] = Life(number, number, nbytes)
+        if len({id(k) for k in program.kernels}) < len(program.kernels):
+            for i, nbytes in enumerate(kernel.scratch):  # one kernel launched at several steps
+                first = min(n for n, k in enumerate(program.kernels) if k is kernel)
+                lives[kernel, i] = Life(first, number, nbytes)
+    offsets, total = plan(list(lives.values()))
+    for key, offset in zip(lives, offsets, strict=True):
+        places[key] = Place("arena", offset)
+    return total
+
+
+# -- one kernel -------------------------------------------------------------------------------------
+
+
+def _compiled(kernel: Kernel, opened: Opened) -> CompiledKernel:
+    text = "\0".join(
+        (
+            FORMAT, opened.name.partition(":")[0], opened.compiler.name, opened.compiler.version,
+            opened.target.code_key, digest_of_sources(), str(settings.REPRODUCIBLE),
+            node_text(kernel.ast),
+        )
+    )  # fmt: skip
+    key = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    found = _kernels.get(key)
+    if found is None:
+        found = _kernels[key] = _from_disk(key, kernel, opened) or _compile(key, kernel, opened)
+    return found
+
+
+def _compile(key: str, kernel: Kernel, opened: Opened) -> CompiledKernel:
+    start = time.perf_counter()
+    ast, moves = optimize(kernel.ast, opened.target)
+    lowered = lower(ast, len(kernel.buffers), frozenset(opened.target.dtypes))
+    name = f"{_describe(kernel.ast)}_{key[:6]}"
+    source = opened.renderer.render(name, lowered.phases, lowered.variables)
+    code = opened.compiler.compile(source)
+    ops, nbytes = _work(kernel)
+    header = {
+        "name": name,
+        "grids": [math.prod(r.src[0].arg for r in p.grid) for p in lowered.phases],
+        "scratch": _scratch_bytes(lowered),
+        "ops": ops,
+        "bytes": nbytes,
+        "moves": moves,
+        "source": source,
+    }
+    GlobalCounters.compile_count += 1
+    GlobalCounters.compile_time_s += time.perf_counter() - start
+    line = json.dumps(header).encode()
+    compile_cache().put("kernel:" + key, line + b"\n" + code)
+    return _load(header, code, kernel.reason, opened)
+
+
+def _from_disk(key: str, kernel: Kernel, opened: Opened) -> CompiledKernel | None:
+    entry = compile_cache().get("kernel:" + key)
+    if entry is None:
+        return None
+    line, _, code = entry.partition(b"\n")
+    GlobalCounters.cache_hits += 1
+    return _load(json.loads(line), code, kernel.reason, opened)
+
+
+def _load(header: dict[str, Any], code: bytes, reason: str, opened: Opened) -> CompiledKernel:
+    symbols = [f"{header['name']}_{i}" for i in range(len(header["grids"]))]
+    library = opened.runtime.load(code, symbols)
+    return CompiledKernel(
+        header["name"],
+        library,
+        tuple(library.address(symbol) for symbol in symbols),
+        tuple(header["grids"]),
+        tuple(header["scratch"]),
+        header["ops"],
+        header["bytes"],
+        reason,
+        tuple(header["moves"]),
+        header["source"],
+    )
+
+
+def _scratch_bytes(lowered: Lowered) -> list[int]:
+    return [s.arg.size * to_dtype(s.dtype).itemsize for s in lowered.scratch]
+
+
+def _describe(ast: Node) -> str:
+    """A readable name: what the kernel reduces, and the sizes of its loops."""
+    kinds = {n.arg.op.name.lower() for n in ast.toposort() if n.op is Op.REDUCE}
+    loops = closed_ranges(ast.src[-1])
+    sizes = "_".join(str(r.src[0].arg) for r in loops if r.src[0].op is Op.CONST)
+    return "_".join(["reduce" if kinds else "map", *sorted(kinds), sizes or "1"])
+
+
+def _work(kernel: Kernel) -> tuple[int, int]:
+    """Operations of one launch, and the bytes of its buffers."""
+    free = free_ranges(kernel.ast)
+
+    def times(ranges: frozenset[Node]) -> int:
+        return math.prod(r.src[0].arg for r in ranges if r.src[0].op is Op.CONST)
+
+    ops = 0
+    for node in kernel.ast.toposort():
+        if node.op in ALU and node.dtype.kind in ("float", "int", "uint"):
+            ops += times(free[node])
+        elif node.op is Op.REDUCE:
+            ops += times(free[node] | frozenset(node.src[1:]))
+    nbytes = sum(b.dtype.itemsize * size_product(b.shape) for b in kernel.buffers)
+    return ops, nbytes

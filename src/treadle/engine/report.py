@@ -1,0 +1,47 @@
+"""What DEBUG shows of each kernel that runs.
+
+    DEBUG=2: time, operations, bytes, share of the roofline     DEBUG=3: buffers and moves
+    DEBUG=4: source                                              DEBUG=7: assembly
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from ..config import settings
+
+if TYPE_CHECKING:
+    from .backends import Opened
+    from .pipeline import Program
+
+__all__ = ["report_kernels"]
+
+
+
+def report_kernels(program: Program, times: list[tuple[int, int]], opened: Opened) -> None:
+    """Write a line for each kernel of `program` to standard error, with what DEBUG asks for."""
+    for kernel, (start, end) in zip(program.kernels, times, strict=True):
+        seconds = max((end - start) * 1e-9, 1e-9)
+        line = (
+            f"*** {opened.name:6} {kernel.name:40} {seconds * 1e6:10.1f} us "
+            f"{kernel.ops / seconds * 1e-9:9.2f} GFLOP/s {kernel.bytes / seconds * 1e-9:8.2f} GB/s"
+            f"{_share(kernel.ops, kernel.bytes, seconds, opened)}"
+        )
+        lines = [line]
+        if settings.DEBUG >= 3:
+            lines.append(f"    why here: {kernel.reason}; moves: {'; '.join(kernel.moves)}")
+        if settings.DEBUG >= 4:
+            lines.append(kernel.source)
+        if settings.DEBUG >= 7 and hasattr(opened.compiler, "assembly"):
+            lines.append(opened.compiler.assembly(kernel.source))
+        print("\n".join(lines), file=sys.stderr)
+
+
+def _share(ops: int, nbytes: int, seconds: float, opened: Opened) -> str:
+    """The share of what the target could do at best, where its limits are known."""
+    target = opened.target
+    if not target.peak_flops or not target.peak_bandwidth:
+        return ""
+    best = max(ops / target.peak_flops, nbytes / target.peak_bandwidth)
+    return f" {best / seconds:5.0%} of the roofline"

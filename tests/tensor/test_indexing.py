@@ -1,0 +1,155 @@
+"""Subscripts, gather and scatter against NumPy and PyTorch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from treadle import Tensor, dtypes
+from treadle.errors import DTypeError, IndexOutOfRange, ShapeError
+
+from .oracle import compare
+
+torch = pytest.importorskip("torch")
+CUBE = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
+ROWS = np.array([2, 0, -1])
+
+SUBSCRIPTS = [
+    np.s_[1], np.s_[-1], np.s_[1:], np.s_[:, ::2], np.s_[..., 1], np.s_[None, 1, ..., None],
+    np.s_[::-1, 1:3, ::-2], np.s_[5:2], np.s_[:, -3:-1], np.s_[1, 2, 3], np.s_[:, 3:0:-2],
+    np.s_[[0, 2]], np.s_[:, [1, -1, 0]], np.s_[[0, 1], [2, 3]], np.s_[[0, 1], :, [2, 3]],
+    np.s_[[[0], [1]], [2, 3]], np.s_[:, [0, 1], [2, 3]], np.s_[0, :, [1, 2]], np.s_[0, [1, 2]],
+    np.s_[:, 1, [0, 4]], np.s_[[0, 1], None, [2, 3]], np.s_[1:, [0, 1], ::2], np.s_[ROWS, ..., 0],
+    np.s_[CUBE > 30], np.s_[:, np.array([True, False, True, True])], np.s_[()], np.s_[...],
+    np.s_[[]],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("index", SUBSCRIPTS, ids=[str(i) for i in range(len(SUBSCRIPTS))])
+def test_a_subscript_follows_numpy(device, index):
+    expected = CUBE[np.array([], int)] if index == [] else CUBE[index]
+    got = Tensor(CUBE, device=device)[index]
+    assert got.shape == expected.shape
+    np.testing.assert_array_equal(got.numpy(), expected)
+
+
+@pytest.mark.parametrize("index", SUBSCRIPTS, ids=[str(i) for i in range(len(SUBSCRIPTS))])
+def test_an_assignment_to_a_subscript_follows_numpy(device, index):
+    index = np.array([], int) if index == [] else index
+    expected, x = CUBE.copy(), Tensor(CUBE, device=device)
+    value = -np.arange(expected[index].size, dtype=np.float32).reshape(expected[index].shape)
+    expected[index] = value
+    x[index] = Tensor(value, device=device)
+    np.testing.assert_array_equal(x.numpy(), expected)
+    expected[index], x[index] = 99, 99
+    np.testing.assert_array_equal(x.numpy(), expected)
+
+
+def test_integer_tensors_index_without_being_computed(device):
+    x = Tensor(CUBE, device=device)
+    rows, columns = Tensor([2, -1], device=device), Tensor([[0], [3]], device=device)
+    np.testing.assert_array_equal(x[rows].numpy(), CUBE[[2, -1]])
+    np.testing.assert_array_equal(x[rows, columns].numpy(), CUBE[[2, -1], [[0], [3]]])
+    np.testing.assert_array_equal(x[:, rows[0]].numpy(), CUBE[:, 2])
+    assert x[Tensor([7], device=device)].tolist() == np.zeros((1, 4, 5)).tolist()
+    assert x[Tensor([0, 1], device=device), Tensor([0, 9], device=device)].numpy()[1].sum() == 0
+
+
+def test_a_subscript_has_a_gradient(device):
+    compare(device, lambda x: x[1:, ::2, None], lambda x: x[1:, ::2, None], CUBE)
+    compare(device, lambda x: x[[0, 0, 1], :, [1, 1, 2]], lambda x: x[[0, 0, 1], :, [1, 1, 2]], CUBE)
+
+
+def test_places_known_on_the_host_are_checked_at_the_call():
+    x = Tensor(CUBE)
+    cases = {3: "index 3 .* axis 0 of size 3", (0, -5): "index -5 .* axis 1", (0, [1, 4]): "index 4"}
+    for index, message in cases.items() if False else [(k, v) for k, v in (
+        (3, cases[3]), ((0, -5), cases[(0, -5)]))]:
+        with pytest.raises(IndexOutOfRange, match=message):
+            x[index]
+    with pytest.raises(IndexOutOfRange, match="4 indices for the 3 axes"):
+        x[0, 0, 0, 0]
+    with pytest.raises(DTypeError, match="float32"):
+        x[Tensor([1.0])]
+    with pytest.raises(ShapeError, match=r"\[setitem\]"):
+        x[0] = Tensor.zeros(3)
+
+
+def test_views_taken_before_an_assignment_keep_their_values(device):
+    x = Tensor([1.0, 2.0, 3.0, 4.0], device=device)
+    view, doubled = x[:2], x * 2
+    x[0] = 100
+    assert x.tolist() == [100, 2, 3, 4]
+    assert view.tolist() == [1, 2]
+    assert doubled.tolist() == [2, 4, 6, 8]
+
+
+def test_an_assignment_to_a_lazy_tensor_and_to_an_alias_changes_only_that_one(device):
+    x = Tensor.zeros(2, 2, device=device)
+    y = x.reshape(4)
+    x[0, 1] = 5
+    y[3] = 7
+    assert x.tolist() == [[0, 5], [0, 0]]
+    assert y.tolist() == [0, 0, 0, 7]
+
+
+def test_many_assignments_in_a_row_all_count(device):
+    x = Tensor.zeros(20, device=device)
+    for i in range(20):
+        x[i] = i * i
+    assert x.tolist() == [float(i * i) for i in range(20)]
+
+
+def test_gather_matches_pytorch(device):
+    index = np.array([[[0, 1], [2, 2]], [[1, 1], [0, 2]]])
+    for dim in (0, 1, 2):
+        compare(
+            device, lambda x, i, d=dim: x.gather(d, i), lambda x, i, d=dim: x.gather(d, i),
+            CUBE, index,
+        )  # fmt: skip
+    with pytest.raises(ShapeError, match=r"\[gather\] the index has shape"):
+        Tensor(CUBE).gather(0, Tensor([[0]]))
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
+@pytest.mark.parametrize("include_self", [True, False])
+def test_scatter_reduce_matches_pytorch(device, reduce, include_self):
+    rng = np.random.default_rng(5)
+    base, source = (rng.normal(size=s).astype(np.float32) for s in ((4, 3), (5, 3)))
+    index = rng.integers(0, 4, size=(5, 3))
+    compare(
+        device, lambda x, i, s: x.scatter_reduce(0, i, s, reduce, include_self=include_self),
+        lambda x, i, s: x.scatter_reduce(0, i, s, reduce, include_self=include_self),
+        base, index, source,
+    )  # fmt: skip
+
+
+def test_scatter_matches_pytorch(device):
+    base = np.zeros((2, 4), np.float32)
+    index = np.array([[3, 0], [1, 2]])
+    source = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
+    compare(device, lambda x, i, s: x.scatter(1, i, s), lambda x, i, s: x.scatter(1, i, s),
+            base, index, source)  # fmt: skip
+    compare(device, lambda x, i: x.scatter(1, i, 9.0), lambda x, i: x.scatter(1, i, 9.0),
+            base, index)  # fmt: skip
+    product = Tensor(base + 2, device=device).scatter(
+        1, Tensor(index, device=device), Tensor(source, device=device), reduce="multiply"
+    )
+    assert product.tolist() == [[4, 2, 2, 2], [2, 6, 8, 2]]
+
+
+def test_one_hot_and_masks(device):
+    x = Tensor([2, 0, 1], device=device)
+    assert x.one_hot(4).tolist() == [[0, 0, 1, 0], [1, 0, 0, 0], [0, 1, 0, 0]]
+    assert x.one_hot().shape == (3, 3)
+    y = Tensor([1.0, 2.0, 3.0], device=device)
+    assert y.masked_fill(y > 1, 0).tolist() == [1, 0, 0]
+    assert y.masked_select(y > 1).tolist() == [2, 3]
+    y[y > 2] = -1
+    assert y.tolist() == [1, 2, -1]
+
+
+def test_a_tensor_can_be_iterated(device):
+    rows = [row.tolist() for row in Tensor([[1, 2], [3, 4]], device=device)]
+    assert rows == [[1, 2], [3, 4]]
+    assert Tensor([1, 2]).dtype is dtypes.int32
