@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from .config import Context
     from .dtype import dtypes
     from .engine.backends import Device
+    from .engine.counters import GlobalCounters
+    from .engine.jit import TinyJit, jit
     from .tensor import Tensor
 
-__all__ = ["Context", "Device", "Tensor", "dtypes", "nn"]
+__all__ = ["Context", "Device", "GlobalCounters", "Tensor", "TinyJit", "dtypes", "jit", "nn"]
 
 _HOMES = {
-    "Context": ".config", "Device": ".engine.backends", "Tensor": ".tensor", "dtypes": ".dtype",
+    "Context": ".config", "Device": ".engine.backends", "GlobalCounters": ".engine.counters",
+    "Tensor": ".tensor", "TinyJit": ".engine.jit", "dtypes": ".dtype", "jit": ".engine.jit",
 }  # fmt: skip
 
 

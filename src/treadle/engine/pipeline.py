@@ -85,6 +85,7 @@ class Program:
 
     `outputs` holds (dtype, elements) of the memory made for each output; `roots` says for each
     output of the graph which of `outputs` it is (None: it is an assignment into an input).
+    `written` are the inputs that are assigned to.
     """
 
     device: str
@@ -93,6 +94,7 @@ class Program:
     outputs: list[tuple[Any, int]] = field(default_factory=list)
     roots: list[int | None] = field(default_factory=list)
     arena: int = 0
+    written: frozenset[int] = frozenset()
 
     def launches(
         self, inputs: Sequence[int], outputs: Sequence[int], arena: int, threads: int
@@ -167,6 +169,8 @@ def _build(roots: Sequence[Node], device: str, inputs: list[BufferRef]) -> Progr
     for kernel, (_, step) in zip(program.kernels, steps, strict=True):
         scratch = [places[kernel, i] for i in range(len(kernel.scratch))]
         program.arguments.append([places[_key(b)] for b in step.buffers] + scratch)
+    targets = [places[_key(step.buffers[slot])] for _, step in steps for slot in step.writes]
+    program.written = frozenset(p.number for p in targets if p.kind == "input")
     return program
 
 

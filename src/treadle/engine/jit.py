@@ -1,0 +1,324 @@
+"""TinyJit: a function of tensors is captured once and replayed by one native call.
+
+    @TinyJit
+    def step(x): return (x @ w).relu().realize()
+
+    step(a)   # runs plainly
+    step(b)   # runs and is captured
+    step(c)   # replays: no Python per kernel
+
+Replays read and write the same memory as the captured call, so that parameters, moments and random
+counters go on from call to call; tensors returned get fresh memory each time. What cannot be
+replayed faithfully raises JitError: other shapes, other plain arguments, values read in the middle,
+an input that is assigned to.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from ..config import settings
+from ..errors import JitError
+from ..ir.node import Node
+from ..ir.op import Op
+from . import memory as memory_table
+from .backends import Device
+from .memory import Memory, adopt, memory_of, new_memory
+from .pipeline import Program
+from .run import count_program, holders, is_backed, keep_values, listeners, realize, resolve
+
+__all__ = ["TinyJit", "jit"]
+
+R = TypeVar("R")
+
+
+@dataclass(eq=False)
+class _Run:
+    """One program that the captured call ran."""
+
+    program: Program
+    inputs: list[Memory]
+    outputs: list[Memory]
+    arena: Any
+
+
+@dataclass(eq=False)
+class _Capture:
+    """What a captured call did, ready to be replayed."""
+
+    signature: Any
+    inputs: list[Memory]
+    runs: list[_Run] = field(default_factory=list)
+    result: Any = None
+    returned: list[Memory] = field(default_factory=list)
+    calls: Any = None
+    patches: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+
+
+_capturing = threading.local()
+
+
+def _refuse_reading() -> None:
+    if getattr(_capturing, "active", None) is not None:
+        raise JitError(
+            "[jit] a value was read on the host while capturing (.item(), .numpy(), .tolist(), or "
+            "a condition on a tensor); replays could not see it change. Return the tensor and read "
+            "it outside"
+        )
+
+
+def _listen(program: Program, inputs: list[Memory], outputs: list[Memory], arena: Any) -> None:
+    capture = getattr(_capturing, "active", None)
+    if capture is not None:
+        capture.runs.append(_Run(program, inputs, outputs, arena))
+
+
+memory_table.on_read.append(_refuse_reading)
+listeners.append(_listen)
+
+
+class TinyJit(Generic[R]):
+    """Capture `function` at its second call, replay it from the third on.
+
+    Tensors may be arguments, keyword arguments, or inside lists, tuples and dicts of them; all
+    other arguments must be the same in each call. Raises JitError where a replay would differ.
+    """
+
+    def __init__(self, function: Callable[..., R]) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was captured: the next call runs plainly again."""
+        self.calls = 0
+        self._capture: _Capture | None = None
+        self._lock = threading.Lock()
+
+    def __get__(self, obj: Any, owner: type | None = None) -> Any:
+        return self if obj is None else functools.partial(self.__call__, obj)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> R:
+        if not settings.JIT or getattr(_capturing, "active", None) is not None:
+            return self.function(*args, **kwargs)
+        with self._lock:
+            self.calls += 1
+            if self.calls == 1:
+                return self.function(*args, **kwargs)
+            found: list[Any] = []
+            plain = _signature((args, kwargs), found)
+            memories = _realized(found)
+            signature = (plain, tuple(_describe(m, memories) for m in memories))
+            if self._capture is None:
+                return self._record(signature, found, memories, args, kwargs)
+            _check_same(self._capture.signature, signature)
+            return self._replay(memories)
+
+    # -- capturing ----------------------------------------------------------------------------
+
+    def _record(
+        self, signature: Any, found: list[Any], memories: list[Memory], args: Any, kwargs: Any
+    ) -> R:
+        capture = _Capture(signature, memories)
+        # Inputs under new names: nothing computed from them before can be taken for this call's.
+        fresh = {id(m): adopt(m) for m in memories}
+        swapped = {
+            id(t): _like(t, fresh[id(m)]) for t, m in zip(found, memories, strict=True)
+        }
+        _capturing.active = capture
+        try:
+            result = self.function(*_swap(args, swapped), **_swap(kwargs, swapped))
+            outputs: list[Any] = []
+            _signature(result, outputs)
+            realize([(t.node, t.device) for t in outputs])
+        finally:
+            _capturing.active = None
+        self._finish(capture, result, outputs)
+        self._capture = capture
+        return result
+
+    def _finish(self, capture: _Capture, result: Any, outputs: list[Any]) -> None:
+        capture.result = result
+        inputs = {id(m) for m in capture.inputs}
+        for tensor in outputs:
+            found = memory_of(_buffer(resolve(tensor.node)).arg)
+            if id(found) in inputs:
+                raise JitError("[jit] the function returns one of its inputs; return a copy of it")
+            capture.returned.append(found)
+        for run in capture.runs:
+            for slot in run.program.written:
+                if id(run.inputs[slot]) in inputs:
+                    raise JitError(
+                        "[jit] the function assigns to one of its arguments; make it an attribute "
+                        "or a closure variable, which replays keep, or return the new value"
+                    )
+        _prepare(capture)
+
+    # -- replaying ----------------------------------------------------------------------------
+
+    def _replay(self, memories: list[Memory]) -> R:
+        capture = self._capture
+        assert capture is not None
+        _keep_old_state(capture)
+        for old, new in zip(capture.inputs, memories, strict=True):
+            for call, slot in capture.patches.get(id(old), ()):
+                capture.calls.set_arg(call, slot, new.buffer.pointer)
+        renewed: dict[int, Node] = {}
+        made = {id(m) for run in capture.runs for m in run.outputs}
+        for old in capture.returned:
+            if id(old) in made and id(old) not in renewed:
+                memory = new_memory(old.device, old.dtype, old.size)
+                for call, slot in capture.patches.get(id(old), ()):
+                    capture.calls.set_arg(call, slot, memory.buffer.pointer)
+                renewed[id(old)] = adopt(memory)
+        start = time.perf_counter()
+        if capture.calls is not None:
+            capture.calls.run()
+        seconds = time.perf_counter() - start
+        for run in capture.runs:
+            count_program(run.program, seconds / len(capture.runs))
+        wanted = iter(capture.returned)
+        return _renew(capture.result, wanted, renewed)
+
+
+jit = TinyJit
+
+
+def _prepare(capture: _Capture) -> None:
+    """The native call list, and where each input and returned tensor stands in it."""
+    launches, devices = [], {run.program.device for run in capture.runs}
+    if len(devices) > 1:
+        raise JitError(f"[jit] the function runs on several devices: {', '.join(sorted(devices))}")
+    if not devices:
+        return
+    opened = Device[devices.pop()]
+    if opened.interprets:
+        raise JitError("[jit] the REF device interprets; there is nothing to replay")
+    for run in capture.runs:
+        threads = getattr(opened.runtime, "threads", 1)
+        made = run.program.launches(
+            [m.buffer.pointer for m in run.inputs],
+            [m.buffer.pointer for m in run.outputs],
+            0 if run.arena is None else run.arena.pointer,
+            threads,
+        )
+        for number, places in enumerate(run.program.arguments):
+            for slot, place in enumerate(places):
+                if place.kind != "arena":
+                    owners = run.inputs if place.kind == "input" else run.outputs
+                    where = (len(launches) + number, slot)
+                    capture.patches.setdefault(id(owners[place.number]), []).append(where)
+        launches += made
+    keep = [(r.program, r.arena, r.inputs, r.outputs) for r in capture.runs]
+    capture.calls = opened.runtime.call_list(launches, keep)
+
+
+def _keep_old_state(capture: _Capture) -> None:
+    """A lazy tensor over state that this replay overwrites gets the values as they are now."""
+    written = {
+        id(run.inputs[slot]) for run in capture.runs for slot in run.program.written
+    }
+    if not written:
+        return
+    pending = [h.node for h in holders() if not is_backed(resolve(h.node))]
+    if not pending:
+        return
+    bases = [
+        n for n in Node.sink(pending).toposort()
+        if n.op is Op.BUFFER and id(memory_table._table.get(n.arg.token)) in written
+    ]  # fmt: skip
+    if bases:
+        keep_values(bases, set())
+
+
+# -- arguments and results --------------------------------------------------------------------------
+
+
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "node") and hasattr(value, "device")
+
+
+def _signature(value: Any, found: list[Any]) -> Any:
+    """A comparable description of nested arguments; tensors are appended to `found`."""
+    if _is_tensor(value):
+        found.append(value)
+        return f"tensor of shape {value.node.shape}"
+    if isinstance(value, (list, tuple)):
+        return (type(value).__name__, tuple(_signature(item, found) for item in value))
+    if isinstance(value, dict):
+        return ("dict", tuple((k, _signature(v, found)) for k, v in value.items()))
+    return value
+
+
+def _swap(value: Any, swapped: dict[int, Any]) -> Any:
+    if _is_tensor(value):
+        return swapped[id(value)]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_swap(item, swapped) for item in value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(_swap(item, swapped) for item in value)
+    if isinstance(value, dict):
+        return {k: _swap(v, swapped) for k, v in value.items()}
+    return value
+
+
+def _renew(value: Any, wanted: Any, renewed: dict[int, Node]) -> Any:
+    """The captured result with fresh tensors where its memory is fresh."""
+    if _is_tensor(value):
+        node = renewed.get(id(next(wanted)))
+        if node is None:
+            return value
+        return _like(value, Node(Op.RESHAPE, node.dtype, (node,), value.node.shape))
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_renew(item, wanted, renewed) for item in value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(_renew(item, wanted, renewed) for item in value)
+    if isinstance(value, dict):
+        return {k: _renew(v, wanted, renewed) for k, v in value.items()}
+    return value
+
+
+def _like(tensor: Any, node: Node) -> Any:
+    if node.shape != tensor.node.shape:
+        node = Node(Op.RESHAPE, node.dtype, (node,), tensor.node.shape)
+    return type(tensor)._of(node, tensor.device, tensor._requires_grad)
+
+
+def _buffer(node: Node) -> Node:
+    while node.op is Op.RESHAPE:
+        node = node.src[0]
+    return node
+
+
+def _realized(tensors: list[Any]) -> list[Memory]:
+    nodes = realize([(t.node, t.device) for t in tensors])
+    return [memory_of(_buffer(node).arg) for node in nodes]
+
+
+def _describe(memory: Memory, among: list[Memory]) -> Any:
+    """What must stay the same of an input; the number tells which inputs share memory."""
+    first = next(i for i, other in enumerate(among) if other.buffer is memory.buffer)
+    return (memory.dtype, memory.size, memory.device, first)
+
+
+def _check_same(old: Any, new: Any) -> None:
+    if old == new:
+        return
+    if old[0] != new[0]:
+        raise JitError(
+            f"[jit] captured with the arguments {old[0]}, called with {new[0]}: only tensors may "
+            "change between calls. Use one TinyJit for each, or .reset()"
+        )
+    for number, (was, now) in enumerate(zip(old[1], new[1], strict=True)):
+        if was != now:
+            raise JitError(
+                f"[jit] tensor argument {number} was captured as {was[0].name} of {was[1]} "
+                f"elements on {was[2]} (memory of argument {was[3]}), now it is {now[0].name} of "
+                f"{now[1]} elements on {now[2]} (memory of argument {now[3]})"
+            )
+
