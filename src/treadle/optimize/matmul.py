@@ -197,6 +197,10 @@ def _apply(moves: Moves, problem: _Problem, tile: _Tile) -> None:
     splits.update(moves.flatten(rows, row_split))
     flat = moves.loop(_count(steps)) if len(steps) > 1 else None
     moves.apply(splits, f"tile {tile.rows} x {tile.vectors} vectors")
+    made = {r for split in splits.values() for r in split.ranges}
+    nest = next(n for n in moves.nests() if made & set(n.loops))
+    # Each panel is packed once: what runs over its rows stands inside.
+    moves.reorder(nest, tuple(sorted(nest.loops, key=lambda r: r.arg.kind != "grid")))
 
     reduce = next(
         n for n in moves.root.toposort() if n.op is Op.REDUCE and n.src[1:] == steps

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Self
 
-from ..dtype import DType, dtypes, to_dtype
+from ..dtype import DType, _from_np_dtype, _to_np_dtype, dtypes, to_dtype
 from ..engine.memory import from_host
 from ..engine.backends import Device
 from ..errors import DTypeError, ShapeError
@@ -220,15 +220,13 @@ def _host_array(data: Any, dtype: DType | None) -> tuple[np.ndarray[Any, Any], D
     if listed:
         return array, _checked_list(array, dtype)
     try:
-        return array, to_dtype(array.dtype) if dtype is None else dtype
+        return array, _from_np_dtype(array.dtype) if dtype is None else dtype
     except TypeError as error:
         raise DTypeError(f"[Tensor] {error}") from None
 
 
 def _from_bytes(data: bytes, dtype: DType | None) -> tuple[np.ndarray[Any, Any], DType]:
     import numpy as np
-
-    from ..dtype import _to_np_dtype
 
     kind = dtypes.uint8 if dtype is None else dtype
     if len(data) % kind.itemsize:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from ..dtype import DType, dtypes, least_upper_dtype, least_upper_float, to_dtype
+from ..dtype import DType, _from_np_dtype, dtypes, least_upper_dtype, least_upper_float, to_dtype
 from ..engine.memory import from_host
 from ..errors import DTypeError
 from ..ir.node import Node, alu
@@ -47,7 +47,7 @@ class Elementwise(Core):
             import numpy as np
 
             from_numpy = np.asarray(other)
-            node = from_host(self.device, to_dtype(from_numpy.dtype), from_numpy)
+            node = from_host(self.device, _from_np_dtype(from_numpy.dtype), from_numpy)
             return type(self)._of(_shaped(node, from_numpy.shape), self.device)
         return NotImplemented
 
