@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from ..config import settings
+from ..runtime.probe import peaks
 
 if TYPE_CHECKING:
     from .backends import Opened
@@ -39,9 +40,9 @@ def report_kernels(program: Program, times: list[tuple[int, int]], opened: Opene
 
 
 def _share(ops: int, nbytes: int, seconds: float, opened: Opened) -> str:
-    """The share of what the target could do at best, where its limits are known."""
-    target = opened.target
-    if not target.peak_flops or not target.peak_bandwidth:
+    """The share of the time that this machine's measured limits would allow at best."""
+    if not opened.name.startswith("CPU"):
         return ""
-    best = max(ops / target.peak_flops, nbytes / target.peak_bandwidth)
+    flops, bandwidth = peaks()
+    best = max(ops / flops, nbytes / bandwidth)
     return f" {best / seconds:5.0%} of the roofline"

@@ -18,7 +18,6 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from ..config import settings
-from ..ir.interpret import interpret_many
 from ..ir.node import Node
 from ..ir.op import Op
 from .backends import Device
@@ -168,6 +167,8 @@ def count_program(program: Program, seconds: float) -> None:
 
 def _interpret(roots: list[Node], device: str, effects: list[Node]) -> list[Node | None]:
     """Run `roots` through the reference interpreter."""
+    from ..ir.interpret import interpret_many  # brings NumPy, which only this path needs at once
+
     memory = {_buffer_below(e).arg: read(_buffer_below(e).arg).copy() for e in effects}
     values = interpret_many(roots, lambda ref: memory[ref] if ref in memory else read(ref))
     found = [

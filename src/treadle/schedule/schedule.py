@@ -36,7 +36,7 @@ def schedule(
     empty reduction became a constant), the node that is stored for it.
     """
     replaced = _without_empty_reductions(list(outputs))
-    nodes = [replaced.get(node, node) for node in outputs]
+    nodes = [_storable(replaced.get(node, node)) for node in outputs]
     forced = _forced(nodes)
     while True:
         plan = decide(nodes, forced)
@@ -47,6 +47,12 @@ def schedule(
             if hazard is None:
                 return [(root, built[root].step) for root in order], nodes
         forced[hazard.src[1]] = "it is assigned to memory that is still being read"
+
+
+def _storable(node: Node) -> Node:
+    """An output that is no computation, as a copy of it."""
+    is_leaf = node.op in LEAVES and node.op is not Op.BUFFER
+    return Node(Op.CONTIGUOUS, node.dtype, (node,)) if is_leaf else node
 
 
 def _without_empty_reductions(outputs: list[Node]) -> dict[Node, Node]:

@@ -10,6 +10,7 @@ Negative places count from the end. Host-known places out of range raise; in a t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Self
 
 from ..dtype import dtypes, to_dtype
@@ -41,6 +42,10 @@ class Indexing(Gathering):
             return view
         places = view._places_of(plan)
         return view._result(_gathered(view.node, plan, places))
+
+    def __iter__(self) -> Iterator[Self]:
+        """The parts along the first axis. Raises ShapeError for shape ()."""
+        return (self[i] for i in range(len(self)))
 
     def __setitem__(self, indices: Any, v: Any) -> None:
         """Write `v`, broadcast and converted, into a part. Views taken earlier keep their values.

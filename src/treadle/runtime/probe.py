@@ -1,0 +1,122 @@
+"""What this machine can do at best, measured: multiply-adds a second and bytes read a second.
+
+    fma_peak(1 << 22)  ->  2.4e11        read_peak(1 << 24)  ->  1.2e10
+
+The probes are independent of treadle's own kernels: a loop of multiply-adds in LLVM IR that is
+written out here, and NumPy's sum.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import threading
+import time
+from typing import Any
+
+__all__ = ["cores", "fma_peak", "peaks", "rate"]
+
+ROUNDS = 7
+
+
+@functools.cache
+def peaks() -> tuple[float, float]:
+    """(operations a second, bytes read a second) of all cores, measured once in about 0.2 s."""
+    import numpy as np
+
+    source = np.ones(1 << 22, np.float32)
+    return fma_peak(1 << 18), max(cores(), 1) * rate(4 * source.size, source.sum)
+
+
+def cores() -> int:
+    """How many cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def rate(amount: float, function: Any) -> float:
+    function()
+    return amount / min(_timed(function) for _ in range(ROUNDS))
+
+
+def _timed(function: Any) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def fma_peak(steps: int) -> float:
+    """Multiply-adds of all cores at once, each on independent accumulators in registers."""
+    from llvmlite import binding
+
+    lanes, accumulators = _registers(binding.get_host_cpu_features())
+    engine = _compile(binding, _fma_source(lanes, accumulators))
+    address = engine.get_function_address("probe")
+    # ctypes lets go of the interpreter's lock during the call, so plain threads do here.
+    probe = ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_int64)(address)
+    flops = 2.0 * lanes * accumulators * steps * cores()
+    return rate(flops, lambda: _on_all_cores(probe, steps))
+
+
+def _on_all_cores(function: Any, argument: int) -> None:
+    threads = [threading.Thread(target=function, args=(argument,)) for _ in range(cores())]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _registers(features: Any) -> tuple[int, int]:
+    """float32 lanes of a register, and how many accumulators fit without spilling."""
+    table = {"avx512f": (16, 24), "avx2": (8, 12), "sse2": (4, 12)}
+    return next((shape for name, shape in table.items() if features.get(name)), (4, 24))
+
+
+def _fma_source(lanes: int, accumulators: int) -> str:
+    """LLVM IR of `float probe(int64 steps)`: the loop, then a sum so that nothing is dropped."""
+    vector, each = f"<{lanes} x float>", range(accumulators)
+    slope, step = _splat(lanes, "0x3FEFFFFFE0000000"), _splat(lanes, "1.0")
+    # Each accumulator starts elsewhere, or the compiler would merge them all into one.
+    starts = [_splat(lanes, f"{i + 2}.0") for i in each]
+    phis = "\n".join(f"%a{i} = phi {vector} [{starts[i]}, %top], [%b{i}, %loop]" for i in each)
+    call = f"call {vector} @llvm.fma.v{lanes}f32({vector}"
+    fmas = "\n".join(f"%b{i} = {call} %a{i}, {vector} {slope}, {vector} {step})" for i in each)
+    sums = "\n".join(
+        f"%s{i} = fadd {vector} {'%b0' if i == 1 else f'%s{i - 1}'}, %b{i}" for i in each if i
+    )
+    return f"""
+declare {vector} @llvm.fma.v{lanes}f32({vector}, {vector}, {vector})
+define float @probe(i64 %steps) "prefer-vector-width"="512" {{
+top:
+  br label %loop
+loop:
+  %n = phi i64 [0, %top], [%next, %loop]
+  {phis}
+  {fmas}
+  %next = add i64 %n, 1
+  %more = icmp slt i64 %next, %steps
+  br i1 %more, label %loop, label %done
+done:
+  {sums}
+  %r = extractelement {vector} %s{accumulators - 1}, i32 0
+  ret float %r
+}}
+"""
+
+
+def _splat(lanes: int, value: str) -> str:
+    return f"<{', '.join([f'float {value}'] * lanes)}>"
+
+
+def _compile(binding: Any, source: str) -> Any:
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    features = binding.get_host_cpu_features().flatten()
+    target = binding.Target.from_default_triple().create_target_machine(
+        cpu=binding.get_host_cpu_name(), features=features, opt=2
+    )
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(source), target)
+    engine.finalize_object()
+    return engine
