@@ -18,13 +18,15 @@ if TYPE_CHECKING:
     from .engine.backends import Device
     from .engine.counters import GlobalCounters
     from .engine.jit import TinyJit, jit
+    from .ir.symbolic import Variable
     from .tensor import Tensor
 
-__all__ = ["Context", "Device", "GlobalCounters", "Tensor", "TinyJit", "dtypes", "jit", "nn"]
+__all__ = ["Context", "Device", "GlobalCounters", "Tensor", "TinyJit", "Variable", "dtypes", "jit", "nn"]
 
 _HOMES = {
     "Context": ".config", "Device": ".engine.backends", "GlobalCounters": ".engine.counters",
     "Tensor": ".tensor", "TinyJit": ".engine.jit", "dtypes": ".dtype", "jit": ".engine.jit",
+    "Variable": ".ir.symbolic",
 }  # fmt: skip
 
 

@@ -12,7 +12,8 @@ import platform
 from dataclasses import dataclass
 from typing import Any
 
-from ..runtime.probe import cores, fma_peak, rate
+from ..runtime.probe import fma_peak, rate
+from ..target import available_cores
 
 __all__ = ["Ceilings", "ceilings", "describe_machine", "versions"]
 
@@ -43,7 +44,7 @@ def versions() -> dict[str, str]:
 
 def describe_machine() -> dict[str, str]:
     """The processor's name, how many cores this process may use, and the versions."""
-    return {"processor": _processor(), "cores": str(cores()), **versions()}
+    return {"processor": _processor(), "cores": str(available_cores()), **versions()}
 
 
 def _processor() -> str:

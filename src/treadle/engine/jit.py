@@ -45,6 +45,7 @@ class _Run:
     inputs: list[Memory]
     outputs: list[Memory]
     arena: Any
+    values: dict[str, int]
 
 
 @dataclass(eq=False)
@@ -72,10 +73,16 @@ def _refuse_reading() -> None:
         )
 
 
-def _listen(program: Program, inputs: list[Memory], outputs: list[Memory], arena: Any) -> None:
+def _listen(
+    program: Program,
+    inputs: list[Memory],
+    outputs: list[Memory],
+    arena: Any,
+    values: dict[str, int],
+) -> None:
     capture = getattr(_capturing, "active", None)
     if capture is not None:
-        capture.runs.append(_Run(program, inputs, outputs, arena))
+        capture.runs.append(_Run(program, inputs, outputs, arena, values))
 
 
 memory_table.on_read.append(_refuse_reading)
@@ -206,6 +213,7 @@ def _prepare(capture: _Capture) -> None:
             [m.buffer.pointer for m in run.outputs],
             0 if run.arena is None else run.arena.pointer,
             threads,
+            run.values,
         )
         for number, places in enumerate(run.program.arguments):
             for slot, place in enumerate(places):

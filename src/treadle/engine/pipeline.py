@@ -24,7 +24,8 @@ from ..ir.args import BufferRef
 from ..ir.loops import closed_ranges, free_ranges
 from ..ir.node import Node
 from ..ir.op import ALU, Op
-from ..ir.shape import size_product
+from ..ir.shape import size_max, size_product
+from ..ir.symbolic import unbind
 from ..ir.text import render as node_text
 from ..lower.passes import Lowered, lower
 from ..optimize.heuristic import optimize
@@ -39,7 +40,7 @@ __all__ = ["CompiledKernel", "Program", "program_of"]
 
 SMALL_WORK = 1 << 15
 SLICES_PER_THREAD = 8
-FORMAT = "1"
+FORMAT = "2"
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +61,7 @@ class CompiledKernel:
     reason: str
     moves: tuple[str, ...]
     source: str
+    variables: tuple[str, ...] = ()
 
     def phases(self, threads: int) -> list[Phase]:
         """The launch's phases; small work stays on the calling thread."""
@@ -97,9 +99,14 @@ class Program:
     written: frozenset[int] = frozenset()
 
     def launches(
-        self, inputs: Sequence[int], outputs: Sequence[int], arena: int, threads: int
+        self,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        arena: int,
+        threads: int,
+        values: dict[str, int],
     ) -> list[Launch]:
-        """The launches for buffers at these addresses."""
+        """The launches for buffers at these addresses, and these values of the variables."""
         where = {"input": inputs, "output": outputs}
         return [
             Launch(
@@ -108,6 +115,7 @@ class Program:
                     arena + p.number if p.kind == "arena" else where[p.kind][p.number]
                     for p in places
                 ],
+                [values[name] for name in kernel.variables],
             )
             for kernel, places in zip(self.kernels, self.arguments, strict=True)
         ]
@@ -118,8 +126,13 @@ _kernels: dict[str, CompiledKernel] = {}
 _lock = threading.RLock()
 
 
-def program_of(roots: Sequence[Node], device: str) -> tuple[Program, list[BufferRef]]:
-    """The Program for `roots` on `device`, and the buffers to run it with."""
+def program_of(
+    roots: Sequence[Node], device: str
+) -> tuple[Program, list[BufferRef], dict[str, int]]:
+    """The Program for `roots` on `device`, the buffers and the variables' values to run it with."""
+    values: dict[str, int] = {}
+    if any(_is_symbolic(node) for node in Node.sink(roots).toposort()):
+        roots, values = unbind(roots)
     key, inputs = _shape_of(roots)
     key = (device, settings.REPRODUCIBLE, key)
     program = _programs.get(key)
@@ -128,7 +141,11 @@ def program_of(roots: Sequence[Node], device: str) -> tuple[Program, list[Buffer
             program = _programs.get(key)
             if program is None:
                 program = _programs[key] = _build(roots, device, inputs)
-    return program, inputs
+    return program, inputs, values
+
+
+def _is_symbolic(node: Node) -> bool:
+    return node.op is Op.BIND or any(not isinstance(size, int) for size in node.shape)
 
 
 def _shape_of(roots: Sequence[Node]) -> tuple[Any, list[BufferRef]]:
@@ -192,7 +209,7 @@ def _place_the_rest(
         for buffer in step.buffers:
             key = _key(buffer)
             if key not in places:
-                nbytes = max(1, size_product(buffer.shape) * buffer.dtype.itemsize)
+                nbytes = max(1, size_max(size_product(buffer.shape)) * buffer.dtype.itemsize)
                 first = lives[key].first if key in lives else number
                 lives[key] = Life(first, number, nbytes)
         for i, nbytes in enumerate(kernel.scratch):
@@ -241,6 +258,7 @@ def _compile(key: str, kernel: Kernel, opened: Opened) -> CompiledKernel:
         "bytes": nbytes,
         "moves": moves,
         "source": source,
+        "variables": lowered.variables,
     }
     GlobalCounters.compile_count += 1
     GlobalCounters.compile_time_s += time.perf_counter() - start
@@ -272,6 +290,7 @@ def _load(header: dict[str, Any], code: bytes, reason: str, opened: Opened) -> C
         reason,
         tuple(header["moves"]),
         header["source"],
+        tuple(header["variables"]),
     )
 
 
@@ -300,5 +319,5 @@ def _work(kernel: Kernel) -> tuple[int, int]:
             ops += times(free[node])
         elif node.op is Op.REDUCE:
             ops += times(free[node] | frozenset(node.src[1:]))
-    nbytes = sum(b.dtype.itemsize * size_product(b.shape) for b in kernel.buffers)
+    nbytes = sum(b.dtype.itemsize * size_max(size_product(b.shape)) for b in kernel.buffers)
     return ops, nbytes

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from ..config import settings
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.symbolic import size_with, unbind
 from .backends import Device
 from .counters import GlobalCounters
 from .memory import Memory, adopt, from_host, memory_of, new_memory, read
@@ -40,8 +41,9 @@ _serial = itertools.count()
 _live: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _realized: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
 _lock = threading.RLock()
-# Told of each program that has run: (program, inputs, outputs, arena); a capturing jit listens.
-listeners: list[Callable[[Program, list[Memory], list[Memory], Any], None]] = []
+# Told of each program that has run: (program, inputs, outputs, arena, values of the variables); a
+# capturing jit listens.
+listeners: list[Callable[[Program, list[Memory], list[Memory], Any, dict[str, int]], None]] = []
 
 
 def track(holder: Holder) -> None:
@@ -126,17 +128,21 @@ def _execute(roots: list[Node], device: str, effects: list[Node]) -> list[Node |
     todo = [root for root in roots if not is_backed(root)]
     if not todo:
         return [None] * len(roots)
-    program, inputs = program_of(todo, device)
+    program, inputs, values = program_of(todo, device)
     memories = [memory_of(ref) for ref in inputs]
-    outputs = [new_memory(device, dtype, size) for dtype, size in program.outputs]
-    run_program(program, memories, outputs)
+    outputs = [
+        new_memory(device, dtype, size_with(size, values)) for dtype, size in program.outputs
+    ]
+    run_program(program, memories, outputs, values)
     nodes = [adopt(memory) for memory in outputs]
     numbers = dict(zip(todo, program.roots, strict=True))
     found = [numbers.get(root) for root in roots]
     return [None if number is None else nodes[number] for number in found]
 
 
-def run_program(program: Program, inputs: list[Memory], outputs: list[Memory]) -> None:
+def run_program(
+    program: Program, inputs: list[Memory], outputs: list[Memory], values: dict[str, int]
+) -> None:
     """Launch every kernel of `program` on these buffers, and count it."""
     opened = Device[program.device]
     arena = opened.allocator.alloc(program.arena) if program.arena else None
@@ -145,6 +151,7 @@ def run_program(program: Program, inputs: list[Memory], outputs: list[Memory]) -
         [m.buffer.pointer for m in outputs],
         0 if arena is None else arena.pointer,
         getattr(opened.runtime, "threads", 1),
+        values,
     )
     start = time.perf_counter()
     if settings.DEBUG >= 2:
@@ -153,7 +160,7 @@ def run_program(program: Program, inputs: list[Memory], outputs: list[Memory]) -
         opened.runtime.run(launches)
     count_program(program, time.perf_counter() - start)
     for listen in listeners:
-        listen(program, inputs, outputs, arena)
+        listen(program, inputs, outputs, arena, values)
 
 
 def count_program(program: Program, seconds: float) -> None:
@@ -170,7 +177,8 @@ def _interpret(roots: list[Node], device: str, effects: list[Node]) -> list[Node
     from ..ir.interpret import interpret_many  # brings NumPy, which only this path needs at once
 
     memory = {_buffer_below(e).arg: read(_buffer_below(e).arg).copy() for e in effects}
-    values = interpret_many(roots, lambda ref: memory[ref] if ref in memory else read(ref))
+    plain, bound = unbind(roots)
+    values = interpret_many(plain, lambda ref: memory[ref] if ref in memory else read(ref), bound)
     found = [
         None if is_backed(root) or root in effects else from_host(device, root.dtype, value.reshape(-1))
         for root, value in zip(roots, values, strict=True)

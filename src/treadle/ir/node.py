@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..dtype import DType, dtypes
+from ..errors import UserError
 from .args import RangeArg, VarArg
 from .fold import fold_scalar, round_to
 from .op import ALU, COMMUTATIVE, COMPARE, Op
@@ -91,6 +92,17 @@ class Node:
     def variable(name: str, low: int, high: int) -> Node:
         """An index known at launch, between `low` and `high` inclusive."""
         return Node(Op.VARIABLE, dtypes.index, (), VarArg(name, low, high))
+
+    def bind(self, value: int) -> Node:
+        """This variable with a value for now. Raises UserError outside its bounds."""
+        if self.op is not Op.VARIABLE:
+            raise UserError(f"[bind] only a Variable can be bound, not {self!r}")
+        low, high = self.arg.low, self.arg.high
+        if not low <= value <= high:
+            raise UserError(
+                f"[bind] {value} lies outside {low} to {high}, the bounds of {self.arg.name}"
+            )
+        return Node(Op.BIND, dtypes.index, (self, Node.index(value)))
 
     @staticmethod
     def range(size: int | Node, number: int, kind: Any = "loop") -> Node:

@@ -59,7 +59,7 @@ def _loops_left(nest: Nest, done: set[tuple[Node, ...]]) -> bool:
 
 
 def _symbolic(moves: Moves) -> tuple[Node, list[str]]:
-    """Sizes known at launch only: outer loops of fixed or symbolic size become the grid."""
+    """Sizes known at launch only: an outermost loop of fixed size becomes the grid."""
     for nest in moves.nests():
         _make_grid(moves, nest, nest.loops[:1])
     return moves.root, moves.log
@@ -318,9 +318,9 @@ def _make_grid(moves: Moves, nest: Nest, loops: tuple[Node, ...]) -> None:
     splits = {}
     sequential = _sequential_loops(nest)
     for r in loops:
-        if r in sequential:
+        if r in sequential or r.src[0].op is not Op.CONST:
             return
-        new = Node.range(r.src[0], moves.loop(1).arg.number, "grid")
+        new = moves.loop(_size(r), "grid")
         splits[r] = Split(new, (new,))
     if splits:
         moves.apply(splits, "grid")

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 import threading
 import time
 from typing import Any
 
-__all__ = ["cores", "fma_peak", "peaks", "rate"]
+from ..target import available_cores
+
+__all__ = ["fma_peak", "peaks", "rate"]
 
 ROUNDS = 7
 
@@ -26,14 +27,7 @@ def peaks() -> tuple[float, float]:
     import numpy as np
 
     source = np.ones(1 << 22, np.float32)
-    return fma_peak(1 << 18), max(cores(), 1) * rate(4 * source.size, source.sum)
-
-
-def cores() -> int:
-    """How many cores this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return fma_peak(1 << 18), available_cores() * rate(4 * source.size, source.sum)
 
 
 def rate(amount: float, function: Any) -> float:
@@ -56,12 +50,12 @@ def fma_peak(steps: int) -> float:
     address = engine.get_function_address("probe")
     # ctypes lets go of the interpreter's lock during the call, so plain threads do here.
     probe = ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_int64)(address)
-    flops = 2.0 * lanes * accumulators * steps * cores()
+    flops = 2.0 * lanes * accumulators * steps * available_cores()
     return rate(flops, lambda: _on_all_cores(probe, steps))
 
 
 def _on_all_cores(function: Any, argument: int) -> None:
-    threads = [threading.Thread(target=function, args=(argument,)) for _ in range(cores())]
+    threads = [threading.Thread(target=function, args=(argument,)) for _ in range(available_cores())]
     for thread in threads:
         thread.start()
     for thread in threads:

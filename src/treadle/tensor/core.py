@@ -20,6 +20,7 @@ from ..errors import DTypeError, ShapeError
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import Shape, size_product
+from ..ir.symbolic import bound_size
 from .inplace import own_memory
 from .modes import Modes, no_grad
 
@@ -193,9 +194,7 @@ class Core(metaclass=Modes):
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The values as a NumPy array of its own (bfloat16 and fp8 as ml_dtypes' types)."""
-        shape = self.shape
-        if any(isinstance(size, Node) for size in shape):
-            raise ShapeError(f"[numpy] shape {shape} is symbolic; bind and shrink it first")
+        shape = tuple(bound_size(size) for size in self.shape)
         node = realize([(self.node, self.device)])[0]
         if self.is_leaf or self._requires_grad is not True:
             self.node = node

@@ -112,14 +112,14 @@ class Reduce(Joining):
 
     def softmax(self, axis: Any = -1, dtype: Any = None) -> Self:
         """exp(x) / sum(exp(x)) along an axis, without overflow."""
-        if not self.numel():
+        if 0 in self.shape:
             return self._float()
         exps = self._shifted(axis, dtype).exp()
         return exps.div(exps.sum(axis, keepdim=True))
 
     def log_softmax(self, axis: Any = -1, dtype: Any = None) -> Self:
         """The logarithm of `softmax`."""
-        if not self.numel():
+        if 0 in self.shape:
             return self._float()
         shifted = self._shifted(axis, dtype)
         return shifted.sub(shifted.exp().sum(axis, keepdim=True).log())
