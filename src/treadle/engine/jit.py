@@ -30,7 +30,7 @@ from . import memory as memory_table
 from .backends import Device
 from .memory import Memory, adopt, memory_of, new_memory
 from .pipeline import Program
-from .run import count_program, holders, is_backed, keep_values, listeners, realize, resolve
+from .run import count_program, holders, is_backed, keep_values, listeners, on_interpret, realize, resolve
 
 __all__ = ["TinyJit", "jit"]
 
@@ -56,6 +56,7 @@ class _Capture:
     inputs: list[Memory]
     runs: list[_Run] = field(default_factory=list)
     result: Any = None
+    interpreted: bool = False
     returned: list[Memory] = field(default_factory=list)
     calls: Any = None
     patches: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
@@ -85,7 +86,14 @@ def _listen(
         capture.runs.append(_Run(program, inputs, outputs, arena, values))
 
 
+def _listen_to_interpreter() -> None:
+    capture = getattr(_capturing, "active", None)
+    if capture is not None:
+        capture.interpreted = True
+
+
 memory_table.on_read.append(_refuse_reading)
+on_interpret.append(_listen_to_interpreter)
 listeners.append(_listen)
 
 
@@ -146,7 +154,8 @@ class TinyJit(Generic[R]):
         finally:
             _capturing.active = None
         self._finish(capture, result, outputs)
-        self._capture = capture
+        if not capture.interpreted:  # the REF device has nothing to replay: each call runs plainly
+            self._capture = capture
         return result
 
     def _finish(self, capture: _Capture, result: Any, outputs: list[Any]) -> None:
@@ -204,8 +213,6 @@ def _prepare(capture: _Capture) -> None:
     if not devices:
         return
     opened = Device[devices.pop()]
-    if opened.interprets:
-        raise JitError("[jit] the REF device interprets; there is nothing to replay")
     for run in capture.runs:
         threads = getattr(opened.runtime, "threads", 1)
         made = run.program.launches(

@@ -45,6 +45,9 @@ _lock = threading.RLock()
 # capturing jit listens.
 listeners: list[Callable[[Program, list[Memory], list[Memory], Any, dict[str, int]], None]] = []
 
+# Told when a graph was interpreted, which nothing can replay.
+on_interpret: list[Callable[[], None]] = []
+
 
 def track(holder: Holder) -> None:
     """From now on `holder.node` counts as readable, for as long as `holder` lives."""
@@ -185,6 +188,8 @@ def _interpret(roots: list[Node], device: str, effects: list[Node]) -> list[Node
     ]
     for ref, data in memory.items():
         memory_of(ref).array()[...] = data
+    for listen in on_interpret:
+        listen()
     return found
 
 

@@ -254,10 +254,14 @@ def _why_store_reduce(
 def _why_not_nested(
     node: Node, demand: Demand, used: frozenset[Node], heavy: bool
 ) -> str | None:
-    around = ranges_in(demand.group.ranges) | frozenset(demand.body)
-    if used != around:
+    """A reduction inside another: free where it stands between two of the loops around it."""
+    around = ranges_in(demand.group.ranges)
+    prefixes = [around]
+    for loop in demand.body:
+        prefixes.append(prefixes[-1] | {loop})
+    if used not in prefixes:
         return "it would be recomputed in the loops of another reduction"
-    if demand.linear and (node.op is Op.UNWINDOW or node.arg.op is Op.ADD):
+    if used == prefixes[-1] and demand.linear and (node.op is Op.UNWINDOW or node.arg.op is Op.ADD):
         return None
     if heavy or demand.heavy or demand.group.heavy:
         return "a matmul-like reduction inside another cannot be tiled"

@@ -130,7 +130,7 @@ class Functional(Sampling):
             )
         logs = self.log_softmax(-1)
         counted = Y.ne(ignore_index)
-        chosen = logs.gather(self.ndim - 1, counted.where(Y, 0).unsqueeze(-1)).squeeze(-1)
+        chosen = _at_labels(logs, counted.where(Y, 0), self.ndim - 1)
         smooth = logs.mean(-1).mul(label_smoothing) if label_smoothing else 0.0
         rows = chosen.mul(1.0 - label_smoothing).add(smooth)
         rows = counted.where(rows, 0.0).neg()
@@ -149,7 +149,7 @@ class Functional(Sampling):
             target = Y.mul(1.0 - label_smoothing).add(label_smoothing / self.shape[axis])
             rows = logs.mul(target).sum(axis).neg()
         else:
-            chosen = logs.gather(axis, Y.unsqueeze(axis)).squeeze(axis)
+            chosen = _at_labels(logs, Y, axis)
             smooth = logs.mean(axis).mul(label_smoothing) if label_smoothing else 0.0
             rows = chosen.mul(1.0 - label_smoothing).add(smooth).neg()
         return rows._reduced(reduction)
@@ -164,3 +164,14 @@ class Functional(Sampling):
         factors = counted.cast(self.dtype) if weight is None else counted.where(weight[safe], 0)
         rows = self.gather(1, safe.unsqueeze(1)).squeeze(1).mul(factors).neg()
         return rows.sum().div(factors.sum()) if reduction == "mean" else rows._reduced(reduction)
+
+
+def _at_labels(logs: Any, labels: Any, axis: int) -> Any:
+    """The entry of each row (along `axis`) that its label names; 0 for labels out of range.
+
+    A masked sum, not a gather: it joins the loops of the softmax, and so does its gradient.
+    """
+    classes = type(logs).arange(logs.shape[axis], dtype=labels.dtype, device=logs.device)
+    shape = [1] * logs.ndim
+    shape[axis] = logs.shape[axis]
+    return labels.unsqueeze(axis).eq(classes.reshape(*shape)).where(logs, 0.0).sum(axis)
