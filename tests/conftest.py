@@ -6,7 +6,6 @@ import os
 
 import pytest
 
-
 # taken out of the environment, where treadle would warn of a setting that it does not know
 DEVICES = os.environ.pop("TREADLE_TEST_DEVICES", "CPU,REF").upper().split(",")
 

@@ -27,9 +27,7 @@ def compare(
         Tensor(a, device=device, requires_grad=True if f else None)
         for a, f in zip(arrays, floats, strict=True)
     ]
-    other = [
-        torch.tensor(a, requires_grad=f) for a, f in zip(arrays, floats, strict=True)
-    ]
+    other = [torch.tensor(a, requires_grad=f) for a, f in zip(arrays, floats, strict=True)]
     got, want = ours(*mine), theirs(*other)
     assert got.shape == tuple(want.shape)
     assert got.device == device

@@ -55,7 +55,9 @@ def test_bytes_are_elements(device):
 def test_what_is_no_data_is_refused():
     with pytest.raises(ShapeError, match=r"\[Tensor\] nested lists"):
         Tensor([[1, 2], [3]])
-    with pytest.raises(DTypeError, match=r"\[Tensor\] the integer 1099511627776 does not fit int32"):
+    with pytest.raises(
+        DTypeError, match=r"\[Tensor\] the integer 1099511627776 does not fit int32"
+    ):
         Tensor([1 << 40])
     with pytest.raises(DTypeError, match=r"\[Tensor\] no element type"):
         Tensor(object())
@@ -72,8 +74,12 @@ def test_constants_have_the_values_of_numpy(device):
     np.testing.assert_array_equal(Tensor.eye(3, 4, **on).numpy(), np.eye(3, 4))
     np.testing.assert_array_equal(Tensor.arange(5, **on).numpy(), np.arange(5))
     np.testing.assert_array_equal(Tensor.arange(7, 1, -2, **on).numpy(), np.arange(7, 1, -2))
-    np.testing.assert_allclose(Tensor.arange(0, 1, 0.1, **on).numpy(), np.arange(0, 1, 0.1), rtol=1e-6)
-    np.testing.assert_allclose(Tensor.linspace(0, 1, 7, **on).numpy(), np.linspace(0, 1, 7), rtol=1e-6)
+    np.testing.assert_allclose(
+        Tensor.arange(0, 1, 0.1, **on).numpy(), np.arange(0, 1, 0.1), rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        Tensor.linspace(0, 1, 7, **on).numpy(), np.linspace(0, 1, 7), rtol=1e-6
+    )
     assert Tensor.linspace(5, 9, 1, **on).tolist() == [5.0]
     assert Tensor.arange(3, **on).dtype is dtypes.int32
     assert Tensor.empty(2, 0, **on).shape == (2, 0)

@@ -81,7 +81,9 @@ def test_equal_elements_share_the_gradient_of_a_maximum(device):
 def test_clamp_lerp_and_where_match_pytorch(device):
     compare(device, lambda x: x.clamp(-1, 2), lambda x: x.clamp(-1, 2), LINE)
     compare(device, lambda x: x.clip(max_=0.5), lambda x: x.clip(max=0.5), LINE)
-    compare(device, lambda x, y: x.lerp(y, 0.3), lambda x, y: x.lerp(y, 0.3), LINE, LINE[::-1].copy())
+    compare(
+        device, lambda x, y: x.lerp(y, 0.3), lambda x, y: x.lerp(y, 0.3), LINE, LINE[::-1].copy()
+    )
     compare(
         device, lambda x, y: (x > 0).where(x * 2, y), lambda x, y: torch.where(x > 0, x * 2, y),
         LINE, LINE[::-1].copy(),
@@ -184,7 +186,9 @@ def test_casts_convert_values(device):
     assert x.bool().tolist() == [True, False, True]
     assert x.half().dtype is dtypes.float16
     assert x.cast("int64").dtype is dtypes.int64
-    assert x.bitcast(dtypes.int32).tolist() == np.array([-1.7, 0, 2.9], np.float32).view("i4").tolist()
+    assert (
+        x.bitcast(dtypes.int32).tolist() == np.array([-1.7, 0, 2.9], np.float32).view("i4").tolist()
+    )
 
 
 def test_a_bitcast_to_another_width_reinterprets_the_last_axis(device):

@@ -56,7 +56,9 @@ def test_integer_tensors_index_without_being_computed(device):
 
 def test_a_subscript_has_a_gradient(device):
     compare(device, lambda x: x[1:, ::2, None], lambda x: x[1:, ::2, None], CUBE)
-    compare(device, lambda x: x[[0, 0, 1], :, [1, 1, 2]], lambda x: x[[0, 0, 1], :, [1, 1, 2]], CUBE)
+    compare(
+        device, lambda x: x[[0, 0, 1], :, [1, 1, 2]], lambda x: x[[0, 0, 1], :, [1, 1, 2]], CUBE
+    )
 
 
 def test_places_known_on_the_host_are_checked_at_the_call():

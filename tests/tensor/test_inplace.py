@@ -65,7 +65,10 @@ def test_in_place_operators_change_the_tensor_itself(device):
     n ^= 8
     n &= 7
     n >>= 1
-    assert n.tolist() == [((((5 // 2) << 2 | 1) ^ 8) & 7) >> 1, ((((7 // 2) << 2 | 1) ^ 8) & 7) >> 1]
+    assert n.tolist() == [
+        ((((5 // 2) << 2 | 1) ^ 8) & 7) >> 1,
+        ((((7 // 2) << 2 | 1) ^ 8) & 7) >> 1,
+    ]
     lazy = Tensor.ones(2, device=device) + 1
     lazy += 3
     assert lazy.tolist() == [5, 5]
@@ -85,11 +88,10 @@ def test_an_in_place_result_of_another_type_or_shape_is_refused():
 
 def test_realize_computes_several_tensors_and_shares_their_work(device):
     x = Tensor([1.0, 2.0], device=device)
-    a, b = x + 1, (x + 1) * 2
+    a, b, again = x + 1, (x + 1) * 2, x + 1
     assert a.realize(b) is a
     assert a.is_realized
     assert b.is_realized
-    again = x + 1
     assert again.is_realized  # the same graph: its memory is known
     assert b.tolist() == [4, 6]
 

@@ -58,7 +58,10 @@ def test_a_movement_matches_pytorch_in_value_and_gradient(device, name):
 
 def test_split_and_chunk_give_the_pieces_of_pytorch(device):
     x, other = Tensor(CUBE, device=device), torch.tensor(CUBE)
-    for pieces, expected in ((x.split(3, 2), other.split(3, 2)), (x.chunk(3, 2), other.chunk(3, 2))):
+    for pieces, expected in (
+        (x.split(3, 2), other.split(3, 2)),
+        (x.chunk(3, 2), other.chunk(3, 2)),
+    ):
         assert len(pieces) == len(expected)
         for a, b in zip(pieces, expected, strict=True):
             np.testing.assert_array_equal(a.numpy(), b.numpy())

@@ -39,7 +39,12 @@ def test_a_reduction_matches_pytorch_in_value_and_gradient(device, name):
 
 def test_variance_takes_a_correction(device):
     for n in (0, 1, 2):
-        compare(device, lambda x, n=n: x.var(1, correction=n), lambda x, n=n: x.var(1, correction=n), CUBE)
+        compare(
+            device,
+            lambda x, n=n: x.var(1, correction=n),
+            lambda x, n=n: x.var(1, correction=n),
+            CUBE,
+        )
     pair = Tensor(CUBE, device=device).std_mean(0)
     want = torch.std_mean(torch.tensor(CUBE), 0)
     for a, b in zip(pair, want, strict=True):

@@ -63,6 +63,11 @@ def resolve(node: Node) -> Node:
     """The buffer-backed node that holds the value of `node`, or `node` if nothing does yet."""
     while (found := _realized.get(node)) is not None:
         node = found
+    if node.op is Op.RESHAPE and is_backed(node):
+        base = node.src[0]
+        moved = resolve(base)
+        if moved is not base:
+            return Node(Op.RESHAPE, node.dtype, (moved,), node.shape)
     return node
 
 
@@ -76,8 +81,13 @@ def is_backed(node: Node) -> bool:
 def _current(roots: Iterable[Node]) -> tuple[Node, list[Node]]:
     """The SINK of `roots` with everything known replaced by its memory, and its nodes."""
     sink = Node.sink(roots)
-    known = {n: resolve(n) for n in sink.toposort(lambda n: n not in _realized)}
-    sink = sink.substitute({n: memory for n, memory in known.items() if n is not memory})
+    while True:
+        # Again after each round: with its sources replaced, a node may be a known one, too.
+        below = sink.toposort(lambda n: n not in _realized)
+        known = {n: memory for n in below if (memory := resolve(n)) is not n}
+        if not known:
+            break
+        sink = sink.substitute(known)
     return sink, sink.toposort()
 
 
@@ -96,7 +106,9 @@ def realize(outputs: Sequence[tuple[Node, str]]) -> list[Node]:
 
 
 def _compute(outputs: list[Node], device: str) -> list[Node]:
-    _transfer_copies(outputs, device)
+    _transfer_copies(outputs)
+    pending = [n for n in Node.sink(outputs).toposort() if n.op is Op.AFTER and resolve(n) is n]
+    images = _current(pending)[0].src
     sink, order = _current(outputs)
     effects = [node for node in order if node.op is Op.AFTER]
     _keep_old_versions(effects)
@@ -108,6 +120,9 @@ def _compute(outputs: list[Node], device: str) -> list[Node]:
     for effect, value in zip(kept, values[len(sink.src) :], strict=True):
         _realized[effect] = value
     _commit(effects)
+    for effect, image in zip(pending, images, strict=True):
+        if resolve(image) is not image:  # the user's own node, which tensors hold
+            _realized[effect] = resolve(image)
     lasting = _reading_memory(order)
     rows = zip(outputs, sink.src, values, strict=False)
     return [_settle(node, root, value, root in lasting) for node, root, value in rows]
@@ -193,15 +208,12 @@ def _interpret(roots: list[Node], device: str, effects: list[Node]) -> list[Node
     return found
 
 
-def _transfer_copies(outputs: list[Node], device: str) -> None:
+def _transfer_copies(outputs: list[Node]) -> None:
     """Compute the source of each COPY on its own device, and move it."""
-    while True:
-        _, order = _current(outputs)
-        copy = next((n for n in order if n.op is Op.COPY), None)
-        if copy is None:
-            return
-        source = realize([(copy.src[0], _device_of(copy.src[0], copy.arg))])[0]
-        flat = source
+    for copy in Node.sink(outputs).toposort(lambda n: resolve(n) is n):
+        if copy.op is not Op.COPY or resolve(copy) is not copy:
+            continue
+        flat = realize([(copy.src[0], _device_of(copy.src[0], copy.arg))])[0]
         while flat.op is Op.RESHAPE:
             flat = flat.src[0]
         Device[flat.arg.device].synchronize()

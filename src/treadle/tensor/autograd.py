@@ -1,7 +1,7 @@
 """Gradients for users: `loss.backward()` and `loss.gradient(x)`.
 
-    w = Tensor([1.0, 2.0], requires_grad=True)
-    (w * w).sum().backward()          -> w.grad is [2, 4], lazily
+w = Tensor([1.0, 2.0], requires_grad=True)
+(w * w).sum().backward()          -> w.grad is [2, 4], lazily
 """
 
 from __future__ import annotations

@@ -87,9 +87,7 @@ class Convolution(Linalg):
         result = full._padded(pads)
         return result if bias is None else result.add(bias.reshape((1, -1, *(1,) * rank)))
 
-    def _unwindows(
-        self, kernel: Sequence[int], stride: Any, dilation: Any, extra: Any
-    ) -> Self:
+    def _unwindows(self, kernel: Sequence[int], stride: Any, dilation: Any, extra: Any) -> Self:
         """Window axes, the last ones, added back into the axes before them."""
         rank = len(kernel)
         steps, gaps = _each("stride", stride, rank), _each("dilation", dilation, rank)
@@ -151,7 +149,9 @@ class Convolution(Linalg):
         padding: Any = 0, output_size: Any = None,
     ) -> Self:  # fmt: skip
         """Values put back where `max_pool2d(return_indices=True)` found them, zeros around."""
-        kernel = tuple(kernel_size) if isinstance(kernel_size, (tuple, list)) else (kernel_size,) * 2
+        kernel = (
+            tuple(kernel_size) if isinstance(kernel_size, (tuple, list)) else (kernel_size,) * 2
+        )
         rank = len(kernel)
         steps = _each("stride", kernel if stride is None else stride, rank)
         gaps = _each("dilation", dilation, rank)

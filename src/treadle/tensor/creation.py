@@ -1,8 +1,8 @@
 """New tensors: from host data, constants, ranges.
 
-    Tensor([[1, 2], [3, 4]])              -> int32 (2, 2), copied at once
-    Tensor(numpy_array), Tensor(b"\\x01")  -> the array's dtype; bytes are uint8
-    Tensor.zeros(2, 3), Tensor.arange(5)  -> constants: no memory until they are needed
+Tensor([[1, 2], [3, 4]])              -> int32 (2, 2), copied at once
+Tensor(numpy_array), Tensor(b"\\x01")  -> the array's dtype; bytes are uint8
+Tensor.zeros(2, 3), Tensor.arange(5)  -> constants: no memory until they are needed
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import math
 from typing import TYPE_CHECKING, Any, Self
 
 from ..dtype import DType, _from_np_dtype, _to_np_dtype, dtypes, to_dtype
-from ..engine.memory import from_host
 from ..engine.backends import Device
+from ..engine.memory import from_host
 from ..errors import DTypeError, ShapeError
 from ..ir.node import Node
 from ..ir.op import Op

@@ -122,7 +122,9 @@ class Elementwise(Core):
         if rounding_mode is None:
             return result
         if rounding_mode != "trunc":
-            raise DTypeError(f'[div] rounding_mode is None, "trunc" or "floor", not {rounding_mode!r}')
+            raise DTypeError(
+                f'[div] rounding_mode is None, "trunc" or "floor", not {rounding_mode!r}'
+            )
         return result._unary(Op.TRUNC).cast(a.dtype)
 
     def idiv(self, x: Any, reverse: Any = False) -> Self:

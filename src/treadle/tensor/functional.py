@@ -1,7 +1,7 @@
 """What neural networks are made of: linear layers, normalisation, attention, losses.
 
-    x.linear(weight, bias).relu().layernorm()
-    logits.sparse_categorical_crossentropy(labels)   -> a scalar to call .backward() on
+x.linear(weight, bias).relu().layernorm()
+logits.sparse_categorical_crossentropy(labels)   -> a scalar to call .backward() on
 """
 
 from __future__ import annotations

@@ -84,7 +84,9 @@ class Indexing(Gathering):
         wanted = _gathered(self.node, plan, places).shape
         _check_fits(value.shape, wanted)
         view = self.node
-        return lambda node: _scattered(view, plan, places, expand(_trim(node, wanted), wanted)), value
+        return lambda node: _scattered(
+            view, plan, places, expand(_trim(node, wanted), wanted)
+        ), value
 
     # -- indices ------------------------------------------------------------------------------
 
@@ -109,7 +111,9 @@ class Indexing(Gathering):
         """One index into the advanced axes taken together, -1 where one is out of range."""
         axes = [axis for axis, _ in plan.advanced]
         sizes = tuple(self.shape[axis] for axis in axes)
-        tensors = [self._wrapped(index, n) for (_, index), n in zip(plan.advanced, sizes, strict=True)]
+        tensors = [
+            self._wrapped(index, n) for (_, index), n in zip(plan.advanced, sizes, strict=True)
+        ]
         check_device("getitem", self, *tensors)
         if len(tensors) == 1:
             return tensors[0].node

@@ -1,6 +1,6 @@
 """Joining and repeating: cat, stack, split, repeat, roll, diagonals.
 
-    Tensor.cat(a, b, dim=1), a.stack(b), a.split(2), a.roll(1, 0)
+Tensor.cat(a, b, dim=1), a.stack(b), a.split(2), a.roll(1, 0)
 """
 
 from __future__ import annotations
@@ -60,9 +60,7 @@ class Joining(Reinterpret):
                 f"[split] sizes {tuple(sizes)} add up to {sum(sizes)}, axis {axis} has {total}"
             )
         begins = [sum(sizes[:i]) for i in range(len(sizes))]
-        return tuple(
-            self._slice(axis, b, b + size) for b, size in zip(begins, sizes, strict=True)
-        )
+        return tuple(self._slice(axis, b, b + size) for b, size in zip(begins, sizes, strict=True))
 
     def chunk(self, chunks: int, dim: int = 0) -> list[Self]:
         """At most `chunks` pieces of equal size, the last maybe smaller."""

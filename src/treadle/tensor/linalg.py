@@ -1,7 +1,7 @@
 """Products: matmul, dot and einsum, as one multiplication and one sum that the compiler tiles.
 
-    (B, M, K) @ (K, N)  ->  (B, M, N)
-    Tensor.einsum("bik,bkj->bij", a, b)
+(B, M, K) @ (K, N)  ->  (B, M, N)
+Tensor.einsum("bik,bkj->bij", a, b)
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Modes of the running thread: whether gradients are recorded, whether layers train.
 
-    with Tensor.no_grad(): y = x * w      -> y does not lead gradients back to w
-    with Tensor.train(): x.dropout()      -> drops; outside, it does nothing
+with Tensor.no_grad(): y = x * w      -> y does not lead gradients back to w
+with Tensor.train(): x.dropout()      -> drops; outside, it does nothing
 """
 
 from __future__ import annotations

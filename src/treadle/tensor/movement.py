@@ -1,6 +1,6 @@
 """Moving elements: reshape, permute, expand, pad, shrink, flip and what is made of them.
 
-    x.reshape(2, -1).permute(1, 0).pad((1, 1))   -> no copy: all of it becomes index arithmetic
+x.reshape(2, -1).permute(1, 0).pad((1, 1))   -> no copy: all of it becomes index arithmetic
 """
 
 from __future__ import annotations
@@ -140,7 +140,9 @@ class Movement(Operators):
         padded = cut._result(Node(Op.PAD, self.dtype, (cut.node,), grow))
         if value == 0:
             return padded
-        inside = Node(Op.PAD, dtypes.bool, (expand(Node.const(dtypes.bool, True), cut.shape),), grow)
+        inside = Node(
+            Op.PAD, dtypes.bool, (expand(Node.const(dtypes.bool, True), cut.shape),), grow
+        )
         return type(self)._of(inside, self.device).where(padded, value)
 
     def _pad_from_itself(self, axis: int, pair: tuple[int, int], mode: str) -> Self:
@@ -161,7 +163,9 @@ class Movement(Operators):
         while begin < len(places):
             end = begin + 1
             step = places[end] - places[begin] if end < len(places) else 1
-            while end < len(places) and step in (-1, 0, 1) and places[end] - places[end - 1] == step:
+            while (
+                end < len(places) and step in (-1, 0, 1) and places[end] - places[end - 1] == step
+            ):
                 end += 1
             parts.append(self._run(axis, places[begin], end - begin, step))
             begin = end
@@ -203,7 +207,9 @@ class Movement(Operators):
     def squeeze(self, dim: Any = None) -> Self:
         """Without the axes of size 1, or without that one if its size is 1."""
         axes = resolve_axes("squeeze", dim, self.ndim)
-        drop = [axis for axis in axes if isinstance(self.shape[axis], int) and self.shape[axis] == 1]
+        drop = [
+            axis for axis in axes if isinstance(self.shape[axis], int) and self.shape[axis] == 1
+        ]
         return self.reshape([n for axis, n in enumerate(self.shape) if axis not in drop])
 
     def unsqueeze(self, dim: int) -> Self:

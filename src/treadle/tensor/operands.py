@@ -1,8 +1,8 @@
 """Operands: two tensors, or a tensor and a Python scalar, become nodes of one dtype and shape.
 
-    float16 tensor, 2.5    -> float16 both: a Python scalar never widens its own kind
-    int32 tensor, 2.5      -> default_float both
-    bool tensor, 1         -> default_int both
+float16 tensor, 2.5    -> float16 both: a Python scalar never widens its own kind
+int32 tensor, 2.5      -> default_float both
+bool tensor, 1         -> default_int both
 """
 
 from __future__ import annotations

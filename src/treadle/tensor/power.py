@@ -1,7 +1,7 @@
 """Powers, and the activation functions of neural networks.
 
-    Tensor([2, 3]) ** 2      -> int32 [4, 9]: integers stay integers
-    x.relu(), x.gelu(), ...  -> PyTorch's values, gradients at the corners included
+Tensor([2, 3]) ** 2      -> int32 [4, 9]: integers stay integers
+x.relu(), x.gelu(), ...  -> PyTorch's values, gradients at the corners included
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class Power(Mathematics):
 
     def _multiplied(self, exponent: Any) -> Self:
         """Square and multiply, one step for each bit of the exponent; 0 for negative powers,
-        other than those of 1 and -1."""
+        other than those of 1 and -1.
+        """
         base = self.int() if self.dtype.is_bool else self
         exponent = exponent.int() if exponent.dtype.is_bool else exponent
         negative, size = exponent.lt(0), exponent.abs()

@@ -1,7 +1,7 @@
 """Reductions and scans: many elements to one, and running totals.
 
-    Tensor([1, 2]).sum()          -> int32; uint8 sums as uint32, float16 in float32
-    x.mean((-1, -2), keepdim=True), x.softmax(-1), x.cumsum(0)
+Tensor([1, 2]).sum()          -> int32; uint8 sums as uint32, float16 in float32
+x.mean((-1, -2), keepdim=True), x.softmax(-1), x.cumsum(0)
 """
 
 from __future__ import annotations

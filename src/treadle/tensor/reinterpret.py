@@ -1,6 +1,6 @@
 """The same bytes as another element type.
 
-    float32 (2, 3).bitcast(dtypes.uint8)  ->  uint8 (2, 12), least significant byte first
+float32 (2, 3).bitcast(dtypes.uint8)  ->  uint8 (2, 12), least significant byte first
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Shapes of user calls: broadcasting, axes and sizes, with errors that begin with the op.
 
-    broadcast_shapes("add", (3, 1), (4,))  ->  (3, 4)
-    resolve_axes("sum", (-1, 0), 3)        ->  (0, 2)
+broadcast_shapes("add", (3, 1), (4,))  ->  (3, 4)
+resolve_axes("sum", (-1, 0), 3)        ->  (0, 2)
 """
 
 from __future__ import annotations

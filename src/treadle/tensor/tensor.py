@@ -1,7 +1,7 @@
 """`Tensor`: the class that users meet, all of its parts together.
 
-    x = Tensor([[1.0, 2.0], [3.0, 4.0]])
-    (x @ x.T).relu().sum().item()
+x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+(x @ x.T).relu().sum().item()
 """
 
 from __future__ import annotations
