@@ -21,7 +21,17 @@ if TYPE_CHECKING:
     from .ir.symbolic import Variable
     from .tensor import Tensor
 
-__all__ = ["Context", "Device", "GlobalCounters", "Tensor", "TinyJit", "Variable", "dtypes", "jit", "nn"]
+__all__ = [
+    "Context",
+    "Device",
+    "GlobalCounters",
+    "Tensor",
+    "TinyJit",
+    "Variable",
+    "dtypes",
+    "jit",
+    "nn",
+]
 
 _HOMES = {
     "Context": ".config", "Device": ".engine.backends", "GlobalCounters": ".engine.counters",

@@ -221,7 +221,7 @@ class dtypes:
         raise TypeError(f"no element type for a value of type {type(value).__name__}")
 
 
-_PY_BOOL = type(True)
+_PY_BOOL = bool
 
 _PROMOTIONS: dict[DType, tuple[DType, ...]] = {
     dtypes.bool: (dtypes.int8, dtypes.uint8),
@@ -348,7 +348,7 @@ def to_dtype(value: Any) -> DType:
         raise TypeError(f"unknown dtype {value!r}; known: {', '.join(t.name for t in dtypes.all)}")
     if type(value).__module__ == "torch":
         return _from_torch_dtype(value)
-    if value in (bool, int, float):
+    if isinstance(value, type) and value in (bool, int, float):
         return {bool: dtypes.bool, int: dtypes.default_int, float: dtypes.default_float}[value]
     return _from_np_dtype(value)
 

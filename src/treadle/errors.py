@@ -1,15 +1,15 @@
 """The exception tree. Users meet `UserError`; an `InternalError` is always a bug in treadle.
 
-    TreadleError
-    ├── UserError            something in the program or the environment that its author can mend
-    │   ├── ShapeError       shapes or axes do not fit (also a ValueError)
-    │   ├── DTypeError       element types do not fit (also a TypeError)
-    │   ├── IndexOutOfRange  an index known on the host lies outside its axis (also an IndexError)
-    │   ├── SettingError     an environment variable or `Context` value is wrong
-    │   ├── DeviceError      a device or compiler is missing, busy or refuses
-    │   ├── OutOfMemory      an allocation failed (also a MemoryError)
-    │   └── JitError         a captured function cannot be replayed faithfully
-    └── InternalError        a broken invariant: please report it
+TreadleError
+├── UserError            something in the program or the environment that its author can mend
+│   ├── ShapeError       shapes or axes do not fit (also a ValueError)
+│   ├── DTypeError       element types do not fit (also a TypeError)
+│   ├── IndexOutOfRange  an index known on the host lies outside its axis (also an IndexError)
+│   ├── SettingError     an environment variable or `Context` value is wrong
+│   ├── DeviceError      a device or compiler is missing, busy or refuses
+│   ├── OutOfMemory      an allocation failed (also a MemoryError)
+│   └── JitError         a captured function cannot be replayed faithfully
+└── InternalError        a broken invariant: please report it
 """
 
 from __future__ import annotations

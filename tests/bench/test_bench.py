@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from treadle import bench
-from treadle.bench.machine import Ceilings, ceilings, cores, describe_machine
+from treadle.bench.machine import Ceilings, ceilings, describe_machine
 from treadle.bench.peers import PEERS, Peer
 from treadle.bench.process import Overhead
 from treadle.bench.report import OverheadResult, WorkResult, as_json, as_text
 from treadle.bench.timing import interleave, median_ratio
 from treadle.bench.work import works
 from treadle.errors import UserError
+from treadle.target import available_cores
 
 LIMITS = Ceilings(flops=4e9, read=2e9, copy=1e9)
 MATMUL, SUM = works(quick=True)[0], next(w for w in works(quick=True) if w.name.startswith("sum 2"))
@@ -74,7 +75,7 @@ def test_all_forms_of_a_row_give_the_same_numbers(work):
 def test_the_machine_has_cores_and_ceilings_above_nothing():
     found = ceilings(quick=True)
     assert min(found.flops, found.read, found.copy) > 1e6
-    assert describe_machine()["cores"] == str(cores())
+    assert describe_machine()["cores"] == str(available_cores())
 
 
 def test_a_peer_that_is_not_installed_is_refused_with_the_command_that_installs_it(monkeypatch):

@@ -22,7 +22,7 @@ def test_python_data_takes_the_default_dtypes(device):
                   device=device).tolist() == [[1, 2], [3, 4]]  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", [d for d in dtypes.all], ids=lambda d: d.name)
+@pytest.mark.parametrize("dtype", list(dtypes.all), ids=lambda d: d.name)
 def test_every_dtype_goes_to_the_device_and_back(device, dtype):
     x = Tensor([0, 1, 1, 0], dtype=dtype, device=device)
     assert x.dtype is dtype

@@ -63,8 +63,10 @@ def test_attention_takes_masks_and_grouped_heads(device):
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 def test_cross_entropies_match_pytorch(device, reduction, smoothing):
     both = {"reduction": reduction, "label_smoothing": smoothing}
-    compare(device, lambda x, y: x.sparse_categorical_crossentropy(y, **both),
-            lambda x, y: F.cross_entropy(x, y, ignore_index=-1, **both), normal(4, 3), LABELS)  # fmt: skip
+    compare(
+        device, lambda x, y: x.sparse_categorical_crossentropy(y, **both),
+        lambda x, y: F.cross_entropy(x, y, ignore_index=-1, **both), normal(4, 3), LABELS,
+    )  # fmt: skip
     compare(device, lambda x, y: x.cross_entropy(y, **both),
             lambda x, y: F.cross_entropy(x, y, **both), normal(4, 3), np.abs(LABELS))  # fmt: skip
     probabilities = np.abs(normal(4, 3)) / 3
@@ -87,8 +89,10 @@ def test_binary_cross_entropies_match_pytorch(device):
     logits = np.array([-200.0, -1.0, 0.0, 300.0], np.float32)
     compare(device, lambda x, y: x.binary_crossentropy_logits(y),
             F.binary_cross_entropy_with_logits, logits, targets, grad=False)  # fmt: skip
-    compare(device, lambda x: x.binary_crossentropy_logits(Tensor(targets, device=device)),
-            lambda x: F.binary_cross_entropy_with_logits(x, torch.tensor(targets)), logits)  # fmt: skip
+    compare(
+        device, lambda x: x.binary_crossentropy_logits(Tensor(targets, device=device)),
+        lambda x: F.binary_cross_entropy_with_logits(x, torch.tensor(targets)), logits,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])

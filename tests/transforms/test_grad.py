@@ -152,12 +152,13 @@ def test_gather_and_scatter_are_differentiated(inputs):
     places = _index([2, 0, 2])
     check(inputs, lambda a: Node(Op.GATHER, F64, (a * a, places), 0), A)
     for op in (None, Op.ADD, Op.MAX, Op.MIN):
-        index = _index([2, 0]) if op is None else _index([2, 2])
+        index, arg = _index([2, 0] if op is None else [2, 2]), ScatterArg(0, op)
         check(
             inputs,
-            lambda a, b, op=op, i=index: Node(Op.SCATTER, F64, (a * a, i, b * b), ScatterArg(0, op)),
-            A, RNG.normal(size=(2, 4)),
-        )  # fmt: skip
+            lambda a, b, i=index, arg=arg: Node(Op.SCATTER, F64, (a * a, i, b * b), arg),
+            A,
+            RNG.normal(size=(2, 4)),
+        )
 
 
 def test_an_assignment_passes_gradients_to_its_parts(inputs):

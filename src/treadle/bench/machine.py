@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import platform
 from dataclasses import dataclass
-from typing import Any
 
 from ..runtime.probe import fma_peak, rate
 from ..target import available_cores

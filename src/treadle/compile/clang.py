@@ -28,7 +28,7 @@ _INSTALL = (
 )
 _FLAGS = (
     "-O2", "-x", "c", "-std=gnu11", "-w", "-ffreestanding", "-nostdlib", "-fPIC",
-    "-fno-math-errno", "-ffp-contract=fast", "-fno-stack-protector",
+    "-fno-math-errno", "-fwrapv", "-ffp-contract=fast", "-fno-stack-protector",
     "-fno-asynchronous-unwind-tables", "-fno-ident",
 )  # fmt: skip
 _TIMEOUT_SECONDS = 120

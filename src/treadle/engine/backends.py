@@ -146,7 +146,7 @@ def _agreed(found: dict[str, Choice]) -> Choice | None:
     return None if agreed is None else agreed[1]
 
 
-# -- opened devices ---------------------------------------------------------------------------------
+# -- opened devices -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,9 +190,7 @@ def compile_cache() -> CompileCache:
 
 def cached_compile(compiler: Any, target: Target, source: str) -> bytes:
     """`compiler.compile(source)`, from the disk cache where it is there."""
-    key = "\0".join(
-        (compiler.name, compiler.version, target.code_key, digest_of_sources(), source)
-    )
+    key = "\0".join((compiler.name, compiler.version, target.code_key, digest_of_sources(), source))
     found = compile_cache().get(key)
     if found is None:
         found = compiler.compile(source)
@@ -287,7 +285,14 @@ def inventory() -> list[Row]:
             missing = backend.make_compiler(host_target()).available()
         reason, _, fix = (missing or backend.about).partition("; ")
         rows.append(
-            Row(backend.runtime, backend.compiler, "", missing is None, reason, fix if missing else "")
+            Row(
+                backend.runtime,
+                backend.compiler,
+                "",
+                missing is None,
+                reason,
+                fix if missing else "",
+            )
         )
     for name in _LATER:
         rows.append(Row(name, "", "", False, "not part of this version of treadle", ""))

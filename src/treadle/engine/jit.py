@@ -18,8 +18,9 @@ from __future__ import annotations
 import functools
 import threading
 import time
+import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from ..config import settings
@@ -28,9 +29,18 @@ from ..ir.node import Node
 from ..ir.op import Op
 from . import memory as memory_table
 from .backends import Device
-from .memory import Memory, adopt, memory_of, new_memory
+from .memory import Memory, adopt, from_host, memory_of, new_memory, read
 from .pipeline import Program
-from .run import count_program, holders, is_backed, keep_values, listeners, on_interpret, realize, resolve
+from .run import (
+    count_program,
+    holders,
+    is_backed,
+    listeners,
+    on_interpret,
+    realize,
+    remember,
+    resolve,
+)
 
 __all__ = ["TinyJit", "jit"]
 
@@ -60,6 +70,7 @@ class _Capture:
     returned: list[Memory] = field(default_factory=list)
     calls: Any = None
     patches: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    state: list[weakref.ref[Any]] = field(default_factory=list)
 
 
 _capturing = threading.local()
@@ -142,9 +153,7 @@ class TinyJit(Generic[R]):
         capture = _Capture(signature, memories)
         # Inputs under new names: nothing computed from them before can be taken for this call's.
         fresh = {id(m): adopt(m) for m in memories}
-        swapped = {
-            id(t): _like(t, fresh[id(m)]) for t, m in zip(found, memories, strict=True)
-        }
+        swapped = {id(t): _like(t, fresh[id(m)]) for t, m in zip(found, memories, strict=True)}
         _capturing.active = capture
         try:
             result = self.function(*_swap(args, swapped), **_swap(kwargs, swapped))
@@ -156,6 +165,7 @@ class TinyJit(Generic[R]):
         self._finish(capture, result, outputs)
         if not capture.interpreted:  # the REF device has nothing to replay: each call runs plainly
             self._capture = capture
+            capture.state = _state_of(capture)
         return result
 
     def _finish(self, capture: _Capture, result: Any, outputs: list[Any]) -> None:
@@ -180,7 +190,7 @@ class TinyJit(Generic[R]):
     def _replay(self, memories: list[Memory]) -> R:
         capture = self._capture
         assert capture is not None
-        _keep_old_state(capture)
+        _step_state(capture)
         for old, new in zip(capture.inputs, memories, strict=True):
             for call, slot in capture.patches.get(id(old), ()):
                 capture.calls.set_arg(call, slot, new.buffer.pointer)
@@ -233,25 +243,48 @@ def _prepare(capture: _Capture) -> None:
     capture.calls = opened.runtime.call_list(launches, keep)
 
 
-def _keep_old_state(capture: _Capture) -> None:
-    """A lazy tensor over state that this replay overwrites gets the values as they are now."""
-    written = {
-        id(run.inputs[slot]) for run in capture.runs for slot in run.program.written
-    }
-    if not written:
-        return
-    pending = [h.node for h in holders() if not is_backed(resolve(h.node))]
-    if not pending:
-        return
-    bases = [
-        n for n in Node.sink(pending).toposort()
-        if n.op is Op.BUFFER and id(memory_table._table.get(n.arg.token)) in written
-    ]  # fmt: skip
-    if bases:
-        keep_values(bases, set())
+def _base(holder: Any) -> Node | None:
+    """The BUFFER that a holder is (a view of all of), if it is one."""
+    node = resolve(holder.node)
+    return _buffer(node) if is_backed(node) else None
 
 
-# -- arguments and results --------------------------------------------------------------------------
+def _state_of(capture: _Capture) -> list[weakref.ref[Any]]:
+    """The tensors whose memory the captured function assigns to: replays carry them along."""
+    written = {id(run.inputs[slot]) for run in capture.runs for slot in run.program.written}
+    found = []
+    for holder in holders() if written else ():
+        base = _base(holder)
+        if base is not None and id(memory_of(base.arg)) in written:
+            found.append(weakref.ref(holder))
+    return found
+
+
+def _step_state(capture: _Capture) -> None:
+    """Make the state's memory one version newer, as the assignments of this replay do.
+
+    The state tensors go along; whatever else can still read the old version gets a copy of it.
+    """
+    state = [holder for ref in capture.state if (holder := ref()) is not None]
+    bases = {holder: base for holder in state if (base := _base(holder)) is not None}
+    old = set(bases.values())
+    followers = {id(holder) for holder in bases}
+    others = [h.node for h in holders() if id(h) not in followers]
+    if others and old:
+        below = Node.sink(dict.fromkeys(others)).toposort(lambda n: resolve(n) is n)
+        for base in old.intersection(below):
+            remember(base, from_host(base.arg.device, base.dtype, read(base.arg)))
+    newer = {}
+    for base in old:
+        memory_of(base.arg).version += 1
+        newer[base] = base.replace(arg=replace(base.arg, version=base.arg.version + 1))
+    for holder, base in bases.items():
+        node, shape = newer[base], holder.node.shape
+        same = node.shape == shape
+        holder.node = node if same else Node(Op.RESHAPE, node.dtype, (node,), shape)
+
+
+# -- arguments and results ----------------------------------------------------------------------
 
 
 def _is_tensor(value: Any) -> bool:
@@ -336,4 +369,3 @@ def _check_same(old: Any, new: Any) -> None:
                 f"elements on {was[2]} (memory of argument {was[3]}), now it is {now[0].name} of "
                 f"{now[1]} elements on {now[2]} (memory of argument {now[3]})"
             )
-

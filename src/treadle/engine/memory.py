@@ -24,7 +24,17 @@ from .backends import Device
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Memory", "adopt", "allocate", "from_host", "memory_of", "new_memory", "on_read", "read", "to_host"]
+__all__ = [
+    "Memory",
+    "adopt",
+    "allocate",
+    "from_host",
+    "memory_of",
+    "new_memory",
+    "on_read",
+    "read",
+    "to_host",
+]
 
 
 @dataclass(eq=False)

@@ -224,7 +224,7 @@ def _place_the_rest(
     return total
 
 
-# -- one kernel -------------------------------------------------------------------------------------
+# -- one kernel ---------------------------------------------------------------------------------
 
 
 def _compiled(kernel: Kernel, opened: Opened) -> CompiledKernel:

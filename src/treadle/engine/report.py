@@ -1,7 +1,7 @@
 """What DEBUG shows of each kernel that runs.
 
-    DEBUG=2: time, operations, bytes, share of the roofline     DEBUG=3: buffers and moves
-    DEBUG=4: source                                              DEBUG=7: assembly
+DEBUG=2: time, operations, bytes, share of the roofline     DEBUG=3: buffers and moves
+DEBUG=4: source                                              DEBUG=7: assembly
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from .pipeline import Program
 
 __all__ = ["report_kernels"]
-
 
 
 def report_kernels(program: Program, times: list[tuple[int, int]], opened: Opened) -> None:

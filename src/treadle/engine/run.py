@@ -27,7 +27,7 @@ from .memory import Memory, adopt, from_host, memory_of, new_memory, read
 from .pipeline import Program, program_of
 from .report import report_kernels
 
-__all__ = ["Holder", "holders", "is_backed", "keep_values", "realize", "resolve", "track"]
+__all__ = ["Holder", "holders", "is_backed", "realize", "remember", "resolve", "track"]
 
 
 class Holder(Protocol):
@@ -56,7 +56,8 @@ def track(holder: Holder) -> None:
 
 def holders() -> list[Any]:
     """Every tracked holder that is alive."""
-    return list(_live.values())
+    # Not .values(): another thread may make a tensor while this one looks.
+    return [holder for ref in _live.valuerefs() if (holder := ref()) is not None]
 
 
 def resolve(node: Node) -> Node:
@@ -69,6 +70,11 @@ def resolve(node: Node) -> Node:
         if moved is not base:
             return Node(Op.RESHAPE, node.dtype, (moved,), node.shape)
     return node
+
+
+def remember(node: Node, memory: Node) -> None:
+    """From now on `memory` is where the value of `node` is."""
+    _realized[node] = memory
 
 
 def is_backed(node: Node) -> bool:
@@ -118,6 +124,7 @@ def _compute(outputs: list[Node], device: str) -> list[Node]:
     run = _interpret if Device[device].interprets else _execute
     values = run(roots, device, effects)
     for effect, value in zip(kept, values[len(sink.src) :], strict=True):
+        assert value is not None  # a CONTIGUOUS is always new memory
         _realized[effect] = value
     _commit(effects)
     for effect, image in zip(pending, images, strict=True):
@@ -198,7 +205,9 @@ def _interpret(roots: list[Node], device: str, effects: list[Node]) -> list[Node
     plain, bound = unbind(roots)
     values = interpret_many(plain, lambda ref: memory[ref] if ref in memory else read(ref), bound)
     found = [
-        None if is_backed(root) or root in effects else from_host(device, root.dtype, value.reshape(-1))
+        None
+        if is_backed(root) or root in effects
+        else from_host(device, root.dtype, value.reshape(-1))
         for root, value in zip(roots, values, strict=True)
     ]
     for ref, data in memory.items():
@@ -239,7 +248,7 @@ def _reading_memory(order: list[Node]) -> set[Node]:
     return found
 
 
-# -- assignments ------------------------------------------------------------------------------------
+# -- assignments --------------------------------------------------------------------------------
 
 
 def _commit(effects: list[Node]) -> None:
@@ -275,7 +284,7 @@ def _overwritten(effects: list[Node]) -> set[Node]:
 def _reachable(stop: set[Node]) -> set[Node]:
     """What live holders read without going through a node of `stop`."""
     sink = Node.sink(dict.fromkeys(resolve(holder.node) for holder in holders()))
-    inside = lambda n: n not in stop and n not in _realized  # noqa: E731
+    inside = lambda n: n not in stop and n not in _realized
     return {resolve(n) for n in sink.toposort(inside)}
 
 
@@ -291,14 +300,7 @@ def _keep_old_versions(effects: list[Node]) -> None:
     """Copy the memory that effects will overwrite, where a holder can still read it."""
     if not effects:
         return
-    bases = [base for base in _overwritten(effects) if base.op is Op.BUFFER]
-    keep_values(bases, set(effects))
-
-
-def keep_values(buffers: Iterable[Node], stop: set[Node]) -> None:
-    """Copy those of `buffers` that a live holder can read other than through `stop`."""
-    reachable = _reachable(stop)
-    for base in buffers:
-        if base in reachable:
-            _realized[base] = from_host(base.arg.device, base.dtype, read(base.arg))
-
+    reachable = _reachable(set(effects))
+    for base in _overwritten(effects):
+        if base.op is Op.BUFFER and base in reachable:
+            remember(base, from_host(base.arg.device, base.dtype, read(base.arg)))

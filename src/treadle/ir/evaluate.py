@@ -1,6 +1,6 @@
 """Kernel expressions on given values: `evaluate`, the oracle for index and value arithmetic.
 
-    r = Node.range(8, 0); evaluate(r * 4 + 3, {r: np.arange(8)}) -> [3, 7, ...]
+r = Node.range(8, 0); evaluate(r * 4 + 3, {r: np.arange(8)}) -> [3, 7, ...]
 """
 
 from __future__ import annotations

@@ -33,9 +33,7 @@ REDUCTIONS: dict[Op, np.ufunc] = {
 }  # fmt: skip
 
 
-def interpret(
-    root: Node, buffers: Buffers, variables: Mapping[str, int] | None = None
-) -> Array:
+def interpret(root: Node, buffers: Buffers, variables: Mapping[str, int] | None = None) -> Array:
     """The value of a tensor graph. `buffers` gives each buffer's flat array of (size,) elements.
 
     `variables` gives VARIABLEs their values; a BIND in the graph does so too.

@@ -69,7 +69,7 @@ def _free_of_stage(node: Node, free: dict[Node, Ranges]) -> Ranges:
 
 @dataclass(frozen=True)
 class Split:
-    """What a RANGE becomes: its value `expr`, in loops `ranges` (outermost first), where `guard`."""
+    """What a RANGE becomes: `expr`, in the loops `ranges` (outermost first), where `guard`."""
 
     expr: Node
     ranges: tuple[Node, ...]
@@ -110,9 +110,7 @@ def _replace_closed(node: Node, splits: dict[Node, Split], new: dict[Node, Node]
     return Node(node.op, node.dtype, (*before, *ranges), node.arg)
 
 
-def _guarded(
-    old: Node, node: Node, splits: dict[Node, Split], free: dict[Node, Ranges]
-) -> Node:
+def _guarded(old: Node, node: Node, splits: dict[Node, Split], free: dict[Node, Ranges]) -> Node:
     if old.op is Op.LOAD:
         used, gate_at = free[old.src[1]], 2
     elif old.op is Op.STORE:

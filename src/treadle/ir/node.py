@@ -47,7 +47,9 @@ class Node:
     arg: Any
     shape: Shape
 
-    def __new__(cls, op: Op, dtype: DType, src: tuple[Node, ...] = (), arg: Any = None) -> Node:
+    def __new__(  # noqa: PYI034 (an interned node is found, not made)
+        cls, op: Op, dtype: DType, src: tuple[Node, ...] = (), arg: Any = None
+    ) -> Node:
         key = (op, dtype, src, _const_key(arg) if op is Op.CONST else arg)
         found = _interned.get(key)
         if found is not None:
@@ -337,7 +339,7 @@ def _identity(op: Op, dtype: DType, src: tuple[Node, ...]) -> Node | None:
     if dtype.kind == "float" or len(src) != 2 or src[1].op is not Op.CONST:
         return None
     constant = src[1].arg
-    if dtype.is_bool and op in (Op.AND, Op.OR) and not src[0].dtype.kind == "float":
+    if dtype.is_bool and op in (Op.AND, Op.OR) and src[0].dtype.kind != "float":
         absorbing = op is Op.OR
         return src[1] if constant is absorbing else src[0]
     if dtype.is_bool:

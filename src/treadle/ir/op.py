@@ -124,7 +124,9 @@ INFO: dict[Op, OpInfo] = {
     Op.SHRINK: OpInfo(1, "arg[i] = (begin, end) kept of axis i"),
     Op.FLIP: OpInfo(1, "axes arg reversed"),
     Op.WINDOW: OpInfo(1, "out[.., o, .., k] = in[.., o*stride + k*dilation, ..] on one axis"),
-    Op.UNWINDOW: OpInfo(1, "adjoint of WINDOW: out[.., i, ..] = sum over o*stride + k*dilation = i"),
+    Op.UNWINDOW: OpInfo(
+        1, "adjoint of WINDOW: out[.., i, ..] = sum over o*stride + k*dilation = i"
+    ),
     Op.NEG: OpInfo(1, "-a"),
     Op.RECIP: OpInfo(1, "1 / a, floats"),
     Op.SQRT: OpInfo(1, "square root"),
@@ -140,7 +142,9 @@ INFO: dict[Op, OpInfo] = {
     Op.FLOOR: OpInfo(1, "rounded down"),
     Op.CEIL: OpInfo(1, "rounded up"),
     Op.ROUND: OpInfo(1, "rounded to nearest, ties to even"),
-    Op.CAST: OpInfo(1, "value converted; float to integer truncates, saturates at 32/64 bits, then wraps"),
+    Op.CAST: OpInfo(
+        1, "value converted; float to integer truncates, saturates at 32/64 bits, then wraps"
+    ),
     Op.BITCAST: OpInfo(1, "bits reinterpreted, same width"),
     Op.ADD: OpInfo(2, "a + b; integers wrap; bool: or"),
     Op.SUB: OpInfo(2, "a - b; integers wrap"),
@@ -161,10 +165,17 @@ INFO: dict[Op, OpInfo] = {
     Op.CMPNE: OpInfo(2, "a != b, bool"),
     Op.WHERE: OpInfo(3, "b where a, else c"),
     Op.FMA: OpInfo(3, "a * b + c, rounded once"),
-    Op.REDUCE: OpInfo(-1, "src[0] combined by arg.op over axes arg.axes (kept as size 1), or over the RANGEs src[1:]"),
+    Op.REDUCE: OpInfo(
+        -1,
+        "src[0] combined by arg.op over axes arg.axes (kept as size 1), or over the RANGEs src[1:]",
+    ),
     Op.SCAN: OpInfo(1, "inclusive prefix combination by arg.op along arg.axis"),
-    Op.GATHER: OpInfo(2, "out[a.., p.., b..] = src[0][a.., src[1][p..], b..] on axis arg; 0 outside"),
-    Op.SCATTER: OpInfo(3, "src[0] with src[2][.., p, ..] combined by arg.op into place src[1][p] of axis arg.axis"),
+    Op.GATHER: OpInfo(
+        2, "out[a.., p.., b..] = src[0][a.., src[1][p..], b..] on axis arg; 0 outside"
+    ),
+    Op.SCATTER: OpInfo(
+        3, "src[0] with src[2][.., p, ..] combined by arg.op into place src[1][p] of axis arg.axis"
+    ),
     Op.CONTIGUOUS: OpInfo(1, "the same values, in memory of their own"),
     Op.DETACH: OpInfo(1, "the same values, no gradient"),
     Op.COPY: OpInfo(1, "the same values on device arg"),
@@ -176,9 +187,16 @@ INFO: dict[Op, OpInfo] = {
     Op.RANGE: OpInfo(1, "0 <= value < src[0], looped as arg.kind says"),
     Op.LOAD: OpInfo(-1, "src[0][src[1]]; with gate src[2], src[3] where the gate is false"),
     Op.STORE: OpInfo(-1, "src[0][src[1]] = src[2], only where the gate src[3] holds"),
-    Op.UPDATE: OpInfo(-1, "register src[0] = src[0] combined by arg with src[1], once for each step of the RANGEs src[2:]"),
+    Op.UPDATE: OpInfo(
+        -1,
+        "register src[0] combined by arg with src[1], at each step of the RANGEs src[2:]",
+    ),
     Op.END: OpInfo(-1, "the effects src[:arg], looped over the RANGEs src[arg:]"),
-    Op.STAGE: OpInfo(-1, "src[0], where src[1], kept at [src[2:2+n]] of memory arg.sizes (n of them) over the RANGEs src[2+2n:], read at [src[2+n:2+2n]]"),
+    Op.STAGE: OpInfo(
+        -1,
+        "src[0], where src[1], kept at place src[2:2+n] of memory of n = len(arg.sizes) axes, "
+        "over the RANGEs src[2+2n:]; read at place src[2+n:2+2n]",
+    ),
     Op.BARRIER: OpInfo(-1, "all workers have finished src"),
     Op.IF: OpInfo(1, "what follows, only where src[0]"),
     Op.ENDIF: OpInfo(1, "the end of the IF src[0]"),

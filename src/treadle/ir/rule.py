@@ -113,5 +113,3 @@ class RuleSet:
             if new is not None:
                 return new
         return None
-
-

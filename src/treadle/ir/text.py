@@ -85,7 +85,7 @@ def _nodes_in(arg: Any) -> list[Node]:
 
 
 def parse(text: str) -> Node:
-    """The last node of `text`, in the form that `render` writes. Raises UserError where it is not."""
+    """The last node of `text`, in the form that `render` writes; UserError if it is not that."""
     nodes: dict[int, Node] = {}
     tokens: dict[int, _args.Token] = {}
     last: Node | None = None
@@ -120,7 +120,7 @@ def _parse_arg(text: str, nodes: dict[int, Node], tokens: dict[int, _args.Token]
 
     code = re.sub(r"%(\d+)", r"_node(\1)", text)
     scope = {**_ENV, "Op": _Ops(), "BufferRef": buffer, "_node": nodes.__getitem__}
-    return eval(code, scope)  # scope holds the arg records alone, no builtins
+    return eval(code, scope)  # noqa: S307 (the scope holds the arg records alone, no builtins)
 
 
 def short(node: Node, depth: int = 4) -> str:

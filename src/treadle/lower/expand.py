@@ -31,10 +31,6 @@ def expand(root: Node) -> Node:
     return _Expander(root).run(root)
 
 
-def _lanes_of(node: Node) -> int:
-    return node.dtype.count
-
-
 class _Expander:
     def __init__(self, root: Node) -> None:
         self.free = free_ranges(root)
@@ -176,13 +172,13 @@ class _Expander:
     def _store_lanes(
         self, node: Node, position: dict[Node, int], vector: Node, memory: Node, value: Node
     ) -> Node:
-        stores = []
+        stores, place = [], node.src[1]
         for number in range(vector.src[0].arg):
             lane = {vector: number}
             one = value
-            if _lanes_of(value) > 1:
+            if value.dtype.count > 1:
                 one = Node(Op.EXTRACT, value.dtype.scalar, (value,), number)
-            src = [memory, self._scalar(node.src[1], position, lane), one]
+            src = [memory, self._scalar(place, position, lane), one]
             if len(node.src) > 3:
                 gate = self._scalar(node.src[3], position, lane)
                 if gate.op is Op.CONST and not gate.arg:

@@ -1,7 +1,7 @@
 """EXP, EXP2, LOG and LOG2 as Nodes: scaling by the exponent's bits, and a short polynomial.
 
-    exp(x) -> 2**n * (1 + r + r*r*P(r)),  n = round(x / ln 2),  r = x - n*ln 2
-    log(x) -> e*ln 2 + 2*atanh(s),        x = 2**e * m,         s = (m - 1) / (m + 1)
+exp(x) -> 2**n * (1 + r + r*r*P(r)),  n = round(x / ln 2),  r = x - n*ln 2
+log(x) -> e*ln 2 + 2*atanh(s),        x = 2**e * m,         s = (m - 1) / (m + 1)
 """
 
 from __future__ import annotations

@@ -111,11 +111,8 @@ class _Phase:
         parents = (around, *loops[:-1])
         for r, parent in reversed(list(zip(loops, parents, strict=True))):
             body = self.blocks.pop(r, [])
-            if r in grid:
-                wrapped = [r, *body]
-            else:
-                wrapped = [r, *body, Node(Op.END, dtypes.void, (r,), 0)]
-            self.blocks.setdefault(parent, []).extend(wrapped)
+            closing = [] if r in grid else [Node(Op.END, dtypes.void, (r,), 0)]
+            self.blocks.setdefault(parent, []).extend([r, *body, *closing])
 
 
 def _waits_for_phase(node: Node) -> bool:

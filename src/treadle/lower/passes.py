@@ -1,6 +1,6 @@
 """The list of lowering passes, in order, each with why it stands where it does.
 
-    lower(ast, ...)  ->  Lowered(phases, scratch sizes, variable names)
+lower(ast, ...)  ->  Lowered(phases, scratch sizes, variable names)
 """
 
 from __future__ import annotations

@@ -264,9 +264,7 @@ def _reduce_tile(moves: Moves, loop: Node, lanes: int) -> Split:
     return moves.tiled(loop, (copies, "unroll"), (lanes, "vector"))
 
 
-def _nesting(
-    nest: Nest, vector: Node | None, sequential: tuple[Node, ...]
-) -> tuple[Node, ...]:
+def _nesting(nest: Nest, vector: Node | None, sequential: tuple[Node, ...]) -> tuple[Node, ...]:
     """Loops that reductions depend on go out, the vector and what runs in order go in."""
     free = free_ranges(nest.node)
     stats = [free[n] & frozenset(nest.loops) for n in nest.reduces()]
@@ -279,9 +277,7 @@ def _nesting(
     return tuple(sorted(nest.loops, key=key))
 
 
-def _grid_loops(
-    nest: Nest, vector: Node | None, sequential: tuple[Node, ...]
-) -> tuple[Node, ...]:
+def _grid_loops(nest: Nest, vector: Node | None, sequential: tuple[Node, ...]) -> tuple[Node, ...]:
     """The outermost loops to share among workers: enough of them, but no more."""
     free = free_ranges(nest.node)
     stats = [free[n] & frozenset(nest.loops) for n in nest.reduces()]
@@ -291,7 +287,11 @@ def _grid_loops(
     for r in nest.loops:
         if r in sequential or items >= 64:
             break
-        if grid and any(not (s & {r}) and s & frozenset(grid) for s in stats) and items >= FEW_ITEMS:
+        if (
+            grid
+            and any(not (s & {r}) and s & frozenset(grid) for s in stats)
+            and items >= FEW_ITEMS
+        ):
             break
         if any(s and not s & {r} and s <= frozenset(grid) for s in stats) and items >= 2:
             break
@@ -324,5 +324,3 @@ def _make_grid(moves: Moves, nest: Nest, loops: tuple[Node, ...]) -> None:
         splits[r] = Split(new, (new,))
     if splits:
         moves.apply(splits, "grid")
-
-

@@ -79,7 +79,7 @@ def _count(loops: tuple[Node, ...]) -> int:
     return math.prod(r.src[0].arg for r in loops)
 
 
-# -- recognising ------------------------------------------------------------------------------------
+# -- recognising --------------------------------------------------------------------------------
 
 
 def _recognise(nest: Nest) -> _Problem | None:
@@ -100,7 +100,7 @@ def _recognise(nest: Nest) -> _Problem | None:
     for x, y in (factors, factors[::-1]):
         of_x, of_y = free[x] & loops, free[y] & loops
         if of_x | of_y == loops and of_x - of_y and any(r in of_y - of_x for r in contiguous):
-            pick = lambda wanted: tuple(r for r in nest.loops if r in wanted)  # noqa: E731
+            pick = lambda wanted: tuple(r for r in nest.loops if r in wanted)
             return _Problem(reduce, x, y, pick(of_x & of_y), pick(of_x - of_y), pick(of_y - of_x))
     return None
 
@@ -139,7 +139,7 @@ def _is_masked_product(value: Node) -> bool:
     )
 
 
-# -- choosing ---------------------------------------------------------------------------------------
+# -- choosing -----------------------------------------------------------------------------------
 
 
 def _choose_tile(rows: int, columns: int, itemsize: int, target: Target) -> _Tile:
@@ -151,7 +151,9 @@ def _choose_tile(rows: int, columns: int, itemsize: int, target: Target) -> _Til
         if vectors > 1 and (vectors - 1) * lanes >= columns:
             continue
         for height in range(1, min(rows, 16, registers // vectors) + 1):
-            padded = -(-rows // height) * height * -(-columns // (vectors * lanes)) * vectors * lanes
+            padded = (
+                -(-rows // height) * height * -(-columns // (vectors * lanes)) * vectors * lanes
+            )
             waste = padded / (rows * columns)
             # Each step loads `vectors` registers and `height` scalars for height * vectors FMAs.
             loads = (vectors + height) / (height * vectors)
@@ -173,7 +175,7 @@ def _cut_reduction(moves: Moves, problem: _Problem, chunks: int) -> bool:
     return True
 
 
-# -- the moves ----------------------------------------------------------------------------------------
+# -- the moves ----------------------------------------------------------------------------------
 
 
 def _apply(moves: Moves, problem: _Problem, tile: _Tile) -> None:
@@ -221,7 +223,9 @@ def _apply(moves: Moves, problem: _Problem, tile: _Tile) -> None:
     moves.root = moves.root.substitute({reduce: new})
 
 
-def _panel_loops(columns: tuple[Node, ...], tile: _Tile) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+def _panel_loops(
+    columns: tuple[Node, ...], tile: _Tile
+) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
     """(loops outside, innermost loops that are cut into panels): the fewest that fill panels."""
     for start in range(len(columns) - 1, -1, -1):
         inner = columns[start:]
@@ -248,9 +252,7 @@ def _tiled(
     return Split(expr, tuple(loops), simplify(guard) if count * tile != size else TRUE)
 
 
-def _row_split(
-    moves: Moves, size: int, tile: _Tile, blocks: int
-) -> tuple[Split, tuple[Node, ...]]:
+def _row_split(moves: Moves, size: int, tile: _Tile, blocks: int) -> tuple[Split, tuple[Node, ...]]:
     """Rows as (block, tile, row of the tile); the second result is (block, tile) as made."""
     tiles = -(-size // tile.rows)
     per_block = -(-tiles // blocks)
@@ -319,11 +321,9 @@ def _pack_rows(
         return x
     free = free_ranges(x)[x]
     inner = tuple(r for r in rows.ranges if r.arg.kind == "unroll")
-    batch = tuple(
-        sorted(free - frozenset((*steps, *rows.ranges)), key=lambda r: r.arg.number)
-    )
+    batch = tuple(sorted(free - frozenset((*steps, *rows.ranges)), key=lambda r: r.arg.number))
     loops = (*batch, *row_loops, *steps, *inner)
-    kinds = {r: "grid" for r in (*batch, *row_loops)}
+    kinds = dict.fromkeys((*batch, *row_loops), "grid")
     fresh = moves.copies(loops, kinds)
     sizes = (
         *(r.src[0].arg for r in (*batch, *row_loops)), _count(steps), _count(inner),
@@ -331,4 +331,3 @@ def _pack_rows(
     index = (*batch, *row_loops, position, _digits(inner))
     moves.log.append("pack rows (grid)")
     return moves.staged(x, "grid", sizes, index, fresh, loops)
-

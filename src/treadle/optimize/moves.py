@@ -10,6 +10,7 @@ Each move takes a kernel AST and returns a new one. A schedule is a list of move
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable
 
@@ -94,16 +95,14 @@ class Moves:
     def _mergeable(self) -> tuple[Node, Node] | None:
         uses = _index_uses(self.root)
         for loops in _closed_lists(self.root):
-            for outer, inner in zip(loops, loops[1:], strict=False):
+            for outer, inner in itertools.pairwise(loops):
                 if _fixed_size(outer) and _fixed_size(inner) and _merges(outer, inner, uses):
                     if self._closed_together(outer, inner):
                         return outer, inner
         return None
 
     def _closed_together(self, outer: Node, inner: Node) -> bool:
-        return all(
-            (outer in loops) == (inner in loops) for loops in _closed_lists(self.root)
-        )
+        return all((outer in loops) == (inner in loops) for loops in _closed_lists(self.root))
 
     def reorder(self, nest: Nest, loops: tuple[Node, ...]) -> None:
         """Change the nesting of a nest's loops."""
@@ -115,10 +114,12 @@ class Moves:
 
     # -- memory ---------------------------------------------------------------------------------
 
-    def copies(self, loops: Iterable[Node], kinds: dict[Node, str] | None = None) -> dict[Node, Node]:
+    def copies(
+        self, loops: Iterable[Node], kinds: dict[Node, str] | None = None
+    ) -> dict[Node, Node]:
         """Fresh loops of the same sizes."""
         kinds = kinds or {}
-        return {r: self.loop(r.src[0].arg, kinds.get(r, r.arg.kind)) for r in loops}
+        return {r: self.loop(r.src[0].arg, str(kinds.get(r, r.arg.kind))) for r in loops}
 
     def staged(
         self,
@@ -203,5 +204,3 @@ def _merges(outer: Node, inner: Node, uses: list[Node]) -> bool:
             if free_ranges(term)[term] & {outer, inner}:
                 return False
     return True
-
-

@@ -3,8 +3,8 @@
 Each phase becomes `void name(ptr args, ptr vars, i64 begin, i64 end)`: args holds the buffers'
 addresses, vars the launch-time integers, and begin..end the slice of the grid to compute.
 
-Registers are allocas that LLVM promotes; loops are rotated (tested at the bottom), since sizes known
-when compiling are never zero.
+Registers are allocas that LLVM promotes; loops are rotated (tested at the bottom), since sizes
+known when compiling are never zero.
 """
 
 from __future__ import annotations
@@ -258,7 +258,9 @@ class _Function:
         before = self.block
         self.lines.append(f"  br i1 {some}, label %grid, label %grid.done")
         self.start_block("grid")
-        self.lines.append(f"  %grid.i = phi i64 [ %begin, %{before} ], [ %grid.i.next, %grid.next ]")
+        self.lines.append(
+            f"  %grid.i = phi i64 [ %begin, %{before} ], [ %grid.i.next, %grid.next ]"
+        )
 
     def _close_grid(self) -> None:
         self.lines.append("  br label %grid.next")
@@ -329,7 +331,9 @@ class _Function:
         dtype = node.dtype
         if dtype.count == 1:
             safe = self.emit(f"select i1 {self.value(gate)}, i64 {self.value(index)}, i64 0")
-            loaded = self._plain_load(dtype, self._pointer(memory, dtype, safe), self._alias(memory))
+            loaded = self._plain_load(
+                dtype, self._pointer(memory, dtype, safe), self._alias(memory)
+            )
             kind = type_name(dtype)
             return self.emit(
                 f"select i1 {self.value(gate)}, {kind} {loaded}, {kind} {self.value(other)}"
@@ -403,9 +407,7 @@ class _Function:
 
     def _splat(self, scalar: DType, value: str, count: int) -> str:
         kind = type_name(scalar.vec(count))
-        first = self.emit(
-            f"insertelement {kind} poison, {type_name(scalar)} {value}, i64 0"
-        )
+        first = self.emit(f"insertelement {kind} poison, {type_name(scalar)} {value}, i64 0")
         return self.emit(
             f"shufflevector {kind} {first}, {kind} poison, <{count} x i32> zeroinitializer"
         )
@@ -459,7 +461,11 @@ class _Function:
         if op is Op.BITCAST:
             return self.emit(f"bitcast {kind} {values[0]} to {type_name(dtype)}")
         if op is Op.NEG:
-            code = f"fneg {kind} {values[0]}" if dtype.is_float else f"sub {kind} {zero(dtype)}, {values[0]}"
+            code = (
+                f"fneg {kind} {values[0]}"
+                if dtype.is_float
+                else f"sub {kind} {zero(dtype)}, {values[0]}"
+            )
             return self.emit(code)
         if op is Op.WHERE:
             result = type_name(dtype)
@@ -471,7 +477,9 @@ class _Function:
             return self.call(dtype, name, [(type_name(dtype), v) for v in values])
         if op in COMPARE:
             return self._compare(op, node.src[0].dtype, values)
-        constant = node.src[1].value if node.src[1].op is not Op.BROADCAST else node.src[1].src[0].value
+        constant = (
+            node.src[1].value if node.src[1].op is not Op.BROADCAST else node.src[1].src[0].value
+        )
         known = constant is not None and constant == constant
         return self._binary(op, dtype, values[0], values[1], known)
 
@@ -519,7 +527,11 @@ class _Function:
         if have == want:
             return value
         if target.is_bool:
-            code = f"fcmp une {have} {value}, {zero(source)}" if source.is_float else f"icmp ne {have} {value}, {zero(source)}"
+            code = (
+                f"fcmp une {have} {value}, {zero(source)}"
+                if source.is_float
+                else f"icmp ne {have} {value}, {zero(source)}"
+            )
             return self.emit(code)
         if source.is_float and target.is_float:
             op = "fpext" if target.bits > source.bits else "fptrunc"

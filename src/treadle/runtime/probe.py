@@ -55,7 +55,9 @@ def fma_peak(steps: int) -> float:
 
 
 def _on_all_cores(function: Any, argument: int) -> None:
-    threads = [threading.Thread(target=function, args=(argument,)) for _ in range(available_cores())]
+    threads = [
+        threading.Thread(target=function, args=(argument,)) for _ in range(available_cores())
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -104,9 +104,7 @@ class Plan:
 
 def ranges_in(nodes: Index) -> frozenset[Node]:
     """Every RANGE that the index expressions use."""
-    return frozenset(
-        item for node in nodes for item in node.toposort() if item.op is Op.RANGE
-    )
+    return frozenset(item for node in nodes for item in node.toposort() if item.op is Op.RANGE)
 
 
 def view_base(node: Node) -> Node:
@@ -226,9 +224,7 @@ def _own_ops(node: Node) -> bool:
     return node.op in ALU and size_product(node.shape) != 1
 
 
-def _why_store_reduce(
-    node: Node, demands: list[Demand], weight: _Weight, plan: Plan
-) -> str | None:
+def _why_store_reduce(node: Node, demands: list[Demand], weight: _Weight, plan: Plan) -> str | None:
     if not demands:
         return None
     if len(demands) > 1:
@@ -251,9 +247,7 @@ def _why_store_reduce(
     return _why_not_row_stat(node, group, used, heavy)
 
 
-def _why_not_nested(
-    node: Node, demand: Demand, used: frozenset[Node], heavy: bool
-) -> str | None:
+def _why_not_nested(node: Node, demand: Demand, used: frozenset[Node], heavy: bool) -> str | None:
     """A reduction inside another: free where it stands between two of the loops around it."""
     around = ranges_in(demand.group.ranges)
     prefixes = [around]
@@ -280,9 +274,7 @@ def _why_not_epilogue(group: Group, heavy: bool, demand: Demand) -> str | None:
     return None
 
 
-def _why_not_row_stat(
-    node: Node, group: Group, used: frozenset[Node], heavy: bool
-) -> str | None:
+def _why_not_row_stat(node: Node, group: Group, used: frozenset[Node], heavy: bool) -> str | None:
     if heavy or group.heavy:
         return "a matmul-like reduction is used again by inner loops"
     if any(not (used <= other or other <= used) for other in group.row_stats):
@@ -370,9 +362,7 @@ def _demand_scatter(
     _add(demands, values, Demand(group, index, positions))
 
 
-def _add(
-    demands: dict[Node, dict[tuple[Any, ...], Demand]], node: Node, demand: Demand
-) -> None:
+def _add(demands: dict[Node, dict[tuple[Any, ...], Demand]], node: Node, demand: Demand) -> None:
     if node.op in LEAVES:
         return
     key = (demand.group, demand.index)

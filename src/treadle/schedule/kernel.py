@@ -22,4 +22,3 @@ class Kernel:
     writes: tuple[int, ...]
     device: str
     reason: str
-

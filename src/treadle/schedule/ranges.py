@@ -1,6 +1,7 @@
 """Tensor graphs as loops: each group of a Plan becomes one kernel AST over RANGEs.
 
-    relu(a + b) over (4, 8)  ->  END(STORE(p0, r0*8 + r1, max(LOAD(p1, ..) + LOAD(p2, ..), 0)), r0, r1)
+    relu(a + b) over (4, 8)
+      ->  END(STORE(p0, r0*8 + r1, max(LOAD(p1, ..) + LOAD(p2, ..), 0)), r0, r1)
 
 Movement ops vanish into the indices; PAD becomes a WHERE and gates the loads below it, so that
 nothing outside a buffer is ever read.
@@ -193,9 +194,7 @@ def build_kernel(plan: Plan, group: Group, device: str) -> tuple[Kernel, frozens
     effects = make(builder)
     written = view_storage(view_base(root.src[0])) if root.op is Op.ASSIGN else root
     slot = builder.param(written).arg.slot
-    kernel = Kernel(
-        Node.sink(effects), tuple(builder.buffers), (slot,), device, plan.reasons[root]
-    )
+    kernel = Kernel(Node.sink(effects), tuple(builder.buffers), (slot,), device, plan.reasons[root])
     return kernel, frozenset(builder.reads)
 
 
@@ -235,9 +234,7 @@ def _scan(builder: _Builder) -> list[Node]:
     axis, op = root.arg.axis, root.arg.op
     value = builder.value(root.src[0], ranges)
     outer = tuple(r for i, r in enumerate(ranges) if i != axis and r.op is Op.RANGE)
-    register = Node(
-        Op.REGISTER, root.dtype, (identity(op, root.dtype), *outer), RegisterRef(0)
-    )
+    register = Node(Op.REGISTER, root.dtype, (identity(op, root.dtype), *outer), RegisterRef(0))
     loop = tuple(r for r in (ranges[axis],) if r.op is Op.RANGE)
     update = Node(Op.UPDATE, dtypes.void, (register, value, *loop), op)
     result = Node(Op.AFTER, root.dtype, (register, update))
@@ -249,9 +246,7 @@ def _scatter(builder: _Builder) -> list[Node]:
     root, ranges = builder.group.root, builder.group.ranges
     base, where, values = root.src
     axis, op = root.arg.axis, root.arg.op
-    first = end(
-        _store(builder, root, ranges, root.shape, builder.value(base, ranges)), ranges
-    )
+    first = end(_store(builder, root, ranges, root.shape, builder.value(base, ranges)), ranges)
     positions, outer = builder.plan.scatter_loops[root]
     place = builder.value(where, positions).cast(dtypes.index)
     inside = builder.plan.simplify((place >= 0) & (place < as_index(root.shape[axis])))
@@ -260,12 +255,8 @@ def _scatter(builder: _Builder) -> list[Node]:
     memory = Node(Op.AFTER, root.dtype, (builder.param(root), first))
     position = builder.plan.simplify(flat_index(index, root.shape))
     if op is not None:
-        old = Node(
-            Op.LOAD, root.dtype, (memory, position, inside, Node.const(root.dtype, 0))
-        )
+        old = Node(Op.LOAD, root.dtype, (memory, position, inside, Node.const(root.dtype, 0)))
         value = old.alu(op, value)
     store = Node(Op.STORE, dtypes.void, (memory, position, value, inside))
     loops = (*(r for i, r in enumerate(outer) if i != axis), *positions)
     return [end(store, loops)]
-
-

@@ -27,9 +27,7 @@ class _Built:
     reads: frozenset[Node]
 
 
-def schedule(
-    outputs: Sequence[Node], device: str
-) -> tuple[list[tuple[Node, Kernel]], list[Node]]:
+def schedule(outputs: Sequence[Node], device: str) -> tuple[list[tuple[Node, Kernel]], list[Node]]:
     """Every kernel that computes `outputs` on `device`, in order, each with the node it stores.
 
     The second result holds the outputs as scheduled: where an output's graph had to change (an
@@ -92,4 +90,3 @@ def _overwrites_what_it_reads(root: Node, step: Kernel) -> bool:
         load.op is Op.LOAD and load.src[0] is memory and load.src[1] is not position
         for load in value.toposort()
     )
-

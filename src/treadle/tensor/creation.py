@@ -1,7 +1,7 @@
-"""New tensors: from host data, constants, ranges.
+r"""New tensors: from host data, constants, ranges.
 
 Tensor([[1, 2], [3, 4]])              -> int32 (2, 2), copied at once
-Tensor(numpy_array), Tensor(b"\\x01")  -> the array's dtype; bytes are uint8
+Tensor(numpy_array), Tensor(b"\x01")  -> the array's dtype; bytes are uint8
 Tensor.zeros(2, 3), Tensor.arange(5)  -> constants: no memory until they are needed
 """
 
@@ -54,7 +54,9 @@ class Creation(Convolution):
             kind = dtypes.from_py(_plain(data)) if dtype is None else dtype
             node = _scalar(data, kind)
         elif _holds_tensors(data):
-            parts = [item if isinstance(item, Core) else type(self)(item, name) for item in data]
+            parts: list[Any] = [
+                item if isinstance(item, Core) else type(self)(item, name) for item in data
+            ]
             stacked = parts[0].stack(*parts[1:])
             node = stacked.node if dtype is None else stacked.node.cast(dtype)
         else:

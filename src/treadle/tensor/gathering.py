@@ -16,7 +16,7 @@ from ..ir.args import ScatterArg
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import strides_of
-from .operands import check_device
+from .operands import check_device, is_scalar
 from .reduce import Reduce
 from .shapes import reshape, resolve_axis
 
@@ -85,7 +85,7 @@ class Gathering(Reduce):
 
     def _scatter_source(self, name: str, index: Self, src: Any) -> Self:
         src = self._operand(name, src)
-        if not isinstance(src, Gathering):
+        if is_scalar(src):
             return self._filled(src).expand(index.shape)
         if src.dtype is not self.dtype:
             raise DTypeError(

@@ -65,7 +65,7 @@ class Indexing(Gathering):
         if value._requires_grad is True:
             self._requires_grad = True
 
-    def _fill(self, mask: Self, value: Any) -> bool:
+    def _fill(self, mask: Any, value: Any) -> bool:
         """`x[mask] = scalar` needs no places."""
         if mask.shape != self.shape or not (is_scalar(value) or not value.ndim):
             return False

@@ -122,7 +122,7 @@ class Joining(Reinterpret):
         shapes = [[1] * len(tensors) for _ in tensors]
         for t, shape, axis in zip(tensors, shapes, order, strict=True):
             shape[axis] = t.numel()
-        full = broadcast_shapes("meshgrid", *shapes)
+        full = broadcast_shapes("meshgrid", *map(tuple, shapes))
         return tuple(t.reshape(s).expand(full) for t, s in zip(tensors, shapes, strict=True))
 
     def diag(self) -> Self:

@@ -158,7 +158,7 @@ class Movement(Operators):
 
     def _take_runs(self, axis: int, places: list[int]) -> Self:
         """The given places of one axis, joined from runs that step by 1, -1 or 0."""
-        parts: list[Self] = []
+        parts: list[Any] = []
         begin = 0
         while begin < len(places):
             end = begin + 1

@@ -57,7 +57,11 @@ def sum_terms(terms: Terms, constant_part: int) -> Node:
         coefficient = terms[term]
         if coefficient == 0:
             continue
-        part = term if coefficient == 1 else Node(Op.MUL, dtypes.index, (term, Node.index(coefficient)))
+        part = (
+            term
+            if coefficient == 1
+            else Node(Op.MUL, dtypes.index, (term, Node.index(coefficient)))
+        )
         total = part if total is None else Node(Op.ADD, dtypes.index, (total, part))
     if total is None:
         return Node.index(constant_part)
@@ -119,7 +123,11 @@ def _partner(terms: Terms, value: Node, size: int, scale: int) -> tuple[Node, No
             continue
         if other is _divided(value, size):
             return other, value
-        if other.op is Op.MOD and other.src[1].op is Op.CONST and other.src[0] is _divided(value, size):
+        if (
+            other.op is Op.MOD
+            and other.src[1].op is Op.CONST
+            and other.src[0] is _divided(value, size)
+        ):
             return other, Node(Op.MOD, dtypes.index, (value, Node.index(size * other.src[1].arg)))
     return None
 
@@ -139,7 +147,7 @@ def _split(node: Node, divisor: int) -> tuple[Node, Node]:
     return sum_terms(high, rest // divisor), sum_terms(low, rest % divisor)
 
 
-def _common_factor(node: Node, divisor: int) -> tuple[int, Node, int] | None:
+def _common_factor(node: Node, divisor: int) -> tuple[int, Node, Node] | None:
     """(g, a, r) with node = a * g + r, 0 <= r < g and g > 1 dividing `divisor`; or None."""
     terms, rest = linear_terms(node)
     if not terms:

@@ -1,0 +1,182 @@
+"""TinyJit: replays mean what calls mean, or raise."""
+
+import numpy as np
+import pytest
+
+from treadle import Context, GlobalCounters, Tensor, TinyJit, Variable, nn
+from treadle.errors import JitError
+
+
+def test_replays_give_what_plain_calls_give():
+    w = Tensor(np.arange(12, dtype=np.float32).reshape(3, 4)).realize()
+
+    def plain(x):
+        return (x @ w).relu() + 1
+
+    jitted = TinyJit(lambda x: plain(x).realize())
+    for seed in range(5):
+        data = np.random.default_rng(seed).standard_normal((2, 3)).astype(np.float32)
+        x = Tensor(data)
+        np.testing.assert_allclose(jitted(x).numpy(), plain(x).numpy(), rtol=1e-6)
+
+
+def test_results_of_earlier_calls_keep_their_values():
+    double = TinyJit(lambda x: (x * 2).realize())
+    results = [double(Tensor([float(i)])) for i in range(6)]
+    assert [r.item() for r in results] == [0, 2, 4, 6, 8, 10]
+
+
+def test_tensors_inside_lists_dicts_and_keywords_are_inputs():
+    @TinyJit
+    def mix(pair, table, *, scale):
+        return {"sum": (pair[0] + pair[1]).realize(), "more": [(table["x"] * scale).realize()]}
+
+    for i in range(5):
+        a, b, c, d = (Tensor([float(i + k)]).realize() for k in range(4))
+        out = mix([a, b], {"x": c}, scale=d)
+        assert out["sum"].item() == 2 * i + 1
+        assert out["more"][0].item() == (i + 2) * (i + 3)
+
+
+def test_state_goes_on_from_replay_to_replay():
+    count = Tensor([0.0]).realize()
+
+    @TinyJit
+    def step(x):
+        count.assign(count + x)
+        return (count * 1).realize()
+
+    assert [step(Tensor([1.0])).item() for _ in range(6)] == [1, 2, 3, 4, 5, 6]
+    assert count.item() == 6
+
+
+def test_random_numbers_advance():
+    Tensor.manual_seed(7)
+    draw = TinyJit(lambda x: (Tensor.rand(4) + x * 0).realize())
+    zero = Tensor(0.0).realize()
+    jitted = [draw(zero).tolist() for _ in range(5)]
+    Tensor.manual_seed(7)
+    plain = [Tensor.rand(4).tolist() for _ in range(5)]
+    assert jitted == plain
+
+
+def test_training_with_and_without_jit_is_the_same():
+    x = np.random.default_rng(0).standard_normal((32, 8)).astype(np.float32)
+    y = (np.arange(32) % 4).astype(np.int32)
+
+    def losses(jit):
+        Tensor.manual_seed(0)
+        layer = nn.Linear(8, 4)
+        optimizer = nn.optim.Adam(nn.state.get_parameters(layer), lr=0.05)
+
+        def step(x, y):
+            optimizer.zero_grad()
+            loss = layer(x).sparse_categorical_crossentropy(y).backward()
+            return loss.realize(*optimizer.schedule_step())
+
+        run = TinyJit(step) if jit else step
+        with Tensor.train():
+            return [run(Tensor(x), Tensor(y)).item() for _ in range(8)]
+
+    np.testing.assert_allclose(losses(True), losses(False), rtol=1e-5)
+
+
+def test_a_lazy_tensor_over_state_keeps_the_value_it_had():
+    state = Tensor([1.0]).realize()
+
+    @TinyJit
+    def step(x):
+        state.assign(state + x)
+        return (state * 1).realize()
+
+    for _ in range(3):
+        step(Tensor([1.0]))
+    before = state * 10
+    step(Tensor([1.0]))
+    assert before.item() == 40
+    assert state.item() == 5
+
+
+def test_another_shape_or_argument_is_refused():
+    f = TinyJit(lambda x, n: (x * n).realize())
+    for _ in range(3):
+        f(Tensor([1.0, 2.0]), 3)
+    with pytest.raises(JitError, match="only tensors may change"):
+        f(Tensor([1.0, 2.0]), 4)
+    with pytest.raises(JitError, match="shape"):
+        f(Tensor([1.0, 2.0, 3.0]), 3)
+    with pytest.raises(JitError, match="int32"):
+        f(Tensor([1, 2]), 3)
+
+
+def test_reading_a_value_while_capturing_is_refused():
+    f = TinyJit(lambda x: (x * x.sum().item()).realize())
+    f(Tensor([1.0, 2.0]))
+    with pytest.raises(JitError, match="read on the host"):
+        f(Tensor([1.0, 2.0]))
+
+
+def test_assigning_to_an_argument_is_refused():
+    f = TinyJit(lambda x: x.assign(x + 1).realize())
+    f(Tensor([1.0]).realize())
+    with pytest.raises(JitError):
+        f(Tensor([1.0]).realize())
+
+
+def test_inputs_that_newly_share_memory_are_refused():
+    f = TinyJit(lambda a, b: (a + b).realize())
+    for _ in range(3):
+        f(Tensor([1.0]).realize(), Tensor([2.0]).realize())
+    same = Tensor([1.0]).realize()
+    with pytest.raises(JitError, match="memory of argument"):
+        f(same, same)
+
+
+def test_a_binding_of_a_variable_belongs_to_the_captured_call():
+    n = Variable("n", 1, 8)
+    x = Tensor(np.ones((8, 2), np.float32)).realize()
+    f = TinyJit(lambda t: t.sum().realize())
+    for _ in range(3):
+        assert f(x.shrink(((0, n.bind(4)), (0, 2)))).item() == 8
+
+
+def test_the_setting_turns_it_off():
+    calls = []
+    f = TinyJit(lambda x: (calls.append(1), (x + 1).realize())[1])
+    with Context(JIT=0):
+        for _ in range(4):
+            f(Tensor([1.0]))
+    assert len(calls) == 4
+
+
+def test_on_the_interpreter_every_call_runs_plainly():
+    f = TinyJit(lambda x: (x + 1).realize())
+    assert [f(Tensor([float(i)], device="REF")).item() for i in range(4)] == [1, 2, 3, 4]
+
+
+def test_a_thousand_kernels_are_replayed_by_one_call():
+    def many(x):
+        for _ in range(1000):
+            x = (x + 1).contiguous()
+        return x.realize()
+
+    f = TinyJit(many)
+    for _ in range(2):
+        f(Tensor([0.0]))
+    GlobalCounters.reset()
+    assert f(Tensor([5.0])).item() == 1005
+    assert GlobalCounters.kernel_count >= 1000
+    assert GlobalCounters.compile_count == 0
+
+
+def test_methods_can_be_jitted():
+    class Model:
+        def __init__(self):
+            self.w = Tensor([2.0]).realize()
+
+        @TinyJit
+        def run(self, x):
+            return (x * self.w).realize()
+
+    model = Model()
+    assert [model.run(Tensor([float(i)])).item() for i in range(4)] == [0, 2, 4, 6]

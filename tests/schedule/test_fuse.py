@@ -1,0 +1,110 @@
+"""What becomes one kernel, and why."""
+
+import time
+
+import numpy as np
+import pytest
+
+from treadle import Tensor, nn
+from treadle.engine.pipeline import program_of
+from treadle.engine.run import _current
+from treadle.schedule.schedule import schedule
+
+
+def kernels(*tensors):
+    """The kernels that computing `tensors` would run; nothing runs."""
+    sink, _ = _current(t.node for t in tensors)
+    return schedule(sink.src, "CPU")[0]
+
+
+def filled(*shape):
+    return Tensor(np.ones(shape, np.float32)).realize()
+
+
+ONE_KERNEL = {
+    "softmax": lambda x: x.softmax(),
+    "softmax over columns": lambda x: x.softmax(axis=0),
+    "log softmax": lambda x: x.log_softmax(),
+    "layer norm": lambda x: x.layernorm(),
+    "layer norm with weights": lambda x: x.layernorm() * filled(128) + filled(128),
+    "variance": lambda x: x.var(axis=1),
+    "elementwise chain": lambda x: ((x * 2 + 1).gelu() * x).exp(),
+    "cross-entropy": lambda x: x.sparse_categorical_crossentropy(
+        Tensor(np.arange(64, dtype=np.int32)).realize()
+    ),
+    "matmul, bias, activation, residual": lambda x: (
+        (x @ filled(128, 96) + filled(96)).relu() + filled(64, 96)
+    ),
+    "convolution and activation": lambda x: (
+        x.reshape(2, 4, 32, 32).conv2d(filled(8, 4, 3, 3), padding=1).relu()
+    ),
+    "views alone": lambda x: x.permute(1, 0).flip(0).pad(((1, 1), (0, 2)))[3:9],
+}
+
+
+@pytest.mark.parametrize("name", ONE_KERNEL)
+def test_is_one_kernel(name):
+    found = kernels(ONE_KERNEL[name](filled(64, 128)))
+    assert [kernel.reason for _, kernel in found] == ["it is an output"]
+
+
+def test_a_matmul_of_a_matmul_is_two_kernels_with_the_reason_recorded():
+    x = filled(64, 128)
+    found = kernels((x @ filled(128, 96)) @ filled(96, 32))
+    assert len(found) == 2
+    assert "recomputed" in found[0][1].reason
+
+
+def test_an_activation_between_matmuls_is_stored_where_it_is_computed():
+    found = kernels((filled(64, 128) @ filled(128, 96)).gelu() @ filled(96, 32))
+    assert len(found) == 2
+    assert "reads each element many times" in found[0][1].reason
+
+
+def test_a_reduction_that_two_outputs_need_is_stored_once():
+    x = filled(64, 128)
+    total = x.sum(axis=1)
+    assert len(kernels(total * 2, total + 1)) <= 3
+
+
+def chain(length):
+    x = filled(4)
+    for _ in range(length):
+        x = x * 1.5 + 1
+    return x
+
+
+def test_scheduling_ten_times_the_nodes_takes_about_ten_times_as_long():
+    def seconds(length):
+        tensor = chain(length)
+        start = time.perf_counter()
+        kernels(tensor)
+        return time.perf_counter() - start
+
+    seconds(50)
+    small = min(seconds(500) for _ in range(3))
+    # The bar is 12; a busy machine may stretch one of the two.
+    assert seconds(5000) < 40 * small
+
+
+def test_a_long_chain_is_cut_into_kernels_of_bounded_size():
+    found = kernels(chain(3000))
+    assert len(found) > 5
+    assert max(len(kernel.ast.toposort()) for _, kernel in found) < 3000
+
+
+def test_a_training_step_of_a_linear_layer_has_few_kernels():
+    x, y = filled(64, 128), Tensor(np.arange(64, dtype=np.int32) % 10).realize()
+    layer = nn.Linear(128, 10)
+    optimizer = nn.optim.SGD(nn.state.get_parameters(layer), lr=0.1)
+    with Tensor.train():
+        loss = layer(x).sparse_categorical_crossentropy(y).backward()
+        found = kernels(loss, *optimizer.schedule_step())
+    assert len(found) <= 18
+
+
+def test_the_same_graph_over_other_buffers_is_the_same_program():
+    first, second = filled(8, 8), filled(8, 8)
+    program, _, _ = program_of([_current([first.softmax().node])[0].src[0]], "CPU")
+    again, _, _ = program_of([_current([second.softmax().node])[0].src[0]], "CPU")
+    assert program is again
