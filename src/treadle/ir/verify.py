@@ -134,12 +134,14 @@ def _check_register(node: Node) -> None:
 
 
 def _check_range(node: Node) -> None:
-    _need(node, node.dtype.kind == "index", "a range is an index")
+    _need(node, _is_index(node), "a range is an index, or int64 once sizes are lowered")
     _need(node, _is_index(node.src[0]), "the size is no integer")
 
 
 def _check_end(node: Node) -> None:
-    _need(node, 0 < node.arg < len(node.src), "needs effects and RANGEs")
+    # In a linear program the effects stand before it, and END closes one RANGE.
+    closes_one = node.arg == 0 and len(node.src) == 1
+    _need(node, closes_one or 0 < node.arg <= len(node.src), "needs effects or a RANGE")
     _need(node, all(s.op is Op.RANGE for s in node.src[node.arg :]), "ends what is no RANGE")
 
 
@@ -231,7 +233,11 @@ def verify_linear(linear: Node) -> None:
 
 
 def _check_sources(node: Node, home: dict[Node, tuple[Node, ...]], blocks: list[Node]) -> None:
-    for source in node.src:
+    sources = node.src
+    if node.op is Op.AFTER:
+        # What it waits for is a closed block before it; for a PARAM, an earlier phase.
+        sources = () if node.src[0].op is Op.PARAM else node.src[:1]
+    for source in sources:
         if source.op in _COMPUTED_LATER:
             continue
         _need(node, source in home, f"stands before its source {source!r}")

@@ -132,6 +132,10 @@ class Core(metaclass=Modes):
             raise DTypeError(f"[index] a tensor of {self.dtype.name} is no index")
         return int(self.item())
 
+    def __reduce__(self) -> Any:
+        """Pickled (and deep-copied) by value, on the same device; pending work is done first."""
+        return (_restored, (type(self), self.numpy(), self.device, self._requires_grad))
+
     def __repr__(self) -> str:
         head = f"shape={self.shape}, dtype={self.dtype.name}, device={self.device}"
         grad = ", requires_grad=True" if self.requires_grad else ""
@@ -251,6 +255,10 @@ class Core(metaclass=Modes):
     def clone(self) -> Self:
         """A copy with memory of its own."""
         return self.contiguous()
+
+
+def _restored(kind: Any, data: Any, device: str, requires_grad: bool | None) -> Any:
+    return kind(data, device=device, requires_grad=requires_grad)
 
 
 def _python_values(array: np.ndarray[Any, Any], dtype: DType) -> Any:

@@ -1,0 +1,174 @@
+"""Both renderers and both compilers against the interpreter, and what the text looks like."""
+
+import math
+import shutil
+
+import numpy as np
+import pytest
+
+from treadle import Tensor, dtypes
+from treadle.compile.clang import ClangCompiler
+from treadle.compile.llvm import LLVMCompiler
+from treadle.dtype import _to_np_dtype
+from treadle.engine.memory import read
+from treadle.engine.run import _current
+from treadle.ir.op import Op
+from treadle.ir.shape import size_product
+from treadle.ir.verify import verify_linear
+from treadle.lower.passes import lower
+from treadle.optimize.heuristic import optimize
+from treadle.render.c import CRenderer
+from treadle.render.llvm import LLVMRenderer
+from treadle.runtime.cpu import CpuDevice, Launch, Phase
+from treadle.schedule.schedule import schedule
+from treadle.target import Target, host_target
+
+RNG = np.random.default_rng(0)
+A = RNG.standard_normal((100, 70)).astype(np.float32)
+B = RNG.standard_normal((70, 130)).astype(np.float32)
+SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e10, -1e10, 300.7, -1.5], np.float32)
+
+PROGRAMS = {
+    "tail": lambda t: t(A[:, :37]) * 2 + 1,
+    "softmax": lambda t: t(A).softmax(),
+    "matmul": lambda t: t(A) @ t(B),
+    "row sums": lambda t: t(A).sum(axis=1),
+    "column maxima": lambda t: t(A).max(axis=0),
+    "long sum": lambda t: t(np.tile(A, (20, 1))).sum(),
+    "argmax": lambda t: t(A).argmax(axis=1),
+    "prefix sums": lambda t: t(A).cumsum(axis=1),
+    "transposed": lambda t: t(A).T.contiguous(),
+    "bool": lambda t: ((t(A) > 0) & (t(A) < 1)) | (t(A).isnan()),
+    "any": lambda t: (t(A) > 2).any(axis=1),
+    "int8": lambda t: t(np.arange(-100, 100).astype(np.int8)) * 3,
+    "uint64": lambda t: t(np.arange(50).astype(np.uint64) << 58) // 7,
+    "floor division": lambda t: t(np.arange(-20, 20)) // 3 + t(np.arange(-20, 20)) % -7,
+    "float16": lambda t: (t(A.astype(np.float16)) * 1.5).sum(axis=1),
+    "bfloat16": lambda t: t(A).cast(dtypes.bfloat16) + 1,
+    "float to int": lambda t: t(SPECIAL).cast(dtypes.int32),
+    "float to uint8": lambda t: t(SPECIAL).cast(dtypes.uint8),
+    "maximum with nan": lambda t: t(SPECIAL).maximum(t(SPECIAL[::-1].copy())),
+    "gather with positions outside": lambda t: t(A)[t(np.array([0, 99, 5], np.int32))],
+    "scatter": lambda t: t(np.zeros(5, np.float32)).scatter_reduce(
+        0, t(np.array([0, 2, 2, 4], np.int32)), t(np.ones(4, np.float32)), "sum"
+    ),
+    "transcendentals": lambda t: t(A).sin() + t(A).exp() + (t(A).abs() + 0.1).log() + t(A).erf(),
+}
+
+
+def make(array, device="CPU"):
+    return Tensor(array, device=device).realize()
+
+
+def compiled_value(tensor, target, renderer, compiler):
+    """`tensor` computed through these very stages, each checked by the verifier."""
+    device = CpuDevice("CPU", target, LLVMCompiler(host_target()).compile)
+    roots = _current([tensor.node])[0].src
+    steps, outputs = schedule(roots, "CPU")
+    memory, keep = {}, []
+
+    def address(buffer):
+        if buffer.op is Op.BUFFER:
+            keep.append(read(buffer.arg))
+            return keep[-1].ctypes.data
+        size = max(1, size_product(buffer.shape))
+        memory.setdefault(buffer, np.zeros(size, _to_np_dtype(buffer.dtype)))
+        return memory[buffer].ctypes.data
+
+    for _, kernel in steps:
+        ast, _ = optimize(kernel.ast, target)
+        lowered = lower(ast, len(kernel.buffers), frozenset(target.dtypes))
+        for phase in lowered.phases:
+            verify_linear(phase.program)
+        code = compiler.compile(renderer.render("k", lowered.phases, lowered.variables))
+        library = device.load(code, [f"k_{i}" for i in range(len(lowered.phases))])
+        arguments = [address(b) for b in kernel.buffers]
+        for scratch in lowered.scratch:
+            keep.append(np.zeros(scratch.arg.size, _to_np_dtype(scratch.dtype)))
+            arguments.append(keep[-1].ctypes.data)
+        phases = [
+            Phase(library.address(f"k_{i}"), math.prod(r.src[0].arg for r in p.grid), 1)
+            for i, p in enumerate(lowered.phases)
+        ]
+        device.run([Launch(phases, arguments)])
+    return memory[outputs[0]].reshape(tensor.shape)
+
+
+def check(name, target, renderer, compiler):
+    ours = compiled_value(PROGRAMS[name](make), target, renderer, compiler)
+    expected = PROGRAMS[name](lambda array: make(array, "REF")).numpy()
+    tolerance = 2e-2 if ours.dtype.itemsize == 2 and ours.dtype.kind != "i" else 2e-5
+    np.testing.assert_allclose(
+        ours.astype(np.float64), expected.astype(np.float64), rtol=tolerance, atol=tolerance
+    )
+
+
+LEVELS = ["native", "x86-64-v2", "x86-64-v3"]
+
+
+def target_of(level):
+    if level == "native":
+        return host_target()
+    if host_target().arch != "x86_64":
+        pytest.skip(f"{level} code needs an x86-64 processor")
+    return Target.parse(level)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_llvm_code_for_each_level_gives_what_the_interpreter_gives(name, level):
+    target = target_of(level)
+    renderer = LLVMRenderer(triple=target.triple, vector_bits=8 * target.vector_bytes)
+    check(name, target, renderer, LLVMCompiler(target))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_c_code_through_clang_gives_what_the_interpreter_gives(name):
+    compiler = ClangCompiler(host_target())
+    missing = compiler.available()
+    if missing:
+        pytest.skip(missing)
+    check(name, host_target(), CRenderer(), compiler)
+
+
+def test_code_for_another_architecture_assembles():
+    target = Target.parse("aarch64")
+    tensor = PROGRAMS["matmul"](make)
+    for _, kernel in schedule(_current([tensor.node])[0].src, "CPU")[0]:
+        ast, _ = optimize(kernel.ast, target)
+        lowered = lower(ast, len(kernel.buffers), frozenset(target.dtypes))
+        source = LLVMRenderer(triple=target.triple, vector_bits=128).render(
+            "k", lowered.phases, lowered.variables
+        )
+        assert "fmla" in LLVMCompiler(target).assembly(source)
+
+
+def sources(tensor, renderer):
+    target = Target.parse("x86-64-v3")
+    (_, kernel), *_ = schedule(_current([tensor.node])[0].src, "CPU")[0]
+    ast, _ = optimize(kernel.ast, target)
+    lowered = lower(ast, len(kernel.buffers), frozenset(target.dtypes))
+    return renderer.render("k", lowered.phases, lowered.variables)
+
+
+@pytest.mark.parametrize("kind", ["ll", "c"])
+def test_the_text_of_a_small_kernel_is_as_recorded(kind, golden):
+    target = Target.parse("x86-64-v3")
+    renderer = (
+        CRenderer()
+        if kind == "c"
+        else LLVMRenderer(triple="x86_64-unknown-linux-gnu", vector_bits=8 * target.vector_bytes)
+    )
+    golden(f"scaled_row_sum.{kind}", sources((make(A) * 2).sum(axis=1), renderer))
+
+
+def test_without_contraction_no_operation_may_be_fused():
+    plain = LLVMRenderer(triple="x86_64-unknown-linux-gnu", vector_bits=256, contract=False)
+    assert "contract" not in sources(make(A) * 2 + 1, plain)
+    assert "contract(off)" in sources(make(A) * 2 + 1, CRenderer(contract=False))
+
+
+def test_clang_is_named_when_it_is_missing(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    monkeypatch.setenv("PATH", "")
+    assert "clang" in (ClangCompiler(host_target()).available() or "")
