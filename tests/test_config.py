@@ -45,10 +45,10 @@ def test_a_variable_is_read_once_when_it_is_first_asked_for(monkeypatch):
 
 
 def test_the_prefixed_variable_overrules_the_plain_one(monkeypatch):
-    monkeypatch.setenv("BEAM", "2")
-    monkeypatch.setenv("TREADLE_BEAM", "5")
-    assert settings.BEAM == 5
-    assert row("BEAM").origin == "TREADLE_BEAM"
+    monkeypatch.setenv("CPU_COUNT", "2")
+    monkeypatch.setenv("TREADLE_CPU_COUNT", "5")
+    assert settings.CPU_COUNT == 5
+    assert row("CPU_COUNT").origin == "TREADLE_CPU_COUNT"
 
 
 def test_an_empty_variable_counts_as_unset(monkeypatch):
@@ -120,13 +120,13 @@ def test_an_unknown_prefixed_variable_warns_once_and_suggests_the_nearest(monkey
         _ = settings.DEBUG
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert settings.BEAM == 0
+        assert settings.CPU_COUNT == 0
 
 
 def test_context_scopes_values_and_nests():
-    with Context(DEBUG=2, BEAM=4):
+    with Context(DEBUG=2, CPU_COUNT=4):
         with Context(DEBUG=5):
-            assert (settings.DEBUG, settings.BEAM) == (5, 4)
+            assert (settings.DEBUG, settings.CPU_COUNT) == (5, 4)
         assert settings.DEBUG == 2
     assert settings.DEBUG == 0
 
@@ -207,9 +207,9 @@ def test_an_assigned_value_holds_in_every_thread_below_any_context():
 
 def test_describe_names_where_each_value_comes_from(monkeypatch):
     monkeypatch.setenv("DEBUG", "2")
-    with Context(BEAM=3):
+    with Context(CPU_COUNT=3):
         assert (row("DEBUG").value, row("DEBUG").origin) == ("2", "DEBUG")
-        assert (row("BEAM").value, row("BEAM").origin) == ("3", "Context")
+        assert (row("CPU_COUNT").value, row("CPU_COUNT").origin) == ("3", "Context")
         assert (row("JIT").value, row("JIT").origin) == ("1", "default")
 
 

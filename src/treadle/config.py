@@ -187,7 +187,7 @@ class Settings:
     DEBUG = Setting(
         _integer(0, 7), 0,
         "What is reported while running: 1 devices opened, 2 each kernel with time, memory and "
-        "bandwidth, 3 buffers and applied optimisations, 4 generated source, 5 the IR, "
+        "bandwidth, 3 why it is a kernel and the moves made, 4 generated source, 5 the IR, "
         "6 the linear IR, 7 assembly.",
     )  # fmt: skip
     CPU_COUNT = Setting(
@@ -199,24 +199,15 @@ class Settings:
         PATH, _user_cache_dir, "Where compiled kernels are kept.",
         default_text="treadle in the user's cache folder, such as ~/.cache/treadle",
     )  # fmt: skip
-    BEAM = Setting(
-        _integer(0), 0,
-        "Candidates kept while searching for the fastest form of a kernel; 0 takes the "
-        "heuristic's choice without a search.",
-    )  # fmt: skip
     JIT = Setting(
         _integer(0, 2), 1,
-        "0 calls a TinyJit function plainly, 1 captures and replays it, 2 replays it kernel by "
-        "kernel without a device graph.",
+        "0 calls a TinyJit function plainly, 1 captures and replays it; 2 is taken as 1.",
     )  # fmt: skip
     REPRODUCIBLE = Setting(
         FLAG, False,
-        "The same bits on every device: no contraction, no native functions and no reduction "
-        "order that depends on the schedule. Slower.",
+        "No contraction of a multiplication and an addition into one operation, so that each "
+        "is rounded as written. Slower.",
     )  # fmt: skip
-    CHECK_NAN = Setting(
-        FLAG, False, "Check each kernel's result and stop at the first one that holds a NaN."
-    )
     DEFAULT_FLOAT = Setting(
         FLOAT_NAME, "float32", "The type of Python floats and of tensors made without a dtype."
     )
@@ -272,7 +263,7 @@ class Context:
     """Settings that hold inside a `with` block, or inside a decorated function.
 
         with Context(DEBUG=2, TRAINING=1): ...
-        @Context(BEAM=4)
+        @Context(CPU_COUNT=4)
         def step(x): ...
 
     Scoped to the running thread and asyncio task; nests, and may be entered again.

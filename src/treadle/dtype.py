@@ -14,6 +14,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from .config import settings
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -150,7 +152,19 @@ def _new(name: str, kind: Kind, bits: int) -> DType:
     return _BASE[name]
 
 
-class dtypes:
+class _Defaults(type):
+    """The default float is the setting DEFAULT_FLOAT, so that `Context` scopes it."""
+
+    @property
+    def default_float(cls) -> DType:
+        return _BASE[settings.DEFAULT_FLOAT]
+
+    @default_float.setter
+    def default_float(cls, dtype: DType) -> None:
+        settings.DEFAULT_FLOAT = dtype.name
+
+
+class dtypes(metaclass=_Defaults):
     """Every element type, by name, and the two defaults that Python scalars take."""
 
     void: ClassVar[DType] = _new("void", "void", 0)
@@ -175,7 +189,6 @@ class dtypes:
     char, short, int, long = int8, int16, int32, int64
     uchar, ushort, uint, ulong = uint8, uint16, uint32, uint64
 
-    default_float: ClassVar[DType] = float32
     default_int: ClassVar[DType] = int32
 
     floats = (fp8e4m3, fp8e5m2, float16, bfloat16, float32, float64)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -151,13 +152,19 @@ def _agreed(found: dict[str, Choice]) -> Choice | None:
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A device in use. `compiler` and `renderer` are None for REF, which interprets."""
+    """A device in use. `compiler` and `renderers` are None for REF, which interprets."""
 
     name: str
     target: Target
     runtime: Any
     compiler: Any
-    renderer: Any
+    renderers: tuple[Any, Any] | None
+
+    @property
+    def renderer(self) -> Any:
+        """The renderer that the settings ask for: with contraction, or without."""
+        assert self.renderers is not None  # REF has neither compiler nor renderer
+        return self.renderers[settings.REPRODUCIBLE]
 
     @property
     def allocator(self) -> Any:
@@ -260,8 +267,10 @@ def _open(choice: Choice) -> Opened:
     missing = made.available()
     if missing is not None:
         raise DeviceError(f"{choice.name}:{backend.compiler} cannot be used: {missing}")
-    renderer = backend.make_renderer(target, not settings.REPRODUCIBLE)
-    return Opened(choice.name, target, _runtime(choice, target), made, renderer)
+    renderers = (backend.make_renderer(target, True), backend.make_renderer(target, False))
+    if settings.DEBUG >= 1:
+        print(f"opened {choice.name} with {backend.compiler}", file=sys.stderr)
+    return Opened(choice.name, target, _runtime(choice, target), made, renderers)
 
 
 def _runtime(choice: Choice, target: Target) -> Any:

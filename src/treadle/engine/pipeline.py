@@ -35,6 +35,7 @@ from ..schedule.memory import Life, plan
 from ..schedule.schedule import schedule
 from .backends import Device, Opened, compile_cache, digest_of_sources
 from .counters import GlobalCounters
+from .report import report_compilation
 
 __all__ = ["CompiledKernel", "Program", "program_of"]
 
@@ -247,6 +248,7 @@ def _compile(key: str, kernel: Kernel, opened: Opened) -> CompiledKernel:
     ast, moves = optimize(kernel.ast, opened.target)
     lowered = lower(ast, len(kernel.buffers), frozenset(opened.target.dtypes))
     name = f"{_describe(kernel.ast)}_{key[:6]}"
+    report_compilation(name, ast, lowered)
     source = opened.renderer.render(name, lowered.phases, lowered.variables)
     code = opened.compiler.compile(source)
     ops, nbytes = _work(kernel)

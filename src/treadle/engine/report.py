@@ -10,13 +10,26 @@ import sys
 from typing import TYPE_CHECKING
 
 from ..config import settings
+from ..ir.text import render
 from ..runtime.probe import peaks
 
 if TYPE_CHECKING:
+    from ..ir.node import Node
+    from ..lower.passes import Lowered
     from .backends import Opened
     from .pipeline import Program
 
-__all__ = ["report_kernels"]
+__all__ = ["report_compilation", "report_kernels"]
+
+
+def report_compilation(name: str, ast: Node, lowered: Lowered) -> None:
+    """Write the IR of a kernel that is being compiled, as far as DEBUG asks for it."""
+    if settings.DEBUG >= 5:
+        print(f"*** IR of {name}\n{render(ast)}", file=sys.stderr)
+    if settings.DEBUG >= 6:
+        for number, phase in enumerate(lowered.phases):
+            lines = "\n".join(repr(node) for node in phase.program.src)
+            print(f"*** linear IR of {name}, phase {number}\n{lines}", file=sys.stderr)
 
 
 def report_kernels(program: Program, times: list[tuple[int, int]], opened: Opened) -> None:
