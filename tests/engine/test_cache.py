@@ -118,7 +118,7 @@ def test_a_folder_in_place_of_an_entry_is_a_miss(tmp_path):
 def test_a_place_that_cannot_be_a_folder_means_memory_and_one_warning(tmp_path):
     (tmp_path / "file").write_text("not a folder")
     cache = CompileCache(tmp_path / "file" / "cache")
-    with pytest.warns(RuntimeWarning, match=r"cannot be written .*set TREADLE_CACHE"):
+    with pytest.warns(RuntimeWarning, match=r"cannot be written .*set CACHE_DIR"):
         assert cache.get("key") is None
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -99,7 +99,7 @@ class CompileCache:
         self._warned = True
         warnings.warn(
             f"the compile cache {self._folder} cannot be written ({error.strerror or error}), so "
-            "each process compiles its kernels anew; free some space, or set TREADLE_CACHE to a "
+            "each process compiles its kernels anew; free some space, or set CACHE_DIR to a "
             "folder that you can write",
             RuntimeWarning,
             stacklevel=4,
