@@ -86,6 +86,16 @@ def test_the_same_graph_again_compiles_nothing():
     assert GlobalCounters.kernel_count == 1
 
 
+def test_a_schedule_can_be_looked_at_without_running():
+    x = Tensor(np.ones((4, 8), np.float32)).realize()
+    GlobalCounters.reset()
+    kernels = (x.softmax() @ x.T).schedule()
+    assert len(kernels) == 2
+    assert all(kernel.reason for kernel in kernels)
+    assert GlobalCounters.kernel_count == 0
+    assert x.schedule() == []
+
+
 def test_counters_know_what_a_matmul_costs():
     a = Tensor(np.ones((64, 32), np.float32)).realize()
     b = Tensor(np.ones((32, 48), np.float32)).realize()

@@ -21,13 +21,15 @@ from ..config import settings
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.symbolic import size_with, unbind
+from ..schedule.kernel import Kernel
+from ..schedule.schedule import schedule
 from .backends import Device
 from .counters import GlobalCounters
 from .memory import Memory, adopt, from_host, memory_of, new_memory, read
 from .pipeline import Program, program_of
 from .report import report_kernels
 
-__all__ = ["Holder", "holders", "is_backed", "realize", "remember", "resolve", "track"]
+__all__ = ["Holder", "holders", "is_backed", "realize", "remember", "resolve", "scheduled", "track"]
 
 
 class Holder(Protocol):
@@ -133,6 +135,15 @@ def _compute(outputs: list[Node], device: str) -> list[Node]:
     lasting = _reading_memory(order)
     rows = zip(outputs, sink.src, values, strict=False)
     return [_settle(node, root, value, root in lasting) for node, root, value in rows]
+
+
+def scheduled(outputs: Sequence[tuple[Node, str]]) -> list[Kernel]:
+    """The kernels that `realize` would run for outputs of one device, in order; runs nothing."""
+    with _lock:
+        sink, _ = _current(node for node, _ in outputs)
+        roots, _ = unbind([root for root in sink.src if not is_backed(root)])
+        steps, _ = schedule(roots, outputs[0][1]) if roots else ([], [])
+        return [kernel for _, kernel in steps]
 
 
 def _settle(node: Node, root: Node, value: Node | None, remember: bool) -> Node:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ..dtype import DType
 from ..engine.backends import Device
 from ..engine.memory import to_host
-from ..engine.run import is_backed, realize, resolve, track
+from ..engine.run import is_backed, realize, resolve, scheduled, track
 from ..errors import DTypeError, ShapeError
 from ..ir.node import Node
 from ..ir.op import Op
@@ -26,6 +26,8 @@ from .modes import Modes, no_grad
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from ..schedule.kernel import Kernel
 
 __all__ = ["Core"]
 
@@ -195,6 +197,10 @@ class Core(metaclass=Modes):
             if tensor.is_leaf or tensor._requires_grad is not True:
                 tensor.node = node
         return self
+
+    def schedule(self, *lst: Core) -> list[Kernel]:
+        """The kernels that realising this tensor, and `lst` with it, would run; runs nothing."""
+        return scheduled([(t.node, t.device) for t in (self, *lst)])
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The values as a NumPy array of its own (bfloat16 and fp8 as ml_dtypes' types)."""
