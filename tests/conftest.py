@@ -18,7 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--full"):
-        os.environ["TREADLE_FULL"] = "1"
+        os.environ["FULL_TESTS"] = "1"
 
 
 @pytest.fixture

@@ -94,8 +94,8 @@ def test_float32_is_within_two_ulp(op, form):
 
 @pytest.mark.parametrize("op", UNARY)
 def test_float32_is_within_two_ulp_for_every_input(op, request):
-    if not (request.config.getoption("--full", False) or os.environ.get("TREADLE_FULL")):
-        pytest.skip("takes minutes: run with --full or TREADLE_FULL=1")
+    if not (request.config.getoption("--full", False) or os.environ.get("FULL_TESTS")):
+        pytest.skip("takes minutes: run with --full or FULL_TESTS=1")
     source = leaf(dtypes.float32, "x")
     graph = lower_math(source.alu(op))
     step = 1 << 22

@@ -9,7 +9,7 @@ import pytest
 from treadle import Tensor, dtypes
 
 SIZES = [1, 2, 3, 5, 15, 16, 17, 33, 64, 65, 100]
-COUNT = 1500 if os.environ.get("TREADLE_FULL") else 60
+COUNT = 1500 if os.environ.get("FULL_TESTS") else 60
 
 
 def unary(rng, x):
