@@ -98,12 +98,9 @@ class _Expander:
     def _scalar(self, node: Node, position: dict[Node, int], lane: dict[Node, int]) -> Node:
         """An index or condition with the unrolled RANGEs (and lanes) put in, as a scalar."""
         mapping = {r: Node.index(n) for r, n in (position | lane).items() if r in self.free[node]}
-        inner = [n for n in node.toposort() if n.op is Op.LOAD and n is not node]
-        for load in inner:
-            if any(r in self.free[load] for r in mapping):
+        for load in node.toposort():
+            if load.op is Op.LOAD:  # one lane at a time: a vector has no place in an index
                 mapping[load] = self._lane_load(load, position, lane)
-            else:
-                mapping[load] = self._at(load, position)
         return simplify(node.substitute(mapping), self.simplified)
 
     def _lane_load(self, node: Node, position: dict[Node, int], lane: dict[Node, int]) -> Node:
