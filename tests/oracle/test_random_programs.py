@@ -164,6 +164,16 @@ def test_long_and_short_reductions_agree_with_numpy(size, name):
         np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-3)
 
 
+def test_a_padded_softmax_less_its_mean_over_the_same_axis(device):
+    """The padding's condition is no part of the row's statistics (once computed as if it were)."""
+    data = np.random.default_rng(0).standard_normal((5, 6, 7)).astype(np.float32)
+    x = Tensor(data, device=device).softmax(0).pad(((2, 1), (1, 0), (0, 2)))
+    shares = np.exp(data) / np.exp(data).sum(0)
+    expected = np.pad(shares, ((2, 1), (1, 0), (0, 2)))
+    ours = (x - x.mean(axis=0, keepdim=True)).numpy()
+    np.testing.assert_allclose(ours, expected - expected.mean(0), atol=1e-6)
+
+
 ALL_TYPES = [t.name for t in dtypes.all]
 
 

@@ -68,7 +68,7 @@ class Group:
 
     def fresh_range(self, size: Any) -> Node:
         """A new loop of this kernel; no loop at all for size 1."""
-        if size == 1:
+        if size == 1 or (isinstance(size, Node) and size.value == 1):
             return Node.index(0)
         self.next_range += 1
         return Node.range(size, self.next_range - 1)

@@ -18,7 +18,7 @@ from ..ir.loops import identity
 from ..ir.node import Node, as_index, rebuild
 from ..ir.op import ALU, MOVEMENT, Op
 from ..ir.shape import Shape, size_product
-from .fuse import Group, Plan, reduce_index, view_base
+from .fuse import Group, Plan, ranges_in, reduce_index, view_base
 from .index import TRUE, Index, flat_index, source_index
 from .kernel import Kernel
 
@@ -37,6 +37,7 @@ class _Builder:
     buffers: list[Node] = field(default_factory=list)
     reads: set[Node] = field(default_factory=set)
     values: dict[Key, Node] = field(default_factory=dict)
+    loops: dict[Key, tuple[Node, ...]] = field(default_factory=dict)
 
     def param(self, storage: Node) -> Node:
         """The kernel argument for a BUFFER or a stored node."""
@@ -120,8 +121,21 @@ class _Builder:
             return value  # the load's own gate gives 0 already
         return inside.where(value, 0)
 
+    def _loops(self, node: Node, index: Index, valid: Node) -> tuple[Node, ...]:
+        """The loops of a reduction; under another condition it is another reduction."""
+        key = (node, index, valid)
+        if key not in self.loops:
+            found = self.plan.ranges_of_reduce(self.group, node, index)
+            if found in self.loops.values():
+                found = tuple(
+                    self.group.fresh_range(r.src[0]) if r.op is Op.RANGE else r for r in found
+                )
+            self.loops[key] = found
+        return self.loops[key]
+
     def _reduced(self, node: Node, index: Index, valid: Node) -> tuple[Key, Node]:
-        loops = self.plan.ranges_of_reduce(self.group, node, index)
+        valid = _conditions_on(index, valid)
+        loops = self._loops(node, index, valid)
         inner, inside = reduce_index(self.plan, node, index, loops)
         return (node.src[0], inner, self.plan.simplify(valid & inside)), inside
 
@@ -129,7 +143,7 @@ class _Builder:
         key, inside = self._reduced(node, index, valid)
         op = Op.ADD if node.op is Op.UNWINDOW else node.arg.op
         value = self._masked(self.values[key], inside, key[2])
-        loops = self.plan.ranges_of_reduce(self.group, node, index)
+        loops = self._loops(node, index, _conditions_on(index, valid))
         return reduce_over(op, value, tuple(r for r in loops if r.op is Op.RANGE))
 
     def _gather_index(self, node: Node, index: Index, valid: Node) -> Key:
@@ -152,6 +166,25 @@ class _Builder:
         if valid is not TRUE:
             src = (*src, valid, Node.const(node.dtype, 0))
         return Node(Op.LOAD, node.dtype, src)
+
+
+def _conditions_on(index: Index, valid: Node) -> Node:
+    """Those parts of a condition that are about the loops of `index`.
+
+    The others guard axes that a reduction or an expansion has dropped; keeping them would tie a
+    row's statistic to loops that it does not depend on.
+    """
+    used = ranges_in(index)
+    kept, parts = TRUE, [valid]
+    while parts:
+        part = parts.pop()
+        if part.op is Op.AND:
+            parts.extend(part.src)
+            continue
+        about = ranges_in((part,))
+        if not about or about & used:
+            kept = kept & part
+    return kept
 
 
 def reduce_over(op: Op, value: Node, loops: tuple[Node, ...]) -> Node:
