@@ -7,6 +7,7 @@ TreadleError
 │   ├── IndexOutOfRange  an index known on the host lies outside its axis (also an IndexError)
 │   ├── SettingError     an environment variable or `Context` value is wrong
 │   ├── DeviceError      a device or compiler is missing, busy or refuses
+│   │   └── StaleCodeError   a driver refuses cached code; it is compiled anew by itself
 │   ├── OutOfMemory      an allocation failed (also a MemoryError)
 │   └── JitError         a captured function cannot be replayed faithfully
 └── InternalError        a broken invariant: please report it
@@ -23,6 +24,7 @@ __all__ = [
     "OutOfMemory",
     "SettingError",
     "ShapeError",
+    "StaleCodeError",
     "TreadleError",
     "UserError",
 ]
@@ -54,6 +56,10 @@ class SettingError(UserError, ValueError):
 
 class DeviceError(UserError, RuntimeError):
     """A device, driver or compiler is missing or refuses to work."""
+
+
+class StaleCodeError(DeviceError):
+    """A driver refuses code that it built earlier: compiling the source anew mends it."""
 
 
 class OutOfMemory(DeviceError, MemoryError):

@@ -19,7 +19,7 @@ from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
 from treadle.render.c import CRenderer
 from treadle.render.llvm import LLVMRenderer
-from treadle.runtime.cpu import CpuDevice, Launch, Phase
+from treadle.runtime.cpu import CpuDevice, Entry, Launch, Phase
 from treadle.schedule.schedule import schedule
 from treadle.target import Target, host_target
 
@@ -77,11 +77,12 @@ def compiled_value(tensor, target, renderer, compiler):
 
     for _, kernel in steps:
         ast, _ = optimize(kernel.ast, target)
-        lowered = lower(ast, len(kernel.buffers), frozenset(target.dtypes))
+        lowered = lower(ast, len(kernel.buffers), target)
         for phase in lowered.phases:
             verify_linear(phase.program)
         code = compiler.compile(renderer.render("k", lowered.phases, lowered.variables))
-        library = device.load(code, [f"k_{i}" for i in range(len(lowered.phases))])
+        entries = [Entry(f"k_{i}", 1) for i in range(len(lowered.phases))]
+        library = device.load(code, entries)
         arguments = [address(b) for b in kernel.buffers]
         for scratch in lowered.scratch:
             keep.append(np.zeros(scratch.arg.size, _to_np_dtype(scratch.dtype)))
@@ -136,7 +137,7 @@ def test_code_for_another_architecture_assembles():
     tensor = PROGRAMS["matmul"](make)
     for _, kernel in schedule(_current([tensor.node])[0].src, "CPU")[0]:
         ast, _ = optimize(kernel.ast, target)
-        lowered = lower(ast, len(kernel.buffers), frozenset(target.dtypes))
+        lowered = lower(ast, len(kernel.buffers), target)
         source = LLVMRenderer(triple=target.triple, vector_bits=128).render(
             "k", lowered.phases, lowered.variables
         )
@@ -147,7 +148,7 @@ def sources(tensor, renderer):
     target = Target.parse("x86-64-v3")
     (_, kernel), *_ = schedule(_current([tensor.node])[0].src, "CPU")[0]
     ast, _ = optimize(kernel.ast, target)
-    lowered = lower(ast, len(kernel.buffers), frozenset(target.dtypes))
+    lowered = lower(ast, len(kernel.buffers), target)
     return renderer.render("k", lowered.phases, lowered.variables)
 
 

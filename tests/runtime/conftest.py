@@ -3,7 +3,7 @@
 import pytest
 
 from treadle.compile import LLVMCompiler
-from treadle.runtime.cpu import CpuDevice
+from treadle.runtime.cpu import CpuDevice, Entry
 from treadle.target import host_target
 
 KERNELS = """
@@ -73,7 +73,7 @@ def kernel_object(compiler):
 
 @pytest.fixture
 def kernels(cpu, kernel_object):
-    return cpu.load(kernel_object, ["mark", "mirror"])
+    return cpu.load(kernel_object, [Entry("mark", 1), Entry("mirror", 1)])
 
 
 @pytest.fixture

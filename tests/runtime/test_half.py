@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from treadle.compile import LLVMCompiler
-from treadle.runtime.cpu import CpuDevice, Launch, Phase
+from treadle.runtime.cpu import CpuDevice, Entry, Launch, Phase
 from treadle.target import Target, host_target
 
 pytestmark = pytest.mark.skipif(
@@ -42,7 +42,7 @@ def convert(values, source, target, how, out_type):
     compiler = LLVMCompiler(arch)
     cpu = CpuDevice("CPU", arch, compiler.compile, threads=1)
     code = compiler.compile(CONVERT.format(source=source, target=target, how=how))
-    library = cpu.load(code, ["convert"])
+    library = cpu.load(code, [Entry("convert", 1)])
     assert library.needs is not None
     out = np.zeros(values.shape, out_type)
     launch = Launch(

@@ -3,6 +3,7 @@
 import pytest
 
 from treadle.errors import DeviceError
+from treadle.runtime.base import Entry
 from treadle.runtime.null import NullDevice
 from treadle.target import Target
 
@@ -26,12 +27,11 @@ def test_buffers_count_bytes_but_have_no_contents(null):
 
 
 def test_launches_are_accepted_and_not_run(null):
-    library = null.load(b"", ["f", "g"])
-    assert library.address("f") != library.address("g")
+    library = null.load(b"", [Entry("f", 1), Entry("g", 1)])
+    assert len(library.phases) == 2
     calls = null.call_list([([], [], [])] * 3)
     calls.set_arg(0, 0, 1)
     calls.set_var(0, 0, 1)
-    calls.set_grid(0, 0, 1)
     calls.run()
     assert calls.run_timed() == [(0, 0)] * 3
     null.run([])

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from treadle.compile import LLVMCompiler
-from treadle.runtime.cpu import CpuDevice, Launch, Phase
+from treadle.runtime.cpu import CpuDevice, Entry, Launch, Phase
 from treadle.runtime.pool import WorkerPool
 from treadle.runtime.pool_ir import pool_ir
 from treadle.target import Target, host_target
@@ -66,7 +66,7 @@ def test_an_empty_grid_runs_nothing(cpu, kernels, numbers):
 
 def test_one_thread_means_no_workers(compiler, kernel_object):
     cpu = CpuDevice("CPU", host_target(), compiler.compile, threads=1)
-    library = cpu.load(kernel_object, ["mark"])
+    library = cpu.load(kernel_object, [Entry("mark", 1)])
     buffer = cpu.allocator.alloc(800)
     buffer.view()[:] = bytes(800)
     cpu.run([Launch([Phase(library.address("mark"), 100, 1)], [buffer.pointer])])
@@ -139,12 +139,12 @@ import os, sys, threading, time
 sys.path.insert(0, {folder!r})
 from conftest import KERNELS
 from treadle.compile import LLVMCompiler
-from treadle.runtime.cpu import CpuDevice, Launch, Phase
+from treadle.runtime.cpu import CpuDevice, Entry, Launch, Phase
 from treadle.target import host_target
 
 compiler = LLVMCompiler(host_target())
 cpu = CpuDevice("CPU", host_target(), compiler.compile, threads=4)
-library = cpu.load(compiler.compile(KERNELS), ["mark"])
+library = cpu.load(compiler.compile(KERNELS), [Entry("mark", 1)])
 buffer = cpu.allocator.alloc(8 * 4096)
 counts = buffer.view().cast("q")
 buffer.view()[:] = bytes(8 * 4096)
@@ -160,7 +160,7 @@ def fork_and_check(expected):
             # a child of the child, and new code in it
             inner = os.fork()
             if inner == 0:
-                fresh = cpu.load(compiler.compile(KERNELS), ["mark"])
+                fresh = cpu.load(compiler.compile(KERNELS), [Entry("mark", 1)])
                 cpu.run([Launch([Phase(fresh.address("mark"), 4096, 16)], [buffer.pointer])])
                 os._exit(0 if set(counts) == {{n + 1 for n in expected}} else 1)
             ok = os.waitpid(inner, 0)[1] == 0

@@ -24,7 +24,7 @@ from ..compile.llvm import LLVMCompiler
 from ..config import settings
 from ..errors import DeviceError, SettingError
 from ..render.llvm import LLVMRenderer
-from ..runtime.buffer import HostAllocator
+from ..runtime.buffer import HostAllocator, HostBuffer
 from ..runtime.cpu import CpuDevice
 from ..runtime.null import NullDevice
 from ..target import Target, host_target
@@ -182,8 +182,19 @@ class Opened:
 class _RefRuntime:
     """Memory for the interpreter."""
 
+    has_addresses = True
+    shares_memory = True
+
     def __init__(self) -> None:
         self.allocator = HostAllocator()
+
+    def read(self, buffer: HostBuffer, into: memoryview) -> None:
+        """Copies the start of a buffer."""
+        into.cast("B")[:] = buffer.view()[: into.nbytes]
+
+    def write(self, buffer: HostBuffer, data: memoryview) -> None:
+        """Copies `data` to the start of a buffer."""
+        buffer.view()[: data.nbytes] = data.cast("B")
 
     def synchronize(self) -> None:
         """Nothing to wait for: the interpreter returns when it is done."""

@@ -29,9 +29,10 @@ from ..ir.node import Node
 from ..ir.op import Op
 from . import memory as memory_table
 from .backends import Device
-from .memory import Memory, adopt, from_host, memory_of, new_memory, read
-from .pipeline import Program
+from .memory import Memory, adopt, from_host, memory_of, new_memory, read, transfer
 from .run import (
+    Run,
+    Transfer,
     count_program,
     holders,
     is_backed,
@@ -48,29 +49,22 @@ R = TypeVar("R")
 
 
 @dataclass(eq=False)
-class _Run:
-    """One program that the captured call ran."""
-
-    program: Program
-    inputs: list[Memory]
-    outputs: list[Memory]
-    arena: Any
-    values: dict[str, int]
-
-
-@dataclass(eq=False)
 class _Capture:
     """What a captured call did, ready to be replayed."""
 
     signature: Any
     inputs: list[Memory]
-    runs: list[_Run] = field(default_factory=list)
+    steps: list[Run | Transfer] = field(default_factory=list)
     result: Any = None
     interpreted: bool = False
     returned: list[Memory] = field(default_factory=list)
-    calls: Any = None
-    patches: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    replay: list[Any] = field(default_factory=list)  # call lists, and Transfers between them
+    patches: dict[int, list[tuple[Any, int, int]]] = field(default_factory=dict)
     state: list[weakref.ref[Any]] = field(default_factory=list)
+
+    @property
+    def runs(self) -> list[Run]:
+        return [step for step in self.steps if isinstance(step, Run)]
 
 
 _capturing = threading.local()
@@ -85,16 +79,10 @@ def _refuse_reading() -> None:
         )
 
 
-def _listen(
-    program: Program,
-    inputs: list[Memory],
-    outputs: list[Memory],
-    arena: Any,
-    values: dict[str, int],
-) -> None:
+def _listen(step: Run | Transfer) -> None:
     capture = getattr(_capturing, "active", None)
     if capture is not None:
-        capture.runs.append(_Run(program, inputs, outputs, arena, values))
+        capture.steps.append(step)
 
 
 def _listen_to_interpreter() -> None:
@@ -191,20 +179,24 @@ class TinyJit(Generic[R]):
         capture = self._capture
         assert capture is not None
         _step_state(capture)
-        for old, new in zip(capture.inputs, memories, strict=True):
-            for call, slot in capture.patches.get(id(old), ()):
-                capture.calls.set_arg(call, slot, new.buffer.pointer)
+        moved = {id(old): new for old, new in zip(capture.inputs, memories, strict=True)}
         renewed: dict[int, Node] = {}
         made = {id(m) for run in capture.runs for m in run.outputs}
+        made.update(id(s.target) for s in capture.steps if isinstance(s, Transfer))
         for old in capture.returned:
             if id(old) in made and id(old) not in renewed:
-                memory = new_memory(old.device, old.dtype, old.size)
-                for call, slot in capture.patches.get(id(old), ()):
-                    capture.calls.set_arg(call, slot, memory.buffer.pointer)
-                renewed[id(old)] = adopt(memory)
+                moved[id(old)] = new_memory(old.device, old.dtype, old.size)
+                renewed[id(old)] = adopt(moved[id(old)])
+        for old, new in moved.items():
+            for calls, call, slot in capture.patches.get(old, ()):
+                calls.set_arg(call, slot, new.buffer.argument)
         start = time.perf_counter()
-        if capture.calls is not None:
-            capture.calls.run()
+        for step in capture.replay:
+            if isinstance(step, Transfer):
+                source, target = step.source, step.target
+                transfer(moved.get(id(source), source), moved.get(id(target), target))
+            else:
+                step.run()
         seconds = time.perf_counter() - start
         for run in capture.runs:
             count_program(run.program, seconds / len(capture.runs))
@@ -216,31 +208,38 @@ jit = TinyJit
 
 
 def _prepare(capture: _Capture) -> None:
-    """The native call list, and where each input and returned tensor stands in it."""
-    launches, devices = [], {run.program.device for run in capture.runs}
-    if len(devices) > 1:
-        raise JitError(f"[jit] the function runs on several devices: {', '.join(sorted(devices))}")
-    if not devices:
-        return
-    opened = Device[devices.pop()]
-    for run in capture.runs:
-        threads = getattr(opened.runtime, "threads", 1)
-        made = run.program.launches(
-            [m.buffer.pointer for m in run.inputs],
-            [m.buffer.pointer for m in run.outputs],
-            0 if run.arena is None else run.arena.pointer,
-            threads,
-            run.values,
-        )
-        for number, places in enumerate(run.program.arguments):
-            for slot, place in enumerate(places):
-                if place.kind != "arena":
+    """A call list for each stretch of steps on one device, and where each memory stands in them.
+
+    A Transfer stands between the lists, as it stood between the runs.
+    """
+    stretch: list[Run] = []
+    for step in [*capture.steps, None]:
+        if stretch and not (isinstance(step, Run) and _device(step) == _device(stretch[0])):
+            capture.replay.append(_call_list(stretch, capture.patches))
+            stretch = []
+        if isinstance(step, Run):
+            stretch.append(step)
+        elif step is not None:
+            capture.replay.append(step)
+
+
+def _device(run: Run) -> str:
+    return run.program.device
+
+
+def _call_list(runs: list[Run], patches: dict[int, list[tuple[Any, int, int]]]) -> Any:
+    launches, places = [], []
+    for run in runs:
+        for number, arguments in enumerate(run.program.arguments):
+            for slot, place in enumerate(arguments):
+                if place.kind != "scratch":
                     owners = run.inputs if place.kind == "input" else run.outputs
-                    where = (len(launches) + number, slot)
-                    capture.patches.setdefault(id(owners[place.number]), []).append(where)
-        launches += made
-    keep = [(r.program, r.arena, r.inputs, r.outputs) for r in capture.runs]
-    capture.calls = opened.runtime.call_list(launches, keep)
+                    places.append((owners[place.number], len(launches) + number, slot))
+        launches += run.launches()
+    calls = Device[_device(runs[0])].runtime.call_list(launches, runs)
+    for memory, call, slot in places:
+        patches.setdefault(id(memory), []).append((calls, call, slot))
+    return calls
 
 
 def _base(holder: Any) -> Node | None:

@@ -34,6 +34,7 @@ __all__ = [
     "on_read",
     "read",
     "to_host",
+    "transfer",
 ]
 
 
@@ -48,10 +49,31 @@ class Memory:
     version: int = 0
 
     def array(self) -> np.ndarray[Any, Any]:
-        """The elements themselves, 1-D and writable, without a copy."""
+        """The elements, 1-D: themselves where the host sees the memory, else a copy."""
         import numpy as np
 
-        return np.frombuffer(self.buffer.view(), _to_np_dtype(self.dtype), self.size)
+        runtime = Device[self.device].runtime
+        runtime.synchronize()
+        kind = _to_np_dtype(self.dtype)
+        if runtime.shares_memory:
+            return np.frombuffer(self.buffer.view(), kind, self.size)
+        found = np.empty(self.size, kind)
+        if self.size:
+            runtime.read(self.buffer, _bytes_of(found))
+        return found
+
+    def fill(self, data: np.ndarray[Any, Any]) -> None:
+        """Overwrite all elements with those of `data`, in row-major order, converted."""
+        import numpy as np
+
+        if not data.size:
+            return
+        runtime = Device[self.device].runtime
+        if runtime.shares_memory:
+            self.array().reshape(data.shape)[...] = data
+        else:
+            kind = _to_np_dtype(self.dtype)
+            runtime.write(self.buffer, _bytes_of(np.ascontiguousarray(data, kind)))
 
 
 _table: weakref.WeakKeyDictionary[Token, Memory] = weakref.WeakKeyDictionary()
@@ -82,9 +104,31 @@ def allocate(device: str, dtype: DType, size: int) -> Node:
 def from_host(device: str, dtype: DType, data: np.ndarray[Any, Any]) -> Node:
     """A BUFFER with a copy of `data`, in row-major order, converted to `dtype`."""
     memory = new_memory(device, dtype, data.size)
-    if data.size and not device.startswith("NULL"):
-        memory.array().reshape(data.shape)[...] = data
+    memory.fill(data)
     return adopt(memory)
+
+
+def transfer(source: Memory, target: Memory) -> None:
+    """Copy all elements to memory of the same dtype and size, on whatever device.
+
+    Waits for the source's device alone: the target's may still be busy with other work.
+    """
+    if not source.size:
+        return
+    here, there = Device[source.device].runtime, Device[target.device].runtime
+    nbytes = source.size * source.dtype.itemsize
+    if here.shares_memory:
+        here.synchronize()
+        there.write(target.buffer, source.buffer.view()[:nbytes])
+    elif there.shares_memory:
+        there.synchronize()
+        here.read(source.buffer, target.buffer.view()[:nbytes])
+    else:
+        there.write(target.buffer, _bytes_of(source.array()))
+
+
+def _bytes_of(array: np.ndarray[Any, Any]) -> memoryview:
+    return memoryview(array.reshape(-1).view("uint8"))
 
 
 def memory_of(ref: BufferRef) -> Memory:
@@ -99,7 +143,7 @@ def memory_of(ref: BufferRef) -> Memory:
 
 
 def read(ref: BufferRef) -> np.ndarray[Any, Any]:
-    """The memory itself, 1-D. Raises InternalError if that version has been overwritten."""
+    """The elements, 1-D, as `Memory.array` gives them. Raises InternalError as `memory_of` does."""
     return memory_of(ref).array()
 
 
@@ -107,5 +151,5 @@ def to_host(node: Node) -> np.ndarray[Any, Any]:
     """A copy of a BUFFER's elements, 1-D."""
     for refuse in on_read:
         refuse()
-    Device[node.arg.device].synchronize()
-    return read(node.arg).copy()
+    found = read(node.arg)
+    return found if found.base is None else found.copy()

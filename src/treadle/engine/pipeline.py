@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..config import settings
-from ..dtype import to_dtype
+from ..errors import StaleCodeError
 from ..ir.args import BufferRef
 from ..ir.loops import closed_ranges, free_ranges
 from ..ir.node import Node
@@ -27,11 +27,12 @@ from ..ir.op import ALU, Op
 from ..ir.shape import size_max, size_product
 from ..ir.symbolic import unbind
 from ..ir.text import render as node_text
-from ..lower.passes import Lowered, lower
+from ..lower.linearize import Phase as LinearPhase
+from ..lower.passes import lower
 from ..optimize.heuristic import optimize
-from ..runtime.cpu import Launch, Phase
+from ..runtime.base import Entry, Launch, Slot
 from ..schedule.kernel import Kernel
-from ..schedule.memory import Life, plan
+from ..schedule.memory import Life, plan, plan_blocks
 from ..schedule.schedule import schedule
 from .backends import Device, Opened, compile_cache, digest_of_sources
 from .counters import GlobalCounters
@@ -39,23 +40,20 @@ from .report import report_compilation
 
 __all__ = ["CompiledKernel", "Program", "program_of"]
 
-SMALL_WORK = 1 << 15
-SLICES_PER_THREAD = 8
-FORMAT = "2"
+FORMAT = "3"
 
 
 @dataclass(frozen=True, eq=False)
 class CompiledKernel:
-    """Loaded machine code of one kernel and what a launch of it needs.
+    """Loaded code of one kernel and what a launch of it needs.
 
-    `grids` are the phases' numbers of work items; `scratch` holds (bytes) of the memory that it
-    needs beside its buffers; `ops` and `bytes` are what one launch does.
+    `scratch` holds (bytes) of the memory that it needs beside its buffers; `ops` and `bytes` are
+    what one launch does.
     """
 
     name: str
     library: Any
-    addresses: tuple[int, ...]
-    grids: tuple[int, ...]
+    entries: tuple[Entry, ...]
     scratch: tuple[int, ...]
     ops: int
     bytes: int
@@ -64,22 +62,17 @@ class CompiledKernel:
     source: str
     variables: tuple[str, ...] = ()
 
-    def phases(self, threads: int) -> list[Phase]:
-        """The launch's phases; small work stays on the calling thread."""
-        small = self.ops + self.bytes // 4 < SMALL_WORK
-        pairs = zip(self.addresses, self.grids, strict=True)
-        return [
-            Phase(address, grid, grid if small else max(1, grid // (threads * SLICES_PER_THREAD)))
-            for address, grid in pairs
-        ]
-
 
 @dataclass(frozen=True)
 class Place:
-    """Where an argument lives: "input" number, "output" number, or bytes at "arena" offset."""
+    """Where an argument lives: "input" or "output" number, or in "scratch" block number.
+
+    `offset` is 0 but in scratch memory that has addresses.
+    """
 
     kind: str
     number: int
+    offset: int = 0
 
 
 @dataclass(eq=False)
@@ -88,7 +81,8 @@ class Program:
 
     `outputs` holds (dtype, elements) of the memory made for each output; `roots` says for each
     output of the graph which of `outputs` it is (None: it is an assignment into an input).
-    `written` are the inputs that are assigned to.
+    `scratch` are the bytes of the blocks that intermediate results live in, `written` the inputs
+    that are assigned to.
     """
 
     device: str
@@ -96,26 +90,27 @@ class Program:
     arguments: list[list[Place]] = field(default_factory=list)
     outputs: list[tuple[Any, int]] = field(default_factory=list)
     roots: list[int | None] = field(default_factory=list)
-    arena: int = 0
+    scratch: list[int] = field(default_factory=list)
     written: frozenset[int] = frozenset()
 
     def launches(
         self,
-        inputs: Sequence[int],
-        outputs: Sequence[int],
-        arena: int,
-        threads: int,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        scratch: Sequence[Any],
         values: dict[str, int],
     ) -> list[Launch]:
-        """The launches for buffers at these addresses, and these values of the variables."""
-        where = {"input": inputs, "output": outputs}
+        """The launches for these buffers, and these values of the variables."""
+        where = {"input": inputs, "output": outputs, "scratch": scratch}
+
+        def argument(place: Place) -> Any:
+            found = where[place.kind][place.number].argument
+            return found + place.offset if place.offset else found
+
         return [
             Launch(
-                kernel.phases(threads),
-                [
-                    arena + p.number if p.kind == "arena" else where[p.kind][p.number]
-                    for p in places
-                ],
+                kernel.library.phases,
+                [argument(place) for place in places],
                 [values[name] for name in kernel.variables],
             )
             for kernel, places in zip(self.kernels, self.arguments, strict=True)
@@ -183,7 +178,7 @@ def _build(roots: Sequence[Node], device: str, inputs: list[BufferRef]) -> Progr
         program.roots.append(found.number if found and found.kind == "output" else None)
     steps = [(root, kernel) for root, kernel in steps if _has_work(root)]
     program.kernels = [_compiled(kernel, opened) for _, kernel in steps]
-    program.arena = _place_the_rest(program, steps, places)
+    program.scratch = _place_the_rest(program, steps, places, opened.runtime.has_addresses)
     for kernel, (_, step) in zip(program.kernels, steps, strict=True):
         scratch = [places[kernel, i] for i in range(len(kernel.scratch))]
         program.arguments.append([places[_key(b)] for b in step.buffers] + scratch)
@@ -201,9 +196,15 @@ def _key(buffer: Node) -> object:
 
 
 def _place_the_rest(
-    program: Program, steps: list[tuple[Node, Kernel]], places: dict[object, Place]
-) -> int:
-    """Put intermediate results and scratch memory into one arena; returns its bytes."""
+    program: Program,
+    steps: list[tuple[Node, Kernel]],
+    places: dict[object, Place],
+    has_addresses: bool,
+) -> list[int]:
+    """Give intermediate results and the kernels' scratch memory a place in shared blocks.
+
+    Returns the blocks' bytes: one block where memory has addresses.
+    """
     lives: dict[object, Life] = {}
     for number, (_, step) in enumerate(steps):
         kernel = program.kernels[number]
@@ -219,10 +220,15 @@ def _place_the_rest(
             for i, nbytes in enumerate(kernel.scratch):  # one kernel launched at several steps
                 first = min(n for n, k in enumerate(program.kernels) if k is kernel)
                 lives[kernel, i] = Life(first, number, nbytes)
-    offsets, total = plan(list(lives.values()))
-    for key, offset in zip(lives, offsets, strict=True):
-        places[key] = Place("arena", offset)
-    return total
+    if has_addresses:
+        offsets, total = plan(list(lives.values()))
+        places.update(
+            (key, Place("scratch", 0, offset)) for key, offset in zip(lives, offsets, strict=True)
+        )
+        return [total] if total else []
+    numbers, sizes = plan_blocks(list(lives.values()))
+    places.update((key, Place("scratch", n)) for key, n in zip(lives, numbers, strict=True))
+    return sizes
 
 
 # -- one kernel ---------------------------------------------------------------------------------
@@ -246,7 +252,7 @@ def _compiled(kernel: Kernel, opened: Opened) -> CompiledKernel:
 def _compile(key: str, kernel: Kernel, opened: Opened) -> CompiledKernel:
     start = time.perf_counter()
     ast, moves = optimize(kernel.ast, opened.target)
-    lowered = lower(ast, len(kernel.buffers), frozenset(opened.target.dtypes))
+    lowered = lower(ast, len(kernel.buffers), opened.target)
     name = f"{_describe(kernel.ast)}_{key[:6]}"
     report_compilation(name, ast, lowered)
     source = opened.renderer.render(name, lowered.phases, lowered.variables)
@@ -254,8 +260,11 @@ def _compile(key: str, kernel: Kernel, opened: Opened) -> CompiledKernel:
     ops, nbytes = _work(kernel)
     header = {
         "name": name,
-        "grids": [math.prod(r.src[0].arg for r in p.grid) for p in lowered.phases],
-        "scratch": _scratch_bytes(lowered),
+        "entries": [
+            _entry(f"{name}_{number}", phase, lowered.variables, ops + nbytes // 4)
+            for number, phase in enumerate(lowered.phases)
+        ],
+        "scratch": [_param_bytes(s) for s in lowered.scratch],
         "ops": ops,
         "bytes": nbytes,
         "moves": moves,
@@ -266,7 +275,7 @@ def _compile(key: str, kernel: Kernel, opened: Opened) -> CompiledKernel:
     GlobalCounters.compile_time_s += time.perf_counter() - start
     line = json.dumps(header).encode()
     compile_cache().put("kernel:" + key, line + b"\n" + code)
-    return _load(header, code, kernel.reason, opened)
+    return _load(json.loads(line), code, kernel.reason, opened)
 
 
 def _from_disk(key: str, kernel: Kernel, opened: Opened) -> CompiledKernel | None:
@@ -274,18 +283,23 @@ def _from_disk(key: str, kernel: Kernel, opened: Opened) -> CompiledKernel | Non
     if entry is None:
         return None
     line, _, code = entry.partition(b"\n")
+    try:
+        found = _load(json.loads(line), code, kernel.reason, opened)
+    except StaleCodeError:  # a driver refuses what it built before: build it anew
+        return None
     GlobalCounters.cache_hits += 1
-    return _load(json.loads(line), code, kernel.reason, opened)
+    return found
 
 
 def _load(header: dict[str, Any], code: bytes, reason: str, opened: Opened) -> CompiledKernel:
-    symbols = [f"{header['name']}_{i}" for i in range(len(header["grids"]))]
-    library = opened.runtime.load(code, symbols)
+    entries = tuple(
+        Entry(symbol, grid, items, tuple(Slot(*slot) for slot in slots), tuple(variables), work)
+        for symbol, grid, items, slots, variables, work in header["entries"]
+    )
     return CompiledKernel(
         header["name"],
-        library,
-        tuple(library.address(symbol) for symbol in symbols),
-        tuple(header["grids"]),
+        opened.runtime.load(code, entries),
+        entries,
         tuple(header["scratch"]),
         header["ops"],
         header["bytes"],
@@ -296,8 +310,16 @@ def _load(header: dict[str, Any], code: bytes, reason: str, opened: Opened) -> C
     )
 
 
-def _scratch_bytes(lowered: Lowered) -> list[int]:
-    return [s.arg.size * to_dtype(s.dtype).itemsize for s in lowered.scratch]
+def _entry(symbol: str, phase: LinearPhase, variables: Sequence[str], work: int) -> tuple[Any, ...]:
+    """The fields of the Entry that describes `phase`, as JSON keeps them."""
+    grid = math.prod(r.src[0].arg for r in phase.grid)
+    slots = [(p.arg.slot, _param_bytes(p), written) for p, written in phase.params]
+    places = [variables.index(name) for name in phase.variables]
+    return (symbol, grid, phase.items, slots, places, work)
+
+
+def _param_bytes(param: Node) -> int:
+    return size_max(param.arg.size) * param.dtype.itemsize
 
 
 def _describe(ast: Node) -> str:

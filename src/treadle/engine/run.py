@@ -14,22 +14,26 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ..config import settings
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.symbolic import size_with, unbind
+from ..runtime.base import Launch
 from ..schedule.kernel import Kernel
 from ..schedule.schedule import schedule
 from .backends import Device
 from .counters import GlobalCounters
-from .memory import Memory, adopt, from_host, memory_of, new_memory, read
+from .memory import Memory, adopt, from_host, memory_of, new_memory, read, transfer
 from .pipeline import Program, program_of
 from .report import report_kernels
 
-__all__ = ["Holder", "holders", "is_backed", "realize", "remember", "resolve", "scheduled", "track"]
+__all__ = [
+    "Holder", "Run", "Transfer", "holders", "is_backed", "realize", "remember", "resolve",
+    "scheduled", "track",
+]  # fmt: skip
 
 
 class Holder(Protocol):
@@ -43,9 +47,34 @@ _serial = itertools.count()
 _live: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _realized: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
 _lock = threading.RLock()
-# Told of each program that has run: (program, inputs, outputs, arena, values of the variables); a
-# capturing jit listens.
-listeners: list[Callable[[Program, list[Memory], list[Memory], Any, dict[str, int]], None]] = []
+
+
+@dataclass(eq=False)
+class Run:
+    """A program with everything that one run of it reads and writes."""
+
+    program: Program
+    inputs: list[Memory]
+    outputs: list[Memory]
+    scratch: list[Any]
+    values: dict[str, int]
+
+    def launches(self) -> list[Launch]:
+        """The launches of this run."""
+        inputs, outputs = [m.buffer for m in self.inputs], [m.buffer for m in self.outputs]
+        return self.program.launches(inputs, outputs, self.scratch, self.values)
+
+
+@dataclass(frozen=True, eq=False)
+class Transfer:
+    """A copy of all of `source` to `target`, which may be on another device."""
+
+    source: Memory
+    target: Memory
+
+
+# Told of each step that was taken, in order; a capturing jit listens.
+listeners: list[Callable[[Run | Transfer], None]] = []
 
 # Told when a graph was interpreted, which nothing can replay.
 on_interpret: list[Callable[[], None]] = []
@@ -181,14 +210,9 @@ def run_program(
 ) -> None:
     """Launch every kernel of `program` on these buffers, and count it."""
     opened = Device[program.device]
-    arena = opened.allocator.alloc(program.arena) if program.arena else None
-    launches = program.launches(
-        [m.buffer.pointer for m in inputs],
-        [m.buffer.pointer for m in outputs],
-        0 if arena is None else arena.pointer,
-        getattr(opened.runtime, "threads", 1),
-        values,
-    )
+    scratch = [opened.allocator.alloc(nbytes) for nbytes in program.scratch]
+    run = Run(program, inputs, outputs, scratch, values)
+    launches = run.launches()
     start = time.perf_counter()
     if settings.DEBUG >= 2:
         report_kernels(program, opened.runtime.call_list(launches).run_timed(), opened)
@@ -196,7 +220,7 @@ def run_program(
         opened.runtime.run(launches)
     count_program(program, time.perf_counter() - start)
     for listen in listeners:
-        listen(program, inputs, outputs, arena, values)
+        listen(run)
 
 
 def count_program(program: Program, seconds: float) -> None:
@@ -222,7 +246,7 @@ def _interpret(roots: list[Node], device: str, effects: list[Node]) -> list[Node
         for root, value in zip(roots, values, strict=True)
     ]
     for ref, data in memory.items():
-        memory_of(ref).array()[...] = data
+        memory_of(ref).fill(data)
     for listen in on_interpret:
         listen()
     return found
@@ -236,9 +260,11 @@ def _transfer_copies(outputs: list[Node]) -> None:
         flat = realize([(copy.src[0], _device_of(copy.src[0], copy.arg))])[0]
         while flat.op is Op.RESHAPE:
             flat = flat.src[0]
-        Device[flat.arg.device].synchronize()
-        moved = from_host(copy.arg, copy.dtype, read(flat.arg))
-        _realized[copy] = Node(Op.RESHAPE, copy.dtype, (moved,), copy.shape)
+        step = Transfer(memory_of(flat.arg), new_memory(copy.arg, copy.dtype, flat.arg.size))
+        transfer(step.source, step.target)
+        for listen in listeners:
+            listen(step)
+        _realized[copy] = Node(Op.RESHAPE, copy.dtype, (adopt(step.target),), copy.shape)
 
 
 def _device_of(node: Node, default: str) -> str:

@@ -89,8 +89,7 @@ class Op(IntEnum):
     END = auto()
     STAGE = auto()
     BARRIER = auto()
-    IF = auto()
-    ENDIF = auto()
+    WORK_ITEM = auto()
     SINK = auto()
     LINEAR = auto()
     # vectors inside kernels
@@ -197,9 +196,8 @@ INFO: dict[Op, OpInfo] = {
         "src[0], where src[1], kept at place src[2:2+n] of memory of n = len(arg.sizes) axes, "
         "over the RANGEs src[2+2n:]; read at place src[2+n:2+2n]",
     ),
-    Op.BARRIER: OpInfo(-1, "all workers have finished src"),
-    Op.IF: OpInfo(1, "what follows, only where src[0]"),
-    Op.ENDIF: OpInfo(1, "the end of the IF src[0]"),
+    Op.BARRIER: OpInfo(-1, "all work items of the group have come here and see its memory"),
+    Op.WORK_ITEM: OpInfo(0, "number of this work item in its group of arg.high + 1"),
     Op.SINK: OpInfo(-1, "all of src"),
     Op.LINEAR: OpInfo(-1, "src, one after the other"),
     Op.BROADCAST: OpInfo(1, "every lane is src[0]"),

@@ -24,10 +24,9 @@ TENSOR_OPS = ALU | MOVEMENT | _VALUES | frozenset((
 ))  # fmt: skip
 _MACHINE = ALU | _VALUES | _LANES | frozenset((
     Op.PARAM, Op.LOCAL, Op.REGISTER, Op.RANGE, Op.LOAD, Op.STORE, Op.UPDATE, Op.END, Op.AFTER,
-    Op.BARRIER, Op.SINK,
+    Op.BARRIER, Op.WORK_ITEM, Op.SINK,
 ))  # fmt: skip
 KERNEL_OPS = _MACHINE | {Op.REDUCE, Op.SCAN, Op.STAGE}
-LINEAR_OPS = _MACHINE | {Op.IF, Op.ENDIF}
 
 _FLOAT_ONLY = frozenset((
     Op.RECIP, Op.SQRT, Op.EXP2, Op.EXP, Op.LOG2, Op.LOG, Op.SIN, Op.COS, Op.TANH, Op.ERF, Op.FDIV,
@@ -164,10 +163,6 @@ def _check_assign(node: Node) -> None:
     _need(node, node.src[1].dtype is node.src[0].dtype, "the value has a different dtype")
 
 
-def _check_if(node: Node) -> None:
-    _need(node, node.src[0].dtype.is_bool, "the condition is not bool")
-
-
 CHECKS: dict[Op, Callable[[Node], None]] = {
     **dict.fromkeys(ALU, _check_alu),
     **dict.fromkeys(_LANES, _check_lanes),
@@ -181,7 +176,6 @@ CHECKS: dict[Op, Callable[[Node], None]] = {
     Op.END: _check_end,
     Op.AFTER: _check_after,
     Op.ASSIGN: _check_assign,
-    Op.IF: _check_if,
 }
 
 
@@ -212,24 +206,22 @@ def verify_linear(linear: Node) -> None:
     """Raise InternalError unless the LINEAR node is a program that can be printed line by line.
 
     Each source stands before its use and in a block that is still open there (effects may be named
-    after their block); every RANGE but a grid's is closed by an END, every IF by an ENDIF.
+    after their block); every RANGE but a grid's is closed by an END.
     """
     _need(linear, linear.op is Op.LINEAR, "is no linear program")
-    blocks: list[Node] = []  # the RANGEs and IFs that are open, outermost first
+    blocks: list[Node] = []  # the RANGEs that are open, outermost first
     home: dict[Node, tuple[Node, ...]] = {}
     for node in linear.src:
-        _check(node, LINEAR_OPS, "linear program")
+        _check(node, _MACHINE, "linear program")
         _need(node, node not in home, "stands twice in the program")
         _check_sources(node, home, blocks)
         if node.op is Op.END:
             _close(node, blocks, list(node.src[node.arg :]))
-        elif node.op is Op.ENDIF:
-            _close(node, blocks, [node.src[0]])
-        elif node.op in (Op.RANGE, Op.IF):
+        elif node.op is Op.RANGE:
             blocks.append(node)
         home[node] = tuple(blocks)
     for block in blocks:
-        _need(block, block.op is Op.RANGE and block.arg.kind == "grid", "is never closed")
+        _need(block, block.arg.kind == "grid", "is never closed")
 
 
 def _check_sources(node: Node, home: dict[Node, tuple[Node, ...]], blocks: list[Node]) -> None:

@@ -22,10 +22,33 @@ Ranges = frozenset[Node]
 
 @dataclass(frozen=True, eq=False)
 class Phase:
-    """`program` is a LINEAR node; `grid` holds its grid RANGEs, outermost first."""
+    """`program` is a LINEAR node; `grid` holds its grid RANGEs, outermost first.
+
+    `items` is the number of work items in a group; 1 where workers take slices of the grid.
+    """
 
     program: Node
     grid: tuple[Node, ...]
+    items: int = 1
+
+    @property
+    def params(self) -> list[tuple[Node, bool]]:
+        """The PARAMs that the program uses in order of their slots, and whether it writes them."""
+        written = {_memory(n.src[0]) for n in self.program.src if n.op is Op.STORE}
+        used = {_memory(n.src[0]) for n in self.program.src if n.op is Op.LOAD} | written
+        found = [n for n in used if n.op is Op.PARAM]
+        return [(n, n in written) for n in sorted(found, key=lambda n: n.arg.slot)]
+
+    @property
+    def variables(self) -> list[str]:
+        """The names of the launch-time integers that the program uses, sorted."""
+        return sorted({n.arg.name for n in self.program.src if n.op is Op.VARIABLE})
+
+
+def _memory(node: Node) -> Node:
+    while node.op is Op.AFTER:
+        node = node.src[0]
+    return node
 
 
 def linearize(root: Node) -> list[Phase]:

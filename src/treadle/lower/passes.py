@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..dtype import DType
 from ..ir.loops import simplify_kernel
 from ..ir.node import Node
 from ..ir.op import Op
+from ..target import Target
 from .decompose import decompose
 from .emulate import emulate_dtypes
 from .expand import expand
@@ -37,14 +37,9 @@ class Lowered:
     variables: tuple[str, ...]
 
 
-def lower(
-    ast: Node, slots: int, native: frozenset[DType], native_math: frozenset[Op] = frozenset()
-) -> Lowered:
-    """Lower a kernel whose moves are made; `slots` is its number of buffers.
-
-    `native` are the dtypes that the target computes or at least converts, `native_math` the
-    transcendentals that it has.
-    """
+def lower(ast: Node, slots: int, target: Target) -> Lowered:
+    """Lower a kernel whose moves are made; `slots` is its number of buffers."""
+    native = frozenset(target.dtypes)
     # Stages first: they are loops of their own, which all later passes treat like any other.
     root, scratch = lower_stages(ast, slots)
     passes: tuple[Callable[[Node], Node], ...] = (
@@ -55,7 +50,7 @@ def lower(
         lower_reduces,
         # Formulas after expansion: one rewrite serves each distinct node, scalar or vector.
         lambda node: emulate_dtypes(node, native),
-        lambda node: lower_math(node, native_math),
+        lower_math,
         # After the formulas, since they use divisions, shifts and casts themselves.
         decompose,
         # Bounds are known for index arithmetic only, so machine integers come last.

@@ -1,22 +1,28 @@
 """What every runtime offers: memory, loaded code, launches.
 
-    device.allocator.alloc(nbytes) -> Buffer     device.load(code, symbols) -> Library
+    device.allocator.alloc(nbytes)                     -> Buffer
+    device.load(code, entries).phases                  -> what a Launch takes
+    device.run([Launch(phases, [b.argument for b in buffers])])
 
 Protocols only. A runtime is a file of small classes that fit them; what one cannot do it refuses
-with a DeviceError that says so.
+with a DeviceError that says so. Launches of one device happen in order; `synchronize`, `read` and
+`write` wait for those that they depend on.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from treadle.target import Target
 
-__all__ = ["Allocator", "Buffer", "Device", "Library", "MemoryStats"]
+__all__ = [
+    "Allocator", "Buffer", "CallList", "Device", "Entry", "Launch", "Library", "MemoryStats",
+    "Slot",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,40 @@ class MemoryStats:
     peak: int
 
 
+@dataclass(frozen=True)
+class Slot:
+    """Argument `number` of a kernel, as one of its phases uses it: `nbytes` of memory at most."""
+
+    number: int
+    nbytes: int
+    is_written: bool
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One phase of a kernel: the function `symbol` over `grid` slices or work-groups.
+
+    `items` is the size of a work-group (1 where workers take slices of the grid), `slots` are the
+    memory arguments that the function has, in order, `variables` the positions in Launch.vars of
+    the integers it takes after them, `work` a rough count of operations of the whole phase.
+    """
+
+    symbol: str
+    grid: int
+    items: int = 1
+    slots: tuple[Slot, ...] = ()
+    variables: tuple[int, ...] = ()
+    work: int = 0
+
+
+class Launch(NamedTuple):
+    """One kernel call: its phases in order, the memory and the integers that all of them get."""
+
+    phases: Sequence[Any]
+    args: Sequence[Any]
+    vars: Sequence[int] = ()
+
+
 class Buffer(Protocol):
     """Memory of one device. It returns to its allocator when it is collected."""
 
@@ -35,16 +75,12 @@ class Buffer(Protocol):
     def nbytes(self) -> int: ...
 
     @property
-    def pointer(self) -> int:
-        """The address as kernels see it."""
+    def argument(self) -> Any:
+        """What a Launch takes for this buffer: its address, or a handle where there is none."""
         ...
 
     def view(self) -> memoryview:
         """The bytes themselves, writable, without a copy; DeviceError if the host has no access."""
-        ...
-
-    def slice(self, offset: int, nbytes: int) -> Buffer:
-        """A part of this buffer, which it keeps alive."""
         ...
 
 
@@ -70,11 +106,43 @@ class Allocator(Protocol):
 class Library(Protocol):
     """Loaded code; it is unloaded when it is collected."""
 
-    def address(self, symbol: str) -> int: ...
+    @property
+    def phases(self) -> Sequence[Any]:
+        """What Launch.phases takes, one for each Entry that was loaded."""
+        ...
+
+
+class CallList(Protocol):
+    """Launches prepared for replay. Two threads must not run or change one list at once."""
+
+    def __len__(self) -> int: ...
+
+    def set_arg(self, call: int, slot: int, argument: Any) -> None:
+        """Replaces the memory in argument `slot` of launch `call`."""
+        ...
+
+    def set_var(self, call: int, slot: int, value: int) -> None:
+        """Replaces the integer in variable `slot` of launch `call`."""
+        ...
+
+    def run(self) -> None:
+        """Starts all launches in order; on the CPU, returns when they are done."""
+        ...
+
+    def run_timed(self) -> list[tuple[int, int]]:
+        """Runs all launches; the start and end of each, in ns of one clock."""
+        ...
 
 
 class Device(Protocol):
-    """One opened device."""
+    """One opened device.
+
+    `has_addresses`: kernel arguments are plain addresses, so that several pieces of memory can be
+    parts of one buffer. `shares_memory`: the host sees all of the device's memory (Buffer.view).
+    """
+
+    has_addresses: bool
+    shares_memory: bool
 
     @property
     def name(self) -> str: ...
@@ -85,16 +153,24 @@ class Device(Protocol):
     @property
     def allocator(self) -> Allocator: ...
 
-    def load(self, code: bytes, symbols: Sequence[str]) -> Library:
-        """Loads compiled code and finds the entry points named in `symbols`."""
+    def load(self, code: bytes, entries: Sequence[Entry]) -> Library:
+        """Loads what the device's compiler made and finds the entries in it."""
         ...
 
-    def call_list(self, launches: Sequence[Any], keep: object = None) -> Any:
+    def call_list(self, launches: Sequence[Launch], keep: object = None) -> CallList:
         """Prepares launches for replay; `keep` is held as long as the result."""
         ...
 
-    def run(self, launches: Sequence[Any]) -> None:
-        """Runs launches once, in order."""
+    def run(self, launches: Sequence[Launch]) -> None:
+        """Starts launches once, in order."""
+        ...
+
+    def read(self, buffer: Any, into: memoryview) -> None:
+        """Copies the first `into.nbytes` bytes of a buffer to the host, and waits for them."""
+        ...
+
+    def write(self, buffer: Any, data: memoryview) -> None:
+        """Copies host bytes to the start of a buffer; `data` is free again on return."""
         ...
 
     def synchronize(self) -> None:

@@ -38,6 +38,11 @@ class HostBuffer:
         self.pointer, self.nbytes = pointer, nbytes
         self._allocator, self._owner = allocator, owner
 
+    @property
+    def argument(self) -> int:
+        """The address, as kernels take it."""
+        return self.pointer
+
     def view(self) -> memoryview:
         """The bytes, writable, without a copy. The view keeps the buffer alive."""
         if not self.nbytes:

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from treadle.runtime.base import Launch
     from treadle.runtime.pool import WorkerPool
 
-__all__ = ["CallList", "Launch", "Phase"]
+__all__ = ["CallList", "Phase"]
 
 _HEADER, _CALL, _PHASE = 4, 4, 3  # words of the native records
 
@@ -33,14 +34,6 @@ class Phase(NamedTuple):
     function: int
     grid: int
     grain: int
-
-
-class Launch(NamedTuple):
-    """One kernel call: its phases in order, the pointers and the integers that all of them get."""
-
-    phases: Sequence[Phase]
-    args: Sequence[int]
-    vars: Sequence[int] = ()
 
 
 class CallList:
@@ -82,13 +75,6 @@ class CallList:
     def set_var(self, call: int, slot: int, value: int) -> None:
         """Replaces the integer in variable `slot` of launch `call`."""
         self._words[self._offsets[call][2] + slot] = value
-
-    def set_grid(self, call: int, phase: int, grid: int, grain: int | None = None) -> None:
-        """Replaces the grid, and the grain if one is given, of phase `phase` of launch `call`."""
-        at = self._offsets[call][0] + _PHASE * phase
-        self._words[at + 1] = grid
-        if grain is not None:
-            self._words[at + 2] = grain
 
     def run(self) -> None:
         """Runs all launches in order, by one native call that does not hold the GIL."""

@@ -1,9 +1,9 @@
 """The CPU device: host memory, code loaded into this process, a native worker pool.
 
     cpu = CpuDevice("CPU", host_target(), LLVMCompiler(host_target()).compile)
-    library = cpu.load(object_bytes, ["kernel"])
+    library = cpu.load(object_bytes, [Entry("kernel", grid=1024)])
     out = cpu.allocator.alloc(4096)
-    cpu.run([Launch([Phase(library.address("kernel"), 1024, 128)], [out.pointer])])
+    cpu.run([Launch(library.phases, [out.argument])])
 
 One surprise: `compile_ir` is handed in, so that the pool itself goes through the caller's
 compiler and cache, and nothing is compiled before the first launch.
@@ -15,8 +15,9 @@ import functools
 import threading
 from typing import TYPE_CHECKING
 
+from treadle.runtime.base import Entry, Launch
 from treadle.runtime.buffer import HostAllocator
-from treadle.runtime.calls import CallList, Launch, Phase
+from treadle.runtime.calls import CallList, Phase
 from treadle.runtime.half import HALF_SYMBOLS, half_ir
 from treadle.runtime.loader import Library, load_object
 from treadle.runtime.pool import WorkerPool
@@ -24,13 +25,20 @@ from treadle.runtime.pool import WorkerPool
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from treadle.runtime.buffer import HostBuffer
     from treadle.target import Target
 
-__all__ = ["CallList", "CpuDevice", "Launch", "Library", "Phase"]
+__all__ = ["CallList", "CpuDevice", "Entry", "Launch", "Library", "Phase"]
+
+SMALL_WORK = 1 << 15  # operations; less than this stays on the calling thread
+SLICES_PER_THREAD = 8
 
 
 class CpuDevice:
     """This machine's processor. `threads` counts the calling one; by default `target.cores`."""
+
+    has_addresses = True
+    shares_memory = True
 
     def __init__(
         self,
@@ -45,11 +53,16 @@ class CpuDevice:
         self._compile_ir = compile_ir
         self._opening = threading.RLock()
 
-    def load(self, code: bytes, symbols: Sequence[str]) -> Library:
-        """Loads a relocatable object; `address(symbol)` of the result gives each entry point.
+    def load(self, code: bytes, entries: Sequence[Entry]) -> Library:
+        """Loads a relocatable object; `phases` of the result has one Phase for each entry.
 
         Raises InternalError if the object is broken or needs a symbol that is nowhere.
         """
+        library = self._load_object(code, [entry.symbol for entry in entries])
+        library.phases = [self._phase(library.address(e.symbol), e) for e in entries]
+        return library
+
+    def _load_object(self, code: bytes, symbols: Sequence[str]) -> Library:
         wanted = [name for name in HALF_SYMBOLS if name.encode() in code]
         if not wanted:
             return load_object(code, symbols)
@@ -58,6 +71,11 @@ class CpuDevice:
         library.needs = half
         return library
 
+    def _phase(self, address: int, entry: Entry) -> Phase:
+        slices = self.threads * SLICES_PER_THREAD
+        grain = entry.grid if entry.work < SMALL_WORK else max(1, entry.grid // slices)
+        return Phase(address, entry.grid, grain)
+
     def call_list(self, launches: Sequence[Launch], keep: object = None) -> CallList:
         """Launches prepared for replay by one native call; `keep` lives as long as the list."""
         return CallList(self._pool, launches, keep)
@@ -65,6 +83,14 @@ class CpuDevice:
     def run(self, launches: Sequence[Launch]) -> None:
         """Runs launches once, in order, and returns when they are done."""
         CallList(self._pool, launches).run()
+
+    def read(self, buffer: HostBuffer, into: memoryview) -> None:
+        """Copies the start of a buffer."""
+        into.cast("B")[:] = buffer.view()[: into.nbytes]
+
+    def write(self, buffer: HostBuffer, data: memoryview) -> None:
+        """Copies `data` to the start of a buffer."""
+        buffer.view()[: data.nbytes] = data.cast("B")
 
     def synchronize(self) -> None:
         """Nothing to wait for: `run` returns when the work is done."""

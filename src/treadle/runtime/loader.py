@@ -43,6 +43,7 @@ class Library:
         self._linker = linker
         self._addresses = addresses
         self.needs: object = None  # libraries that this one calls into
+        self.phases: Sequence[Any] = ()  # what a Launch takes, made by the device that loads
 
     def address(self, symbol: str) -> int:
         """The address of a symbol that was asked for at loading."""

@@ -16,6 +16,7 @@ from treadle.runtime.base import MemoryStats
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from treadle.runtime.base import Entry
     from treadle.target import Target
 
 __all__ = ["NullAllocator", "NullBuffer", "NullCallList", "NullDevice", "NullLibrary"]
@@ -29,6 +30,11 @@ class NullBuffer:
 
     def __init__(self, pointer: int, nbytes: int, allocator: NullAllocator | None) -> None:
         self.pointer, self.nbytes, self._allocator = pointer, nbytes, allocator
+
+    @property
+    def argument(self) -> int:
+        """The address that nothing lives at."""
+        return self.pointer
 
     def view(self) -> memoryview:
         """Raises DeviceError: there is nothing to see."""
@@ -71,14 +77,10 @@ class NullAllocator:
 
 
 class NullLibrary:
-    """Code that was not loaded: every symbol has an address of its own."""
+    """Code that was not loaded: each phase is the name of its entry."""
 
-    def __init__(self, symbols: Sequence[str]) -> None:
-        self._addresses = {name: _STEP * (at + 1) for at, name in enumerate(symbols)}
-
-    def address(self, symbol: str) -> int:
-        """A number that must not be called."""
-        return self._addresses[symbol]
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self.phases = [entry.symbol for entry in entries]
 
 
 class NullCallList:
@@ -96,9 +98,6 @@ class NullCallList:
     def set_var(self, call: int, slot: int, value: int) -> None:
         """Does nothing."""
 
-    def set_grid(self, call: int, phase: int, grid: int, grain: int | None = None) -> None:
-        """Does nothing."""
-
     def run(self) -> None:
         """Does nothing."""
 
@@ -110,13 +109,16 @@ class NullCallList:
 class NullDevice:
     """Accepts everything, runs nothing."""
 
+    has_addresses = True
+    shares_memory = False
+
     def __init__(self, name: str, target: Target) -> None:
         self.name, self.target = name, target
         self.allocator = NullAllocator()
 
-    def load(self, code: bytes, symbols: Sequence[str]) -> NullLibrary:
-        """Addresses for `symbols`; the code is dropped."""
-        return NullLibrary(symbols)
+    def load(self, code: bytes, entries: Sequence[Entry]) -> NullLibrary:
+        """Phases for `entries`; the code is dropped."""
+        return NullLibrary(entries)
 
     def call_list(self, launches: Sequence[Any], keep: object = None) -> NullCallList:
         """A list that does nothing when it is run."""
@@ -124,6 +126,13 @@ class NullDevice:
 
     def run(self, launches: Sequence[Any]) -> None:
         """Does nothing."""
+
+    def read(self, buffer: NullBuffer, into: memoryview) -> None:
+        """Raises DeviceError: there is nothing to read."""
+        buffer.view()
+
+    def write(self, buffer: NullBuffer, data: memoryview) -> None:
+        """Drops the data."""
 
     def synchronize(self) -> None:
         """Does nothing."""

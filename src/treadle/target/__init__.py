@@ -1,7 +1,7 @@
 """What a device can do, as plain data: `Target`, by name, by arch string, or for this machine."""
 
-from treadle.target.data import Target
+from treadle.target.data import Target, Workgroup
 from treadle.target.host import available_cores, host_target
 from treadle.target.parse import TARGET_NAMES, parse_arch
 
-__all__ = ["TARGET_NAMES", "Target", "available_cores", "host_target", "parse_arch"]
+__all__ = ["TARGET_NAMES", "Target", "Workgroup", "available_cores", "host_target", "parse_arch"]

@@ -16,7 +16,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from treadle.dtype import DType
 
-__all__ = ["Target"]
+__all__ = ["Target", "Workgroup"]
+
+
+@dataclass(frozen=True)
+class Workgroup:
+    """How a processor that runs groups of work items likes them.
+
+    `items` is the size of group to aim at, `most_items` the largest one allowed, `subgroup` how
+    many items run in step, `shared_bytes` the memory that the items of one group share.
+    """
+
+    items: int = 128
+    most_items: int = 256
+    subgroup: int = 32
+    shared_bytes: int = 16 << 10
 
 
 @dataclass(frozen=True)
@@ -26,6 +40,10 @@ class Target:
     `triple`, `cpu` and `features` ("+avx2,-avx512f") are LLVM's and clang's spellings. `l1` and
     `l2` belong to one core, `l3` is shared. `peak_flops` (float32, all cores) and
     `peak_bandwidth` (bytes a second) are None until somebody has measured them.
+
+    `workgroup` is None where workers take slices of a grid, as on a CPU. `max_buffers` is how many
+    pieces of memory one phase of a kernel can have (None: any number), `max_binding` how many
+    bytes it can see of one at a time, `index_bits` the widest integer for addresses.
     """
 
     name: str
@@ -46,6 +64,10 @@ class Target:
     cores: int = 1
     peak_flops: float | None = None
     peak_bandwidth: float | None = None
+    workgroup: Workgroup | None = None
+    max_buffers: int | None = None
+    max_binding: int | None = None
+    index_bits: int = 64
 
     @staticmethod
     def parse(text: str) -> Target:
@@ -69,4 +91,5 @@ class Target:
     @property
     def code_key(self) -> str:
         """What compiled code depends on: two targets with one key run each other's code."""
-        return f"{self.triple}|{self.cpu}|{self.features}"
+        limits = f"{self.workgroup}|{self.max_buffers}|{self.max_binding}|{self.index_bits}"
+        return f"{self.triple}|{self.cpu}|{self.features}|{limits}"
