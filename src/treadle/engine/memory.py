@@ -128,7 +128,7 @@ def transfer(source: Memory, target: Memory) -> None:
 
 
 def _bytes_of(array: np.ndarray[Any, Any]) -> memoryview:
-    return memoryview(array.reshape(-1).view("uint8"))
+    return array.reshape(-1).view("uint8").data
 
 
 def memory_of(ref: BufferRef) -> Memory:

@@ -165,8 +165,8 @@ def _shape_of(roots: Sequence[Node]) -> tuple[Any, list[BufferRef]]:
 
 
 def _build(roots: Sequence[Node], device: str, inputs: list[BufferRef]) -> Program:
-    steps, nodes = schedule(roots, device)
     opened = Device[device]
+    steps, nodes = schedule(roots, device, opened.target)
     program = Program(device)
     places: dict[object, Place] = {ref.token: Place("input", i) for i, ref in enumerate(inputs)}
     stored = {root for root, _ in steps if root.op is not Op.ASSIGN}

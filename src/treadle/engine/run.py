@@ -170,8 +170,9 @@ def scheduled(outputs: Sequence[tuple[Node, str]]) -> list[Kernel]:
     """The kernels that `realize` would run for outputs of one device, in order; runs nothing."""
     with _lock:
         sink, _ = _current(node for node, _ in outputs)
+        device = outputs[0][1]
         roots, _ = unbind([root for root in sink.src if not is_backed(root)])
-        steps, _ = schedule(roots, outputs[0][1]) if roots else ([], [])
+        steps, _ = schedule(roots, device, Device[device].target) if roots else ([], [])
         return [kernel for _, kernel in steps]
 
 

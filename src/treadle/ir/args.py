@@ -73,12 +73,15 @@ class WindowArg:
     extent: Any
 
 
-RangeKind = Literal["loop", "grid", "unroll", "vector"]
+RangeKind = Literal["loop", "grid", "local", "unroll", "vector"]
 
 
 @dataclass(frozen=True)
 class RangeArg:
-    """A loop. `number` orders nesting: a smaller number is further out."""
+    """A loop. `number` orders nesting: a smaller number is further out.
+
+    Steps of "grid" are slices or groups, steps of "local" the items of a group.
+    """
 
     number: int
     kind: RangeKind = "loop"
@@ -111,7 +114,7 @@ class RegisterRef:
 class StageArg:
     """Where a STAGE keeps its value.
 
-    `scope`: "grid" (one copy, all workers wait for it) or "shared" (one for each worker).
+    `scope`: "grid" (one copy, all workers wait for it) or "shared" (one for each worker or group).
     `sizes`: extents of the memory, row-major.
     """
 

@@ -51,7 +51,7 @@ def _of(node: Node) -> Bounds:
         return (int(node.arg), int(node.arg))
     if op is Op.RANGE:
         return (0, max(0, bounds(node.src[0])[1] - 1))
-    if op is Op.VARIABLE:
+    if op in (Op.VARIABLE, Op.WORK_ITEM):
         return (node.arg.low, node.arg.high)
     if op is Op.BIND:
         return (node.src[1].arg, node.src[1].arg)

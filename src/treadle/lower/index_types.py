@@ -1,6 +1,9 @@
-"""Index arithmetic to machine integers: `dtypes.index` becomes int64.
+"""Index arithmetic to machine integers: `dtypes.index` becomes int64 or int32.
 
     r0 // 4 + n  (index)  ->  r0 / 4 + n  (int64)
+
+32 bits serve where the target has no more, and on processors with work-groups, for which they are
+quicker, wherever all memory of the kernel is small enough.
 
 Division and remainder floor over the integers; where interval analysis shows that nothing is
 negative, the machine's truncating division is the same, elsewhere it is corrected.
@@ -9,32 +12,49 @@ negative, the machine's truncating division is the same, elsewhere it is correct
 from __future__ import annotations
 
 from ..dtype import DType, dtypes
+from ..errors import DeviceError
 from ..ir.interval import bounds
 from ..ir.node import Node, alu
 from ..ir.op import ALU, COMPARE, Op
+from ..ir.shape import size_max
+from ..target import Target
 
 __all__ = ["lower_index_types"]
 
 
-def lower_index_types(root: Node) -> Node:
-    """`root` with no value of dtype index left. IDIV and MOD of it truncate, never by zero."""
+def lower_index_types(root: Node, target: Target) -> Node:
+    """`root` with no value of dtype index left. IDIV and MOD of it truncate, never by zero.
+
+    Raises DeviceError if memory is too large for the target's integers.
+    """
+    machine = _integer(root, target)
     new: dict[Node, Node] = {}
     for node in root.toposort():
         src = tuple(new[s] for s in node.src)
-        new[node] = _lower(node, src)
+        new[node] = _lower(node, src, machine)
     return new[root]
 
 
-def _machine(dtype: DType) -> DType:
-    return dtypes.int64.vec(dtype.count) if dtype.kind == "index" else dtype
+def _integer(root: Node, target: Target) -> DType:
+    if target.index_bits > 32 and target.workgroup is None:
+        return dtypes.int64
+    largest = max((size_max(n.arg.size) for n in root.toposort() if n.op is Op.PARAM), default=0)
+    if largest < 1 << 31:
+        return dtypes.int32
+    if target.index_bits > 32:
+        return dtypes.int64
+    raise DeviceError(
+        f"{target.name} counts with {target.index_bits} bits and cannot index a tensor of "
+        f"{largest} elements: split it along an axis"
+    )
 
 
-def _lower(node: Node, src: tuple[Node, ...]) -> Node:
-    dtype = _machine(node.dtype)
+def _lower(node: Node, src: tuple[Node, ...], machine: DType) -> Node:
+    dtype = machine.vec(node.dtype.count) if node.dtype.kind == "index" else node.dtype
     if node.op in (Op.IDIV, Op.MOD) and node.dtype.kind == "index":
         return _division(node, src)
     if node.op is Op.CAST:
-        return src[0].cast(dtype)
+        return _narrowed(src[0], dtype) if node.dtype.kind == "index" else src[0].cast(dtype)
     if node.op in ALU and node.op not in COMPARE and src == node.src and dtype is node.dtype:
         return node
     if node.op is Op.CONST:
@@ -42,6 +62,15 @@ def _lower(node: Node, src: tuple[Node, ...]) -> Node:
     if src == node.src and dtype is node.dtype:
         return node
     return Node(node.op, dtype, src, node.arg)
+
+
+def _narrowed(value: Node, dtype: DType) -> Node:
+    """An integer as index: one that does not fit becomes the nearest, which no bound lets pass."""
+    source = value.dtype
+    if not source.is_int or source.max <= dtype.max:
+        return value.cast(dtype)
+    value = value.minimum(value.like(dtype.max))
+    return (value if source.is_unsigned else value.maximum(value.like(dtype.min))).cast(dtype)
 
 
 def _division(node: Node, src: tuple[Node, ...]) -> Node:

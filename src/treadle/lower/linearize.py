@@ -51,9 +51,12 @@ def _memory(node: Node) -> Node:
     return node
 
 
-def linearize(root: Node) -> list[Phase]:
-    """The phases of kernel `root` (a SINK), in order."""
-    return [_Phase(end).result() for end in phase_ends(root)]
+def linearize(root: Node, items: int = 1, has_groups: bool = False) -> list[Phase]:
+    """The phases of kernel `root` (a SINK), in order, for groups of `items`.
+
+    `has_groups`: LOCAL memory belongs to a group of items, so that barriers guard it.
+    """
+    return [_Phase(end, items, has_groups).result() for end in phase_ends(root)]
 
 
 def phase_ends(root: Node) -> list[Node]:
@@ -67,8 +70,11 @@ def phase_ends(root: Node) -> list[Node]:
 
 
 class _Phase:
-    def __init__(self, end: Node) -> None:
+    def __init__(self, end: Node, items: int, has_groups: bool) -> None:
         self.end = end
+        self.items = items
+        self.barriers = 0 if has_groups and items > 1 else None
+        self.filling: set[Node | None] = set()  # the loops around what fills shared memory
         self.order = end.toposort(lambda n: not _waits_for_phase(n))
         self.deps = self._dependencies()
         self.rank = self._ranks()
@@ -121,9 +127,25 @@ class _Phase:
                 continue
             if node.op is Op.END:
                 self._close(node, grid)
+                self._guard(node)
             else:
                 self.blocks.setdefault(self._home(node), []).append(node)
-        return Phase(Node(Op.LINEAR, dtypes.void, tuple(self.blocks[None])), grid)
+        program = Node(Op.LINEAR, dtypes.void, tuple(self.blocks[None]))
+        return Phase(program, grid, self.items)
+
+    def _guard(self, end: Node) -> None:
+        """A BARRIER after what fills shared memory, before anybody reads it."""
+        if self.barriers is None or not _fills_shared(end):
+            return
+        home = self._home(end)
+        self.blocks.setdefault(home, []).append(self._barrier())
+        around = self.deps[end]
+        self.filling.update(r for r in around if r.arg.kind == "loop")
+
+    def _barrier(self) -> Node:
+        assert self.barriers is not None
+        self.barriers += 1
+        return Node(Op.BARRIER, dtypes.void, (), self.barriers)
 
     def _close(self, end: Node, grid: tuple[Node, ...]) -> None:
         """Wrap the blocks of the END's loops into the block around them."""
@@ -134,8 +156,15 @@ class _Phase:
         parents = (around, *loops[:-1])
         for r, parent in reversed(list(zip(loops, parents, strict=True))):
             body = self.blocks.pop(r, [])
+            if r in self.filling:  # before the next step fills it again, all have read it
+                body.append(self._barrier())
             closing = [] if r in grid else [Node(Op.END, dtypes.void, (r,), 0)]
             self.blocks.setdefault(parent, []).extend([r, *body, *closing])
+
+
+def _fills_shared(end: Node) -> bool:
+    stores = (s for s in end.src[: end.arg] if s.op is Op.STORE)
+    return any(_memory(store.src[0]).op is Op.LOCAL for store in stores)
 
 
 def _waits_for_phase(node: Node) -> bool:

@@ -20,6 +20,7 @@ from .linearize import Phase, linearize
 from .math import lower_math
 from .registers import lower_reduces
 from .stage import lower_stages
+from .workgroup import lower_work_items
 
 __all__ = ["Lowered", "lower"]
 
@@ -42,6 +43,7 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
     native = frozenset(target.dtypes)
     # Stages first: they are loops of their own, which all later passes treat like any other.
     root, scratch = lower_stages(ast, slots)
+    root, items = lower_work_items(root)
     passes: tuple[Callable[[Node], Node], ...] = (
         # Index expressions are smallest before they are copied for each unrolled position.
         simplify_kernel,
@@ -54,9 +56,10 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
         # After the formulas, since they use divisions, shifts and casts themselves.
         decompose,
         # Bounds are known for index arithmetic only, so machine integers come last.
-        lower_index_types,
+        lambda node: lower_index_types(node, target),
     )
     for run in passes:
         root = run(root)
     variables = sorted({n.arg.name for n in root.toposort() if n.op is Op.VARIABLE})
-    return Lowered(tuple(linearize(root)), tuple(scratch), tuple(variables))
+    phases = linearize(root, items, has_groups=target.workgroup is not None)
+    return Lowered(tuple(phases), tuple(scratch), tuple(variables))

@@ -5,7 +5,8 @@
 In this order: neighbouring loops merge; long reductions with few results are cut into chunks that
 workers share; matmul-like nests get register tiles and packed operands; every other nest gets its
 best contiguous loop as lanes, a few copies for instruction parallelism, and its outer loops as
-grid. Nothing here depends on the number of threads, so results do not either.
+grid. Nothing here depends on the number of threads, so results do not either. Processors with
+work-groups go their own way after the second step: see workgroups.py.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from ..ir.op import Op
 from ..target import Target
 from .matmul import distribute_over_product, tile_matmul
 from .moves import Moves
-from .nest import Nest, stride
+from .nest import Nest, contiguity, sequential_loops, stride
+from .workgroups import schedule_workgroups
 
 __all__ = ["optimize"]
 
@@ -38,6 +40,9 @@ def optimize(ast: Node, target: Target) -> tuple[Node, list[str]]:
         return _symbolic(moves)
     moves.merge_all()
     _group_long_reductions(moves)
+    if target.workgroup is not None:
+        schedule_workgroups(moves, target)
+        return moves.root, moves.log
     done: set[tuple[Node, ...]] = set()
     while True:
         nest = next((n for n in moves.nests() if _loops_left(n, done)), None)
@@ -106,7 +111,7 @@ def _is_sequential(nest: Nest) -> bool:
 
 
 def _general(moves: Moves, nest: Nest, target: Target) -> None:
-    ordered_steps = _sequential_loops(nest)
+    ordered_steps = sequential_loops(nest)
     _unroll_small_reductions(moves, nest)
     nest = _same(moves, nest)
     vector = _best_vector(nest, ordered_steps)
@@ -142,22 +147,6 @@ def _same(moves: Moves, nest: Nest, loops: tuple[Node, ...] | None = None) -> Ne
     return next(n for n in moves.nests() if n.loops == wanted)
 
 
-def _sequential_loops(nest: Nest) -> tuple[Node, ...]:
-    """Loops whose steps must run in order: of scans, and of scatters into shared places."""
-    found: list[Node] = []
-    for node in nest.nodes():
-        if node.op is Op.UPDATE:
-            found.extend(node.src[2:])
-    written = {effect.src[0] for effect in nest.effects}
-    if any(memory.op is Op.AFTER for memory in written):
-        stored = nest.stores()[0]
-        for r in nest.loops:
-            step = stride(stored, r)
-            if step is None or step == 0:
-                found.append(r)
-    return tuple(dict.fromkeys(found))
-
-
 def _unroll_small_reductions(moves: Moves, nest: Nest) -> None:
     splits: dict[Node, Split] = {}
     budget = MAX_COPIES
@@ -180,19 +169,7 @@ def _lanes(nest: Nest, target: Target) -> int:
         (n.dtype.itemsize for n in nest.nodes() if n.dtype.kind not in ("index", "void")),
         default=4,
     )
-    return max(2, target.vector_bytes // max(widest, 2))
-
-
-def _score(nest: Nest, loop: Node) -> int:
-    """How well `loop` serves as lanes: contiguous accesses less the others."""
-    total = 0
-    for access in nest.accesses():
-        step = stride(access.index, loop)
-        if step == 1:
-            total += access.weight
-        elif step is None or step != 0:
-            total -= access.weight * (2 if access.is_store else 1)
-    return total
+    return min(max(2, target.vector_bytes // max(widest, 2)), target.max_lanes)
 
 
 def _best_vector(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
@@ -200,11 +177,11 @@ def _best_vector(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
     candidates = [r for r in nest.loops if r not in sequential and _size(r) > 1]
     if not candidates:
         return None
-    best = max(candidates, key=lambda r: (_score(nest, r), nest.loops.index(r)))
-    score = _score(nest, best)
+    best = max(candidates, key=lambda r: (contiguity(nest, r), nest.loops.index(r)))
+    score = contiguity(nest, best)
     free = free_ranges(nest.node)
     rivals = [
-        _score(nest, r)
+        contiguity(nest, r)
         for reduce in nest.reduces()
         if best in free[reduce]
         for r in reduce.src[1:]
@@ -316,7 +293,7 @@ def _outer_as_grid(moves: Moves, split: Split) -> Split:
 
 def _make_grid(moves: Moves, nest: Nest, loops: tuple[Node, ...]) -> None:
     splits = {}
-    sequential = _sequential_loops(nest)
+    sequential = sequential_loops(nest)
     for r in loops:
         if r in sequential or r.src[0].op is not Op.CONST:
             return

@@ -22,7 +22,7 @@ from ..target import Target
 from .moves import Moves
 from .nest import Nest, stride
 
-__all__ = ["distribute_over_product", "tile_matmul"]
+__all__ = ["Problem", "distribute_over_product", "factors_of", "recognise", "tile_matmul"]
 
 MIN_WORK = 1 << 15
 MIN_ITEMS = 8
@@ -31,7 +31,7 @@ PACK_REUSE = 2
 
 
 @dataclass(frozen=True)
-class _Problem:
+class Problem:
     """A matmul-like nest: its reduction, its factors, and whose loops are whose."""
 
     reduce: Node
@@ -61,7 +61,7 @@ class _Tile:
 
 def tile_matmul(moves: Moves, nest: Nest, target: Target) -> bool:
     """Tile `nest` if it is matmul-like and large enough; says whether it did."""
-    problem = _recognise(nest)
+    problem = recognise(nest)
     if problem is None:
         return False
     rows, columns, steps = (_count(r) for r in (problem.rows, problem.columns, problem.steps))
@@ -82,14 +82,15 @@ def _count(loops: tuple[Node, ...]) -> int:
 # -- recognising --------------------------------------------------------------------------------
 
 
-def _recognise(nest: Nest) -> _Problem | None:
+def recognise(nest: Nest) -> Problem | None:
+    """The matmul-like problem that a nest is, or None."""
     reduces = nest.reduces()
     if len(reduces) != 1 or len(nest.stores()) != 1:
         return None
     reduce = reduces[0]
     if any(n.op in (Op.REGISTER, Op.UPDATE) for n in nest.nodes()):
         return None
-    factors = _factors(reduce.src[0])
+    factors = factors_of(reduce.src[0])
     if reduce.arg.op is not Op.ADD or factors is None:
         return None
     free = free_ranges(reduce)
@@ -101,11 +102,11 @@ def _recognise(nest: Nest) -> _Problem | None:
         of_x, of_y = free[x] & loops, free[y] & loops
         if of_x | of_y == loops and of_x - of_y and any(r in of_y - of_x for r in contiguous):
             pick = lambda wanted: tuple(r for r in nest.loops if r in wanted)
-            return _Problem(reduce, x, y, pick(of_x & of_y), pick(of_x - of_y), pick(of_y - of_x))
+            return Problem(reduce, x, y, pick(of_x & of_y), pick(of_x - of_y), pick(of_y - of_x))
     return None
 
 
-def _factors(value: Node) -> tuple[Node, Node] | None:
+def factors_of(value: Node) -> tuple[Node, Node] | None:
     """The two factors of a product; a mask or a cast around it moves onto them."""
     if value.op is Op.MUL and value.dtype.kind in ("float", "int", "uint"):
         return value.src[0], value.src[1]
@@ -144,7 +145,7 @@ def _is_masked_product(value: Node) -> bool:
 
 def _choose_tile(rows: int, columns: int, itemsize: int, target: Target) -> _Tile:
     """The tile with the least padding and the most work for each load."""
-    lanes = max(2, target.vector_bytes // itemsize)
+    lanes = min(max(2, target.vector_bytes // itemsize), target.max_lanes)
     registers = target.vector_registers - 4
     best: tuple[float, _Tile] | None = None
     for vectors in (1, 2, 3, 4):
@@ -165,7 +166,7 @@ def _choose_tile(rows: int, columns: int, itemsize: int, target: Target) -> _Til
     return best[1]
 
 
-def _cut_reduction(moves: Moves, problem: _Problem, chunks: int) -> bool:
+def _cut_reduction(moves: Moves, problem: Problem, chunks: int) -> bool:
     """Cut the longest loop of the reduction into chunks, each a matmul of its own."""
     loop = max(problem.steps, key=lambda r: r.src[0].arg)
     chunks = min(chunks, loop.src[0].arg)
@@ -178,7 +179,7 @@ def _cut_reduction(moves: Moves, problem: _Problem, chunks: int) -> bool:
 # -- the moves ----------------------------------------------------------------------------------
 
 
-def _apply(moves: Moves, problem: _Problem, tile: _Tile) -> None:
+def _apply(moves: Moves, problem: Problem, tile: _Tile) -> None:
     rows, columns, steps = problem.rows, problem.columns, problem.steps
     outer_columns, columns = _panel_loops(columns, tile)
     row_tiles = -(-_count(rows) // tile.rows)
@@ -207,7 +208,7 @@ def _apply(moves: Moves, problem: _Problem, tile: _Tile) -> None:
     reduce = next(
         n for n in moves.root.toposort() if n.op is Op.REDUCE and n.src[1:] == steps
     )  # loops of the reduction itself are still as they were
-    factors = _factors(reduce.src[0])
+    factors = factors_of(reduce.src[0])
     assert factors is not None
     x, y = factors if _uses(factors[0], row_split.ranges) else factors[::-1]
     position = _flat_position(steps)

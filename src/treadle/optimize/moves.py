@@ -23,6 +23,8 @@ from .nest import Nest, nests_of
 
 __all__ = ["Moves"]
 
+FEW_PARTS = 16  # every item combines so many parts of a shared reduction by itself
+
 
 class Moves:
     """A kernel and the moves made on it."""
@@ -164,8 +166,42 @@ class Moves:
         self.root = simplify(self.root.substitute({reduce: combined}))
         self.log.append(f"group r{loop.arg.number} into {chunks} chunks")
 
+    def share(self, reduce: Node, loop: Node, items: int) -> list[Node]:
+        """Share a reduction over `loop` among the items of a group, in a tree of two levels.
+
+        Neighbouring items read neighbouring positions. Returns the loops that combine the parts.
+        """
+        size = loop.src[0].arg
+        item, turn = self.loop(items, "local"), self.loop(-(-size // items))
+        position = turn * items + item
+        guard = TRUE if size % items == 0 else position < size
+        rest = self.copies(r for r in reduce.src[1:] if r is not loop)
+        splits = {r: Split(n, (n,)) for r, n in rest.items()}
+        splits[loop] = Split(position, (turn,), guard)
+        value = replace_ranges(reduce, splits)
+        parts, combining = items, []
+        while parts > FEW_PARTS:
+            kept = 1 << (parts.bit_length() // 2)
+            inner, following = self.loop(parts // kept), self.loop(kept, "local")
+            stage = _shared_line(value, item, inner * kept + following)
+            value = Node(Op.REDUCE, reduce.dtype, (stage, inner), ReduceArg(reduce.arg.op))
+            combining.append(inner)
+            parts, item = kept, following
+        combining.append(self.loop(parts))
+        stage = _shared_line(value, item, combining[-1])
+        combined = Node(Op.REDUCE, reduce.dtype, (stage, combining[-1]), ReduceArg(reduce.arg.op))
+        self.root = simplify(self.root.substitute({reduce: combined}))
+        self.log.append(f"share r{loop.arg.number} among {items} items")
+        return combining
+
     def nests(self) -> list[Nest]:
         return nests_of(self.root)
+
+
+def _shared_line(value: Node, item: Node, place: Node) -> Node:
+    """What each item of a group computes as `value`, kept for all of them and read at `place`."""
+    arg = StageArg("shared", (item.src[0].arg,))
+    return Node(Op.STAGE, value.dtype, (value, TRUE, item, place, item), arg)
 
 
 def _name(loops: Iterable[Node]) -> str:

@@ -15,7 +15,7 @@ from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
 from ..ir.shape import strides_of
 
-__all__ = ["Access", "Nest", "nests_of", "stride"]
+__all__ = ["Access", "Nest", "contiguity", "nests_of", "sequential_loops", "stride"]
 
 REDUCE_WEIGHT = 4
 
@@ -100,3 +100,31 @@ def stride(index: Node, loop: Node) -> int | None:
         if loop in free_ranges(term)[term]:
             return None
     return step
+
+
+def sequential_loops(nest: Nest) -> tuple[Node, ...]:
+    """Loops whose steps must run in order: of scans, and of scatters into shared places."""
+    found: list[Node] = []
+    for node in nest.nodes():
+        if node.op is Op.UPDATE:
+            found.extend(node.src[2:])
+    written = {effect.src[0] for effect in nest.effects}
+    if any(memory.op is Op.AFTER for memory in written):
+        stored = nest.stores()[0]
+        for r in nest.loops:
+            step = stride(stored, r)
+            if step is None or step == 0:
+                found.append(r)
+    return tuple(dict.fromkeys(found))
+
+
+def contiguity(nest: Nest, loop: Node) -> int:
+    """How well `loop` serves as lanes: contiguous accesses less the others."""
+    total = 0
+    for access in nest.accesses():
+        step = stride(access.index, loop)
+        if step == 1:
+            total += access.weight
+        elif step is None or step != 0:
+            total -= access.weight * (2 if access.is_store else 1)
+    return total

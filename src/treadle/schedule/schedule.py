@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from ..ir.loops import identity
 from ..ir.node import Node
 from ..ir.op import Op
+from ..target import Target
 from .fuse import LEAVES, STORED, Plan, decide, view_base
 from .kernel import Kernel
+from .limits import cut_to_fit, fits
 from .order import order_roots
 from .ranges import build_kernel
 
@@ -27,9 +29,12 @@ class _Built:
     reads: frozenset[Node]
 
 
-def schedule(outputs: Sequence[Node], device: str) -> tuple[list[tuple[Node, Kernel]], list[Node]]:
+def schedule(
+    outputs: Sequence[Node], device: str, target: Target | None = None
+) -> tuple[list[tuple[Node, Kernel]], list[Node]]:
     """Every kernel that computes `outputs` on `device`, in order, each with the node it stores.
 
+    `target` tells how many buffers a kernel can have; without it, any number.
     The second result holds the outputs as scheduled: where an output's graph had to change (an
     empty reduction became a constant), the node that is stored for it.
     """
@@ -39,6 +44,11 @@ def schedule(outputs: Sequence[Node], device: str) -> tuple[list[tuple[Node, Ker
     while True:
         plan = decide(nodes, forced)
         built = {root: _build(plan, root, device) for root in plan.groups}
+        crowded = [r for r, b in built.items() if target and not fits(b.step, target)]
+        if crowded and target:
+            reason = f"{target.name} binds at most {target.max_buffers} buffers at once"
+            forced.update((cut_to_fit(root, plan.groups, target), reason) for root in crowded)
+            continue
         hazard = next((r for r, b in built.items() if _overwrites_what_it_reads(r, b.step)), None)
         if hazard is None:
             order, hazard = order_roots({root: b.reads for root, b in built.items()})

@@ -43,7 +43,8 @@ class Target:
 
     `workgroup` is None where workers take slices of a grid, as on a CPU. `max_buffers` is how many
     pieces of memory one phase of a kernel can have (None: any number), `max_binding` how many
-    bytes it can see of one at a time, `index_bits` the widest integer for addresses.
+    bytes it can see of one at a time, `index_bits` the widest integer for addresses, `max_lanes`
+    the most lanes that its language gives a vector.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Target:
     max_buffers: int | None = None
     max_binding: int | None = None
     index_bits: int = 64
+    max_lanes: int = 64
 
     @staticmethod
     def parse(text: str) -> Target:
@@ -91,5 +93,5 @@ class Target:
     @property
     def code_key(self) -> str:
         """What compiled code depends on: two targets with one key run each other's code."""
-        limits = f"{self.workgroup}|{self.max_buffers}|{self.max_binding}|{self.index_bits}"
+        limits = f"{self.workgroup}|{self.max_buffers}|{self.max_binding}|{self.index_bits}|{self.max_lanes}"
         return f"{self.triple}|{self.cpu}|{self.features}|{limits}"

@@ -1,0 +1,180 @@
+"""The schedule for processors that run groups of work items: grid, items, shared tiles.
+
+    x + y          ->  each item computes a few neighbouring elements; neighbours read neighbours
+    softmax(x)     ->  a group for each row; its items share the reductions through a STAGE
+    a @ b          ->  a group for each tile of the output; tiles of a and b are shared STAGEs
+
+The numbers (size of a group, shared memory, lanes) come from Target.workgroup. Nothing else here
+knows what device it is for.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..ir.loops import Split, free_ranges
+from ..ir.node import Node
+from ..ir.op import Op
+from ..target import Target, Workgroup
+from .moves import Moves
+from .nest import Nest, contiguity, sequential_loops, stride
+from .tiles import tile_for_groups
+
+__all__ = ["schedule_workgroups"]
+
+MIN_GROUPED = 32  # a reduction shorter than this is left to one item
+MANY_RESULTS = 1 << 14  # with so many results there is work enough without sharing reductions
+
+
+def schedule_workgroups(moves: Moves, target: Target) -> None:
+    """Map every nest of the kernel to groups of work items."""
+    group = target.workgroup
+    assert group is not None
+    done: set[Node] = set()
+    scalar_done = False
+    while True:
+        pending = (n for n in moves.nests() if not done.intersection(n.loops))
+        nest = next((n for n in pending if n.loops or not scalar_done), None)
+        if nest is None:
+            return
+        old = {r for n in moves.nests() for r in n.loops}
+        scalar_done = scalar_done or not nest.loops
+        if not tile_for_groups(moves, nest, group):
+            _general(moves, nest, target, group)
+        done.update(nest.loops)
+        done.update(r for n in moves.nests() for r in n.loops if r not in old)
+
+
+def _general(moves: Moves, nest: Nest, target: Target, group: Workgroup) -> None:
+    rows = _rows_to_share(nest)
+    if rows is None:
+        _item_for_each_result(moves, nest, target, group)
+    else:
+        _group_for_each_row(moves, nest, rows, group)
+
+
+def _size(loop: Node) -> int:
+    return loop.src[0].arg
+
+
+def _power_below(size: int) -> int:
+    """The largest power of two that is at most `size`."""
+    return 1 << (max(size, 1).bit_length() - 1)
+
+
+def _power_above(size: int) -> int:
+    """The smallest power of two that is at least `size`."""
+    return 1 << max(size - 1, 0).bit_length()
+
+
+def _whole(moves: Moves, loop: Node, kind: str) -> Split:
+    new = moves.loop(_size(loop), kind)
+    return Split(new, (new,))
+
+
+# -- one group for each row -----------------------------------------------------------------------
+
+
+def _rows_to_share(nest: Nest) -> tuple[Node, ...] | None:
+    """The loops whose steps become groups, if the items of a group should share reductions."""
+    reduces = nest.reduces()
+    if not reduces or sequential_loops(nest):
+        return None
+    free = free_ranges(nest.node)
+    wanted = frozenset().union(*(free[n] for n in reduces)) & frozenset(nest.loops)
+    rows = tuple(r for r in nest.loops if r in wanted)
+    if any(_loop_to_share(n, frozenset(rows)) is None for n in reduces):
+        return None
+    if rows == nest.loops and nest.loops:
+        along = any(_contiguous_loads(n, r) for n in reduces for r in n.src[1:])
+        across = any(_contiguous_loads(n, r) for n in reduces for r in nest.loops)
+        results = math.prod(_size(r) for r in nest.loops)
+        if across and not along and results >= MIN_GROUPED:
+            return None  # neighbouring results read neighbouring elements
+        if results >= MANY_RESULTS and not along:
+            return None
+    return rows
+
+
+def _loop_to_share(reduce: Node, rows: frozenset[Node]) -> Node | None:
+    """The loop of a reduction to share: contiguous if there is one, and long enough."""
+    free = free_ranges(reduce)
+    loops = [r for r in reduce.src[1:] if r.arg.kind == "loop" and _size(r) >= MIN_GROUPED]
+    if not loops or not free[reduce] <= rows:
+        return None
+    inner = [n for n in reduce.src[0].toposort() if n.op is Op.REDUCE]
+    if any(free[n] & frozenset(reduce.src[1:]) for n in inner):
+        return None  # each item would compute all of the inner one
+    return max(loops, key=lambda r: (_contiguous_loads(reduce, r), _size(r)))
+
+
+def _contiguous_loads(node: Node, loop: Node) -> int:
+    return sum(n.op is Op.LOAD and stride(n.src[1], loop) == 1 for n in node.toposort())
+
+
+def _group_for_each_row(moves: Moves, nest: Nest, rows: tuple[Node, ...], group: Workgroup) -> None:
+    rest = tuple(r for r in nest.loops if r not in rows)
+    longest = max(_size(r) for n in nest.reduces() for r in n.src[1:])
+    items = min(group.items, _power_below(longest))
+    moves.reorder(nest, (*rows, *rest))
+    splits = {r: _whole(moves, r, "grid") for r in rows}
+    if rest:
+        splits[rest[-1]] = moves.tiled(rest[-1], (items, "local"))
+    moves.apply(splits, f"a group of {items} items for each of {len(rows)} loops' steps")
+    made = frozenset(r for split in splits.values() for r in split.ranges)
+    grid = frozenset(r for r in made if r.arg.kind == "grid")
+    shared: set[Node] = set()
+    while True:
+        found = _reduction_to_share(moves, grid, shared)
+        if found is None:
+            return
+        reduce, loop = found
+        shared.update(moves.share(reduce, loop, min(items, _power_below(_size(loop)))))
+
+
+def _reduction_to_share(
+    moves: Moves, grid: frozenset[Node], shared: set[Node]
+) -> tuple[Node, Node] | None:
+    free = free_ranges(moves.root)
+    for node in moves.root.toposort():
+        if node.op is Op.REDUCE and free[node] == grid and not shared.intersection(node.src[1:]):
+            loop = _loop_to_share(node, grid)
+            if loop is not None:
+                return node, loop
+    return None
+
+
+# -- one item for each result ---------------------------------------------------------------------
+
+
+def _item_for_each_result(moves: Moves, nest: Nest, target: Target, group: Workgroup) -> None:
+    """Neighbouring items compute neighbouring results; each computes whole vectors if it can."""
+    ordered = sequential_loops(nest)
+    free = [r for r in nest.loops if r not in ordered]
+    if not free:
+        return
+    best = max(free, key=lambda r: (contiguity(nest, r), nest.loops.index(r)))
+    order = (*(r for r in free if r is not best), best, *ordered)
+    moves.reorder(nest, order)
+    lanes = _lanes(nest, best, target)
+    left = min(group.items, _power_above(math.prod(_size(r) for r in free) // lanes))
+    splits: dict[Node, Split] = {}
+    for r in reversed([r for r in order if r not in ordered]):
+        width = lanes if r is best else 1
+        count = min(left, _power_above(-(-_size(r) // width)))
+        left //= count
+        splits[r] = moves.tiled(r, (count, "local"), (width, "vector"), outer="grid")
+    items = math.prod(
+        _size(r) for split in splits.values() for r in split.ranges if r.arg.kind == "local"
+    )
+    moves.apply(splits, f"groups of {items} items, {lanes} results each")
+
+
+def _lanes(nest: Nest, loop: Node, target: Target) -> int:
+    """How many neighbouring results an item computes: a vector, where every access allows it."""
+    widest = max(n.dtype.itemsize for n in nest.nodes() if n.dtype.kind not in ("index", "void"))
+    lanes = min(max(1, target.vector_bytes // max(widest, 4)), target.max_lanes)
+    if nest.reduces() or _size(loop) % lanes:
+        return 1
+    steps = (stride(access.index, loop) for access in nest.accesses())
+    return lanes if all(step in (0, 1) for step in steps) else 1
