@@ -26,6 +26,7 @@ __all__ = [
     "ShapeError",
     "StaleCodeError",
     "TreadleError",
+    "UnsafeBlobWarning",
     "UserError",
 ]
 
@@ -72,3 +73,7 @@ class JitError(UserError, RuntimeError):
 
 class InternalError(TreadleError, AssertionError):
     """An invariant of treadle itself is broken."""
+
+
+class UnsafeBlobWarning(UserWarning):
+    """Memory of somebody else is used, and nothing keeps it alive."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from treadle import Context, Device, GlobalCounters, Tensor, Variable
-from treadle.engine.backends import parse_choice
+from treadle.engine.selection import parse_choice
 from treadle.errors import DeviceError, SettingError
 
 

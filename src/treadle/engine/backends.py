@@ -2,21 +2,17 @@
 
     Device.DEFAULT            -> "CPU"
     Device["CPU"]             -> the opened device, made at the first use
-    DEV=CPU:CLANG python ...  -> the same program through clang
 
-A device is chosen by `DEV=[IFACE+]DEVICE[:INDEX][:COMPILER[:ARCH]]` or by the older spellings in
-`_SPELLINGS` (`CPU=1`, `CPU_LLVM=1`, `CLANG=1`, ...). Contradictions and typos are errors that name
-both sides. Looking at this table opens nothing.
+What the names mean stands in selection.py. Looking at the table opens nothing.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ..compile.clang import ClangCompiler
@@ -29,6 +25,15 @@ from ..runtime.cpu import CpuDevice
 from ..runtime.null import NullDevice
 from ..target import Target, host_target
 from .cache import CompileCache, digest_of_sources
+from .selection import (
+    COMPILERS,
+    LATER,
+    PREFERRED,
+    Choice,
+    environment_choice,
+    may_have_gpu,
+    parse_choice,
+)
 
 __all__ = ["Device", "Opened", "Row", "cached_compile", "compile_cache", "inventory"]
 
@@ -43,111 +48,6 @@ class Row:
     usable: bool
     reason: str
     fix: str
-
-
-@dataclass(frozen=True)
-class _Backend:
-    """A runtime with one of its compilers. The first of a runtime is its default."""
-
-    runtime: str
-    compiler: str
-    make_compiler: Callable[[Target], Any] | None
-    make_renderer: Callable[[Target, bool], Any] | None
-    about: str
-
-
-def _llvm_renderer(target: Target, contract: bool) -> LLVMRenderer:
-    return LLVMRenderer(
-        triple=target.triple, vector_bits=8 * target.vector_bytes, contract=contract
-    )
-
-
-def _c_renderer(target: Target, contract: bool) -> Any:
-    from ..render.c import CRenderer
-
-    return CRenderer(contract)
-
-
-_BACKENDS = (
-    _Backend("CPU", "LLVM", LLVMCompiler, _llvm_renderer, "the embedded LLVM"),
-    _Backend("CPU", "CLANG", ClangCompiler, _c_renderer, "clang"),
-    _Backend("REF", "NUMPY", None, None, "the reference interpreter"),
-    _Backend("NULL", "LLVM", LLVMCompiler, _llvm_renderer, "compiles, but runs nothing"),
-)
-# Runtimes that the specification names and this version does not have yet.
-_LATER = ("CL", "WEBGPU", "CUDA", "NV", "AMD", "QCOM", "METAL")
-# Older environment variables: what each of them means when it is 1.
-_SPELLINGS = {
-    "CPU": "CPU", "CPU_LLVM": "CPU:LLVM", "LLVM": "CPU:LLVM", "CPU_CLANG": "CPU:CLANG",
-    "CLANG": "CPU:CLANG", "REF": "REF", "NULL": "NULL", "GPU": "CL", **{n: n for n in _LATER},
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A parsed DEV value."""
-
-    runtime: str
-    index: int
-    compiler: str | None
-    arch: str | None
-
-    @property
-    def name(self) -> str:
-        return self.runtime if self.index == 0 else f"{self.runtime}:{self.index}"
-
-
-def parse_choice(text: str, source: str = "DEV") -> Choice:
-    """`[IFACE+]DEVICE[:INDEX][:COMPILER[:ARCH]]`. Raises SettingError naming what is unknown."""
-    head, *rest = text.split(":")
-    runtime = head.rpartition("+")[2].upper()
-    known = sorted({b.runtime for b in _BACKENDS})
-    if runtime not in known and runtime not in _LATER:
-        raise SettingError(f"{source}={text}: no device {runtime!r}; known are {', '.join(known)}")
-    index = 0
-    if rest and rest[0].isdigit():
-        index = int(rest.pop(0))
-    compiler = rest.pop(0).upper() if rest else None
-    choices = [b.compiler for b in _BACKENDS if b.runtime == runtime]
-    if compiler is not None and choices and compiler not in choices:
-        raise SettingError(
-            f"{source}={text}: {runtime} has no compiler {compiler!r}; it has {', '.join(choices)}"
-        )
-    return Choice(runtime, index, compiler, ":".join(rest) or None)
-
-
-@functools.cache
-def _from_environment() -> Choice | None:
-    """The choice that the environment makes; None if it makes none."""
-    found: dict[str, Choice] = {}
-    if os.environ.get("DEV"):
-        found["DEV=" + os.environ["DEV"]] = parse_choice(os.environ["DEV"])
-    for name, meaning in _SPELLINGS.items():
-        value = os.environ.get(name, "0")
-        if value not in ("0", ""):
-            if value != "1":
-                raise SettingError(f"{name}={value} is not allowed: it is 0 or 1")
-            found[f"{name}=1"] = parse_choice(meaning, name)
-    return _agreed(found)
-
-
-def _agreed(found: dict[str, Choice]) -> Choice | None:
-    agreed: tuple[str, Choice] | None = None
-    for spelling, choice in found.items():
-        if agreed is None:
-            agreed = (spelling, choice)
-            continue
-        old = agreed[1]
-        if old.runtime != choice.runtime or (
-            old.compiler and choice.compiler and old.compiler != choice.compiler
-        ):
-            raise SettingError(f"{agreed[0]} and {spelling} contradict each other: keep one")
-        if choice.compiler and not old.compiler:
-            agreed = (spelling, replace(old, compiler=choice.compiler, arch=choice.arch))
-    return None if agreed is None else agreed[1]
-
-
-# -- opened devices -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,8 +129,8 @@ class _Devices:
         """The device of tensors for which none is named."""
         if self._default is not None:
             return self._default
-        choice = _from_environment()
-        return "CPU" if choice is None else choice.name
+        choice = environment_choice()
+        return _best_hardware() if choice is None else choice.name
 
     @DEFAULT.setter
     def DEFAULT(self, name: str) -> None:
@@ -259,61 +159,154 @@ class _Devices:
 
 
 def _open(choice: Choice) -> Opened:
-    if choice.runtime in _LATER:
+    if choice.runtime in LATER:
         raise DeviceError(
             f"{choice.runtime} is not part of this version of treadle; `treadle devices` lists "
             "what is"
         )
-    wished = _from_environment()
-    compiler = choice.compiler
-    arch = choice.arch
-    if compiler is None and wished is not None and wished.runtime == choice.runtime:
-        compiler, arch = wished.compiler, wished.arch
-    backends = [b for b in _BACKENDS if b.runtime == choice.runtime]
-    backend = next((b for b in backends if b.compiler == compiler), backends[0])
-    target = Target.parse(arch) if arch else host_target()
-    if backend.make_compiler is None or backend.make_renderer is None:
-        return Opened(choice.name, target, _RefRuntime(), None, None)
-    made = backend.make_compiler(target)
-    missing = made.available()
-    if missing is not None:
-        raise DeviceError(f"{choice.name}:{backend.compiler} cannot be used: {missing}")
-    renderers = (backend.make_renderer(target, True), backend.make_renderer(target, False))
+    wished = environment_choice()
+    if choice.compiler is None and wished is not None and wished.runtime == choice.runtime:
+        choice = Choice(choice.runtime, choice.index, wished.compiler, wished.arch)
+    compiler = choice.compiler or COMPILERS[choice.runtime][0]
+    opened = _OPEN[choice.runtime, compiler](choice)
     if settings.DEBUG >= 1:
-        print(f"opened {choice.name} with {backend.compiler}", file=sys.stderr)
-    return Opened(choice.name, target, _runtime(choice, target), made, renderers)
+        print(f"opened {choice.name} with {compiler}: {opened.target.name}", file=sys.stderr)
+    return opened
 
 
-def _runtime(choice: Choice, target: Target) -> Any:
+# -- how each backend is opened -----------------------------------------------------------------
+
+
+def _open_cpu(
+    choice: Choice, make_compiler: Callable[[Target], Any], make_renderer: Callable[..., Any]
+) -> Opened:
+    target = Target.parse(choice.arch) if choice.arch else host_target()
+    compiler = make_compiler(target)
+    missing = compiler.available()
+    if missing is not None:
+        raise DeviceError(f"{choice.name}:{compiler.name} cannot be used: {missing}")
     if choice.runtime == "NULL":
-        return NullDevice(choice.name, target)
-    embedded = LLVMCompiler(host_target())
-    compile_ir = functools.partial(cached_compile, embedded, embedded.target)
-    threads = settings.CPU_COUNT or None
-    return CpuDevice(choice.name, target, compile_ir, threads)
+        runtime: Any = NullDevice(choice.name, target)
+    else:
+        embedded = LLVMCompiler(host_target())
+        compile_ir = functools.partial(cached_compile, embedded, embedded.target)
+        runtime = CpuDevice(choice.name, target, compile_ir, settings.CPU_COUNT or None)
+    renderers = (make_renderer(target, True), make_renderer(target, False))
+    return Opened(choice.name, target, runtime, compiler, renderers)
 
+
+def _llvm_renderer(target: Target, contract: bool) -> LLVMRenderer:
+    return LLVMRenderer(
+        triple=target.triple, vector_bits=8 * target.vector_bytes, contract=contract
+    )
+
+
+def _c_renderer(target: Target, contract: bool) -> Any:
+    from ..render.c import CRenderer
+
+    return CRenderer(contract)
+
+
+def _open_llvm(choice: Choice) -> Opened:
+    return _open_cpu(choice, LLVMCompiler, _llvm_renderer)
+
+
+def _open_clang(choice: Choice) -> Opened:
+    return _open_cpu(choice, ClangCompiler, _c_renderer)
+
+
+def _open_reference(choice: Choice) -> Opened:
+    return Opened(choice.name, host_target(), _RefRuntime(), None, None)
+
+
+def _open_cl(choice: Choice) -> Opened:
+    from ..compile.opencl import OpenCLCompiler
+    from ..render.opencl import OpenCLRenderer
+    from ..runtime.cl import CLDevice
+
+    runtime = CLDevice(choice.name, choice.index, choice.arch)
+    target = runtime.target
+    renderers = (OpenCLRenderer(target, True), OpenCLRenderer(target, False))
+    return Opened(choice.name, target, runtime, OpenCLCompiler(target, runtime.build), renderers)
+
+
+def _open_webgpu(choice: Choice) -> Opened:
+    from ..compile.wgsl import WGSLCompiler
+    from ..render.wgsl import WGSLRenderer
+    from ..runtime.webgpu import WebGPUDevice
+
+    runtime = WebGPUDevice(choice.name, choice.index)
+    target = runtime.target
+    renderers = (WGSLRenderer(target, True), WGSLRenderer(target, False))
+    return Opened(choice.name, target, runtime, WGSLCompiler(target), renderers)
+
+
+_OPEN: dict[tuple[str, str], Callable[[Choice], Opened]] = {
+    ("CPU", "LLVM"): _open_llvm,
+    ("CPU", "CLANG"): _open_clang,
+    ("CL", "OPENCL"): _open_cl,
+    ("WEBGPU", "WGSL"): _open_webgpu,
+    ("REF", "NUMPY"): _open_reference,
+    ("NULL", "LLVM"): _open_llvm,
+}
 
 Device = _Devices()
+
+
+@functools.cache
+def _best_hardware() -> str:
+    """The first runtime that opens on a real GPU, else the CPU. Without a GPU, nothing is loaded."""
+    for name in PREFERRED if may_have_gpu() else ():
+        try:
+            if not Device[name].runtime.is_software:
+                return name
+        except DeviceError:  # its library or driver is missing: `treadle doctor` says which
+            continue
+    return "CPU"
+
+
+# -- what works here ----------------------------------------------------------------------------
 
 
 def inventory() -> list[Row]:
     """Every runtime and compiler, whether it can be used here, and what to do if not."""
     rows = []
-    for backend in _BACKENDS:
-        missing = None
-        if backend.make_compiler is not None:
-            missing = backend.make_compiler(host_target()).available()
-        reason, _, fix = (missing or backend.about).partition("; ")
-        rows.append(
-            Row(
-                backend.runtime,
-                backend.compiler,
-                "",
-                missing is None,
-                reason,
-                fix if missing else "",
-            )
-        )
-    for name in _LATER:
-        rows.append(Row(name, "", "", False, "not part of this version of treadle", ""))
+    for (runtime, compiler), about in _ABOUT.items():
+        try:
+            reason, fix, usable = about(), "", True
+        except DeviceError as error:
+            reason, _, fix = str(error).partition("; ")
+            usable = False
+        rows.append(Row(runtime, compiler, "", usable, reason, fix))
+    rows += [Row(name, "", "", False, "not part of this version of treadle", "") for name in LATER]
     return rows
+
+
+def _compiler_works(compiler: Any, about: str) -> str:
+    missing = compiler.available()
+    if missing is not None:
+        raise DeviceError(missing)
+    return about
+
+
+def _about_cl() -> str:
+    from ..runtime.cl import describe
+
+    return describe()
+
+
+def _about_webgpu() -> str:
+    from ..runtime.webgpu import describe
+
+    return describe()
+
+
+# What `treadle doctor` says of each backend; DeviceError says why it cannot be used.
+_ABOUT: dict[tuple[str, str], Callable[[], str]] = {
+    ("CPU", "LLVM"): lambda: _compiler_works(LLVMCompiler(host_target()), "the embedded LLVM"),
+    ("CPU", "CLANG"): lambda: _compiler_works(ClangCompiler(host_target()), "clang"),
+    ("CL", "OPENCL"): _about_cl,
+    ("WEBGPU", "WGSL"): _about_webgpu,
+    ("REF", "NUMPY"): lambda: "the reference interpreter",
+    ("NULL", "LLVM"): lambda: "compiles, but runs nothing",
+}

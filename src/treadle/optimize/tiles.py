@@ -107,8 +107,11 @@ def _apply(moves: Moves, problem: Problem, tile: _Tile) -> None:
     reduce = next(
         n for n in moves.root.toposort() if n.op is Op.REDUCE and set(loops) <= set(n.src[1:])
     )
-    x, y = factors_of(reduce.src[0]) or (None, None)
-    assert x is not None and y is not None
+    factors = factors_of(reduce.src[0])
+    assert (
+        factors is not None
+    )  # `recognise` saw the product, `distribute_over_product` uncovered it
+    x, y = factors
     if not free_ranges(x)[x] & frozenset(row.ranges):
         x, y = y, x
     product = _staged(moves, x, row, inner, tile) * _staged(moves, y, column, inner, tile)

@@ -2,9 +2,6 @@
 
 Each phase becomes `void name(void **args, long long *vars, long long begin, long long end)`, as in
 render/llvm.py. No header is included and nothing is linked.
-
-One surprise: a vector of bools is a vector of signed chars, 0 or -1, so that it can be widened to
-a mask of any lane width; a single bool is 0 or 1.
 """
 
 from __future__ import annotations
@@ -14,10 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..dtype import DType, dtypes
-from ..errors import InternalError
 from ..ir.node import Node
-from ..ir.op import ALU, COMPARE, Op
+from ..ir.op import Op
 from ..lower.linearize import Phase
+from .clike import BINARY, COMPARISONS, FUNCTIONS, Function
 
 __all__ = ["CRenderer"]
 
@@ -26,15 +23,6 @@ _SCALARS = {
     "uint16": "unsigned short", "int32": "int", "uint32": "unsigned", "int64": "long long",
     "uint64": "unsigned long long", "float16": "_Float16", "float32": "float",
     "float64": "double",
-}  # fmt: skip
-_BINARY = {
-    Op.ADD: "+", Op.SUB: "-", Op.MUL: "*", Op.FDIV: "/", Op.IDIV: "/", Op.MOD: "%", Op.AND: "&",
-    Op.OR: "|", Op.XOR: "^", Op.SHL: "<<", Op.SHR: ">>",
-}  # fmt: skip
-_COMPARE = {Op.CMPLT: "<", Op.CMPEQ: "==", Op.CMPNE: "!="}
-_FUNCTIONS = {
-    Op.SQRT: "sqrt", Op.FLOOR: "floor", Op.CEIL: "ceil", Op.TRUNC: "trunc", Op.ROUND: "rint",
-    Op.FMA: "fma",
 }  # fmt: skip
 # Float to integer saturates and gives 0 for NaN: C itself leaves both undefined.
 _SATURATE = """\
@@ -51,16 +39,14 @@ _LIMITS = {
 }  # fmt: skip
 
 
-def type_name(dtype: DType) -> str:
-    """The C type of a dtype in registers; vectors are typedefs made by `_typedef`."""
-    scalar = _SCALARS[dtype.name]
+def _type_name(dtype: DType) -> str:
     if dtype.count == 1:
-        return scalar
+        return _SCALARS[dtype.name]
     return f"{'mask' if dtype.is_bool else dtype.name}x{dtype.count}"
 
 
-def memory_type(dtype: DType) -> str:
-    """The C type for loads and stores, aligned to one element only."""
+def _memory_type(dtype: DType) -> str:
+    """The type for loads and stores, aligned to one element only."""
     if dtype.count == 1:
         return _SCALARS[dtype.name]
     return f"{'uint8' if dtype.is_bool else dtype.name}x{dtype.count}u"
@@ -87,11 +73,10 @@ class CRenderer:
     def render(self, name: str, phases: Sequence[Phase], variables: Sequence[str]) -> str:
         """A translation unit with one function a phase, called `name_0`, `name_1`, ..."""
         functions = [
-            _Function(f"{name}_{number}", phase, variables) for number, phase in enumerate(phases)
+            _CFunction(f"{name}_{number}", phase, variables) for number, phase in enumerate(phases)
         ]
         bodies = [function.text() for function in functions]
-        counts = {f.used for f in functions}
-        vectors = sorted({pair for used in counts for pair in used})
+        vectors = sorted(set().union(*(function.vectors for function in functions)))
         lines = [f"#pragma clang fp contract({'fast' if self.contract else 'off'})"]
         for kind, count in vectors:
             lines += [_typedef(kind, count, True), _typedef(kind, count, False)]
@@ -99,164 +84,69 @@ class CRenderer:
         return "\n".join([*lines, *sorted(helpers), *bodies])
 
 
-class _Function:
+class _CFunction(Function):
+    language = "C"
+
     def __init__(self, name: str, phase: Phase, variables: Sequence[str]) -> None:
-        self.name, self.phase, self.variables = name, phase, list(variables)
-        self.names: dict[Node, str] = {}
-        self.top: list[str] = []
-        self.lines: list[str] = []
-        self.vectors: set[tuple[str, int]] = set()
+        super().__init__(name, phase, variables)
+        self.vectors: set[tuple[str, int]] = set()  # the vector types named, as (kind, lanes)
         self.helpers: set[str] = set()
-        self.counter = 0
-        self.depth = 1
-        self.grid_open = False
 
-    @property
-    def used(self) -> frozenset[tuple[str, int]]:
-        """The vector types that the body names, as (kind, lanes)."""
-        return frozenset(self.vectors)
-
-    def text(self) -> str:
-        for node in self.phase.program.src:
-            self.node(node)
-        if self.grid_open:
-            self.close()
-        header = (
+    def header(self) -> list[str]:
+        return [
             f"void {self.name}(void **restrict args, const long long *restrict vars, "
             "long long begin, long long end) {"
-        )
-        return "\n".join([header, *self.top, *self.lines, "}", ""])
-
-    # -- text -----------------------------------------------------------------------------------
-
-    def line(self, code: str) -> None:
-        self.lines.append("  " * self.depth + code)
-
-    def open(self, code: str) -> None:
-        self.line(code + " {")
-        self.depth += 1
-
-    def close(self) -> None:
-        self.depth -= 1
-        self.line("}")
+        ]
 
     def type(self, dtype: DType) -> str:
-        """The register type, noted down for its typedef."""
         if dtype.count > 1:
             self.vectors.add(("mask" if dtype.is_bool else dtype.name, dtype.count))
-        return type_name(dtype)
+        return _type_name(dtype)
 
-    def memory(self, dtype: DType) -> str:
-        """The memory type, noted down for its typedef."""
+    def _memory_type(self, dtype: DType) -> str:
         if dtype.count > 1:
             self.vectors.add(("uint8" if dtype.is_bool else dtype.name, dtype.count))
-        return memory_type(dtype)
+        return _memory_type(dtype)
 
-    def let(self, dtype: DType, code: str) -> str:
-        """A new variable with the value `code`."""
-        self.counter += 1
-        name = f"v{self.counter}"
-        self.line(f"{self.type(dtype)} {name} = {code};")
-        return name
+    def literal(self, dtype: DType, value: Any) -> str:
+        return _literal(dtype, value)
 
-    def value(self, node: Node) -> str:
-        if node.op is Op.CONST:
-            return literal(node.dtype, node.arg)
-        if node.op is Op.LANES:
-            lanes = ", ".join(str(i) for i in range(node.dtype.count))
-            return f"(({self.type(node.dtype)}){{{lanes}}})"
-        if node.op is Op.BROADCAST and node not in self.names:
-            return self._splat(node.dtype, self.value(node.src[0]))
-        if node.op in (Op.PARAM, Op.LOCAL):
-            return self.pointer(node)
-        return self.names[node]
+    def declare(self, dtype: DType, name: str, code: str) -> str:
+        return f"{self.type(dtype)} {name} = {code};"
 
-    def _splat(self, dtype: DType, value: str) -> str:
-        if dtype.is_bool:
-            value = f"(signed char)({value} ? -1 : 0)"
-        return f"(({self.type(dtype)})({value}))"
+    def declare_register(self, dtype: DType, name: str) -> str:
+        return f"  {self.type(dtype)} {name};"
 
-    def pointer(self, node: Node) -> str:
-        while node.op is Op.AFTER:
-            node = node.src[0]
-        if node not in self.names:
-            kind = _SCALARS[node.dtype.name]
-            if node.op is Op.LOCAL:
-                name = f"local{node.arg.number}"
-                self.top.append(f"  _Alignas(64) {kind} {name}[{node.arg.size}];")
-            else:
-                name = f"arg{node.arg.slot}"
-                self.top.append(f"  {kind} *restrict {name} = args[{node.arg.slot}];")
-            self.names[node] = name
-        return self.names[node]
+    def declare_memory(self, node: Node) -> tuple[str, list[str]]:
+        kind = _SCALARS[node.dtype.name]
+        if node.op is Op.LOCAL:
+            name = f"local{node.arg.number}"
+            return name, [f"  _Alignas(64) {kind} {name}[{node.arg.size}];"]
+        name = f"arg{node.arg.slot}"
+        return name, [f"  {kind} *restrict {name} = args[{node.arg.slot}];"]
 
-    def node(self, node: Node) -> None:
-        """Print one node of the program."""
-        if node.op in (Op.CONST, Op.LANES, Op.PARAM, Op.LOCAL):
-            return
-        if node.op in ALU:
-            self.names[node] = self.let(node.dtype, self._alu(node))
-            return
-        method = getattr(self, f"_{node.op.name.lower()}", None)
-        if method is None:
-            raise InternalError(f"the C renderer has no {node.op.name}")
-        name = method(node)
-        if name is not None:
-            self.names[node] = name
+    def loop(self, name: str, dtype: DType, count: str) -> str:
+        return f"for (long long {name} = 0; {name} < {count}; {name}++)"
 
-    # -- loops and registers --------------------------------------------------------------------
-
-    def _range(self, node: Node) -> str:
-        self.counter += 1
-        if node.arg.kind == "grid":
-            return self._grid(node)
-        name = f"i{self.counter}"
-        self.open(f"for (long long {name} = 0; {name} < {self.value(node.src[0])}; {name}++)")
-        return name
-
-    def _end(self, node: Node) -> None:
-        self.close()
-
-    def _grid(self, node: Node) -> str:
+    def group(self) -> str:
         if not self.grid_open:
             self.grid_open = True
             self.open("for (long long item = begin; item < end; item++)")
-        inner = self.phase.grid[self.phase.grid.index(node) + 1 :]
-        code = " / ".join(["item", *(self.value(r.src[0]) for r in inner)])
-        if node is not self.phase.grid[0]:
-            code = f"({code}) % {self.value(node.src[0])}"
-        return self.let(dtypes.int64, code)
+        return "item"
 
-    def _variable(self, node: Node) -> str:
-        return f"vars[{self.variables.index(node.arg.name)}]"
-
-    def _register(self, node: Node) -> str:
-        name = f"reg{node.arg.number}"
-        self.top.append(f"  {self.type(node.dtype)} {name};")
-        self.line(f"{name} = {self.value(node.src[0])};")
-        return name
-
-    def _update(self, node: Node) -> None:
-        register, value = node.src[:2]
-        name = self.names[register]
-        code = self._binary(node.arg, register.dtype, name, self.value(value))
-        self.line(f"{name} = {code};")
-
-    def _after(self, node: Node) -> str:
-        if node.src[0].op is Op.REGISTER:
-            return self.let(node.dtype, self.names[node.src[0]])
-        return self.pointer(node.src[0])
+    def variable(self, number: int) -> str:
+        return f"vars[{number}]"
 
     # -- memory ---------------------------------------------------------------------------------
 
-    def _load(self, node: Node) -> str:
+    def load(self, node: Node) -> str:
         memory, index = node.src[:2]
-        at = f"({self.pointer(memory)} + {self.value(index)})"
+        at = f"({self.memory(memory)} + {self.value(index)})"
         if len(node.src) == 4:
             return self._gated_load(node, at)
         if node.dtype.count == 1:
             return self.let(node.dtype, f"*{at}")
-        loaded = f"*(const {self.memory(node.dtype)} *){at}"
+        loaded = f"*(const {self._memory_type(node.dtype)} *){at}"
         if node.dtype.is_bool:
             loaded = f"__builtin_convertvector(({loaded}) != 0, {self.type(node.dtype)})"
         return self.let(node.dtype, loaded)
@@ -275,78 +165,52 @@ class _Function:
             lanes.append(f"{held} ? {lane} : {other}[{i}]")
         return self.let(node.dtype, f"({self.type(node.dtype)}){{{', '.join(lanes)}}}")
 
-    def _store(self, node: Node) -> None:
+    def store(self, node: Node) -> None:
         memory, index, value = node.src[:3]
-        at = f"({self.pointer(memory)} + {self.value(index)})"
+        at = f"({self.memory(memory)} + {self.value(index)})"
         stored, dtype = self.value(value), value.dtype
         gate = node.src[3] if len(node.src) == 4 else None
         if gate is not None and gate.dtype.count > 1:
             for i in range(dtype.count):
-                lane = f"({stored}[{i}] != 0)" if dtype.is_bool else f"{stored}[{i}]"
+                lane = self.lane(dtype, stored, i)
                 self.line(f"if ({self.value(gate)}[{i}]) {at}[{i}] = {lane};")
             return
         guard = "" if gate is None else f"if ({self.value(gate)}) "
         if dtype.count == 1:
             self.line(f"{guard}*{at} = {stored};")
             return
-        kind = self.memory(dtype)
+        kind = self._memory_type(dtype)
         if dtype.is_bool:
             stored = f"({kind})({stored} & 1)"
         self.line(f"{guard}*({kind} *){at} = {stored};")
 
     # -- vectors --------------------------------------------------------------------------------
 
-    def _broadcast(self, node: Node) -> str:
-        return self.let(node.dtype, self._splat(node.dtype, self.value(node.src[0])))
-
-    def _stack(self, node: Node) -> str:
-        lanes = [self.value(s) for s in node.src]
-        if node.dtype.is_bool:
+    def vector(self, dtype: DType, lanes: Sequence[str]) -> str:
+        if dtype.is_bool:
             lanes = [f"({lane} ? -1 : 0)" for lane in lanes]
-        return self.let(node.dtype, f"({self.type(node.dtype)}){{{', '.join(lanes)}}}")
+        return f"(({self.type(dtype)}){{{', '.join(lanes)}}})"
 
-    def _extract(self, node: Node) -> str:
-        lane = f"{self.value(node.src[0])}[{node.arg}]"
-        return self.let(node.dtype, f"({lane} != 0)" if node.dtype.is_bool else lane)
+    def lane(self, dtype: DType, value: str, number: int) -> str:
+        return f"({value}[{number}] != 0)" if dtype.is_bool else f"{value}[{number}]"
 
-    def _hreduce(self, node: Node) -> str:
-        """All lanes, halves combined again and again, in the same order as in render/llvm.py."""
-        source = node.src[0]
-        dtype = source.dtype.scalar
-        lanes = []
-        for i in range(source.dtype.count):
-            lane = f"{self.value(source)}[{i}]"
-            lanes.append(f"({lane} != 0)" if dtype.is_bool else lane)
-        while len(lanes) > 1:
-            half = len(lanes) // 2
-            pairs = zip(lanes[:half], lanes[half:], strict=True)
-            lanes = [self.let(dtype, self._binary(node.arg, dtype, a, b)) for a, b in pairs]
-        return lanes[0]
+    def splat(self, dtype: DType, value: str) -> str:
+        if dtype.is_bool:
+            value = f"(signed char)({value} ? -1 : 0)"
+        return f"(({self.type(dtype)})({value}))"
 
     # -- arithmetic -----------------------------------------------------------------------------
 
-    def _alu(self, node: Node) -> str:
-        op, dtype = node.op, node.dtype
-        values = [self.value(s) for s in node.src]
-        if op is Op.CAST:
-            return self._cast(node.src[0].dtype, dtype, values[0])
-        if op is Op.BITCAST:
-            source, target = self.type(node.src[0].dtype), self.type(dtype)
-            return (
-                f"({{ {source} a = {values[0]}; {target} b; "
-                "__builtin_memcpy(&b, &a, sizeof b); b; })"
-            )
-        if op is Op.NEG:
-            return f"({self.type(dtype)})(-{values[0]})"
-        if op is Op.WHERE:
-            return self._select(dtype, *values)
-        if op in _FUNCTIONS:
-            return self._call(op, dtype, values)
-        if op in COMPARE:
-            return self._compare(op, node.src[0].dtype, values)
-        return self._binary(op, dtype, *values)
+    def bitcast(self, source: DType, target: DType, value: str) -> str:
+        return (
+            f"({{ {self.type(source)} a = {value}; {self.type(target)} b; "
+            "__builtin_memcpy(&b, &a, sizeof b); b; })"
+        )
 
-    def _select(self, dtype: DType, mask: str, yes: str, no: str) -> str:
+    def negate(self, dtype: DType, value: str) -> str:
+        return f"({self.type(dtype)})(-{value})"
+
+    def select(self, dtype: DType, mask: str, yes: str, no: str) -> str:
         if dtype.count == 1:
             return f"{mask} ? {yes} : {no}"
         if dtype.is_bool:
@@ -356,16 +220,16 @@ class _Function:
         wide = f"__builtin_convertvector({mask}, {kind})"
         return f"({whole})((({kind}){yes} & {wide}) | (({kind}){no} & ~{wide}))"
 
-    def _compare(self, op: Op, dtype: DType, values: list[str]) -> str:
-        code = f"{values[0]} {_COMPARE[op]} {values[1]}"
+    def compare(self, op: Op, dtype: DType, a: str, b: str) -> str:
+        code = f"{a} {COMPARISONS[op]} {b}"
         if dtype.count == 1:
             return f"({code})"
         if dtype.is_bool and op is Op.CMPLT:  # -1 is true: as numbers the order turns round
-            code = f"{values[1]} < {values[0]}"
+            code = f"{b} < {a}"
         return f"__builtin_convertvector({code}, {self.type(dtypes.bool.vec(dtype.count))})"
 
-    def _call(self, op: Op, dtype: DType, values: list[str]) -> str:
-        name = f"__builtin_{_FUNCTIONS[op]}{'' if dtype.bits == 64 else 'f'}"
+    def call(self, op: Op, dtype: DType, values: list[str]) -> str:
+        name = f"__builtin_{FUNCTIONS[op]}{'' if dtype.bits == 64 else 'f'}"
         if dtype.count == 1:
             return f"{name}({', '.join(values)})"
         lanes = (
@@ -373,12 +237,12 @@ class _Function:
         )
         return f"({self.type(dtype)}){{{', '.join(lanes)}}}"
 
-    def _binary(self, op: Op, dtype: DType, a: str, b: str) -> str:
+    def binary(self, op: Op, dtype: DType, a: str, b: str) -> str:
         if op in (Op.MAX, Op.MIN):
             return self._extreme(op, dtype, a, b)
         if dtype.is_bool and op in (Op.ADD, Op.MUL):
             op = Op.OR if op is Op.ADD else Op.AND
-        return f"({self.type(dtype)})({a} {_BINARY[op]} {b})"
+        return f"({self.type(dtype)})({a} {BINARY[op]} {b})"
 
     def _extreme(self, op: Op, dtype: DType, a: str, b: str) -> str:
         """The larger or smaller; a NaN on either side wins."""
@@ -389,13 +253,13 @@ class _Function:
             best = f"({a} {sign} {b} ? {b} : {a})"
             return f"({b} != {b} ? {b} : {best})" if dtype.is_float else best
         mask = self.type(dtypes.bool.vec(dtype.count))
-        best = self._select(dtype, f"__builtin_convertvector({a} {sign} {b}, {mask})", b, a)
+        best = self.select(dtype, f"__builtin_convertvector({a} {sign} {b}, {mask})", b, a)
         if not dtype.is_float:
             return best
         broken = f"__builtin_convertvector({b} != {b}, {mask})"
-        return self._select(dtype, broken, b, f"({best})")
+        return self.select(dtype, broken, b, f"({best})")
 
-    def _cast(self, source: DType, target: DType, value: str) -> str:
+    def cast(self, source: DType, target: DType, value: str) -> str:
         kind = self.type(target)
         if source.is_float and target.is_int:
             return self._saturating(source, target, value)
@@ -421,8 +285,7 @@ class _Function:
         return f"({self.type(target)}){{{lanes}}}"
 
 
-def literal(dtype: DType, value: Any) -> str:
-    """A scalar constant as C writes it."""
+def _literal(dtype: DType, value: Any) -> str:
     if dtype.is_bool:
         return "1" if value else "0"
     if not dtype.is_float:

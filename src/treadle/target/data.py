@@ -93,5 +93,5 @@ class Target:
     @property
     def code_key(self) -> str:
         """What compiled code depends on: two targets with one key run each other's code."""
-        limits = f"{self.workgroup}|{self.max_buffers}|{self.max_binding}|{self.index_bits}|{self.max_lanes}"
-        return f"{self.triple}|{self.cpu}|{self.features}|{limits}"
+        limits = (self.workgroup, self.max_buffers, self.max_binding, self.index_bits)
+        return f"{self.triple}|{self.cpu}|{self.features}|{self.max_lanes}|{limits}"

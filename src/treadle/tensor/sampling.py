@@ -21,7 +21,8 @@ from ..engine.run import resolve
 from ..errors import DTypeError
 from ..ir.node import Node
 from ..ir.op import Op
-from .creation import Creation, _known_dtype, _shape_of
+from .creation import _known_dtype, _shape_of
+from .interop import Interop
 from .shapes import expand, reshape
 
 __all__ = ["Sampling"]
@@ -38,7 +39,7 @@ _lock = threading.Lock()
 _states: dict[str, Node] = {}
 
 
-class Sampling(Creation):
+class Sampling(Interop):
     """Random tensors."""
 
     __slots__ = ()

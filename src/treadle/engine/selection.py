@@ -1,0 +1,112 @@
+"""Which device is meant: names, environment variables, and the default. Nothing is opened here.
+
+    parse_choice("CL:1")            ->  Choice("CL", 1, None, None)
+    DEV=CPU:CLANG python ...        ->  environment_choice() is Choice("CPU", 0, "CLANG", None)
+
+A device is chosen by `DEV=[IFACE+]DEVICE[:INDEX][:COMPILER[:ARCH]]` or by the older spellings in
+`SPELLINGS` (`CPU=1`, `GPU=1`, `CLANG=1`, ...). Contradictions and typos are errors that name both
+sides.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from dataclasses import dataclass, replace
+from glob import glob
+
+from ..errors import SettingError
+
+__all__ = [
+    "COMPILERS", "LATER", "PREFERRED", "Choice", "environment_choice", "may_have_gpu",
+    "parse_choice",
+]  # fmt: skip
+
+# Every runtime with its compilers; the first of them is the default.
+COMPILERS = {
+    "CPU": ("LLVM", "CLANG"), "CL": ("OPENCL",), "WEBGPU": ("WGSL",), "REF": ("NUMPY",),
+    "NULL": ("LLVM",),
+}  # fmt: skip
+# Runtimes that the specification names and this version does not have yet.
+LATER = ("CUDA", "NV", "AMD", "QCOM", "METAL")
+# Where no device is named: the first of these that opens on real hardware, else the CPU.
+PREFERRED = ("CL", "WEBGPU")
+# Older environment variables: what each of them means when it is 1.
+SPELLINGS = {
+    "CPU": "CPU", "CPU_LLVM": "CPU:LLVM", "LLVM": "CPU:LLVM", "CPU_CLANG": "CPU:CLANG",
+    "CLANG": "CPU:CLANG", "REF": "REF", "NULL": "NULL", "CL": "CL", "GPU": "CL",
+    "WEBGPU": "WEBGPU", **{n: n for n in LATER},
+}  # fmt: skip
+
+# What a driver for a GPU shows of itself on Linux; without any, no library has to be loaded.
+_GPU_NODES = ("/dev/dri/renderD*", "/dev/nvidia[0-9]*", "/dev/kfd", "/dev/kgsl-3d0", "/dev/mali*")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A parsed DEV value."""
+
+    runtime: str
+    index: int
+    compiler: str | None
+    arch: str | None
+
+    @property
+    def name(self) -> str:
+        return self.runtime if self.index == 0 else f"{self.runtime}:{self.index}"
+
+
+def parse_choice(text: str, source: str = "DEV") -> Choice:
+    """`[IFACE+]DEVICE[:INDEX][:COMPILER[:ARCH]]`. Raises SettingError naming what is unknown."""
+    head, *rest = text.split(":")
+    runtime = head.rpartition("+")[2].upper()
+    if runtime not in COMPILERS and runtime not in LATER:
+        known = ", ".join(sorted(COMPILERS))
+        raise SettingError(f"{source}={text}: no device {runtime!r}; known are {known}")
+    index = 0
+    if rest and rest[0].isdigit():
+        index = int(rest.pop(0))
+    compiler = rest.pop(0).upper() or None if rest else None
+    choices = COMPILERS.get(runtime, ())
+    if compiler is not None and choices and compiler not in choices:
+        raise SettingError(
+            f"{source}={text}: {runtime} has no compiler {compiler!r}; it has {', '.join(choices)}"
+        )
+    return Choice(runtime, index, compiler, ":".join(rest) or None)
+
+
+@functools.cache
+def environment_choice() -> Choice | None:
+    """The choice that the environment makes; None if it makes none."""
+    found: dict[str, Choice] = {}
+    if os.environ.get("DEV"):
+        found["DEV=" + os.environ["DEV"]] = parse_choice(os.environ["DEV"])
+    for name, meaning in SPELLINGS.items():
+        value = os.environ.get(name, "0")
+        if value not in ("0", ""):
+            if value != "1":
+                raise SettingError(f"{name}={value} is not allowed: it is 0 or 1")
+            found[f"{name}=1"] = parse_choice(meaning, name)
+    return _agreed(found)
+
+
+def _agreed(found: dict[str, Choice]) -> Choice | None:
+    agreed: tuple[str, Choice] | None = None
+    for spelling, choice in found.items():
+        if agreed is None:
+            agreed = (spelling, choice)
+            continue
+        old = agreed[1]
+        if old.runtime != choice.runtime or (
+            old.compiler and choice.compiler and old.compiler != choice.compiler
+        ):
+            raise SettingError(f"{agreed[0]} and {spelling} contradict each other: keep one")
+        if choice.compiler and not old.compiler:
+            agreed = (spelling, replace(old, compiler=choice.compiler, arch=choice.arch))
+    return None if agreed is None else agreed[1]
+
+
+def may_have_gpu() -> bool:
+    """Whether this machine may have a GPU with a driver: False is certain on Linux."""
+    return not sys.platform.startswith("linux") or any(glob(pattern) for pattern in _GPU_NODES)

@@ -1,0 +1,276 @@
+"""Linear programs to OpenCL C.
+
+Each phase becomes `kernel void name(global T *arg0, ..., int n)` with one argument for each piece
+of memory that it uses, in the order of the slots, then one for each launch-time integer. A slice
+of the grid is a work-group.
+
+Doubles and halves need an extension each, which is asked for where a kernel uses them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ..dtype import DType
+from ..ir.node import Node
+from ..ir.op import Op
+from ..lower.linearize import Phase
+from ..target import Target
+from .clike import BINARY, COMPARISONS, FUNCTIONS, Function
+
+__all__ = ["OpenCLRenderer"]
+
+_SCALARS = {
+    "bool": "uchar", "int8": "char", "uint8": "uchar", "int16": "short", "uint16": "ushort",
+    "int32": "int", "uint32": "uint", "int64": "long", "uint64": "ulong", "float16": "half",
+    "float32": "float", "float64": "double",
+}  # fmt: skip
+_EXTENSIONS = {"float16": "cl_khr_fp16", "float64": "cl_khr_fp64"}
+_LANES = "0123456789abcdef"
+# What a comparison of elements of so many bits gives in each lane.
+_MASKS = {8: "char", 16: "short", 32: "int", 64: "long"}
+
+
+class OpenCLRenderer:
+    """Prints programs for one device; `contract` lets multiply and add fuse."""
+
+    name = "OPENCL"
+
+    def __init__(self, target: Target, contract: bool = True) -> None:
+        self.target, self.contract = target, contract
+
+    def render(self, name: str, phases: Sequence[Phase], variables: Sequence[str]) -> str:
+        """A program with one kernel function a phase, called `name_0`, `name_1`, ..."""
+        functions = [
+            _OpenCLFunction(f"{name}_{number}", phase, phase.variables)
+            for number, phase in enumerate(phases)
+        ]
+        bodies = [function.text() for function in functions]
+        used = set().union(*(function.used for function in functions))
+        lines = [f"#pragma OPENCL EXTENSION {x} : enable" for x in sorted(used)]
+        lines.append(f"#pragma OPENCL FP_CONTRACT {'ON' if self.contract else 'OFF'}")
+        return "\n".join([*lines, *bodies])
+
+
+class _OpenCLFunction(Function):
+    language = "OpenCL C"
+
+    def __init__(self, name: str, phase: Phase, variables: Sequence[str]) -> None:
+        super().__init__(name, phase, variables)
+        self.used: set[str] = set()  # extensions
+        self.written = {param for param, is_written in phase.params if is_written}
+
+    def header(self) -> list[str]:
+        arguments = [self._argument(param) for param, _ in self.phase.params]
+        arguments += [f"const int {name}" for name in self._variable_names()]
+        return [
+            f"__attribute__((reqd_work_group_size({self.phase.items}, 1, 1)))",
+            f"kernel void {self.name}({', '.join(arguments)}) {{",
+        ]
+
+    def _argument(self, param: Node) -> str:
+        name = f"arg{param.arg.slot}"
+        access = "" if param in self.written else "const "
+        return f"global {access}{self._element(param.dtype)} *restrict {name}"
+
+    def _variable_names(self) -> list[str]:
+        return [f"n{number}" for number in range(len(self.variables))]
+
+    def _element(self, dtype: DType) -> str:
+        """The type of one element in memory."""
+        if dtype.name in _EXTENSIONS:
+            self.used.add(_EXTENSIONS[dtype.name])
+        return _SCALARS[dtype.name]
+
+    def type(self, dtype: DType) -> str:
+        if dtype.count == 1:
+            return self._element(dtype)
+        return f"{'char' if dtype.is_bool else self._element(dtype)}{dtype.count}"
+
+    def literal(self, dtype: DType, value: Any) -> str:
+        return _literal(dtype, value)
+
+    def declare(self, dtype: DType, name: str, code: str) -> str:
+        return f"{self.type(dtype)} {name} = {code};"
+
+    def declare_register(self, dtype: DType, name: str) -> str:
+        return f"  {self.type(dtype)} {name};"
+
+    def declare_memory(self, node: Node) -> tuple[str, list[str]]:
+        if node.op is Op.PARAM:
+            return f"arg{node.arg.slot}", []
+        name = f"local{node.arg.number}"
+        kind = self._element(node.dtype)
+        return name, [f"  local {kind} {name}[{node.arg.size}] __attribute__((aligned(64)));"]
+
+    def loop(self, name: str, dtype: DType, count: str) -> str:
+        kind = self.type(dtype)
+        return f"for ({kind} {name} = 0; {name} < {count}; {name}++)"
+
+    def group(self) -> str:
+        return "get_group_id(0)"
+
+    def variable(self, number: int) -> str:
+        return f"n{number}"
+
+    def _work_item(self, node: Node) -> str:
+        return self.let(node.dtype, "get_local_id(0)")
+
+    def _barrier(self, node: Node) -> None:
+        self.line("barrier(CLK_LOCAL_MEM_FENCE);")
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    def load(self, node: Node) -> str:
+        memory, index = node.src[:2]
+        base, place = self.memory(memory), self.value(index)
+        if len(node.src) == 4:
+            return self._gated_load(node, base, place)
+        return self.let(node.dtype, self._loaded(node.dtype, base, place))
+
+    def _loaded(self, dtype: DType, base: str, place: str) -> str:
+        if dtype.count == 1:
+            return f"{base}[{place}]"
+        loaded = f"vload{dtype.count}(0, {base} + {place})"
+        return f"(convert_char{dtype.count}({loaded}) != (char)0)" if dtype.is_bool else loaded
+
+    def _gated_load(self, node: Node, base: str, place: str) -> str:
+        dtype, gate, other = node.dtype, self.value(node.src[2]), self.value(node.src[3])
+        if node.src[2].dtype.count == 1:
+            return self.let(dtype, f"{gate} ? {self._loaded(dtype, base, place)} : {other}")
+        lanes = [
+            f"({self.lane(node.src[2].dtype, gate, i)} ? {base}[{place} + {i}] "
+            f": {self.lane(dtype, other, i)})"
+            for i in range(dtype.count)
+        ]
+        return self.let(dtype, self.vector(dtype, lanes))
+
+    def store(self, node: Node) -> None:
+        memory, index, value = node.src[:3]
+        base, place = self.memory(memory), self.value(index)
+        stored, dtype = self.value(value), value.dtype
+        gate = node.src[3] if len(node.src) == 4 else None
+        if gate is not None and gate.dtype.count > 1:
+            for i in range(dtype.count):
+                held = self.lane(gate.dtype, self.value(gate), i)
+                self.line(f"if ({held}) {base}[{place} + {i}] = {self.lane(dtype, stored, i)};")
+            return
+        guard = "" if gate is None else f"if ({self.value(gate)}) "
+        if dtype.count == 1:
+            self.line(f"{guard}{base}[{place}] = {stored};")
+            return
+        if dtype.is_bool:
+            stored = f"as_uchar{dtype.count}({stored} & (char)1)"
+        self.line(f"{guard}vstore{dtype.count}({stored}, 0, {base} + {place});")
+
+    # -- vectors --------------------------------------------------------------------------------
+
+    def vector(self, dtype: DType, lanes: Sequence[str]) -> str:
+        if dtype.is_bool:
+            lanes = [f"(char)({lane} ? -1 : 0)" for lane in lanes]
+        return f"(({self.type(dtype)})({', '.join(lanes)}))"
+
+    def lane(self, dtype: DType, value: str, number: int) -> str:
+        lane = f"{value}.s{_LANES[number]}"
+        return f"({lane} != 0)" if dtype.is_bool else lane
+
+    def splat(self, dtype: DType, value: str) -> str:
+        if dtype.is_bool:
+            value = f"(char)({value} ? -1 : 0)"
+        return f"(({self.type(dtype)})({value}))"
+
+    def _mask(self, dtype: DType, mask: str) -> str:
+        """A vector of bools with lanes as wide as those of `dtype`."""
+        return mask if dtype.bits == 8 else f"convert_{_MASKS[dtype.bits]}{dtype.count}({mask})"
+
+    # -- arithmetic -----------------------------------------------------------------------------
+
+    def bitcast(self, source: DType, target: DType, value: str) -> str:
+        return f"as_{self.type(target)}({value})"
+
+    def negate(self, dtype: DType, value: str) -> str:
+        return f"({self.type(dtype)})(-{value})" if dtype.count == 1 else f"(-{value})"
+
+    def select(self, dtype: DType, mask: str, yes: str, no: str) -> str:
+        if dtype.count == 1:
+            return f"({mask} ? {yes} : {no})"
+        return f"select({no}, {yes}, {self._mask(dtype, mask)})"
+
+    def compare(self, op: Op, dtype: DType, a: str, b: str) -> str:
+        if dtype.is_bool and dtype.count > 1 and op is Op.CMPLT:
+            a, b = b, a  # -1 is true: as numbers the order turns round
+        code = f"({a} {COMPARISONS[op]} {b})"
+        narrow = dtype.count == 1 or dtype.bits == 8
+        return code if narrow else f"convert_char{dtype.count}{code}"
+
+    def call(self, op: Op, dtype: DType, values: list[str]) -> str:
+        return f"{FUNCTIONS[op]}({', '.join(values)})"
+
+    def binary(self, op: Op, dtype: DType, a: str, b: str) -> str:
+        if op in (Op.MAX, Op.MIN):
+            return self._extreme(op, dtype, a, b)
+        if dtype.is_bool and op in (Op.ADD, Op.MUL):
+            op = Op.OR if op is Op.ADD else Op.AND
+        code = f"({a} {BINARY[op]} {b})"
+        return f"({self.type(dtype)}){code}" if dtype.count == 1 and dtype.bits < 32 else code
+
+    def _extreme(self, op: Op, dtype: DType, a: str, b: str) -> str:
+        """The larger or smaller; a NaN on either side wins."""
+        if dtype.is_bool:
+            return f"({a} {'|' if op is Op.MAX else '&'} {b})"
+        if not dtype.is_float:
+            return f"{'max' if op is Op.MAX else 'min'}({a}, {b})"
+        wins = f"({a} {'<' if op is Op.MAX else '>'} {b})"
+        broken = f"({b} != {b})"
+        if dtype.count == 1:
+            return f"({wins} || {broken} ? {b} : {a})"
+        return f"select({a}, {b}, {wins} | {broken})"
+
+    def cast(self, source: DType, target: DType, value: str) -> str:
+        kind = self.type(target)
+        if source.is_float and target.is_int:
+            return self._saturating(source, target, value)
+        if source.count == 1:
+            return f"({value} != 0)" if target.is_bool else f"({kind}){value}"
+        if target.is_bool:
+            return self.compare(Op.CMPNE, source, value, self.splat(source, "0"))
+        if source.is_bool:
+            return f"convert_{kind}({value} & (char)1)"
+        return f"convert_{kind}({value})"
+
+    def _saturating(self, source: DType, target: DType, value: str) -> str:
+        converted = f"convert_{self.type(target)}_sat({value})"
+        zero = self.literal(target.scalar, 0)
+        if source.count == 1:
+            return f"({value} == {value} ? {converted} : {zero})"
+        real = self.compare(Op.CMPEQ, source, value, value)
+        return self.select(target, real, converted, self.splat(target, zero))
+
+
+def _literal(dtype: DType, value: Any) -> str:
+    if dtype.is_bool:
+        return "1" if value else "0"
+    if dtype.is_int:
+        return _integer(dtype, int(value))
+    kind = _SCALARS[dtype.name]
+    if math.isnan(value):
+        return f"(({kind})NAN)"
+    if math.isinf(value):
+        return f"(({kind}){'-' if value < 0 else ''}INFINITY)"
+    return f"{float(value).hex()}{'f' if dtype.bits == 32 else ''}" if dtype.bits != 16 else (
+        f"((half){float(value).hex()}f)"
+    )
+
+
+def _integer(dtype: DType, value: int) -> str:
+    if value == -(1 << 63):
+        return "(-0x7fffffffffffffffL - 1)"
+    if value == -(1 << 31) and dtype.bits == 32:
+        return "(-0x7fffffff - 1)"
+    suffix = {"int64": "L", "uint64": "UL", "uint32": "U"}.get(dtype.name, "")
+    code = f"{value}{suffix}"
+    if dtype.bits < 32:
+        return f"(({_SCALARS[dtype.name]}){code})"
+    return f"({code})" if value < 0 else code

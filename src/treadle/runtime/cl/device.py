@@ -1,0 +1,244 @@
+"""An OpenCL device: one in-order queue, programs from binaries, launches that are only enqueued.
+
+    device = CLDevice("CL", 0)
+    library = device.load(device.build(source), [Entry("f", grid=8, items=64, slots=(...))])
+    device.run([Launch(library.phases, [buffer.argument])])
+
+One surprise: `run` returns before the work is done; `read`, `write` and `synchronize` wait.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import warnings
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from treadle.errors import DeviceError, InternalError, OutOfMemory, StaleCodeError
+from treadle.runtime.cl.memory import CLAllocator, CLBuffer
+from treadle.runtime.cl.platforms import binding, find_devices, target_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treadle.runtime.base import Entry, Launch
+
+__all__ = ["CLCallList", "CLDevice"]
+
+
+class _Phase(NamedTuple):
+    """One kernel function and what its launches take."""
+
+    program: Any
+    entry: Entry
+
+    @property
+    def sizes(self) -> tuple[tuple[int], tuple[int]]:
+        """All work items, and those of one group."""
+        return (self.entry.grid * self.entry.items,), (self.entry.items,)
+
+
+class _Library:
+    """A built program. `phases` are what launches take."""
+
+    def __init__(self, program: Any, entries: Sequence[Entry]) -> None:
+        self.phases = [_Phase(program, entry) for entry in entries]
+
+
+class CLDevice:
+    """OpenCL device number `index` of those that `find_devices` lists."""
+
+    has_addresses = False
+
+    def __init__(self, name: str, index: int = 0, arch: str | None = None) -> None:
+        cl, found = binding(), find_devices()
+        if index >= len(found):
+            raise DeviceError(
+                f"there is no {name}: OpenCL has {len(found)} device{'s' * (len(found) > 1)} here"
+            )
+        self.name, self.facts = name, found[index]
+        self.is_software = self.facts.is_software
+        self.shares_memory = self.facts.shares_memory
+        self.target = target_of(self.facts, arch)
+        self._pid = os.getpid()
+        with _translated("open the device"):
+            self.context = cl.Context([self.facts.handle])
+            self.queue = cl.CommandQueue(self.context)
+        self._timed_queue: Any = None
+        self.allocator = CLAllocator(self.context, self.facts)
+
+    # -- code -----------------------------------------------------------------------------------
+
+    def build(self, source: str) -> bytes:
+        """The binary of a program. Raises InternalError with the driver's log."""
+        cl = binding()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", cl.CompilerWarning)
+                program = cl.Program(self.context, source).build(cache_dir=False)
+        except cl.RuntimeError as error:
+            raise InternalError(f"OpenCL rejected generated code: {error}") from error
+        return program.binaries[0]
+
+    def load(self, code: bytes, entries: Sequence[Entry]) -> _Library:
+        """A program from its binary. Raises StaleCodeError if the driver refuses it."""
+        self._check_process()
+        cl = binding()
+        try:
+            program = cl.Program(self.context, [self.facts.handle], [code]).build()
+        except cl.Error as error:
+            raise StaleCodeError(f"OpenCL refuses a cached program: {error}") from error
+        return _Library(program, entries)
+
+    # -- launches -------------------------------------------------------------------------------
+
+    def call_list(self, launches: Sequence[Launch], keep: object = None) -> CLCallList:
+        """Launches with their arguments set, which a replay only enqueues."""
+        self._check_process()
+        return CLCallList(self, launches, keep)
+
+    def run(self, launches: Sequence[Launch]) -> None:
+        """Enqueues launches once, in order."""
+        self.call_list(launches).run()
+
+    def read(self, buffer: CLBuffer, into: memoryview) -> None:
+        """Copies the start of a buffer, once all work is done."""
+        self.synchronize()
+        if not into.nbytes:
+            return
+        if self.shares_memory:
+            into.cast("B")[:] = buffer.view()[: into.nbytes]
+            return
+        with _translated("read a buffer"):
+            binding().enqueue_copy(self.queue, into, buffer.argument, is_blocking=True)
+
+    def write(self, buffer: CLBuffer, data: memoryview) -> None:
+        """Copies host bytes into a buffer, after the work that may still use it."""
+        if not data.nbytes:
+            return
+        if self.shares_memory:
+            self.synchronize()
+            buffer.view()[: data.nbytes] = data.cast("B")
+            return
+        with _translated("write a buffer"):
+            binding().enqueue_copy(self.queue, buffer.argument, data, is_blocking=True)
+
+    def synchronize(self) -> None:
+        """Returns when everything that was enqueued has finished."""
+        self._check_process()
+        with _translated("wait for the device"):
+            self.queue.finish()
+
+    def timed_queue(self) -> Any:
+        """A queue whose events carry times; measuring is off in the other one."""
+        if self._timed_queue is None:
+            cl = binding()
+            properties = cl.command_queue_properties.PROFILING_ENABLE
+            self._timed_queue = cl.CommandQueue(self.context, properties=properties)
+        return self._timed_queue
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise DeviceError(
+                f"{self.name} was opened before this process was forked, and OpenCL does not "
+                "survive that: open devices in the child, or start it with 'spawn'"
+            )
+
+
+class CLCallList:
+    """Launches whose kernels hold their arguments."""
+
+    def __init__(self, device: CLDevice, launches: Sequence[Launch], keep: object) -> None:
+        self._device = device
+        self._lock = threading.Lock()
+        self._calls: list[list[tuple[Any, _Phase]]] = []
+        self._args: list[list[Any]] = []
+        with _translated("set the arguments of a kernel"):
+            for launch in launches:
+                self._args.append(list(launch.args))
+                self._calls.append([_prepared(phase, launch) for phase in launch.phases])
+        self._keep = keep
+        self._flat = [
+            (kernel, *phase.sizes) for call in self._calls for kernel, phase in call
+        ]  # what a replay needs and nothing else
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def set_arg(self, call: int, slot: int, argument: Any) -> None:
+        """Replaces the memory in argument `slot` of launch `call`."""
+        self._args[call][slot] = argument  # keeps it alive
+        for kernel, phase in self._calls[call]:
+            for position, used in enumerate(phase.entry.slots):
+                if used.number == slot:
+                    kernel.set_arg(position, argument)
+
+    def set_var(self, call: int, slot: int, value: int) -> None:
+        """Replaces the integer in variable `slot` of launch `call`."""
+        for kernel, phase in self._calls[call]:
+            for position, used in enumerate(phase.entry.variables):
+                if used == slot:
+                    kernel.set_arg(len(phase.entry.slots) + position, _int32(value))
+
+    def run(self) -> None:
+        """Enqueues every launch; the device starts at once and goes on by itself."""
+        enqueue, queue = binding().enqueue_nd_range_kernel, self._device.queue
+        with _translated("launch a kernel"), self._lock:
+            for kernel, total, group in self._flat:
+                enqueue(queue, kernel, total, group)
+            queue.flush()
+
+    def run_timed(self) -> list[tuple[int, int]]:
+        """Runs every launch; start and end of each in ns of the device's clock."""
+        self._device.synchronize()
+        queue = self._device.timed_queue()
+        enqueue = binding().enqueue_nd_range_kernel
+        with _translated("launch a kernel"), self._lock:
+            events = [
+                [enqueue(queue, kernel, *phase.sizes) for kernel, phase in call]
+                for call in self._calls
+            ]
+            queue.finish()
+        now = time.monotonic_ns()
+        return [
+            (call[0].profile.start, call[-1].profile.end) if call else (now, now)
+            for call in events
+        ]
+
+
+def _int32(value: int) -> Any:
+    import numpy as np
+
+    return np.int32(value)
+
+
+def _prepared(phase: _Phase, launch: Launch) -> tuple[Any, _Phase]:
+    """A kernel object of its own with all arguments set."""
+    entry = phase.entry
+    kernel = binding().Kernel(phase.program, entry.symbol)
+    memory = [launch.args[slot.number] for slot in entry.slots]
+    numbers = [_int32(launch.vars[position]) for position in entry.variables]
+    for position, argument in enumerate((*memory, *numbers)):
+        kernel.set_arg(position, argument)
+    return kernel, phase
+
+
+class _translated:  # noqa: N801  (reads as the verb that it is)
+    """Turns pyopencl's errors into DeviceError or OutOfMemory: `with _translated("do it"):`."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        cl = binding()
+        if isinstance(error, cl.MemoryError):
+            raise OutOfMemory(
+                f"CL: no memory to {self._what} ({error}): delete tensors that are no longer "
+                "needed, or use smaller batches"
+            ) from error
+        if isinstance(error, cl.Error):
+            raise DeviceError(f"CL: could not {self._what}: {error}") from error

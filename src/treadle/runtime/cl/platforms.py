@@ -1,0 +1,178 @@
+"""Which OpenCL devices there are, what they can do, and the Target that says so.
+
+    find_devices()   ->  [Facts(platform="Portable Computing Language", is_software=True, ...)]
+
+Every device of every platform counts: GPUs and accelerators first, processors last, so that `CL:0`
+is the fastest. One surprise: `OCL_ICD_VENDORS` set to something useless hides all platforms.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from treadle.dtype import DType, dtypes
+from treadle.errors import DeviceError, SettingError
+from treadle.target import Target, Workgroup, host_target
+
+__all__ = ["Facts", "binding", "describe", "find_devices", "target_of"]
+
+MEND = '`pip install "treadle[cl]"` brings pyopencl and PoCL'
+OLDEST = (2, 0)
+MAX_LANES = 16  # OpenCL C's widest vector
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One OpenCL device. `handle` is pyopencl's; sizes are in bytes.
+
+    `is_software`: a processor, not a GPU. `shares_memory`: the host sees its memory in place.
+    """
+
+    handle: Any
+    platform: str
+    name: str
+    driver: str
+    version: tuple[int, int]
+    is_software: bool
+    shares_memory: bool
+    has_half: bool
+    has_double: bool
+    has_images: bool
+    local_bytes: int
+    max_items: int
+    max_alloc: int
+    units: int
+
+
+@functools.cache
+def binding() -> Any:
+    """The pyopencl module. Raises DeviceError if it is missing."""
+    try:
+        import pyopencl
+    except ImportError as error:
+        raise DeviceError(f"CL needs pyopencl, which is missing ({error}); {MEND}") from error
+    return pyopencl
+
+
+@functools.cache
+def find_devices() -> tuple[Facts, ...]:
+    """Every usable device, GPUs first. Raises DeviceError, which says why, if there is none."""
+    cl = binding()
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error as error:
+        raise DeviceError(f"no OpenCL platform was found ({error}){_vendors()}; {MEND}") from error
+    found, too_old = [], []
+    for platform in platforms:
+        try:
+            handles = platform.get_devices()
+        except cl.Error:  # a platform without devices says so by an error
+            continue
+        for handle in handles:
+            facts = _facts(cl, platform, handle)
+            (found if facts.version >= OLDEST else too_old).append(facts)
+    if not found:
+        old = "".join(f"; {f.name} has OpenCL {f.version[0]}.{f.version[1]}" for f in too_old)
+        raise DeviceError(f"no device with OpenCL 2.0 or newer was found{old}{_vendors()}; {MEND}")
+    return tuple(sorted(found, key=lambda f: f.is_software))
+
+
+def _vendors() -> str:
+    value = os.environ.get("OCL_ICD_VENDORS")
+    return "" if value is None else f", with OCL_ICD_VENDORS={value} naming the drivers to load"
+
+
+def _facts(cl: Any, platform: Any, handle: Any) -> Facts:
+    extensions = handle.extensions.split()
+    numbers = re.search(r"(\d+)\.(\d+)", handle.version)
+    is_cpu = bool(handle.type & cl.device_type.CPU)
+    return Facts(
+        handle=handle,
+        platform=platform.name.strip(),
+        name=handle.name.strip(),
+        driver=f"{handle.driver_version.strip()}, {handle.version.strip()}",
+        version=(int(numbers[1]), int(numbers[2])) if numbers else (0, 0),
+        is_software=is_cpu,
+        shares_memory=is_cpu and bool(handle.host_unified_memory),
+        has_half="cl_khr_fp16" in extensions,
+        has_double="cl_khr_fp64" in extensions,
+        has_images=bool(handle.image_support),
+        local_bytes=handle.local_mem_size,
+        max_items=handle.max_work_group_size,
+        max_alloc=handle.max_mem_alloc_size,
+        units=handle.max_compute_units,
+    )
+
+
+def describe() -> str:
+    """The devices in one line, for `treadle doctor`. Raises DeviceError as `find_devices` does."""
+    lines = []
+    for number, facts in enumerate(find_devices()):
+        kind = "processor" if facts.is_software else "GPU"
+        version = ".".join(map(str, facts.version))
+        lines.append(f"CL:{number} {facts.name} ({kind}, {facts.platform}, OpenCL {version})")
+    return ", ".join(lines)
+
+
+# -- what a device is as a target -----------------------------------------------------------------
+
+
+def target_of(facts: Facts, arch: str | None) -> Target:
+    """The Target of a device. `arch` "cpu" or "gpu" overrules how its kernels are scheduled.
+
+    Raises SettingError for any other arch.
+    """
+    if arch not in (None, "cpu", "gpu"):
+        raise SettingError(f"CL knows the architectures cpu and gpu, not {arch!r}")
+    slices = facts.is_software if arch is None else arch == "cpu"
+    host = _processor(facts) if facts.is_software else host_target()
+    common = replace(
+        host,
+        name=f"{facts.name} (OpenCL)",
+        arch="opencl",
+        triple="opencl",
+        cpu=facts.name,
+        features=f"{facts.driver}, fp16={facts.has_half}, fp64={facts.has_double}",
+        dtypes=_dtypes(facts),
+        has_fma=True,
+        has_half_convert=facts.has_half,
+        has_bfloat16_convert=False,
+        cores=facts.units,
+        # PoCL 3.0 loses kernels with vectors wider than the processor's registers.
+        max_lanes=min(MAX_LANES, host.vector_bytes // 4),
+    )
+    if slices:
+        return common
+    items = min(256, facts.max_items)
+    group = Workgroup(items, facts.max_items, 32, facts.local_bytes)
+    return replace(common, vector_bytes=16, workgroup=group)
+
+
+def _dtypes(facts: Facts) -> tuple[DType, ...]:
+    kinds = [
+        dtypes.bool, dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64, dtypes.uint8,
+        dtypes.uint16, dtypes.uint32, dtypes.uint64, dtypes.float32,
+    ]  # fmt: skip
+    kinds += [dtypes.float16] if facts.has_half else []
+    kinds += [dtypes.float64] if facts.has_double else []
+    return tuple(kinds)
+
+
+def _processor(facts: Facts) -> Target:
+    """The processor that a driver compiles for: PoCL names it at the end of the device's version.
+
+    Its compiler may be older than the processor, and know less of it than treadle's own.
+    """
+    cpu = re.search(r"x86_64[\w-]*-([a-z][\w.]*)(?:\s|$)", facts.driver)
+    if cpu is None:
+        return host_target()
+    try:
+        known = Target.parse(f"x86_64,{cpu[1]}")
+    except SettingError:  # a processor that treadle has no table of
+        return host_target()
+    host = host_target()
+    return replace(known, l1=host.l1, l2=host.l2, l3=host.l3)
