@@ -259,8 +259,10 @@ def _literal(dtype: DType, value: Any) -> str:
         return f"(({kind})NAN)"
     if math.isinf(value):
         return f"(({kind}){'-' if value < 0 else ''}INFINITY)"
-    return f"{float(value).hex()}{'f' if dtype.bits == 32 else ''}" if dtype.bits != 16 else (
-        f"((half){float(value).hex()}f)"
+    return (
+        f"{float(value).hex()}{'f' if dtype.bits == 32 else ''}"
+        if dtype.bits != 16
+        else (f"((half){float(value).hex()}f)")
     )
 
 

@@ -20,11 +20,18 @@ from treadle.runtime.cl.memory import CLAllocator, CLBuffer
 from treadle.runtime.cl.platforms import binding, find_devices, target_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from treadle.runtime.base import Entry, Launch
 
 __all__ = ["CLCallList", "CLDevice"]
+
+
+def _quietly(build: Callable[..., Any], **options: Any) -> Any:
+    """What `build` gives, without the warnings that a driver has about generated code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", binding().CompilerWarning)
+        return build(**options)
 
 
 class _Phase(NamedTuple):
@@ -74,9 +81,7 @@ class CLDevice:
         """The binary of a program. Raises InternalError with the driver's log."""
         cl = binding()
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", cl.CompilerWarning)
-                program = cl.Program(self.context, source).build(cache_dir=False)
+            program = _quietly(cl.Program(self.context, source).build, cache_dir=False)
         except cl.RuntimeError as error:
             raise InternalError(f"OpenCL rejected generated code: {error}") from error
         return program.binaries[0]
@@ -86,7 +91,7 @@ class CLDevice:
         self._check_process()
         cl = binding()
         try:
-            program = cl.Program(self.context, [self.facts.handle], [code]).build()
+            program = _quietly(cl.Program(self.context, [self.facts.handle], [code]).build)
         except cl.Error as error:
             raise StaleCodeError(f"OpenCL refuses a cached program: {error}") from error
         return _Library(program, entries)
@@ -202,8 +207,7 @@ class CLCallList:
             queue.finish()
         now = time.monotonic_ns()
         return [
-            (call[0].profile.start, call[-1].profile.end) if call else (now, now)
-            for call in events
+            (call[0].profile.start, call[-1].profile.end) if call else (now, now) for call in events
         ]
 
 

@@ -1,0 +1,142 @@
+"""Which adapter Dawn offers, what it can do, and the Target that says so.
+
+    open_adapter()   ->  (Dawn, its adapter, Facts(name="llvmpipe ...", is_software=True, ...))
+
+The backend is Dawn's choice, unless WEBGPU_BACKEND names one: Vulkan, Metal, D3D12, ...
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from treadle.dtype import dtypes
+from treadle.errors import DeviceError, SettingError
+from treadle.runtime.webgpu.dawn import Dawn, Handle
+from treadle.runtime.webgpu.library import find_library
+from treadle.runtime.webgpu.structures import LIMITS
+from treadle.target import Target, Workgroup
+
+__all__ = ["Facts", "backend_type", "dawn", "describe", "open_adapter", "target_of"]
+
+_BACKENDS = {"D3D11": 3, "D3D12": 4, "METAL": 5, "VULKAN": 6, "OPENGL": 7, "OPENGLES": 8}
+_KINDS = {1: "discrete GPU", 2: "integrated GPU", 3: "software"}
+_HIGH_PERFORMANCE, _CORE = 2, 2
+MEND = "`apt-get install --no-install-recommends libvulkan1 mesa-vulkan-drivers` brings a driver"
+MAX_LANES = 4  # WGSL's widest vector
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One adapter. `limits` has the names of structures.LIMITS, sizes in bytes."""
+
+    name: str
+    vendor: str
+    kind: str
+    backend: str
+    library: str
+    features: frozenset[str]
+    limits: dict[str, int]
+
+    @property
+    def is_software(self) -> bool:
+        """A processor that plays the GPU."""
+        return self.kind == "software"
+
+
+def backend_type(text: str) -> int:
+    """The number of a backend's name: "Vulkan", or "WGPUBackendType_Vulkan". Raises SettingError."""
+    name = text.removeprefix("WGPUBackendType_").upper()
+    if not name:
+        return 0
+    if name not in _BACKENDS:
+        known = "Vulkan, Metal, D3D12, D3D11, OpenGL, OpenGLES"
+        raise SettingError(f"WEBGPU_BACKEND={text} is not allowed: it is one of {known}")
+    return _BACKENDS[name]
+
+
+@cache
+def dawn() -> Dawn:
+    """The process's Dawn. Raises DeviceError if there is none."""
+    return Dawn(find_library())
+
+
+def open_adapter() -> tuple[Dawn, Handle, Facts]:
+    """Ask Dawn for an adapter. Raises DeviceError, which says what is missing."""
+    wished = backend_type(os.environ.get("WEBGPU_BACKEND", ""))
+    found = dawn()
+    options = found.api.adapter_options(level=_CORE, power=_HIGH_PERFORMANCE, backend=wished)
+    try:
+        adapter = found.request(
+            "Adapter", "wgpuInstanceRequestAdapter*", found.instance, ctypes.byref(options)
+        )
+    except DeviceError as error:
+        advice = f"; {MEND}" if sys.platform.startswith("linux") else ""
+        raise DeviceError(f"{error} ({found.library.origin}){advice}") from None
+    return found, adapter, _facts(found, adapter)
+
+
+def limits_of(found: Dawn, adapter: Handle) -> Any:
+    """All that the adapter allows, as the structure in which a device asks for it."""
+    limits = found.api.limits()
+    found.call("wgpuAdapterGetLimits", adapter, ctypes.byref(limits))
+    return limits
+
+
+def _facts(found: Dawn, adapter: Handle) -> Facts:
+    info, listed = found.api.adapter_info(), found.api.feature_list()
+    found.call("wgpuAdapterGetInfo", adapter, ctypes.byref(info))
+    found.call("wgpuAdapterGetFeatures", adapter, ctypes.byref(listed))
+    offered = {listed.features[i] for i in range(listed.count)}
+    limits = limits_of(found, adapter)
+    backends = {number: name for name, number in _BACKENDS.items()}
+    return Facts(
+        name=info.device.text() or info.description.text(),
+        vendor=info.vendor.text(),
+        kind=_KINDS.get(info.type, "unknown kind"),
+        backend=backends.get(info.backend, "unknown").capitalize(),
+        library=found.library.origin,
+        features=frozenset(n for n, number in found.api.features.items() if number in offered),
+        limits={name: getattr(limits, name) for name in LIMITS},
+    )
+
+
+def describe() -> str:
+    """The adapter in one line, for `treadle doctor`. Raises DeviceError if there is none."""
+    _, _, facts = open_adapter()
+    return f"{facts.name} ({facts.kind}, {facts.backend}), Dawn from {facts.library}"
+
+
+def target_of(facts: Facts) -> Target:
+    """The Target of an adapter. float64 is missing: WGSL has no such type."""
+    kinds = [
+        dtypes.bool, dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64, dtypes.uint8,
+        dtypes.uint16, dtypes.uint32, dtypes.uint64, dtypes.float32,
+    ]  # fmt: skip
+    has_half = "shader-f16" in facts.features
+    limits = facts.limits
+    most = min(limits["items"], limits["items_x"])
+    return Target(
+        name=f"{facts.name} (WebGPU)",
+        arch="wgsl",
+        triple="wgsl",
+        cpu=f"{facts.name} {facts.backend}",
+        features=f"{facts.library}, {', '.join(sorted(facts.features))}",
+        dtypes=(*kinds, *((dtypes.float16,) if has_half else ())),
+        vector_bytes=16,
+        vector_registers=32,
+        has_fma=False,
+        has_half_convert=has_half,
+        has_bfloat16_convert=False,
+        has_masked_memory=False,
+        workgroup=Workgroup(min(128, most), most, 32, limits["shared_bytes"]),
+        max_buffers=limits["storage_buffers"],
+        # Whole elements of every type in each part, and few enough bytes for 32-bit indices.
+        max_binding=min(limits["storage_bytes"], 1 << 30) // 256 * 256,
+        index_bits=32,
+        max_lanes=MAX_LANES,
+    )

@@ -1,0 +1,298 @@
+"""A WebGPU device: pipelines made once, bind groups kept, one submission for a whole replay.
+
+    device = WebGPUDevice("WEBGPU")
+    library = device.load(b"@compute ... fn f() {...}", [Entry("f", grid=8, items=64, slots=...)])
+    device.run([Launch(library.phases, [buffer.argument])])
+
+Each entry's bindings are numbered from 0: one for each slot (several for a slot that is larger than
+a binding can be), then one uniform buffer with the launch's integers, if it takes any. Groups are
+spread over two dimensions where there are more than one allows.
+
+One surprise: an error inside Dawn arrives some time after its cause. The next call raises it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from treadle.errors import DeviceError, InternalError
+from treadle.runtime.webgpu.adapter import Facts, limits_of, open_adapter, target_of
+from treadle.runtime.webgpu.calls import WebGPUCallList
+from treadle.runtime.webgpu.dawn import Dawn, Handle, view_of
+from treadle.runtime.webgpu.memory import (
+    COPY_TARGET,
+    MAP_READ,
+    WebGPUAllocator,
+    WebGPUBuffer,
+    make_buffer,
+)
+from treadle.runtime.webgpu.structures import (
+    TOLD,
+    BindGroupLayoutDescriptor,
+    CallbackInfo,
+    Chained,
+    ComputePipelineDescriptor,
+    PipelineLayoutDescriptor,
+    ShaderModuleDescriptor,
+    ShaderSource,
+    Toggles,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treadle.runtime.base import Entry, Launch
+
+__all__ = ["WebGPUDevice"]
+
+_SPONTANEOUS = 3
+_COMPUTE_STAGE = 4
+_CHUNK = 1 << 26  # bytes that one read moves at a time
+
+
+class _Library(NamedTuple):
+    """Compiled code: its phases are what launches take."""
+
+    phases: list[Phase]
+
+
+class Phase(NamedTuple):
+    """One pipeline. `parts` are (slot number, offset) of its bindings, in their order."""
+
+    pipeline: Handle
+    layout: Handle
+    entry: Entry
+    parts: list[tuple[int, int]]
+    groups: tuple[int, int]
+
+
+class WebGPUDevice:
+    """A device of the adapter that Dawn prefers. Devices of several indices share the adapter."""
+
+    has_addresses = False
+    shares_memory = False
+
+    def __init__(self, name: str, index: int = 0) -> None:
+        self.name, self._pid = name, os.getpid()
+        self.dawn, adapter, self.facts = open_adapter()
+        self.is_software = self.facts.is_software
+        self.target = target_of(self.facts)
+        self._told: list[str] = []
+        self._lost: str | None = None
+        self._callbacks = (TOLD(self._on_lost), TOLD(self._on_error))  # Dawn calls them for ever
+        self.handle = self._open(adapter)
+        self.queue = self.dawn.make("Queue", "wgpuDeviceGetQueue", self.handle)
+        self.allocator = WebGPUAllocator(self.dawn, self.handle, self.facts.limits["buffer_bytes"])
+        self._staging: Handle | None = None
+        self._staging_size = 0
+        self._lock = threading.RLock()
+
+    def _open(self, adapter: Handle) -> Handle:
+        api, keep = self.dawn.api, []
+        limits = limits_of(self.dawn, adapter)
+        limits.next = None
+        names = sorted(self.facts.features)
+        features = (ctypes.c_uint32 * len(names))(*(api.features[name] for name in names))
+        descriptor = api.device_descriptor(
+            next=_exact_times(keep), feature_count=len(names),
+            features=ctypes.addressof(features), limits=ctypes.addressof(limits),
+        )  # fmt: skip
+        lost, errors = (ctypes.cast(c, ctypes.c_void_p).value for c in self._callbacks)
+        descriptor.lost = CallbackInfo(mode=_SPONTANEOUS, callback=lost)
+        descriptor.errors.callback = errors
+        return self.dawn.request(
+            "Device", "wgpuAdapterRequestDevice*", adapter, ctypes.byref(descriptor)
+        )
+
+    # -- what Dawn tells -------------------------------------------------------------------------
+
+    def _on_lost(self, device: Any, reason: int, why: Any, *_: Any) -> None:
+        self._lost = why.text() or f"reason {reason}"
+
+    def _on_error(self, device: Any, kind: int, why: Any, *_: Any) -> None:
+        self._told.append(why.text())
+
+    def check(self) -> None:
+        """Raises DeviceError for what went wrong since the last call, and in a forked child."""
+        if os.getpid() != self._pid:
+            raise DeviceError(
+                f"{self.name} was opened before this process was forked, and Dawn does not survive "
+                "that: open devices in the child, or start it with 'spawn'"
+            )
+        if self._lost is not None:
+            raise DeviceError(
+                f"{self.name}: the device was lost ({self._lost}); its tensors are gone, other "
+                "devices go on"
+            )
+        if self._told:
+            told, self._told = self._told, []
+            raise DeviceError(f"{self.name}: {told[0]}")
+
+    def destroy(self) -> None:
+        """Lose the device on purpose; every later call raises DeviceError."""
+        self.dawn.call("wgpuDeviceDestroy", self.handle)
+        self.dawn.call("wgpuInstanceProcessEvents", self.dawn.instance)
+        self._lost = self._lost or "it was destroyed"
+
+    # -- code -----------------------------------------------------------------------------------
+
+    def load(self, code: bytes, entries: Sequence[Entry]) -> _Library:
+        """Pipelines for the entries of a WGSL module. Raises InternalError if Dawn rejects it."""
+        self.check()
+        keep: list[Any] = []
+        source = ShaderSource(
+            chain=Chained(kind=ShaderSource.KIND), code=view_of(code.decode(), keep)
+        )
+        descriptor = ShaderModuleDescriptor(next=ctypes.addressof(source))
+        try:
+            with self.dawn.checked(self.handle, "compile WGSL"):
+                module = self.dawn.make(
+                    "ShaderModule", "wgpuDeviceCreateShaderModule", self.handle,
+                    ctypes.byref(descriptor),
+                )  # fmt: skip
+        except DeviceError as error:
+            raise InternalError(
+                f"Dawn rejected generated code: {error}\n{code.decode()}"
+            ) from error
+        return _Library([self._phase(module, entry) for entry in entries])
+
+    def _phase(self, module: Handle, entry: Entry) -> Phase:
+        parts, kinds = [], []
+        largest = self.target.max_binding or entry.grid
+        for slot in entry.slots:
+            count = max(1, -(-slot.nbytes // largest))
+            parts += [(slot.number, largest * number) for number in range(count)]
+            kinds += ["write" if slot.is_written else "read"] * count
+        kinds += ["uniform"] if entry.variables else []
+        most = self.facts.limits["groups_each"]
+        wide = max(1, min(entry.grid, most))
+        groups = (wide, -(-entry.grid // wide))
+        if groups[1] > most:
+            raise DeviceError(f"{self.name}: {entry.grid} work-groups are more than {most}²")
+        with self.dawn.checked(self.handle, f"make the pipeline {entry.symbol}"):
+            layout = self._layout(kinds)
+            pipeline = self._pipeline(module, entry.symbol, layout)
+        return Phase(pipeline, layout, entry, parts, groups)
+
+    def _layout(self, kinds: list[str]) -> Handle:
+        api = self.dawn.api
+        entries = (api.layout_entry * max(1, len(kinds)))()
+        for number, kind in enumerate(kinds):
+            entries[number].binding = number
+            entries[number].visibility = _COMPUTE_STAGE
+            entries[number].buffer.type = api.bindings[kind]
+        descriptor = BindGroupLayoutDescriptor(count=len(kinds), entries=ctypes.addressof(entries))
+        return self.dawn.make(
+            "BindGroupLayout", "wgpuDeviceCreateBindGroupLayout", self.handle,
+            ctypes.byref(descriptor),
+        )  # fmt: skip
+
+    def _pipeline(self, module: Handle, name: str, layout: Handle) -> Handle:
+        keep: list[Any] = []
+        layouts = (ctypes.c_void_p * 1)(layout.pointer)
+        whole = self.dawn.make(
+            "PipelineLayout", "wgpuDeviceCreatePipelineLayout", self.handle,
+            ctypes.byref(PipelineLayoutDescriptor(count=1, layouts=ctypes.addressof(layouts))),
+        )  # fmt: skip
+        descriptor = ComputePipelineDescriptor(layout=whole.pointer)
+        descriptor.compute.module = module.pointer
+        descriptor.compute.entry_point = view_of(name, keep)
+        return self.dawn.make(
+            "ComputePipeline", "wgpuDeviceCreateComputePipeline", self.handle,
+            ctypes.byref(descriptor),
+        )  # fmt: skip
+
+    # -- launches -------------------------------------------------------------------------------
+
+    def call_list(self, launches: Sequence[Launch], keep: object = None) -> WebGPUCallList:
+        """Launches with their bind groups made, which a replay encodes and submits."""
+        self.check()
+        return WebGPUCallList(self, launches, keep)
+
+    def run(self, launches: Sequence[Launch]) -> None:
+        """Submits launches once, in order."""
+        self.call_list(launches).run()
+
+    def submit(self, encoder: Handle) -> None:
+        """Hand everything that was encoded to the device."""
+        commands = self.dawn.make("CommandBuffer", "wgpuCommandEncoderFinish", encoder, None)
+        one = (ctypes.c_void_p * 1)(commands.pointer)
+        self.dawn.call("wgpuQueueSubmit", self.queue, 1, one)
+
+    def encoder(self) -> Handle:
+        """Something to record commands with."""
+        return self.dawn.make("CommandEncoder", "wgpuDeviceCreateCommandEncoder", self.handle, None)
+
+    def synchronize(self) -> None:
+        """Returns when everything that was submitted has finished."""
+        self.check()
+        self.dawn.finish(self.queue)
+        self.check()
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    def write(self, buffer: WebGPUBuffer, data: memoryview) -> None:
+        """Copies host bytes to the start of a buffer, after the work submitted before."""
+        self.check()
+        whole = data.nbytes // 4 * 4
+        if whole:
+            self._write(buffer, 0, data.cast("B")[:whole])
+        if whole < data.nbytes:  # buffers end on whole words, so the last one is all theirs
+            self._write(buffer, whole, memoryview(bytes(data.cast("B")[whole:]).ljust(4, b"\0")))
+
+    def _write(self, buffer: WebGPUBuffer, offset: int, data: memoryview) -> None:
+        import numpy as np
+
+        source = np.frombuffer(data, np.uint8)
+        self.dawn.call(
+            "wgpuQueueWriteBuffer", self.queue, buffer.handle, offset, source.ctypes.data,
+            source.nbytes,
+        )  # fmt: skip
+
+    def read(self, buffer: WebGPUBuffer, into: memoryview) -> None:
+        """Copies the start of a buffer to the host, by way of a buffer that can be mapped."""
+        self.check()
+        target = into.cast("B")
+        for start in range(0, into.nbytes, _CHUNK):
+            count = min(_CHUNK, into.nbytes - start)
+            self._read(buffer, start, target[start : start + count])
+        self.check()
+
+    def _read(self, buffer: WebGPUBuffer, offset: int, target: memoryview) -> None:
+        padded = -(-target.nbytes // 4) * 4
+        with self._lock:
+            staging = self._staging_buffer(padded)
+            encoder = self.encoder()
+            self.dawn.call(
+                "wgpuCommandEncoderCopyBufferToBuffer", encoder, buffer.handle, offset, staging, 0,
+                padded,
+            )  # fmt: skip
+            self.submit(encoder)
+            address = self.dawn.map(staging, padded)
+            try:
+                mapped = (ctypes.c_uint8 * target.nbytes).from_address(address)
+                target[:] = memoryview(mapped).cast("B")
+            finally:
+                self.dawn.call("wgpuBufferUnmap", staging)
+
+    def _staging_buffer(self, nbytes: int) -> Handle:
+        """Memory that the host can read, kept for the next time."""
+        if self._staging is None or self._staging_size < nbytes:
+            size = 1 << max(16, (nbytes - 1).bit_length())
+            self._staging = make_buffer(self.dawn, self.handle, size, MAP_READ | COPY_TARGET)
+            self._staging_size = size
+        return self._staging
+
+
+def _exact_times(keep: list[Any]) -> int:
+    """The address of switches that turn off the rounding of timestamps to 100 microseconds."""
+    name = ctypes.create_string_buffer(b"timestamp_quantization")
+    names = (ctypes.c_void_p * 1)(ctypes.addressof(name))
+    toggles = Toggles(
+        chain=Chained(kind=Toggles.KIND), disabled_count=1, disabled=ctypes.addressof(names)
+    )
+    keep += [name, names, toggles]
+    return ctypes.addressof(toggles)
