@@ -17,6 +17,7 @@ from .emulate import emulate_dtypes
 from .expand import expand
 from .index_types import lower_index_types
 from .linearize import Phase, linearize
+from .loose import say_rounding
 from .math import lower_math
 from .registers import lower_reduces
 from .stage import lower_stages
@@ -53,6 +54,8 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
         # Formulas after expansion: one rewrite serves each distinct node, scalar or vector.
         lambda node: emulate_dtypes(node, native),
         lower_math,
+        # Right behind the formulas: it looks for what they made.
+        lambda node: node if target.strict_floats else say_rounding(node),
         # After the formulas, since they use divisions, shifts and casts themselves.
         decompose,
         # Bounds are known for index arithmetic only, so machine integers come last.

@@ -174,7 +174,7 @@ def _lanes(nest: Nest, loop: Node, target: Target) -> int:
     """How many neighbouring results an item computes: a vector, where every access allows it."""
     widest = max(n.dtype.itemsize for n in nest.nodes() if n.dtype.kind not in ("index", "void"))
     lanes = min(max(1, target.vector_bytes // max(widest, 4)), target.max_lanes)
-    if nest.reduces() or _size(loop) % lanes:
+    if widest > 4 or nest.reduces() or _size(loop) % lanes:
         return 1
     steps = (stride(access.index, loop) for access in nest.accesses())
     return lanes if all(step in (0, 1) for step in steps) else 1

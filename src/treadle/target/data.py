@@ -44,7 +44,8 @@ class Target:
     `workgroup` is None where workers take slices of a grid, as on a CPU. `max_buffers` is how many
     pieces of memory one phase of a kernel can have (None: any number), `max_binding` how many
     bytes it can see of one at a time, `index_bits` the widest integer for addresses, `max_lanes`
-    the most lanes that its language gives a vector.
+    the most lanes that its language gives a vector. Without `strict_floats` the target's compiler
+    takes floats for real numbers where that saves it work.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Target:
     max_binding: int | None = None
     index_bits: int = 64
     max_lanes: int = 64
+    strict_floats: bool = True
 
     @staticmethod
     def parse(text: str) -> Target:

@@ -228,7 +228,7 @@ def _prepared(phase: _Phase, launch: Launch) -> tuple[Any, _Phase]:
     return kernel, phase
 
 
-class _translated:  # noqa: N801  (reads as the verb that it is)
+class _translated:
     """Turns pyopencl's errors into DeviceError or OutOfMemory: `with _translated("do it"):`."""
 
     def __init__(self, what: str) -> None:

@@ -139,4 +139,5 @@ def target_of(facts: Facts) -> Target:
         max_binding=min(limits["storage_bytes"], 1 << 30) // 256 * 256,
         index_bits=32,
         max_lanes=MAX_LANES,
+        strict_floats=False,
     )

@@ -19,9 +19,9 @@ import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from treadle.errors import DeviceError, InternalError
-from treadle.runtime.webgpu.adapter import Facts, limits_of, open_adapter, target_of
+from treadle.runtime.webgpu.adapter import limits_of, open_adapter, target_of
 from treadle.runtime.webgpu.calls import WebGPUCallList
-from treadle.runtime.webgpu.dawn import Dawn, Handle, view_of
+from treadle.runtime.webgpu.dawn import Handle, view_of
 from treadle.runtime.webgpu.memory import (
     COPY_TARGET,
     MAP_READ,

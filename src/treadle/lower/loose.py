@@ -1,0 +1,53 @@
+"""For targets that reassociate floats: rounding is said, not provoked.
+
+    (x + magic) - magic           ->  ROUND(x)             magic = 1.5 * 2**23 + n: adding it rounds
+    BITCAST int32 of (x + magic)  ->  int32(ROUND(x)) + bits of magic
+
+The formulas of lower/math round by adding a number so large that no fraction is left. A compiler
+that takes floats for real numbers, as those behind WGSL may, would take that out.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from ..dtype import dtypes
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.rewrite import rewrite_with
+
+__all__ = ["say_rounding"]
+
+_SMALLEST, _LARGEST = 1.5 * 2.0**23, 1.75 * 2.0**23
+
+
+def say_rounding(root: Node) -> Node:
+    """`root` with float32 rounding by addition turned into ROUND."""
+
+    def step(node: Node) -> Node | None:
+        if node.op in (Op.SUB, Op.BITCAST) and node.src[0].dtype.scalar is dtypes.float32:
+            return _rounded(node)
+        return None
+
+    return rewrite_with(root, step)
+
+
+def _rounded(node: Node) -> Node | None:
+    total = node.src[0]
+    magic = _magic(total.src[1]) if total.op is Op.ADD else None
+    if magic is None:
+        return None
+    whole = total.src[0].alu(Op.ROUND)
+    if node.op is Op.SUB:
+        return whole if _magic(node.src[1]) == magic else None
+    if node.dtype.scalar is not dtypes.int32:
+        return None
+    (bits,) = struct.unpack("<i", struct.pack("<f", magic))
+    return whole.cast(node.dtype) + bits
+
+
+def _magic(node: Node) -> float | None:
+    while node.op is Op.BROADCAST:
+        node = node.src[0]
+    is_one = node.op is Op.CONST and _SMALLEST <= node.arg < _LARGEST
+    return node.arg if is_one else None

@@ -1,0 +1,527 @@
+"""Linear programs to WGSL.
+
+Each phase becomes a compute entry point with bindings of its own, numbered from 0: one for each
+piece of memory that it uses, in the order of the slots, then one uniform with the launch-time
+integers. A slice of the grid is a work-group. Memory that is larger than a binding may be comes in
+parts, which accessor functions put together.
+
+WGSL has 32-bit numbers and perhaps halves. Smaller integers are kept wrapped in 32 bits; in memory
+they share words, and a store that does not own a whole word is atomic, so that no neighbour is
+lost. 64-bit integers are pairs of words: wgsl_int64.py computes with them.
+
+One surprise: no constant may be infinite or NaN, so both come from bits that only a running shader
+sees; and NaN is recognised by its bits, since `x != x` may be optimised away.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ..dtype import DType
+from ..errors import DTypeError
+from ..ir.node import Node
+from ..ir.op import Op
+from ..lower.linearize import Phase
+from ..target import Target
+from .clike import BINARY, COMPARISONS, FUNCTIONS, Function
+from .wgsl_int64 import int64_helpers
+
+__all__ = ["WGSLRenderer"]
+
+_LANES = "xyzw"
+_CALLS = {**FUNCTIONS, Op.ROUND: "round"}
+_WORD_BITS = 32
+_HELPERS = {
+    "is_nan": """\
+fn is_nan(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }
+""",
+    "saturate_int32": """\
+fn saturate_int32(x: f32) -> i32 {
+  if ((bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u) { return 0i; }
+  if (x >= 2147483648.0f) { return 2147483647i; }
+  if (x <= -2147483648.0f) { return i32(-2147483648); }
+  return i32(x);
+}
+""",
+    "from_bits": """\
+var<private> infinity_bits: u32 = 0x7f800000u;
+fn from_bits(offset: u32) -> f32 { return bitcast<f32>(infinity_bits + offset); }
+""",
+}
+_NEGATIVE, _NAN = "0x80000000u", "0x00400000u"
+
+
+class WGSLRenderer:
+    """Prints modules for one adapter; `contract` is the driver's choice, whatever is asked for."""
+
+    name = "WGSL"
+
+    def __init__(self, target: Target, contract: bool = True) -> None:
+        self.target, self.contract = target, contract
+
+    def render(self, name: str, phases: Sequence[Phase], variables: Sequence[str]) -> str:
+        """A module with one entry point a phase, called `name_0`, `name_1`, ..."""
+        functions = [
+            _WGSLFunction(f"{name}_{number}", phase, self.target, f"p{number}_")
+            for number, phase in enumerate(phases)
+        ]
+        bodies = [function.text() for function in functions]
+        helpers: set[str] = set().union(*(function.helpers for function in functions))
+        lines = ["enable f16;"] if any(function.uses_half for function in functions) else []
+        lines += [_HELPERS[key] for key in sorted(helpers & _HELPERS.keys())]
+        lines += int64_helpers(helpers - _HELPERS.keys())
+        for function in functions:
+            lines += function.module
+        return "\n".join([*lines, *bodies])
+
+
+def _register(dtype: DType) -> str:
+    """The type of one value in registers."""
+    if dtype.is_bool:
+        return "bool"
+    if dtype.is_int:
+        if dtype.bits == 64:
+            return "vec2<u32>"
+        return "u32" if dtype.is_unsigned else "i32"
+    if dtype.bits == 64:
+        raise DTypeError(
+            "WEBGPU has no float64: cast to float32, or compute on a device that has it"
+        )
+    return f"f{dtype.bits}"
+
+
+def _per_word(dtype: DType) -> int:
+    """How many elements share a word of memory: 1 if they have whole words, or are halves."""
+    return 1 if dtype.is_float else max(1, _WORD_BITS // (8 * dtype.scalar.itemsize))
+
+
+class _WGSLFunction(Function):
+    language = "WGSL"
+
+    def __init__(self, name: str, phase: Phase, target: Target, prefix: str) -> None:
+        super().__init__(name, phase, phase.variables)
+        self.target, self.prefix = target, prefix
+        self.module: list[str] = []
+        self.helpers: set[str] = set()
+        self.uses_half = False
+        self.written = {param for param, is_written in phase.params if is_written}
+        self.parts: dict[Node, int] = {}
+        self.bindings = 0
+        for param, _ in phase.params:
+            self._bind(param)
+        if self.variables:
+            count = -(-len(self.variables) // 4)
+            kind = f"array<vec4<i32>, {count}>"
+            self.module.append(
+                f"@group(0) @binding({self.bindings}) var<uniform> {prefix}vars: {kind};"
+            )
+
+    def header(self) -> list[str]:
+        groups = math.prod(r.src[0].arg for r in self.phase.grid)
+        return [
+            f"@compute @workgroup_size({self.phase.items})",
+            f"fn {self.name}(@builtin(workgroup_id) group_id: vec3<u32>, "
+            "@builtin(num_workgroups) group_counts: vec3<u32>, "
+            "@builtin(local_invocation_index) item_id: u32) {",
+            "  let group = i32(group_id.x + group_id.y * group_counts.x);",
+            f"  if (group >= {groups}i) {{ return; }}",
+        ]
+
+    # -- types ----------------------------------------------------------------------------------
+
+    def type(self, dtype: DType) -> str:
+        self.uses_half |= dtype.is_float and dtype.bits == 16
+        scalar = _register(dtype.scalar)
+        if dtype.count == 1:
+            return scalar
+        return f"vec{dtype.count}<{scalar}>"
+
+    def literal(self, dtype: DType, value: Any) -> str:
+        if dtype.is_bool:
+            return "true" if value else "false"
+        if dtype.is_float:
+            return self._float(dtype, float(value))
+        value = int(value)
+        if dtype.bits == 64:
+            return f"vec2<u32>({value & 0xFFFFFFFF}u, {value >> 32 & 0xFFFFFFFF}u)"
+        if dtype.is_unsigned:
+            return f"{value}u"
+        return f"{value}i" if value >= 0 else f"i32({value})"
+
+    def _float(self, dtype: DType, value: float) -> str:
+        self.type(dtype)
+        if math.isfinite(value):
+            code = f"{value.hex()}{'f' if dtype.bits == 32 else 'h'}"
+            return f"({code})" if code.startswith("-") else code
+        self.helpers.add("from_bits")
+        offset = _NAN if math.isnan(value) else _NEGATIVE if value < 0 else "0u"
+        code = f"from_bits({offset})"
+        return code if dtype.bits == 32 else f"f16({code})"
+
+    def declare(self, dtype: DType, name: str, code: str) -> str:
+        return f"let {name}: {self.type(dtype)} = {code};"
+
+    def declare_register(self, dtype: DType, name: str) -> str:
+        return f"  var {name}: {self.type(dtype)};"
+
+    def loop(self, name: str, dtype: DType, count: str) -> str:
+        return f"for (var {name}: {self.type(dtype)} = 0; {name} < {count}; {name}++)"
+
+    def group(self) -> str:
+        return "group"
+
+    def variable(self, number: int) -> str:
+        return f"{self.prefix}vars[{number // 4}].{_LANES[number % 4]}"
+
+    def _work_item(self, node: Node) -> str:
+        return self.let(node.dtype, "i32(item_id)")
+
+    def _barrier(self, node: Node) -> None:
+        self.line("workgroupBarrier();")
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    def _bind(self, param: Node) -> None:
+        """Bindings for a PARAM, and accessors if it takes several."""
+        dtype = param.dtype
+        name = f"{self.prefix}arg{param.arg.slot}"
+        nbytes = param.arg.size * dtype.itemsize
+        largest = self.target.max_binding or nbytes
+        self.parts[param] = count = max(1, -(-nbytes // largest))
+        access = "read_write" if param in self.written else "read"
+        kind = self._stored(param)
+        for number in range(count):
+            part = name if count == 1 else f"{name}_{number}"
+            self.module.append(
+                f"@group(0) @binding({self.bindings}) var<storage, {access}> {part}: array<{kind}>;"
+            )
+            self.bindings += 1
+        if count > 1:
+            size = largest // (4 if _per_word(dtype) > 1 else dtype.itemsize)
+            self.module += _accessors(name, kind, count, size)
+
+    def _stored(self, memory: Node) -> str:
+        """The type of an element, or word, in memory."""
+        if memory.op is Op.PARAM and _per_word(memory.dtype) > 1:
+            return "atomic<u32>" if memory in self.written else "u32"
+        return self.type(memory.dtype)
+
+    def declare_memory(self, node: Node) -> tuple[str, list[str]]:
+        if node.op is Op.PARAM:
+            return f"{self.prefix}arg{node.arg.slot}", []
+        name = f"{self.prefix}local{node.arg.number}"
+        kind = self.type(node.dtype)
+        self.module.append(f"var<workgroup> {name}: array<{kind}, {node.arg.size}>;")
+        return name, []
+
+    def _get(self, memory: Node, place: str) -> str:
+        """The element, or word, at a place."""
+        name = self.memory(memory)
+        if self.parts.get(memory, 1) > 1:
+            return f"{name}_get({place})"
+        is_atomic = self._stored(memory) == "atomic<u32>"
+        return f"atomicLoad(&{name}[{place}])" if is_atomic else f"{name}[{place}]"
+
+    def _element(self, memory: Node, place: str) -> str:
+        """The value at a place."""
+        dtype = memory.dtype
+        count = _per_word(dtype)
+        if memory.op is Op.LOCAL or count == 1:
+            return self._get(memory, place)
+        word = self._get(memory, f"({place} / {count}i)")
+        bits = _WORD_BITS // count
+        offset = f"u32({place} % {count}i) * {bits}u"
+        if not dtype.is_unsigned and not dtype.is_bool:
+            word = f"bitcast<i32>({word})"
+        code = f"extractBits({word}, {offset}, {bits}u)"
+        return f"({code} != 0u)" if dtype.is_bool else code
+
+    def load(self, node: Node) -> str:
+        memory, place = _behind(node.src[0]), self.value(node.src[1])
+        dtype = node.dtype
+        if len(node.src) == 2:
+            lanes = [self._element(memory, _plus(place, i)) for i in range(dtype.count)]
+            return self.let(dtype, lanes[0] if dtype.count == 1 else self.vector(dtype, lanes))
+        return self._gated_load(node, memory, place)
+
+    def _gated_load(self, node: Node, memory: Node, place: str) -> str:
+        dtype, gate = node.dtype, node.src[2]
+        held, other = self.value(gate), self.value(node.src[3])
+        self.counter += 1
+        name = f"v{self.counter}"
+        self.line(f"var {name}: {self.type(dtype)} = {other};")
+        if dtype.count == 1:
+            self.line(f"if ({held}) {{ {name} = {self._element(memory, place)}; }}")
+            return name
+        for i in range(dtype.count):
+            test = held if gate.dtype.count == 1 else self.lane(gate.dtype, held, i)
+            value = self._element(memory, _plus(place, i))
+            self.line(f"if ({test}) {{ {name}.{_LANES[i]} = {value}; }}")
+        return name
+
+    def store(self, node: Node) -> None:
+        memory, value = _behind(node.src[0]), node.src[2]
+        place, stored, dtype = self.value(node.src[1]), self.value(value), value.dtype
+        gate = node.src[3] if len(node.src) == 4 else None
+        if gate is None or gate.dtype.count == 1:
+            statements = self._statements(memory, node.src[1], place, dtype, stored)
+            self._guarded(None if gate is None else self.value(gate), statements)
+            return
+        for i in range(dtype.count):
+            lane = self._assign(memory, _plus(place, i), self.lane(dtype, stored, i))
+            self._guarded(self.lane(gate.dtype, self.value(gate), i), lane)
+
+    def _guarded(self, gate: str | None, statements: list[str]) -> None:
+        if gate is None:
+            for statement in statements:
+                self.line(statement)
+        else:
+            self.line(f"if ({gate}) {{ {' '.join(statements)} }}")
+
+    def _statements(
+        self, memory: Node, index: Node, place: str, dtype: DType, stored: str
+    ) -> list[str]:
+        if dtype.count == 1:
+            return self._assign(memory, place, stored)
+        count = _per_word(memory.dtype)
+        lanes = [self.lane(dtype, stored, i) for i in range(dtype.count)]
+        if memory.op is Op.PARAM and count == dtype.count and _is_multiple(index, count):
+            bits = _WORD_BITS // count
+            shifted = (f"({_field(memory.dtype, v, bits)} << {i * bits}u)"
+                       for i, v in enumerate(lanes))  # fmt: skip
+            return [self._put(memory, f"{place} / {count}i", " | ".join(shifted))]
+        return [s for i, v in enumerate(lanes) for s in self._assign(memory, _plus(place, i), v)]
+
+    def _assign(self, memory: Node, place: str, value: str) -> list[str]:
+        """The statements that store one element."""
+        dtype = memory.dtype
+        count = _per_word(dtype)
+        if memory.op is Op.LOCAL or count == 1:
+            return [self._put(memory, place, value)]
+        bits = _WORD_BITS // count
+        word, offset = f"({place} / {count}i)", f"(u32({place} % {count}i) * {bits}u)"
+        field = f"{_field(dtype, value, bits)} << {offset}"
+        clear = f"~({(1 << bits) - 1}u << {offset})"
+        name = self.memory(memory)
+        if self.parts[memory] > 1:
+            return [f"{name}_and({word}, {clear});", f"{name}_or({word}, {field});"]
+        return [f"atomicAnd(&{name}[{word}], {clear});", f"atomicOr(&{name}[{word}], {field});"]
+
+    def _put(self, memory: Node, place: str, value: str) -> str:
+        name = self.memory(memory)
+        if self.parts.get(memory, 1) > 1:
+            return f"{name}_set({place}, {value});"
+        if self._stored(memory) == "atomic<u32>":
+            return f"atomicStore(&{name}[{place}], {value});"
+        return f"{name}[{place}] = {value};"
+
+    # -- vectors --------------------------------------------------------------------------------
+
+    def vector(self, dtype: DType, lanes: Sequence[str]) -> str:
+        return f"{self.type(dtype)}({', '.join(lanes)})"
+
+    def lane(self, dtype: DType, value: str, number: int) -> str:
+        return f"{value}.{_LANES[number]}"
+
+    def splat(self, dtype: DType, value: str) -> str:
+        return f"{self.type(dtype)}({value})"
+
+    # -- arithmetic -----------------------------------------------------------------------------
+
+    def _help(self, name: str) -> str:
+        self.helpers.add(name)
+        return name
+
+    def _wrapped(self, dtype: DType, code: str) -> str:
+        """A result cut to its width, where that is less than a word's."""
+        if not dtype.is_int or dtype.bits >= _WORD_BITS:
+            return code
+        return f"extractBits({code}, 0u, {dtype.bits}u)"
+
+    def select(self, dtype: DType, mask: str, yes: str, no: str) -> str:
+        return f"select({no}, {yes}, {mask})"
+
+    def _is_nan(self, dtype: DType, value: str) -> str:
+        if dtype.count > 1:
+            lanes = [self._is_nan(dtype.scalar, f"{value}.{_LANES[i]}") for i in range(dtype.count)]
+            return f"vec{dtype.count}<bool>({', '.join(lanes)})"
+        return f"{self._help('is_nan')}({value if dtype.bits == 32 else f'f32({value})'})"
+
+    def compare(self, op: Op, dtype: DType, a: str, b: str) -> str:
+        if dtype.is_int and dtype.bits == 64:
+            if op is Op.CMPLT:
+                return f"{self._help('lt_u64' if dtype.is_unsigned else 'lt_i64')}({a}, {b})"
+            return f"all({a} == {b})" if op is Op.CMPEQ else f"any({a} != {b})"
+        if dtype.is_float and a == b and op is not Op.CMPLT:
+            broken = self._is_nan(dtype, a)
+            return broken if op is Op.CMPNE else f"(!{broken})"
+        return f"({a} {COMPARISONS[op]} {b})"
+
+    def call(self, op: Op, dtype: DType, values: list[str]) -> str:
+        return f"{_CALLS[op]}({', '.join(values)})"
+
+    def negate(self, dtype: DType, value: str) -> str:
+        if dtype.is_int and dtype.bits == 64:
+            return f"{self._help('sub_i64')}(vec2<u32>(0u, 0u), {value})"
+        if dtype.is_unsigned:
+            return self._wrapped(dtype, f"(~{value} + {self.splat(dtype, '1u')})")
+        return self._wrapped(dtype, f"(-{value})")
+
+    def binary(self, op: Op, dtype: DType, a: str, b: str) -> str:
+        if dtype.is_bool:
+            return self._logic(op, a, b)
+        if dtype.is_int and dtype.bits == 64:
+            return self._int64(op, dtype, a, b)
+        if op in (Op.MAX, Op.MIN):
+            return self._extreme(op, dtype, a, b)
+        if op in (Op.SHL, Op.SHR):
+            amount = b if dtype.is_unsigned else self._as_unsigned(dtype, b)
+            return self._wrapped(dtype, f"({a} {BINARY[op]} {amount})")
+        code = f"({a} {BINARY[op]} {b})"
+        return self._wrapped(dtype, code) if op in (Op.ADD, Op.SUB, Op.MUL) else code
+
+    def _as_unsigned(self, dtype: DType, value: str) -> str:
+        return f"u32({value})" if dtype.count == 1 else f"vec{dtype.count}<u32>({value})"
+
+    def _logic(self, op: Op, a: str, b: str) -> str:
+        if op in (Op.AND, Op.MUL, Op.MIN):
+            return f"({a} & {b})"
+        return f"({a} | {b})" if op in (Op.OR, Op.ADD, Op.MAX) else f"({a} != {b})"
+
+    def _int64(self, op: Op, dtype: DType, a: str, b: str) -> str:
+        if op in (Op.AND, Op.OR, Op.XOR):
+            return f"({a} {BINARY[op]} {b})"
+        sign = "u64" if dtype.is_unsigned else "i64"
+        if op in (Op.MAX, Op.MIN):
+            less = f"{self._help(f'lt_{sign}')}({a}, {b})"
+            return f"select({a}, {b}, {less})" if op is Op.MAX else f"select({b}, {a}, {less})"
+        names = {
+            Op.ADD: "add_i64", Op.SUB: "sub_i64", Op.MUL: "mul_i64", Op.SHL: "shl_i64",
+            Op.SHR: f"shr_{sign}", Op.IDIV: f"div_{sign}", Op.MOD: f"mod_{sign}",
+        }  # fmt: skip
+        return f"{self._help(names[op])}({a}, {b})"
+
+    def _extreme(self, op: Op, dtype: DType, a: str, b: str) -> str:
+        """The larger or smaller; a NaN on either side wins."""
+        if not dtype.is_float:
+            return f"{'max' if op is Op.MAX else 'min'}({a}, {b})"
+        wins = f"({a} {'<' if op is Op.MAX else '>'} {b})"
+        return f"select({a}, {b}, {wins} | {self._is_nan(dtype, b)})"
+
+    # -- conversions ----------------------------------------------------------------------------
+
+    def cast(self, source: DType, target: DType, value: str) -> str:
+        if 64 in (source.bits, target.bits) and not (source.is_float and source.bits == 64):
+            return self._cast_int64(source, target, value)
+        if source.is_float and target.is_int:
+            return self._saturating(source, target, value)
+        code = f"{self.type(target)}({value})"
+        narrows = source.is_int and (
+            source.bits > target.bits or source.is_unsigned != target.is_unsigned
+        )
+        return self._wrapped(target, code) if narrows else code
+
+    def _saturating(self, source: DType, target: DType, value: str) -> str:
+        name = self._help("saturate_int32")
+        if source.count == 1:
+            return f"{name}({value if source.bits == 32 else f'f32({value})'})"
+        lanes = [
+            self._saturating(source.scalar, target.scalar, f"{value}.{_LANES[i]}")
+            for i in range(source.count)
+        ]
+        return self.vector(target, lanes)
+
+    def _cast_int64(self, source: DType, target: DType, value: str) -> str:
+        if source.is_int and source.bits == 64:
+            if target.is_int:
+                if target.bits == 64:
+                    return value
+                kind = "u32" if target.is_unsigned else "i32"
+                return self._wrapped(target, f"{kind}({value}.x)")
+            name = "f32_from_u64" if source.is_unsigned else "f32_from_i64"
+            code = f"{self._help(name)}({value})"
+            return code if target.bits == 32 else f"{self.type(target)}({code})"
+        if source.is_bool or source.is_unsigned:
+            return f"vec2<u32>(u32({value}), 0u)"
+        if source.is_int:
+            return f"vec2<u32>(bitcast<u32>({value}), bitcast<u32>({value} >> 31u))"
+        if target.is_float:
+            return f"{self.type(target)}({value})"
+        return f"{self._help('i64_from_f32')}(f32({value}))"
+
+    def bitcast(self, source: DType, target: DType, value: str) -> str:
+        if source.bits == 64 or (source.is_bool and target.is_bool):
+            return value
+        if 16 in (source.bits, target.bits) and source.is_float != target.is_float:
+            return self._half_bits(source, target, value)
+        code = f"bitcast<{self.type(target)}>({value})"
+        return self._wrapped(target, code) if source.is_int and target.is_int else code
+
+    def _half_bits(self, source: DType, target: DType, value: str) -> str:
+        if source.count > 1:
+            lanes = [
+                self._half_bits(source.scalar, target.scalar, f"{value}.{_LANES[i]}")
+                for i in range(source.count)
+            ]
+            return self.vector(target, lanes)
+        self.uses_half = True
+        if source.is_float:
+            word = f"bitcast<u32>(vec2<f16>({value}, 0.0h))"
+            word = word if target.is_unsigned else f"bitcast<i32>({word})"
+            return f"extractBits({word}, 0u, 16u)"
+        return f"bitcast<vec2<f16>>({self.type(source)}({value})).x"
+
+
+def _behind(memory: Node) -> Node:
+    while memory.op is Op.AFTER:
+        memory = memory.src[0]
+    return memory
+
+
+def _plus(place: str, number: int) -> str:
+    return place if number == 0 else f"({place} + {number}i)"
+
+
+def _field(dtype: DType, value: str, bits: int) -> str:
+    """A value as the bits of its part of a word."""
+    return f"u32({value})" if dtype.is_bool else f"(bitcast<u32>({value}) & {(1 << bits) - 1}u)"
+
+
+def _is_multiple(index: Node, count: int) -> bool:
+    """Whether an index is known to be a multiple of `count`."""
+    if index.op is Op.CONST:
+        return index.arg % count == 0
+    if index.op is Op.MUL:
+        return any(_is_multiple(s, count) for s in index.src)
+    if index.op is Op.SHL and index.src[1].op is Op.CONST:
+        return (1 << index.src[1].arg) % count == 0
+    if index.op in (Op.ADD, Op.SUB):
+        return all(_is_multiple(s, count) for s in index.src)
+    return False
+
+
+def _accessors(name: str, kind: str, count: int, size: int) -> list[str]:
+    """Functions over the parts of one piece of memory, each of `size` elements or words."""
+    is_atomic = kind == "atomic<u32>"
+    value = "u32" if is_atomic else kind
+
+    def choose(result: str, arguments: str, statement: str) -> str:
+        lines = [f"fn {name}_{arguments}{result} {{"]
+        for number in range(count):
+            at = f"{name}_{number}[i - {number * size}i]"
+            inner = statement.format(at=at)
+            last = number == count - 1
+            test = "" if last else f"if (i < {(number + 1) * size}i) "
+            lines.append(f"  {test}{{ {inner} }}" if test else f"  {inner}")
+        return "\n".join([*lines, "}"])
+
+    get = "return atomicLoad(&{at});" if is_atomic else "return {at};"
+    put = "atomicStore(&{at}, v); return;" if is_atomic else "{at} = v; return;"
+    functions = [choose(f" -> {value}", "get(i: i32)", get)]
+    functions.append(choose("", f"set(i: i32, v: {value})", put))
+    if is_atomic:
+        functions.append(choose("", "and(i: i32, v: u32)", "atomicAnd(&{at}, v); return;"))
+        functions.append(choose("", "or(i: i32, v: u32)", "atomicOr(&{at}, v); return;"))
+    return functions
