@@ -36,7 +36,7 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 
 # taken out of the environment, where treadle would warn of a setting that it does not know
-DEVICES = os.environ.pop("TREADLE_TEST_DEVICES", "CPU,REF").upper().split(",")
+DEVICES = os.environ.pop("TREADLE_TEST_DEVICES", "CPU,REF,CL,WEBGPU").upper().split(",")
 
 
 @pytest.fixture(params=DEVICES)

@@ -18,8 +18,8 @@ void k_0(void **restrict args, const long long *restrict vars, long long begin, 
     long long v4 = item;
     reg1 = v1;
     long long v5 = (long long)(v4 * ((long long)70LL));
-    for (long long i6 = 0; i6 < ((long long)9LL); i6++) {
-      long long v7 = (long long)(i6 * ((long long)8LL));
+    for (long long r6 = 0; r6 < ((long long)9LL); r6++) {
+      long long v7 = (long long)(r6 * ((long long)8LL));
       int64x8 v8 = ((int64x8)(v7));
       int64x8 v9 = (int64x8)(v8 + ((int64x8){((long long)0LL), ((long long)1LL), ((long long)2LL), ((long long)3LL), ((long long)4LL), ((long long)5LL), ((long long)6LL), ((long long)7LL)}));
       maskx8 v10 = __builtin_convertvector(v9 < v2, maskx8);

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..config import settings
-from ..errors import StaleCodeError
+from ..dtype import dtypes
+from ..errors import DTypeError, StaleCodeError
 from ..ir.args import BufferRef
 from ..ir.loops import closed_ranges, free_ranges
 from ..ir.node import Node
@@ -251,6 +252,7 @@ def _compiled(kernel: Kernel, opened: Opened) -> CompiledKernel:
 
 def _compile(key: str, kernel: Kernel, opened: Opened) -> CompiledKernel:
     start = time.perf_counter()
+    _check_dtypes(kernel, opened)
     ast, moves = optimize(kernel.ast, opened.target)
     lowered = lower(ast, len(kernel.buffers), opened.target)
     name = f"{_describe(kernel.ast)}_{key[:6]}"
@@ -276,6 +278,17 @@ def _compile(key: str, kernel: Kernel, opened: Opened) -> CompiledKernel:
     line = json.dumps(header).encode()
     compile_cache().put("kernel:" + key, line + b"\n" + code)
     return _load(json.loads(line), code, kernel.reason, opened)
+
+
+def _check_dtypes(kernel: Kernel, opened: Opened) -> None:
+    """Raises DTypeError if the device has no float64 and the kernel needs it."""
+    if dtypes.float64 in opened.target.dtypes:
+        return
+    if any(node.dtype.scalar is dtypes.float64 for node in kernel.ast.toposort()):
+        raise DTypeError(
+            f"[realize] {opened.name} has no float64: cast to float32, or compute on a device that "
+            "has it, such as the CPU"
+        )
 
 
 def _from_disk(key: str, kernel: Kernel, opened: Opened) -> CompiledKernel | None:

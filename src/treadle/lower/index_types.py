@@ -2,8 +2,8 @@
 
     r0 // 4 + n  (index)  ->  r0 / 4 + n  (int64)
 
-32 bits serve where the target has no more, and on processors with work-groups, for which they are
-quicker, wherever all memory of the kernel is small enough.
+32 bits serve where the target has no more, and on targets for which they are quicker, wherever all
+memory of the kernel is small enough.
 
 Division and remainder floor over the integers; where interval analysis shows that nothing is
 negative, the machine's truncating division is the same, elsewhere it is corrected.
@@ -36,7 +36,7 @@ def lower_index_types(root: Node, target: Target) -> Node:
 
 
 def _integer(root: Node, target: Target) -> DType:
-    if target.index_bits > 32 and target.workgroup is None:
+    if target.index_bits > 32 and not target.short_indices:
         return dtypes.int64
     largest = max((size_max(n.arg.size) for n in root.toposort() if n.op is Op.PARAM), default=0)
     if largest < 1 << 31:

@@ -203,7 +203,7 @@ class Function(ABC):
         if node.arg.kind == "grid":
             return self._grid(node)
         self.counter += 1
-        name = f"i{self.counter}"
+        name = f"r{self.counter}"
         self.open(self.loop(name, node.dtype, self.value(node.src[0])))
         return name
 

@@ -20,9 +20,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..dtype import DType
-from ..errors import DTypeError
+from ..errors import InternalError
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.shape import size_max
 from ..lower.linearize import Phase
 from ..target import Target
 from .clike import BINARY, COMPARISONS, FUNCTIONS, Function
@@ -86,9 +87,7 @@ def _register(dtype: DType) -> str:
             return "vec2<u32>"
         return "u32" if dtype.is_unsigned else "i32"
     if dtype.bits == 64:
-        raise DTypeError(
-            "WEBGPU has no float64: cast to float32, or compute on a device that has it"
-        )
+        raise InternalError("WGSL has no float64")
     return f"f{dtype.bits}"
 
 
@@ -187,7 +186,7 @@ class _WGSLFunction(Function):
         """Bindings for a PARAM, and accessors if it takes several."""
         dtype = param.dtype
         name = f"{self.prefix}arg{param.arg.slot}"
-        nbytes = param.arg.size * dtype.itemsize
+        nbytes = size_max(param.arg.size) * dtype.itemsize
         largest = self.target.max_binding or nbytes
         self.parts[param] = count = max(1, -(-nbytes // largest))
         access = "read_write" if param in self.written else "read"

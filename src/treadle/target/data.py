@@ -43,8 +43,9 @@ class Target:
 
     `workgroup` is None where workers take slices of a grid, as on a CPU. `max_buffers` is how many
     pieces of memory one phase of a kernel can have (None: any number), `max_binding` how many
-    bytes it can see of one at a time, `index_bits` the widest integer for addresses, `max_lanes`
-    the most lanes that its language gives a vector. Without `strict_floats` the target's compiler
+    bytes it can see of one at a time, `index_bits` the widest integer for addresses,
+    `short_indices` whether 32 bits are quicker where they suffice, `max_lanes` the most lanes that
+    its language gives a vector. Without `strict_floats` the target's compiler
     takes floats for real numbers where that saves it work.
     """
 
@@ -70,6 +71,7 @@ class Target:
     max_buffers: int | None = None
     max_binding: int | None = None
     index_bits: int = 64
+    short_indices: bool = False
     max_lanes: int = 64
     strict_floats: bool = True
 
@@ -95,5 +97,11 @@ class Target:
     @property
     def code_key(self) -> str:
         """What compiled code depends on: two targets with one key run each other's code."""
-        limits = (self.workgroup, self.max_buffers, self.max_binding, self.index_bits)
+        limits = (
+            self.workgroup,
+            self.max_buffers,
+            self.max_binding,
+            self.index_bits,
+            self.short_indices,
+        )
         return f"{self.triple}|{self.cpu}|{self.features}|{self.max_lanes}|{limits}"

@@ -81,7 +81,9 @@ class CLDevice:
         """The binary of a program. Raises InternalError with the driver's log."""
         cl = binding()
         try:
-            program = _quietly(cl.Program(self.context, source).build, cache_dir=False)
+            program = _quietly(
+                cl.Program(self.context, source).build, options=["-w"], cache_dir=False
+            )
         except cl.RuntimeError as error:
             raise InternalError(f"OpenCL rejected generated code: {error}") from error
         return program.binaries[0]

@@ -142,6 +142,7 @@ def target_of(facts: Facts, arch: str | None) -> Target:
         has_half_convert=facts.has_half,
         has_bfloat16_convert=False,
         cores=facts.units,
+        short_indices=True,
         # PoCL 3.0 loses kernels with vectors wider than the processor's registers.
         max_lanes=min(MAX_LANES, host.vector_bytes // 4),
     )
