@@ -183,7 +183,9 @@ class _OpenCLFunction(Function):
 
     def _mask(self, dtype: DType, mask: str) -> str:
         """A vector of bools with lanes as wide as those of `dtype`."""
-        return mask if dtype.bits == 8 else f"convert_{_MASKS[dtype.bits]}{dtype.count}({mask})"
+        if dtype.is_bool or dtype.bits == 8:
+            return mask
+        return f"convert_{_MASKS[dtype.bits]}{dtype.count}({mask})"
 
     # -- arithmetic -----------------------------------------------------------------------------
 
@@ -202,7 +204,7 @@ class _OpenCLFunction(Function):
         if dtype.is_bool and dtype.count > 1 and op is Op.CMPLT:
             a, b = b, a  # -1 is true: as numbers the order turns round
         code = f"({a} {COMPARISONS[op]} {b})"
-        narrow = dtype.count == 1 or dtype.bits == 8
+        narrow = dtype.count == 1 or dtype.is_bool or dtype.bits == 8
         return code if narrow else f"convert_char{dtype.count}{code}"
 
     def call(self, op: Op, dtype: DType, values: list[str]) -> str:

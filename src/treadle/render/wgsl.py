@@ -238,12 +238,18 @@ class _WGSLFunction(Function):
         return f"({code} != 0u)" if dtype.is_bool else code
 
     def load(self, node: Node) -> str:
-        memory, place = _behind(node.src[0]), self.value(node.src[1])
+        memory, place = _behind(node.src[0]), self._place(node)
         dtype = node.dtype
         if len(node.src) == 2:
             lanes = [self._element(memory, _plus(place, i)) for i in range(dtype.count)]
             return self.let(dtype, lanes[0] if dtype.count == 1 else self.vector(dtype, lanes))
         return self._gated_load(node, memory, place)
+
+    def _place(self, node: Node) -> str:
+        """The index of a LOAD or STORE; never a constant that is out of range behind its gate."""
+        index = node.src[1]
+        code = self.value(index)
+        return self.let(index.dtype, code) if index.op is Op.CONST and index.arg < 0 else code
 
     def _gated_load(self, node: Node, memory: Node, place: str) -> str:
         dtype, gate = node.dtype, node.src[2]
@@ -262,7 +268,7 @@ class _WGSLFunction(Function):
 
     def store(self, node: Node) -> None:
         memory, value = _behind(node.src[0]), node.src[2]
-        place, stored, dtype = self.value(node.src[1]), self.value(value), value.dtype
+        place, stored, dtype = self._place(node), self.value(value), value.dtype
         gate = node.src[3] if len(node.src) == 4 else None
         if gate is None or gate.dtype.count == 1:
             statements = self._statements(memory, node.src[1], place, dtype, stored)
@@ -356,6 +362,8 @@ class _WGSLFunction(Function):
         if dtype.is_float and a == b and op is not Op.CMPLT:
             broken = self._is_nan(dtype, a)
             return broken if op is Op.CMPNE else f"(!{broken})"
+        if dtype.is_float and op is Op.CMPNE:  # `!=` may be false where an operand is NaN
+            return f"(!({a} == {b}))"
         return f"({a} {COMPARISONS[op]} {b})"
 
     def call(self, op: Op, dtype: DType, values: list[str]) -> str:

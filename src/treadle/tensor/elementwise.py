@@ -113,19 +113,18 @@ class Elementwise(Core):
         """`self / x`, of floats; `rounding_mode` "trunc" or "floor" rounds the quotient."""
         if rounding_mode == "floor":
             return self.idiv(x, reverse)
-        x = self._operand("div", x)
-        a, b = operands("div", self, x)
-        kind = least_upper_float(a.dtype)
-        wide = dtypes.float64 if a.dtype.bits > 24 and rounding_mode and a.dtype.is_int else kind
-        first, second = (b, a) if reverse else (a, b)
-        result = self._result(alu(Op.FDIV, first.cast(wide), second.cast(wide)), *_tensors(x))
-        if rounding_mode is None:
-            return result
-        if rounding_mode != "trunc":
+        if rounding_mode not in (None, "trunc"):
             raise DTypeError(
                 f'[div] rounding_mode is None, "trunc" or "floor", not {rounding_mode!r}'
             )
-        return result._unary(Op.TRUNC).cast(a.dtype)
+        x = self._operand("div", x)
+        a, b = operands("div", self, x)
+        first, second = (b, a) if reverse else (a, b)
+        if rounding_mode == "trunc" and a.dtype.is_int:
+            return self._result(_truncating(first, second), *_tensors(x))
+        kind = least_upper_float(a.dtype)
+        result = self._result(alu(Op.FDIV, first.cast(kind), second.cast(kind)), *_tensors(x))
+        return result if rounding_mode is None else result._unary(Op.TRUNC).cast(a.dtype)
 
     def idiv(self, x: Any, reverse: Any = False) -> Self:
         """`floor(self / x)`, in the operands' common dtype; an integer over 0 gives 0."""
@@ -299,6 +298,14 @@ def _common_dtype(x: Any, y: Any) -> DType:
 
 def _node_as(name: str, value: Any, dtype: DType) -> Node:
     return value.node.cast(dtype) if isinstance(value, Core) else scalar_node(name, value, dtype)
+
+
+def _truncating(a: Node, b: Node) -> Node:
+    """The integer quotient rounded towards zero, by way of the one rounded down."""
+    down = alu(Op.IDIV, a, b)
+    rest = a - down * b
+    beyond = rest.ne(a.like(0)) & (a < 0).ne(b < 0)
+    return beyond.where(down + 1, down)
 
 
 def _no_bool(node: Node) -> Node:
