@@ -151,7 +151,9 @@ def _choose_tile(rows: int, columns: int, itemsize: int, target: Target) -> _Til
     for vectors in (1, 2, 3, 4):
         if vectors > 1 and (vectors - 1) * lanes >= columns:
             continue
-        for height in range(1, min(rows, 16, registers // vectors) + 1):
+        # One register for each accumulator, for each vector of y, and for one element of x.
+        fits = min(registers // vectors, (target.vector_registers - vectors - 1) // vectors)
+        for height in range(1, min(rows, 16, fits) + 1):
             padded = (
                 -(-rows // height) * height * -(-columns // (vectors * lanes)) * vectors * lanes
             )

@@ -5,6 +5,9 @@ of memory that it uses, in the order of the slots, then one for each launch-time
 of the grid is a work-group.
 
 Doubles and halves need an extension each, which is asked for where a kernel uses them.
+
+Operators are used instead of built-in functions where there is a choice: PoCL builds its library
+for another processor than the kernels, and so cannot inline them.
 """
 
 from __future__ import annotations
@@ -29,6 +32,14 @@ _SCALARS = {
 }  # fmt: skip
 _EXTENSIONS = {"float16": "cl_khr_fp16", "float64": "cl_khr_fp64"}
 _LANES = "0123456789abcdef"
+_CONVERT = """\
+#if defined(__clang__)
+#define CONVERT(type, value) __builtin_convertvector(value, type)
+#else
+#define CONVERT(type, value) convert_##type(value)
+#endif
+"""
+_UNALIGNED = "typedef struct __attribute__((packed)) {{ {kind} value; }} {kind}_unaligned;"
 # What a comparison of elements of so many bits gives in each lane.
 _MASKS = {8: "char", 16: "short", 32: "int", 64: "long"}
 
@@ -44,23 +55,36 @@ class OpenCLRenderer:
     def render(self, name: str, phases: Sequence[Phase], variables: Sequence[str]) -> str:
         """A program with one kernel function a phase, called `name_0`, `name_1`, ..."""
         functions = [
-            _OpenCLFunction(f"{name}_{number}", phase, phase.variables)
+            _OpenCLFunction(f"{name}_{number}", phase, self.target.workgroup is None)
             for number, phase in enumerate(phases)
         ]
         bodies = [function.text() for function in functions]
         used = set().union(*(function.used for function in functions))
         lines = [f"#pragma OPENCL EXTENSION {x} : enable" for x in sorted(used)]
         lines.append(f"#pragma OPENCL FP_CONTRACT {'ON' if self.contract else 'OFF'}")
+        lines.append(_CONVERT)
+        unaligned: set[str] = set().union(*(function.unaligned for function in functions))
+        lines += [_UNALIGNED.format(kind=kind) for kind in sorted(unaligned)]
         return "\n".join([*lines, *bodies])
 
 
 class _OpenCLFunction(Function):
     language = "OpenCL C"
 
-    def __init__(self, name: str, phase: Phase, variables: Sequence[str]) -> None:
-        super().__init__(name, phase, variables)
+    def __init__(self, name: str, phase: Phase, is_processor: bool) -> None:
+        super().__init__(name, phase, phase.variables)
+        self.is_processor = is_processor
+        self.unaligned: set[str] = set()  # vector types that memory holds at any address
         self.used: set[str] = set()  # extensions
         self.written = {param for param, is_written in phase.params if is_written}
+        self.terms = _single_terms(phase.program)
+
+    def node(self, node: Node) -> None:
+        if node in self.terms:  # a product stands where it is added, so that both may become one
+            a, b = (self.value(source) for source in node.src)
+            self.names[node] = self.binary(Op.MUL, node.dtype, a, b)
+        else:
+            super().node(node)
 
     def header(self) -> list[str]:
         arguments = [self._argument(param) for param, _ in self.phase.params]
@@ -133,8 +157,17 @@ class _OpenCLFunction(Function):
     def _loaded(self, dtype: DType, base: str, place: str) -> str:
         if dtype.count == 1:
             return f"{base}[{place}]"
+        kind = f"{self._element(dtype)}{dtype.count}"
         loaded = f"vload{dtype.count}(0, {base} + {place})"
-        return f"(convert_char{dtype.count}({loaded}) != (char)0)" if dtype.is_bool else loaded
+        if self.is_processor:
+            loaded = self._at_any_address(kind, f"{base} + {place}")
+        return f"(as_char{dtype.count}({loaded}) != (char)0)" if dtype.is_bool else loaded
+
+    def _at_any_address(self, kind: str, address: str) -> str:
+        """A vector in memory that is aligned to its elements only."""
+        self.unaligned.add(kind)
+        space = "local" if address.startswith("local") else "global"
+        return f"((const {space} {kind}_unaligned *)({address}))->value"
 
     def _gated_load(self, node: Node, base: str, place: str) -> str:
         dtype, gate, other = node.dtype, self.value(node.src[2]), self.value(node.src[3])
@@ -163,7 +196,12 @@ class _OpenCLFunction(Function):
             return
         if dtype.is_bool:
             stored = f"as_uchar{dtype.count}({stored} & (char)1)"
-        self.line(f"{guard}vstore{dtype.count}({stored}, 0, {base} + {place});")
+        if self.is_processor:
+            kind = f"{self._element(dtype)}{dtype.count}"
+            held = self._at_any_address(kind, f"{base} + {place}").replace("const ", "")
+            self.line(f"{guard}{held} = {stored};")
+        else:
+            self.line(f"{guard}vstore{dtype.count}({stored}, 0, {base} + {place});")
 
     # -- vectors --------------------------------------------------------------------------------
 
@@ -185,7 +223,7 @@ class _OpenCLFunction(Function):
         """A vector of bools with lanes as wide as those of `dtype`."""
         if dtype.is_bool or dtype.bits == 8:
             return mask
-        return f"convert_{_MASKS[dtype.bits]}{dtype.count}({mask})"
+        return f"CONVERT({_MASKS[dtype.bits]}{dtype.count}, {mask})"
 
     # -- arithmetic -----------------------------------------------------------------------------
 
@@ -198,14 +236,14 @@ class _OpenCLFunction(Function):
     def select(self, dtype: DType, mask: str, yes: str, no: str) -> str:
         if dtype.count == 1:
             return f"({mask} ? {yes} : {no})"
-        return f"select({no}, {yes}, {self._mask(dtype, mask)})"
+        return f"({self._mask(dtype, mask)} ? {yes} : {no})"
 
     def compare(self, op: Op, dtype: DType, a: str, b: str) -> str:
         if dtype.is_bool and dtype.count > 1 and op is Op.CMPLT:
             a, b = b, a  # -1 is true: as numbers the order turns round
         code = f"({a} {COMPARISONS[op]} {b})"
         narrow = dtype.count == 1 or dtype.is_bool or dtype.bits == 8
-        return code if narrow else f"convert_char{dtype.count}{code}"
+        return code if narrow else f"CONVERT(char{dtype.count}, {code})"
 
     def call(self, op: Op, dtype: DType, values: list[str]) -> str:
         return f"{FUNCTIONS[op]}({', '.join(values)})"
@@ -223,12 +261,12 @@ class _OpenCLFunction(Function):
         if dtype.is_bool:
             return f"({a} {'|' if op is Op.MAX else '&'} {b})"
         if not dtype.is_float:
-            return f"{'max' if op is Op.MAX else 'min'}({a}, {b})"
+            return f"({a} {'<' if op is Op.MAX else '>'} {b} ? {b} : {a})"
         wins = f"({a} {'<' if op is Op.MAX else '>'} {b})"
         broken = f"({b} != {b})"
         if dtype.count == 1:
             return f"({wins} || {broken} ? {b} : {a})"
-        return f"select({a}, {b}, {wins} | {broken})"
+        return f"({wins} | {broken} ? {b} : {a})"
 
     def cast(self, source: DType, target: DType, value: str) -> str:
         kind = self.type(target)
@@ -239,8 +277,8 @@ class _OpenCLFunction(Function):
         if target.is_bool:
             return self.compare(Op.CMPNE, source, value, self.splat(source, "0"))
         if source.is_bool:
-            return f"convert_{kind}({value} & (char)1)"
-        return f"convert_{kind}({value})"
+            return f"CONVERT({kind}, {value} & (char)1)"
+        return f"CONVERT({kind}, {value})"
 
     def _saturating(self, source: DType, target: DType, value: str) -> str:
         converted = f"convert_{self.type(target)}_sat({value})"
@@ -249,6 +287,19 @@ class _OpenCLFunction(Function):
             return f"({value} == {value} ? {converted} : {zero})"
         real = self.compare(Op.CMPEQ, source, value, value)
         return self.select(target, real, converted, self.splat(target, zero))
+
+
+def _single_terms(program: Node) -> set[Node]:
+    """The float products that are added to something, once, and used for nothing else."""
+    uses: dict[Node, int] = {}
+    added: set[Node] = set()
+    for node in program.src:
+        for source in node.src:
+            uses[source] = uses.get(source, 0) + 1
+        is_sum = node.op in (Op.ADD, Op.SUB) or (node.op is Op.UPDATE and node.arg is Op.ADD)
+        if is_sum:
+            added.update(s for s in node.src if s.op is Op.MUL and s.dtype.is_float)
+    return {node for node in added if uses[node] == 1}
 
 
 def _literal(dtype: DType, value: Any) -> str:
