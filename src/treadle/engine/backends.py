@@ -136,13 +136,15 @@ class _Devices:
     def DEFAULT(self, name: str) -> None:
         self._default = self.canonicalize(name)
 
-    def canonicalize(self, name: str | None) -> str:
+    def canonicalize(self, name: Any) -> Any:
         """The one spelling of a device name: upper case, no ":0"; None is the default.
 
-        Raises DeviceError if there is no such device.
+        A tuple of names gives a tuple. Raises DeviceError if there is no such device.
         """
         if name is None:
             return self.DEFAULT
+        if isinstance(name, (tuple, list)):
+            return tuple(self.canonicalize(one) for one in name)
         try:
             return parse_choice(name, "device").name
         except SettingError as error:

@@ -57,7 +57,7 @@ class _Capture:
     steps: list[Run | Transfer] = field(default_factory=list)
     result: Any = None
     interpreted: bool = False
-    returned: list[Memory] = field(default_factory=list)
+    returned: list[list[Memory]] = field(default_factory=list)
     replay: list[Any] = field(default_factory=list)  # call lists, and Transfers between them
     patches: dict[int, list[tuple[Any, int, int]]] = field(default_factory=dict)
     state: list[weakref.ref[Any]] = field(default_factory=list)
@@ -126,22 +126,26 @@ class TinyJit(Generic[R]):
                 return self.function(*args, **kwargs)
             found: list[Any] = []
             plain = _signature((args, kwargs), found)
-            memories = _realized(found)
+            owned = _realized(found)
+            memories = [m for of_one in owned for m in of_one]
             signature = (plain, tuple(_describe(m, memories) for m in memories))
             if self._capture is None:
-                return self._record(signature, found, memories, args, kwargs)
+                return self._record(signature, found, owned, args, kwargs)
             _check_same(self._capture.signature, signature)
             return self._replay(memories)
 
     # -- capturing ----------------------------------------------------------------------------
 
     def _record(
-        self, signature: Any, found: list[Any], memories: list[Memory], args: Any, kwargs: Any
+        self, signature: Any, found: list[Any], owned: list[list[Memory]], args: Any, kwargs: Any
     ) -> R:
-        capture = _Capture(signature, memories)
+        capture = _Capture(signature, [m for of_one in owned for m in of_one])
         # Inputs under new names: nothing computed from them before can be taken for this call's.
-        fresh = {id(m): adopt(m) for m in memories}
-        swapped = {id(t): _like(t, fresh[id(m)]) for t, m in zip(found, memories, strict=True)}
+        fresh = {id(m): adopt(m) for m in capture.inputs}
+        swapped = {
+            id(t): _like(t, [fresh[id(m)] for m in of_one])
+            for t, of_one in zip(found, owned, strict=True)
+        }
         _capturing.active = capture
         try:
             result = self.function(*_swap(args, swapped), **_swap(kwargs, swapped))
@@ -160,8 +164,8 @@ class TinyJit(Generic[R]):
         capture.result = result
         inputs = {id(m) for m in capture.inputs}
         for tensor in outputs:
-            found = memory_of(_buffer(resolve(tensor.node)).arg)
-            if id(found) in inputs:
+            found = _memories(resolve(tensor.node))
+            if any(id(m) in inputs for m in found):
                 raise JitError("[jit] the function returns one of its inputs; return a copy of it")
             capture.returned.append(found)
         for run in capture.runs:
@@ -183,7 +187,7 @@ class TinyJit(Generic[R]):
         renewed: dict[int, Node] = {}
         made = {id(m) for run in capture.runs for m in run.outputs}
         made.update(id(s.target) for s in capture.steps if isinstance(s, Transfer))
-        for old in capture.returned:
+        for old in (m for of_one in capture.returned for m in of_one):
             if id(old) in made and id(old) not in renewed:
                 moved[id(old)] = new_memory(old.device, old.dtype, old.size)
                 renewed[id(old)] = adopt(moved[id(old)])
@@ -242,10 +246,10 @@ def _call_list(runs: list[Run], patches: dict[int, list[tuple[Any, int, int]]]) 
     return calls
 
 
-def _base(holder: Any) -> Node | None:
-    """The BUFFER that a holder is (a view of all of), if it is one."""
+def _bases(holder: Any) -> list[Node]:
+    """The BUFFERs that a holder is (a view of all of): one on each of its devices."""
     node = resolve(holder.node)
-    return _buffer(node) if is_backed(node) else None
+    return _buffers(node) if is_backed(node) else []
 
 
 def _state_of(capture: _Capture) -> list[weakref.ref[Any]]:
@@ -253,8 +257,7 @@ def _state_of(capture: _Capture) -> list[weakref.ref[Any]]:
     written = {id(run.inputs[slot]) for run in capture.runs for slot in run.program.written}
     found = []
     for holder in holders() if written else ():
-        base = _base(holder)
-        if base is not None and id(memory_of(base.arg)) in written:
+        if any(id(memory_of(base.arg)) in written for base in _bases(holder)):
             found.append(weakref.ref(holder))
     return found
 
@@ -265,8 +268,8 @@ def _step_state(capture: _Capture) -> None:
     The state tensors go along; whatever else can still read the old version gets a copy of it.
     """
     state = [holder for ref in capture.state if (holder := ref()) is not None]
-    bases = {holder: base for holder in state if (base := _base(holder)) is not None}
-    old = set(bases.values())
+    bases = {holder: found for holder in state if (found := _bases(holder))}
+    old = {base for found in bases.values() for base in found}
     followers = {id(holder) for holder in bases}
     others = [h.node for h in holders() if id(h) not in followers]
     if others and old:
@@ -277,10 +280,8 @@ def _step_state(capture: _Capture) -> None:
     for base in old:
         memory_of(base.arg).version += 1
         newer[base] = base.replace(arg=replace(base.arg, version=base.arg.version + 1))
-    for holder, base in bases.items():
-        node, shape = newer[base], holder.node.shape
-        same = node.shape == shape
-        holder.node = node if same else Node(Op.RESHAPE, node.dtype, (node,), shape)
+    for holder, found in bases.items():
+        holder.node = _over(resolve(holder.node), [newer[base] for base in found])
 
 
 # -- arguments and results ----------------------------------------------------------------------
@@ -317,10 +318,8 @@ def _swap(value: Any, swapped: dict[int, Any]) -> Any:
 def _renew(value: Any, wanted: Any, renewed: dict[int, Node]) -> Any:
     """The captured result with fresh tensors where its memory is fresh."""
     if _is_tensor(value):
-        node = renewed.get(id(next(wanted)))
-        if node is None:
-            return value
-        return _like(value, Node(Op.RESHAPE, node.dtype, (node,), value.node.shape))
+        nodes = [renewed.get(id(m)) for m in next(wanted)]
+        return value if None in nodes else _like(value, nodes)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(_renew(item, wanted, renewed) for item in value))
     if isinstance(value, (list, tuple)):
@@ -330,21 +329,36 @@ def _renew(value: Any, wanted: Any, renewed: dict[int, Node]) -> Any:
     return value
 
 
-def _like(tensor: Any, node: Node) -> Any:
-    if node.shape != tensor.node.shape:
-        node = Node(Op.RESHAPE, node.dtype, (node,), tensor.node.shape)
+def _like(tensor: Any, buffers: list[Any]) -> Any:
+    """A tensor like `tensor`, which is in memory, over other BUFFERs."""
+    node = _over(resolve(tensor.node), buffers)
     return type(tensor)._of(node, tensor.device, tensor._requires_grad)
 
 
-def _buffer(node: Node) -> Node:
+def _over(node: Node, buffers: list[Node]) -> Node:
+    """A node in memory with other BUFFERs in place of its own, one for each device."""
+    if node.op is Op.MULTI:
+        parts = (_over(part, [b]) for part, b in zip(node.src, buffers, strict=True))
+        return node.replace(src=tuple(parts))
+    (buffer,) = buffers
+    same = buffer.shape == node.shape
+    return buffer if same else Node(Op.RESHAPE, node.dtype, (buffer,), node.shape)
+
+
+def _buffers(node: Node) -> list[Node]:
+    """The BUFFERs of a node in memory, one for each device."""
     while node.op is Op.RESHAPE:
         node = node.src[0]
-    return node
+    return [b for part in node.src for b in _buffers(part)] if node.op is Op.MULTI else [node]
 
 
-def _realized(tensors: list[Any]) -> list[Memory]:
-    nodes = realize([(t.node, t.device) for t in tensors])
-    return [memory_of(_buffer(node).arg) for node in nodes]
+def _memories(node: Node) -> list[Memory]:
+    return [memory_of(buffer.arg) for buffer in _buffers(node)]
+
+
+def _realized(tensors: list[Any]) -> list[list[Memory]]:
+    """The memory of each tensor, on each of its devices."""
+    return [_memories(node) for node in realize([(t.node, t.device) for t in tensors])]
 
 
 def _describe(memory: Memory, among: list[Memory]) -> Any:

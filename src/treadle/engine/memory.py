@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType, _to_np_dtype
 from ..errors import InternalError
-from ..ir.args import BufferRef, Token
+from ..ir.args import BufferRef, ShardArg, Token
 from ..ir.node import Node
 from ..ir.op import Op
 from .backends import Device
@@ -101,8 +101,14 @@ def allocate(device: str, dtype: DType, size: int) -> Node:
     return adopt(new_memory(device, dtype, size))
 
 
-def from_host(device: str, dtype: DType, data: np.ndarray[Any, Any]) -> Node:
-    """A BUFFER with a copy of `data`, in row-major order, converted to `dtype`."""
+def from_host(device: Any, dtype: DType, data: np.ndarray[Any, Any]) -> Node:
+    """A BUFFER with a copy of `data`, in row-major order, converted to `dtype`.
+
+    For a tuple of devices it is a MULTI of equal copies.
+    """
+    if isinstance(device, tuple):
+        copies = tuple(from_host(one, dtype, data) for one in device)
+        return Node(Op.MULTI, dtype, copies, ShardArg(device, None))
     memory = new_memory(device, dtype, data.size)
     memory.fill(data)
     return adopt(memory)

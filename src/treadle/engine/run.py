@@ -18,12 +18,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ..config import settings
+from ..ir.args import ShardArg
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.symbolic import size_with, unbind
 from ..runtime.base import Launch
 from ..schedule.kernel import Kernel
 from ..schedule.schedule import schedule
+from ..schedule.shard import Spread, has_shards, partition
 from .backends import Device
 from .counters import GlobalCounters
 from .memory import Memory, adopt, from_host, memory_of, new_memory, read, transfer
@@ -109,9 +111,11 @@ def remember(node: Node, memory: Node) -> None:
 
 
 def is_backed(node: Node) -> bool:
-    """Whether a node is a BUFFER or a RESHAPE of one."""
+    """Whether a node is a BUFFER, a RESHAPE of one, or a MULTI of such."""
     while node.op is Op.RESHAPE:
         node = node.src[0]
+    if node.op is Op.MULTI:
+        return all(is_backed(part) for part in node.src)
     return node.op is Op.BUFFER
 
 
@@ -128,18 +132,58 @@ def _current(roots: Iterable[Node]) -> tuple[Node, list[Node]]:
     return sink, sink.toposort()
 
 
-def realize(outputs: Sequence[tuple[Node, str]]) -> list[Node]:
+def realize(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
     """Compute every (graph, device); the result has memory of its own, and the same shape.
 
-    Raises DeviceError if a device is missing, OutOfMemory if one is full.
+    For a tuple of devices it is a MULTI of such results. Raises DeviceError if a device is missing,
+    OutOfMemory if one is full.
     """
     with _lock:
+        if any(isinstance(device, tuple) or has_shards(resolve(n)) for n, device in outputs):
+            return _realize_shards(outputs)
         todo = [pair for pair in dict.fromkeys(outputs) if not is_backed(resolve(pair[0]))]
         done: dict[tuple[Node, str], Node] = {}
         for device in dict.fromkeys(device for _, device in todo):
             mine = [pair for pair in todo if pair[1] == device]
             done.update(zip(mine, _compute([node for node, _ in mine], device), strict=True))
         return [done[pair] if pair in done else resolve(pair[0]) for pair in outputs]
+
+
+def _realize_shards(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
+    """Compute graphs over several devices: each device's part as a graph of its own."""
+    nodes = [node for node, _ in outputs]
+    pending = [n for n in Node.sink(nodes).toposort() if n.op is Op.AFTER and resolve(n) is n]
+    images = _current(pending)[0].src
+    roots = list(_current(nodes)[0].src)
+    placed = partition([*roots, *images])
+    spreads: list[ShardArg | None] = []
+    jobs: list[tuple[Node, str]] = []
+    for root, (_, device) in zip(roots, outputs, strict=True):
+        value = placed[root]
+        if isinstance(device, tuple) and isinstance(value, Node):  # a constant
+            value = Spread((value,) * len(device), ShardArg(device, None))
+        spreads.append(value.arg if isinstance(value, Spread) else None)
+        if isinstance(value, Spread):
+            jobs += zip(value.parts, value.arg.devices, strict=True)
+        else:
+            jobs.append((value, device))
+    # What devices tell each other first: later it may have been overwritten.
+    _transfer_copies([node for node, _ in jobs])
+    done = iter(realize(jobs))
+    for effect, image in zip(pending, images, strict=True):
+        value = placed[image]
+        if isinstance(value, Node) and resolve(value) is not value:
+            _realized[effect] = resolve(value)
+    results = []
+    for node, arg in zip(nodes, spreads, strict=True):
+        if arg is None:
+            results.append(next(done))
+            continue
+        parts = tuple(next(done) for _ in arg.devices)
+        results.append(Node(Op.MULTI, node.dtype, parts, arg))
+        if resolve(node) is not results[-1] and any(n.op is Op.BUFFER for n in node.toposort()):
+            _realized[node] = results[-1]
+    return results
 
 
 def _compute(outputs: list[Node], device: str) -> list[Node]:

@@ -9,7 +9,7 @@ from .op import Op
 
 __all__ = [
     "BufferRef", "LocalRef", "ParamRef", "RangeArg", "ReduceArg", "RegisterRef", "ScanArg",
-    "ScatterArg", "StageArg", "Token", "VarArg", "WindowArg",
+    "ScatterArg", "ShardArg", "StageArg", "Token", "VarArg", "WindowArg",
 ]  # fmt: skip
 
 
@@ -71,6 +71,14 @@ class WindowArg:
     stride: int
     dilation: int
     extent: Any
+
+
+@dataclass(frozen=True)
+class ShardArg:
+    """Where the parts of a tensor are: one on each of `devices`, pieces of `axis` or copies."""
+
+    devices: tuple[str, ...]
+    axis: int | None
 
 
 RangeKind = Literal["loop", "grid", "local", "unroll", "vector"]

@@ -264,6 +264,9 @@ _TENSOR: dict[Op, Callable[[_Interpreter, Node, list[Array]], Array]] = {
     Op.CONTIGUOUS: _same,
     Op.DETACH: _same,
     Op.COPY: _same,
+    Op.MULTI: lambda run, node, source: (
+        source[0] if node.arg.axis is None else np.concatenate(source, node.arg.axis)
+    ),
     Op.ASSIGN: _Interpreter.assign,
     Op.AFTER: _Interpreter.after,
     Op.SINK: lambda run, node, source: np.zeros(()),

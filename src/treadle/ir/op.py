@@ -76,6 +76,7 @@ class Op(IntEnum):
     CONTIGUOUS = auto()
     DETACH = auto()
     COPY = auto()
+    MULTI = auto()
     ASSIGN = auto()
     AFTER = auto()
     # kernels
@@ -178,6 +179,9 @@ INFO: dict[Op, OpInfo] = {
     Op.CONTIGUOUS: OpInfo(1, "the same values, in memory of their own"),
     Op.DETACH: OpInfo(1, "the same values, no gradient"),
     Op.COPY: OpInfo(1, "the same values on device arg"),
+    Op.MULTI: OpInfo(
+        -1, "src[i] on device arg.devices[i]: pieces of axis arg.axis, or equal copies if None"
+    ),
     Op.ASSIGN: OpInfo(2, "write src[1] into the view src[0] of a buffer"),
     Op.AFTER: OpInfo(-1, "src[0], once the effects src[1:] have happened"),
     Op.PARAM: OpInfo(0, "kernel argument number arg.slot, memory of arg.size elements"),

@@ -174,6 +174,14 @@ def _assign(src: tuple[Node, ...]) -> Shape:
     return src[0].shape
 
 
+def _multi(src: tuple[Node, ...], arg: Any) -> Shape:
+    shape = src[0].shape
+    if arg.axis is None:
+        return shape
+    total = sum(part.shape[arg.axis] for part in src)
+    return (*shape[: arg.axis], total, *shape[arg.axis + 1 :])
+
+
 _SOURCE_SHAPE = frozenset((Op.CONTIGUOUS, Op.DETACH, Op.COPY, Op.AFTER, Op.SCAN))
 
 
@@ -210,6 +218,8 @@ def infer_shape(op: Op, src: tuple[Node, ...], arg: Any) -> Shape:
         return _assign(src)
     if op in (Op.BUFFER, Op.IOTA):
         return (arg.size if op is Op.BUFFER else arg,)
+    if op is Op.MULTI:
+        return _multi(src, arg)
     if op in _SOURCE_SHAPE:
         return src[0].shape
     return ()

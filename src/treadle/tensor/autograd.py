@@ -54,7 +54,7 @@ class Autograd(Functional):
         `gradient` is the one that arrives here, 1 for a single element. Returns self.
         Raises ShapeError or DTypeError.
         """
-        leaves = [t for t in holders() if t.is_leaf and t.device == self.device]
+        leaves = [t for t in holders() if t.is_leaf]
         found = self._gradients(leaves, gradient)
         for leaf, node in zip(leaves, found, strict=True):
             if node is None:

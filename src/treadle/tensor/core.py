@@ -21,6 +21,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import Shape, size_product
 from ..ir.symbolic import bound_size
+from ..schedule.shard import sharded
 from .inplace import own_memory
 from .modes import Modes, no_grad
 
@@ -38,18 +39,18 @@ class Core(metaclass=Modes):
     __slots__ = ("__weakref__", "_requires_grad", "device", "grad", "is_leaf", "node")
 
     node: Node
-    device: str
+    device: Any  # a name; several devices that share the tensor are a tuple of names
     grad: Self | None
     is_leaf: bool
 
     @classmethod
-    def _of(cls, node: Node, device: str, requires_grad: bool | None = None) -> Self:
+    def _of(cls, node: Node, device: Any, requires_grad: bool | None = None) -> Self:
         """A tensor of `node`, as it is."""
         self = object.__new__(cls)
         self._set(node, device, requires_grad)
         return self
 
-    def _set(self, node: Node, device: str, requires_grad: bool | None) -> None:
+    def _set(self, node: Node, device: Any, requires_grad: bool | None) -> None:
         self.node, self.device, self.grad = node, device, None
         self._requires_grad, self.is_leaf = requires_grad, False
         track(self)
@@ -204,6 +205,8 @@ class Core(metaclass=Modes):
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The values as a NumPy array of its own (bfloat16 and fp8 as ml_dtypes' types)."""
+        if isinstance(self.device, tuple):
+            return self.realize().to(self.device[0]).numpy()
         shape = tuple(bound_size(size) for size in self.shape)
         node = realize([(self.node, self.device)])[0]
         if self.is_leaf or self._requires_grad is not True:
@@ -235,11 +238,18 @@ class Core(metaclass=Modes):
 
     # -- devices and memory -------------------------------------------------------------------
 
-    def to(self, device: str | None) -> Self:
-        """The same values on another device; None is the default device."""
+    def to(self, device: Any) -> Self:
+        """The same values on another device; None is the default device.
+
+        A tuple of devices gets equal copies; from several devices, the pieces are put together.
+        """
         name = Device.canonicalize(device)
         if name == self.device:
             return self
+        if isinstance(name, tuple):
+            result = self._result(sharded(self.node, name, None))
+            result.device = name
+            return result
         result = self._result(Node(Op.COPY, self.dtype, (self.node,), name))
         result.device = name
         return result

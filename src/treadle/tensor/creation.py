@@ -16,6 +16,7 @@ from ..engine.memory import from_host
 from ..errors import DTypeError, ShapeError
 from ..ir.node import Node
 from ..ir.op import Op
+from ..schedule.shard import axis_of, sharded
 from .conv import Convolution
 from .core import Core
 from .operands import is_scalar, scalar_node
@@ -163,7 +164,11 @@ class Creation(Convolution):
     def full_like(self, fill_value: Any, **kwargs: Any) -> Self:
         """`fill_value` in this tensor's shape, dtype and device."""
         settings = {"dtype": self.dtype, "device": self.device, **_given(kwargs)}
-        return type(self).full(self.shape, fill_value, **settings)
+        result = type(self).full(self.shape, fill_value, **settings)
+        if isinstance(self.device, tuple) and result.device == self.device:
+            axis = axis_of(self.node)  # the same pieces, so that nothing has to move later
+            result.node = sharded(result.node, self.device, axis)
+        return result
 
     def zeros_like(self, **kwargs: Any) -> Self:
         return self.full_like(0, **kwargs)

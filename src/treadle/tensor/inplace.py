@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..engine.memory import allocate
 from ..engine.run import holders, resolve
-from ..errors import DTypeError, ShapeError
+from ..errors import DeviceError, DTypeError, ShapeError
 from ..ir.args import Token
 from ..ir.node import Node
 from ..ir.op import Op
+from ..schedule.shard import axis_of, sharded
 from .shapes import reshape
 
 if TYPE_CHECKING:
@@ -51,8 +52,14 @@ def _effect(base: Node, view: Node, value: Node) -> Node:
     return Node(Op.AFTER, base.dtype, (base, write))
 
 
-def _fresh(value: Node, shape: Any, device: str) -> Node:
+def _fresh(value: Node, shape: Any, device: Any) -> Node:
     """`value`, broadcast to `shape` already, in new memory."""
+    if isinstance(device, tuple):
+        spread = sharded(value, device, axis_of(value))
+        parts = (
+            _fresh(part, part.shape, home) for part, home in zip(spread.src, device, strict=True)
+        )
+        return Node(Op.MULTI, value.dtype, tuple(parts), spread.arg)
     size = 1
     for n in shape:
         size *= n
@@ -67,6 +74,9 @@ def own_memory(tensor: Core, exclusive: bool = False) -> Node:
 
     `exclusive`: it is about to be a leaf, and no other leaf may have the same memory.
     """
+    if isinstance(tensor.device, tuple):
+        tensor.node = _fresh(tensor.node, tensor.shape, tensor.device)
+        return tensor.node
     base = base_of(tensor.node)
     taken = base is not None and base in _overwritten
     if base is not None and exclusive:
@@ -94,6 +104,9 @@ def check_value(tensor: Core, shape: Any, value: Core) -> None:
 
 def assign_node(tensor: Core, value: Node) -> None:
     """Overwrite all of `tensor`: its whole buffer, or, for a view of one, the part it shows."""
+    if isinstance(tensor.device, tuple):
+        tensor.node = _assigned_parts(resolve(tensor.node), value, tensor.device)
+        return
     base = base_of(tensor.node)
     view = None if base is not None else _view_of_buffer(tensor.node)
     if view is not None and view[-1] not in _overwritten:
@@ -103,6 +116,19 @@ def assign_node(tensor: Core, value: Node) -> None:
     else:
         flat = reshape(value, base.shape)
         tensor.node = reshape(_effect(base, base, flat), tensor.shape)
+
+
+def _assigned_parts(old: Node, value: Node, devices: tuple[str, ...]) -> Node:
+    """The parts of `old` overwritten with those of `value`; new memory where they have none."""
+    bases = [base_of(part) for part in old.src] if old.op is Op.MULTI else [None]
+    if any(base is None or base in _overwritten for base in bases):
+        return _fresh(value, old.shape, devices)
+    spread = sharded(value, devices, old.arg.axis)
+    parts = []
+    for base, part in zip(bases, spread.src, strict=True):
+        assert base is not None
+        parts.append(reshape(_effect(base, base, reshape(part, base.shape)), part.shape))
+    return Node(Op.MULTI, value.dtype, tuple(parts), old.arg)
 
 
 def _view_of_buffer(node: Node) -> list[Node] | None:
@@ -130,6 +156,11 @@ def _write_through(tensor: Core, chain: list[Node], value: Node) -> None:
 
 def write_view(tensor: Core, movements: Any, value: Node) -> None:
     """Overwrite the part of `tensor` that `movements` (Node to Node) shows."""
+    if isinstance(tensor.device, tuple):
+        raise DeviceError(
+            f"[assign] a part of a tensor over {tensor.device} cannot be overwritten: assign all of "
+            "it, or gather it with .to() first"
+        )
     base = own_memory(tensor)
     view = movements(reshape(base, tensor.shape))
     tensor.node = reshape(_effect(base, view, value), tensor.shape)

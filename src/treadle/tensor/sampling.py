@@ -22,8 +22,8 @@ from ..errors import DTypeError
 from ..ir.node import Node
 from ..ir.op import Op
 from .creation import _known_dtype, _shape_of
-from .interop import Interop
 from .shapes import expand, reshape
+from .sharding import Sharding
 
 __all__ = ["Sampling"]
 
@@ -39,7 +39,7 @@ _lock = threading.Lock()
 _states: dict[str, Node] = {}
 
 
-class Sampling(Interop):
+class Sampling(Sharding):
     """Random tensors."""
 
     __slots__ = ()

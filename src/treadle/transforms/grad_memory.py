@@ -11,7 +11,7 @@ from ..ir.node import Node
 from ..ir.op import MOVEMENT, Op
 from .shapes import constant
 
-__all__ = ["after", "assign", "copy", "gather", "scatter"]
+__all__ = ["after", "assign", "copy", "gather", "multi", "scatter"]
 
 
 def gather(node: Node, g: Node) -> tuple[Node | None, ...]:
@@ -72,6 +72,20 @@ def copy(node: Node, g: Node) -> tuple[Node | None, ...]:
             home = below.arg if below.op is Op.COPY else below.arg.device
             return (Node(Op.COPY, g.dtype, (g,), home),)
     return (g,)
+
+
+def multi(node: Node, g: Node) -> tuple[Node | None, ...]:
+    """Each piece gets its part of the gradient; of equal copies, the first one stands for all."""
+    axis = node.arg.axis
+    if axis is None:
+        return (g, *(None for _ in node.src[1:]))
+    parts, begin = [], 0
+    for source in node.src:
+        end = begin + source.shape[axis]
+        kept = tuple((begin, end) if at == axis else (0, n) for at, n in enumerate(g.shape))
+        parts.append(Node(Op.SHRINK, g.dtype, (g,), kept))
+        begin = end
+    return tuple(parts)
 
 
 def assign(node: Node, g: Node) -> tuple[Node | None, ...]:

@@ -1,0 +1,73 @@
+"""Tensors over several devices of one process.
+
+    x = Tensor.rand(8, 4).shard(("CPU", "CPU:1"), axis=0)     # four rows on each
+    w = Tensor.rand(4, 2).shard(("CPU", "CPU:1"))             # a copy on each
+    x @ w                                                     # two products, no communication
+    (x @ w).sum()                                             # two sums, then an all-reduce
+
+Operations know nothing of it: schedule/shard.py takes the graph apart when it is computed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from ..engine.backends import Device
+from ..errors import DeviceError, ShapeError
+from ..schedule.shard import sharded
+from .inplace import own_memory
+from .interop import Interop
+
+__all__ = ["Sharding"]
+
+
+class Sharding(Interop):
+    """Spreading tensors."""
+
+    __slots__ = ()
+
+    def shard(self, devices: tuple[str, ...], axis: int | None = None) -> Self:
+        """The same values over `devices`: pieces of `axis`, or a copy on each for None.
+
+        Pieces differ by at most one; the first ones are the larger. Raises DeviceError for no
+        devices or one named twice, ShapeError for an axis that there is not or that is too short.
+        """
+        names = _checked(devices)
+        if axis is not None:
+            axis = _axis(axis, self.shape, len(names))
+        result = self._result(sharded(self.node, names, axis))
+        result.device = names
+        return result
+
+    def shard_(self, devices: tuple[str, ...], axis: int | None = None) -> Self:
+        """Spread this very tensor; a leaf stays one. Raises as `shard`."""
+        leaf, spread = self.is_leaf, self.shard(devices, axis)
+        self.node, self.device = spread.node, spread.device
+        if leaf:
+            own_memory(self, exclusive=True)
+        if self.grad is not None:
+            self.grad = self.grad.shard(devices, axis)
+        return self
+
+
+def _checked(devices: Any) -> tuple[str, ...]:
+    if isinstance(devices, str):
+        raise DeviceError(f"[shard] give a tuple of devices, such as ({devices!r},)")
+    names = tuple(Device.canonicalize(name) for name in devices)
+    if not names:
+        raise DeviceError("[shard] at least one device is needed")
+    if len(set(names)) < len(names):
+        raise DeviceError(f"[shard] a device is named twice: {names}")
+    return names
+
+
+def _axis(axis: int, shape: tuple[Any, ...], count: int) -> int:
+    if not -len(shape) <= axis < len(shape):
+        raise ShapeError(f"[shard] shape {shape} has no axis {axis}")
+    axis %= len(shape)
+    if not isinstance(shape[axis], int) or shape[axis] < count:
+        raise ShapeError(
+            f"[shard] axis {axis} of shape {shape} is too short for {count} devices: each needs a "
+            "piece of it"
+        )
+    return axis

@@ -1,0 +1,91 @@
+"""Training over several devices gives what training on one gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from treadle import Tensor, TinyJit, nn
+
+TWO = ("CPU", "CPU:1")
+STEPS = 10
+
+
+class Net:
+    """Two matrices with a relu between."""
+
+    def __init__(self):
+        Tensor.manual_seed(3)
+        self.first, self.second = nn.Linear(12, 16), nn.Linear(16, 4)
+
+    def __call__(self, x):
+        return self.second(self.first(x).relu())
+
+
+def batches():
+    random = np.random.default_rng(5)
+    for _ in range(STEPS):
+        x = random.standard_normal((8, 12)).astype(np.float32)
+        yield x, random.integers(0, 4, 8)
+
+
+def copied(array):
+    return Tensor(array)
+
+
+def split(array):
+    return Tensor(array).shard(TWO, 0)
+
+
+def on_both(array):
+    return Tensor(array).shard(TWO)
+
+
+def train(net, place, make_optimizer, jit=False):
+    optimizer = make_optimizer(nn.state.get_parameters(net))
+
+    def step(x, labels):
+        optimizer.zero_grad()
+        loss = net(x).sparse_categorical_crossentropy(labels).backward()
+        return loss.realize(*optimizer.schedule_step())
+
+    run = TinyJit(step) if jit else step
+    with Tensor.train():
+        losses = [
+            run(place(x).realize(), place(labels).realize()).item() for x, labels in batches()
+        ]
+    return losses, [p.numpy() for p in nn.state.get_parameters(net)]
+
+
+OPTIMIZERS = {
+    "sgd": lambda params: nn.optim.SGD(params, lr=0.1, momentum=0.9),
+    "adam": lambda params: nn.optim.Adam(params, lr=0.01),
+}
+
+
+def agree(found, expected):
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-4)
+    for one, other in zip(found[1], expected[1], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("jit", [False, True], ids=["plain", "captured"])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_data_parallel_training(name, jit):
+    expected = train(Net(), copied, OPTIMIZERS[name])
+    net = Net()
+    for parameter in nn.state.get_parameters(net):
+        parameter.shard_(TWO)
+    agree(train(net, split, OPTIMIZERS[name], jit), expected)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_tensor_parallel_training(name):
+    expected = train(Net(), copied, OPTIMIZERS[name])
+    net = Net()
+    net.first.weight.shard_(TWO, 0)
+    net.first.bias.shard_(TWO, 0)
+    net.second.weight.shard_(TWO, 1)
+    net.second.bias.shard_(TWO)
+    agree(train(net, on_both, OPTIMIZERS[name]), expected)
+    assert net.first.weight.node.arg.axis == 0
