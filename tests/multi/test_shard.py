@@ -164,8 +164,8 @@ def test_bad_requests_are_refused():
         x.shard("CPU")
     with pytest.raises(DeviceError, match=r"move one with .to"):
         x.shard(TWO, 0) + Tensor(numbers(6, 2))
+    y = x.shard(TWO, 0).realize()
     with pytest.raises(DeviceError, match="cannot be overwritten"):
-        y = x.shard(TWO, 0).realize()
         y[0] = 1.0
     assert "CPU:1" in repr(x.shard(TWO, 0))
 
@@ -174,7 +174,7 @@ def test_one_tensor_over_two_runtimes():
     from treadle import Device
 
     try:
-        assert Device["CL"].target.workgroup is None or True
+        Device["CL"].synchronize()
     except DeviceError as error:
         pytest.skip(str(error))
     a = numbers(10, 6)

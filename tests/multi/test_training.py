@@ -51,9 +51,7 @@ def train(net, place, make_optimizer, jit=False):
 
     run = TinyJit(step) if jit else step
     with Tensor.train():
-        losses = [
-            run(place(x).realize(), place(labels).realize()).item() for x, labels in batches()
-        ]
+        losses = [run(*(place(a).realize() for a in batch)).item() for batch in batches()]
     return losses, [p.numpy() for p in nn.state.get_parameters(net)]
 
 

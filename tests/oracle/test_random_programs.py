@@ -1,15 +1,18 @@
-"""Random programs: the compiled CPU device against the interpreter, and convolutions, PyTorch."""
+"""Random programs: every device against the interpreter, and convolutions against PyTorch."""
 
 import os
 import random
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
 
 from treadle import Device, Tensor, dtypes
+from treadle.errors import DeviceError
 
 SIZES = [1, 2, 3, 5, 15, 16, 17, 33, 64, 65, 100]
-COUNT = 1500 if os.environ.get("FULL_TESTS") else 60
+COUNT, BLOCKS = (4000 if os.environ.get("FULL_TESTS") else 100), 10
 
 
 def unary(rng, x):
@@ -80,12 +83,12 @@ def gather(rng, x):
     return x[rows]
 
 
-def program(seed, device):
-    rng = random.Random(seed)
+def program(rng, device):
+    """A program of two to six steps on random data, by the choices of `rng`."""
     shape = [rng.choice(SIZES) for _ in range(rng.choice([1, 2, 2, 3]))]
     while np.prod(shape) > 30000:
         shape.pop()
-    data = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+    data = np.random.default_rng(rng.randrange(1 << 30)).standard_normal(shape).astype(np.float32)
     x = Tensor(data, device=device)
     steps = [unary, binary, binary, move, move, reduce, matmul, gather]
     for _ in range(rng.randrange(2, 7)):
@@ -95,10 +98,33 @@ def program(seed, device):
     return x.numpy()
 
 
-@pytest.mark.parametrize("seed", range(COUNT))
-def test_a_random_program_gives_the_same_on_both_devices(seed):
-    ours, reference = program(seed, "CPU"), program(seed, "REF")
-    np.testing.assert_allclose(ours, reference, rtol=2e-4, atol=2e-4)
+@pytest.fixture(scope="module")
+def engines():
+    """The devices that open here, the interpreter apart."""
+    found = []
+    for name in ("CPU", "CL", "WEBGPU"):
+        try:
+            found.append(Device[name].name)
+        except DeviceError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_a_random_program_gives_the_same_on_every_device(block, engines):
+    @seed(block)
+    @settings(
+        max_examples=COUNT // BLOCKS, deadline=None, database=None,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(st.integers(0, 1 << 30))
+    def check(start):
+        reference = program(random.Random(start), "REF")
+        for device in engines:
+            ours = program(random.Random(start), device)
+            np.testing.assert_allclose(ours, reference, rtol=2e-4, atol=2e-4, err_msg=device)
+
+    check()
 
 
 # images, weights, stride, padding, dilation, groups

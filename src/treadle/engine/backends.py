@@ -257,7 +257,7 @@ Device = _Devices()
 
 @functools.cache
 def _best_hardware() -> str:
-    """The first runtime that opens on a real GPU, else the CPU. Without a GPU, nothing is loaded."""
+    """The first runtime that opens on a real GPU, else the CPU; loads nothing without a GPU."""
     for name in PREFERRED if may_have_gpu() else ():
         try:
             if not Device[name].runtime.is_software:

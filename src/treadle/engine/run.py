@@ -166,7 +166,7 @@ def _realize_shards(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
         if isinstance(value, Spread):
             jobs += zip(value.parts, value.arg.devices, strict=True)
         else:
-            jobs.append((value, device))
+            jobs.append((value, str(device)))
     # What devices tell each other first: later it may have been overwritten.
     _transfer_copies([node for node, _ in jobs])
     done = iter(realize(jobs))

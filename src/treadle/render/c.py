@@ -93,10 +93,8 @@ class _CFunction(Function):
         self.helpers: set[str] = set()
 
     def header(self) -> list[str]:
-        return [
-            f"void {self.name}(void **restrict args, const long long *restrict vars, "
-            "long long begin, long long end) {"
-        ]
+        arguments = "void **restrict args, const long long *restrict vars"
+        return [f"void {self.name}({arguments}, long long begin, long long end) {{"]
 
     def type(self, dtype: DType) -> str:
         if dtype.count > 1:

@@ -119,11 +119,14 @@ class _WGSLFunction(Function):
 
     def header(self) -> list[str]:
         groups = math.prod(r.src[0].arg for r in self.phase.grid)
+        arguments = (
+            "@builtin(workgroup_id) group_id: vec3<u32>",
+            "@builtin(num_workgroups) group_counts: vec3<u32>",
+            "@builtin(local_invocation_index) item_id: u32",
+        )
         return [
             f"@compute @workgroup_size({self.phase.items})",
-            f"fn {self.name}(@builtin(workgroup_id) group_id: vec3<u32>, "
-            "@builtin(num_workgroups) group_counts: vec3<u32>, "
-            "@builtin(local_invocation_index) item_id: u32) {",
+            f"fn {self.name}({', '.join(arguments)}) {{",
             "  let group = i32(group_id.x + group_id.y * group_counts.x);",
             f"  if (group >= {groups}i) {{ return; }}",
         ]

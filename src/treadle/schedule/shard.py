@@ -184,10 +184,9 @@ def _elementwise(node: Node, src: list[Value], spread: list[Spread]) -> Spread:
         column = []
         for number in range(len(devices)):
             part = whole.parts[number] if isinstance(whole, Spread) else whole
-            has_axis = axis is not None and source.shape == node.shape
-            column.append(
-                cut(part, axis, bounds[number]) if has_axis and axis is not None else part
-            )
+            if axis is not None and source.shape == node.shape:  # not a scalar
+                part = cut(part, axis, bounds[number])
+            column.append(part)
         columns.append(column)
     parts = tuple(rebuild(node, tuple(row)) for row in zip(*columns, strict=True))
     return Spread(parts, ShardArg(devices, axis))
@@ -303,10 +302,8 @@ def _along_other_axis(node: Node, src: list[Value]) -> Spread | None:
     """WINDOW, UNWINDOW and SCAN, which work along one axis."""
     value = src[0]
     assert isinstance(value, Spread)
-    if (
-        value.axis == node.arg.axis
-        or value.axis == len(node.src[0].shape) - 1 != len(node.shape) - 1
-    ):
+    removed = len(node.src[0].shape) - 1 if node.op is Op.UNWINDOW else None
+    if value.axis is not None and value.axis in (node.arg.axis, removed):
         return None
     return value.map(lambda part, _: rebuild(node, (part,)), value.axis)
 

@@ -158,8 +158,8 @@ def write_view(tensor: Core, movements: Any, value: Node) -> None:
     """Overwrite the part of `tensor` that `movements` (Node to Node) shows."""
     if isinstance(tensor.device, tuple):
         raise DeviceError(
-            f"[assign] a part of a tensor over {tensor.device} cannot be overwritten: assign all of "
-            "it, or gather it with .to() first"
+            f"[assign] a part of a tensor over {tensor.device} cannot be overwritten: assign all "
+            "of it, or gather it with .to() first"
         )
     base = own_memory(tensor)
     view = movements(reshape(base, tensor.shape))

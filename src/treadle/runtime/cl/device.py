@@ -239,7 +239,7 @@ class _translated:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         cl = binding()
         if isinstance(error, cl.MemoryError):
             raise OutOfMemory(

@@ -49,7 +49,7 @@ class Facts:
 
 
 def backend_type(text: str) -> int:
-    """The number of a backend's name: "Vulkan", or "WGPUBackendType_Vulkan". Raises SettingError."""
+    """The number of a backend, "Vulkan" or "WGPUBackendType_Vulkan". Raises SettingError."""
     name = text.removeprefix("WGPUBackendType_").upper()
     if not name:
         return 0
