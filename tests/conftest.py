@@ -35,13 +35,12 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     return compare
 
 
-# taken out of the environment, where treadle would warn of a setting that it does not know
-DEVICES = os.environ.pop("TREADLE_TEST_DEVICES", "CPU,REF,CL,WEBGPU").upper().split(",")
+DEVICES = os.environ.get("TEST_DEVICES", "CPU,REF,CL,WEBGPU").upper().split(",")
 
 
 @pytest.fixture(params=DEVICES)
 def device(request: pytest.FixtureRequest) -> str:
-    """Each device under test, by name; TREADLE_TEST_DEVICES=CPU,CL chooses others."""
+    """Each device under test, by name; TEST_DEVICES=CPU,CL chooses others."""
     from treadle import Tensor
     from treadle.errors import DeviceError
 

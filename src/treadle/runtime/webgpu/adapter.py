@@ -10,6 +10,9 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -68,7 +71,25 @@ def dawn() -> Dawn:
 def open_adapter() -> tuple[Dawn, Handle, Facts]:
     """Ask Dawn for an adapter. Raises DeviceError, which says what is missing."""
     wished = backend_type(os.environ.get("WEBGPU_BACKEND", ""))
-    found = dawn()
+    with _runtime_folder():
+        return _open(dawn(), wished)
+
+
+@contextmanager
+def _runtime_folder() -> Iterator[None]:
+    """Mesa's drivers complain on stderr where XDG_RUNTIME_DIR is missing; they write nothing."""
+    name = "XDG_RUNTIME_DIR"
+    missing = sys.platform.startswith("linux") and name not in os.environ
+    if missing:
+        os.environ[name] = tempfile.gettempdir()
+    try:
+        yield
+    finally:
+        if missing:
+            del os.environ[name]
+
+
+def _open(found: Dawn, wished: int) -> tuple[Dawn, Handle, Facts]:
     options = found.api.adapter_options(level=_CORE, power=_HIGH_PERFORMANCE, backend=wished)
     try:
         adapter = found.request(

@@ -1,0 +1,259 @@
+"""OpenCL devices run handwritten kernels, share the host's memory and fail with clear errors."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from treadle.errors import DeviceError, InternalError, OutOfMemory, SettingError, StaleCodeError
+from treadle.runtime.base import Entry, Launch, Slot
+from treadle.runtime.cl import CLDevice, find_devices
+from treadle.runtime.cl.platforms import describe, target_of
+
+ADD = "kernel void add(global const float *x, global float *y, int n) { \
+  int i = get_global_id(0); y[i] = x[i] + n; }"
+REVERSE = """
+kernel void turn(global const float *x, global float *y) {
+  local float held[64];
+  int i = get_local_id(0);
+  held[i] = x[get_group_id(0) * 64 + i];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  y[get_group_id(0) * 64 + i] = held[63 - i];
+}
+kernel void twice(global float *y) { y[get_global_id(0)] *= 2; }
+"""
+N = 256
+
+
+@pytest.fixture(scope="module")
+def cl():
+    try:
+        return CLDevice("CL")
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+
+def memory(cl, array):
+    buffer = cl.allocator.alloc(array.nbytes)
+    cl.write(buffer, array.data)
+    return buffer
+
+
+def values(cl, buffer, dtype=np.float32):
+    found = np.empty(buffer.nbytes // np.dtype(dtype).itemsize, dtype)
+    cl.read(buffer, found.data)
+    return found
+
+
+def slots(*written):
+    return tuple(Slot(i, 4 * N, w) for i, w in enumerate(written))
+
+
+def add_entry(items=1):
+    return Entry("add", N // items, items, slots(False, True), (0,))
+
+
+@pytest.mark.parametrize("items", [1, 16, 64])
+def test_a_kernel_with_an_integer_runs_and_replays(cl, items):
+    library = cl.load(cl.build(ADD), [add_entry(items)])
+    x = np.arange(N, dtype=np.float32)
+    a, b, c = memory(cl, x), memory(cl, 0 * x), memory(cl, 0 * x)
+    calls = cl.call_list([Launch(library.phases, [a.argument, b.argument], [7])])
+    assert len(calls) == 1
+    calls.run()
+    np.testing.assert_array_equal(values(cl, b), x + 7)
+    calls.set_arg(0, 1, c.argument)
+    calls.set_var(0, 0, -2)
+    ((start, end),) = calls.run_timed()
+    assert start < end
+    np.testing.assert_array_equal(values(cl, c), x - 2)
+    np.testing.assert_array_equal(values(cl, b), x + 7)
+
+
+def test_groups_share_memory_and_phases_follow_each_other(cl):
+    entries = [
+        Entry("turn", N // 64, 64, slots(False, True)),
+        Entry("twice", N, 1, (Slot(1, 4 * N, True),)),
+    ]
+    library = cl.load(cl.build(REVERSE), entries)
+    x = np.arange(N, dtype=np.float32)
+    a, b = memory(cl, x), cl.allocator.alloc(4 * N)
+    cl.run([Launch(library.phases, [a.argument, b.argument])])
+    np.testing.assert_array_equal(values(cl, b), 2 * x.reshape(-1, 64)[:, ::-1].reshape(-1))
+
+
+def test_host_memory_is_used_in_place(cl):
+    if not cl.shares_memory:
+        pytest.skip(f"{cl.facts.name} has memory of its own")
+    library = cl.load(cl.build(ADD), [add_entry()])
+    x = np.arange(N, dtype=np.float32)
+    y = np.zeros(N, np.float32)
+    a = memory(cl, x)
+    b = cl.allocator.from_pointer(y.ctypes.data, y.nbytes, y)
+    cl.run([Launch(library.phases, [a.argument, b.argument], [1])])
+    cl.synchronize()
+    np.testing.assert_array_equal(y, x + 1)
+    np.testing.assert_array_equal(np.frombuffer(a.view(), np.float32), x)
+
+
+def test_a_buffer_of_the_users_is_used_in_place(cl):
+    import pyopencl
+
+    flags = pyopencl.mem_flags.READ_WRITE | pyopencl.mem_flags.COPY_HOST_PTR
+    theirs = pyopencl.Buffer(cl.context, flags, hostbuf=np.full(N, 5, np.float32))
+    wrapped = cl.allocator.from_handle(theirs, 4 * N)
+    np.testing.assert_array_equal(values(cl, wrapped), 5)
+    with pytest.raises(DeviceError, match="needed"):
+        cl.allocator.from_handle(theirs, 4 * N + 4)
+    foreign = pyopencl.Buffer(pyopencl.Context([cl.facts.handle]), flags, hostbuf=np.zeros(4))
+    with pytest.raises(DeviceError, match="another OpenCL context"):
+        cl.allocator.from_handle(foreign, 16)
+    with pytest.raises(DeviceError, match=r"pyopencl.Buffer, not str"):
+        cl.allocator.from_handle("x", 16)
+
+
+def test_broken_code_is_refused_with_the_reason(cl):
+    with pytest.raises(InternalError, match="nonsense"):
+        cl.build("kernel void f(nonsense x) {}")
+    with pytest.raises(StaleCodeError, match="refuses"):
+        cl.load(b"not a program", [])
+
+
+def test_too_much_memory_is_refused_and_nothing_is_lost(cl):
+    kept = memory(cl, np.arange(N, dtype=np.float32))
+    with pytest.raises(OutOfMemory, match="at most"):
+        cl.allocator.alloc(1 << 50)
+    np.testing.assert_array_equal(values(cl, kept), np.arange(N))
+
+
+def test_memory_is_counted_and_reused(cl):
+    cl.allocator.trim()
+    before = cl.allocator.stats.live
+    buffer = cl.allocator.alloc(100_000)
+    argument = buffer.argument
+    assert cl.allocator.stats.live > before
+    del buffer
+    gc.collect()
+    assert cl.allocator.stats.live == before
+    assert cl.allocator.alloc(100_000).argument is argument
+    gc.collect()
+    assert cl.allocator.trim() > 0
+    assert cl.allocator.alloc(0).nbytes == 0
+
+
+def test_many_threads_launch_at_once(cl):
+    library = cl.load(cl.build(ADD), [add_entry()])
+    wrong = []
+
+    def work(number):
+        x = np.full(N, number, np.float32)
+        for turn in range(30):
+            a, b = memory(cl, x), cl.allocator.alloc(4 * N)
+            cl.run([Launch(library.phases, [a.argument, b.argument], [turn])])
+            if not (values(cl, b) == number + turn).all():
+                wrong.append((number, turn))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not wrong
+
+
+def test_devices_are_numbered_and_described(cl):
+    assert "CL:0" in describe()
+    count = len(find_devices())
+    with pytest.raises(DeviceError, match=f"OpenCL has {count} device"):
+        CLDevice("CL:99", 99)
+    with pytest.raises(SettingError, match="cpu and gpu"):
+        target_of(cl.facts, "abacus")
+    assert target_of(cl.facts, "gpu").workgroup is not None
+    assert target_of(cl.facts, "cpu").workgroup is None
+    assert target_of(cl.facts, "gpu").code_key != target_of(cl.facts, "cpu").code_key
+
+
+def run(program, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+USE = """
+import numpy as np
+from treadle import Tensor, Device
+x = Tensor(np.ones(1000, np.float32), device="CL")
+"""
+
+
+def test_a_process_may_end_while_kernels_run(cl):
+    done = run(USE + "y = [(x * i).realize() for i in range(50)]\nprint('end')")
+    assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr
+
+
+def test_two_processes_compute_at_once(cl):
+    program = USE + "print(int((x + 1).sum().item()))"
+    both = [
+        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    assert [p.communicate(timeout=120)[0] for p in both] == ["2000\n"] * 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_is_told_and_its_cpu_goes_on(cl):
+    program = USE + """
+import os
+x.realize()
+child = os.fork()
+if child == 0:
+    try:
+        (x + 1).numpy()
+    except Exception as error:
+        print(type(error).__name__, "forked" in str(error), flush=True)
+    print((Tensor([1.0, 2.0], device="CPU") + 1).tolist(), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+print((x + 1).sum().item())
+"""
+    done = run(program)
+    assert done.stdout.splitlines() == ["DeviceError True", "[2.0, 3.0]", "2000.0"], done.stderr
+
+
+BLOCK = """
+import sys
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {names!r}:
+            raise ImportError(name + " is blocked")
+sys.meta_path.insert(0, Blocker())
+from treadle import Tensor, Device
+print((Tensor([1.0]) + 1).tolist(), Device.DEFAULT)
+try:
+    Tensor([1.0], device={device!r})
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_without_pyopencl_the_rest_works_and_the_command_is_named():
+    done = run(BLOCK.format(names=["pyopencl"], device="CL"))
+    first, second = done.stdout.splitlines()
+    assert first == "[2.0] CPU"
+    assert second.startswith("DeviceError CL needs pyopencl")
+    assert 'pip install "treadle[cl]"' in second
+
+
+def test_a_useless_list_of_drivers_is_named(cl):
+    done = run(BLOCK.format(names=[], device="CL"), OCL_ICD_VENDORS="/nonexistent")
+    lines = done.stdout.splitlines()
+    assert lines[0] == "[2.0] CPU"
+    if len(lines) > 1:  # a loader may find drivers beside the variable
+        assert "OCL_ICD_VENDORS=/nonexistent" in lines[1]
