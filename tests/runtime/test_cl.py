@@ -209,7 +209,9 @@ def test_two_processes_compute_at_once(cl):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_child_is_told_and_its_cpu_goes_on(cl):
-    program = USE + """
+    program = (
+        USE
+        + """
 import os
 x.realize()
 child = os.fork()
@@ -223,6 +225,7 @@ if child == 0:
 os.waitpid(child, 0)
 print((x + 1).sum().item())
 """
+    )
     done = run(program)
     assert done.stdout.splitlines() == ["DeviceError True", "[2.0, 3.0]", "2000.0"], done.stderr
 

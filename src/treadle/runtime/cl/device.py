@@ -9,10 +9,13 @@ One surprise: `run` returns before the work is done; `read`, `write` and `synchr
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import threading
 import time
 import warnings
+import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from treadle.errors import DeviceError, InternalError, OutOfMemory, StaleCodeError
@@ -53,6 +56,17 @@ class _Library:
         self.phases = [_Phase(program, entry) for entry in entries]
 
 
+_open_devices: weakref.WeakSet[CLDevice] = weakref.WeakSet()
+
+
+@atexit.register
+def _finish_all() -> None:
+    """Drivers crash where a process ends while they still compute."""
+    for device in list(_open_devices):
+        with contextlib.suppress(DeviceError):
+            device.synchronize()
+
+
 class CLDevice:
     """OpenCL device number `index` of those that `find_devices` lists."""
 
@@ -73,6 +87,7 @@ class CLDevice:
             self.context = cl.Context([self.facts.handle])
             self.queue = cl.CommandQueue(self.context)
         self._timed_queue: Any = None
+        _open_devices.add(self)
         self.allocator = CLAllocator(self.context, self.facts)
 
     # -- code -----------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from treadle.target import Target, Workgroup
 
 __all__ = ["Facts", "backend_type", "dawn", "describe", "open_adapter", "target_of"]
 
-_BACKENDS = {"D3D11": 3, "D3D12": 4, "METAL": 5, "VULKAN": 6, "OPENGL": 7, "OPENGLES": 8}
+_BACKENDS = {3: "D3D11", 4: "D3D12", 5: "Metal", 6: "Vulkan", 7: "OpenGL", 8: "OpenGLES"}
 _KINDS = {1: "discrete GPU", 2: "integrated GPU", 3: "software"}
 _HIGH_PERFORMANCE, _CORE = 2, 2
 MEND = "`apt-get install --no-install-recommends libvulkan1 mesa-vulkan-drivers` brings a driver"
@@ -56,10 +56,11 @@ def backend_type(text: str) -> int:
     name = text.removeprefix("WGPUBackendType_").upper()
     if not name:
         return 0
-    if name not in _BACKENDS:
-        known = "Vulkan, Metal, D3D12, D3D11, OpenGL, OpenGLES"
+    numbers = {known.upper(): number for number, known in _BACKENDS.items()}
+    if name not in numbers:
+        known = ", ".join(_BACKENDS.values())
         raise SettingError(f"WEBGPU_BACKEND={text} is not allowed: it is one of {known}")
-    return _BACKENDS[name]
+    return numbers[name]
 
 
 @cache
@@ -95,10 +96,13 @@ def _open(found: Dawn, wished: int) -> tuple[Dawn, Handle, Facts]:
         adapter = found.request(
             "Adapter", "wgpuInstanceRequestAdapter*", found.instance, ctypes.byref(options)
         )
+        facts = _facts(found, adapter)
+        if facts.backend not in _BACKENDS.values():  # Dawn's own stand-in, which computes nothing
+            raise DeviceError("WEBGPU: no adapter: no driver that Dawn accepts was found")
     except DeviceError as error:
         advice = f"; {MEND}" if sys.platform.startswith("linux") else ""
-        raise DeviceError(f"{error} ({found.library.origin}){advice}") from None
-    return found, adapter, _facts(found, adapter)
+        raise DeviceError(f"{error} (Dawn from {found.library.origin}){advice}") from None
+    return found, adapter, facts
 
 
 def limits_of(found: Dawn, adapter: Handle) -> Any:
@@ -114,12 +118,11 @@ def _facts(found: Dawn, adapter: Handle) -> Facts:
     found.call("wgpuAdapterGetFeatures", adapter, ctypes.byref(listed))
     offered = {listed.features[i] for i in range(listed.count)}
     limits = limits_of(found, adapter)
-    backends = {number: name for name, number in _BACKENDS.items()}
     return Facts(
         name=info.device.text() or info.description.text(),
         vendor=info.vendor.text(),
         kind=_KINDS.get(info.type, "unknown kind"),
-        backend=backends.get(info.backend, "unknown").capitalize(),
+        backend=_BACKENDS.get(info.backend, "unknown"),
         library=found.library.origin,
         features=frozenset(n for n, number in found.api.features.items() if number in offered),
         limits={name: getattr(limits, name) for name in LIMITS},

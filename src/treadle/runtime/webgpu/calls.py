@@ -10,7 +10,6 @@ One surprise: WebGPU's command buffers serve once, so a replay records its comma
 from __future__ import annotations
 
 import ctypes
-import threading
 import time
 from array import array
 from typing import TYPE_CHECKING, Any
@@ -53,7 +52,7 @@ class WebGPUCallList:
         self._vars = [list(launch.vars) for launch in launches]
         self._uniforms: dict[tuple[int, int], Handle] = {}
         self._groups: list[list[Handle] | None] = [None] * len(launches)
-        self._lock = threading.Lock()
+        self._lock = device.lock
 
     def __len__(self) -> int:
         return len(self._phases)
@@ -66,6 +65,10 @@ class WebGPUCallList:
     def set_var(self, call: int, slot: int, value: int) -> None:
         """Replaces the integer in variable `slot` of launch `call`."""
         self._vars[call][slot] = value
+        with self._lock:
+            self._refill(call)
+
+    def _refill(self, call: int) -> None:
         for number, phase in enumerate(self._phases[call]):
             uniform = self._uniforms.get((call, number))
             if uniform is not None:

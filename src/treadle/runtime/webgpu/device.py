@@ -13,9 +13,12 @@ One surprise: an error inside Dawn arrives some time after its cause. The next c
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import ctypes
 import os
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from treadle.errors import DeviceError, InternalError
@@ -48,6 +51,17 @@ if TYPE_CHECKING:
 
 __all__ = ["WebGPUDevice"]
 
+_open_devices: weakref.WeakSet[WebGPUDevice] = weakref.WeakSet()
+
+
+@atexit.register
+def _finish_all() -> None:
+    """Drivers crash where a process ends while they still compute."""
+    for device in list(_open_devices):
+        with contextlib.suppress(DeviceError):
+            device.synchronize()
+
+
 _SPONTANEOUS = 3
 _COMPUTE_STAGE = 4
 _CHUNK = 1 << 26  # bytes that one read moves at a time
@@ -77,6 +91,8 @@ class WebGPUDevice:
 
     def __init__(self, name: str, index: int = 0) -> None:
         self.name, self._pid = name, os.getpid()
+        # Dawn's devices are for one thread at a time: whoever calls them holds this.
+        self.lock = threading.RLock()
         self.dawn, adapter, self.facts = open_adapter()
         self.is_software = self.facts.is_software
         self.target = target_of(self.facts)
@@ -85,10 +101,12 @@ class WebGPUDevice:
         self._callbacks = (TOLD(self._on_lost), TOLD(self._on_error))  # Dawn calls them for ever
         self.handle = self._open(adapter)
         self.queue = self.dawn.make("Queue", "wgpuDeviceGetQueue", self.handle)
-        self.allocator = WebGPUAllocator(self.dawn, self.handle, self.facts.limits["buffer_bytes"])
+        self.allocator = WebGPUAllocator(
+            self.dawn, self.handle, self.facts.limits["buffer_bytes"], self.lock
+        )
         self._staging: Handle | None = None
         self._staging_size = 0
-        self._lock = threading.RLock()
+        _open_devices.add(self)
 
     def _open(self, adapter: Handle) -> Handle:
         api, keep = self.dawn.api, []
@@ -142,6 +160,10 @@ class WebGPUDevice:
     def load(self, code: bytes, entries: Sequence[Entry]) -> _Library:
         """Pipelines for the entries of a WGSL module. Raises InternalError if Dawn rejects it."""
         self.check()
+        with self.lock:
+            return self._load(code, entries)
+
+    def _load(self, code: bytes, entries: Sequence[Entry]) -> _Library:
         keep: list[Any] = []
         source = ShaderSource(
             chain=Chained(kind=ShaderSource.KIND), code=view_of(code.decode(), keep)
@@ -229,7 +251,8 @@ class WebGPUDevice:
     def synchronize(self) -> None:
         """Returns when everything that was submitted has finished."""
         self.check()
-        self.dawn.finish(self.queue)
+        with self.lock:
+            self.dawn.finish(self.queue)
         self.check()
 
     # -- memory ---------------------------------------------------------------------------------
@@ -247,10 +270,11 @@ class WebGPUDevice:
         import numpy as np
 
         source = np.frombuffer(data, np.uint8)
-        self.dawn.call(
-            "wgpuQueueWriteBuffer", self.queue, buffer.handle, offset, source.ctypes.data,
-            source.nbytes,
-        )  # fmt: skip
+        with self.lock:
+            self.dawn.call(
+                "wgpuQueueWriteBuffer", self.queue, buffer.handle, offset, source.ctypes.data,
+                source.nbytes,
+            )  # fmt: skip
 
     def read(self, buffer: WebGPUBuffer, into: memoryview) -> None:
         """Copies the start of a buffer to the host, by way of a buffer that can be mapped."""
@@ -263,7 +287,7 @@ class WebGPUDevice:
 
     def _read(self, buffer: WebGPUBuffer, offset: int, target: memoryview) -> None:
         padded = -(-target.nbytes // 4) * 4
-        with self._lock:
+        with self.lock:
             staging = self._staging_buffer(padded)
             encoder = self.encoder()
             self.dawn.call(

@@ -8,9 +8,8 @@ One surprise: the host never sees this memory. `read` and `write` of the device 
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections import deque
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from treadle.errors import DeviceError, OutOfMemory
 from treadle.runtime.base import MemoryStats
@@ -60,11 +59,11 @@ class WebGPUBuffer:
 class WebGPUAllocator:
     """Makes WebGPUBuffers; freed ones wait, by size, for reuse."""
 
-    def __init__(self, dawn: Dawn, device: Handle, most: int) -> None:
+    def __init__(self, dawn: Dawn, device: Handle, most: int, lock: Any) -> None:
         self._dawn, self._device, self._most = dawn, device, most
         self._free: dict[int, list[Handle]] = {}
         self._live = self._cached = self._peak = 0
-        self._lock = threading.Lock()
+        self._lock = lock
         # Buffers die in the garbage collector, which may run while this thread holds the lock.
         self._returned: deque[tuple[Handle, int]] = deque()
 

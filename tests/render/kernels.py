@@ -1,0 +1,111 @@
+"""Kernels made by hand and run on one backend, past the scheduler and the optimiser.
+
+    run(backend, elementwise([a.dtype], out, lambda x: x + 1, 40, lanes=4), [a], [out])
+
+`elementwise` builds the AST of a map over flat arrays; `run` lowers, prints, compiles and launches
+any AST.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from treadle.dtype import DType, dtypes
+from treadle.engine.backends import Opened
+from treadle.engine.pipeline import _entry, _param_bytes
+from treadle.ir.args import ParamRef
+from treadle.ir.elementwise import numpy_dtype
+from treadle.ir.node import Node
+from treadle.ir.op import Op
+from treadle.lower.passes import Lowered, lower
+from treadle.runtime.base import Entry, Launch, Slot
+
+Index = Callable[[Node], Node]
+
+
+def param(slot: int, dtype: DType, size: int) -> Node:
+    """Kernel argument `slot`."""
+    return Node(Op.PARAM, dtype, (), ParamRef(slot, size))
+
+
+def load(memory: Node, index: Node, *gate: Node) -> Node:
+    """One element; with a gate and another value, that value where the gate is false."""
+    return Node(Op.LOAD, memory.dtype, (memory, index, *gate))
+
+
+def loops(size: int, lanes: int, items: int = 1) -> tuple[Node, list[Node]]:
+    """The position in a map of `size` elements, and its loops: groups, items, lanes."""
+    ranges = [Node.range(size // lanes // items, 0, "grid")]
+    at = ranges[0]
+    if items > 1:
+        ranges.append(Node.range(items, 1, "local"))
+        at = at * items + ranges[-1]
+    if lanes > 1:
+        ranges.append(Node.range(lanes, 2, "vector"))
+        at = at * lanes + ranges[-1]
+    return at, ranges
+
+
+def stored(memory: Node, index: Node, value: Node, ranges: Sequence[Node], *gate: Node) -> Node:
+    """The AST that stores `value` in every step of the loops."""
+    store = Node(Op.STORE, dtypes.void, (memory, index, value, *gate))
+    return Node.sink([Node(Op.END, dtypes.void, (store, *ranges), 1)])
+
+
+def elementwise(
+    sources: Sequence[DType],
+    target: DType,
+    function: Callable[..., Node],
+    size: int,
+    lanes: int = 1,
+    items: int = 1,
+) -> Node:
+    """out[i] = function(source0[i], source1[i], ...); `out` is slot 0."""
+    at, ranges = loops(size, lanes, items)
+    values = [load(param(slot, dtype, size), at) for slot, dtype in enumerate(sources, 1)]
+    return stored(param(0, target, size), at, function(*values), ranges)
+
+
+def lowered(backend: Opened, ast: Node) -> Lowered:
+    """The linear programs of `ast` for a backend."""
+    slots = [n.arg.slot for n in ast.toposort() if n.op is Op.PARAM]
+    return lower(ast, max(slots) + 1, backend.target)
+
+
+def source(backend: Opened, ast: Node, name: str = "k") -> str:
+    """What the backend's renderer prints."""
+    low = lowered(backend, ast)
+    return backend.renderer.render(name, low.phases, low.variables)
+
+
+def run(
+    backend: Opened, ast: Node, arrays: Sequence[np.ndarray], variables: Sequence[int] = ()
+) -> list[np.ndarray]:
+    """All arguments after one launch with copies of `arrays`, in the order of the slots."""
+    low = lowered(backend, ast)
+    code = backend.compiler.compile(backend.renderer.render("k", low.phases, low.variables))
+    fields = [_entry(f"k_{i}", phase, low.variables, 0) for i, phase in enumerate(low.phases)]
+    entries = [
+        Entry(symbol, grid, items, tuple(Slot(*s) for s in slots), tuple(used), work)
+        for symbol, grid, items, slots, used, work in fields
+    ]
+    runtime = backend.runtime
+    library = runtime.load(code, entries)
+    buffers = [runtime.allocator.alloc(array.nbytes) for array in arrays]
+    for buffer, array in zip(buffers, arrays, strict=True):
+        runtime.write(buffer, memoryview(np.ascontiguousarray(array)).cast("B"))
+    scratch = [runtime.allocator.alloc(_param_bytes(s)) for s in low.scratch]
+    arguments = [buffer.argument for buffer in (*buffers, *scratch)]
+    runtime.run([Launch(library.phases, arguments, list(variables))])
+    runtime.synchronize()
+    results = [np.empty_like(np.ascontiguousarray(array)) for array in arrays]
+    for buffer, result in zip(buffers, results, strict=True):
+        runtime.read(buffer, memoryview(result).cast("B"))
+    return results
+
+
+def empty(dtype: DType, size: int) -> np.ndarray:
+    """Room for a result, filled with a pattern that no test expects."""
+    return np.full(size * dtype.itemsize, 0xA5, np.uint8).view(numpy_dtype(dtype))
