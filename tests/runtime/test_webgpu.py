@@ -125,7 +125,7 @@ def test_odd_numbers_of_bytes_are_copied(gpu):
 
 
 def test_broken_code_is_refused_with_the_reason(gpu):
-    with pytest.raises(InternalError, match="Dawn rejected generated code.*parsing WGSL"):
+    with pytest.raises(InternalError, match=r"Dawn rejected generated code.*parsing WGSL"):
         gpu.load(b"fn f( {", [])
     np.testing.assert_array_equal(values(gpu, memory(gpu, np.ones(4, np.float32))), 1)
 

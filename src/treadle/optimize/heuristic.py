@@ -19,7 +19,8 @@ from ..ir.op import Op
 from ..target import Target
 from .matmul import distribute_over_product, tile_matmul
 from .moves import Moves
-from .nest import Nest, contiguity, sequential_loops, stride
+from .nest import Nest, contiguity, reads_of, sequential_loops, stride
+from .rows import keep_costly_rows
 from .workgroups import schedule_workgroups
 
 __all__ = ["optimize"]
@@ -43,6 +44,7 @@ def optimize(ast: Node, target: Target) -> tuple[Node, list[str]]:
     if target.workgroup is not None:
         schedule_workgroups(moves, target)
         return moves.root, moves.log
+    keep_costly_rows(moves, target)
     done: set[tuple[Node, ...]] = set()
     while True:
         nest = next((n for n in moves.nests() if _loops_left(n, done)), None)
@@ -212,10 +214,9 @@ def _best_reduce_vector(
 
 def _reduce_score(reduce: Node, loop: Node) -> int:
     total = 0
-    for node in reduce.src[0].toposort():
-        if node.op is Op.LOAD:
-            step = stride(node.src[1], loop)
-            total += 1 if step == 1 else 0 if step == 0 else -1
+    for index in reads_of(reduce.src[0]):
+        step = stride(index, loop)
+        total += 1 if step == 1 else 0 if step == 0 else -1
     return total
 
 

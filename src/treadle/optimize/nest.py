@@ -15,7 +15,9 @@ from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
 from ..ir.shape import strides_of
 
-__all__ = ["Access", "Nest", "contiguity", "nests_of", "sequential_loops", "stride"]
+__all__ = [
+    "Access", "Nest", "contiguity", "nests_of", "reads_of", "sequential_loops", "stride",
+]  # fmt: skip
 
 REDUCE_WEIGHT = 4
 
@@ -50,12 +52,7 @@ class Nest:
     def stores(self) -> list[Node]:
         """The index of each store."""
         if self.node.op is Op.STAGE:
-            sizes = self.node.arg.sizes
-            total = Node.index(0)
-            places = self.node.src[2 : 2 + len(sizes)]
-            for place, step in zip(places, strides_of(sizes), strict=True):
-                total = total + place * as_index(step)
-            return [simplify(total)]
+            return [_flat(self.node, 2)]
         return [effect.src[1] for effect in self.effects]
 
     def nodes(self) -> list[Node]:
@@ -68,18 +65,40 @@ class Nest:
 
     def accesses(self) -> Iterator[Access]:
         """Every load and store, those inside reductions weighted more."""
-        inner: set[Node] = set()
-        for node in self.reduces():
-            inner.update(n for n in node.src[0].toposort() if n.op is Op.LOAD)
+        inner = {index for node in self.reduces() for index in reads_of(node.src[0])}
         for node in self.nodes():
-            if node.op is Op.LOAD:
-                yield Access(node.src[1], REDUCE_WEIGHT if node in inner else 1)
+            index = _index_of(node)
+            if index is not None:
+                yield Access(index, REDUCE_WEIGHT if index in inner else 1)
         for index in self.stores():
             yield Access(index, 1, True)
 
 
 def _is_memory(node: Node) -> bool:
     return node.op is Op.AFTER and node.src[0].op is Op.PARAM
+
+
+def _flat(stage: Node, first: int) -> Node:
+    """The place in a STAGE's memory that its sources from `first` on give for each axis."""
+    sizes = stage.arg.sizes
+    total = Node.index(0)
+    places = stage.src[first : first + len(sizes)]
+    for place, step in zip(places, strides_of(sizes), strict=True):
+        total = total + place * as_index(step)
+    return simplify(total)
+
+
+def _index_of(node: Node) -> Node | None:
+    """Where a LOAD or a STAGE reads."""
+    if node.op is Op.LOAD:
+        return node.src[1]
+    return _flat(node, 2 + len(node.arg.sizes)) if node.op is Op.STAGE else None
+
+
+def reads_of(value: Node) -> list[Node]:
+    """The index of each read below `value`; what fills a STAGE does not count."""
+    nodes = value.toposort(lambda n: n.op is not Op.STAGE)
+    return [index for node in nodes if (index := _index_of(node)) is not None]
 
 
 def nests_of(root: Node) -> list[Nest]:

@@ -47,7 +47,7 @@ class CLBuffer:
 
     def __del__(self) -> None:
         if self._allocator is not None:
-            self._allocator._returned.append((self.argument, self._block, self.nbytes))
+            self._allocator._returned.append(id(self.argument))
 
 
 class CLAllocator:
@@ -59,8 +59,11 @@ class CLAllocator:
         self._free: dict[int, list[tuple[Any, HostBuffer | None]]] = {}
         self._live = self._cached = self._peak = 0
         self._lock = threading.Lock()
+        # A buffer that dies in a cycle is finalized together with all that only it holds: so what
+        # it returns is held here, by the id of its argument, and not by it alone.
+        self._held: dict[int, tuple[Any, HostBuffer | None, int]] = {}
         # Buffers die in the garbage collector, which may run while this thread holds the lock.
-        self._returned: deque[tuple[Any, HostBuffer | None, int]] = deque()
+        self._returned: deque[int] = deque()
 
     def alloc(self, nbytes: int) -> CLBuffer:
         """Memory with undefined contents. Raises OutOfMemory."""
@@ -78,6 +81,7 @@ class CLAllocator:
                 self._cached -= size
             else:
                 argument, block = self._fresh(size)
+            self._held[id(argument)] = argument, block, size
             self._live += size
             self._peak = max(self._peak, self._live)
         return CLBuffer(argument, nbytes, block, self)
@@ -104,8 +108,7 @@ class CLAllocator:
 
     def _collect(self) -> None:
         while self._returned:
-            argument, block, nbytes = self._returned.popleft()
-            size = size_class(nbytes)
+            argument, block, size = self._held.pop(self._returned.popleft())
             self._live -= size
             self._cached += size
             self._free.setdefault(size, []).append((argument, block))

@@ -263,8 +263,12 @@ class WebGPUDevice:
         whole = data.nbytes // 4 * 4
         if whole:
             self._write(buffer, 0, data.cast("B")[:whole])
-        if whole < data.nbytes:  # buffers end on whole words, so the last one is all theirs
-            self._write(buffer, whole, memoryview(bytes(data.cast("B")[whole:]).ljust(4, b"\0")))
+        if whole < data.nbytes:  # only whole words are written: the rest of the last one stays
+            word = bytearray(4)
+            if data.nbytes < buffer.nbytes:
+                self._read(buffer, whole, memoryview(word))
+            word[: data.nbytes - whole] = data.cast("B")[whole:]
+            self._write(buffer, whole, memoryview(word))
 
     def _write(self, buffer: WebGPUBuffer, offset: int, data: memoryview) -> None:
         import numpy as np

@@ -53,7 +53,7 @@ class WebGPUBuffer:
         raise DeviceError("the host has no access to WEBGPU memory: read it")
 
     def __del__(self) -> None:
-        self._allocator._returned.append((self.handle, self.size))
+        self._allocator._returned.append(id(self.handle))
 
 
 class WebGPUAllocator:
@@ -64,8 +64,11 @@ class WebGPUAllocator:
         self._free: dict[int, list[Handle]] = {}
         self._live = self._cached = self._peak = 0
         self._lock = lock
+        # A buffer that dies in a cycle is finalized together with all that only it holds: so the
+        # handles that it returns are held here, by their id, and not by it alone.
+        self._held: dict[int, tuple[Handle, int]] = {}
         # Buffers die in the garbage collector, which may run while this thread holds the lock.
-        self._returned: deque[tuple[Handle, int]] = deque()
+        self._returned: deque[int] = deque()
 
     def alloc(self, nbytes: int) -> WebGPUBuffer:
         """Memory with undefined contents. Raises OutOfMemory."""
@@ -83,6 +86,7 @@ class WebGPUAllocator:
                 self._cached -= size
             else:
                 handle = self._fresh(size)
+            self._held[id(handle)] = handle, size
             self._live += size
             self._peak = max(self._peak, self._live)
         return WebGPUBuffer(handle, nbytes, size, self)
@@ -101,7 +105,7 @@ class WebGPUAllocator:
 
     def _collect(self) -> None:
         while self._returned:
-            handle, size = self._returned.popleft()
+            handle, size = self._held.pop(self._returned.popleft())
             self._live -= size
             self._cached += size
             self._free.setdefault(size, []).append(handle)
