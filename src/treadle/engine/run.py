@@ -97,10 +97,10 @@ def resolve(node: Node) -> Node:
     """The buffer-backed node that holds the value of `node`, or `node` if nothing does yet."""
     while (found := _realized.get(node)) is not None:
         node = found
-    if node.op is Op.RESHAPE and is_backed(node):
+    if node.op is Op.RESHAPE:
         base = node.src[0]
         moved = resolve(base)
-        if moved is not base:
+        if moved is not base and is_backed(moved):
             return Node(Op.RESHAPE, node.dtype, (moved,), node.shape)
     return node
 
@@ -215,7 +215,8 @@ def scheduled(outputs: Sequence[tuple[Node, str]]) -> list[Kernel]:
     with _lock:
         sink, _ = _current(node for node, _ in outputs)
         device = outputs[0][1]
-        roots, _ = unbind([root for root in sink.src if not is_backed(root)])
+        stored = [_stored_below(root) for root in sink.src]
+        roots, _ = unbind([root for root in stored if not is_backed(root)])
         steps, _ = schedule(roots, device, Device[device].target) if roots else ([], [])
         return [kernel for _, kernel in steps]
 
@@ -235,13 +236,15 @@ def _settle(node: Node, root: Node, value: Node | None, remember: bool) -> Node:
 
 def _execute(roots: list[Node], device: str, effects: list[Node]) -> list[Node | None]:
     """Run `roots` as kernels; gives a BUFFER for each, None where it is no new memory."""
+    roots = [_stored_below(root) for root in roots]
     todo = [root for root in roots if not is_backed(root)]
     if not todo:
         return [None] * len(roots)
     program, inputs, values = program_of(todo, device)
     memories = [memory_of(ref) for ref in inputs]
     outputs = [
-        new_memory(device, dtype, size_with(size, values)) for dtype, size in program.outputs
+        new_memory(device, dtype, size_with(size, values), image)
+        for dtype, size, image in program.outputs
     ]
     run_program(program, memories, outputs, values)
     nodes = [adopt(memory) for memory in outputs]
@@ -250,12 +253,24 @@ def _execute(roots: list[Node], device: str, effects: list[Node]) -> list[Node |
     return [None if number is None else nodes[number] for number in found]
 
 
+def _stored_below(root: Node) -> Node:
+    """What gets memory anyway, where `root` is only another shape of it."""
+    base = root
+    while base.op is Op.RESHAPE:
+        base = base.src[0]
+    return base if base.op in (Op.CONTIGUOUS, Op.SCAN, Op.SCATTER, Op.AFTER) else root
+
+
 def run_program(
     program: Program, inputs: list[Memory], outputs: list[Memory], values: dict[str, int]
 ) -> None:
     """Launch every kernel of `program` on these buffers, and count it."""
     opened = Device[program.device]
-    scratch = [opened.allocator.alloc(nbytes) for nbytes in program.scratch]
+    allocator = opened.allocator
+    scratch = [
+        allocator.alloc(block) if isinstance(block, int) else allocator.alloc_image(block)
+        for block in program.scratch
+    ]
     run = Run(program, inputs, outputs, scratch, values)
     launches = run.launches()
     start = time.perf_counter()

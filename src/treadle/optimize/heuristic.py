@@ -21,6 +21,7 @@ from .matmul import distribute_over_product, tile_matmul
 from .moves import Moves
 from .nest import Nest, contiguity, reads_of, sequential_loops, stride
 from .rows import keep_costly_rows
+from .texels import schedule_texels
 from .workgroups import schedule_workgroups
 
 __all__ = ["optimize"]
@@ -41,6 +42,7 @@ def optimize(ast: Node, target: Target) -> tuple[Node, list[str]]:
         return _symbolic(moves)
     moves.merge_all()
     _group_long_reductions(moves)
+    schedule_texels(moves, target)
     if target.workgroup is not None:
         schedule_workgroups(moves, target)
         return moves.root, moves.log

@@ -16,11 +16,12 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Self
 
-from ..dtype import dtypes, to_dtype
+from ..dtype import ImageDType, dtypes, to_dtype
 from ..engine.backends import Device
 from ..engine.memory import Memory, adopt
-from ..errors import DeviceError, DTypeError, ShapeError, UnsafeBlobWarning
+from ..errors import DeviceError, ShapeError, UnsafeBlobWarning
 from .creation import Creation
+from .images import check_image
 from .shapes import reshape
 
 __all__ = ["Interop"]
@@ -41,10 +42,11 @@ class Interop(Creation):
 
         `ptr` is an address that the device's kernels can use: on the CPU, and on CL devices that
         share the host's memory, a host address; on every CL device also a pyopencl buffer of this
-        device's context. `dtype` is `dtypes.default_float` by default. `nbytes` says how much
-        memory there is, and is checked. `owner` is kept alive, and `deleter` called, for as long
-        as, and once no more, any tensor needs the memory; without either one, a warning says once
-        that nothing keeps it alive.
+        device's context, and with `dtypes.imagef((height, width))` or `imageh` a pyopencl image, or
+        its cl_mem, of as many elements. `dtype` is `dtypes.default_float` by default. `nbytes` says
+        how much memory there is, and is checked. `owner` is kept alive, and `deleter` called, for
+        as long as, and once no more, any tensor needs the memory; without either one, a warning
+        says once that nothing keeps it alive.
 
         Raises DeviceError where the device cannot use such memory (WEBGPU, NULL, a null pointer, a
         misaligned one), ShapeError for a shape that does not fit `nbytes`.
@@ -53,10 +55,12 @@ class Interop(Creation):
         sizes = tuple(shape)
         if any(not isinstance(size, int) or size < 0 for size in sizes):
             raise ShapeError(f"[from_blob] sizes must be whole numbers of 0 or more: {sizes}")
-        if hasattr(kind, "image_shape"):
-            raise DTypeError(f"[from_blob] {kind!r}: images are not supported on {name}")
         count = math.prod(sizes)
-        needed = count * kind.itemsize
+        image = None
+        if isinstance(kind, ImageDType):
+            check_image("from_blob", kind, name, count)
+            image, kind = kind, dtypes.float32
+        needed = count * (image or kind).itemsize
         if nbytes is not None and nbytes < needed:
             raise ShapeError(
                 f"[from_blob] shape {sizes} of {kind.name} takes {needed} bytes, but there are "
@@ -64,10 +68,10 @@ class Interop(Creation):
             )
         if owner is None and deleter is None:
             warnings.warn(_UNOWNED, UnsafeBlobWarning, stacklevel=2)
-        buffer = _wrap(name, ptr, needed, kind.itemsize, owner)
+        buffer = _wrap(name, ptr, needed, kind.itemsize, owner, image)
         if deleter is not None:
             weakref.finalize(buffer, deleter)
-        node = reshape(adopt(Memory(buffer, kind, count, name)), sizes)
+        node = reshape(adopt(Memory(buffer, kind, count, name, image=image)), sizes)
         return cls._new(node, name, requires_grad)
 
 
@@ -77,8 +81,12 @@ _UNOWNED = (
 )
 
 
-def _wrap(device: str, ptr: Any, nbytes: int, alignment: int, owner: object) -> Any:
+def _wrap(
+    device: str, ptr: Any, nbytes: int, alignment: int, owner: object, image: ImageDType | None
+) -> Any:
     allocator = Device[device].allocator
+    if image is not None:
+        return allocator.from_handle(ptr, nbytes, owner, image)
     if not isinstance(ptr, int):
         if not hasattr(allocator, "from_handle"):
             raise DeviceError(
