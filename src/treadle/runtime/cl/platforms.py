@@ -149,6 +149,7 @@ def target_of(facts: Facts, arch: str | None) -> Target:
         has_bfloat16_convert=False,
         cores=facts.units,
         short_indices=True,
+        has_masked_memory=False,
         max_image=facts.max_image,
         # PoCL 3.0 loses kernels with vectors wider than the processor's registers.
         max_lanes=min(MAX_LANES, host.vector_bytes // 4),
