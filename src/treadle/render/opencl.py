@@ -6,6 +6,9 @@ of the grid is a work-group.
 
 Doubles and halves need an extension each, which is asked for where a kernel uses them.
 
+Signed integers wrap, which OpenCL C leaves undefined: they are added and multiplied as unsigned ones,
+except where nothing can overflow.
+
 Operators are used instead of built-in functions where there is a choice: PoCL builds its library
 for another processor than the kernels, and so cannot inline them.
 """
@@ -19,6 +22,7 @@ from typing import Any
 from ..dtype import DType
 from ..ir.node import Node
 from ..ir.op import Op
+from ..lower.exact import exact_nodes
 from ..lower.linearize import Phase
 from ..target import Target
 from .clike import BINARY, COMPARISONS, FUNCTIONS, Function
@@ -78,6 +82,7 @@ class _OpenCLFunction(Function):
         self.used: set[str] = set()  # extensions
         self.written = {param for param, is_written in phase.params if is_written}
         self.terms = _single_terms(phase.program)
+        self.exact = exact_nodes(phase.program)
 
     def node(self, node: Node) -> None:
         if node in self.terms:  # a product stands where it is added, so that both may become one
@@ -231,7 +236,18 @@ class _OpenCLFunction(Function):
         return f"as_{self.type(target)}({value})"
 
     def negate(self, dtype: DType, value: str) -> str:
-        return f"({self.type(dtype)})(-{value})" if dtype.count == 1 else f"(-{value})"
+        kind = self.type(dtype)
+        if dtype.is_float or dtype.is_unsigned:
+            return f"({kind})(-{value})" if dtype.count == 1 else f"(-{value})"
+        if _is_promoted(dtype):
+            return f"({kind})(-{value})"
+        return f"as_{kind}(-as_u{kind}({value}))"
+
+    def _alu(self, node: Node) -> str:
+        if node in self.exact and not _is_promoted(node.dtype):
+            a, b = self.operands(node)
+            return f"({a} {BINARY[node.op]} {b})"
+        return super()._alu(node)
 
     def select(self, dtype: DType, mask: str, yes: str, no: str) -> str:
         if dtype.count == 1:
@@ -253,8 +269,12 @@ class _OpenCLFunction(Function):
             return self._extreme(op, dtype, a, b)
         if dtype.is_bool and op in (Op.ADD, Op.MUL):
             op = Op.OR if op is Op.ADD else Op.AND
-        code = f"({a} {BINARY[op]} {b})"
-        return f"({self.type(dtype)}){code}" if dtype.count == 1 and dtype.bits < 32 else code
+        kind = self.type(dtype)
+        if _is_promoted(dtype):
+            return f"({kind})({'(uint)' if op is Op.MUL else ''}{a} {BINARY[op]} {b})"
+        if op in (Op.ADD, Op.SUB, Op.MUL) and dtype.is_int and not dtype.is_unsigned:
+            return f"as_{kind}(as_u{kind}({a}) {BINARY[op]} as_u{kind}({b}))"
+        return f"({a} {BINARY[op]} {b})"
 
     def _extreme(self, op: Op, dtype: DType, a: str, b: str) -> str:
         """The larger or smaller; a NaN on either side wins."""
@@ -287,6 +307,11 @@ class _OpenCLFunction(Function):
             return f"({value} == {value} ? {converted} : {zero})"
         real = self.compare(Op.CMPEQ, source, value, value)
         return self.select(target, real, converted, self.splat(target, zero))
+
+
+def _is_promoted(dtype: DType) -> bool:
+    """Whether C computes in int instead, and the result must be cut."""
+    return dtype.count == 1 and dtype.bits < 32 and not dtype.is_float
 
 
 def _single_terms(program: Node) -> set[Node]:
