@@ -98,7 +98,13 @@ def run(
     backend: Opened, ast: Node, arrays: Sequence[np.ndarray], variables: Sequence[int] = ()
 ) -> list[np.ndarray]:
     """All arguments after one launch with copies of `arrays`, in the order of the slots."""
-    low = lowered(backend, ast)
+    return launch(backend, lowered(backend, ast), arrays, variables)
+
+
+def launch(
+    backend: Opened, low: Lowered, arrays: Sequence[np.ndarray], variables: Sequence[int] = ()
+) -> list[np.ndarray]:
+    """As `run`, for linear programs."""
     code = backend.compiler.compile(backend.renderer.render("k", low.phases, low.variables))
     fields = [_entry(f"k_{i}", phase, low.variables, 0) for i, phase in enumerate(low.phases)]
     entries = [

@@ -54,7 +54,8 @@ var<private> infinity_bits: u32 = 0x7f800000u;
 fn from_bits(offset: u32) -> f32 { return bitcast<f32>(infinity_bits + offset); }
 """,
 }
-_NEGATIVE, _NAN = "0x80000000u", "0x00400000u"
+# Added to the bits of infinity; the sum wraps.
+_NEGATIVE, _NAN, _NEGATIVE_ZERO = "0x80000000u", "0x00400000u", "0x00800000u"
 
 
 class WGSLRenderer:
@@ -164,12 +165,12 @@ class _WGSLFunction(Function):
 
     def _float(self, dtype: DType, value: float) -> str:
         self.type(dtype)
-        if math.isfinite(value):
+        is_negative_zero = value == 0 and math.copysign(1, value) < 0  # its sign gets lost
+        if math.isfinite(value) and not is_negative_zero:
             code = f"{value.hex()}{'f' if dtype.bits == 32 else 'h'}"
             return f"({code})" if code.startswith("-") else code
-        self.helpers.add("from_bits")
         offset = _NAN if math.isnan(value) else _NEGATIVE if value < 0 else "0u"
-        code = f"from_bits({offset})"
+        code = f"{self._help('from_bits')}({_NEGATIVE_ZERO if is_negative_zero else offset})"
         return code if dtype.bits == 32 else f"f16({code})"
 
     def declare(self, dtype: DType, name: str, code: str) -> str:
@@ -360,7 +361,7 @@ class _WGSLFunction(Function):
 
     def operands(self, node: Node) -> list[str]:
         values = super().operands(node)
-        if all(_is_constant(s) for s in node.src):
+        if all(s.op is Op.CONST for s in node.src):
             values[0] = self.let(node.src[0].dtype, values[0])
         return values
 
@@ -522,12 +523,6 @@ def _behind(memory: Node) -> Node:
     while memory.op is Op.AFTER:
         memory = memory.src[0]
     return memory
-
-
-def _is_constant(node: Node) -> bool:
-    return node.op in (Op.CONST, Op.LANES) or (
-        node.op is Op.BROADCAST and node.src[0].op is Op.CONST
-    )
 
 
 def _plus(place: str, number: int) -> str:
