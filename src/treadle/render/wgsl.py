@@ -147,6 +147,8 @@ class _WGSLFunction(Function):
         scalar = _register(dtype.scalar)
         if dtype.count == 1:
             return scalar
+        if dtype.count > len(_LANES):
+            raise InternalError(f"WGSL has no vectors of {dtype.count} lanes")
         if _is_pair(dtype):
             return f"array<{scalar}, {dtype.count}>"
         return f"vec{dtype.count}<{scalar}>"
