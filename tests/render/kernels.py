@@ -1,9 +1,9 @@
 """Kernels made by hand and run on one backend, past the scheduler and the optimiser.
 
-    run(backend, elementwise([a.dtype], out, lambda x: x + 1, 40, lanes=4), [a], [out])
+    run(backend, elementwise([dtypes.int32], [dtypes.int32], lambda x: [x + 1], 40, 4), [out, a])
 
 `elementwise` builds the AST of a map over flat arrays; `run` lowers, prints, compiles and launches
-any AST.
+any AST; `apply` does both, and makes the room for the results.
 """
 
 from __future__ import annotations
@@ -48,24 +48,38 @@ def loops(size: int, lanes: int, items: int = 1) -> tuple[Node, list[Node]]:
     return at, ranges
 
 
-def stored(memory: Node, index: Node, value: Node, ranges: Sequence[Node], *gate: Node) -> Node:
-    """The AST that stores `value` in every step of the loops."""
-    store = Node(Op.STORE, dtypes.void, (memory, index, value, *gate))
-    return Node.sink([Node(Op.END, dtypes.void, (store, *ranges), 1)])
-
-
 def elementwise(
     sources: Sequence[DType],
-    target: DType,
-    function: Callable[..., Node],
+    targets: Sequence[DType],
+    function: Callable[..., Sequence[Node]],
     size: int,
     lanes: int = 1,
     items: int = 1,
 ) -> Node:
-    """out[i] = function(source0[i], source1[i], ...); `out` is slot 0."""
+    """out0[i], out1[i], ... = function(source0[i], source1[i], ...); results in the first slots."""
     at, ranges = loops(size, lanes, items)
-    values = [load(param(slot, dtype, size), at) for slot, dtype in enumerate(sources, 1)]
-    return stored(param(0, target, size), at, function(*values), ranges)
+    kinds = [*targets, *sources]
+    params = [param(slot, dtype, size) for slot, dtype in enumerate(kinds)]
+    values = function(*(load(p, at) for p in params[len(targets) :]))
+    stores = [
+        Node(Op.STORE, dtypes.void, (memory, at, value))
+        for memory, value in zip(params, values, strict=False)
+    ]
+    return Node.sink([Node(Op.END, dtypes.void, (*stores, *ranges), len(stores))])
+
+
+def apply(
+    backend: Opened,
+    function: Callable[..., Sequence[Node]],
+    targets: Sequence[DType],
+    arrays: Sequence[tuple[DType, np.ndarray]],
+    lanes: int = 1,
+) -> list[np.ndarray]:
+    """What `function` makes of flat arrays of one size, in one kernel."""
+    size = arrays[0][1].size
+    ast = elementwise([dtype for dtype, _ in arrays], targets, function, size, lanes)
+    rooms = [empty(dtype, size) for dtype in targets]
+    return run(backend, ast, [*rooms, *(array for _, array in arrays)])[: len(targets)]
 
 
 def lowered(backend: Opened, ast: Node) -> Lowered:
@@ -84,7 +98,13 @@ def run(
     backend: Opened, ast: Node, arrays: Sequence[np.ndarray], variables: Sequence[int] = ()
 ) -> list[np.ndarray]:
     """All arguments after one launch with copies of `arrays`, in the order of the slots."""
-    low = lowered(backend, ast)
+    return launch(backend, lowered(backend, ast), arrays, variables)
+
+
+def launch(
+    backend: Opened, low: Lowered, arrays: Sequence[np.ndarray], variables: Sequence[int] = ()
+) -> list[np.ndarray]:
+    """As `run`, for linear programs."""
     code = backend.compiler.compile(backend.renderer.render("k", low.phases, low.variables))
     fields = [_entry(f"k_{i}", phase, low.variables, 0) for i, phase in enumerate(low.phases)]
     entries = [
@@ -95,14 +115,14 @@ def run(
     library = runtime.load(code, entries)
     buffers = [runtime.allocator.alloc(array.nbytes) for array in arrays]
     for buffer, array in zip(buffers, arrays, strict=True):
-        runtime.write(buffer, memoryview(np.ascontiguousarray(array)).cast("B"))
+        runtime.write(buffer, memoryview(np.ascontiguousarray(array).view(np.uint8)))
     scratch = [runtime.allocator.alloc(_param_bytes(s)) for s in low.scratch]
     arguments = [buffer.argument for buffer in (*buffers, *scratch)]
     runtime.run([Launch(library.phases, arguments, list(variables))])
     runtime.synchronize()
     results = [np.empty_like(np.ascontiguousarray(array)) for array in arrays]
     for buffer, result in zip(buffers, results, strict=True):
-        runtime.read(buffer, memoryview(result).cast("B"))
+        runtime.read(buffer, memoryview(result.view(np.uint8)))
     return results
 
 

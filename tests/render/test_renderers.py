@@ -2,6 +2,7 @@
 
 import math
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,9 +20,11 @@ from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
 from treadle.render.c import CRenderer
 from treadle.render.llvm import LLVMRenderer
+from treadle.render.opencl import OpenCLRenderer
+from treadle.render.wgsl import WGSLRenderer
 from treadle.runtime.cpu import CpuDevice, Entry, Launch, Phase
 from treadle.schedule.schedule import schedule
-from treadle.target import Target, host_target
+from treadle.target import Target, Workgroup, host_target
 
 RNG = np.random.default_rng(0)
 A = RNG.standard_normal((100, 70)).astype(np.float32)
@@ -144,8 +147,8 @@ def test_code_for_another_architecture_assembles():
         assert "fmla" in LLVMCompiler(target).assembly(source)
 
 
-def sources(tensor, renderer):
-    target = Target.parse("x86-64-v3")
+def sources(tensor, renderer, target=None):
+    target = target or Target.parse("x86-64-v3")
     (_, kernel), *_ = schedule(_current([tensor.node])[0].src, "CPU")[0]
     ast, _ = optimize(kernel.ast, target)
     lowered = lower(ast, len(kernel.buffers), target)
@@ -161,6 +164,22 @@ def test_the_text_of_a_small_kernel_is_as_recorded(kind, golden):
         else LLVMRenderer(triple="x86_64-unknown-linux-gnu", vector_bits=8 * target.vector_bytes)
     )
     golden(f"scaled_row_sum.{kind}", sources((make(A) * 2).sum(axis=1), renderer))
+
+
+OPENCL = replace(Target.parse("x86-64-v3"), max_lanes=8, short_indices=True)
+WGSL = replace(
+    OPENCL, vector_bytes=16, max_lanes=4, index_bits=32, max_buffers=8, workgroup=Workgroup(64),
+    strict_floats=False,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "renderer"), [("cl", OpenCLRenderer(OPENCL)), ("wgsl", WGSLRenderer(WGSL))]
+)
+def test_the_text_of_a_small_kernel_for_a_device_is_as_recorded(kind, renderer, golden):
+    golden(f"scaled_row_sum.{kind}", sources((make(A) * 2).sum(axis=1), renderer, renderer.target))
+    shifted = make(np.arange(64, dtype=np.int32)) * 3 + 2**31 - 1
+    golden(f"wrapping.{kind}", sources(shifted.cast(dtypes.int64), renderer, renderer.target))
 
 
 def test_without_contraction_no_operation_may_be_fused():

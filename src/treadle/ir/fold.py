@@ -22,7 +22,7 @@ def _floor_div(a: Any, b: Any) -> Any:
 
 def _floor_mod(a: Any, b: Any) -> Any:
     if isinstance(a, float) or isinstance(b, float):
-        return math.nan if b == 0 or math.isinf(a) else a - b * math.floor(a / b)
+        return math.nan if b == 0 or math.isinf(a) else a % b
     return a % b if b else 0
 
 
@@ -123,9 +123,12 @@ def round_to(dtype: DType, value: float) -> float:
             return struct.unpack("f", struct.pack("f", value))[0]
         except OverflowError:
             return math.copysign(math.inf, value)
+    import numpy as np
+
     from ..dtype import numpy_names
 
-    return float(numpy_names()[dtype].type(value))
+    with np.errstate(over="ignore"):
+        return float(numpy_names()[dtype].type(value))
 
 
 def float_to_int(dtype: DType, value: float) -> int:

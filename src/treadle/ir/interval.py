@@ -15,7 +15,7 @@ from typing import Any
 from .node import Node
 from .op import Op
 
-__all__ = ["always", "bounds", "never"]
+__all__ = ["Bounds", "always", "arithmetic", "bounds", "never"]
 
 Bounds = tuple[Any, Any]
 _UNKNOWN: Bounds = (-math.inf, math.inf)
@@ -60,7 +60,7 @@ def _of(node: Node) -> Bounds:
         return default
     if any(s.dtype.kind not in ("index", "bool") or s.shape != () for s in node.src):
         return default
-    return _arithmetic(op, [_cache[s] for s in node.src], default)
+    return arithmetic(op, [_cache[s] for s in node.src], default)
 
 
 def _type_range(node: Node) -> Bounds:
@@ -73,7 +73,8 @@ def _times(a: Any, b: Any) -> Any:
     return 0 if a == 0 or b == 0 else a * b
 
 
-def _arithmetic(op: Op, src: list[Bounds], default: Bounds) -> Bounds:
+def arithmetic(op: Op, src: list[Bounds], default: Bounds) -> Bounds:
+    """The bounds of `op` over the unbounded integers; `default` where nothing better is known."""
     if op is Op.WHERE:
         (lo, hi), yes, no = src
         if lo == 1:
@@ -86,6 +87,8 @@ def _arithmetic(op: Op, src: list[Bounds], default: Bounds) -> Bounds:
     (a, b), (c, d) = src
     if op is Op.ADD:
         return (a + c, b + d)
+    if op is Op.SUB and default != (0, 1):
+        return (a - d, b - c)
     if op is Op.MUL:
         corners = [_times(x, y) for x in (a, b) for y in (c, d)]
         return (min(corners), max(corners))

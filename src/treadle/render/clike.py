@@ -264,7 +264,7 @@ class Function(ABC):
     def _hreduce(self, node: Node) -> str:
         """All lanes, halves combined again and again, in the same order as in render/llvm.py."""
         source = node.src[0]
-        dtype, whole = source.dtype.scalar, self.value(source)
+        dtype, (whole,) = source.dtype.scalar, self.operands(node)
         lanes = [self.lane(source.dtype, whole, i) for i in range(source.dtype.count)]
         while len(lanes) > 1:
             half = len(lanes) // 2
@@ -274,9 +274,13 @@ class Function(ABC):
 
     # -- arithmetic -----------------------------------------------------------------------------
 
+    def operands(self, node: Node) -> list[str]:
+        """What an operation computes with."""
+        return [self.value(s) for s in node.src]
+
     def _alu(self, node: Node) -> str:
         op, dtype = node.op, node.dtype
-        values = [self.value(s) for s in node.src]
+        values = self.operands(node)
         if op is Op.CAST:
             return self.cast(node.src[0].dtype, dtype, values[0])
         if op is Op.BITCAST:

@@ -341,7 +341,7 @@ class _Function:
         stored = dtypes.uint8.vec(dtype.count) if dtype.is_bool else dtype
         kind = type_name(stored)
         pointer = self._pointer(memory, dtype, self.value(index))
-        default = "zeroinitializer" if dtype.is_bool else self.value(other)
+        default = self._to_memory(dtype, self.value(other))
         loaded = self.call(
             stored,
             f"llvm.masked.load.{_mangled(stored)}.p0",

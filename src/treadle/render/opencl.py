@@ -6,14 +6,18 @@ of the grid is a work-group.
 
 Doubles and halves need an extension each, which is asked for where a kernel uses them.
 
+Signed integers wrap, which OpenCL C leaves undefined: they are added and multiplied as unsigned
+ones, except where nothing can overflow.
+
 Operators are used instead of built-in functions where there is a choice: PoCL builds its library
-for another processor than the kernels, and so cannot inline them.
+for another processor than the kernels, and so cannot inline them, nor even compile them for vectors
+wider than the kernel's registers: those are handed over in halves.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..dtype import DType, ImageDType
@@ -21,6 +25,7 @@ from ..errors import InternalError
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms
+from ..lower.exact import exact_nodes
 from ..lower.linearize import Phase
 from ..target import Target
 from .clike import BINARY, COMPARISONS, FUNCTIONS, Function
@@ -62,7 +67,7 @@ class OpenCLRenderer:
     def render(self, name: str, phases: Sequence[Phase], variables: Sequence[str]) -> str:
         """A program with one kernel function a phase, called `name_0`, `name_1`, ..."""
         functions = [
-            _OpenCLFunction(f"{name}_{number}", phase, self.target.workgroup is None)
+            _OpenCLFunction(f"{name}_{number}", phase, self.target)
             for number, phase in enumerate(phases)
         ]
         bodies = [function.text() for function in functions]
@@ -80,13 +85,15 @@ class OpenCLRenderer:
 class _OpenCLFunction(Function):
     language = "OpenCL C"
 
-    def __init__(self, name: str, phase: Phase, is_processor: bool) -> None:
+    def __init__(self, name: str, phase: Phase, target: Target) -> None:
         super().__init__(name, phase, phase.variables)
-        self.is_processor = is_processor
+        self.is_processor = target.workgroup is None
+        self.vector_bytes = target.vector_bytes
         self.unaligned: set[str] = set()  # vector types that memory holds at any address
         self.used: set[str] = set()  # extensions
         self.written = {param for param, is_written in phase.params if is_written}
         self.terms = _single_terms(phase.program)
+        self.exact = exact_nodes(phase.program)
 
     def node(self, node: Node) -> None:
         if node in self.terms:  # a product stands where it is added, so that both may become one
@@ -122,6 +129,8 @@ class _OpenCLFunction(Function):
     def type(self, dtype: DType) -> str:
         if dtype.count == 1:
             return self._element(dtype)
+        if dtype.count > len(_LANES):
+            raise InternalError(f"OpenCL C has no vectors of {dtype.count} lanes")
         return f"{'char' if dtype.is_bool else self._element(dtype)}{dtype.count}"
 
     def literal(self, dtype: DType, value: Any) -> str:
@@ -296,7 +305,18 @@ class _OpenCLFunction(Function):
         return f"as_{self.type(target)}({value})"
 
     def negate(self, dtype: DType, value: str) -> str:
-        return f"({self.type(dtype)})(-{value})" if dtype.count == 1 else f"(-{value})"
+        kind = self.type(dtype)
+        if dtype.is_float or dtype.is_unsigned:
+            return f"({kind})(-{value})" if dtype.count == 1 else f"(-{value})"
+        if _is_promoted(dtype):
+            return f"({kind})(-{value})"
+        return f"as_{kind}(-as_u{kind}({value}))"
+
+    def _alu(self, node: Node) -> str:
+        if node in self.exact and not _is_promoted(node.dtype):
+            a, b = self.operands(node)
+            return f"({a} {BINARY[node.op]} {b})"
+        return super()._alu(node)
 
     def select(self, dtype: DType, mask: str, yes: str, no: str) -> str:
         if dtype.count == 1:
@@ -311,15 +331,36 @@ class _OpenCLFunction(Function):
         return code if narrow else f"CONVERT(char{dtype.count}, {code})"
 
     def call(self, op: Op, dtype: DType, values: list[str]) -> str:
-        return f"{FUNCTIONS[op]}({', '.join(values)})"
+        def one(dtype: DType, *values: str) -> str:
+            return f"{FUNCTIONS[op]}({', '.join(values)})"
+
+        return self._library(dtype, dtype.scalar.itemsize, one, *values)
+
+    def _library(self, dtype: DType, itemsize: int, one: Callable[..., str], *values: str) -> str:
+        """A built-in function that gives `dtype`, of vectors no wider than registers.
+
+        `itemsize` is that of the wider of operands and result.
+        """
+        if dtype.count == 1 or dtype.count * itemsize <= self.vector_bytes:
+            return one(dtype, *values)
+        half = dtype.scalar.vec(dtype.count // 2)
+        parts = (
+            self._library(half, itemsize, one, *(f"{value}.{end}" for value in values))
+            for end in ("lo", "hi")
+        )
+        return f"(({self.type(dtype)})({', '.join(parts)}))"
 
     def binary(self, op: Op, dtype: DType, a: str, b: str) -> str:
         if op in (Op.MAX, Op.MIN):
             return self._extreme(op, dtype, a, b)
         if dtype.is_bool and op in (Op.ADD, Op.MUL):
             op = Op.OR if op is Op.ADD else Op.AND
-        code = f"({a} {BINARY[op]} {b})"
-        return f"({self.type(dtype)}){code}" if dtype.count == 1 and dtype.bits < 32 else code
+        kind = self.type(dtype)
+        if _is_promoted(dtype):
+            return f"({kind})({'(uint)' if op is Op.MUL else ''}{a} {BINARY[op]} {b})"
+        if op in (Op.ADD, Op.SUB, Op.MUL) and dtype.is_int and not dtype.is_unsigned:
+            return f"as_{kind}(as_u{kind}({a}) {BINARY[op]} as_u{kind}({b}))"
+        return f"({a} {BINARY[op]} {b})"
 
     def _extreme(self, op: Op, dtype: DType, a: str, b: str) -> str:
         """The larger or smaller; a NaN on either side wins."""
@@ -346,7 +387,11 @@ class _OpenCLFunction(Function):
         return f"CONVERT({kind}, {value})"
 
     def _saturating(self, source: DType, target: DType, value: str) -> str:
-        converted = f"convert_{self.type(target)}_sat({value})"
+        def one(dtype: DType, value: str) -> str:
+            return f"convert_{self.type(dtype)}_sat({value})"
+
+        itemsize = max(source.scalar.itemsize, target.scalar.itemsize)
+        converted = self._library(target, itemsize, one, value)
         zero = self.literal(target.scalar, 0)
         if source.count == 1:
             return f"({value} == {value} ? {converted} : {zero})"
@@ -364,6 +409,11 @@ def _is_aligned(index: Node) -> bool:
     """Whether an element is surely the first one of its texel."""
     terms, constant = linear_terms(index)
     return constant % 4 == 0 and all(coefficient % 4 == 0 for coefficient in terms.values())
+
+
+def _is_promoted(dtype: DType) -> bool:
+    """Whether C computes in int instead, and the result must be cut."""
+    return dtype.count == 1 and dtype.bits < 32 and not dtype.is_float
 
 
 def _single_terms(program: Node) -> set[Node]:

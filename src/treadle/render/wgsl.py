@@ -7,19 +7,22 @@ parts, which accessor functions put together.
 
 WGSL has 32-bit numbers and perhaps halves. Smaller integers are kept wrapped in 32 bits; in memory
 they share words, and a store that does not own a whole word is atomic, so that no neighbour is
-lost. 64-bit integers are pairs of words: wgsl_int64.py computes with them.
+lost. 64-bit integers are pairs of words: wgsl_int64.py computes with them. A vector of them is an
+array, and each lane is computed by itself.
 
-One surprise: no constant may be infinite or NaN, so both come from bits that only a running shader
-sees; and NaN is recognised by its bits, since `x != x` may be optimised away.
+One surprise: an expression of constants may not overflow, divide by zero, or be infinite or NaN. So
+one of the constants gets a name, which makes it a running shader's business; infinity and NaN come
+from bits; and NaN is recognised by its bits, since `x != x` may be optimised away.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-from ..dtype import DType
+from ..dtype import DType, dtypes
 from ..errors import InternalError
 from ..ir.node import Node
 from ..ir.op import Op
@@ -51,7 +54,8 @@ var<private> infinity_bits: u32 = 0x7f800000u;
 fn from_bits(offset: u32) -> f32 { return bitcast<f32>(infinity_bits + offset); }
 """,
 }
-_NEGATIVE, _NAN = "0x80000000u", "0x00400000u"
+# Added to the bits of infinity; the sum wraps.
+_NEGATIVE, _NAN, _NEGATIVE_ZERO = "0x80000000u", "0x00400000u", "0x00800000u"
 
 
 class WGSLRenderer:
@@ -82,13 +86,18 @@ def _register(dtype: DType) -> str:
     """The type of one value in registers."""
     if dtype.is_bool:
         return "bool"
+    if _is_pair(dtype):
+        return "vec2<u32>"
     if dtype.is_int:
-        if dtype.bits == 64:
-            return "vec2<u32>"
         return "u32" if dtype.is_unsigned else "i32"
     if dtype.bits == 64:
         raise InternalError("WGSL has no float64")
     return f"f{dtype.bits}"
+
+
+def _is_pair(dtype: DType) -> bool:
+    """Whether a value is a pair of words."""
+    return dtype.is_int and dtype.bits == 2 * _WORD_BITS
 
 
 def _per_word(dtype: DType) -> int:
@@ -138,6 +147,10 @@ class _WGSLFunction(Function):
         scalar = _register(dtype.scalar)
         if dtype.count == 1:
             return scalar
+        if dtype.count > len(_LANES):
+            raise InternalError(f"WGSL has no vectors of {dtype.count} lanes")
+        if _is_pair(dtype):
+            return f"array<{scalar}, {dtype.count}>"
         return f"vec{dtype.count}<{scalar}>"
 
     def literal(self, dtype: DType, value: Any) -> str:
@@ -154,12 +167,12 @@ class _WGSLFunction(Function):
 
     def _float(self, dtype: DType, value: float) -> str:
         self.type(dtype)
-        if math.isfinite(value):
+        is_negative_zero = value == 0 and math.copysign(1, value) < 0  # its sign gets lost
+        if math.isfinite(value) and not is_negative_zero:
             code = f"{value.hex()}{'f' if dtype.bits == 32 else 'h'}"
             return f"({code})" if code.startswith("-") else code
-        self.helpers.add("from_bits")
         offset = _NAN if math.isnan(value) else _NEGATIVE if value < 0 else "0u"
-        code = f"from_bits({offset})"
+        code = f"{self._help('from_bits')}({_NEGATIVE_ZERO if is_negative_zero else offset})"
         return code if dtype.bits == 32 else f"f16({code})"
 
     def declare(self, dtype: DType, name: str, code: str) -> str:
@@ -249,10 +262,11 @@ class _WGSLFunction(Function):
         return self._gated_load(node, memory, place)
 
     def _place(self, node: Node) -> str:
-        """The index of a LOAD or STORE; never a constant that is out of range behind its gate."""
+        """The index of a LOAD or STORE; behind a gate it may be out of range, so no constant."""
         index = node.src[1]
         code = self.value(index)
-        return self.let(index.dtype, code) if index.op is Op.CONST and index.arg < 0 else code
+        is_gated = len(node.src) == 4
+        return self.let(index.dtype, code) if is_gated and index.op is Op.CONST else code
 
     def _gated_load(self, node: Node, memory: Node, place: str) -> str:
         dtype, gate = node.dtype, node.src[2]
@@ -266,7 +280,7 @@ class _WGSLFunction(Function):
         for i in range(dtype.count):
             test = held if gate.dtype.count == 1 else self.lane(gate.dtype, held, i)
             value = self._element(memory, _plus(place, i))
-            self.line(f"if ({test}) {{ {name}.{_LANES[i]} = {value}; }}")
+            self.line(f"if ({test}) {{ {self.lane(dtype, name, i)} = {value}; }}")
         return name
 
     def store(self, node: Node) -> None:
@@ -331,12 +345,27 @@ class _WGSLFunction(Function):
         return f"{self.type(dtype)}({', '.join(lanes)})"
 
     def lane(self, dtype: DType, value: str, number: int) -> str:
-        return f"{value}.{_LANES[number]}"
+        return f"{value}[{number}]" if _is_pair(dtype) else f"{value}.{_LANES[number]}"
 
     def splat(self, dtype: DType, value: str) -> str:
+        if _is_pair(dtype):
+            return self.vector(dtype, [value] * dtype.count)
         return f"{self.type(dtype)}({value})"
 
+    def _by_lane(self, dtype: DType, one: Callable[..., str], *operands: tuple[DType, str]) -> str:
+        """A vector of `dtype` whose lanes `one` makes from the lanes of the operands."""
+        return self.vector(
+            dtype,
+            [one(*(self.lane(t, v, i) for t, v in operands)) for i in range(dtype.count)],
+        )
+
     # -- arithmetic -----------------------------------------------------------------------------
+
+    def operands(self, node: Node) -> list[str]:
+        values = super().operands(node)
+        if all(s.op is Op.CONST for s in node.src):
+            values[0] = self.let(node.src[0].dtype, values[0])
+        return values
 
     def _help(self, name: str) -> str:
         self.helpers.add(name)
@@ -349,19 +378,21 @@ class _WGSLFunction(Function):
         return f"extractBits({code}, 0u, {dtype.bits}u)"
 
     def select(self, dtype: DType, mask: str, yes: str, no: str) -> str:
+        if _is_pair(dtype) and dtype.count > 1:
+            masks = (dtypes.bool.vec(dtype.count), mask)
+            one = partial(self.select, dtype.scalar)
+            return self._by_lane(dtype, one, masks, (dtype, yes), (dtype, no))
         return f"select({no}, {yes}, {mask})"
 
     def _is_nan(self, dtype: DType, value: str) -> str:
         if dtype.count > 1:
-            lanes = [self._is_nan(dtype.scalar, f"{value}.{_LANES[i]}") for i in range(dtype.count)]
-            return f"vec{dtype.count}<bool>({', '.join(lanes)})"
+            one = partial(self._is_nan, dtype.scalar)
+            return self._by_lane(dtypes.bool.vec(dtype.count), one, (dtype, value))
         return f"{self._help('is_nan')}({value if dtype.bits == 32 else f'f32({value})'})"
 
     def compare(self, op: Op, dtype: DType, a: str, b: str) -> str:
-        if dtype.is_int and dtype.bits == 64:
-            if op is Op.CMPLT:
-                return f"{self._help('lt_u64' if dtype.is_unsigned else 'lt_i64')}({a}, {b})"
-            return f"all({a} == {b})" if op is Op.CMPEQ else f"any({a} != {b})"
+        if _is_pair(dtype):
+            return self._compare_pairs(op, dtype, a, b)
         if dtype.is_float and a == b and op is not Op.CMPLT:
             broken = self._is_nan(dtype, a)
             return broken if op is Op.CMPNE else f"(!{broken})"
@@ -369,12 +400,20 @@ class _WGSLFunction(Function):
             return f"(!({a} == {b}))"
         return f"({a} {COMPARISONS[op]} {b})"
 
+    def _compare_pairs(self, op: Op, dtype: DType, a: str, b: str) -> str:
+        if dtype.count > 1:
+            one = partial(self._compare_pairs, op, dtype.scalar)
+            return self._by_lane(dtypes.bool.vec(dtype.count), one, (dtype, a), (dtype, b))
+        if op is Op.CMPLT:
+            return f"{self._help('lt_u64' if dtype.is_unsigned else 'lt_i64')}({a}, {b})"
+        return f"all({a} == {b})" if op is Op.CMPEQ else f"any({a} != {b})"
+
     def call(self, op: Op, dtype: DType, values: list[str]) -> str:
         return f"{_CALLS[op]}({', '.join(values)})"
 
     def negate(self, dtype: DType, value: str) -> str:
-        if dtype.is_int and dtype.bits == 64:
-            return f"{self._help('sub_i64')}(vec2<u32>(0u, 0u), {value})"
+        if _is_pair(dtype):
+            return self._int64(Op.SUB, dtype, self.splat(dtype, "vec2<u32>(0u, 0u)"), value)
         if dtype.is_unsigned:
             return self._wrapped(dtype, f"(~{value} + {self.splat(dtype, '1u')})")
         return self._wrapped(dtype, f"(-{value})")
@@ -382,7 +421,7 @@ class _WGSLFunction(Function):
     def binary(self, op: Op, dtype: DType, a: str, b: str) -> str:
         if dtype.is_bool:
             return self._logic(op, a, b)
-        if dtype.is_int and dtype.bits == 64:
+        if _is_pair(dtype):
             return self._int64(op, dtype, a, b)
         if op in (Op.MAX, Op.MIN):
             return self._extreme(op, dtype, a, b)
@@ -401,6 +440,9 @@ class _WGSLFunction(Function):
         return f"({a} | {b})" if op in (Op.OR, Op.ADD, Op.MAX) else f"({a} != {b})"
 
     def _int64(self, op: Op, dtype: DType, a: str, b: str) -> str:
+        if dtype.count > 1:
+            one = partial(self._int64, op, dtype.scalar)
+            return self._by_lane(dtype, one, (dtype, a), (dtype, b))
         if op in (Op.AND, Op.OR, Op.XOR):
             return f"({a} {BINARY[op]} {b})"
         sign = "u64" if dtype.is_unsigned else "i64"
@@ -423,7 +465,7 @@ class _WGSLFunction(Function):
     # -- conversions ----------------------------------------------------------------------------
 
     def cast(self, source: DType, target: DType, value: str) -> str:
-        if 64 in (source.bits, target.bits) and not (source.is_float and source.bits == 64):
+        if _is_pair(source) or _is_pair(target):
             return self._cast_int64(source, target, value)
         if source.is_float and target.is_int:
             return self._saturating(source, target, value)
@@ -437,17 +479,17 @@ class _WGSLFunction(Function):
         name = self._help("saturate_int32")
         if source.count == 1:
             return f"{name}({value if source.bits == 32 else f'f32({value})'})"
-        lanes = [
-            self._saturating(source.scalar, target.scalar, f"{value}.{_LANES[i]}")
-            for i in range(source.count)
-        ]
-        return self.vector(target, lanes)
+        one = partial(self._saturating, source.scalar, target.scalar)
+        return self._by_lane(target, one, (source, value))
 
     def _cast_int64(self, source: DType, target: DType, value: str) -> str:
-        if source.is_int and source.bits == 64:
+        if _is_pair(source) and _is_pair(target):
+            return value
+        if source.count > 1:
+            one = partial(self._cast_int64, source.scalar, target.scalar)
+            return self._by_lane(target, one, (source, value))
+        if _is_pair(source):
             if target.is_int:
-                if target.bits == 64:
-                    return value
                 kind = "u32" if target.is_unsigned else "i32"
                 return self._wrapped(target, f"{kind}({value}.x)")
             name = "f32_from_u64" if source.is_unsigned else "f32_from_i64"
@@ -457,8 +499,6 @@ class _WGSLFunction(Function):
             return f"vec2<u32>(u32({value}), 0u)"
         if source.is_int:
             return f"vec2<u32>(bitcast<u32>({value}), bitcast<u32>({value} >> 31u))"
-        if target.is_float:
-            return f"{self.type(target)}({value})"
         return f"{self._help('i64_from_f32')}(f32({value}))"
 
     def bitcast(self, source: DType, target: DType, value: str) -> str:
@@ -471,11 +511,8 @@ class _WGSLFunction(Function):
 
     def _half_bits(self, source: DType, target: DType, value: str) -> str:
         if source.count > 1:
-            lanes = [
-                self._half_bits(source.scalar, target.scalar, f"{value}.{_LANES[i]}")
-                for i in range(source.count)
-            ]
-            return self.vector(target, lanes)
+            one = partial(self._half_bits, source.scalar, target.scalar)
+            return self._by_lane(target, one, (source, value))
         self.uses_half = True
         if source.is_float:
             word = f"bitcast<u32>(vec2<f16>({value}, 0.0h))"

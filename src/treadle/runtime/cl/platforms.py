@@ -23,6 +23,7 @@ __all__ = ["Facts", "binding", "describe", "find_devices", "target_of"]
 MEND = '`pip install "treadle[cl]"` brings pyopencl and PoCL'
 OLDEST = (2, 0)
 MAX_LANES = 16  # OpenCL C's widest vector
+GPU_LANES = 4  # what a GPU loads at once
 
 
 @dataclass(frozen=True)
@@ -151,14 +152,15 @@ def target_of(facts: Facts, arch: str | None) -> Target:
         short_indices=True,
         has_masked_memory=False,
         max_image=facts.max_image,
-        # PoCL 3.0 loses kernels with vectors wider than the processor's registers.
+        # PoCL's library may be built for a newer processor than it compiles kernels for, and ends
+        # the process where a kernel hands it a vector wider than the registers.
         max_lanes=min(MAX_LANES, host.vector_bytes // 4),
     )
     if slices:
         return common
     items = min(256, facts.max_items)
     group = Workgroup(items, facts.max_items, 32, facts.local_bytes)
-    return replace(common, vector_bytes=16, workgroup=group)
+    return replace(common, vector_bytes=4 * GPU_LANES, max_lanes=GPU_LANES, workgroup=group)
 
 
 def _dtypes(facts: Facts) -> tuple[DType, ...]:

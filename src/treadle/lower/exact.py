@@ -1,0 +1,55 @@
+"""Which sums, differences and products of a linear program cannot leave their dtype.
+
+    v = r * 4 + 3, r a RANGE of 8  ->  both are exact
+
+User integers wrap, which some languages leave undefined for signed types: there a wrapping
+operation must be spelled another way. Index arithmetic never wraps, and compilers make better code
+if they know. After lowering nothing but its bounds tells one from the other.
+"""
+
+from __future__ import annotations
+
+from ..ir.interval import Bounds, arithmetic
+from ..ir.node import Node
+from ..ir.op import Op
+
+__all__ = ["exact_nodes"]
+
+_MAY_WRAP = frozenset((Op.ADD, Op.SUB, Op.MUL))
+_FOLLOWED = _MAY_WRAP | {Op.MAX, Op.MIN, Op.WHERE, Op.CAST}
+_TRUNCATING = frozenset((Op.IDIV, Op.MOD))
+
+
+def exact_nodes(program: Node) -> frozenset[Node]:
+    """The scalar integer ADD, SUB and MUL whose result is the one over the unbounded integers."""
+    known: dict[Node, Bounds] = {}
+    exact: set[Node] = set()
+    for node in program.toposort():
+        if not (node.dtype.is_int or node.dtype.is_bool) or node.dtype.count > 1:
+            continue
+        whole = 0, 1
+        if node.dtype.is_int:
+            whole = node.dtype.min, node.dtype.max
+        low, high = _bounds(node, known, whole)
+        fits = whole[0] <= low and high <= whole[1]
+        known[node] = (low, high) if fits else whole
+        if fits and node.op in _MAY_WRAP and node.dtype.is_int:
+            exact.add(node)
+    return frozenset(exact)
+
+
+def _bounds(node: Node, known: dict[Node, Bounds], default: Bounds) -> Bounds:
+    """Bounds over the unbounded integers, which may go beyond the dtype's."""
+    if node.op is Op.CONST:
+        return int(node.arg), int(node.arg)
+    if node.op is Op.RANGE:
+        return 0, max(0, known[node.src[0]][1] - 1)
+    if node.op in (Op.VARIABLE, Op.WORK_ITEM):
+        return node.arg.low, node.arg.high
+    if not node.src or any(s not in known for s in node.src):
+        return default
+    sources = [known[s] for s in node.src]
+    is_natural = sources[0][0] >= 0 and sources[-1][0] > 0  # there truncating is flooring
+    if node.op in _FOLLOWED or (node.op in _TRUNCATING and is_natural):
+        return arithmetic(node.op, sources, default)
+    return default

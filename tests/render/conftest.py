@@ -1,0 +1,47 @@
+"""The backends that print text, for kernels made by hand."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from treadle.engine.backends import Opened, _open
+from treadle.engine.selection import parse_choice
+from treadle.errors import DeviceError
+
+BACKENDS = ["CPU:LLVM", "CPU:CLANG", "CL", "WEBGPU"]
+
+
+@functools.cache
+def opened(name: str) -> Opened | str:
+    """A backend, or why it cannot be used."""
+    try:
+        return _open(parse_choice(name))
+    except DeviceError as error:
+        return str(error)
+
+
+def need(name: str) -> Opened:
+    found = opened(name)
+    if isinstance(found, str):
+        pytest.skip(f"{name}: {found}")
+    return found
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> Opened:
+    """Each backend that prints text and can be used here."""
+    return need(request.param)
+
+
+@pytest.fixture
+def webgpu() -> Opened:
+    """The backend that prints WGSL."""
+    return need("WEBGPU")
+
+
+@pytest.fixture
+def opencl() -> Opened:
+    """The backend that prints OpenCL C."""
+    return need("CL")
