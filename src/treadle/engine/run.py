@@ -18,14 +18,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ..config import settings
-from ..ir.args import ShardArg
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.symbolic import size_with, unbind
 from ..runtime.base import Launch
 from ..schedule.kernel import Kernel
 from ..schedule.schedule import schedule
-from ..schedule.shard import Spread, has_shards, partition
+from ..schedule.shard import Spread, Value, has_shards, partition, spread_over
 from .backends import Device
 from .counters import GlobalCounters
 from .memory import Memory, adopt, from_host, memory_of, new_memory, read, transfer
@@ -156,34 +155,40 @@ def _realize_shards(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
     images = _current(pending)[0].src
     roots = list(_current(nodes)[0].src)
     placed = partition([*roots, *images])
-    spreads: list[ShardArg | None] = []
     jobs: list[tuple[Node, str]] = []
     for root, (_, device) in zip(roots, outputs, strict=True):
-        value = placed[root]
-        if isinstance(device, tuple) and isinstance(value, Node):  # a constant
-            value = Spread((value,) * len(device), ShardArg(device, None))
-        spreads.append(value.arg if isinstance(value, Spread) else None)
-        if isinstance(value, Spread):
-            jobs += zip(value.parts, value.arg.devices, strict=True)
+        if isinstance(device, tuple):
+            jobs += zip(spread_over(placed[root], device).parts, device, strict=True)
         else:
-            jobs.append((value, str(device)))
+            jobs.append((placed[root].on(device), device))
     # What devices tell each other first: later it may have been overwritten.
     _transfer_copies([node for node, _ in jobs])
     done = iter(realize(jobs))
     for effect, image in zip(pending, images, strict=True):
-        value = placed[image]
-        if isinstance(value, Node) and resolve(value) is not value:
-            _realized[effect] = resolve(value)
+        _remember_effect(effect, placed[image])
     results = []
-    for node, arg in zip(nodes, spreads, strict=True):
-        if arg is None:
+    for root, (node, device) in zip(roots, outputs, strict=True):
+        if isinstance(device, tuple):
+            parts = tuple(next(done) for _ in device)
+            arg = spread_over(placed[root], device).arg
+            results.append(Node(Op.MULTI, node.dtype, parts, arg))
+        else:
             results.append(next(done))
-            continue
-        parts = tuple(next(done) for _ in arg.devices)
-        results.append(Node(Op.MULTI, node.dtype, parts, arg))
         if resolve(node) is not results[-1] and any(n.op is Op.BUFFER for n in node.toposort()):
             _realized[node] = results[-1]
     return results
+
+
+def _remember_effect(effect: Node, value: Value) -> None:
+    """The memory that an AFTER has changed is that of the image it was run as."""
+    if isinstance(value, Spread):
+        memory = Spread(tuple(resolve(part) for part in value.parts), value.arg).node()
+        changed = is_backed(memory)
+    else:
+        memory = resolve(value.node)
+        changed = memory is not value.node
+    if changed:
+        _realized[effect] = memory
 
 
 def _compute(outputs: list[Node], device: str) -> list[Node]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..ir.node import Node
-from ..ir.op import Op
+from ..ir.node import Node, rebuild
+from ..ir.op import MOVEMENT, Op
 from .fuse import view_base
 
-__all__ = ["order_roots"]
+__all__ = ["copy_old_versions", "order_roots"]
 
 
 def _effects_behind(version: Node) -> list[Node]:
@@ -48,6 +48,24 @@ def _versions_overwritten(assign: Node) -> Iterable[Node]:
     while version.op is Op.AFTER:
         version = view_base(version.src[0])
         yield version
+
+
+def copy_old_versions(outputs: list[Node], assign: Node) -> list[Node]:
+    """The same values, where all that reads what `assign` overwrites reads a copy of it."""
+    old = set(_versions_overwritten(assign))
+    read: dict[Node, Node] = {}
+    written: dict[Node, Node] = {}  # the same nodes as targets of assignments
+    for node in Node.sink(outputs).toposort():
+        src = tuple(read[s] for s in node.src)
+        target = (written[node.src[0]], *src[1:]) if node.op in _THROUGH else src
+        written[node] = rebuild(node, target)
+        read[node] = rebuild(node, src) if node.op in MOVEMENT else written[node]
+        if node in old:
+            read[node] = Node(Op.CONTIGUOUS, node.dtype, (read[node],))
+    return [written[node] if node.op is Op.AFTER else read[node] for node in outputs]
+
+
+_THROUGH = MOVEMENT | {Op.ASSIGN, Op.AFTER}  # they have the memory of their first source
 
 
 def _topological(before: dict[Node, set[Node]]) -> tuple[list[Node], Node | None]:
