@@ -155,16 +155,15 @@ def astray(tensor):
     """The memory that is read on another device than its own."""
     found = []
     for value in partition([tensor.node]).values():
-        parts = [value]
-        if isinstance(value, Spread):
-            parts = [(part, home) for part, home in zip(value.parts, value.arg.devices)]
-        else:
-            parts = [(value.node, value.device)]
-        for part, home in parts:
+        spread = isinstance(value, Spread)
+        parts, homes = (
+            (value.parts, value.arg.devices) if spread else ([value.node], [value.device])
+        )
+        for part, home in zip(parts, homes, strict=True):
             below = part.toposort(lambda n: n.op is not Op.COPY)
-            homes = [n.arg for n in below if n.op is Op.COPY]
-            homes += [n.arg.device for n in below if n.op is Op.BUFFER]
-            found += [(part, home, other) for other in homes if other != home]
+            read = [n.arg for n in below if n.op is Op.COPY]
+            read += [n.arg.device for n in below if n.op is Op.BUFFER]
+            found += [(part, home, other) for other in read if other != home]
     return found
 
 

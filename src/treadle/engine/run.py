@@ -18,8 +18,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ..config import settings
+from ..ir.args import BufferRef, Token
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.shape import size_product
 from ..ir.symbolic import size_with, unbind
 from ..runtime.base import Launch
 from ..schedule.kernel import Kernel
@@ -96,11 +98,9 @@ def resolve(node: Node) -> Node:
     """The buffer-backed node that holds the value of `node`, or `node` if nothing does yet."""
     while (found := _realized.get(node)) is not None:
         node = found
-    if node.op is Op.RESHAPE and is_backed(node):
-        base = node.src[0]
-        moved = resolve(base)
-        if moved is not base:
-            return Node(Op.RESHAPE, node.dtype, (moved,), node.shape)
+    if node.op in (Op.RESHAPE, Op.MULTI) and is_backed(node):
+        moved = tuple(resolve(source) for source in node.src)
+        return node if moved == node.src else node.replace(src=moved)
     return node
 
 
@@ -155,12 +155,7 @@ def _realize_shards(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
     images = _current(pending)[0].src
     roots = list(_current(nodes)[0].src)
     placed = partition([*roots, *images])
-    jobs: list[tuple[Node, str]] = []
-    for root, (_, device) in zip(roots, outputs, strict=True):
-        if isinstance(device, tuple):
-            jobs += zip(spread_over(placed[root], device).parts, device, strict=True)
-        else:
-            jobs.append((placed[root].on(device), device))
+    jobs = _jobs([placed[root] for root in roots], [device for _, device in outputs])
     # What devices tell each other first: later it may have been overwritten.
     _transfer_copies([node for node, _ in jobs])
     done = iter(realize(jobs))
@@ -177,6 +172,17 @@ def _realize_shards(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
         if resolve(node) is not results[-1] and any(n.op is Op.BUFFER for n in node.toposort()):
             _realized[node] = results[-1]
     return results
+
+
+def _jobs(values: list[Value], devices: list[Any]) -> list[tuple[Node, str]]:
+    """The graphs that put each value on its device, or its parts on several."""
+    jobs: list[tuple[Node, str]] = []
+    for value, device in zip(values, devices, strict=True):
+        if isinstance(device, tuple):
+            jobs += zip(spread_over(value, device).parts, device, strict=True)
+        else:
+            jobs.append((value.on(device), device))
+    return jobs
 
 
 def _remember_effect(effect: Node, value: Value) -> None:
@@ -215,14 +221,36 @@ def _compute(outputs: list[Node], device: str) -> list[Node]:
     return [_settle(node, root, value, root in lasting) for node, root, value in rows]
 
 
-def scheduled(outputs: Sequence[tuple[Node, str]]) -> list[Kernel]:
-    """The kernels that `realize` would run for outputs of one device, in order; runs nothing."""
+def scheduled(outputs: Sequence[tuple[Node, Any]]) -> list[Kernel]:
+    """The kernels that `realize` would run for `outputs`, device by device; runs nothing."""
     with _lock:
-        sink, _ = _current(node for node, _ in outputs)
-        device = outputs[0][1]
-        roots, _ = unbind([root for root in sink.src if not is_backed(root)])
-        steps, _ = schedule(roots, device, Device[device].target) if roots else ([], [])
-        return [kernel for _, kernel in steps]
+        roots = list(_current(node for node, _ in outputs)[0].src)
+        placed = partition(roots)
+        jobs = _jobs([placed[root] for root in roots], [device for _, device in outputs])
+        jobs = _with_buffers_for_copies(jobs)
+        kernels: list[Kernel] = []
+        for device in dict.fromkeys(device for _, device in jobs):
+            mine = [node for node, home in jobs if home == device and not is_backed(node)]
+            plain, _ = unbind(mine)
+            if plain:
+                steps, _ = schedule(plain, device, Device[device].target)
+                kernels += [kernel for _, kernel in steps]
+        return kernels
+
+
+def _with_buffers_for_copies(jobs: list[tuple[Node, str]]) -> list[tuple[Node, str]]:
+    """The same work with a BUFFER for each COPY; what the COPYs copy is work of its own."""
+    sources: list[tuple[Node, str]] = []
+    arrived: dict[Node, Node] = {}
+    for copy in Node.sink(node for node, _ in jobs).toposort():
+        if copy.op is not Op.COPY:
+            continue
+        source = copy.src[0].substitute(arrived)
+        sources.append((source, _device_of(source, copy.arg)))
+        ref = BufferRef(Token(), size_product(copy.shape), copy.arg)
+        buffer = Node(Op.BUFFER, copy.dtype, (), ref)
+        arrived[copy] = Node(Op.RESHAPE, copy.dtype, (buffer,), copy.shape)
+    return [*sources, *((node.substitute(arrived), device) for node, device in jobs)]
 
 
 def _settle(node: Node, root: Node, value: Node | None, remember: bool) -> Node:

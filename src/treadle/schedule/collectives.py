@@ -20,7 +20,8 @@ from ..ir.op import Op
 from ..ir.shape import size_product
 
 __all__ = [
-    "Piece", "all_gather", "all_reduce", "copy_to", "cut", "joined", "pieces", "reduce_scatter", "reshaped",
+    "Piece", "all_gather", "all_reduce", "copy_to", "cut", "joined", "pieces", "reduce_scatter",
+    "reshaped",
 ]  # fmt: skip
 
 SMALL = 1 << 12  # elements; fewer are exchanged whole

@@ -88,5 +88,15 @@ def _topological(before: dict[Node, set[Node]]) -> tuple[list[Node], Node | None
                 ready.append(user)
     if len(order) == len(before):
         return order, None
-    stuck = next(root for root in before if root not in done and root.op is Op.ASSIGN)
-    return order, stuck
+    return order, _assign_in_cycle(before, done)
+
+
+def _assign_in_cycle(before: dict[Node, set[Node]], done: set[Node]) -> Node:
+    """An ASSIGN that waits for itself, by way of others; without one there are no cycles."""
+    root = next(root for root in before if root not in done)
+    path: dict[Node, int] = {}
+    while root not in path:
+        path[root] = len(path)
+        root = next(need for need in before[root] if need not in done)
+    cycle = list(path)[path[root] :]
+    return next(root for root in cycle if root.op is Op.ASSIGN)

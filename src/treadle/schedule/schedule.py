@@ -56,6 +56,8 @@ def schedule(
                 return [(root, built[root].step) for root in order], nodes
         if hazard.src[1] in forced:  # one kernel reads what is there before it and after it
             nodes = copy_old_versions(nodes, hazard)
+            forced = _forced(nodes)
+            continue
         forced[hazard.src[1]] = "it is assigned to memory that is still being read"
 
 

@@ -22,7 +22,16 @@ from ..ir.node import Node, rebuild
 from ..ir.op import ALU, Op
 from .collectives import Piece, all_gather, all_reduce, copy_to, cut, joined, pieces, reshaped
 
-__all__ = ["Spread", "Value", "Whole", "axis_of", "has_shards", "partition", "sharded", "spread_over"]
+__all__ = [
+    "Spread",
+    "Value",
+    "Whole",
+    "axis_of",
+    "has_shards",
+    "partition",
+    "sharded",
+    "spread_over",
+]
 
 
 @dataclass(frozen=True, eq=False)
