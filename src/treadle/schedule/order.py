@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..errors import InternalError
 from ..ir.node import Node, rebuild
 from ..ir.op import MOVEMENT, Op
 from .fuse import view_base
@@ -23,8 +24,8 @@ def _effects_behind(version: Node) -> list[Node]:
 def order_roots(reads: dict[Node, frozenset[Node]]) -> tuple[list[Node], Node | None]:
     """The roots of `reads` (root -> versions and stored nodes read), in an order that is right.
 
-    The second result is None, or an ASSIGN whose value must be stored first: two assignments each
-    read what the other overwrites.
+    The second result is None, or an ASSIGN that waits for itself, by way of a reader of what it
+    overwrites: its value must be stored first, or the reader get a copy.
     """
     before: dict[Node, set[Node]] = {root: set() for root in reads}
     readers: dict[Node, set[Node]] = {}
@@ -39,7 +40,8 @@ def order_roots(reads: dict[Node, frozenset[Node]]) -> tuple[list[Node], Node | 
                 before[root].update(readers.get(version, set()) - {root})
             base = view_base(root.src[0])
             before[root].update(n for n in _effects_behind(base) if n in reads)
-    return _topological(before)
+    order = _topological(before)
+    return order, None if len(order) == len(before) else _assign_in_cycle(before, set(order), reads)
 
 
 def _versions_overwritten(assign: Node) -> Iterable[Node]:
@@ -68,9 +70,9 @@ def copy_old_versions(outputs: list[Node], assign: Node) -> list[Node]:
 _THROUGH = MOVEMENT | {Op.ASSIGN, Op.AFTER}  # they have the memory of their first source
 
 
-def _topological(before: dict[Node, set[Node]]) -> tuple[list[Node], Node | None]:
+def _topological(before: dict[Node, set[Node]]) -> list[Node]:
+    """The roots, each after its needs; without those that wait for themselves."""
     order: list[Node] = []
-    done: set[Node] = set()
     waiting = {root: len(needs) for root, needs in before.items()}
     after: dict[Node, list[Node]] = {root: [] for root in before}
     for root, needs in before.items():
@@ -81,22 +83,24 @@ def _topological(before: dict[Node, set[Node]]) -> tuple[list[Node], Node | None
     while ready:
         root = ready.pop()
         order.append(root)
-        done.add(root)
         for user in reversed(after[root]):
             waiting[user] -= 1
             if waiting[user] == 0:
                 ready.append(user)
-    if len(order) == len(before):
-        return order, None
-    return order, _assign_in_cycle(before, done)
+    return order
 
 
-def _assign_in_cycle(before: dict[Node, set[Node]], done: set[Node]) -> Node:
-    """An ASSIGN that waits for itself, by way of others; without one there are no cycles."""
+def _assign_in_cycle(
+    before: dict[Node, set[Node]], done: set[Node], reads: dict[Node, frozenset[Node]]
+) -> Node:
+    """An ASSIGN that waits for a reader of what it overwrites, which in turn waits for it."""
     root = next(root for root in before if root not in done)
     path: dict[Node, int] = {}
     while root not in path:
         path[root] = len(path)
         root = next(need for need in before[root] if need not in done)
     cycle = list(path)[path[root] :]
-    return next(root for root in cycle if root.op is Op.ASSIGN)
+    for root, need in zip(cycle, [*cycle[1:], cycle[0]], strict=True):
+        if root.op is Op.ASSIGN and not reads[need].isdisjoint(_versions_overwritten(root)):
+            return root
+    raise InternalError("[schedule] kernels need each other's results")
