@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ..config import settings
+from ..errors import InternalError
 from ..ir.args import BufferRef, Token
 from ..ir.node import Node
 from ..ir.op import Op
@@ -273,6 +274,9 @@ def _execute(roots: list[Node], device: str, effects: list[Node]) -> list[Node |
         return [None] * len(roots)
     program, inputs, values = program_of(todo, device)
     memories = [memory_of(ref) for ref in inputs]
+    for memory in memories:
+        if memory.device != device:
+            raise InternalError(f"[realize] a kernel on {device} reads memory on {memory.device}")
     outputs = [
         new_memory(device, dtype, size_with(size, values)) for dtype, size in program.outputs
     ]

@@ -6,8 +6,9 @@
 
 A MULTI stands for a tensor whose pieces, or equal copies, live on several devices; all other nodes
 are about whole tensors, so that shapes, gradients and rules know nothing of devices. `partition`
-walks such a graph once and finds for each node how its value is spread. What an op cannot do on
-pieces is first gathered.
+walks such a graph once and finds for each node how its value is spread, or on which one device it
+is: a slice within one piece stays there, and is copied where others need it. What an op cannot do
+on pieces is first gathered.
 """
 
 from __future__ import annotations
