@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from treadle import Tensor, TinyJit, nn
+from treadle import Device, Tensor, TinyJit, nn
+from treadle.errors import DeviceError
 
 TWO = ("CPU", "CPU:1")
 STEPS = 10
@@ -77,13 +78,50 @@ def test_data_parallel_training(name, jit):
     agree(train(net, split, OPTIMIZERS[name], jit), expected)
 
 
+@pytest.mark.parametrize("jit", [False, True], ids=["plain", "captured"])
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_tensor_parallel_training(name):
+def test_tensor_parallel_training(name, jit):
     expected = train(Net(), copied, OPTIMIZERS[name])
     net = Net()
     net.first.weight.shard_(TWO, 0)
     net.first.bias.shard_(TWO, 0)
     net.second.weight.shard_(TWO, 1)
     net.second.bias.shard_(TWO)
-    agree(train(net, on_both, OPTIMIZERS[name]), expected)
+    agree(train(net, on_both, OPTIMIZERS[name], jit), expected)
     assert net.first.weight.node.arg.axis == 0
+
+
+@pytest.mark.parametrize("other", ["CL", "WEBGPU"])
+@pytest.mark.parametrize("jit", [False, True], ids=["plain", "captured"])
+def test_training_over_two_runtimes(other, jit):
+    try:
+        Device[other].synchronize()
+    except DeviceError as error:
+        pytest.skip(str(error))
+    devices = ("CPU", other)
+    expected = train(Net(), copied, OPTIMIZERS["adam"])
+    net = Net()
+    for parameter in nn.state.get_parameters(net):
+        parameter.shard_(devices)
+    place = lambda array: Tensor(array).shard(devices, 0)
+    agree(train(net, place, OPTIMIZERS["adam"], jit), expected)
+
+
+class Words:
+    """A table of words, whose means are classified."""
+
+    def __init__(self):
+        Tensor.manual_seed(4)
+        self.table, self.classify = nn.Embedding(9, 6), nn.Linear(6, 4)
+
+    def __call__(self, words):
+        return self.classify(self.table((words.abs() * 4).int().clip(0, 8)).mean(1))
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_an_embedding_is_trained(axis):
+    expected = train(Words(), copied, OPTIMIZERS["adam"])
+    net = Words()
+    for parameter in nn.state.get_parameters(net):
+        parameter.shard_(TWO, axis if parameter is net.table.weight else None)
+    agree(train(net, split, OPTIMIZERS["adam"], jit=True), expected)

@@ -147,3 +147,28 @@ def test_tensors_are_usable_from_several_threads(device):
     for thread in threads:
         thread.join()
     assert results == {n: [28 * n + 32, 3] for n in range(6)}
+
+
+@pytest.mark.parametrize("device", ["CPU", "REF"])
+def test_a_sum_of_old_and_new_values(device):
+    a = np.arange(6, dtype=np.float32)
+    x = Tensor(a, device=device).contiguous().realize()
+    old = x.flip(0)
+    x.assign(x * 2 + 1)
+    middle = x + 0
+    x.assign(x.flip(0) + 1)
+    total = x + middle + old
+    expected = (a * 2 + 1)[::-1] + 1 + (a * 2 + 1) + a[::-1]
+    np.testing.assert_array_equal(total.numpy(), expected)
+    np.testing.assert_array_equal(old.numpy(), a[::-1])
+
+
+def test_assignments_that_need_each_other_and_what_was():
+    a = np.arange(6, dtype=np.float32)
+    x, y = Tensor(a).contiguous().realize(), Tensor(a).contiguous().realize()
+    both = x + y
+    x.assign(y * 2)
+    y.assign(both * 3)
+    later = (both + x + y).contiguous()
+    later.assign(later + x)
+    np.testing.assert_array_equal((later + both).numpy(), a * (2 + 2 + 6 + 2 + 2))

@@ -57,7 +57,7 @@ class _Capture:
     steps: list[Run | Transfer] = field(default_factory=list)
     result: Any = None
     interpreted: bool = False
-    returned: list[list[Memory]] = field(default_factory=list)
+    returned: list[tuple[Node, list[Memory]]] = field(default_factory=list)
     replay: list[Any] = field(default_factory=list)  # call lists, and Transfers between them
     patches: dict[int, list[tuple[Any, int, int]]] = field(default_factory=dict)
     state: list[weakref.ref[Any]] = field(default_factory=list)
@@ -126,48 +126,49 @@ class TinyJit(Generic[R]):
                 return self.function(*args, **kwargs)
             found: list[Any] = []
             plain = _signature((args, kwargs), found)
-            owned = _realized(found)
-            memories = [m for of_one in owned for m in of_one]
-            signature = (plain, tuple(_describe(m, memories) for m in memories))
+            nodes = realize([(t.node, t.device) for t in found])
+            memories = [m for node in nodes for m in _memories(node)]
+            layouts = tuple(_layout(node) for node in nodes)
+            signature = (plain, layouts, tuple(_describe(m, memories) for m in memories))
             if self._capture is None:
-                return self._record(signature, found, owned, args, kwargs)
+                return self._record(signature, found, nodes, args, kwargs)
             _check_same(self._capture.signature, signature)
             return self._replay(memories)
 
     # -- capturing ----------------------------------------------------------------------------
 
     def _record(
-        self, signature: Any, found: list[Any], owned: list[list[Memory]], args: Any, kwargs: Any
+        self, signature: Any, found: list[Any], nodes: list[Node], args: Any, kwargs: Any
     ) -> R:
-        capture = _Capture(signature, [m for of_one in owned for m in of_one])
+        capture = _Capture(signature, [m for node in nodes for m in _memories(node)])
         # Inputs under new names: nothing computed from them before can be taken for this call's.
         fresh = {id(m): adopt(m) for m in capture.inputs}
         swapped = {
-            id(t): _like(t, [fresh[id(m)] for m in of_one])
-            for t, of_one in zip(found, owned, strict=True)
+            id(t): _like(t, node, [fresh[id(m)] for m in _memories(node)])
+            for t, node in zip(found, nodes, strict=True)
         }
         _capturing.active = capture
         try:
             result = self.function(*_swap(args, swapped), **_swap(kwargs, swapped))
             outputs: list[Any] = []
             _signature(result, outputs)
-            realize([(t.node, t.device) for t in outputs])
+            returned = realize([(t.node, t.device) for t in outputs])
         finally:
             _capturing.active = None
-        self._finish(capture, result, outputs)
+        self._finish(capture, result, returned)
         if not capture.interpreted:  # the REF device has nothing to replay: each call runs plainly
             self._capture = capture
             capture.state = _state_of(capture)
         return result
 
-    def _finish(self, capture: _Capture, result: Any, outputs: list[Any]) -> None:
+    def _finish(self, capture: _Capture, result: Any, returned: list[Node]) -> None:
         capture.result = result
         inputs = {id(m) for m in capture.inputs}
-        for tensor in outputs:
-            found = _memories(resolve(tensor.node))
+        for node in returned:
+            found = _memories(node)
             if any(id(m) in inputs for m in found):
                 raise JitError("[jit] the function returns one of its inputs; return a copy of it")
-            capture.returned.append(found)
+            capture.returned.append((node, found))
         for run in capture.runs:
             for slot in run.program.written:
                 if id(run.inputs[slot]) in inputs:
@@ -187,7 +188,7 @@ class TinyJit(Generic[R]):
         renewed: dict[int, Node] = {}
         made = {id(m) for run in capture.runs for m in run.outputs}
         made.update(id(s.target) for s in capture.steps if isinstance(s, Transfer))
-        for old in (m for of_one in capture.returned for m in of_one):
+        for old in (m for _, of_one in capture.returned for m in of_one):
             if id(old) in made and id(old) not in renewed:
                 moved[id(old)] = new_memory(old.device, old.dtype, old.size, old.image)
                 renewed[id(old)] = adopt(moved[id(old)])
@@ -318,8 +319,9 @@ def _swap(value: Any, swapped: dict[int, Any]) -> Any:
 def _renew(value: Any, wanted: Any, renewed: dict[int, Node]) -> Any:
     """The captured result with fresh tensors where its memory is fresh."""
     if _is_tensor(value):
-        nodes = [renewed.get(id(m)) for m in next(wanted)]
-        return value if None in nodes else _like(value, nodes)
+        node, memories = next(wanted)
+        buffers = [renewed.get(id(m)) for m in memories]
+        return value if None in buffers else _like(value, node, buffers)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(_renew(item, wanted, renewed) for item in value))
     if isinstance(value, (list, tuple)):
@@ -329,10 +331,9 @@ def _renew(value: Any, wanted: Any, renewed: dict[int, Node]) -> Any:
     return value
 
 
-def _like(tensor: Any, buffers: list[Any]) -> Any:
-    """A tensor like `tensor`, which is in memory, over other BUFFERs."""
-    node = _over(resolve(tensor.node), buffers)
-    return type(tensor)._of(node, tensor.device, tensor._requires_grad)
+def _like(tensor: Any, node: Node, buffers: list[Any]) -> Any:
+    """A tensor like `tensor`, whose memory is `node`, over other BUFFERs."""
+    return type(tensor)._of(_over(node, buffers), tensor.device, tensor._requires_grad)
 
 
 def _over(node: Node, buffers: list[Node]) -> Node:
@@ -340,6 +341,8 @@ def _over(node: Node, buffers: list[Node]) -> Node:
     if node.op is Op.MULTI:
         parts = (_over(part, [b]) for part, b in zip(node.src, buffers, strict=True))
         return node.replace(src=tuple(parts))
+    if len(buffers) > 1:
+        return node.replace(src=(_over(node.src[0], buffers),))
     (buffer,) = buffers
     same = buffer.shape == node.shape
     return buffer if same else Node(Op.RESHAPE, node.dtype, (buffer,), node.shape)
@@ -356,9 +359,12 @@ def _memories(node: Node) -> list[Memory]:
     return [memory_of(buffer.arg) for buffer in _buffers(node)]
 
 
-def _realized(tensors: list[Any]) -> list[list[Memory]]:
-    """The memory of each tensor, on each of its devices."""
-    return [_memories(node) for node in realize([(t.node, t.device) for t in tensors])]
+def _layout(node: Node) -> str:
+    """How a tensor in memory is spread over devices."""
+    if node.op is not Op.MULTI:
+        return "on one device"
+    devices, axis = node.arg.devices, node.arg.axis
+    return f"copied to {devices}" if axis is None else f"split along axis {axis} over {devices}"
 
 
 def _describe(memory: Memory, among: list[Memory]) -> Any:
@@ -377,6 +383,12 @@ def _check_same(old: Any, new: Any) -> None:
             "change between calls. Use one TinyJit for each, or .reset()"
         )
     for number, (was, now) in enumerate(zip(old[1], new[1], strict=True)):
+        if was != now:
+            raise JitError(
+                f"[jit] tensor argument {number} was captured {was}, now it is {now}: shard it as "
+                "before, use one TinyJit for each, or .reset()"
+            )
+    for number, (was, now) in enumerate(zip(old[2], new[2], strict=True)):
         if was != now:
             raise JitError(
                 f"[jit] tensor argument {number} was captured as {was[0].name} of {was[1]} "

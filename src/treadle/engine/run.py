@@ -18,14 +18,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ..config import settings
-from ..ir.args import ShardArg
+from ..errors import InternalError
+from ..ir.args import BufferRef, Token
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.shape import size_product
 from ..ir.symbolic import size_with, unbind
 from ..runtime.base import Launch
 from ..schedule.kernel import Kernel
 from ..schedule.schedule import schedule
-from ..schedule.shard import Spread, has_shards, partition
+from ..schedule.shard import Spread, Value, has_shards, partition, spread_over
 from .backends import Device
 from .counters import GlobalCounters
 from .memory import Memory, adopt, from_host, memory_of, new_memory, read, transfer
@@ -102,6 +104,9 @@ def resolve(node: Node) -> Node:
         moved = resolve(base)
         if moved is not base and is_backed(moved):
             return Node(Op.RESHAPE, node.dtype, (moved,), node.shape)
+    if node.op is Op.MULTI and is_backed(node):
+        moved = tuple(resolve(source) for source in node.src)
+        return node if moved == node.src else node.replace(src=moved)
     return node
 
 
@@ -156,34 +161,46 @@ def _realize_shards(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
     images = _current(pending)[0].src
     roots = list(_current(nodes)[0].src)
     placed = partition([*roots, *images])
-    spreads: list[ShardArg | None] = []
-    jobs: list[tuple[Node, str]] = []
-    for root, (_, device) in zip(roots, outputs, strict=True):
-        value = placed[root]
-        if isinstance(device, tuple) and isinstance(value, Node):  # a constant
-            value = Spread((value,) * len(device), ShardArg(device, None))
-        spreads.append(value.arg if isinstance(value, Spread) else None)
-        if isinstance(value, Spread):
-            jobs += zip(value.parts, value.arg.devices, strict=True)
-        else:
-            jobs.append((value, str(device)))
+    jobs = _jobs([placed[root] for root in roots], [device for _, device in outputs])
     # What devices tell each other first: later it may have been overwritten.
     _transfer_copies([node for node, _ in jobs])
     done = iter(realize(jobs))
     for effect, image in zip(pending, images, strict=True):
-        value = placed[image]
-        if isinstance(value, Node) and resolve(value) is not value:
-            _realized[effect] = resolve(value)
+        _remember_effect(effect, placed[image])
     results = []
-    for node, arg in zip(nodes, spreads, strict=True):
-        if arg is None:
+    for root, (node, device) in zip(roots, outputs, strict=True):
+        if isinstance(device, tuple):
+            parts = tuple(next(done) for _ in device)
+            arg = spread_over(placed[root], device).arg
+            results.append(Node(Op.MULTI, node.dtype, parts, arg))
+        else:
             results.append(next(done))
-            continue
-        parts = tuple(next(done) for _ in arg.devices)
-        results.append(Node(Op.MULTI, node.dtype, parts, arg))
         if resolve(node) is not results[-1] and any(n.op is Op.BUFFER for n in node.toposort()):
             _realized[node] = results[-1]
     return results
+
+
+def _jobs(values: list[Value], devices: list[Any]) -> list[tuple[Node, str]]:
+    """The graphs that put each value on its device, or its parts on several."""
+    jobs: list[tuple[Node, str]] = []
+    for value, device in zip(values, devices, strict=True):
+        if isinstance(device, tuple):
+            jobs += zip(spread_over(value, device).parts, device, strict=True)
+        else:
+            jobs.append((value.on(device), device))
+    return jobs
+
+
+def _remember_effect(effect: Node, value: Value) -> None:
+    """The memory that an AFTER has changed is that of the image it was run as."""
+    if isinstance(value, Spread):
+        memory = Spread(tuple(resolve(part) for part in value.parts), value.arg).node()
+        changed = is_backed(memory)
+    else:
+        memory = resolve(value.node)
+        changed = memory is not value.node
+    if changed:
+        _realized[effect] = memory
 
 
 def _compute(outputs: list[Node], device: str) -> list[Node]:
@@ -210,15 +227,37 @@ def _compute(outputs: list[Node], device: str) -> list[Node]:
     return [_settle(node, root, value, root in lasting) for node, root, value in rows]
 
 
-def scheduled(outputs: Sequence[tuple[Node, str]]) -> list[Kernel]:
-    """The kernels that `realize` would run for outputs of one device, in order; runs nothing."""
+def scheduled(outputs: Sequence[tuple[Node, Any]]) -> list[Kernel]:
+    """The kernels that `realize` would run for `outputs`, device by device; runs nothing."""
     with _lock:
-        sink, _ = _current(node for node, _ in outputs)
-        device = outputs[0][1]
-        stored = [_stored_below(root) for root in sink.src]
-        roots, _ = unbind([root for root in stored if not is_backed(root)])
-        steps, _ = schedule(roots, device, Device[device].target) if roots else ([], [])
-        return [kernel for _, kernel in steps]
+        roots = list(_current(node for node, _ in outputs)[0].src)
+        placed = partition(roots)
+        jobs = _jobs([placed[root] for root in roots], [device for _, device in outputs])
+        jobs = _with_buffers_for_copies(jobs)
+        kernels: list[Kernel] = []
+        for device in dict.fromkeys(device for _, device in jobs):
+            stored = [_stored_below(node) for node, home in jobs if home == device]
+            mine = [node for node in stored if not is_backed(node)]
+            plain, _ = unbind(mine)
+            if plain:
+                steps, _ = schedule(plain, device, Device[device].target)
+                kernels += [kernel for _, kernel in steps]
+        return kernels
+
+
+def _with_buffers_for_copies(jobs: list[tuple[Node, str]]) -> list[tuple[Node, str]]:
+    """The same work with a BUFFER for each COPY; what the COPYs copy is work of its own."""
+    sources: list[tuple[Node, str]] = []
+    arrived: dict[Node, Node] = {}
+    for copy in Node.sink(node for node, _ in jobs).toposort():
+        if copy.op is not Op.COPY:
+            continue
+        source = copy.src[0].substitute(arrived)
+        sources.append((source, _device_of(source, copy.arg)))
+        ref = BufferRef(Token(), size_product(copy.shape), copy.arg)
+        buffer = Node(Op.BUFFER, copy.dtype, (), ref)
+        arrived[copy] = Node(Op.RESHAPE, copy.dtype, (buffer,), copy.shape)
+    return [*sources, *((node.substitute(arrived), device) for node, device in jobs)]
 
 
 def _settle(node: Node, root: Node, value: Node | None, remember: bool) -> Node:
@@ -242,6 +281,9 @@ def _execute(roots: list[Node], device: str, effects: list[Node]) -> list[Node |
         return [None] * len(roots)
     program, inputs, values = program_of(todo, device)
     memories = [memory_of(ref) for ref in inputs]
+    for memory in memories:
+        if memory.device != device:
+            raise InternalError(f"[realize] a kernel on {device} reads memory on {memory.device}")
     outputs = [
         new_memory(device, dtype, size_with(size, values), image)
         for dtype, size, image in program.outputs

@@ -20,7 +20,8 @@ from ..ir.op import Op
 from ..ir.shape import size_product
 
 __all__ = [
-    "all_gather", "all_reduce", "copy_to", "cut", "joined", "pieces", "reduce_scatter", "reshaped",
+    "Piece", "all_gather", "all_reduce", "copy_to", "cut", "joined", "pieces", "reduce_scatter",
+    "reshaped",
 ]  # fmt: skip
 
 SMALL = 1 << 12  # elements; fewer are exchanged whole
@@ -108,7 +109,7 @@ def all_reduce(parts: Sequence[Node], devices: Sequence[str], op: Op) -> list[No
     """The combination of all parts, on every device."""
     shape = parts[0].shape
     size = size_product(shape)
-    if size < SMALL or size < len(parts):
+    if not isinstance(size, int) or size < max(SMALL, len(parts)):
         return [
             fold(
                 lambda a, b: alu(op, a, b),

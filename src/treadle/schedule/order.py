@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..ir.node import Node
-from ..ir.op import Op
+from ..errors import InternalError
+from ..ir.node import Node, rebuild
+from ..ir.op import MOVEMENT, Op
 from .fuse import view_base
 
-__all__ = ["order_roots"]
+__all__ = ["copy_old_versions", "order_roots"]
 
 
 def _effects_behind(version: Node) -> list[Node]:
@@ -23,8 +24,8 @@ def _effects_behind(version: Node) -> list[Node]:
 def order_roots(reads: dict[Node, frozenset[Node]]) -> tuple[list[Node], Node | None]:
     """The roots of `reads` (root -> versions and stored nodes read), in an order that is right.
 
-    The second result is None, or an ASSIGN whose value must be stored first: two assignments each
-    read what the other overwrites.
+    The second result is None, or an ASSIGN that waits for itself, by way of a reader of what it
+    overwrites: its value must be stored first, or the reader get a copy.
     """
     before: dict[Node, set[Node]] = {root: set() for root in reads}
     readers: dict[Node, set[Node]] = {}
@@ -39,7 +40,8 @@ def order_roots(reads: dict[Node, frozenset[Node]]) -> tuple[list[Node], Node | 
                 before[root].update(readers.get(version, set()) - {root})
             base = view_base(root.src[0])
             before[root].update(n for n in _effects_behind(base) if n in reads)
-    return _topological(before)
+    order = _topological(before)
+    return order, None if len(order) == len(before) else _assign_in_cycle(before, set(order), reads)
 
 
 def _versions_overwritten(assign: Node) -> Iterable[Node]:
@@ -50,9 +52,27 @@ def _versions_overwritten(assign: Node) -> Iterable[Node]:
         yield version
 
 
-def _topological(before: dict[Node, set[Node]]) -> tuple[list[Node], Node | None]:
+def copy_old_versions(outputs: list[Node], assign: Node) -> list[Node]:
+    """The same values, where all that reads what `assign` overwrites reads a copy of it."""
+    old = set(_versions_overwritten(assign))
+    read: dict[Node, Node] = {}
+    written: dict[Node, Node] = {}  # the same nodes as targets of assignments
+    for node in Node.sink(outputs).toposort():
+        src = tuple(read[s] for s in node.src)
+        target = (written[node.src[0]], *src[1:]) if node.op in _THROUGH else src
+        written[node] = rebuild(node, target)
+        read[node] = rebuild(node, src) if node.op in MOVEMENT else written[node]
+        if node in old:
+            read[node] = Node(Op.CONTIGUOUS, node.dtype, (read[node],))
+    return [written[node] if node.op is Op.AFTER else read[node] for node in outputs]
+
+
+_THROUGH = MOVEMENT | {Op.ASSIGN, Op.AFTER}  # they have the memory of their first source
+
+
+def _topological(before: dict[Node, set[Node]]) -> list[Node]:
+    """The roots, each after its needs; without those that wait for themselves."""
     order: list[Node] = []
-    done: set[Node] = set()
     waiting = {root: len(needs) for root, needs in before.items()}
     after: dict[Node, list[Node]] = {root: [] for root in before}
     for root, needs in before.items():
@@ -63,12 +83,24 @@ def _topological(before: dict[Node, set[Node]]) -> tuple[list[Node], Node | None
     while ready:
         root = ready.pop()
         order.append(root)
-        done.add(root)
         for user in reversed(after[root]):
             waiting[user] -= 1
             if waiting[user] == 0:
                 ready.append(user)
-    if len(order) == len(before):
-        return order, None
-    stuck = next(root for root in before if root not in done and root.op is Op.ASSIGN)
-    return order, stuck
+    return order
+
+
+def _assign_in_cycle(
+    before: dict[Node, set[Node]], done: set[Node], reads: dict[Node, frozenset[Node]]
+) -> Node:
+    """An ASSIGN that waits for a reader of what it overwrites, which in turn waits for it."""
+    root = next(root for root in before if root not in done)
+    path: dict[Node, int] = {}
+    while root not in path:
+        path[root] = len(path)
+        root = next(need for need in before[root] if need not in done)
+    cycle = list(path)[path[root] :]
+    for root, need in zip(cycle, [*cycle[1:], cycle[0]], strict=True):
+        if root.op is Op.ASSIGN and not reads[need].isdisjoint(_versions_overwritten(root)):
+            return root
+    raise InternalError("[schedule] kernels need each other's results")

@@ -19,7 +19,7 @@ from .fuse import LEAVES, STORED, Plan, decide, view_base
 from .images import keep_in_images
 from .kernel import Kernel
 from .limits import cut_to_fit, fits
-from .order import order_roots
+from .order import copy_old_versions, order_roots
 from .ranges import build_kernel
 
 __all__ = ["schedule"]
@@ -60,6 +60,10 @@ def schedule(
             order, hazard = order_roots({root: b.reads for root, b in built.items()})
             if hazard is None:
                 return [(root, built[root].step) for root in order], nodes
+        if hazard.src[1] in forced:  # one kernel reads what is there before it and after it
+            nodes = copy_old_versions(nodes, hazard)
+            forced = _forced(nodes)
+            continue
         forced[hazard.src[1]] = "it is assigned to memory that is still being read"
 
 

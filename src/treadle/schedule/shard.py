@@ -6,8 +6,9 @@
 
 A MULTI stands for a tensor whose pieces, or equal copies, live on several devices; all other nodes
 are about whole tensors, so that shapes, gradients and rules know nothing of devices. `partition`
-walks such a graph once and finds for each node how its value is spread. What an op cannot do on
-pieces is first gathered.
+walks such a graph once and finds for each node how its value is spread, or on which one device it
+is: a slice within one piece stays there, and is copied where others need it. What an op cannot do
+on pieces is first gathered.
 """
 
 from __future__ import annotations
@@ -20,9 +21,34 @@ from ..errors import DeviceError
 from ..ir.args import ShardArg
 from ..ir.node import Node, rebuild
 from ..ir.op import ALU, Op
-from .collectives import all_gather, all_reduce, copy_to, cut, joined, pieces, reshaped
+from .collectives import Piece, all_gather, all_reduce, copy_to, cut, joined, pieces, reshaped
 
-__all__ = ["Spread", "axis_of", "has_shards", "partition", "sharded"]
+__all__ = [
+    "Spread",
+    "Value",
+    "Whole",
+    "axis_of",
+    "has_shards",
+    "partition",
+    "sharded",
+    "spread_over",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """A value on one device; on any, where it reads no memory and `device` is None."""
+
+    node: Node
+    device: str | None
+
+    def on(self, device: str | None) -> Node:
+        """The value on one device."""
+        return self.node if self.device in (None, device) else copy_to(self.node, str(device))
+
+    def piece(self, axis: int, piece: Piece) -> Whole:
+        """A piece of one axis."""
+        return Whole(cut(self.node, axis, piece), self.device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +67,7 @@ class Spread:
         assert self.axis is not None
         return [part.shape[self.axis] for part in self.parts]
 
-    def bounds(self) -> list[tuple[int, int]]:
+    def bounds(self) -> list[Piece]:
         """(begin, end) of each piece."""
         ends, found = 0, []
         for size in self.sizes():
@@ -65,8 +91,25 @@ class Spread:
         whole = all_gather(self.parts, self.arg.devices, self.axis)
         return Spread(tuple(whole), ShardArg(self.arg.devices, None))
 
+    def on(self, device: str) -> Node:
+        """The whole value on one device."""
+        homes = self.arg.devices
+        if self.axis is None:
+            known = device in homes
+            return self.parts[homes.index(device)] if known else copy_to(self.parts[0], device)
+        parts = [
+            part if home == device else copy_to(part, device)
+            for part, home in zip(self.parts, homes, strict=True)
+        ]
+        return joined(parts, self.axis)
 
-Value = Node | Spread
+    def piece(self, axis: int, piece: Piece) -> Spread:
+        """A piece of one axis, of all that is spread along another."""
+        whole = self.copies() if self.axis == axis else self
+        return whole.map(lambda part, _: cut(part, axis, piece), whole.axis)
+
+
+Value = Whole | Spread
 
 
 def sharded(node: Node, devices: tuple[str, ...], axis: int | None) -> Node:
@@ -91,44 +134,40 @@ def has_shards(node: Node) -> bool:
     return any(n.op is Op.MULTI for n in node.toposort())
 
 
+def spread_over(value: Value, devices: tuple[str, ...]) -> Spread:
+    """`value` on each of `devices`: as it is spread over them already, else as equal copies."""
+    if isinstance(value, Spread) and value.arg.devices == devices:
+        return value
+    return Spread(tuple(value.on(device) for device in devices), ShardArg(devices, None))
+
+
 def partition(roots: list[Node]) -> dict[Node, Value]:
-    """How the value of each node under `roots` is spread; a Node where one device has all."""
+    """Where the value of each node under `roots` is. Raises DeviceError."""
     found: dict[Node, Value] = {}
     for node in Node.sink(roots).toposort():
         if node.op is not Op.SINK:
-            local = _local_piece(node, found)
-            sources = [found[s] for s in node.src]
-            found[node] = _place(node, sources) if local is None else local
+            found[node] = _place(node, [found[s] for s in node.src])
     return found
 
 
-def _local_piece(node: Node, found: dict[Node, Value]) -> Node | None:
-    """The value of COPY(SHRINK(x), device) where the device has that very piece of x already."""
-    if node.op is not Op.COPY or node.src[0].op is not Op.SHRINK:
-        return None
-    piece = node.src[0]
-    whole, here = found[piece.src[0]], found[piece]
-    if isinstance(whole, Spread) and whole.axis is not None and isinstance(here, Node):
-        number = whole.bounds().index(piece.arg[whole.axis])
-        return here if whole.arg.devices[number] == node.arg else None
-    return None
-
-
 def _place(node: Node, src: list[Value]) -> Value:
+    if node.op is Op.BUFFER:
+        return Whole(node, node.arg.device)
+    if node.op is Op.COPY:
+        return Whole(src[0].on(node.arg), node.arg)
     if node.op is Op.MULTI:
-        return Spread(tuple(_whole(s) for s in src), node.arg)
+        homes = node.arg.devices
+        return Spread(tuple(s.on(home) for s, home in zip(src, homes, strict=True)), node.arg)
     spread = [s for s in src if isinstance(s, Spread)]
     if not spread:
-        plain = tuple(s for s in src if isinstance(s, Node))
-        return node if plain == node.src else rebuild(node, plain)
-    if node.op is Op.COPY:
-        return _on_one_device(spread[0], node.arg)
+        return _on_one_device(node, src)
     devices = spread[0].arg.devices
     for other in spread[1:]:
         if other.arg.devices != devices:
+            shapes = ", ".join(str(s.shape) for s in node.src)
             raise DeviceError(
-                f"[shard] one operand is on {devices}, another on {other.arg.devices}: shard both "
-                "over the same devices"
+                f"[{node.op.name.lower()}] of operands of shapes {shapes} one is on {devices}, "
+                f"another on {other.arg.devices}: spread both over the same devices with .shard()"
             )
     if node.op in ALU:
         return _elementwise(node, src, spread)
@@ -137,59 +176,47 @@ def _place(node: Node, src: list[Value]) -> Value:
     return _everywhere(node, src, devices) if moved is None else moved
 
 
-def _whole(value: Value) -> Node:
-    if isinstance(value, Spread):
-        raise DeviceError(
-            f"[shard] a part of a sharded tensor is itself on {value.arg.devices}: move it to one "
-            "device with .to() first"
-        )
-    return value
-
-
-def _on_one_device(value: Spread, device: str) -> Node:
-    """The whole value on one device."""
-    homes = value.arg.devices
-    if value.axis is None:
-        if device in homes:
-            return value.parts[homes.index(device)]
-        return copy_to(value.parts[0], device)
-    parts = [
-        part if home == device else copy_to(part, device)
-        for part, home in zip(value.parts, homes, strict=True)
-    ]
-    return joined(parts, value.axis)
+def _on_one_device(node: Node, src: list[Value]) -> Whole:
+    """The op where its first operand in memory is."""
+    homes = [s.device for s in src if isinstance(s, Whole) and s.device is not None]
+    home = homes[0] if homes else None
+    moved = tuple(s.on(home) for s in src if isinstance(s, Whole))
+    return Whole(node if moved == node.src else rebuild(node, moved), home)
 
 
 def _everywhere(node: Node, src: list[Value], devices: tuple[str, ...]) -> Spread:
     """The op on whole values, on every device."""
-    whole = [s.copies() if isinstance(s, Spread) else s for s in src]
-    parts = []
-    for number in range(len(devices)):
-        mine = tuple(s.parts[number] if isinstance(s, Spread) else s for s in whole)
-        parts.append(rebuild(node, mine))
-    return Spread(tuple(parts), ShardArg(devices, None))
+    columns = [_on_each(value, devices) for value in src]
+    parts = tuple(rebuild(node, row) for row in zip(*columns, strict=True))
+    return Spread(parts, ShardArg(devices, None))
+
+
+def _on_each(value: Value, devices: tuple[str, ...]) -> tuple[Node, ...]:
+    """The whole value on each device."""
+    return spread_over(value, devices).copies().parts
 
 
 def _elementwise(node: Node, src: list[Value], spread: list[Spread]) -> Spread:
     lead = next((s for s in spread if s.axis is not None), spread[0])
+    columns = [
+        _alongside(value, lead)
+        if source.shape == node.shape
+        else _on_each(value, lead.arg.devices)  # a scalar
+        for value, source in zip(src, node.src, strict=True)
+    ]
+    parts = tuple(rebuild(node, row) for row in zip(*columns, strict=True))
+    return Spread(parts, lead.arg)
+
+
+def _alongside(value: Value, lead: Spread) -> tuple[Node, ...]:
+    """What each device needs of `value` to go with its part of `lead`, of the same shape."""
     axis, devices = lead.axis, lead.arg.devices
-    bounds = lead.bounds() if axis is not None else []
-    columns: list[list[Node]] = []
-    for value, source in zip(src, node.src, strict=True):
-        if isinstance(value, Spread) and value.axis == axis:
-            if axis is None or value.sizes() == lead.sizes():
-                columns.append(list(value.parts))
-                continue
-        whole = value.copies() if isinstance(value, Spread) else value
-        column = []
-        for number in range(len(devices)):
-            part = whole.parts[number] if isinstance(whole, Spread) else whole
-            if axis is not None and source.shape == node.shape:  # not a scalar
-                part = cut(part, axis, bounds[number])
-            column.append(part)
-        columns.append(column)
-    parts = tuple(rebuild(node, tuple(row)) for row in zip(*columns, strict=True))
-    return Spread(parts, ShardArg(devices, axis))
+    if axis is None:
+        return _on_each(value, devices)
+    if isinstance(value, Spread) and value.axis == axis and value.sizes() == lead.sizes():
+        return value.parts
+    wanted = [value.piece(axis, piece) for piece in lead.bounds()]
+    return tuple(piece.on(device) for piece, device in zip(wanted, devices, strict=True))
 
 
 # -- ops with one spread source -------------------------------------------------------------------
@@ -215,6 +242,8 @@ def _expand(node: Node, src: list[Value]) -> Spread | None:
     value = src[0]
     assert isinstance(value, Spread)
     axis = value.axis
+    if axis is not None and node.arg[axis] != node.src[0].shape[axis]:  # all on one device
+        return None
 
     def grow(part: Node, _: int) -> Node:
         shape = tuple(part.shape[at] if at == axis else n for at, n in enumerate(node.arg))
@@ -247,6 +276,8 @@ def _axis_after(
     old: tuple[Any, ...], axis: int, sizes: list[int], new: tuple[Any, ...]
 ) -> tuple[int, list[int]] | None:
     """The axis of `new` that has the split one as its leading factor, and its pieces' sizes."""
+    if 0 in new:
+        return None
     before, size = math.prod(old[:axis]), old[axis]
     for at, n in enumerate(new):
         if math.prod(new[:at]) != before or n == 1:
@@ -268,18 +299,22 @@ def _shrink(node: Node, src: list[Value]) -> Value | None:
     if axis is None:
         return value.map(lambda part, _: rebuild(node, (part,)), None)
     wanted = node.arg[axis]
-
-    def keep(part: Node, _: int) -> Node:
-        arg = tuple(
-            (0, part.shape[axis]) if at == axis else kept for at, kept in enumerate(node.arg)
-        )
-        return Node(Op.SHRINK, part.dtype, (part,), arg)
-
     if wanted == (0, node.src[0].shape[axis]):
-        return value.map(keep, axis)
-    if wanted in value.bounds():  # all of it is on one device
-        return keep(value.parts[value.bounds().index(wanted)], 0)
+        return value.map(lambda part, _: _kept(part, node.arg, axis, (0, part.shape[axis])), axis)
+    if not all(isinstance(end, int) for end in wanted):
+        return None
+    places = zip(value.parts, value.arg.devices, value.bounds(), strict=True)
+    for part, device, (begin, end) in places:
+        if begin <= wanted[0] and wanted[1] <= end:  # all of it is on one device
+            piece = (wanted[0] - begin, wanted[1] - begin)
+            return Whole(_kept(part, node.arg, axis, piece), device)
     return None
+
+
+def _kept(part: Node, bounds: tuple[Any, ...], axis: int, piece: Piece) -> Node:
+    """What SHRINK to `bounds` keeps of a part, given its own piece of the split axis."""
+    arg = tuple(piece if at == axis else kept for at, kept in enumerate(bounds))
+    return Node(Op.SHRINK, part.dtype, (part,), arg)
 
 
 def _pad(node: Node, src: list[Value]) -> Spread | None:
@@ -313,22 +348,13 @@ def _gather(node: Node, src: list[Value]) -> Spread | None:
     source, where = src
     axis, count = node.arg, len(node.src[1].shape)
     if isinstance(where, Spread) and where.axis is not None:
-        base = source.copies() if isinstance(source, Spread) else source
-        return where.map(
-            lambda part, number: rebuild(
-                node, (base.parts[number] if isinstance(base, Spread) else base, part)
-            ),
-            axis + where.axis,
-        )
+        bases = _on_each(source, where.arg.devices)
+        return where.map(lambda part, i: rebuild(node, (bases[i], part)), axis + where.axis)
     if not isinstance(source, Spread) or source.axis in (None, axis):
         return None
+    places = _on_each(where, source.arg.devices)
     at = source.axis if source.axis < axis else source.axis - 1 + count
-    return source.map(
-        lambda part, number: rebuild(
-            node, (part, where.parts[number] if isinstance(where, Spread) else where)
-        ),
-        at,
-    )
+    return source.map(lambda part, i: rebuild(node, (part, places[i])), at)
 
 
 _RULES = {

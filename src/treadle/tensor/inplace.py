@@ -29,6 +29,10 @@ __all__ = ["assign_node", "base_of", "own_memory", "write_view"]
 
 _overwritten: weakref.WeakSet[Node] = weakref.WeakSet()
 _leaf_of: weakref.WeakKeyDictionary[Token, weakref.ref[Core]] = weakref.WeakKeyDictionary()
+_NO_PART = (
+    "[assign] a part of a tensor over {} cannot be overwritten: assign all of it, or gather it "
+    "with .to() first"
+)
 _WRITABLE = frozenset((Op.RESHAPE, Op.PERMUTE, Op.SHRINK, Op.FLIP))
 
 
@@ -122,6 +126,8 @@ def _assigned_parts(old: Node, value: Node, devices: tuple[str, ...]) -> Node:
     """The parts of `old` overwritten with those of `value`; new memory where they have none."""
     bases = [base_of(part) for part in old.src] if old.op is Op.MULTI else [None]
     if any(base is None or base in _overwritten for base in bases):
+        if old.op in _WRITABLE and old.op is not Op.RESHAPE and _parts_below(old):
+            raise DeviceError(_NO_PART.format(devices))
         return _fresh(value, old.shape, devices)
     spread = sharded(value, devices, old.arg.axis)
     parts = []
@@ -129,6 +135,13 @@ def _assigned_parts(old: Node, value: Node, devices: tuple[str, ...]) -> Node:
         assert base is not None
         parts.append(reshape(_effect(base, base, reshape(part, base.shape)), part.shape))
     return Node(Op.MULTI, value.dtype, tuple(parts), old.arg)
+
+
+def _parts_below(view: Node) -> bool:
+    """Whether movements lead from `view` to memory on several devices."""
+    while view.op in _WRITABLE:
+        view = resolve(view.src[0])
+    return view.op is Op.MULTI and all(base_of(part) is not None for part in view.src)
 
 
 def _view_of_buffer(node: Node) -> list[Node] | None:
@@ -168,10 +181,7 @@ def _write_through(tensor: Core, chain: list[Node], value: Node) -> None:
 def write_view(tensor: Core, movements: Any, value: Node) -> None:
     """Overwrite the part of `tensor` that `movements` (Node to Node) shows."""
     if isinstance(tensor.device, tuple):
-        raise DeviceError(
-            f"[assign] a part of a tensor over {tensor.device} cannot be overwritten: assign all "
-            "of it, or gather it with .to() first"
-        )
+        raise DeviceError(_NO_PART.format(tensor.device))
     base = own_memory(tensor)
     _check_plain(base)
     view = movements(reshape(base, tensor.shape))

@@ -51,8 +51,10 @@ class Sharding(Interop):
 
 
 def _checked(devices: Any) -> tuple[str, ...]:
-    if isinstance(devices, str):
-        raise DeviceError(f"[shard] give a tuple of devices, such as ({devices!r},)")
+    if not isinstance(devices, (tuple, list)):
+        raise DeviceError(
+            f"[shard] give a tuple of devices, such as ('CPU', 'CPU:1'), not {devices!r}"
+        )
     names = tuple(Device.canonicalize(name) for name in devices)
     if not names:
         raise DeviceError("[shard] at least one device is needed")
@@ -62,12 +64,12 @@ def _checked(devices: Any) -> tuple[str, ...]:
 
 
 def _axis(axis: int, shape: tuple[Any, ...], count: int) -> int:
-    if not -len(shape) <= axis < len(shape):
-        raise ShapeError(f"[shard] shape {shape} has no axis {axis}")
+    if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+        raise ShapeError(f"[shard] shape {shape} has no axis {axis!r}")
     axis %= len(shape)
     if not isinstance(shape[axis], int) or shape[axis] < count:
         raise ShapeError(
             f"[shard] axis {axis} of shape {shape} is too short for {count} devices: each needs a "
-            "piece of it"
+            "piece of it; give another axis, fewer devices, or axis=None for copies"
         )
     return axis

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ..dtype import dtypes, sum_acc_dtype
 from ..errors import UserError
@@ -66,12 +67,18 @@ _SCATTERS: dict[Op | None, Callable[[Node, Node], tuple[Node | None, ...]]] = {
 
 
 def copy(node: Node, g: Node) -> tuple[Node | None, ...]:
-    """The gradient travels back to the device that the value came from."""
+    """The gradient travels back to the device that the value came from, or the first of several."""
     for below in reversed(node.src[0].toposort()):
-        if below.op in (Op.BUFFER, Op.COPY):
-            home = below.arg if below.op is Op.COPY else below.arg.device
-            return (Node(Op.COPY, g.dtype, (g,), home),)
+        if below.op in _HOMES:
+            return (Node(Op.COPY, g.dtype, (g,), _HOMES[below.op](below.arg)),)
     return (g,)
+
+
+_HOMES: dict[Op, Callable[[Any], str]] = {
+    Op.BUFFER: lambda ref: ref.device,
+    Op.COPY: lambda device: device,
+    Op.MULTI: lambda shards: shards.devices[0],
+}
 
 
 def multi(node: Node, g: Node) -> tuple[Node | None, ...]:
