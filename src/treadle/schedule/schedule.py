@@ -19,6 +19,7 @@ from .kernel import Kernel
 from .limits import cut_to_fit, fits
 from .order import order_roots
 from .ranges import build_kernel
+from .scans import cut_long_scans
 
 __all__ = ["schedule"]
 
@@ -39,7 +40,7 @@ def schedule(
     empty reduction became a constant), the node that is stored for it.
     """
     replaced = _without_empty_reductions(list(outputs))
-    nodes = [_storable(replaced.get(node, node)) for node in outputs]
+    nodes = cut_long_scans([_storable(replaced.get(node, node)) for node in outputs], target)
     forced = _forced(nodes)
     while True:
         plan = decide(nodes, forced)

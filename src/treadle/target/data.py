@@ -45,8 +45,9 @@ class Target:
     pieces of memory one phase of a kernel can have (None: any number), `max_binding` how many
     bytes it can see of one at a time, `index_bits` the widest integer for addresses,
     `short_indices` whether 32 bits are quicker where they suffice, `max_lanes` the most lanes that
-    its language gives a vector. Without `strict_floats` the target's compiler
-    takes floats for real numbers where that saves it work.
+    its language gives a vector. `max_steps` is how many steps all loops of one item may take in
+    all (None: any number): a driver may end them there without a word. Without `strict_floats` the
+    target's compiler takes floats for real numbers where that saves it work.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Target:
     index_bits: int = 64
     short_indices: bool = False
     max_lanes: int = 64
+    max_steps: int | None = None
     strict_floats: bool = True
 
     @staticmethod
@@ -103,5 +105,6 @@ class Target:
             self.max_binding,
             self.index_bits,
             self.short_indices,
+            self.max_steps,
         )
         return f"{self.triple}|{self.cpu}|{self.features}|{self.max_lanes}|{limits}"
