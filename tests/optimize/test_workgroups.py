@@ -1,4 +1,4 @@
-"""Schedules for work-groups: their structure stays within the target's limits, their values right."""
+"""Schedules for work-groups: structure within the target's limits, values right."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_neighbouring_elements_go_to_neighbouring_items_in_vectors():
 
 
 def test_a_softmax_has_a_group_for_each_row_which_shares_both_reductions():
-    (_, ast, log), = asts(filled(300, 5000).softmax())
+    ((_, ast, log),) = asts(filled(300, 5000).softmax())
     assert sizes(ast, "grid") == [300]
     assert sum("share" in line for line in log) == 2
     assert any("a group of 128 items" in line for line in log)
@@ -107,13 +107,13 @@ def test_a_softmax_has_a_group_for_each_row_which_shares_both_reductions():
 
 def test_columns_are_summed_by_an_item_each_and_long_ones_in_chunks():
     assert not any("group r" in line for line in logs(filled(5000, 640).sum(axis=0)))
-    (_, ast, log), = asts(filled(70_000, 640).sum(axis=0))
+    ((_, ast, log),) = asts(filled(70_000, 640).sum(axis=0))
     assert any("into" in line and "chunks" in line for line in log)
     assert len(stages(ast, "grid")) == 1
 
 
 def test_both_operands_of_a_matmul_are_in_shared_memory():
-    (_, ast, log), = asts(filled(256, 256) @ filled(256, 256))
+    ((_, ast, log),) = asts(filled(256, 256) @ filled(256, 256))
     assert "both operands in shared tiles" in log
     assert len(stages(ast)) == 2
     assert sorted(sizes(ast, "grid")) == [8, 4] or math.prod(sizes(ast, "grid")) > 1
@@ -121,7 +121,7 @@ def test_both_operands_of_a_matmul_are_in_shared_memory():
 
 def test_a_tile_shrinks_until_shared_memory_holds_it():
     small = dataclasses.replace(TARGET, workgroup=dataclasses.replace(GROUP, shared_bytes=2048))
-    (_, ast, log), = asts(filled(256, 256) @ filled(256, 256), small)
+    ((_, ast, log),) = asts(filled(256, 256) @ filled(256, 256), small)
     assert "both operands in shared tiles" in log
     held = {n.src[: 2 + len(n.arg.sizes)]: n for n in stages(ast)}.values()
     assert sum(math.prod(n.arg.sizes) * n.dtype.itemsize for n in held) <= 2048

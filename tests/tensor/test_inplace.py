@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from treadle import Tensor, dtypes
+from treadle.engine.memory import memory_of
+from treadle.engine.run import resolve
 from treadle.errors import DTypeError, ShapeError
 
 
@@ -147,3 +149,14 @@ def test_tensors_are_usable_from_several_threads(device):
     for thread in threads:
         thread.join()
     assert results == {n: [28 * n + 32, 3] for n in range(6)}
+
+
+def test_a_matrix_that_is_assigned_to_stays_in_its_memory(device):
+    x = Tensor(np.ones((3, 4), np.float32), device=device).realize()
+    memory = memory_of(resolve(x.node).src[0].arg)
+    for _ in range(3):
+        x.assign(x * 2).realize()
+        x[1] = x[0] + 1
+        x.realize()
+        assert memory_of(resolve(x.node).src[0].arg) is memory
+    assert x.tolist() == [[8] * 4, [9] * 4, [8] * 4]

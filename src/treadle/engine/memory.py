@@ -29,6 +29,7 @@ __all__ = [
     "adopt",
     "allocate",
     "from_host",
+    "is_read_only",
     "memory_of",
     "new_memory",
     "on_read",
@@ -40,13 +41,17 @@ __all__ = [
 
 @dataclass(eq=False)
 class Memory:
-    """`size` elements in a runtime's buffer, and how many assignments they have seen."""
+    """`size` elements in a runtime's buffer, and how many assignments they have seen.
+
+    `read_only`: somebody else's, and not to be assigned to.
+    """
 
     buffer: Any
     dtype: DType
     size: int
     device: str
     version: int = 0
+    read_only: bool = False
 
     def array(self) -> np.ndarray[Any, Any]:
         """The elements, 1-D: themselves where the host sees the memory, else a copy."""
@@ -146,6 +151,11 @@ def memory_of(ref: BufferRef) -> Memory:
             f"was read after version {memory.version} had overwritten it"
         )
     return memory
+
+
+def is_read_only(token: Token) -> bool:
+    """Whether nothing may be assigned to the memory of `token`."""
+    return _table[token].read_only
 
 
 def read(ref: BufferRef) -> np.ndarray[Any, Any]:

@@ -97,12 +97,20 @@ def resolve(node: Node) -> Node:
     """The buffer-backed node that holds the value of `node`, or `node` if nothing does yet."""
     while (found := _realized.get(node)) is not None:
         node = found
-    if node.op is Op.RESHAPE and is_backed(node):
+    if node.op is Op.RESHAPE and (is_backed(node) or _whole_effect(node) is not node):
         base = node.src[0]
         moved = resolve(base)
         if moved is not base:
             return Node(Op.RESHAPE, node.dtype, (moved,), node.shape)
     return node
+
+
+def _whole_effect(node: Node) -> Node:
+    """The AFTER that `node` is a RESHAPE of, else `node`: memory that is overwritten in place."""
+    base = node
+    while base.op is Op.RESHAPE:
+        base = base.src[0]
+    return base if base.op is Op.AFTER else node
 
 
 def remember(node: Node, memory: Node) -> None:
@@ -195,7 +203,7 @@ def _compute(outputs: list[Node], device: str) -> list[Node]:
     _keep_old_versions(effects)
     kept = _still_read(effects)
     copies = [Node(Op.CONTIGUOUS, effect.dtype, (effect,)) for effect in kept]
-    roots = [*sink.src, *copies]
+    roots = [*map(_whole_effect, sink.src), *copies]
     run = _interpret if Device[device].interprets else _execute
     values = run(roots, device, effects)
     for effect, value in zip(kept, values[len(sink.src) :], strict=True):

@@ -126,7 +126,8 @@ class CLAllocator:
         """Host memory of somebody else's, in place. Raises DeviceError where it is not shared."""
         if not self._facts.shares_memory:
             raise DeviceError(
-                f"CL: {self._facts.name} cannot use host memory in place; pass a pyopencl buffer"
+                f"CL: {self._facts.name} cannot use host memory in place; pass a pyopencl buffer "
+                "(pyopencl.Buffer.from_int_ptr makes one of a cl_mem)"
             )
         block = HostBuffer(pointer, max(nbytes, 1), None, owner)
         return CLBuffer(self._wrapped(block), nbytes, block, None, owner)
