@@ -148,12 +148,103 @@ def test_long_scans_become_two_short_ones():
 # -- values ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["CL:0:OPENCL:gpu", "WEBGPU"])
-def grouped(request):
-    """A device whose kernels run in groups."""
-    name = request.param
+def opened(name):
     try:
-        opened = Device[name.partition(":")[0]] if name == "WEBGPU" else Device[name]
+        return Device[name]
     except DeviceError as error:
         pytest.skip(str(error))
-    return opened.name
+
+
+@pytest.fixture
+def grouped():
+    """A device whose kernels run in groups."""
+    return opened("WEBGPU").name
+
+
+def test_a_loop_that_the_driver_would_cut_short_is_refused():
+    if opened("WEBGPU").target.max_steps is None:
+        pytest.skip("this driver lets loops run")
+    x = Tensor(np.zeros(2, np.float32), device="WEBGPU")
+    places = Tensor(np.zeros(70_000, np.int32), device="WEBGPU")
+    ones = Tensor(np.ones(70_000, np.float32), device="WEBGPU")
+    with pytest.raises(DeviceError, match=r"loop steps, but the driver of .* ends loops after"):
+        x.scatter_reduce(0, places, ones, "sum").realize()
+
+
+def numbers(*shape):
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def close(found, expected, tolerance=2e-4):
+    np.testing.assert_allclose(found.numpy(), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "n"),
+    [(1, 1, 1), (3, 1000, 5), (63, 64, 65), (65, 63, 1), (1, 65, 64), (127, 300, 129)],
+)
+def test_matmuls_of_awkward_sizes(grouped, m, k, n):
+    a, b = numbers(m, k), numbers(k, n)
+    close(Tensor(a, device=grouped) @ Tensor(b, device=grouped), a @ b)
+    turned = Tensor(a.T.copy(), device=grouped).T @ Tensor(b.T.copy(), device=grouped).T
+    close(turned + 1, a @ b + 1)
+
+
+def test_a_processor_may_be_scheduled_like_a_gpu():
+    name = opened("CL:OPENCL:gpu").name
+    a, b = numbers(63, 64), numbers(64, 65)
+    product = a @ b
+    power = np.exp(product - product.max(1, keepdims=True))
+    expected = power / power.sum(1, keepdims=True)
+    close((Tensor(a, device=name) @ Tensor(b, device=name)).realize().softmax(), expected)
+
+
+def test_batched_matmuls(grouped):
+    a, b = numbers(3, 33, 40), numbers(3, 40, 35)
+    close(Tensor(a, device=grouped) @ Tensor(b, device=grouped), a @ b)
+    close(Tensor(a, device=grouped) @ Tensor(b[0], device=grouped), a @ b[0])
+
+
+@pytest.mark.parametrize("shape", [(1,), (3,), (63,), (65, 3), (3, 5000), (70_000,), (35_000, 3)])
+def test_reductions_over_every_axis(grouped, shape):
+    data = RANDOM.integers(-9, 9, shape).astype(np.int32)
+    x = Tensor(data, device=grouped).realize()
+    for axis in (None, *range(len(shape))):
+        np.testing.assert_array_equal(x.sum(axis=axis).numpy(), data.sum(axis=axis))
+        np.testing.assert_array_equal(x.max(axis=axis).numpy(), data.max(axis=axis))
+        np.testing.assert_array_equal(x.argmax(axis=axis).numpy(), data.argmax(axis=axis))
+
+
+@pytest.mark.parametrize("shape", [(4, 63, 3), (2, 65, 64)])
+def test_reductions_over_the_middle(grouped, shape):
+    data = numbers(*shape)
+    close(Tensor(data, device=grouped).sum(axis=1), data.sum(axis=1))
+    close(Tensor(data, device=grouped).sum(axis=(0, 2)), data.sum(axis=(0, 2)))
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 65, 5000])
+def test_rows_of_statistics(grouped, size):
+    data = numbers(5, size)
+    x = Tensor(data, device=grouped)
+    power = np.exp(data - data.max(1, keepdims=True))
+    close(x.softmax(), power / power.sum(1, keepdims=True))
+    centred = data - data.mean(1, keepdims=True)
+    scale = np.sqrt(data.var(1, keepdims=True) + 1e-5)
+    close(x.layernorm(), centred / scale, 1e-3)
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((70_000,), 0), ((3, 1025, 2), 1), ((63, 3), 0)])
+def test_scans(grouped, shape, axis):
+    data = RANDOM.integers(-9, 9, shape).astype(np.int32)
+    x = Tensor(data, device=grouped)
+    np.testing.assert_array_equal(x.cumsum(axis).numpy(), data.cumsum(axis))
+    np.testing.assert_array_equal(x.cummax(axis).numpy(), np.maximum.accumulate(data, axis))
+
+
+def test_sums_of_more_steps_than_a_driver_takes(grouped):
+    data = RANDOM.integers(0, 5, (70_000, 40)).astype(np.int8)
+    x = Tensor(data, device=grouped).cast("int32").realize()
+    np.testing.assert_array_equal(x.sum(axis=0).numpy(), data.sum(axis=0, dtype=np.int32))
+    np.testing.assert_array_equal(x.argmax(axis=0).numpy(), data.argmax(axis=0))
+    product = x.T @ x[:, :33]
+    np.testing.assert_array_equal(product.numpy(), data.T.astype(np.int64) @ data[:, :33])

@@ -120,7 +120,8 @@ class Program:
 
 
 _programs: dict[Any, Program] = {}
-_kernels: dict[str, CompiledKernel] = {}
+# By device too: code belongs to the one that loaded it.
+_kernels: dict[tuple[str, str], CompiledKernel] = {}
 _lock = threading.RLock()
 
 
@@ -245,9 +246,10 @@ def _compiled(kernel: Kernel, opened: Opened) -> CompiledKernel:
         )
     )  # fmt: skip
     key = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    found = _kernels.get(key)
+    found = _kernels.get((opened.name, key))
     if found is None:
-        found = _kernels[key] = _from_disk(key, kernel, opened) or _compile(key, kernel, opened)
+        found = _from_disk(key, kernel, opened) or _compile(key, kernel, opened)
+        _kernels[opened.name, key] = found
     return found
 
 

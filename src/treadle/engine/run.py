@@ -97,20 +97,12 @@ def resolve(node: Node) -> Node:
     """The buffer-backed node that holds the value of `node`, or `node` if nothing does yet."""
     while (found := _realized.get(node)) is not None:
         node = found
-    if node.op is Op.RESHAPE and (is_backed(node) or _whole_effect(node) is not node):
+    if node.op is Op.RESHAPE:
         base = node.src[0]
         moved = resolve(base)
-        if moved is not base:
+        if moved is not base and is_backed(moved):
             return Node(Op.RESHAPE, node.dtype, (moved,), node.shape)
     return node
-
-
-def _whole_effect(node: Node) -> Node:
-    """The AFTER that `node` is a RESHAPE of, else `node`: memory that is overwritten in place."""
-    base = node
-    while base.op is Op.RESHAPE:
-        base = base.src[0]
-    return base if base.op is Op.AFTER else node
 
 
 def remember(node: Node, memory: Node) -> None:
@@ -203,7 +195,7 @@ def _compute(outputs: list[Node], device: str) -> list[Node]:
     _keep_old_versions(effects)
     kept = _still_read(effects)
     copies = [Node(Op.CONTIGUOUS, effect.dtype, (effect,)) for effect in kept]
-    roots = [*map(_whole_effect, sink.src), *copies]
+    roots = [*sink.src, *copies]
     run = _interpret if Device[device].interprets else _execute
     values = run(roots, device, effects)
     for effect, value in zip(kept, values[len(sink.src) :], strict=True):
@@ -223,7 +215,8 @@ def scheduled(outputs: Sequence[tuple[Node, str]]) -> list[Kernel]:
     with _lock:
         sink, _ = _current(node for node, _ in outputs)
         device = outputs[0][1]
-        roots, _ = unbind([root for root in sink.src if not is_backed(root)])
+        stored = [_stored_below(root) for root in sink.src]
+        roots, _ = unbind([root for root in stored if not is_backed(root)])
         steps, _ = schedule(roots, device, Device[device].target) if roots else ([], [])
         return [kernel for _, kernel in steps]
 
@@ -243,6 +236,7 @@ def _settle(node: Node, root: Node, value: Node | None, remember: bool) -> Node:
 
 def _execute(roots: list[Node], device: str, effects: list[Node]) -> list[Node | None]:
     """Run `roots` as kernels; gives a BUFFER for each, None where it is no new memory."""
+    roots = [_stored_below(root) for root in roots]
     todo = [root for root in roots if not is_backed(root)]
     if not todo:
         return [None] * len(roots)
@@ -256,6 +250,14 @@ def _execute(roots: list[Node], device: str, effects: list[Node]) -> list[Node |
     numbers = dict(zip(todo, program.roots, strict=True))
     found = [numbers.get(root) for root in roots]
     return [None if number is None else nodes[number] for number in found]
+
+
+def _stored_below(root: Node) -> Node:
+    """What gets memory anyway, where `root` is only another shape of it."""
+    base = root
+    while base.op is Op.RESHAPE:
+        base = base.src[0]
+    return base if base.op in (Op.CONTIGUOUS, Op.SCAN, Op.SCATTER, Op.AFTER) else root
 
 
 def run_program(
