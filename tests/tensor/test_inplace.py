@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from treadle import Tensor, dtypes
+from treadle.engine.memory import memory_of
+from treadle.engine.run import resolve
 from treadle.errors import DTypeError, ShapeError
 
 
@@ -172,3 +174,14 @@ def test_assignments_that_need_each_other_and_what_was():
     later = (both + x + y).contiguous()
     later.assign(later + x)
     np.testing.assert_array_equal((later + both).numpy(), a * (2 + 2 + 6 + 2 + 2))
+
+
+def test_a_matrix_that_is_assigned_to_stays_in_its_memory(device):
+    x = Tensor(np.ones((3, 4), np.float32), device=device).realize()
+    memory = memory_of(resolve(x.node).src[0].arg)
+    for _ in range(3):
+        x.assign(x * 2).realize()
+        x[1] = x[0] + 1
+        x.realize()
+        assert memory_of(resolve(x.node).src[0].arg) is memory
+    assert x.tolist() == [[8] * 4, [9] * 4, [8] * 4]

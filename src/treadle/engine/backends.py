@@ -12,7 +12,7 @@ import functools
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..compile.clang import ClangCompiler
@@ -139,14 +139,15 @@ class _Devices:
     def canonicalize(self, name: Any) -> Any:
         """The one spelling of a device name: upper case, no ":0"; None is the default.
 
-        A tuple of names gives a tuple. Raises DeviceError if there is no such device.
+        A compiler stays in the name, "CPU:CLANG", where it is not the one that the device has
+        anyhow. A tuple of names gives a tuple. Raises DeviceError if there is no such device.
         """
         if name is None:
             return self.DEFAULT
         if isinstance(name, (tuple, list)):
             return tuple(self.canonicalize(one) for one in name)
         try:
-            return parse_choice(name, "device").name
+            return _own_name(parse_choice(name, "device"))
         except SettingError as error:
             raise DeviceError(str(error)) from None
 
@@ -155,9 +156,21 @@ class _Devices:
         found = self._opened.get(name)
         if found is None:
             with self._lock:
-                found = self._opened.get(name) or _open(parse_choice(name))
+                found = self._opened.get(name) or replace(_open(parse_choice(name)), name=name)
                 self._opened[name] = found
         return found
+
+
+def _own_name(choice: Choice) -> str:
+    """The name of a device, with its compiler if that is not the usual one."""
+    if choice.compiler is None and choice.arch is None:
+        return choice.name
+    usual = COMPILERS.get(choice.runtime, (None,))[0]
+    wished = environment_choice()
+    here = wished if wished is not None and wished.runtime == choice.runtime else None
+    standard = (here.compiler or usual, here.arch) if here else (usual, None)
+    is_standard = (choice.compiler or usual, choice.arch) == standard
+    return choice.name if is_standard else choice.full_name
 
 
 def _open(choice: Choice) -> Opened:

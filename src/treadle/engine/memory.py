@@ -29,6 +29,7 @@ __all__ = [
     "adopt",
     "allocate",
     "from_host",
+    "is_read_only",
     "memory_of",
     "new_memory",
     "on_read",
@@ -42,7 +43,8 @@ __all__ = [
 class Memory:
     """`size` elements in a runtime's buffer, and how many assignments they have seen.
 
-    `image` is the texture that the buffer is, if it is one.
+    `image` is the texture that the buffer is, if it is one. `read_only`: somebody else's, and not
+    to be assigned to.
     """
 
     buffer: Any
@@ -51,6 +53,7 @@ class Memory:
     device: str
     version: int = 0
     image: ImageDType | None = None
+    read_only: bool = False
 
     @property
     def is_shared(self) -> bool:
@@ -165,6 +168,11 @@ def memory_of(ref: BufferRef) -> Memory:
             f"was read after version {memory.version} had overwritten it"
         )
     return memory
+
+
+def is_read_only(token: Token) -> bool:
+    """Whether nothing may be assigned to the memory of `token`."""
+    return _table[token].read_only
 
 
 def read(ref: BufferRef) -> np.ndarray[Any, Any]:

@@ -20,7 +20,7 @@ from typing import Any
 
 from ..config import settings
 from ..dtype import ImageDType, dtypes
-from ..errors import DTypeError, StaleCodeError
+from ..errors import DeviceError, DTypeError, StaleCodeError
 from ..ir.args import BufferRef
 from ..ir.loops import closed_ranges, free_ranges
 from ..ir.node import Node
@@ -30,6 +30,7 @@ from ..ir.symbolic import unbind
 from ..ir.text import render as node_text
 from ..lower.linearize import Phase as LinearPhase
 from ..lower.passes import lower
+from ..lower.steps import most_steps
 from ..optimize.heuristic import optimize
 from ..runtime.base import Entry, Launch, Slot
 from ..schedule.images import image_of
@@ -120,7 +121,8 @@ class Program:
 
 
 _programs: dict[Any, Program] = {}
-_kernels: dict[str, CompiledKernel] = {}
+# By device too: code belongs to the one that loaded it.
+_kernels: dict[tuple[str, str], CompiledKernel] = {}
 _lock = threading.RLock()
 
 
@@ -252,9 +254,10 @@ def _compiled(kernel: Kernel, opened: Opened) -> CompiledKernel:
         )
     )  # fmt: skip
     key = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    found = _kernels.get(key)
+    found = _kernels.get((opened.name, key))
     if found is None:
-        found = _kernels[key] = _from_disk(key, kernel, opened) or _compile(key, kernel, opened)
+        found = _from_disk(key, kernel, opened) or _compile(key, kernel, opened)
+        _kernels[opened.name, key] = found
     return found
 
 
@@ -263,6 +266,7 @@ def _compile(key: str, kernel: Kernel, opened: Opened) -> CompiledKernel:
     _check_dtypes(kernel, opened)
     ast, moves = optimize(kernel.ast, opened.target)
     lowered = lower(ast, len(kernel.buffers), opened.target)
+    _check_steps(lowered.phases, opened)
     name = f"{_describe(kernel.ast)}_{key[:6]}"
     report_compilation(name, ast, lowered)
     source = opened.renderer.render(name, lowered.phases, lowered.variables)
@@ -296,6 +300,18 @@ def _check_dtypes(kernel: Kernel, opened: Opened) -> None:
         raise DTypeError(
             f"[realize] {opened.name} has no float64: cast to float32, or compute on a device that "
             "has it, such as the CPU"
+        )
+
+
+def _check_steps(phases: Sequence[LinearPhase], opened: Opened) -> None:
+    """Raises DeviceError if a loop is so long that the device's driver would end it early."""
+    limit = opened.target.max_steps
+    steps = max(map(most_steps, phases), default=0)
+    if limit is not None and steps > limit:
+        raise DeviceError(
+            f"[realize] {opened.name}: one work item would take {steps} loop steps, but the driver "
+            f"of {opened.target.name} ends loops after {limit}: compute on another device, such as "
+            "the CPU"
         )
 
 

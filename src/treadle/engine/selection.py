@@ -28,6 +28,8 @@ COMPILERS = {
     "CPU": ("LLVM", "CLANG"), "CL": ("OPENCL",), "WEBGPU": ("WGSL",), "REF": ("NUMPY",),
     "NULL": ("LLVM",),
 }  # fmt: skip
+# Runtimes whose compilers know several architectures.
+_WITH_ARCH = ("CPU", "CL", "NULL")
 # Runtimes that the specification names and this version does not have yet.
 LATER = ("CUDA", "NV", "AMD", "QCOM", "METAL")
 # Where no device is named: the first of these that opens on real hardware, else the CPU.
@@ -54,16 +56,28 @@ class Choice:
 
     @property
     def name(self) -> str:
+        """The device alone."""
         return self.runtime if self.index == 0 else f"{self.runtime}:{self.index}"
+
+    @property
+    def full_name(self) -> str:
+        """The device with the compiler and the architecture that are asked for."""
+        arch = f":{self.arch}" if self.arch else ""
+        compiler = self.compiler or COMPILERS[self.runtime][0] if self.compiler or arch else ""
+        return f"{self.name}:{compiler}{arch}" if compiler else self.name
 
 
 def parse_choice(text: str, source: str = "DEV") -> Choice:
     """`[IFACE+]DEVICE[:INDEX][:COMPILER[:ARCH]]`. Raises SettingError naming what is unknown."""
     head, *rest = text.split(":")
-    runtime = head.rpartition("+")[2].upper()
+    interface, _, runtime = head.upper().rpartition("+")
     if runtime not in COMPILERS and runtime not in LATER:
         known = ", ".join(sorted(COMPILERS))
         raise SettingError(f"{source}={text}: no device {runtime!r}; known are {known}")
+    if interface and runtime in COMPILERS:
+        raise SettingError(
+            f"{source}={text}: {runtime} has no interfaces to choose from: leave {interface}+ out"
+        )
     index = 0
     if rest and rest[0].isdigit():
         index = int(rest.pop(0))
@@ -73,7 +87,10 @@ def parse_choice(text: str, source: str = "DEV") -> Choice:
         raise SettingError(
             f"{source}={text}: {runtime} has no compiler {compiler!r}; it has {', '.join(choices)}"
         )
-    return Choice(runtime, index, compiler, ":".join(rest) or None)
+    arch = ":".join(rest) or None
+    if arch is not None and runtime in COMPILERS and runtime not in _WITH_ARCH:
+        raise SettingError(f"{source}={text}: {runtime} has no architectures to choose from")
+    return Choice(runtime, index, compiler, arch)
 
 
 @functools.cache

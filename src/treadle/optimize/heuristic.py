@@ -12,6 +12,7 @@ work-groups go their own way after the second step: see workgroups.py.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from ..ir.loops import Split, free_ranges
 from ..ir.node import Node
@@ -30,6 +31,8 @@ __all__ = ["optimize"]
 CHUNK = 1 << 14  # elements of a long reduction for one worker at a time
 MAX_CHUNKS = 64
 FEW_ITEMS = 8
+MANY_RESULTS = 1 << 14
+LONG_FOR_ITEM = 1 << 15  # steps that one work item takes by itself, and may on every driver
 UNROLL = 4
 COLUMN_UNROLL = 8
 SMALL_REDUCE = 16
@@ -42,7 +45,7 @@ def optimize(ast: Node, target: Target) -> tuple[Node, list[str]]:
     if any(n.op is Op.RANGE and n.src[0].op is not Op.CONST for n in ast.toposort()):
         return _symbolic(moves)
     moves.merge_all()
-    _group_long_reductions(moves)
+    _group_long_reductions(moves, target)
     schedule_texels(moves, target)
     if target.workgroup is not None:
         schedule_workgroups(moves, target)
@@ -78,29 +81,55 @@ def _symbolic(moves: Moves) -> tuple[Node, list[str]]:
 # -- long reductions ------------------------------------------------------------------------------
 
 
-def _group_long_reductions(moves: Moves) -> None:
+def _group_long_reductions(moves: Moves, target: Target) -> None:
     """Cut reductions with few results into chunks; each chunk's result is kept, then combined."""
+    seen: set[Node] = set()
+    while True:  # a group changes what stands around it: look again after each
+        reduce = next((n for n in _whole_reductions(moves) if not seen & {n, *n.src[1:]}), None)
+        if reduce is None:
+            return
+        seen.add(reduce)
+        total = _group(moves, reduce, target)
+        if total is not None:
+            seen.add(total)
+
+
+def _whole_reductions(moves: Moves) -> Iterator[Node]:
+    """The reductions that each step of their nest computes anew, inner ones first."""
     for nest in moves.nests():
-        if nest.node.op is not Op.END or _is_sequential(nest):
-            continue
-        for reduce in nest.reduces():
-            if free_ranges(reduce)[reduce] == frozenset(nest.loops):
-                _group(moves, reduce)
+        if nest.node.op is Op.END and not _is_sequential(nest):
+            for reduce in nest.reduces():
+                if free_ranges(reduce)[reduce] == frozenset(nest.loops):
+                    yield reduce
 
 
-def _group(moves: Moves, reduce: Node) -> None:
+def _group(moves: Moves, reduce: Node, target: Target) -> Node | None:
+    """Cut `reduce` if it is long enough; the loop that combines the chunks, if there are any."""
     results = math.prod(_size(r) for r in free_ranges(reduce)[reduce])
-    if results >= FEW_ITEMS:
-        return
     loop = max(reduce.src[1:], key=_size)
-    work = results * math.prod(_size(r) for r in reduce.src[1:]) * _inner_work(reduce)
-    chunks = min(_size(loop), work // CHUNK, MAX_CHUNKS // results)
-    if chunks > 1:
-        moves.group(reduce, loop, chunks)
+    if results < FEW_ITEMS:
+        work = results * math.prod(_size(r) for r in reduce.src[1:]) * _inner_work(reduce)
+        chunks = min(work // CHUNK, MAX_CHUNKS // results)
+    else:
+        chunks = _chunks_for_items(reduce, results, target)
+    chunks = min(_size(loop), chunks)
+    return moves.group(reduce, loop, chunks) if chunks > 1 else None
+
+
+def _chunks_for_items(reduce: Node, results: int, target: Target) -> int:
+    """How many chunks make a reduction short enough for one work item each; 1 if it is so now."""
+    is_busy = results >= MANY_RESULTS and target.max_steps is None
+    if target.workgroup is None or is_busy:
+        return 1
+    # Two more for each loop, as drivers count.
+    steps = math.prod(_size(r) + 2 for r in reduce.src[1:]) * (_inner_work(reduce) + 1)
+    return 1 if steps <= LONG_FOR_ITEM else -(-4 * steps // LONG_FOR_ITEM)
 
 
 def _inner_work(reduce: Node) -> int:
-    inner = [n for n in reduce.src[0].toposort() if n.op is Op.REDUCE]
+    """The steps of the longest reduction that runs for each step of `reduce`."""
+    free, loops = free_ranges(reduce), frozenset(reduce.src[1:])
+    inner = [n for n in reduce.src[0].toposort() if n.op is Op.REDUCE and free[n] & loops]
     return max((math.prod(_size(r) for r in n.src[1:]) for n in inner), default=1)
 
 

@@ -156,8 +156,11 @@ class Moves:
         src = (replace_ranges(value, fill), guard, *places, *index, *loops)
         return Node(Op.STAGE, value.dtype, src, StageArg(scope, sizes))  # type: ignore[arg-type]
 
-    def group(self, reduce: Node, loop: Node, chunks: int) -> None:
-        """Split a reduction over `loop` into `chunks` partial results and their combination."""
+    def group(self, reduce: Node, loop: Node, chunks: int) -> Node:
+        """Split a reduction over `loop` into `chunks` partial results and their combination.
+
+        Returns the loop of the combination.
+        """
         free = sorted(free_ranges(reduce)[reduce], key=lambda r: r.arg.number)
         per_chunk = -(-loop.src[0].arg // chunks)
         part, inner, total = self.loop(chunks), self.loop(per_chunk), self.loop(chunks)
@@ -183,6 +186,7 @@ class Moves:
         combined = Node(Op.REDUCE, reduce.dtype, (stage, total), ReduceArg(reduce.arg.op))
         self.root = simplify(self.root.substitute({reduce: combined}))
         self.log.append(f"group r{loop.arg.number} into {chunks} chunks")
+        return total
 
     def share(self, reduce: Node, loop: Node, items: int) -> list[Node]:
         """Share a reduction over `loop` among the items of a group, in a tree of two levels.

@@ -8,7 +8,7 @@ Its buffers have distinct addresses and sizes but no memory, so reading one is a
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from treadle.errors import DeviceError
 from treadle.runtime.base import MemoryStats
@@ -62,9 +62,9 @@ class NullAllocator:
         self._peak = max(self._peak, self._live)
         return NullBuffer(next(self._addresses), nbytes, self)
 
-    def from_pointer(self, pointer: int, nbytes: int, owner: object = None) -> NullBuffer:
-        """A buffer without memory; `owner` is not needed and not kept."""
-        return NullBuffer(pointer, nbytes, None)
+    def from_pointer(self, pointer: int, nbytes: int, owner: object = None) -> NoReturn:
+        """Raises DeviceError: nothing here ever looks at memory."""
+        raise DeviceError("NULL cannot use memory of somebody else: it has no memory at all")
 
     def trim(self) -> int:
         """Nothing is cached: 0."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from ..errors import InternalError
+from ..errors import DeviceError
 from ..ir.node import Node
 from ..ir.op import ALU, Op
 from ..ir.shape import size_max, size_product
@@ -57,5 +57,10 @@ def cut_to_fit(root: Node, stored: Container[Node], target: Target) -> Node:
             if best is None or len(reads[node]) > len(reads[best]):
                 best = node
     if best is None or len(reads[best]) < 2:
-        raise InternalError(f"[schedule] no part of {root!r} has fewer buffers than the whole")
+        needed = sum(_bindings(n, target) for n in (root, *reads[root]))
+        raise DeviceError(
+            f"[realize] one kernel needs {needed} buffers (one for each {target.max_binding} "
+            f"bytes of a tensor), but {target.name} binds at most {target.max_buffers}: use "
+            "smaller tensors, or a narrower dtype"
+        )
     return best

@@ -21,6 +21,7 @@ from .kernel import Kernel
 from .limits import cut_to_fit, fits
 from .order import copy_old_versions, order_roots
 from .ranges import build_kernel
+from .scans import cut_long_scans
 
 __all__ = ["schedule"]
 
@@ -41,7 +42,7 @@ def schedule(
     empty reduction became a constant), the node that is stored for it.
     """
     replaced = _without_empty_reductions(list(outputs))
-    nodes = [_storable(replaced.get(node, node)) for node in outputs]
+    nodes = cut_long_scans([_storable(replaced.get(node, node)) for node in outputs], target)
     forced = _forced(nodes)
     if target and target.max_image and settings.IMAGE:
         plan = decide(nodes, forced)

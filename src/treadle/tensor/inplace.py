@@ -13,7 +13,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from ..engine.memory import allocate
+from ..engine.memory import allocate, is_read_only
 from ..engine.run import holders, resolve
 from ..errors import DeviceError, DTypeError, ShapeError
 from ..ir.args import Token
@@ -51,6 +51,11 @@ def _token(base: Node) -> Token:
 
 
 def _effect(base: Node, view: Node, value: Node) -> Node:
+    if is_read_only(_token(base)):
+        raise DeviceError(
+            "[assign] the tensor's memory is somebody else's and read-only: assign to a copy, "
+            "such as .clone()"
+        )
     _overwritten.add(base)
     write = Node(Op.ASSIGN, view.dtype, (view, value))
     return Node(Op.AFTER, base.dtype, (base, write))

@@ -10,10 +10,12 @@ has to stay valid, and has to hold what is meant, until then: give its `owner`.
 
 from __future__ import annotations
 
+import contextlib
 import math
+import operator
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from ..dtype import ImageDType, dtypes, to_dtype
@@ -35,26 +37,37 @@ class Interop(Creation):
     @classmethod
     def from_blob(
         cls, ptr: Any, shape: tuple[int, ...], dtype: Any = None, device: str | None = None, *,
-        nbytes: int | None = None, owner: object = None,
-        deleter: Callable[[], object] | None = None, requires_grad: bool | None = None,
+        nbytes: int | None = None, strides: Sequence[int] | None = None, owner: object = None,
+        deleter: Callable[[], object] | None = None, readonly: bool = False,
+        requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
-        """A tensor of row-major memory at `ptr`, without a copy.
+        """A tensor of the memory at `ptr`, without a copy.
 
         `ptr` is an address that the device's kernels can use: on the CPU, and on CL devices that
         share the host's memory, a host address; on every CL device also a pyopencl buffer of this
-        device's context, and with `dtypes.imagef((height, width))` or `imageh` a pyopencl image, or
-        its cl_mem, of as many elements. `dtype` is `dtypes.default_float` by default. `nbytes` says
-        how much memory there is, and is checked. `owner` is kept alive, and `deleter` called, for
-        as long as, and once no more, any tensor needs the memory; without either one, a warning
-        says once that nothing keeps it alive.
+        device's context (`pyopencl.Buffer.from_int_ptr` makes one of a cl_mem), and with
+        `dtypes.imagef((height, width))` or `imageh` a pyopencl image, or its cl_mem, of as many
+        elements. `dtype` is `dtypes.default_float` by default. `nbytes` says how much memory there
+        is, and is checked. `strides`, in elements, are checked too: memory is row-major, since any
+        other order would have to be copied. `owner` is kept alive, and `deleter` called, for as
+        long as, and once no more, any tensor needs the memory; without either one, a warning says
+        once that nothing keeps it alive. A `readonly` tensor refuses to be assigned to. Kernels may still run on the
+        memory when `realize` returns: `Device[...].synchronize()` waits for them.
 
         Raises DeviceError where the device cannot use such memory (WEBGPU, NULL, a null pointer, a
-        misaligned one), ShapeError for a shape that does not fit `nbytes`.
+        misaligned one), ShapeError for a shape that does not fit `nbytes`, or other strides.
         """
         name, kind = Device.canonicalize(device), to_dtype(dtype or dtypes.default_float)
-        sizes = tuple(shape)
-        if any(not isinstance(size, int) or size < 0 for size in sizes):
-            raise ShapeError(f"[from_blob] sizes must be whole numbers of 0 or more: {sizes}")
+        if isinstance(name, tuple):
+            raise DeviceError(f"[from_blob] memory is on one device, not on {name}")
+        sizes = _checked_sizes(shape)
+        if strides is not None and len(strides) != len(sizes):
+            raise ShapeError(f"[from_blob] strides {tuple(strides)} do not fit the shape {sizes}")
+        if strides is not None and 0 not in sizes and not _is_row_major(sizes, strides):
+            raise ShapeError(
+                f"[from_blob] strides {tuple(strides)} of shape {sizes} are not row-major: take "
+                "all of the memory in its own order, then view it with .permute, .flip or .shrink"
+            )
         count = math.prod(sizes)
         image = None
         if isinstance(kind, ImageDType):
@@ -68,11 +81,10 @@ class Interop(Creation):
             )
         if owner is None and deleter is None:
             warnings.warn(_UNOWNED, UnsafeBlobWarning, stacklevel=2)
-        buffer = _wrap(name, ptr, needed, kind.itemsize, owner, image)
-        if deleter is not None:
-            weakref.finalize(buffer, deleter)
-        node = reshape(adopt(Memory(buffer, kind, count, name, image=image)), sizes)
-        return cls._new(node, name, requires_grad)
+        buffer = _wrap(name, ptr, needed, kind.itemsize, image)
+        weakref.finalize(buffer, _let_go, name, owner, deleter)
+        node = adopt(Memory(buffer, kind, count, name, image=image, read_only=readonly))
+        return cls._new(reshape(node, sizes), name, requires_grad)
 
 
 _UNOWNED = (
@@ -81,23 +93,50 @@ _UNOWNED = (
 )
 
 
-def _wrap(
-    device: str, ptr: Any, nbytes: int, alignment: int, owner: object, image: ImageDType | None
-) -> Any:
+def _checked_sizes(shape: Any) -> tuple[int, ...]:
+    sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
+    if any(not isinstance(size, int) or size < 0 for size in sizes):
+        raise ShapeError(f"[from_blob] sizes must be whole numbers of 0 or more: {shape}")
+    return tuple(sizes)
+
+
+def _wrap(device: str, ptr: Any, nbytes: int, alignment: int, image: ImageDType | None) -> Any:
     allocator = Device[device].allocator
     if image is not None:
-        return allocator.from_handle(ptr, nbytes, owner, image)
-    if not isinstance(ptr, int):
+        return allocator.from_handle(ptr, nbytes, image)
+    try:
+        address = operator.index(ptr)
+    except TypeError:  # no address, but an object that a device may know
         if not hasattr(allocator, "from_handle"):
             raise DeviceError(
-                f"[from_blob] {device} takes an address, not {type(ptr).__name__}; pyopencl "
-                "buffers go to a CL device"
-            )
-        return allocator.from_handle(ptr, nbytes, owner)
-    if ptr == 0 and nbytes:
-        raise DeviceError("[from_blob] the pointer is null")
-    if ptr % alignment:
+                f"[from_blob] {device} cannot use an object of type {type(ptr).__name__}: pass an "
+                "address where the device has such; pyopencl buffers go to a CL device"
+            ) from None
+        return allocator.from_handle(ptr, nbytes)
+    if address <= 0 and nbytes:
+        raise DeviceError(f"[from_blob] the pointer is {'negative' if address else 'null'}")
+    if address % alignment:
         raise DeviceError(
-            f"[from_blob] address {ptr:#x} is not a multiple of the element's {alignment} bytes"
+            f"[from_blob] address {address:#x} is not a multiple of the element's {alignment} bytes"
         )
-    return allocator.from_pointer(ptr, nbytes, owner)
+    if not nbytes:
+        return allocator.alloc(1)  # nothing is there to share
+    return allocator.from_pointer(address, nbytes)
+
+
+def _let_go(device: str, owner: object, deleter: Callable[[], object] | None) -> None:
+    """The last tensor is gone, but a kernel may still run on the memory."""
+    with contextlib.suppress(DeviceError):  # a lost device, or a forked child
+        Device[device].synchronize()
+    if deleter is not None:
+        deleter()
+    del owner
+
+
+def _is_row_major(sizes: tuple[int, ...], strides: Sequence[int]) -> bool:
+    step = 1
+    for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
+        if size > 1 and stride != step:
+            return False
+        step *= size
+    return True

@@ -145,13 +145,14 @@ class CLAllocator:
         """Host memory of somebody else's, in place. Raises DeviceError where it is not shared."""
         if not self._facts.shares_memory:
             raise DeviceError(
-                f"CL: {self._facts.name} cannot use host memory in place; pass a pyopencl buffer"
+                f"CL: {self._facts.name} cannot use host memory in place; pass a pyopencl buffer "
+                "(pyopencl.Buffer.from_int_ptr makes one of a cl_mem)"
             )
         block = HostBuffer(pointer, max(nbytes, 1), None, owner)
         return CLBuffer(self._wrapped(block), nbytes, block, None, owner)
 
     def from_handle(
-        self, handle: Any, nbytes: int, owner: object = None, image: ImageDType | None = None
+        self, handle: Any, nbytes: int, image: ImageDType | None = None, owner: object = None
     ) -> CLBuffer:
         """A buffer, or image, of this device's context, in place. Raises DeviceError.
 

@@ -31,6 +31,8 @@ _KINDS = {1: "discrete GPU", 2: "integrated GPU", 3: "software"}
 _HIGH_PERFORMANCE, _CORE = 2, 2
 MEND = "`apt-get install --no-install-recommends libvulkan1 mesa-vulkan-drivers` brings a driver"
 MAX_LANES = 4  # WGSL's widest vector
+# Mesa's llvmpipe ends all loops of an item after so many steps (LP_MAX_TGSI_LOOP_ITERATIONS).
+LLVMPIPE_STEPS = 65535
 
 
 @dataclass(frozen=True)
@@ -163,5 +165,6 @@ def target_of(facts: Facts) -> Target:
         max_binding=min(limits["storage_bytes"], 1 << 30) // 256 * 256,
         index_bits=32,
         max_lanes=MAX_LANES,
+        max_steps=LLVMPIPE_STEPS if "llvmpipe" in facts.name else None,
         strict_floats=False,
     )

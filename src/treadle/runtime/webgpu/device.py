@@ -67,6 +67,46 @@ _COMPUTE_STAGE = 4
 _CHUNK = 1 << 26  # bytes that one read moves at a time
 
 
+_callbacks: list[Any] = []  # Dawn calls them even while a device is released
+
+
+class _News:
+    """What Dawn tells of one device: why it was lost, and errors that nobody has raised yet."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._pid = name, os.getpid()
+        self.lost: str | None = None
+        self.errors: list[str] = []
+
+    def check(self) -> None:
+        """Raises DeviceError for what went wrong since the last call, and in a forked child."""
+        if os.getpid() != self._pid:
+            raise DeviceError(
+                f"{self._name} was opened before this process was forked, and Dawn does not "
+                "survive that: open devices in the child, or start it with 'spawn'"
+            )
+        if self.lost is not None:
+            raise DeviceError(
+                f"{self._name}: the device was lost ({self.lost}); its tensors are gone, other "
+                "devices go on"
+            )
+        if self.errors:
+            told, self.errors = self.errors, []
+            raise DeviceError(f"{self._name}: {told[0]}")
+
+    def callbacks(self) -> list[int | None]:
+        """The addresses of two functions for Dawn, which are never freed."""
+        made = (TOLD(self._on_lost), TOLD(self._on_error))
+        _callbacks.extend(made)
+        return [ctypes.cast(function, ctypes.c_void_p).value for function in made]
+
+    def _on_lost(self, device: Any, reason: int, why: Any, *_: Any) -> None:
+        self.lost = why.text() or f"reason {reason}"
+
+    def _on_error(self, device: Any, kind: int, why: Any, *_: Any) -> None:
+        self.errors.append(why.text())
+
+
 class _Library(NamedTuple):
     """Compiled code: its phases are what launches take."""
 
@@ -90,19 +130,17 @@ class WebGPUDevice:
     shares_memory = False
 
     def __init__(self, name: str, index: int = 0) -> None:
-        self.name, self._pid = name, os.getpid()
+        self.name = name
         # Dawn's devices are for one thread at a time: whoever calls them holds this.
         self.lock = threading.RLock()
         self.dawn, adapter, self.facts = open_adapter()
         self.is_software = self.facts.is_software
         self.target = target_of(self.facts)
-        self._told: list[str] = []
-        self._lost: str | None = None
-        self._callbacks = (TOLD(self._on_lost), TOLD(self._on_error))  # Dawn calls them for ever
+        self._news = _News(name)
         self.handle = self._open(adapter)
         self.queue = self.dawn.make("Queue", "wgpuDeviceGetQueue", self.handle)
         self.allocator = WebGPUAllocator(
-            self.dawn, self.handle, self.facts.limits["buffer_bytes"], self.lock
+            self.dawn, self.handle, self.facts.limits["buffer_bytes"], self.lock, self._news.check
         )
         self._staging: Handle | None = None
         self._staging_size = 0
@@ -118,7 +156,7 @@ class WebGPUDevice:
             next=_exact_times(keep), feature_count=len(names),
             features=ctypes.addressof(features), limits=ctypes.addressof(limits),
         )  # fmt: skip
-        lost, errors = (ctypes.cast(c, ctypes.c_void_p).value for c in self._callbacks)
+        lost, errors = self._news.callbacks()
         descriptor.lost = CallbackInfo(mode=_SPONTANEOUS, callback=lost)
         descriptor.errors.callback = errors
         return self.dawn.request(
@@ -127,33 +165,15 @@ class WebGPUDevice:
 
     # -- what Dawn tells -------------------------------------------------------------------------
 
-    def _on_lost(self, device: Any, reason: int, why: Any, *_: Any) -> None:
-        self._lost = why.text() or f"reason {reason}"
-
-    def _on_error(self, device: Any, kind: int, why: Any, *_: Any) -> None:
-        self._told.append(why.text())
-
     def check(self) -> None:
         """Raises DeviceError for what went wrong since the last call, and in a forked child."""
-        if os.getpid() != self._pid:
-            raise DeviceError(
-                f"{self.name} was opened before this process was forked, and Dawn does not survive "
-                "that: open devices in the child, or start it with 'spawn'"
-            )
-        if self._lost is not None:
-            raise DeviceError(
-                f"{self.name}: the device was lost ({self._lost}); its tensors are gone, other "
-                "devices go on"
-            )
-        if self._told:
-            told, self._told = self._told, []
-            raise DeviceError(f"{self.name}: {told[0]}")
+        self._news.check()
 
     def destroy(self) -> None:
         """Lose the device on purpose; every later call raises DeviceError."""
         self.dawn.call("wgpuDeviceDestroy", self.handle)
         self.dawn.call("wgpuInstanceProcessEvents", self.dawn.instance)
-        self._lost = self._lost or "it was destroyed"
+        self._news.lost = self._news.lost or "it was destroyed"
 
     # -- code -----------------------------------------------------------------------------------
 

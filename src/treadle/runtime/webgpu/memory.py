@@ -17,6 +17,8 @@ from treadle.runtime.buffer import size_class
 from treadle.runtime.webgpu.structures import BufferDescriptor
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from treadle.runtime.webgpu.dawn import Dawn, Handle
 
 __all__ = [
@@ -59,8 +61,10 @@ class WebGPUBuffer:
 class WebGPUAllocator:
     """Makes WebGPUBuffers; freed ones wait, by size, for reuse."""
 
-    def __init__(self, dawn: Dawn, device: Handle, most: int, lock: Any) -> None:
-        self._dawn, self._device, self._most = dawn, device, most
+    def __init__(
+        self, dawn: Dawn, device: Handle, most: int, lock: Any, check: Callable[[], None]
+    ) -> None:
+        self._dawn, self._device, self._most, self._check = dawn, device, most, check
         self._free: dict[int, list[Handle]] = {}
         self._live = self._cached = self._peak = 0
         self._lock = lock
@@ -71,7 +75,8 @@ class WebGPUAllocator:
         self._returned: deque[int] = deque()
 
     def alloc(self, nbytes: int) -> WebGPUBuffer:
-        """Memory with undefined contents. Raises OutOfMemory."""
+        """Memory with undefined contents. Raises OutOfMemory, and DeviceError for a lost device."""
+        self._check()
         size = size_class(nbytes)
         if size > self._most:
             raise OutOfMemory(

@@ -1,0 +1,259 @@
+"""Which device is chosen, by the machine and by the environment; what is said of absent ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from treadle import Device, Tensor
+from treadle.engine import backends
+from treadle.engine.backends import inventory
+from treadle.engine.selection import COMPILERS, SPELLINGS, parse_choice
+from treadle.errors import DeviceError, SettingError
+
+SHOW = "from treadle import Device; print(Device.DEFAULT)"
+OPEN = "from treadle import Device; d = Device[Device.DEFAULT]; print(d.name, d.compiler.name)"
+
+
+def run(code, *arguments, **variables):
+    kept = {k: v for k, v in os.environ.items() if k not in SPELLINGS and k != "DEV"}
+    return subprocess.run(
+        [sys.executable, *(("-c", code) if code else ()), *arguments],
+        env={**kept, **variables}, capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+
+
+def opens(name):
+    try:
+        Device[name]
+    except DeviceError:
+        return False
+    return True
+
+
+# -- without a wish -------------------------------------------------------------------------------
+
+
+def test_a_processor_that_plays_the_gpu_is_never_taken_by_itself():
+    code = (
+        "from treadle.engine import backends\n"
+        "backends.may_have_gpu = lambda: True\n"
+        "print(backends.Device.DEFAULT)\n"
+        "print([n for n, d in backends.Device._opened.items() if not d.runtime.is_software])\n"
+    )
+    chosen, real = run(code).stdout.splitlines()
+    assert chosen == "CPU" or repr(chosen) in real
+
+
+class Runtime:
+    def __init__(self, is_software):
+        self.is_software = is_software
+
+
+class Opened:
+    def __init__(self, is_software):
+        self.runtime = Runtime(is_software)
+
+
+@pytest.mark.parametrize(
+    ("found", "chosen"),
+    [
+        ({"CL": True, "WEBGPU": True}, "CPU"),
+        ({"CL": True, "WEBGPU": False}, "WEBGPU"),
+        ({"CL": False, "WEBGPU": False}, "CL"),
+        ({"WEBGPU": True}, "CPU"),
+        ({}, "CPU"),
+    ],
+    ids=str,
+)
+def test_the_first_runtime_with_a_real_gpu_is_the_default(monkeypatch, found, chosen):
+    class Devices:
+        def __getitem__(self, name):
+            if name not in found:
+                raise DeviceError(f"no {name}")
+            return Opened(found[name])
+
+    monkeypatch.setattr(backends, "may_have_gpu", lambda: True)
+    monkeypatch.setattr(backends, "Device", Devices())
+    assert backends._best_hardware.__wrapped__() == chosen
+
+
+def test_without_a_driver_for_a_gpu_nothing_is_loaded(monkeypatch):
+    monkeypatch.setattr(backends, "may_have_gpu", lambda: False)
+    monkeypatch.setattr(backends, "Device", None)
+    assert backends._best_hardware.__wrapped__() == "CPU"
+
+
+def test_importing_loads_no_optional_package():
+    code = "import sys, treadle; print([m for m in ('pyopencl', 'pydawn', 'wgpudawn') "
+    assert run(code + "if m in sys.modules])").stdout == "[]\n"
+
+
+# -- with a wish ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("variables", "name"),
+    [
+        ({"DEV": "CL"}, "CL"),
+        ({"DEV": "cl:0"}, "CL"),
+        ({"DEV": "CL:1"}, "CL:1"),
+        ({"DEV": "CL:OPENCL"}, "CL"),
+        ({"DEV": "CL:0:OPENCL:gpu"}, "CL"),
+        ({"CL": "1"}, "CL"),
+        ({"GPU": "1"}, "CL"),
+        ({"GPU": "1", "CL": "1"}, "CL"),
+        ({"DEV": "CL", "GPU": "1", "CPU": "0"}, "CL"),
+        ({"DEV": "webgpu"}, "WEBGPU"),
+        ({"WEBGPU": "1"}, "WEBGPU"),
+        ({"DEV": "WEBGPU:WGSL"}, "WEBGPU"),
+        ({"CL": "0", "WEBGPU": ""}, "CPU"),
+        ({"DEV": ""}, "CPU"),
+        ({"DEV": "REF"}, "REF"),
+    ],
+    ids=str,
+)
+def test_the_environment_names_the_device(monkeypatch, variables, name):
+    for spelling in ("DEV", *SPELLINGS):
+        monkeypatch.delenv(spelling, raising=False)
+    for key, value in variables.items():
+        monkeypatch.setenv(key, value)
+    choice = backends.environment_choice.__wrapped__()
+    assert (choice.name if choice else "CPU") == name
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"DEV": "GPX"}, ("DEV=GPX", "no device 'GPX'", "CL", "WEBGPU")),
+        ({"DEV": "CL:WGSL"}, ("CL has no compiler 'WGSL'", "OPENCL")),
+        ({"DEV": "WEBGPU:WGSL:fast"}, ("WEBGPU has no architectures",)),
+        ({"DEV": "PCI+CL"}, ("CL has no interfaces", "leave PCI+ out")),
+        ({"CL": "1", "WEBGPU": "1"}, ("CL=1", "WEBGPU=1", "contradict")),
+        ({"DEV": "WEBGPU", "GPU": "1"}, ("DEV=WEBGPU", "GPU=1")),
+        ({"CL": "2"}, ("CL=2 is not allowed", "0 or 1")),
+    ],
+    ids=str,
+)
+def test_mistakes_are_named(monkeypatch, variables, words):
+    for spelling in ("DEV", *SPELLINGS):
+        monkeypatch.delenv(spelling, raising=False)
+    for key, value in variables.items():
+        monkeypatch.setenv(key, value)
+    with pytest.raises(SettingError) as caught:
+        backends.environment_choice.__wrapped__()
+    assert all(word in str(caught.value) for word in words)
+
+
+def test_a_chosen_device_opens_with_its_compiler():
+    if opens("CL"):
+        assert run(OPEN, GPU="1").stdout == "CL OPENCL\n"
+    if opens("WEBGPU"):
+        assert run(OPEN, DEV="WEBGPU").stdout == "WEBGPU WGSL\n"
+
+
+def test_a_device_that_is_not_there_is_counted():
+    if not opens("CL"):
+        pytest.skip("no OpenCL")
+    assert "there is no CL:99: OpenCL has" in run(OPEN, DEV="CL:99").stderr
+    assert "cpu and gpu, not 'abacus'" in run(OPEN, DEV="CL:OPENCL:abacus").stderr
+
+
+def test_a_backend_of_webgpu_can_be_named():
+    if not opens("WEBGPU"):
+        pytest.skip("no WebGPU")
+    error = run(OPEN, DEV="WEBGPU", WEBGPU_BACKEND="Abacus").stderr
+    assert "SettingError: WEBGPU_BACKEND=Abacus is not allowed: it is one of D3D11" in error
+    backend = Device["WEBGPU"].runtime.facts.backend
+    for spelling in (backend, f"WGPUBackendType_{backend}"):
+        assert run(OPEN, DEV="WEBGPU", WEBGPU_BACKEND=spelling).stdout == "WEBGPU WGSL\n"
+    assert run(SHOW, WEBGPU_BACKEND="Abacus").stdout == "CPU\n"  # nothing asked for WebGPU
+
+
+def test_a_compiler_in_a_devices_name_is_used_or_refused():
+    assert Device.canonicalize("cpu:llvm") == "CPU"
+    assert Device.canonicalize("CPU:1:CLANG") == "CPU:1:CLANG"
+    assert Device.canonicalize("CL:0:OPENCL:gpu") == "CL:OPENCL:gpu"
+    with pytest.raises(DeviceError, match="CPU has no compiler 'GCC'"):
+        Device.canonicalize("CPU:GCC")
+    if opens("CL"):
+        name = "CL:OPENCL:gpu"
+        assert Device[name].target.workgroup is not None
+        assert (Tensor([1.0, 2.0], device=name) * 3).tolist() == [3, 6]
+
+
+@pytest.mark.skipif(Device["CPU"].target.arch != "x86_64", reason="no x86")
+def test_two_architectures_of_one_processor_work_side_by_side():
+    name = "CPU:LLVM:x86-64-v2"
+    assert Device[name].target.vector_bytes == 16
+    assert (Tensor([1.0, 2.0], device=name) + 1).to("CPU").tolist() == [2, 3]
+
+
+def test_every_spelling_means_a_choice_that_exists():
+    for meaning in SPELLINGS.values():
+        assert parse_choice(meaning).name
+    assert set(SPELLINGS) >= set(COMPILERS)
+
+
+# -- absent libraries -----------------------------------------------------------------------------
+
+HIDE = """
+import sys
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("pyopencl", "pydawn", "wgpudawn"):
+            raise ModuleNotFoundError(name + " is hidden", name=name)
+sys.meta_path.insert(0, Hidden())
+import ctypes.util
+ctypes.util.find_library = lambda name: None
+"""
+
+
+def test_without_the_libraries_everything_else_works():
+    code = (
+        HIDE
+        + "from treadle.engine import backends\n"
+        + "backends.may_have_gpu = lambda: True\n"
+        + "from treadle import Tensor, Device\n"
+        + "print(Device.DEFAULT, (Tensor([1.0, 2.0]) + 1).tolist())\n"
+        + "for name in ('CL', 'WEBGPU'):\n"
+        + "    try:\n        Tensor([1.0], device=name)\n"
+        + "    except Exception as error:\n        print(type(error).__name__, error)\n"
+    )
+    done = run(code)
+    assert done.returncode == 0, done.stderr
+    first, cl, webgpu = done.stdout.splitlines()
+    assert first == "CPU [2.0, 3.0]"
+    assert cl.startswith("DeviceError CL needs pyopencl, which is missing")
+    assert cl.endswith('; `pip install "treadle[cl]"` brings pyopencl and PoCL')
+    assert webgpu.startswith("DeviceError WEBGPU needs Dawn, which is missing")
+    assert webgpu.endswith('; `pip install "treadle[webgpu]"` brings it')
+
+
+def test_doctor_names_the_command_that_brings_what_is_absent():
+    code = HIDE + "from treadle.cli import main; raise SystemExit(main(['doctor', '--json']))"
+    done = run(code)
+    assert done.returncode == 0, done.stderr
+    rows = {row["runtime"]: row for row in json.loads(done.stdout)}
+    assert rows["CPU"]["usable"]
+    assert not rows["CL"]["usable"]
+    assert "pyopencl, which is missing" in rows["CL"]["reason"]
+    assert 'pip install "treadle[cl]"' in rows["CL"]["fix"]
+    assert not rows["WEBGPU"]["usable"]
+    assert 'pip install "treadle[webgpu]"' in rows["WEBGPU"]["fix"]
+
+
+def test_doctor_describes_what_is_there():
+    rows = {row.runtime: row for row in inventory() if row.compiler != "CLANG"}
+    if opens("CL"):
+        assert rows["CL"].usable
+        assert "CL:0" in rows["CL"].reason
+        assert "OpenCL" in rows["CL"].reason
+    if opens("WEBGPU"):
+        assert rows["WEBGPU"].usable
+        assert "Dawn from" in rows["WEBGPU"].reason
+    assert all(row.fix or row.usable or "not part" in row.reason for row in rows.values())

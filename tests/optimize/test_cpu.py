@@ -1,0 +1,116 @@
+"""Schedules for processors: what is tiled, packed, kept in cache, cut; values of awkward shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from treadle import Tensor
+from treadle.engine.run import scheduled
+from treadle.ir.op import Op
+from treadle.optimize.heuristic import optimize
+from treadle.optimize.moves import Moves
+from treadle.target import Target
+
+TARGET = Target.parse("x86-64-v3")
+RANDOM = np.random.default_rng(12)
+
+
+def numbers(*shape):
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def filled(*shape):
+    return Tensor(np.ones(shape, np.float32)).realize()
+
+
+def optimized(tensor):
+    (kernel,) = scheduled([(tensor.node, tensor.device)])
+    return optimize(kernel.ast, TARGET)
+
+
+def kinds(ast):
+    return {n.arg.kind for n in ast.toposort() if n.op is Op.RANGE}
+
+
+def scopes(ast):
+    return sorted({n.arg.scope for n in ast.toposort() if n.op is Op.STAGE})
+
+
+def test_a_matmul_gets_a_register_tile_and_packed_operands():
+    ast, log = optimized(filled(256, 300) @ filled(300, 256))
+    assert any(line.startswith("tile ") for line in log)
+    assert "pack columns (shared)" in log
+    assert "pack rows (grid)" in log
+    assert scopes(ast) == ["grid", "shared"]
+    assert {"grid", "unroll", "vector"} <= kinds(ast)
+
+
+def test_small_products_are_left_alone():
+    _, log = optimized(filled(4, 4) @ filled(4, 4))
+    assert not any(line.startswith("tile") for line in log)
+
+
+def test_long_reductions_are_cut_into_chunks_and_short_ones_are_not():
+    ast, log = optimized(filled(1_000_000).sum())
+    assert scopes(ast) == ["grid"]
+    assert sum("chunks" in line for line in log) == 1
+    assert not any("chunks" in line for line in optimized(filled(1000).sum())[1])
+
+
+def test_exponentials_that_are_needed_twice_are_kept_in_cache():
+    ast, log = optimized(filled(64, 128).softmax())
+    assert "keep a row of 128 (shared)" in log
+    assert scopes(ast) == ["shared"]
+    for tensor in (filled(64, 63).softmax(), filled(64, 80_000).softmax()):
+        assert not any("keep" in line for line in optimized(tensor)[1])
+
+
+def test_neighbouring_loops_merge_where_memory_allows():
+    assert any(line.startswith("merge") for line in optimized(filled(8, 9) + filled(8, 9))[1])
+    assert not any(line.startswith("merge") for line in optimized(filled(8, 9).T + 1)[1])
+
+
+@pytest.mark.parametrize(
+    ("size", "inner", "guarded"), [(12, 4, False), (13, 4, True), (3, 4, True)]
+)
+def test_tiles_are_guarded_where_they_do_not_divide_the_loop(size, inner, guarded):
+    (kernel,) = scheduled([((filled(5) + 1).node, "CPU")])
+    moves = Moves(kernel.ast)
+    split = moves.tiled(moves.loop(size), (inner, "vector"))
+    covered = np.prod([r.src[0].arg for r in split.ranges])
+    assert covered == -(-size // inner) * inner
+    assert (split.guard.op is not Op.CONST) == guarded
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "n"), [(1, 1, 1), (3, 64, 65), (63, 65, 64), (65, 63, 1), (250, 251, 249)]
+)
+def test_matmuls_of_awkward_sizes(m, k, n):
+    a, b = numbers(m, k), numbers(k, n)
+    for x, y in ((Tensor(a), Tensor(b)), (Tensor(a.T.copy()).T, Tensor(b.T.copy()).T)):
+        np.testing.assert_allclose((x @ y).numpy(), a @ b, rtol=1e-4, atol=1e-4)
+
+
+def test_a_long_reduction_inside_a_matmul():
+    a, b = numbers(9, 40_000), numbers(40_000, 17)
+    found = (Tensor(a) @ Tensor(b)).numpy()
+    np.testing.assert_allclose(found, a.astype(np.float64) @ b, rtol=1e-3, atol=2e-2)
+
+
+@pytest.mark.parametrize("shape", [(1,), (63,), (65, 3), (3, 5000), (70_000,), (35_000, 3)])
+def test_reductions_over_every_axis(shape):
+    data = RANDOM.integers(-9, 9, shape).astype(np.int32)
+    x = Tensor(data).realize()
+    for axis in (None, *range(len(shape))):
+        np.testing.assert_array_equal(x.sum(axis=axis).numpy(), data.sum(axis=axis))
+        np.testing.assert_array_equal(x.argmin(axis=axis).numpy(), data.argmin(axis=axis))
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 65, 5000])
+def test_rows_of_statistics(size):
+    data = numbers(5, size)
+    power = np.exp(data - data.max(1, keepdims=True))
+    np.testing.assert_allclose(
+        Tensor(data).softmax().numpy(), power / power.sum(1, keepdims=True), rtol=1e-4, atol=1e-6
+    )

@@ -1,0 +1,250 @@
+"""Schedules for work-groups: structure within the target's limits, values right."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from treadle import Device, Tensor
+from treadle.engine.run import scheduled
+from treadle.errors import DeviceError
+from treadle.ir.op import Op
+from treadle.lower.passes import lower
+from treadle.lower.steps import most_steps
+from treadle.optimize.heuristic import optimize
+from treadle.schedule.limits import fits
+from treadle.schedule.schedule import schedule
+from treadle.target import Workgroup, host_target
+
+GROUP = Workgroup(128, 256, 32, 16 << 10)
+TARGET = dataclasses.replace(
+    host_target(), name="a GPU", vector_bytes=16, max_lanes=4, workgroup=GROUP, max_buffers=8,
+    max_steps=65535, index_bits=32, short_indices=True,
+)  # fmt: skip
+RANDOM = np.random.default_rng(11)
+
+
+def filled(*shape):
+    return Tensor(np.ones(shape, np.float32)).realize()
+
+
+def asts(tensor, target=TARGET):
+    """What the kernels of `tensor` become, and the moves that led there; nothing runs."""
+    kernels = scheduled([(tensor.node, tensor.device)])
+    return [(kernel, *optimize(kernel.ast, target)) for kernel in kernels]
+
+
+def stages(ast, scope="shared"):
+    return [n for n in ast.toposort() if n.op is Op.STAGE and n.arg.scope == scope]
+
+
+def sizes(ast, kind):
+    return [n.src[0].arg for n in ast.toposort() if n.op is Op.RANGE and n.arg.kind == kind]
+
+
+CASES = {
+    "nothing": lambda: filled(1) + 1,
+    "few": lambda: filled(3) * 2,
+    "odd": lambda: filled(999) * 2,
+    "whole vectors": lambda: filled(4096) * 2,
+    "transposed": lambda: filled(65, 63).T + 1,
+    "all": lambda: filled(1000, 999).sum(),
+    "rows": lambda: filled(63, 5000).sum(axis=1),
+    "columns": lambda: filled(5000, 64).sum(axis=0),
+    "long columns": lambda: filled(70_000, 64).sum(axis=0),
+    "middle": lambda: filled(65, 300, 3).max(axis=1),
+    "softmax": lambda: filled(65, 5000).softmax(),
+    "softmax over columns": lambda: filled(500, 65).softmax(axis=0),
+    "layer norm": lambda: filled(64, 63).layernorm(),
+    "argmax": lambda: filled(70_000, 3).argmax(axis=0),
+    "argmax of all": lambda: filled(300, 301).argmax(),
+    "scan": lambda: filled(3, 1000).cumsum(axis=1),
+    "matmul": lambda: filled(100, 99) @ filled(99, 101),
+    "matmul of a long axis": lambda: filled(33, 70_000) @ filled(70_000, 35),
+    "matmul of thin operands": lambda: filled(3, 1000) @ filled(1000, 5),
+    "matmul of columns": lambda: filled(64, 65).T @ filled(64, 63),
+    "batched": lambda: filled(3, 40, 41) @ filled(3, 41, 42),
+    "convolution": lambda: filled(2, 3, 17, 19).conv2d(filled(8, 3, 3, 3), padding=1),
+    "doubles": lambda: (filled(70, 80).cast("float64") @ filled(80, 90).cast("float64")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_schedule_stays_within_the_targets_limits(name):
+    for kernel, ast, log in asts(CASES[name]()):
+        assert fits(kernel, TARGET)
+        assert log or not any(n.op is Op.RANGE for n in ast.toposort())
+        held = {n.src[: 2 + len(n.arg.sizes)]: n for n in stages(ast)}.values()
+        nbytes = sum(math.prod(n.arg.sizes) * n.dtype.itemsize for n in held)
+        assert nbytes <= GROUP.shared_bytes
+        assert all(size <= TARGET.max_lanes for size in sizes(ast, "vector"))
+        for phase in lower(ast, len(kernel.buffers), TARGET).phases:
+            assert phase.items <= GROUP.most_items
+            assert most_steps(phase) <= TARGET.max_steps
+            assert len(phase.params) <= TARGET.max_buffers
+
+
+def logs(tensor):
+    return [line for _, _, log in asts(tensor) for line in log]
+
+
+def test_neighbouring_elements_go_to_neighbouring_items_in_vectors():
+    assert logs(filled(64, 64) * 2)[-1] == "groups of 128 items, 4 results each"
+    assert logs(filled(65, 63) * 2)[-1] == "groups of 128 items, 1 results each"
+    assert logs(filled(5) * 2)[-1].startswith("groups of 8 items")
+
+
+def test_a_softmax_has_a_group_for_each_row_which_shares_both_reductions():
+    ((_, ast, log),) = asts(filled(300, 5000).softmax())
+    assert sizes(ast, "grid") == [300]
+    assert sum("share" in line for line in log) == 2
+    assert any("a group of 128 items" in line for line in log)
+    assert stages(ast)
+
+
+def test_columns_are_summed_by_an_item_each_and_long_ones_in_chunks():
+    assert not any("group r" in line for line in logs(filled(5000, 640).sum(axis=0)))
+    ((_, ast, log),) = asts(filled(70_000, 640).sum(axis=0))
+    assert any("into" in line and "chunks" in line for line in log)
+    assert len(stages(ast, "grid")) == 1
+
+
+def test_both_operands_of_a_matmul_are_in_shared_memory():
+    ((_, ast, log),) = asts(filled(256, 256) @ filled(256, 256))
+    assert "both operands in shared tiles" in log
+    assert len(stages(ast)) == 2
+    assert sorted(sizes(ast, "grid")) == [8, 4] or math.prod(sizes(ast, "grid")) > 1
+
+
+def test_a_tile_shrinks_until_shared_memory_holds_it():
+    small = dataclasses.replace(TARGET, workgroup=dataclasses.replace(GROUP, shared_bytes=2048))
+    ((_, ast, log),) = asts(filled(256, 256) @ filled(256, 256), small)
+    assert "both operands in shared tiles" in log
+    held = {n.src[: 2 + len(n.arg.sizes)]: n for n in stages(ast)}.values()
+    assert sum(math.prod(n.arg.sizes) * n.dtype.itemsize for n in held) <= 2048
+
+
+def test_both_passes_of_an_argmax_are_cut_into_chunks():
+    log = logs(filled(1_000_000).argmax())
+    assert sum("chunks" in line for line in log) == 2
+
+
+def test_long_scans_become_two_short_ones():
+    x = filled(70_000)
+    steps, _ = schedule([x.cumsum(0).node], "CPU", TARGET)
+    assert len(steps) > 1
+    longest = max(size for _, k in steps for size in sizes(k.ast, "loop") if k.ast.op is Op.SINK)
+    assert longest <= 70_000
+    for _, kernel in steps:
+        ast, _ = optimize(kernel.ast, TARGET)
+        phases = lower(ast, len(kernel.buffers), TARGET).phases
+        assert max(map(most_steps, phases)) < 2000
+    assert len(schedule([x.cumsum(0).node], "CPU", host_target())[0]) == 1
+
+
+# -- values ---------------------------------------------------------------------------------------
+
+
+def opened(name):
+    try:
+        return Device[name]
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def grouped():
+    """A device whose kernels run in groups."""
+    return opened("WEBGPU").name
+
+
+def test_a_loop_that_the_driver_would_cut_short_is_refused():
+    if opened("WEBGPU").target.max_steps is None:
+        pytest.skip("this driver lets loops run")
+    x = Tensor(np.zeros(2, np.float32), device="WEBGPU")
+    places = Tensor(np.zeros(70_000, np.int32), device="WEBGPU")
+    ones = Tensor(np.ones(70_000, np.float32), device="WEBGPU")
+    with pytest.raises(DeviceError, match=r"loop steps, but the driver of .* ends loops after"):
+        x.scatter_reduce(0, places, ones, "sum").realize()
+
+
+def numbers(*shape):
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def close(found, expected, tolerance=2e-4):
+    np.testing.assert_allclose(found.numpy(), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "n"),
+    [(1, 1, 1), (3, 1000, 5), (63, 64, 65), (65, 63, 1), (1, 65, 64), (127, 300, 129)],
+)
+def test_matmuls_of_awkward_sizes(grouped, m, k, n):
+    a, b = numbers(m, k), numbers(k, n)
+    close(Tensor(a, device=grouped) @ Tensor(b, device=grouped), a @ b)
+    turned = Tensor(a.T.copy(), device=grouped).T @ Tensor(b.T.copy(), device=grouped).T
+    close(turned + 1, a @ b + 1)
+
+
+def test_a_processor_may_be_scheduled_like_a_gpu():
+    name = opened("CL:OPENCL:gpu").name
+    a, b = numbers(63, 64), numbers(64, 65)
+    product = a @ b
+    power = np.exp(product - product.max(1, keepdims=True))
+    expected = power / power.sum(1, keepdims=True)
+    close((Tensor(a, device=name) @ Tensor(b, device=name)).realize().softmax(), expected)
+
+
+def test_batched_matmuls(grouped):
+    a, b = numbers(3, 33, 40), numbers(3, 40, 35)
+    close(Tensor(a, device=grouped) @ Tensor(b, device=grouped), a @ b)
+    close(Tensor(a, device=grouped) @ Tensor(b[0], device=grouped), a @ b[0])
+
+
+@pytest.mark.parametrize("shape", [(1,), (3,), (63,), (65, 3), (3, 5000), (70_000,), (35_000, 3)])
+def test_reductions_over_every_axis(grouped, shape):
+    data = RANDOM.integers(-9, 9, shape).astype(np.int32)
+    x = Tensor(data, device=grouped).realize()
+    for axis in (None, *range(len(shape))):
+        np.testing.assert_array_equal(x.sum(axis=axis).numpy(), data.sum(axis=axis))
+        np.testing.assert_array_equal(x.max(axis=axis).numpy(), data.max(axis=axis))
+        np.testing.assert_array_equal(x.argmax(axis=axis).numpy(), data.argmax(axis=axis))
+
+
+@pytest.mark.parametrize("shape", [(4, 63, 3), (2, 65, 64)])
+def test_reductions_over_the_middle(grouped, shape):
+    data = numbers(*shape)
+    close(Tensor(data, device=grouped).sum(axis=1), data.sum(axis=1))
+    close(Tensor(data, device=grouped).sum(axis=(0, 2)), data.sum(axis=(0, 2)))
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 65, 5000])
+def test_rows_of_statistics(grouped, size):
+    data = numbers(5, size)
+    x = Tensor(data, device=grouped)
+    power = np.exp(data - data.max(1, keepdims=True))
+    close(x.softmax(), power / power.sum(1, keepdims=True))
+    centred = data - data.mean(1, keepdims=True)
+    scale = np.sqrt(data.var(1, keepdims=True) + 1e-5)
+    close(x.layernorm(), centred / scale, 1e-3)
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((70_000,), 0), ((3, 1025, 2), 1), ((63, 3), 0)])
+def test_scans(grouped, shape, axis):
+    data = RANDOM.integers(-9, 9, shape).astype(np.int32)
+    x = Tensor(data, device=grouped)
+    np.testing.assert_array_equal(x.cumsum(axis).numpy(), data.cumsum(axis))
+    np.testing.assert_array_equal(x.cummax(axis).numpy(), np.maximum.accumulate(data, axis))
+
+
+def test_sums_of_more_steps_than_a_driver_takes(grouped):
+    data = RANDOM.integers(0, 5, (70_000, 40)).astype(np.int8)
+    x = Tensor(data, device=grouped).cast("int32").realize()
+    np.testing.assert_array_equal(x.sum(axis=0).numpy(), data.sum(axis=0, dtype=np.int32))
+    np.testing.assert_array_equal(x.argmax(axis=0).numpy(), data.argmax(axis=0))
+    product = x.T @ x[:, :33]
+    np.testing.assert_array_equal(product.numpy(), data.T.astype(np.int64) @ data[:, :33])
