@@ -208,6 +208,11 @@ class Settings:
         "No contraction of a multiplication and an addition into one operation, so that each "
         "is rounded as written. Slower.",
     )  # fmt: skip
+    IMAGE = Setting(
+        _integer(0, 2), 0,
+        "1 keeps intermediate results in textures on devices that have them; 2 is taken as 1.",
+    )  # fmt: skip
+    FLOAT16 = Setting(FLAG, False, "The textures of IMAGE=1 hold half precision.")
     DEFAULT_FLOAT = Setting(
         FLOAT_NAME, "float32", "The type of Python floats and of tensors made without a dtype."
     )

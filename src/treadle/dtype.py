@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from .config import settings
+from .errors import DTypeError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -119,9 +120,17 @@ class DType:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageDType(DType):
-    """A 2-D texture of `shape` (height, width) texels, four channels each."""
+    """A 2-D texture of `shape` (height, width) texels, four channels each.
 
-    image_shape: tuple[int, ...] = ()
+    A format of memory rather than a type of values: what it holds is computed with as float32.
+    """
+
+    image_shape: tuple[int, int] = (0, 0)
+
+    @property
+    def channels(self) -> int:
+        """How many numbers the texture holds."""
+        return 4 * self.image_shape[0] * self.image_shape[1]
 
     def __repr__(self) -> str:
         return f"dtypes.{self.name}({self.image_shape})"
@@ -142,8 +151,18 @@ def _vector_by_name(name: str, count: int) -> DType:
     return _vector(_BASE[name], count)
 
 
+def _texture_shape(name: str, shape: tuple[Any, ...]) -> tuple[int, int]:
+    sizes = tuple(shape)
+    if len(sizes) != 2 or any(not isinstance(size, int) or size < 1 for size in sizes):
+        raise DTypeError(
+            f"[{name}] a texture has a height and a width in texels of four numbers, each 1 or "
+            f"more, not {shape!r}"
+        )
+    return sizes[0], sizes[1]
+
+
 @functools.cache
-def _image(name: str, shape: tuple[int, ...]) -> ImageDType:
+def _image(name: str, shape: tuple[int, int]) -> ImageDType:
     return ImageDType(name, "float", 16 if name == "imageh" else 32, 1, shape)
 
 
@@ -198,14 +217,14 @@ class dtypes(metaclass=_Defaults):
     all = (bool, *ints, *floats)
 
     @staticmethod
-    def imageh(shape: tuple[Any, ...]) -> ImageDType:
-        """A half-precision texture of `shape` (height, width)."""
-        return _image("imageh", tuple(shape))
+    def imageh(shape: tuple[Any, Any]) -> ImageDType:
+        """A half-precision texture of `shape` (height, width). Raises DTypeError for any other."""
+        return _image("imageh", _texture_shape("imageh", shape))
 
     @staticmethod
-    def imagef(shape: tuple[Any, ...]) -> ImageDType:
-        """A single-precision texture of `shape` (height, width)."""
-        return _image("imagef", tuple(shape))
+    def imagef(shape: tuple[Any, Any]) -> ImageDType:
+        """A single-precision texture of `shape` (height, width). Raises DTypeError otherwise."""
+        return _image("imagef", _texture_shape("imagef", shape))
 
     @staticmethod
     def is_float(dtype: DType) -> Any:

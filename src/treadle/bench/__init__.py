@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 from ..errors import UserError
 from ..helpers import tqdm
+from .devices import overheads_here
 from .machine import ceilings, describe_machine
 from .peers import PEERS, installed
-from .process import Overhead, overheads
+from .process import Overhead
 from .report import OverheadResult, WorkResult, as_json, as_text
 from .timing import interleave
 from .work import Work, works
@@ -36,9 +37,9 @@ def run(
     """
     names = _peers(peers)
     chosen = [w for w in works(quick) if _wanted(w.name, only)]
-    costs = [o for o in overheads(quick) if _wanted(o.name, only)]
+    costs = [o for o in overheads_here(quick) if _wanted(o.name, only)]
     if not chosen and not costs:
-        known = ", ".join(row.name for row in (*works(quick), *overheads(quick)))
+        known = ", ".join(row.name for row in (*works(quick), *overheads_here(quick)))
         raise UserError(f"no row matches {', '.join(only or ())}; the rows are: {known}")
     limits = ceilings(quick)
     results = [_measure(w, names, quick) for w in tqdm(chosen, "measuring")]

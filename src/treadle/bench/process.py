@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ..errors import UserError
 from .timing import timed
 
-__all__ = ["Overhead", "overheads"]
+__all__ = ["Overhead", "overheads", "printed"]
 
 RUNS = 5
 
@@ -79,10 +79,8 @@ def overheads(quick: bool) -> list[Overhead]:
         Overhead("import treadle, whole process", "s", 0.2, lambda: _best(IMPORT, runs)),
         Overhead("first result, empty cache", "s", 0.5, lambda: _best(_simple(1), runs)),
         Overhead("each further simple kernel", "s", 0.03, lambda: _further(runs)),
-        Overhead(f"replay, a kernel of {size}", "s", 2e-6, lambda: _printed(REPLAY, size, runs)),
-        Overhead(
-            "scheduling 10x the nodes", "x", 12.0, lambda: _printed(SCHEDULE, size // 10, runs)
-        ),
+        Overhead(f"replay, a kernel of {size}", "s", 2e-6, lambda: _least(REPLAY, size, runs)),
+        Overhead("scheduling 10x the nodes", "x", 12.0, lambda: _least(SCHEDULE, size // 10, runs)),
     ]
 
 
@@ -100,15 +98,20 @@ def _best(code: str, runs: int) -> float:
     return min(timed(lambda: _python(code)) for _ in range(runs))
 
 
-def _printed(code: str, count: int, runs: int) -> float:
+def _least(code: str, count: int, runs: int) -> float:
     """The least of the numbers that fresh processes print."""
-    return min(float(_python(code.format(count=count))) for _ in range(runs))
+    return min(printed(code.format(count=count)) for _ in range(runs))
 
 
-def _python(code: str) -> str:
+def printed(code: str, **variables: str) -> float:
+    """The number that a fresh process with these environment variables prints."""
+    return float(_python(code, **variables))
+
+
+def _python(code: str, **given: str) -> str:
     """What a fresh interpreter prints for `code`. Raises UserError where it fails."""
     with tempfile.TemporaryDirectory() as folder:
-        variables = {**os.environ, "TREADLE_CACHE_DIR": os.path.join(folder, "cache")}
+        variables = {**os.environ, "TREADLE_CACHE_DIR": os.path.join(folder, "cache"), **given}
         done = subprocess.run(
             [sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False
         )

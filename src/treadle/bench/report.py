@@ -177,7 +177,7 @@ def _amount(value: float | None, unit: str) -> str:
     if value is None:
         return "-"
     if unit != "s":
-        return f"{value:.1f}{unit}"
+        return f"{value:.3g}{unit}"
     scale, name = next((s, n) for s, n in ((1, "s"), (1e3, "ms"), (1e6, "µs")) if value * s >= 0.1)
     return f"{value * scale:.3g} {name}"
 

@@ -189,7 +189,7 @@ class TinyJit(Generic[R]):
         made.update(id(s.target) for s in capture.steps if isinstance(s, Transfer))
         for old in (m for of_one in capture.returned for m in of_one):
             if id(old) in made and id(old) not in renewed:
-                moved[id(old)] = new_memory(old.device, old.dtype, old.size)
+                moved[id(old)] = new_memory(old.device, old.dtype, old.size, old.image)
                 renewed[id(old)] = adopt(moved[id(old)])
         for old, new in moved.items():
             for calls, call, slot in capture.patches.get(old, ()):
@@ -364,7 +364,8 @@ def _realized(tensors: list[Any]) -> list[list[Memory]]:
 def _describe(memory: Memory, among: list[Memory]) -> Any:
     """What must stay the same of an input; the number tells which inputs share memory."""
     first = next(i for i, other in enumerate(among) if other.buffer is memory.buffer)
-    return (memory.dtype, memory.size, memory.device, first)
+    kept = "plain memory" if memory.image is None else f"the texture {memory.image!r}"
+    return (memory.dtype, memory.size, memory.device, first, kept)
 
 
 def _check_same(old: Any, new: Any) -> None:
@@ -379,6 +380,7 @@ def _check_same(old: Any, new: Any) -> None:
         if was != now:
             raise JitError(
                 f"[jit] tensor argument {number} was captured as {was[0].name} of {was[1]} "
-                f"elements on {was[2]} (memory of argument {was[3]}), now it is {now[0].name} of "
-                f"{now[1]} elements on {now[2]} (memory of argument {now[3]})"
+                f"elements on {was[2]} in {was[4]} (memory of argument {was[3]}), now it is "
+                f"{now[0].name} of {now[1]} elements on {now[2]} in {now[4]} (memory of argument "
+                f"{now[3]})"
             )

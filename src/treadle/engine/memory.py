@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..dtype import DType, _to_np_dtype
+from ..dtype import DType, ImageDType, _to_np_dtype
 from ..errors import InternalError
 from ..ir.args import BufferRef, ShardArg, Token
 from ..ir.node import Node
@@ -43,7 +43,8 @@ __all__ = [
 class Memory:
     """`size` elements in a runtime's buffer, and how many assignments they have seen.
 
-    `read_only`: somebody else's, and not to be assigned to.
+    `image` is the texture that the buffer is, if it is one; `read_only`: somebody else's, and not
+    to be assigned to.
     """
 
     buffer: Any
@@ -52,6 +53,21 @@ class Memory:
     device: str
     version: int = 0
     read_only: bool = False
+    image: ImageDType | None = None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the host sees the elements in place."""
+        return Device[self.device].runtime.shares_memory and self.image is None
+
+    @property
+    def stored(self) -> np.dtype[Any]:
+        """NumPy's type of the elements as the device holds them."""
+        import numpy as np
+
+        if self.image is not None:
+            return np.dtype("float16" if self.image.bits == 16 else "float32")
+        return _to_np_dtype(self.dtype)
 
     def array(self) -> np.ndarray[Any, Any]:
         """The elements, 1-D: themselves where the host sees the memory, else a copy."""
@@ -59,13 +75,12 @@ class Memory:
 
         runtime = Device[self.device].runtime
         runtime.synchronize()
-        kind = _to_np_dtype(self.dtype)
-        if runtime.shares_memory:
-            return np.frombuffer(self.buffer.view(), kind, self.size)
-        found = np.empty(self.size, kind)
+        if self.is_shared:
+            return np.frombuffer(self.buffer.view(), self.stored, self.size)
+        found = np.empty(self.size, self.stored)
         if self.size:
             runtime.read(self.buffer, _bytes_of(found))
-        return found
+        return found.astype(_to_np_dtype(self.dtype), copy=False)
 
     def fill(self, data: np.ndarray[Any, Any]) -> None:
         """Overwrite all elements with those of `data`, in row-major order, converted."""
@@ -73,12 +88,11 @@ class Memory:
 
         if not data.size:
             return
-        runtime = Device[self.device].runtime
-        if runtime.shares_memory:
+        if self.is_shared:
             self.array().reshape(data.shape)[...] = data
         else:
-            kind = _to_np_dtype(self.dtype)
-            runtime.write(self.buffer, _bytes_of(np.ascontiguousarray(data, kind)))
+            runtime = Device[self.device].runtime
+            runtime.write(self.buffer, _bytes_of(np.ascontiguousarray(data, self.stored)))
 
 
 _table: weakref.WeakKeyDictionary[Token, Memory] = weakref.WeakKeyDictionary()
@@ -90,15 +104,16 @@ def adopt(memory: Memory) -> Node:
     """A BUFFER with a Token of its own for `memory`."""
     token = Token()
     _table[token] = memory
-    return Node(
-        Op.BUFFER, memory.dtype, (), BufferRef(token, memory.size, memory.device, memory.version)
-    )
+    ref = BufferRef(token, memory.size, memory.device, memory.version, memory.image)
+    return Node(Op.BUFFER, memory.dtype, (), ref)
 
 
-def new_memory(device: str, dtype: DType, size: int) -> Memory:
-    """Memory with undefined contents. Raises OutOfMemory."""
-    buffer = Device[device].allocator.alloc(max(1, size * dtype.itemsize))
-    return Memory(buffer, dtype, size, device)
+def new_memory(device: str, dtype: DType, size: int, image: ImageDType | None = None) -> Memory:
+    """Memory, or a texture, with undefined contents. Raises OutOfMemory."""
+    allocator = Device[device].allocator
+    nbytes = max(1, size * dtype.itemsize)
+    buffer = allocator.alloc(nbytes) if image is None else allocator.alloc_image(image)
+    return Memory(buffer, dtype, size, device, image=image)
 
 
 def allocate(device: str, dtype: DType, size: int) -> Node:
@@ -128,7 +143,9 @@ def transfer(source: Memory, target: Memory) -> None:
         return
     here, there = Device[source.device].runtime, Device[target.device].runtime
     nbytes = source.size * source.dtype.itemsize
-    if here.shares_memory:
+    if source.image is not None or target.image is not None:
+        target.fill(source.array())
+    elif here.shares_memory:
         here.synchronize()
         there.write(target.buffer, source.buffer.view()[:nbytes])
     elif there.shares_memory:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..config import settings
-from ..dtype import dtypes
+from ..dtype import ImageDType, dtypes
 from ..errors import DeviceError, DTypeError, StaleCodeError
 from ..ir.args import BufferRef
 from ..ir.loops import closed_ranges, free_ranges
@@ -33,6 +33,7 @@ from ..lower.passes import lower
 from ..lower.steps import most_steps
 from ..optimize.heuristic import optimize
 from ..runtime.base import Entry, Launch, Slot
+from ..schedule.images import image_of
 from ..schedule.kernel import Kernel
 from ..schedule.memory import Life, plan, plan_blocks
 from ..schedule.schedule import schedule
@@ -81,18 +82,18 @@ class Place:
 class Program:
     """Kernels in order, with their arguments as Places. Buffers come with each run.
 
-    `outputs` holds (dtype, elements) of the memory made for each output; `roots` says for each
-    output of the graph which of `outputs` it is (None: it is an assignment into an input).
-    `scratch` are the bytes of the blocks that intermediate results live in, `written` the inputs
-    that are assigned to.
+    `outputs` holds (dtype, elements, image) of the memory made for each output; `roots` says for
+    each output of the graph which of `outputs` it is (None: it is an assignment into an input).
+    `scratch` are the blocks that intermediate results live in, each so many bytes or a texture,
+    `written` the inputs that are assigned to.
     """
 
     device: str
     kernels: list[CompiledKernel] = field(default_factory=list)
     arguments: list[list[Place]] = field(default_factory=list)
-    outputs: list[tuple[Any, int]] = field(default_factory=list)
+    outputs: list[tuple[Any, int, ImageDType | None]] = field(default_factory=list)
     roots: list[int | None] = field(default_factory=list)
-    scratch: list[int] = field(default_factory=list)
+    scratch: list[int | ImageDType] = field(default_factory=list)
     written: frozenset[int] = frozenset()
 
     def launches(
@@ -133,7 +134,7 @@ def program_of(
     if any(_is_symbolic(node) for node in Node.sink(roots).toposort()):
         roots, values = unbind(roots)
     key, inputs = _shape_of(roots)
-    key = (device, settings.REPRODUCIBLE, key)
+    key = (device, settings.REPRODUCIBLE, settings.IMAGE, settings.FLOAT16, key)
     program = _programs.get(key)
     if program is None:
         with _lock:
@@ -159,7 +160,7 @@ def _shape_of(roots: Sequence[Node]) -> tuple[Any, list[BufferRef]]:
             number = tokens.setdefault(arg.token, len(tokens))
             if number == len(inputs):
                 inputs.append(arg)
-            arg = (number, arg.size, arg.version - inputs[number].version)
+            arg = (number, arg.size, arg.version - inputs[number].version, arg.image)
         elif node.op is Op.CONST:
             arg = (type(arg), repr(arg))
         rows.append((node.op, node.dtype, tuple(numbers[s] for s in node.src), arg))
@@ -176,7 +177,7 @@ def _build(roots: Sequence[Node], device: str, inputs: list[BufferRef]) -> Progr
     for node in nodes:
         if node in stored and node not in places:
             places[node] = Place("output", len(program.outputs))
-            program.outputs.append((node.dtype, size_product(node.shape)))
+            program.outputs.append((node.dtype, size_product(node.shape), image_of(node)))
         found = places.get(node)
         program.roots.append(found.number if found and found.kind == "output" else None)
     steps = [(root, kernel) for root, kernel in steps if _has_work(root)]
@@ -203,11 +204,17 @@ def _place_the_rest(
     steps: list[tuple[Node, Kernel]],
     places: dict[object, Place],
     has_addresses: bool,
-) -> list[int]:
+) -> list[int | ImageDType]:
     """Give intermediate results and the kernels' scratch memory a place in shared blocks.
 
-    Returns the blocks' bytes: one block where memory has addresses.
+    Returns the blocks: one where memory has addresses, and one for each texture.
     """
+    images: list[int | ImageDType] = []
+    for buffer in (buffer for _, step in steps for buffer in step.buffers):
+        image = image_of(buffer)
+        if image is not None and _key(buffer) not in places:
+            places[_key(buffer)] = Place("scratch", len(images))
+            images.append(image)
     lives: dict[object, Life] = {}
     for number, (_, step) in enumerate(steps):
         kernel = program.kernels[number]
@@ -225,13 +232,14 @@ def _place_the_rest(
                 lives[kernel, i] = Life(first, number, nbytes)
     if has_addresses:
         offsets, total = plan(list(lives.values()))
-        places.update(
-            (key, Place("scratch", 0, offset)) for key, offset in zip(lives, offsets, strict=True)
-        )
-        return [total] if total else []
+        first = len(images)
+        for key, offset in zip(lives, offsets, strict=True):
+            places[key] = Place("scratch", first, offset)
+        return [*images, total] if total else images
     numbers, sizes = plan_blocks(list(lives.values()))
-    places.update((key, Place("scratch", n)) for key, n in zip(lives, numbers, strict=True))
-    return sizes
+    for key, number in zip(lives, numbers, strict=True):
+        places[key] = Place("scratch", len(images) + number)
+    return [*images, *sizes]
 
 
 # -- one kernel ---------------------------------------------------------------------------------

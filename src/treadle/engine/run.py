@@ -243,7 +243,8 @@ def _execute(roots: list[Node], device: str, effects: list[Node]) -> list[Node |
     program, inputs, values = program_of(todo, device)
     memories = [memory_of(ref) for ref in inputs]
     outputs = [
-        new_memory(device, dtype, size_with(size, values)) for dtype, size in program.outputs
+        new_memory(device, dtype, size_with(size, values), image)
+        for dtype, size, image in program.outputs
     ]
     run_program(program, memories, outputs, values)
     nodes = [adopt(memory) for memory in outputs]
@@ -265,7 +266,11 @@ def run_program(
 ) -> None:
     """Launch every kernel of `program` on these buffers, and count it."""
     opened = Device[program.device]
-    scratch = [opened.allocator.alloc(nbytes) for nbytes in program.scratch]
+    allocator = opened.allocator
+    scratch = [
+        allocator.alloc(block) if isinstance(block, int) else allocator.alloc_image(block)
+        for block in program.scratch
+    ]
     run = Run(program, inputs, outputs, scratch, values)
     launches = run.launches()
     start = time.perf_counter()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from .op import Op
+
+if TYPE_CHECKING:
+    from ..dtype import ImageDType
 
 __all__ = [
     "BufferRef", "LocalRef", "ParamRef", "RangeArg", "ReduceArg", "RegisterRef", "ScanArg",
@@ -21,12 +24,16 @@ class Token:
 
 @dataclass(frozen=True)
 class BufferRef:
-    """Memory `token` of `size` elements on `device`, as it is after `version` assignments."""
+    """Memory `token` of `size` elements on `device`, as it is after `version` assignments.
+
+    `image` is the texture that holds them, where they are no plain memory.
+    """
 
     token: Token
     size: int
     device: str
     version: int = 0
+    image: ImageDType | None = None
 
 
 @dataclass(frozen=True)
@@ -97,10 +104,11 @@ class RangeArg:
 
 @dataclass(frozen=True)
 class ParamRef:
-    """Kernel argument `slot`: memory of `size` elements."""
+    """Kernel argument `slot`: memory of `size` elements, or the texture `image` that holds them."""
 
     slot: int
     size: Any
+    image: ImageDType | None = None
 
 
 @dataclass(frozen=True)

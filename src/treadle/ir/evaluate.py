@@ -69,5 +69,6 @@ _LANES: dict[Op, Callable[[Node, list[Array]], Array]] = {
     Op.LANES: lambda node, source: np.arange(node.dtype.count).astype(numpy_dtype(node.dtype)),
     Op.EXTRACT: lambda node, source: source[0][..., node.arg],
     Op.STACK: lambda node, source: np.stack(np.broadcast_arrays(*source), -1),
+    Op.SHUFFLE: lambda node, source: np.concatenate(source, -1)[..., list(node.arg)],
     Op.HREDUCE: _tree,
 }

@@ -98,6 +98,7 @@ class Op(IntEnum):
     LANES = auto()
     EXTRACT = auto()
     STACK = auto()
+    SHUFFLE = auto()
     HREDUCE = auto()
     # patterns
     WILDCARD = auto()
@@ -208,6 +209,7 @@ INFO: dict[Op, OpInfo] = {
     Op.LANES: OpInfo(0, "lane number: 0, 1, ..."),
     Op.EXTRACT: OpInfo(1, "lane arg"),
     Op.STACK: OpInfo(-1, "one lane from each source"),
+    Op.SHUFFLE: OpInfo(2, "lanes arg of all lanes, those of src[0] before those of src[1]"),
     Op.HREDUCE: OpInfo(1, "all lanes combined by arg, as a balanced tree"),
     Op.WILDCARD: OpInfo(0, "in a pattern: anything"),
 }

@@ -17,7 +17,7 @@ from .op import ALU, COMPARE, INFO, MOVEMENT, Op
 __all__ = ["verify_kernel", "verify_linear", "verify_tensor"]
 
 _VALUES = frozenset((Op.CONST, Op.VARIABLE, Op.BIND))
-_LANES = frozenset((Op.BROADCAST, Op.LANES, Op.EXTRACT, Op.STACK, Op.HREDUCE))
+_LANES = frozenset((Op.BROADCAST, Op.LANES, Op.EXTRACT, Op.STACK, Op.SHUFFLE, Op.HREDUCE))
 TENSOR_OPS = ALU | MOVEMENT | _VALUES | frozenset((
     Op.BUFFER, Op.IOTA, Op.UNWINDOW, Op.REDUCE, Op.SCAN, Op.GATHER, Op.SCATTER, Op.CONTIGUOUS,
     Op.DETACH, Op.COPY, Op.MULTI, Op.ASSIGN, Op.AFTER, Op.SINK,
@@ -89,6 +89,10 @@ def _check_lanes(node: Node) -> None:
         _need(node, 0 <= node.arg < node.src[0].dtype.count, "there is no such lane")
     if node.op is Op.STACK:
         _need(node, len(node.src) == node.dtype.count, "needs one source for each lane")
+    if node.op is Op.SHUFFLE:
+        lanes = node.src[0].dtype.count + node.src[1].dtype.count
+        _need(node, len(node.arg) == node.dtype.count, "needs one lane for each of its own")
+        _need(node, all(0 <= n < lanes for n in node.arg), "there is no such lane")
     if node.op is Op.HREDUCE:
         _need(node, node.arg in _REDUCERS, "the arg is no associative op")
     if node.op in (Op.EXTRACT, Op.HREDUCE):

@@ -5,7 +5,9 @@
 
 A node is copied once for each position of the unrolled RANGEs it depends on, and becomes a vector
 where it depends on a vector RANGE. Contiguous accesses become vector loads and stores; others are
-one access a lane. A reduction over unrolled or vector RANGEs gets one accumulator for each copy.
+one access a lane, but where the load is contiguous in an unrolled RANGE of as many steps as there
+are lanes: such a square block is loaded by rows and transposed in registers. A reduction over
+unrolled or vector RANGEs gets one accumulator for each copy.
 """
 
 from __future__ import annotations
@@ -16,27 +18,33 @@ from functools import reduce as fold
 from ..dtype import DType, dtypes
 from ..errors import InternalError
 from ..ir.args import RegisterRef
-from ..ir.loops import closed_ranges, free_ranges
+from ..ir.loops import TRUE, closed_ranges, free_ranges
 from ..ir.node import Node, alu, alu_dtype
 from ..ir.op import ALU, Op
-from ..ir.rules.index import linear_terms, simplify
+from ..ir.rules.index import simplify
+from .lanes import broadcast, contiguous, lane_condition, segments, transpose
 
 __all__ = ["expand"]
 
 Where = tuple[int, ...]
 
 
-def expand(root: Node) -> Node:
-    """`root` with no unroll or vector RANGE left in it."""
-    return _Expander(root).run(root)
+def expand(root: Node, has_masks: bool = False) -> Node:
+    """`root` with no unroll or vector RANGE left in it.
+
+    `has_masks`: loads of some lanes of a vector cost no more than those of all.
+    """
+    return _Expander(root, has_masks).run(root)
 
 
 class _Expander:
-    def __init__(self, root: Node) -> None:
+    def __init__(self, root: Node, has_masks: bool) -> None:
+        self.has_masks = has_masks
         self.free = free_ranges(root)
         self.copies: dict[Node, dict[Where, Node]] = {}
         self.axes: dict[Node, tuple[Node, ...]] = {}
         self.simplified: dict[Node, Node] = {}
+        self.blocks: dict[tuple[Node, tuple[int | None, ...]], list[Node]] = {}
         self.registers = 0
 
     def run(self, root: Node) -> Node:
@@ -121,19 +129,89 @@ class _Expander:
             return self._lane_load(node, position, {})
         count = vector.src[0].arg
         index = self._scalar(node.src[1], position, {})
-        base = _contiguous(index, vector)
+        base = contiguous(index, vector)
         if base is None:
+            across = self._across(node, vector)
+            if across is not None:
+                return self._transposed(node, position, vector, across)
+            pieces = self._pieces(node, index, position, vector) if self.has_masks else None
+            if pieces is not None:
+                return pieces
             lanes = [self._lane_load(node, position, {vector: n}) for n in range(count)]
             if all(lane is lanes[0] for lane in lanes):
-                return _broadcast(lanes[0], count)
+                return broadcast(lanes[0], count)
             return Node(Op.STACK, node.dtype.vec(count), tuple(lanes))
         src = [self._at(node.src[0], position), base]
         if len(node.src) > 2:
             gate = self._gate(node.src[2], position, vector)
             if gate.op is Op.CONST and not gate.arg:
-                return _broadcast(node.src[3], count)
+                return broadcast(node.src[3], count)
             if gate.op is not Op.CONST:
-                src += [gate, _broadcast(node.src[3], count)]
+                src += [gate, broadcast(node.src[3], count)]
+        return Node(Op.LOAD, node.dtype.vec(count), tuple(src))
+
+    def _pieces(
+        self, node: Node, index: Node, position: dict[Node, int], vector: Node
+    ) -> Node | None:
+        """A load that goes through the ends of rows, as a masked load for each row it meets."""
+        gated = len(node.src) > 2
+        gate = self._scalar(node.src[2], position, {}) if gated else TRUE
+        if any(n.op is Op.LOAD for n in Node.sink((index, gate)).toposort()):
+            return None
+        found = segments(index, gate, vector)
+        if found is None:
+            return None
+        count = vector.src[0].arg
+        memory = self._at(node.src[0], position)
+        other = broadcast(node.src[3] if gated else Node.const(node.dtype, 0), count)
+        ends = [following.first for following in found[1:]] + [Node.index(count)]
+        value: Node | None = None
+        for piece, end in reversed(list(zip(found, ends, strict=True))):
+            before_end = lane_condition(vector < end, vector)
+            mine = lane_condition((vector < piece.first).ne(True), vector) & before_end
+            held = mine & lane_condition(piece.gate, vector)
+            one = Node(Op.LOAD, node.dtype.vec(count), (memory, piece.base, held, other))
+            value = one if value is None else alu(Op.WHERE, before_end, one, value)
+        return value
+
+    def _across(self, node: Node, vector: Node) -> Node | None:
+        """The unrolled RANGE, with as many steps as there are lanes, that a load is contiguous in.
+
+        None where an index holds loads, whose lanes are different rows.
+        """
+        if any(n.op is Op.LOAD for n in node.src[1].toposort()):
+            return None
+        same_size = (r for r in self.axes[node] if r.src[0] is vector.src[0])
+        return next((r for r in same_size if contiguous(node.src[1], r) is not None), None)
+
+    def _transposed(
+        self, node: Node, position: dict[Node, int], vector: Node, across: Node
+    ) -> Node:
+        """One column of a square block of memory whose rows are contiguous in `across`."""
+        around = {r: n for r, n in position.items() if r is not across}
+        key = (node, tuple(around.get(r) for r in self.axes[node]))
+        if key not in self.blocks:
+            lanes = range(vector.src[0].arg)
+            rows = [self._row(node, around, vector, lane, across) for lane in lanes]
+            self.blocks[key] = transpose(rows)
+        return self.blocks[key][position[across]]
+
+    def _row(
+        self, node: Node, around: dict[Node, int], vector: Node, lane: int, across: Node
+    ) -> Node:
+        """The vector over `across` that a load gives for one lane of `vector`."""
+        count = across.src[0].arg
+        base = contiguous(self._scalar(node.src[1], around, {vector: lane}), across)
+        assert base is not None
+        src = [self._at(node.src[0], around), base]
+        if len(node.src) > 2:
+            gate = self._scalar(node.src[2], around, {vector: lane})
+            if across in free_ranges(gate)[gate]:
+                gate = lane_condition(gate, across)
+            if gate.op is Op.CONST and not gate.arg:
+                return broadcast(node.src[3], count)
+            if gate.op is not Op.CONST:
+                src += [gate, broadcast(node.src[3], count)]
         return Node(Op.LOAD, node.dtype.vec(count), tuple(src))
 
     def _gate_free(self, node: Node, at: int) -> frozenset[Node]:
@@ -144,7 +222,7 @@ class _Expander:
         scalar = self._scalar(gate, position, {})
         if vector not in free_ranges(scalar)[scalar]:
             return scalar
-        return _lane_condition(scalar, vector)
+        return lane_condition(scalar, vector)
 
     def _store(self, node: Node, position: dict[Node, int]) -> Node:
         vector = self._vector(node)
@@ -157,10 +235,10 @@ class _Expander:
                 src += [] if gate.op is Op.CONST and gate.arg else [gate]
             return Node(Op.STORE, dtypes.void, tuple(src))
         count = vector.src[0].arg
-        base = _contiguous(self._scalar(node.src[1], position, {}), vector)
+        base = contiguous(self._scalar(node.src[1], position, {}), vector)
         if base is None:
             return self._store_lanes(node, position, vector, memory, value)
-        src = [memory, base, _broadcast(value, count)]
+        src = [memory, base, broadcast(value, count)]
         if len(node.src) > 3:
             gate = self._gate(node.src[3], position, vector)
             src += [] if gate.op is Op.CONST and gate.arg else [gate]
@@ -201,7 +279,7 @@ class _Expander:
         for combo in combos:
             value = self._at(node.src[0], position | combo)
             if vector is not None:
-                value = _broadcast(value, vector.src[0].arg)
+                value = broadcast(value, vector.src[0].arg)
             parts.append(
                 Node(Op.REDUCE, value.dtype, (value, *loops), node.arg) if loops else value
             )
@@ -221,14 +299,14 @@ class _Expander:
         vector = self._vector(node)
         init = self._at(node.src[0], position)
         if vector is not None:
-            init = _broadcast(init, vector.src[0].arg)
+            init = broadcast(init, vector.src[0].arg)
         loops = self._loops_of(node.src[1:])
         self.registers += 1  # copies are different registers: the number tells them apart
         return Node(Op.REGISTER, init.dtype, (init, *loops), RegisterRef(self.registers))
 
     def _update(self, node: Node, position: dict[Node, int]) -> Node:
         register = self._at(node.src[0], position)
-        value = _broadcast(self._at(node.src[1], position), register.dtype.count)
+        value = broadcast(self._at(node.src[1], position), register.dtype.count)
         loops = self._loops_of(node.src[2:])
         return Node(Op.UPDATE, dtypes.void, (register, value, *loops), node.arg)
 
@@ -250,12 +328,6 @@ def _tree(op: Op, parts: list[Node]) -> Node:
     return parts[0]
 
 
-def _broadcast(node: Node, count: int) -> Node:
-    if node.dtype.count == count:
-        return node
-    return Node(Op.BROADCAST, node.dtype.vec(count), (node,))
-
-
 def _alu(node: Node, src: tuple[Node, ...]) -> Node:
     count = max(s.dtype.count for s in src)
     if node.op in (Op.CAST, Op.BITCAST):
@@ -263,7 +335,7 @@ def _alu(node: Node, src: tuple[Node, ...]) -> Node:
         return src[0].cast(dtype) if node.op is Op.CAST else src[0].bitcast(dtype)
     if count == 1:
         return alu(node.op, *src)
-    wide = tuple(_broadcast(s, count) for s in src)
+    wide = tuple(broadcast(s, count) for s in src)
     return Node(node.op, alu_dtype(node.op, wide), wide)
 
 
@@ -271,43 +343,3 @@ def _dtype_after(node: Node, src: tuple[Node, ...]) -> DType:
     if node.op in (Op.AFTER, Op.REGISTER) and src:
         return src[0].dtype
     return node.dtype
-
-
-def _contiguous(index: Node, vector: Node) -> Node | None:
-    """`index` without its lane number, if it is that plus something; else None."""
-    terms, rest = linear_terms(index)
-    if terms.get(vector) != 1:
-        return None
-    del terms[vector]
-    base = Node.index(rest)
-    for term, coefficient in terms.items():
-        if vector in free_ranges(term)[term]:
-            return None
-        base = base + (term if coefficient == 1 else term * coefficient)
-    return simplify(base)
-
-
-def _lane_condition(condition: Node, vector: Node) -> Node:
-    """A condition on the lane number as a vector of bools.
-
-    `base + lane < limit` compares lane numbers with one scalar, so that the lanes need no wide
-    arithmetic.
-    """
-    count = vector.src[0].arg
-    if vector not in free_ranges(condition)[condition]:
-        return _broadcast(condition, count)
-    if condition.op in (Op.AND, Op.OR, Op.XOR):
-        sides = tuple(_lane_condition(s, vector) for s in condition.src)
-        return Node(condition.op, dtypes.bool.vec(count), sides)
-    if condition.op is Op.CMPLT and condition.dtype is dtypes.bool:
-        left, right = condition.src
-        base = _contiguous(left, vector)
-        if base is not None and vector not in free_ranges(right)[right]:
-            lanes = Node(Op.LANES, dtypes.int32.vec(count))
-            room = (right - base).minimum(count).maximum(0)
-            limit = _broadcast(room.cast(dtypes.int32), count)
-            return Node(Op.CMPLT, dtypes.bool.vec(count), (lanes, limit))
-    lanes = []
-    for number in range(count):
-        lanes.append(simplify(condition.substitute({vector: Node.index(number)})))
-    return Node(Op.STACK, dtypes.bool.vec(count), tuple(lanes))

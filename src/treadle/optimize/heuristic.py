@@ -22,6 +22,8 @@ from .matmul import distribute_over_product, tile_matmul
 from .moves import Moves
 from .nest import Nest, contiguity, reads_of, sequential_loops, stride
 from .rows import keep_costly_rows
+from .texels import schedule_texels
+from .transposes import transpose
 from .workgroups import schedule_workgroups
 
 __all__ = ["optimize"]
@@ -44,6 +46,7 @@ def optimize(ast: Node, target: Target) -> tuple[Node, list[str]]:
         return _symbolic(moves)
     moves.merge_all()
     _group_long_reductions(moves, target)
+    schedule_texels(moves, target)
     if target.workgroup is not None:
         schedule_workgroups(moves, target)
         return moves.root, moves.log
@@ -53,7 +56,7 @@ def optimize(ast: Node, target: Target) -> tuple[Node, list[str]]:
         nest = next((n for n in moves.nests() if _loops_left(n, done)), None)
         if nest is None:
             return moves.root, moves.log
-        if not tile_matmul(moves, nest, target):
+        if not tile_matmul(moves, nest, target) and not transpose(moves, nest, target):
             _general(moves, nest, target)
         done.update(n.loops for n in moves.nests() if _scheduled(n))
         if nest.loops in [n.loops for n in moves.nests()]:

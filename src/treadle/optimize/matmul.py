@@ -20,7 +20,7 @@ from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import Target
 from .moves import Moves
-from .nest import Nest, stride
+from .nest import Nest, reads_of, stride
 
 __all__ = ["Problem", "distribute_over_product", "factors_of", "recognise", "tile_matmul"]
 
@@ -294,12 +294,21 @@ def _pack_columns(
 ) -> Node:
     """A panel of y, [step][column of the panel], in memory of each worker."""
     lane_loops = tuple(r for r in columns.ranges if r.arg.kind != "grid")
-    fresh = moves.copies((*steps, *lane_loops))
-    lane = _digits(lane_loops)
+    order = sorted(steps, key=lambda r: r not in _gating(y))  # conditions are computed outside
+    fill = {r: Split(n, (n,)) for r, n in moves.copies((*order, *lane_loops)).items()}
+    if any(stride(index, steps[-1]) == 1 for index in reads_of(y)):
+        # Rows that lie along steps are transposed, a square at a time.
+        fill[steps[-1]] = moves.tiled(steps[-1], (tile.lanes, "unroll"))
     moves.log.append("pack columns (shared)")
-    return moves.staged(
-        y, "shared", (_count(steps), tile.columns), (position, lane), fresh, (*steps, *lane_loops)
-    )
+    sizes = (_count(steps), tile.columns)
+    return moves.filled(y, "shared", sizes, (position, _digits(lane_loops)), fill)
+
+
+def _gating(value: Node) -> frozenset[Node]:
+    """The loops that conditions under `value` depend on."""
+    gates = [n.src[2] for n in value.toposort() if n.op is Op.LOAD and len(n.src) > 2]
+    gates += [n.src[0] for n in value.toposort() if n.op is Op.WHERE]
+    return frozenset().union(*(free_ranges(gate)[gate] for gate in gates))
 
 
 def _digits(loops: tuple[Node, ...]) -> Node:
@@ -325,12 +334,16 @@ def _pack_rows(
     free = free_ranges(x)[x]
     inner = tuple(r for r in rows.ranges if r.arg.kind == "unroll")
     batch = tuple(sorted(free - frozenset((*steps, *rows.ranges)), key=lambda r: r.arg.number))
-    loops = (*batch, *row_loops, *steps, *inner)
-    kinds = dict.fromkeys((*batch, *row_loops), "grid")
-    fresh = moves.copies(loops, kinds)
-    sizes = (
-        *(r.src[0].arg for r in (*batch, *row_loops)), _count(steps), _count(inner),
-    )  # fmt: skip
-    index = (*batch, *row_loops, position, _digits(inner))
+    around = (*batch, *row_loops)
+    sizes = (*(r.src[0].arg for r in around), _count(steps), _count(inner))
+    index = (*around, position, _digits(inner))
+    fill = {
+        r: Split(n, (n,)) for r, n in moves.copies(around, dict.fromkeys(around, "grid")).items()
+    }
+    fill |= {r: Split(n, (n,)) for r, n in moves.copies(steps[:-1]).items()}
+    # A square of steps and rows at a time, so that rows which lie along steps are transposed.
+    side = 1 << (tile.rows - 1).bit_length()
+    fill[steps[-1]] = moves.tiled(steps[-1], (side, "unroll"))
+    fill |= {r: moves.tiled(r, (side, "vector")) for r in inner}
     moves.log.append("pack rows (grid)")
-    return moves.staged(x, "grid", sizes, index, fresh, loops)
+    return moves.filled(x, "grid", sizes, index, fill)

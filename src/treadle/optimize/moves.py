@@ -138,6 +138,24 @@ class Moves:
         src = (filled, TRUE, *places, *index, *(fresh[r] for r in loops))
         return Node(Op.STAGE, value.dtype, src, StageArg(scope, sizes))  # type: ignore[arg-type]
 
+    def filled(
+        self,
+        value: Node,
+        scope: str,
+        sizes: tuple[int, ...],
+        index: tuple[Node, ...],
+        fill: dict[Node, Split],
+    ) -> Node:
+        """`value` kept in memory of `sizes` at `index`, filled over what its loops become."""
+        new = {r: split.expr for r, split in fill.items()}
+        places = tuple(simplify(i.substitute(new)) for i in index)
+        guard = TRUE
+        for split in fill.values():
+            guard = guard & split.guard
+        loops = tuple(r for split in fill.values() for r in split.ranges)
+        src = (replace_ranges(value, fill), guard, *places, *index, *loops)
+        return Node(Op.STAGE, value.dtype, src, StageArg(scope, sizes))  # type: ignore[arg-type]
+
     def group(self, reduce: Node, loop: Node, chunks: int) -> Node:
         """Split a reduction over `loop` into `chunks` partial results and their combination.
 

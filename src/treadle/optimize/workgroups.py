@@ -33,7 +33,7 @@ def schedule_workgroups(moves: Moves, target: Target) -> None:
     done: set[Node] = set()
     scalar_done = False
     while True:
-        pending = (n for n in moves.nests() if not done.intersection(n.loops))
+        pending = (n for n in moves.nests() if not done.intersection(n.loops) and _is_plain(n))
         nest = next((n for n in pending if n.loops or not scalar_done), None)
         if nest is None:
             return
@@ -43,6 +43,10 @@ def schedule_workgroups(moves: Moves, target: Target) -> None:
             _general(moves, nest, target, group)
         done.update(nest.loops)
         done.update(r for n in moves.nests() for r in n.loops if r not in old)
+
+
+def _is_plain(nest: Nest) -> bool:
+    return all(r.arg.kind == "loop" for r in nest.loops)
 
 
 def _general(moves: Moves, nest: Nest, target: Target, group: Workgroup) -> None:

@@ -251,6 +251,12 @@ class Function(ABC):
     def _stack(self, node: Node) -> str:
         return self.let(node.dtype, self.vector(node.dtype, [self.value(s) for s in node.src]))
 
+    def _shuffle(self, node: Node) -> str:
+        a, b = node.src
+        values, half = [self.value(a), self.value(b)], a.dtype.count
+        lanes = [self.lane(a.dtype, values[n // half], n % half) for n in node.arg]
+        return self.let(node.dtype, self.vector(node.dtype, lanes))
+
     def _extract(self, node: Node) -> str:
         source = node.src[0]
         return self.let(node.dtype, self.lane(source.dtype, self.value(source), node.arg))

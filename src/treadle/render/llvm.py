@@ -421,6 +421,14 @@ class _Function:
             )
         return current
 
+    def _shuffle(self, node: Node) -> str:
+        a, b = node.src
+        lanes = ", ".join(f"i32 {n}" for n in node.arg)
+        return self.emit(
+            f"shufflevector {type_name(a.dtype)} {self.value(a)}, {type_name(b.dtype)} "
+            f"{self.value(b)}, <{len(node.arg)} x i32> <{lanes}>"
+        )
+
     def _extract(self, node: Node) -> str:
         source = node.src[0]
         return self.emit(

@@ -16,9 +16,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..dtype import DType
+from ..dtype import DType, ImageDType
+from ..errors import InternalError
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.rules.index import linear_terms
 from ..lower.linearize import Phase
 from ..target import Target
 from .clike import BINARY, COMPARISONS, FUNCTIONS, Function
@@ -38,6 +40,11 @@ _CONVERT = """\
 #else
 #define CONVERT(type, value) convert_##type(value)
 #endif
+"""
+_CHANNEL = """\
+float channel(float4 texel, int n) {
+  return n < 2 ? (n == 0 ? texel.x : texel.y) : (n == 2 ? texel.z : texel.w);
+}
 """
 _UNALIGNED = "typedef struct __attribute__((packed)) {{ {kind} value; }} {kind}_unaligned;"
 # What a comparison of elements of so many bits gives in each lane.
@@ -64,6 +71,8 @@ class OpenCLRenderer:
         lines.append(f"#pragma OPENCL FP_CONTRACT {'ON' if self.contract else 'OFF'}")
         lines.append(_CONVERT)
         unaligned: set[str] = set().union(*(function.unaligned for function in functions))
+        if any("channel(" in body for body in bodies):
+            lines.append(_CHANNEL)
         lines += [_UNALIGNED.format(kind=kind) for kind in sorted(unaligned)]
         return "\n".join([*lines, *bodies])
 
@@ -96,6 +105,8 @@ class _OpenCLFunction(Function):
 
     def _argument(self, param: Node) -> str:
         name = f"arg{param.arg.slot}"
+        if param.arg.image:
+            return f"{'write' if param in self.written else 'read'}_only image2d_t {name}"
         access = "" if param in self.written else "const "
         return f"global {access}{self._element(param.dtype)} *restrict {name}"
 
@@ -149,6 +160,9 @@ class _OpenCLFunction(Function):
 
     def load(self, node: Node) -> str:
         memory, index = node.src[:2]
+        image = _image_of(memory)
+        if image is not None:
+            return self._texture_load(node, image)
         base, place = self.memory(memory), self.value(index)
         if len(node.src) == 4:
             return self._gated_load(node, base, place)
@@ -185,6 +199,10 @@ class _OpenCLFunction(Function):
         base, place = self.memory(memory), self.value(index)
         stored, dtype = self.value(value), value.dtype
         gate = node.src[3] if len(node.src) == 4 else None
+        image = _image_of(memory)
+        if image is not None:
+            self._texture_store(node, image)
+            return
         if gate is not None and gate.dtype.count > 1:
             for i in range(dtype.count):
                 held = self.lane(gate.dtype, self.value(gate), i)
@@ -202,6 +220,53 @@ class _OpenCLFunction(Function):
             self.line(f"{guard}{held} = {stored};")
         else:
             self.line(f"{guard}vstore{dtype.count}({stored}, 0, {base} + {place});")
+
+    # -- textures -------------------------------------------------------------------------------
+
+    def _texel(self, image: ImageDType, place: str, ahead: int = 0) -> str:
+        """The coordinates of the texel that element `place` is in, `ahead` texels further on."""
+        width = image.image_shape[1]
+        texel = f"({place}) / 4" + (f" + {ahead}" if ahead else "")
+        return f"(int2)(({texel}) % {width}, ({texel}) / {width})"
+
+    def _texture_load(self, node: Node, image: ImageDType) -> str:
+        base, place = self.memory(node.src[0]), self.value(node.src[1])
+        dtype, aligned = node.dtype, _is_aligned(node.src[1])
+        gate, other = (*node.src[2:], None, None)[:2]
+        whole = dtype.count % 4 == 0 and aligned and (gate is None or gate.dtype.count == 1)
+        if whole:
+            texels = [
+                f"read_imagef({base}, {self._texel(image, place, n)})"
+                for n in range(dtype.count // 4)
+            ]
+            code = texels[0] if dtype.count == 4 else f"({self.type(dtype)})({', '.join(texels)})"
+            return self.let(dtype, self._where(gate, code, other, None))
+        lanes = []
+        for n in range(dtype.count):
+            at = f"{place} + {n}" if n else place
+            one = f"channel(read_imagef({base}, {self._texel(image, at)}), ({at}) % 4)"
+            lanes.append(self._where(gate, one, other, n if dtype.count > 1 else None))
+        return self.let(dtype, lanes[0] if dtype.count == 1 else self.vector(dtype, lanes))
+
+    def _where(self, gate: Node | None, code: str, other: Node | None, lane: int | None) -> str:
+        """`code` where `gate` holds, in one lane or as a whole, else `other`."""
+        if gate is None or other is None:
+            return code
+        held, instead = self.value(gate), self.value(other)
+        if lane is not None:
+            instead = self.lane(other.dtype, instead, lane)
+            held = self.lane(gate.dtype, held, lane) if gate.dtype.count > 1 else held
+        return f"({held} ? {code} : {instead})"
+
+    def _texture_store(self, node: Node, image: ImageDType) -> None:
+        memory, index, value = node.src[:3]
+        gate = node.src[3] if len(node.src) == 4 else None
+        whole = value.dtype.count == 4 and _is_aligned(index)
+        if not whole or (gate is not None and gate.dtype.count > 1):
+            raise InternalError(f"a texture is written in whole texels, not by {node!r}")
+        guard = "" if gate is None else f"if ({self.value(gate)}) "
+        texel = self._texel(image, self.value(index))
+        self.line(f"{guard}write_imagef({self.memory(memory)}, {texel}, {self.value(value)});")
 
     # -- vectors --------------------------------------------------------------------------------
 
@@ -287,6 +352,18 @@ class _OpenCLFunction(Function):
             return f"({value} == {value} ? {converted} : {zero})"
         real = self.compare(Op.CMPEQ, source, value, value)
         return self.select(target, real, converted, self.splat(target, zero))
+
+
+def _image_of(memory: Node) -> ImageDType | None:
+    while memory.op is Op.AFTER:
+        memory = memory.src[0]
+    return memory.arg.image if memory.op is Op.PARAM else None
+
+
+def _is_aligned(index: Node) -> bool:
+    """Whether an element is surely the first one of its texel."""
+    terms, constant = linear_terms(index)
+    return constant % 4 == 0 and all(coefficient % 4 == 0 for coefficient in terms.values())
 
 
 def _single_terms(program: Node) -> set[Node]:

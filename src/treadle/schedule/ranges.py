@@ -19,6 +19,7 @@ from ..ir.node import Node, as_index, rebuild
 from ..ir.op import ALU, MOVEMENT, Op
 from ..ir.shape import Shape, size_product
 from .fuse import Group, Plan, ranges_in, reduce_index, view_base
+from .images import image_of
 from .index import TRUE, Index, flat_index, source_index
 from .kernel import Kernel
 
@@ -45,7 +46,8 @@ class _Builder:
         slot = self.slots.setdefault(key, len(self.buffers))
         if slot == len(self.buffers):
             self.buffers.append(storage)
-        return Node(Op.PARAM, storage.dtype, (), ParamRef(slot, size_product(storage.shape)))
+        ref = ParamRef(slot, size_product(storage.shape), image_of(storage))
+        return Node(Op.PARAM, storage.dtype, (), ref)
 
     def value(self, node: Node, index: Index, valid: Node = TRUE) -> Node:
         """The value of element `index` of `node`; loads happen only where `valid` holds."""

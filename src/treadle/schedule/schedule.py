@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..config import settings
 from ..ir.loops import identity
 from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
 from .fuse import LEAVES, STORED, Plan, decide, view_base
+from .images import keep_in_images
 from .kernel import Kernel
 from .limits import cut_to_fit, fits
 from .order import order_roots
@@ -42,6 +44,10 @@ def schedule(
     replaced = _without_empty_reductions(list(outputs))
     nodes = cut_long_scans([_storable(replaced.get(node, node)) for node in outputs], target)
     forced = _forced(nodes)
+    if target and target.max_image and settings.IMAGE:
+        plan = decide(nodes, forced)
+        nodes = keep_in_images(nodes, plan, target.max_image, settings.FLOAT16)
+        forced = _forced(nodes)
     while True:
         plan = decide(nodes, forced)
         built = {root: _build(plan, root, device) for root in plan.groups}
@@ -92,12 +98,13 @@ def _build(plan: Plan, root: Node, device: str) -> _Built:
 
 
 def _overwrites_what_it_reads(root: Node, step: Kernel) -> bool:
-    """Whether an ASSIGN's kernel reads its target elsewhere than where it writes."""
+    """Whether an ASSIGN's kernel reads its target elsewhere than where it writes.
+
+    No kernel both reads and writes a texture.
+    """
     if root.op is not Op.ASSIGN:
         return False
     store = step.ast.src[0].src[0]
     memory, position, value = store.src[:3]
-    return any(
-        load.op is Op.LOAD and load.src[0] is memory and load.src[1] is not position
-        for load in value.toposort()
-    )
+    reads = [n for n in value.toposort() if n.op is Op.LOAD and n.src[0] is memory]
+    return any(memory.arg.image or load.src[1] is not position for load in reads)

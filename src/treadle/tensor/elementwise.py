@@ -11,12 +11,21 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from ..dtype import DType, _from_np_dtype, dtypes, least_upper_dtype, least_upper_float, to_dtype
+from ..dtype import (
+    DType,
+    ImageDType,
+    _from_np_dtype,
+    dtypes,
+    least_upper_dtype,
+    least_upper_float,
+    to_dtype,
+)
 from ..engine.memory import from_host
 from ..errors import DTypeError
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from .core import Core
+from .images import check_image, into_image
 from .inplace import assign_node, base_of, check_value
 from .operands import check_device, is_scalar, operands, scalar_node, weak_dtype
 from .shapes import broadcast_shapes, expand
@@ -67,8 +76,15 @@ class Elementwise(Core):
     # -- dtypes -------------------------------------------------------------------------------
 
     def cast(self, dtype: Any) -> Self:
-        """The values converted: float to integer truncates, anything to bool is `!= 0`."""
+        """The values converted: float to integer truncates, anything to bool is `!= 0`.
+
+        `dtypes.imagef((height, width))` and `imageh` give float32 values that are computed once,
+        into a texture of so many elements. Raises DTypeError where the device has no such.
+        """
         wanted = to_dtype(dtype)
+        if isinstance(wanted, ImageDType):
+            check_image("cast", wanted, self.device, self.numel())
+            return self._result(into_image(self.node, wanted))
         return self if wanted is self.dtype else self._result(self.node.cast(wanted))
 
     def float(self) -> Self:

@@ -150,8 +150,19 @@ def _rebuild(chain: list[Node], base: Node) -> Node:
     return base
 
 
+def _check_plain(base: Node) -> None:
+    while base.op is not Op.BUFFER:
+        base = base.src[0]
+    if base.arg.image is not None:
+        raise DTypeError(
+            f"[assign] a part of a texture ({base.arg.image!r}) cannot be overwritten, since "
+            "kernels write whole texels of it: assign all of it"
+        )
+
+
 def _write_through(tensor: Core, chain: list[Node], value: Node) -> None:
     base = chain[-1]
+    _check_plain(base)
     owners = [t for t in holders() if t.device == tensor.device and base_of(t.node) is base]
     after = _effect(base, _rebuild(chain, base), value)
     for owner in owners:
@@ -167,5 +178,6 @@ def write_view(tensor: Core, movements: Any, value: Node) -> None:
             "of it, or gather it with .to() first"
         )
     base = own_memory(tensor)
+    _check_plain(base)
     view = movements(reshape(base, tensor.shape))
     tensor.node = reshape(_effect(base, view, value), tensor.shape)

@@ -18,11 +18,12 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from ..dtype import dtypes, to_dtype
+from ..dtype import ImageDType, dtypes, to_dtype
 from ..engine.backends import Device
 from ..engine.memory import Memory, adopt
-from ..errors import DeviceError, DTypeError, ShapeError, UnsafeBlobWarning
+from ..errors import DeviceError, ShapeError, UnsafeBlobWarning
 from .creation import Creation
+from .images import check_image
 from .shapes import reshape
 
 __all__ = ["Interop"]
@@ -44,13 +45,14 @@ class Interop(Creation):
 
         `ptr` is an address that the device's kernels can use: on the CPU, and on CL devices that
         share the host's memory, a host address; on every CL device also a pyopencl buffer of this
-        device's context (`pyopencl.Buffer.from_int_ptr` makes one of a cl_mem). `dtype` is
-        `dtypes.default_float` by default. `nbytes` says how much memory there is, and is checked.
-        `strides`, in elements, are checked too: memory is row-major, since any other order would
-        have to be copied. `owner` is kept alive, and `deleter` called, for as long as, and once no
-        more, any tensor needs the memory; without either one, a warning says once that nothing
-        keeps it alive. A `readonly` tensor refuses to be assigned to. Kernels may still run on the
-        memory when `realize` returns: `Device[...].synchronize()` waits for them.
+        device's context (`pyopencl.Buffer.from_int_ptr` makes one of a cl_mem), and with
+        `dtypes.imagef((height, width))` or `imageh` a pyopencl image, or its cl_mem, of as many
+        elements. `dtype` is `dtypes.default_float` by default. `nbytes` says how much memory there
+        is, and is checked. `strides`, in elements, are checked too: memory is row-major, since any
+        other order would have to be copied. `owner` is kept alive, and `deleter` called, for as
+        long as, and once no more, any tensor needs the memory; without either one, a warning says
+        once that nothing keeps it alive. A `readonly` tensor refuses to be assigned to. Kernels may
+        still run on the memory when `realize` returns: `Device[...].synchronize()` waits for them.
 
         Raises DeviceError where the device cannot use such memory (WEBGPU, NULL, a null pointer, a
         misaligned one), ShapeError for a shape that does not fit `nbytes`, or other strides.
@@ -59,8 +61,6 @@ class Interop(Creation):
         if isinstance(name, tuple):
             raise DeviceError(f"[from_blob] memory is on one device, not on {name}")
         sizes = _checked_sizes(shape)
-        if hasattr(kind, "image_shape"):
-            raise DTypeError(f"[from_blob] {kind!r}: images are not supported on {name}")
         if strides is not None and len(strides) != len(sizes):
             raise ShapeError(f"[from_blob] strides {tuple(strides)} do not fit the shape {sizes}")
         if strides is not None and 0 not in sizes and not _is_row_major(sizes, strides):
@@ -69,7 +69,11 @@ class Interop(Creation):
                 "all of the memory in its own order, then view it with .permute, .flip or .shrink"
             )
         count = math.prod(sizes)
-        needed = count * kind.itemsize
+        image = None
+        if isinstance(kind, ImageDType):
+            check_image("from_blob", kind, name, count)
+            image, kind = kind, dtypes.float32
+        needed = count * (image or kind).itemsize
         if nbytes is not None and nbytes < needed:
             raise ShapeError(
                 f"[from_blob] shape {sizes} of {kind.name} takes {needed} bytes, but there are "
@@ -77,9 +81,9 @@ class Interop(Creation):
             )
         if owner is None and deleter is None:
             warnings.warn(_UNOWNED, UnsafeBlobWarning, stacklevel=2)
-        buffer = _wrap(name, ptr, needed, kind.itemsize)
+        buffer = _wrap(name, ptr, needed, kind.itemsize, image)
         weakref.finalize(buffer, _let_go, name, owner, deleter)
-        node = adopt(Memory(buffer, kind, count, name, read_only=readonly))
+        node = adopt(Memory(buffer, kind, count, name, read_only=readonly, image=image))
         return cls._new(reshape(node, sizes), name, requires_grad)
 
 
@@ -96,8 +100,10 @@ def _checked_sizes(shape: Any) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def _wrap(device: str, ptr: Any, nbytes: int, alignment: int) -> Any:
+def _wrap(device: str, ptr: Any, nbytes: int, alignment: int, image: ImageDType | None) -> Any:
     allocator = Device[device].allocator
+    if image is not None:
+        return allocator.from_handle(ptr, nbytes, None, image)
     try:
         address = operator.index(ptr)
     except TypeError:  # no address, but an object that a device may know

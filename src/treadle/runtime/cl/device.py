@@ -25,6 +25,7 @@ from treadle.runtime.cl.platforms import binding, find_devices, target_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from treadle.dtype import ImageDType
     from treadle.runtime.base import Entry, Launch
 
 __all__ = ["CLCallList", "CLDevice"]
@@ -129,6 +130,9 @@ class CLDevice:
         self.synchronize()
         if not into.nbytes:
             return
+        if buffer.image is not None:
+            self._copy_texels(into, buffer.argument, buffer.image)
+            return
         if self.shares_memory:
             into.cast("B")[:] = buffer.view()[: into.nbytes]
             return
@@ -139,12 +143,23 @@ class CLDevice:
         """Copies host bytes into a buffer, after the work that may still use it."""
         if not data.nbytes:
             return
+        if buffer.image is not None:
+            self._copy_texels(buffer.argument, data, buffer.image)
+            return
         if self.shares_memory:
             self.synchronize()
             buffer.view()[: data.nbytes] = data.cast("B")
             return
         with _translated("write a buffer"):
             binding().enqueue_copy(self.queue, buffer.argument, data, is_blocking=True)
+
+    def _copy_texels(self, target: Any, source: Any, image: ImageDType) -> None:
+        """Copies a whole texture, after the work that was enqueued before."""
+        height, width = image.image_shape
+        with _translated("copy a texture"):
+            binding().enqueue_copy(
+                self.queue, target, source, origin=(0, 0), region=(width, height), is_blocking=True
+            )
 
     def synchronize(self) -> None:
         """Returns when everything that was enqueued has finished."""

@@ -20,6 +20,7 @@ from treadle.runtime.buffer import HostAllocator, HostBuffer, size_class
 from treadle.runtime.cl.platforms import binding
 
 if TYPE_CHECKING:
+    from treadle.dtype import ImageDType
     from treadle.runtime.cl.platforms import Facts
 
 __all__ = ["CLAllocator", "CLBuffer"]
@@ -28,15 +29,15 @@ MAX_CACHED = 1 << 30
 
 
 class CLBuffer:
-    """`nbytes` of device memory. `argument` is the pyopencl.Buffer."""
+    """`nbytes` of device memory. `argument` is the pyopencl.Buffer, or Image for `image`."""
 
-    __slots__ = ("__weakref__", "_allocator", "_block", "_owner", "argument", "nbytes")
+    __slots__ = ("__weakref__", "_allocator", "_block", "_owner", "argument", "image", "nbytes")
 
     def __init__(
         self, argument: Any, nbytes: int, block: HostBuffer | None,
-        allocator: CLAllocator | None, owner: object = None,
+        allocator: CLAllocator | None, owner: object = None, image: ImageDType | None = None,
     ) -> None:  # fmt: skip
-        self.argument, self.nbytes = argument, nbytes
+        self.argument, self.nbytes, self.image = argument, nbytes, image
         self._block, self._allocator, self._owner = block, allocator, owner
 
     def view(self) -> memoryview:
@@ -56,12 +57,12 @@ class CLAllocator:
     def __init__(self, context: Any, facts: Facts) -> None:
         self._context, self._facts = context, facts
         self._host = HostAllocator() if facts.shares_memory else None
-        self._free: dict[int, list[tuple[Any, HostBuffer | None]]] = {}
+        self._free: dict[int | ImageDType, list[tuple[Any, HostBuffer | None]]] = {}
         self._live = self._cached = self._peak = 0
         self._lock = threading.Lock()
         # A buffer that dies in a cycle is finalized together with all that only it holds: so what
         # it returns is held here, by the id of its argument, and not by it alone.
-        self._held: dict[int, tuple[Any, HostBuffer | None, int]] = {}
+        self._held: dict[int, tuple[Any, HostBuffer | None, int | ImageDType]] = {}
         # Buffers die in the garbage collector, which may run while this thread holds the lock.
         self._returned: deque[int] = deque()
 
@@ -73,33 +74,51 @@ class CLAllocator:
                 f"CL: {self._facts.name} gives at most {self._facts.max_alloc} bytes to one "
                 f"buffer, not {nbytes}: split the tensor, or use a narrower dtype"
             )
-        with self._lock:
-            self._collect()
-            waiting = self._free.get(size)
-            if waiting:
-                argument, block = waiting.pop()
-                self._cached -= size
-            else:
-                argument, block = self._fresh(size)
-            self._held[id(argument)] = argument, block, size
-            self._live += size
-            self._peak = max(self._peak, self._live)
+        argument, block = self._take(size)
         return CLBuffer(argument, nbytes, block, self)
 
-    def _fresh(self, size: int) -> tuple[Any, HostBuffer | None]:
+    def alloc_image(self, image: ImageDType) -> CLBuffer:
+        """A texture with undefined contents. Raises OutOfMemory."""
+        argument, _ = self._take(image)
+        return CLBuffer(argument, _bytes_of(image), None, self, image=image)
+
+    def _take(self, kind: int | ImageDType) -> tuple[Any, HostBuffer | None]:
+        """A waiting block of so many bytes, or a waiting texture; a new one if there is none."""
+        with self._lock:
+            self._collect()
+            waiting = self._free.get(kind)
+            if waiting:
+                found = waiting.pop()
+                self._cached -= _bytes_of(kind)
+            else:
+                found = self._fresh(kind)
+            self._held[id(found[0])] = *found, kind
+            self._live += _bytes_of(kind)
+            self._peak = max(self._peak, self._live)
+            return found
+
+    def _fresh(self, kind: int | ImageDType) -> tuple[Any, HostBuffer | None]:
         cl = binding()
         try:
+            if not isinstance(kind, int):
+                return self._texture(kind), None
             if self._host is None:
-                return cl.Buffer(self._context, cl.mem_flags.READ_WRITE, size), None
-            block = self._host.alloc(size)
+                return cl.Buffer(self._context, cl.mem_flags.READ_WRITE, kind), None
+            block = self._host.alloc(kind)
             return self._wrapped(block), block
         except (cl.MemoryError, OutOfMemory) as error:
             if self._evict():
-                return self._fresh(size)
+                return self._fresh(kind)
             raise OutOfMemory(
-                f"CL: no memory for {size} bytes on {self._facts.name}; {self._live} bytes are "
-                "live: delete tensors that are no longer needed, or use smaller batches"
+                f"CL: no memory for {_bytes_of(kind)} bytes on {self._facts.name}; {self._live} "
+                "bytes are live: delete tensors that are no longer needed, or use smaller batches"
             ) from error
+
+    def _texture(self, image: ImageDType) -> Any:
+        cl = binding()
+        height, width = image.image_shape
+        flags = cl.mem_flags.READ_WRITE
+        return cl.create_image(self._context, flags, _format_of(image), shape=(width, height))
 
     def _wrapped(self, block: HostBuffer) -> Any:
         cl = binding()
@@ -108,10 +127,10 @@ class CLAllocator:
 
     def _collect(self) -> None:
         while self._returned:
-            argument, block, size = self._held.pop(self._returned.popleft())
-            self._live -= size
-            self._cached += size
-            self._free.setdefault(size, []).append((argument, block))
+            argument, block, kind = self._held.pop(self._returned.popleft())
+            self._live -= _bytes_of(kind)
+            self._cached += _bytes_of(kind)
+            self._free.setdefault(kind, []).append((argument, block))
         if self._cached > MAX_CACHED:
             self._evict()
 
@@ -132,16 +151,27 @@ class CLAllocator:
         block = HostBuffer(pointer, max(nbytes, 1), None, owner)
         return CLBuffer(self._wrapped(block), nbytes, block, None, owner)
 
-    def from_handle(self, handle: Any, nbytes: int, owner: object = None) -> CLBuffer:
-        """A pyopencl buffer of this device's context, in place. Raises DeviceError."""
+    def from_handle(
+        self, handle: Any, nbytes: int, owner: object = None, image: ImageDType | None = None
+    ) -> CLBuffer:
+        """A buffer, or image, of this device's context, in place. Raises DeviceError.
+
+        `handle` is pyopencl's object, or the cl_mem itself as an integer.
+        """
         cl = binding()
-        if not isinstance(handle, cl.Buffer):
-            raise DeviceError(f"CL takes a pyopencl.Buffer, not {type(handle).__name__}")
+        wanted = cl.Buffer if image is None else cl.Image
+        if isinstance(handle, int):
+            handle = wanted.from_int_ptr(handle)
+        if not isinstance(handle, wanted):
+            raise DeviceError(f"CL takes a pyopencl.{wanted.__name__}, not {type(handle).__name__}")
         if handle.context != self._context:
             raise DeviceError(
-                "CL: the buffer belongs to another OpenCL context; make it in "
+                "CL: the memory belongs to another OpenCL context; make it in "
                 'Device["CL"].runtime.context'
             )
+        if image is not None:
+            _check_texture(handle, image)
+            return CLBuffer(handle, nbytes, None, None, (owner, handle), image)
         if handle.size < nbytes:
             raise DeviceError(f"CL: the buffer has {handle.size} bytes, but {nbytes} are needed")
         block = None
@@ -172,6 +202,29 @@ class CLAllocator:
         with self._lock:
             self._collect()
             return MemoryStats(self._live, self._cached, self._peak)
+
+
+def _bytes_of(kind: int | ImageDType) -> int:
+    return kind if isinstance(kind, int) else kind.channels * kind.itemsize
+
+
+def _format_of(image: ImageDType) -> Any:
+    cl = binding()
+    kinds = cl.channel_type
+    return cl.ImageFormat(
+        cl.channel_order.RGBA, kinds.HALF_FLOAT if image.bits == 16 else kinds.FLOAT
+    )
+
+
+def _check_texture(handle: Any, image: ImageDType) -> None:
+    height, width = image.image_shape
+    if (handle.height, handle.width) != (height, width):
+        raise DeviceError(
+            f"CL: the image has {handle.height} rows of {handle.width} texels, {image!r} has "
+            f"{height} of {width}"
+        )
+    if handle.format != _format_of(image):
+        raise DeviceError(f"CL: the image's format is {handle.format}, not that of {image!r}")
 
 
 def _release(mapped: Any, queue: Any) -> None:

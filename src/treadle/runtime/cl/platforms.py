@@ -41,7 +41,7 @@ class Facts:
     shares_memory: bool
     has_half: bool
     has_double: bool
-    has_images: bool
+    max_image: tuple[int, int] | None
     local_bytes: int
     max_items: int
     max_alloc: int
@@ -100,12 +100,18 @@ def _facts(cl: Any, platform: Any, handle: Any) -> Facts:
         shares_memory=is_cpu and bool(handle.host_unified_memory),
         has_half="cl_khr_fp16" in extensions,
         has_double="cl_khr_fp64" in extensions,
-        has_images=bool(handle.image_support),
+        max_image=_largest_image(handle),
         local_bytes=handle.local_mem_size,
         max_items=handle.max_work_group_size,
         max_alloc=handle.max_mem_alloc_size,
         units=handle.max_compute_units,
     )
+
+
+def _largest_image(handle: Any) -> tuple[int, int] | None:
+    if not handle.image_support:
+        return None
+    return handle.image2d_max_height, handle.image2d_max_width
 
 
 def describe() -> str:
@@ -143,6 +149,8 @@ def target_of(facts: Facts, arch: str | None) -> Target:
         has_bfloat16_convert=False,
         cores=facts.units,
         short_indices=True,
+        has_masked_memory=False,
+        max_image=facts.max_image,
         # PoCL 3.0 loses kernels with vectors wider than the processor's registers.
         max_lanes=min(MAX_LANES, host.vector_bytes // 4),
     )

@@ -1,0 +1,134 @@
+"""What becomes of indices, conditions and blocks of memory when a loop becomes lanes.
+
+base + lane               contiguous(index, vector)  ->  base
+(p // 56) * 58 + p % 56   segments(...)              ->  a contiguous index for each of two rows
+four rows of four         transpose(rows)            ->  four columns of four
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..dtype import dtypes
+from ..ir.loops import free_ranges
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.rules.index import linear_terms, simplify
+
+__all__ = ["Segment", "broadcast", "contiguous", "lane_condition", "segments", "transpose"]
+
+MOST_SEGMENTS = 3
+
+
+def broadcast(node: Node, count: int) -> Node:
+    if node.dtype.count == count:
+        return node
+    return Node(Op.BROADCAST, node.dtype.vec(count), (node,))
+
+
+def contiguous(index: Node, vector: Node) -> Node | None:
+    """`index` without its lane number, if it is that plus something; else None."""
+    terms, rest = linear_terms(index)
+    if terms.get(vector) != 1:
+        return None
+    del terms[vector]
+    base = Node.index(rest)
+    for term, coefficient in terms.items():
+        if vector in free_ranges(term)[term]:
+            return None
+        base = base + (term if coefficient == 1 else term * coefficient)
+    return simplify(base)
+
+
+def lane_condition(condition: Node, vector: Node) -> Node:
+    """A condition on the lane number as a vector of bools.
+
+    `base + lane < limit` compares lane numbers with one scalar, so that the lanes need no wide
+    arithmetic.
+    """
+    count = vector.src[0].arg
+    if vector not in free_ranges(condition)[condition]:
+        return broadcast(condition, count)
+    if condition.op in (Op.AND, Op.OR, Op.XOR):
+        sides = tuple(lane_condition(s, vector) for s in condition.src)
+        return Node(condition.op, dtypes.bool.vec(count), sides)
+    if condition.op is Op.CMPLT and condition.dtype is dtypes.bool:
+        left, right = condition.src
+        base = contiguous(left, vector)
+        if base is not None and vector not in free_ranges(right)[right]:
+            lanes = Node(Op.LANES, dtypes.int32.vec(count))
+            room = (right - base).minimum(count).maximum(0)
+            limit = broadcast(room.cast(dtypes.int32), count)
+            return Node(Op.CMPLT, dtypes.bool.vec(count), (lanes, limit))
+    lanes = []
+    for number in range(count):
+        lanes.append(simplify(condition.substitute({vector: Node.index(number)})))
+    return Node(Op.STACK, dtypes.bool.vec(count), tuple(lanes))
+
+
+class Segment(NamedTuple):
+    """Lanes from `first` to the next segment's: they read `base` + lane, where `gate` holds."""
+
+    first: Node
+    base: Node
+    gate: Node
+
+
+def segments(index: Node, gate: Node, vector: Node) -> list[Segment] | None:
+    """`index` as a few contiguous pieces, where it counts through rows of fixed length; else None.
+
+    The rows are those of `position // length` and `position % length`, with one `position`, that
+    grows by one a lane, in all of `index` and `gate`.
+    """
+    rows = _rows(index, gate, vector)
+    if rows is None:
+        return None
+    position, length = rows
+    start = contiguous(position, vector)
+    lanes, size = vector.src[0].arg, length.arg
+    count = (lanes - 2 + size) // size + 1
+    if start is None or count > MOST_SEGMENTS:
+        return None
+    found = []
+    for number in range(count):
+        row = simplify(start // length + number)
+        inside = {
+            Node(Op.IDIV, dtypes.index, (position, length)): row,
+            Node(Op.MOD, dtypes.index, (position, length)): position - row * length,
+        }
+        base = contiguous(simplify(index.substitute(inside)), vector)
+        if base is None:
+            return None
+        first = simplify(row * length - start)
+        found.append(Segment(first, base, simplify(gate.substitute(inside))))
+    return found
+
+
+def _rows(index: Node, gate: Node, vector: Node) -> tuple[Node, Node] | None:
+    """The position and the length of the rows that `index` and `gate` count through."""
+    free = free_ranges(Node.sink((index, gate)))
+    divisions = [
+        n
+        for n in Node.sink((index, gate)).toposort()
+        if n.op in (Op.IDIV, Op.MOD) and vector in free[n]
+    ]
+    found = {n.src for n in divisions}
+    if len(found) != 1 or divisions[0].src[1].op is not Op.CONST:
+        return None
+    position, length = divisions[0].src
+    return position, length
+
+
+def transpose(rows: list[Node]) -> list[Node]:
+    """The columns of a square block, by swapping ever smaller blocks off its diagonal."""
+    count = len(rows)
+    step = count // 2
+    while step:
+        low = tuple(n if n // step % 2 == 0 else n - step + count for n in range(count))
+        high = tuple(n + step if n // step % 2 == 0 else n + count for n in range(count))
+        for first in (n for n in range(count) if n // step % 2 == 0):
+            pair = (rows[first], rows[first + step])
+            rows[first] = Node(Op.SHUFFLE, pair[0].dtype, pair, low)
+            rows[first + step] = Node(Op.SHUFFLE, pair[0].dtype, pair, high)
+        step //= 2
+    return rows

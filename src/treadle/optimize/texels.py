@@ -1,0 +1,47 @@
+"""Kernels that store to a texture: each step makes a whole texel, since nothing less is written.
+
+image = a @ b  ->  r = 4 * texel + vector(4); the texels become items, or slices of the grid
+"""
+
+from __future__ import annotations
+
+from ..errors import InternalError
+from ..ir.loops import Split
+from ..ir.node import Node
+from ..ir.op import Op
+from ..target import Target
+from .moves import Moves
+from .nest import Nest, stride
+
+__all__ = ["schedule_texels"]
+
+TEXEL = 4
+SLICES = 64  # of a grid at least, where there is work for so many
+
+
+def schedule_texels(moves: Moves, target: Target) -> None:
+    """Schedule every nest that stores to a texture; what it is staged from is left to others."""
+    for nest in moves.nests():
+        stores = [n for n in nest.effects if n.op is Op.STORE and n.src[0].op is Op.PARAM]
+        if any(store.src[0].arg.image for store in stores):
+            _schedule(moves, nest, stores[0], target)
+
+
+def _schedule(moves: Moves, nest: Nest, store: Node, target: Target) -> None:
+    along = next((r for r in nest.loops if stride(store.src[1], r) == 1), None)
+    if along is None or along.src[0].arg % TEXEL:
+        raise InternalError(f"a texture is written in whole texels, not by {store!r}")
+    order = (*(r for r in nest.loops if r is not along), along)
+    moves.reorder(nest, order)
+    texels = along.src[0].arg // TEXEL
+    if target.workgroup is not None:
+        inner, kind = min(target.workgroup.items, texels), "local"
+    else:
+        inner, kind = max(1, texels // SLICES), "loop"
+    while texels % inner:
+        inner -= 1
+    splits = {along: moves.tiled(along, (inner, kind), (TEXEL, "vector"), outer="grid")}
+    for r in order[:-1]:
+        new = moves.loop(r.src[0].arg, "grid")
+        splits[r] = Split(new, (new,))
+    moves.apply(splits, f"texels in groups of {inner}")

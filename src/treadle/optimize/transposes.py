@@ -1,0 +1,61 @@
+"""Kernels that read along one loop and write along another: square blocks, turned in registers.
+
+    out[j, i] = x[i, j]  ->  blocks of 16 x 16: rows of x are loaded, columns of it are stored
+
+Read in the order of the output, each element would come from a line of its own.
+"""
+
+from __future__ import annotations
+
+from ..ir.loops import Split
+from ..ir.node import Node
+from ..ir.op import Op
+from ..target import Target
+from .moves import Moves
+from .nest import Nest, sequential_loops, stride
+
+__all__ = ["transpose"]
+
+BLOCK = 4  # squares beside each other along the rows that are read
+
+
+def transpose(moves: Moves, nest: Nest, target: Target) -> bool:
+    """Schedule a nest whose loads and stores are contiguous in different loops, if it is one."""
+    if nest.node.op is not Op.END or nest.reduces() or sequential_loops(nest):
+        return False
+    widest = max(n.dtype.itemsize for n in nest.nodes() if n.dtype.kind not in ("index", "void"))
+    lanes = min(max(2, target.vector_bytes // max(widest, 4)), target.max_lanes)
+    found = _loops(nest, lanes)
+    if found is None:
+        return False
+    read, written = found
+    others = tuple(r for r in nest.loops if r not in found)
+    splits = {r: _whole(moves, r) for r in others}
+    squares = min(BLOCK, -(-read.src[0].arg // lanes))
+    splits[read] = moves.tiled(read, (squares, "loop"), (lanes, "unroll"), outer="grid")
+    splits[written] = moves.tiled(written, (lanes, "vector"))
+    moves.reorder(nest, (*others, read, written))
+    moves.apply(splits, f"transpose squares of {lanes}")
+    return True
+
+
+def _whole(moves: Moves, loop: Node) -> Split:
+    new = moves.loop(loop.src[0].arg, "grid")
+    return Split(new, (new,))
+
+
+def _loops(nest: Nest, lanes: int) -> tuple[Node, Node] | None:
+    """The loop that is contiguous in loads and the one that is in stores, where these differ."""
+    large = [r for r in nest.loops if r.src[0].arg >= lanes]
+    stores = nest.stores()
+    written = next((r for r in large if all(stride(s, r) == 1 for s in stores)), None)
+    if written is None:
+        return None
+    loads = [n.src[1] for n in nest.nodes() if n.op is Op.LOAD]
+    if any(n.op is Op.LOAD for index in loads for n in index.toposort()):
+        return None
+    for read in large:
+        crossing = [i for i in loads if stride(i, read) == 1 and stride(i, written) != 0]
+        if read is not written and crossing:
+            return read, written
+    return None

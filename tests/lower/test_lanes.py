@@ -1,0 +1,85 @@
+"""Loads that are not contiguous: pieces of rows, and square blocks transposed in registers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from treadle import Tensor
+from treadle.dtype import dtypes
+from treadle.ir.evaluate import evaluate
+from treadle.ir.loops import TRUE
+from treadle.ir.node import Node
+from treadle.ir.op import Op
+from treadle.lower.lanes import segments, transpose
+
+LANES = Node.range(8, 0, "vector")
+BLOCK = Node.range(12, 1, "grid")
+
+
+def flat(length, stride):
+    """Where element `8 * block + lane` of rows of `length` lies, `stride` apart."""
+    position = BLOCK * 8 + LANES
+    return position // length * stride + position % length
+
+
+@pytest.mark.parametrize(("length", "stride"), [(8, 10), (9, 9), (20, 24), (5, 7), (7, 40)])
+def test_segments_read_what_the_index_reads(length, stride):
+    index = flat(length, stride)
+    pieces = segments(index, TRUE, LANES)
+    assert pieces is not None
+    for block in range(12):
+        at = {BLOCK: block}
+        firsts = [int(evaluate(p.first, at)) for p in pieces]
+        assert firsts[0] <= 0
+        for lane in range(8):
+            piece = pieces[max(n for n, first in enumerate(firsts) if first <= lane)]
+            expected = int(evaluate(index, {BLOCK: block, LANES: lane}))
+            assert int(evaluate(piece.base, at)) + lane == expected
+
+
+def test_rows_much_shorter_than_a_vector_are_no_segments():
+    assert segments(flat(3, 5), TRUE, LANES) is None
+
+
+def test_rows_of_two_lengths_are_no_segments():
+    position = BLOCK * 8 + LANES
+    assert segments(position // 9 * 11 + position % 10, TRUE, LANES) is None
+
+
+def test_steps_inside_of_a_row_are_no_segments():
+    position = BLOCK * 8 + LANES
+    assert segments(position // 9 * 50 + position % 9 * 2, TRUE, LANES) is None
+
+
+@pytest.mark.parametrize("size", [2, 4, 8, 16])
+def test_a_square_block_is_transposed(size):
+    rows = [
+        Node(Op.STACK, dtypes.int32.vec(size), tuple(
+            Node.const(dtypes.int32, 100 * row + column) for column in range(size)
+        ))
+        for row in range(size)
+    ]  # fmt: skip
+    found = np.stack([evaluate(column, {}) for column in transpose(list(rows))])
+    np.testing.assert_array_equal(found, 100 * np.arange(size) + np.arange(size)[:, None])
+
+
+@pytest.mark.parametrize("kind", ["int8", "float16", "int32", "float32", "float64", "int64"])
+@pytest.mark.parametrize(
+    ("shape", "order"),
+    [((64, 64), (1, 0)), ((37, 53), (1, 0)), ((16, 17), (1, 0)), ((3, 33, 40), (0, 2, 1)),
+     ((5, 20, 24), (2, 1, 0)), ((2, 18, 4, 19), (3, 2, 1, 0)), ((20, 3, 50), (1, 2, 0))],
+)  # fmt: skip
+def test_permuted_copies(kind, shape, order):
+    array = np.random.default_rng(0).integers(-100, 100, shape).astype(kind)
+    found = Tensor(array, device="CPU").permute(*order).contiguous().numpy()
+    np.testing.assert_array_equal(found, array.transpose(order))
+
+
+def test_a_transpose_inside_of_a_computation():
+    rng = np.random.default_rng(1)
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((45, 70), (70, 45)))
+    x, y = Tensor(a, device="CPU"), Tensor(b, device="CPU")
+    np.testing.assert_allclose((x.T * 2 + y).numpy(), a.T * 2 + b, rtol=1e-6)
+    padded = (x.T + y).pad(((1, 2), (3, 0))).numpy()
+    np.testing.assert_allclose(padded, np.pad(a.T + b, ((1, 2), (3, 0))), rtol=1e-6)
