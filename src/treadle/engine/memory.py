@@ -43,7 +43,7 @@ __all__ = [
 class Memory:
     """`size` elements in a runtime's buffer, and how many assignments they have seen.
 
-    `image` is the texture that the buffer is, if it is one. `read_only`: somebody else's, and not
+    `image` is the texture that the buffer is, if it is one; `read_only`: somebody else's, and not
     to be assigned to.
     """
 
@@ -52,8 +52,8 @@ class Memory:
     size: int
     device: str
     version: int = 0
-    image: ImageDType | None = None
     read_only: bool = False
+    image: ImageDType | None = None
 
     @property
     def is_shared(self) -> bool:

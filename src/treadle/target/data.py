@@ -46,7 +46,7 @@ class Target:
     bytes it can see of one at a time, `index_bits` the widest integer for addresses,
     `short_indices` whether 32 bits are quicker where they suffice, `max_lanes` the most lanes that
     its language gives a vector, `max_image` the height and width of the largest texture (None:
-    there are none). `max_steps` is how many steps all loops of one item may take in all (None: any
+    there are none), `max_steps` how many steps all loops of one item may take in all (None: any
     number): a driver may end them there without a word. Without `strict_floats` the target's
     compiler takes floats for real numbers where that saves it work.
     """
@@ -75,8 +75,8 @@ class Target:
     index_bits: int = 64
     short_indices: bool = False
     max_lanes: int = 64
-    max_image: tuple[int, int] | None = None
     max_steps: int | None = None
+    max_image: tuple[int, int] | None = None
     strict_floats: bool = True
 
     @staticmethod

@@ -51,8 +51,8 @@ class Interop(Creation):
         is, and is checked. `strides`, in elements, are checked too: memory is row-major, since any
         other order would have to be copied. `owner` is kept alive, and `deleter` called, for as
         long as, and once no more, any tensor needs the memory; without either one, a warning says
-        once that nothing keeps it alive. A `readonly` tensor refuses to be assigned to. Kernels may still run on the
-        memory when `realize` returns: `Device[...].synchronize()` waits for them.
+        once that nothing keeps it alive. A `readonly` tensor refuses to be assigned to. Kernels may
+        still run on the memory when `realize` returns: `Device[...].synchronize()` waits for them.
 
         Raises DeviceError where the device cannot use such memory (WEBGPU, NULL, a null pointer, a
         misaligned one), ShapeError for a shape that does not fit `nbytes`, or other strides.
@@ -83,7 +83,7 @@ class Interop(Creation):
             warnings.warn(_UNOWNED, UnsafeBlobWarning, stacklevel=2)
         buffer = _wrap(name, ptr, needed, kind.itemsize, image)
         weakref.finalize(buffer, _let_go, name, owner, deleter)
-        node = adopt(Memory(buffer, kind, count, name, image=image, read_only=readonly))
+        node = adopt(Memory(buffer, kind, count, name, read_only=readonly, image=image))
         return cls._new(reshape(node, sizes), name, requires_grad)
 
 
@@ -103,7 +103,7 @@ def _checked_sizes(shape: Any) -> tuple[int, ...]:
 def _wrap(device: str, ptr: Any, nbytes: int, alignment: int, image: ImageDType | None) -> Any:
     allocator = Device[device].allocator
     if image is not None:
-        return allocator.from_handle(ptr, nbytes, image)
+        return allocator.from_handle(ptr, nbytes, None, image)
     try:
         address = operator.index(ptr)
     except TypeError:  # no address, but an object that a device may know

@@ -152,7 +152,7 @@ class CLAllocator:
         return CLBuffer(self._wrapped(block), nbytes, block, None, owner)
 
     def from_handle(
-        self, handle: Any, nbytes: int, image: ImageDType | None = None, owner: object = None
+        self, handle: Any, nbytes: int, owner: object = None, image: ImageDType | None = None
     ) -> CLBuffer:
         """A buffer, or image, of this device's context, in place. Raises DeviceError.
 
