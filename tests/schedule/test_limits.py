@@ -84,11 +84,6 @@ def small():
     return name
 
 
-# The accessors of a piece of memory that is only read must not store into it.
-PARTS = pytest.mark.xfail(reason="WGSL for inputs larger than a binding", strict=False)
-
-
-@PARTS
 @pytest.mark.parametrize("dtype", ["float32", "int8", "int64", "float16", "bool"])
 def test_tensors_larger_than_a_binding_are_read_and_written_right(small, dtype):
     size = 2500 // np.dtype(dtype).itemsize + 3
@@ -99,7 +94,6 @@ def test_tensors_larger_than_a_binding_are_read_and_written_right(small, dtype):
     np.testing.assert_array_equal(x.cast("int32").sum().numpy(), data.astype(np.int32).sum())
 
 
-@PARTS
 def test_views_and_matmuls_of_parts_are_right(small):
     a, b = numbers(20, 30), numbers(30, 10)
     x, y = Tensor(a, device=small), Tensor(b, device=small)

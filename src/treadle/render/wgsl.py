@@ -215,7 +215,7 @@ class _WGSLFunction(Function):
             self.bindings += 1
         if count > 1:
             size = largest // (4 if _per_word(dtype) > 1 else dtype.itemsize)
-            self.module += _accessors(name, kind, count, size)
+            self.module += _accessors(name, kind, count, size, param in self.written)
 
     def _stored(self, memory: Node) -> str:
         """The type of an element, or word, in memory."""
@@ -549,7 +549,7 @@ def _is_multiple(index: Node, count: int) -> bool:
     return False
 
 
-def _accessors(name: str, kind: str, count: int, size: int) -> list[str]:
+def _accessors(name: str, kind: str, count: int, size: int, is_written: bool) -> list[str]:
     """Functions over the parts of one piece of memory, each of `size` elements or words."""
     is_atomic = kind == "atomic<u32>"
     value = "u32" if is_atomic else kind
@@ -567,7 +567,8 @@ def _accessors(name: str, kind: str, count: int, size: int) -> list[str]:
     get = "return atomicLoad(&{at});" if is_atomic else "return {at};"
     put = "atomicStore(&{at}, v); return;" if is_atomic else "{at} = v; return;"
     functions = [choose(f" -> {value}", "get(i: i32)", get)]
-    functions.append(choose("", f"set(i: i32, v: {value})", put))
+    if is_written:
+        functions.append(choose("", f"set(i: i32, v: {value})", put))
     if is_atomic:
         functions.append(choose("", "and(i: i32, v: u32)", "atomicAnd(&{at}, v); return;"))
         functions.append(choose("", "or(i: i32, v: u32)", "atomicOr(&{at}, v); return;"))
