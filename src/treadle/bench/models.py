@@ -95,10 +95,8 @@ class ResNet:
         def conv(name: str, x: Any) -> Any:
             how = convs[name]
             x = lib.conv2d(x, w[name], stride=how.stride, padding=how.kernel // 2)
-            mean, variance = (
-                (None, None) if self.trained else (w[f"{name}.mean"], w[f"{name}.variance"])
-            )
-            return lib.batch_norm(x, w[f"{name}.norm.scale"], w[f"{name}.norm.shift"], mean, variance)
+            parts = ("norm.scale", "norm.shift", "mean", "variance")
+            return lib.batch_norm(x, *(w.get(f"{name}.{part}") for part in parts))
 
         x = lib.max_pool2d(lib.relu(conv("stem", x)), 3, 2, 1)
         for block in range(2 * self.stages):
@@ -153,9 +151,9 @@ class Decoder:
         """(1, tokens) words to (1, tokens, words)."""
         x = lib.embedding(w["words"], tokens) + w["places"]
         for layer in range(self.layers):
-            before = tuple(caches[2 * layer : 2 * layer + 2])
-            x = x + self._attention(lib, w, str(layer), self._norm(lib, w, f"{layer}.before", x), before)
-            x = x + self._wide(lib, w, str(layer), self._norm(lib, w, f"{layer}.between", x))
+            past, y = caches[2 * layer : 2 * layer + 2], self._norm(lib, w, f"{layer}.before", x)
+            x = x + self._attention(lib, w, layer, y, past)
+            x = x + self._wide(lib, w, layer, self._norm(lib, w, f"{layer}.between", x))
         return lib.linear(self._norm(lib, w, "last", x), w["words"], None)
 
     def loss(self, lib: Any, w: Any, tokens: Any, labels: Any) -> Any:
@@ -165,7 +163,7 @@ class Decoder:
     def _norm(self, lib: Any, w: Any, name: str, x: Any) -> Any:
         return lib.layer_norm(x, w[f"{name}.scale"], w[f"{name}.shift"])
 
-    def _attention(self, lib: Any, w: Any, layer: str, x: Any, past: tuple[Any, ...]) -> Any:
+    def _attention(self, lib: Any, w: Any, layer: int, x: Any, past: tuple[Any, ...]) -> Any:
         qkv = lib.linear(x, w[f"{layer}.qkv"], w[f"{layer}.qkv.bias"])
         shape = (1, self.tokens, self.heads, self.width // self.heads)
         q, k, v = (lib.permute(y.reshape(shape), (0, 2, 1, 3)) for y in lib.split(qkv, 3, 2))
@@ -175,7 +173,7 @@ class Decoder:
         flat = found.reshape((1, self.tokens, self.width))
         return lib.linear(flat, w[f"{layer}.out"], w[f"{layer}.out.bias"])
 
-    def _wide(self, lib: Any, w: Any, layer: str, x: Any) -> Any:
+    def _wide(self, lib: Any, w: Any, layer: int, x: Any) -> Any:
         x = lib.gelu(lib.linear(x, w[f"{layer}.wide"], w[f"{layer}.wide.bias"]))
         return lib.linear(x, w[f"{layer}.narrow"], w[f"{layer}.narrow.bias"])
 

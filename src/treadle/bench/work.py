@@ -48,14 +48,16 @@ class Input:
 
 @dataclass(frozen=True)
 class Bar:
-    """What a row must reach: `factor` times the best of these peers, or of the machine's ceiling."""
+    """What a row must reach: `factor` times the best of these peers, or of the ceiling."""
 
     against: tuple[str, ...]
     factor: float
 
     def __str__(self) -> str:
         names = [name for name in self.against if name != "torch out="]
-        return f"{self.factor:g}x {' or '.join(names)}" if names else f"{self.factor:.0%} of ceiling"
+        if not names:
+            return f"{self.factor:.0%} of ceiling"
+        return f"{self.factor:g}x {' or '.join(names)}"
 
 
 TORCH = ("torch", "torch out=")

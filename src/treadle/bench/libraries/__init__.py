@@ -11,7 +11,7 @@ Words beside the methods that tensors share (`x + y`, `x @ y`, `x.sum(axis)`, `x
     linear(x, w, bias), embedding(table, index), embedding_gradient(table, index, g)
     attention(q, k, v, causal), softmax(x), cross_entropy(scores, labels)
     layer_norm(x, scale, shift), rms_norm(x, scale), batch_norm(x, scale, shift, mean, variance)
-    relu(x), gelu(x), silu(x), dropout(x, p), max_pool2d(x, size, stride, padding)
+    relu(x), gelu(x) (by tanh), silu(x), dropout(x, p), max_pool2d(x, size, stride, padding)
     copy(x), cast(x, dtype), permute(x, order), contiguous(x), concatenate(xs, axis)
     split(x, count, axis), mean(x, axes), gather(x, axis, index), scatter_add(x, axis, index, y)
 

@@ -15,9 +15,9 @@ class NumPy(Library):
     """Plain arrays; matrix products through the BLAS that NumPy comes with."""
 
     def __init__(self) -> None:
-        import numpy
+        import numpy as np
 
-        self.np = numpy
+        self.np = np
 
     def tensor(self, array: Any) -> Any:
         return array

@@ -29,8 +29,10 @@ class Library:
 
         Raises NotOffered where the library has no form of it.
         """
-        weights = {name: self.tensor(i.array(n)) for n, (name, i) in enumerate(work.weights.items())}
-        inputs = [self.tensor(i.array(1000 + n)) for n, i in enumerate(work.inputs)]
+        given = [*work.weights.values(), *work.inputs]
+        tensors = [self.tensor(each.array(seed)) for seed, each in enumerate(given)]
+        weights = dict(zip(work.weights, tensors, strict=False))
+        inputs = tensors[len(weights) :]
         return getattr(self, work.task)(work, weights, inputs)
 
     def tensor(self, array: Any) -> Any:

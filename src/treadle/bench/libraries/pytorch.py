@@ -23,7 +23,8 @@ class Torch(Library):
 
     def tensor(self, array: Any) -> Any:
         """A copy. Integers become int64, which labels and `gather` must be."""
-        return self.torch.from_numpy(array.astype("int64") if array.dtype == "int32" else array.copy())
+        dtype = "int64" if array.dtype == "int32" else array.dtype
+        return self.torch.from_numpy(array.astype(dtype))
 
     def array(self, tensor: Any) -> Any:
         return tensor.detach().numpy()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -127,7 +128,8 @@ class TensorLibrary(Library):
         return x.relu()
 
     def gelu(self, x: Any) -> Any:
-        return x.gelu()
+        # GPT-2's, by tanh: `x.gelu()` is by erf in one library and by tanh in the other.
+        return 0.5 * x * (1 + (math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)).tanh())
 
     def silu(self, x: Any) -> Any:
         return x.silu()

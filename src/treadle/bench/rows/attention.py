@@ -28,7 +28,8 @@ def _attention(tokens: int, causal: bool, backward: bool) -> Work:
     def form(lib: Any, q: Any, k: Any, v: Any) -> Any:
         return lib.attention(q, k, v, causal)
 
-    name = f"attention {HEADS}x{tokens}x{WIDTH}" + ", causal" * causal + ", with gradients" * backward
+    kind = ", causal" * causal + ", with gradients" * backward
+    name = f"attention {HEADS}x{tokens}x{WIDTH}{kind}"
     flops = (14.0 if backward else 4.0) * HEADS * tokens**2 * WIDTH / (2 if causal else 1)
     one = (Input((1, HEADS, tokens, WIDTH)),)
     if backward:

@@ -9,6 +9,7 @@ from ..work import NINE_TENTHS, Input, Work
 
 __all__ = ["rows"]
 
+
 def rows(quick: bool) -> list[Work]:
     """Every one at least 0.9 of PyTorch, the mean at least 1."""
     squares = (64, 128) if quick else (256, 512, 1024, 2048)
@@ -42,7 +43,6 @@ def _transposed(side: str, n: int) -> Work:
 
     name, given = f"matmul {n}, {side} operand transposed", (Input((n, n)),) * 2
     return Work("matmul", name, "flops", 2.0 * n**3, given, form, (NINE_TENTHS,), out)
-
 
 
 def _matmul(_: Any, a: Any, b: Any) -> Any:

@@ -14,8 +14,7 @@ def rows(quick: bool) -> list[Work]:
     n = 256 if quick else 4096
     return [
         *(_matvec(n, dtype, size) for dtype, size in (("float32", 4), ("float16", 2), ("int8", 1))),
-        _reduction(f"sum {n}x{n}", n, lambda _, x: x.sum(), lambda t, out, x: t.sum(x, (), out=out)),
-        *(_sum(n, axis) for axis in (0, 1)),
+        *(_sum(n, axis) for axis in (None, 0, 1)),
         *(_argmax(n, axis) for axis in (0, 1)),
         *(_cumsum(n, axis) for axis in (0, 1)),
         Work("memory", f"copy {n}x{n}", "copy", 8.0 * n * n, (Input((n, n)),), _copy, (BANDWIDTH,),
@@ -40,25 +39,28 @@ def _matvec(n: int, dtype: str, size: int) -> Work:
 
 
 def _reduction(name: str, n: int, form: Any, out: Any) -> Work:
-    return Work("memory", name, "read", 4.0 * n * n, (Input((n, n)),), form, (BANDWIDTH,), out)
+    name, given = f"{name} {n}x{n}", (Input((n, n)),)
+    return Work("memory", name, "read", 4.0 * n * n, given, form, (BANDWIDTH,), out)
 
 
-def _sum(n: int, axis: int) -> Work:
-    return _reduction(
-        f"sum axis {axis} {n}x{n}",
-        n,
-        lambda _, x: x.sum(axis),
-        lambda torch, out, x: torch.sum(x, axis, out=out),
-    )
+def _sum(n: int, axis: int | None) -> Work:
+    def form(_: Any, x: Any) -> Any:
+        return x.sum(axis)
+
+    def out(torch: Any, out: Any, x: Any) -> Any:
+        return torch.sum(x, axis, out=out)
+
+    return _reduction("sum" if axis is None else f"sum axis {axis}", n, form, out)
 
 
 def _argmax(n: int, axis: int) -> Work:
-    return _reduction(
-        f"argmax axis {axis} {n}x{n}",
-        n,
-        lambda _, x: x.argmax(axis),
-        lambda torch, out, x: torch.argmax(x, axis, out=out),
-    )
+    def form(_: Any, x: Any) -> Any:
+        return x.argmax(axis)
+
+    def out(torch: Any, out: Any, x: Any) -> Any:
+        return torch.argmax(x, axis, out=out)
+
+    return _reduction(f"argmax axis {axis}", n, form, out)
 
 
 def _cumsum(n: int, axis: int) -> Work:

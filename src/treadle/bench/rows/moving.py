@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..work import AS_FAST, TWICE, Input, Work
+from ..work import AS_FAST, TWICE, Bar, Input, Work
 
 __all__ = ["rows"]
 
@@ -18,7 +18,8 @@ def rows(quick: bool) -> list[Work]:
     index, table = Input((batch * tokens,), "int32", below=words), Input((words, 768))
     found = 4.0 * batch * tokens * 768
     return [
-        _moved(f"transpose {n}x{n}", amount, (square,), _transpose, _transpose_out, TWICE),
+        _moved(f"transpose {n}x{n}", amount, (square,), _transpose, _transpose_out,
+               bar=TWICE),
         _moved(f"permute (0, 3, 1, 2) {'x'.join(map(str, image.shape))}", 8.0 * n * n, (image,),
                _permute, _permute_out),
         *(_concatenation(n, axis) for axis in (0, 1)),
@@ -33,9 +34,9 @@ def rows(quick: bool) -> list[Work]:
 
 
 def _moved(
-    name: str, amount: float, given: tuple[Input, ...], form: Any, out: Any = None, bar: Any = AS_FAST
+    name: str, amount: float, given: tuple[Input, ...], form: Any, *out: Any, bar: Bar = AS_FAST
 ) -> Work:
-    return Work("moving", name, "copy", amount, given, form, (bar,), out)
+    return Work("moving", name, "copy", amount, given, form, (bar,), *out)
 
 
 def _concatenation(n: int, axis: int) -> Work:
