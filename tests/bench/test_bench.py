@@ -76,7 +76,9 @@ def test_a_compiler_takes_part_where_a_bar_names_it_but_not_in_a_smoke_test():
     assert takes_part("torch.compile", SOFTMAX, quick=False)
     assert not takes_part("torch.compile", SOFTMAX, quick=True)
     assert not takes_part("torch.compile", MATMUL, quick=False)
-    assert takes_part("jax", MATMUL, quick=True)
+    assert takes_part("jax", MATMUL, quick=False)
+    assert not takes_part("jax", MATMUL, quick=True)
+    assert not takes_part("tinygrad", MATMUL, quick=False)
 
 
 def test_the_machine_has_cores_and_ceilings_above_nothing():

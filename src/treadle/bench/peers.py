@@ -23,11 +23,14 @@ __all__ = ["PEERS", "Peer", "installed", "takes_part"]
 
 @dataclass(frozen=True)
 class Peer:
-    """One way to run a Work. By default it takes part always, where a bar names it, or never."""
+    """One way to run a Work.
+
+    It takes part always, in full runs, in full runs where a bar names it, or when asked for.
+    """
 
     packages: tuple[str, ...]
     library: Callable[[], Library]
-    default: Literal["always", "bars", "never"] = "always"
+    default: Literal["always", "full", "bars", "asked"] = "always"
 
 
 def installed(peer: Peer) -> bool:
@@ -36,10 +39,10 @@ def installed(peer: Peer) -> bool:
 
 
 def takes_part(name: str, work: Work, quick: bool) -> bool:
-    """Whether a peer that nobody asked for runs in this row; slow compilers skip a smoke test."""
+    """Whether a peer that nobody asked for runs in this row; a smoke test has no slow compilers."""
     default = PEERS[name].default
-    named = any(name in bar.against for bar in work.bars)
-    return default == "always" or (default == "bars" and named and not quick)
+    named = default == "bars" and any(name in bar.against for bar in work.bars)
+    return default == "always" or (not quick and (default == "full" or named))
 
 
 def _library(module: str, name: str, *args: object) -> Callable[[], Library]:
@@ -59,7 +62,7 @@ PEERS: dict[str, Peer] = {
     "torch out=": Peer(("torch",), _library("pytorch", "TorchOut")),
     "torch.compile": Peer(("torch",), _library("pytorch", "TorchCompile"), "bars"),
     "numpy": Peer(("numpy",), _library("arrays", "NumPy")),
-    "jax": Peer(("jax",), _library("xla", "Jax")),
+    "jax": Peer(("jax",), _library("xla", "Jax"), "full"),
     "onnxruntime": Peer(("onnxruntime", "onnx"), _library("onnx", "Onnx")),
-    "tinygrad": Peer(("tinygrad",), _library("tensor", "TensorLibrary", "tinygrad"), "never"),
+    "tinygrad": Peer(("tinygrad",), _library("tensor", "TensorLibrary", "tinygrad"), "asked"),
 }

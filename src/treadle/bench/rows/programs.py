@@ -19,11 +19,11 @@ DECODER_TRAINING = "GPT-2 training"
 
 def rows(quick: bool) -> list[Work]:
     """At least the best of PyTorch, torch.compile and, for inference, ONNX Runtime."""
-    batch, few = (4, 2) if quick else (128, 8)
+    batch, sizes = (4, (1,)) if quick else (128, (1, 8))
     perceptron = Perceptron((32, 64, 10) if quick else (784, 1024, 1024, 10))
     return [
-        *(_resnet_inference(quick, n) for n in (1, few)),
-        *(_resnet_training(quick, n) for n in (1, few)),
+        *(_resnet_inference(quick, n) for n in sizes),
+        *(_resnet_training(quick, n) for n in sizes),
         *_decoder(quick),
         *_both(f"demo CNN, batch {batch}", DigitNet(), batch, (1, 8, 8), 10),
         *_both(f"MLP, batch {batch}", perceptron, batch, perceptron.widths[:1], 10),
