@@ -19,6 +19,7 @@ class TensorLibrary(Library):
     def __init__(self, package: str, captured: bool = True) -> None:
         library = importlib.import_module(package)
         self.Tensor, self.TinyJit, self.captured = library.Tensor, library.TinyJit, captured
+        self.Context = library.Context
         self.dtypes = importlib.import_module(f"{package}.dtype").dtypes
         self.optim = importlib.import_module(f"{package}.nn.optim")
         self.wait = library.Device[library.Device.DEFAULT].synchronize
@@ -53,7 +54,7 @@ class TensorLibrary(Library):
             loss = work.call(self, weights, xs).backward()
             return loss.realize(*optimizer.schedule_step())
 
-        return self.Tensor.train()(self._run(training, inputs))
+        return self._trained(self._run(training, inputs))
 
     def update(self, work: Work, weights: Mapping[str, Any], inputs: Sequence[Any]) -> Run:
         optimizer = self.optim.Adam(list(weights.values()), lr=LEARNING_RATE)
@@ -63,13 +64,20 @@ class TensorLibrary(Library):
                 weight.grad = gradient
             self.Tensor.realize(*optimizer.schedule_step())
 
-        step = self.Tensor.train()(self._run(update, inputs))
+        step = self._trained(self._run(update, inputs))
 
         def run() -> Any:
             step()
             return list(weights.values())
 
         return run
+
+    def _trained(self, run: Run) -> Run:
+        def trained() -> Any:
+            with self.Context(TRAINING=1):
+                return run()
+
+        return trained
 
     def _run(self, function: Callable[..., Any], inputs: Sequence[Any]) -> Run:
         step = self.TinyJit(function) if self.captured else function
@@ -135,7 +143,7 @@ class TensorLibrary(Library):
         return x.silu()
 
     def dropout(self, x: Any, p: float) -> Any:
-        with self.Tensor.train():
+        with self.Context(TRAINING=1):
             return x.dropout(p)
 
     def max_pool2d(self, x: Any, size: int, stride: int, padding: int) -> Any:
@@ -166,4 +174,4 @@ class TensorLibrary(Library):
         return x.gather(axis, index)
 
     def scatter_add(self, x: Any, axis: int, index: Any, y: Any) -> Any:
-        return x.scatter(axis, index, y, reduce="add")
+        return x.scatter_reduce(axis, index, y, "sum")
