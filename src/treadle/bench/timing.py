@@ -12,7 +12,7 @@ from typing import Any
 
 __all__ = ["interleave", "median_ratio", "timed"]
 
-WARM_UP = 3  # TinyJit runs plainly, captures, and only then replays; allocators settle, too
+WARM_UP = 2  # after a first call: TinyJit captures at its second, and only then replays
 MIN_ROUNDS = 3
 MAX_BURST, BURST_SECONDS = 9, 0.01
 SLOW = 0.1  # seconds; from here on a neighbour before it does not matter

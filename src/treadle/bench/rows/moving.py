@@ -14,13 +14,13 @@ def rows(quick: bool) -> list[Work]:
     n = 256 if quick else 4096
     batch, tokens, words = (2, 16, 100) if quick else (16, 512, 50257)
     square, amount = Input((n, n)), 8.0 * n * n
-    image = Input((8, n // 8, n // 8, 64))
+    image = Input((8, n // 16, n // 32, 64))
     index, table = Input((batch * tokens,), "int32", below=words), Input((words, 768))
     found = 4.0 * batch * tokens * 768
     return [
         _moved(f"transpose {n}x{n}", amount, (square,), _transpose, _transpose_out,
                bar=TWICE),
-        _moved(f"permute (0, 3, 1, 2) {'x'.join(map(str, image.shape))}", 8.0 * n * n, (image,),
+        _moved(f"permute (0, 3, 1, 2) {'x'.join(map(str, image.shape))}", amount, (image,),
                _permute, _permute_out),
         *(_concatenation(n, axis) for axis in (0, 1)),
         _moved(f"x[::2, 1::3] {n}x{n}", amount / 6, (square,), _slices, _slices_out),
