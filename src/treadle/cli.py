@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     form.add_argument("--markdown", action="store_true", help="print the settings' page")
     bench = _command(commands, _bench, "measure treadle and its peers side by side")
     bench.add_argument("--json", action="store_true", help="print JSON")
-    bench.add_argument("--only", metavar="WORDS", help="rows whose name has one of WORDS (a,b)")
+    bench.add_argument("--only", metavar="WORDS", help="groups, rows whose name has one of WORDS")
     bench.add_argument("--peers", metavar="NAMES", help="peers to run beside (default: installed)")
     bench.add_argument("--quick", action="store_true", help="small sizes, few runs: a smoke test")
     cache = _command(commands, _cache, "the compiled kernels kept on disk")

@@ -5,23 +5,29 @@ treadle bench --only matmul,softmax --peers torch,numpy --json
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Sequence
 
 from ..errors import UserError
 from ..helpers import tqdm
 from .devices import overheads_here
+from .footprint import footprint, measured_programs
+from .libraries.base import NotOffered
 from .machine import ceilings, describe_machine
-from .peers import PEERS, installed
+from .peers import PEERS, installed, takes_part
 from .process import Overhead
-from .report import OverheadResult, WorkResult, as_json, as_text
+from .report import Report, as_json, as_text
+from .results import FootprintResult, OverheadResult, WorkResult
+from .rows import works
 from .timing import interleave
-from .work import Work, works
+from .work import Work
 
 __all__ = ["run"]
 
 OURS = ("treadle", "treadle lazy")
-ROUNDS, QUICK_ROUNDS = 31, 5
+ROUNDS, QUICK_ROUNDS = 31, 3
+BUDGET, QUICK_BUDGET = 2.0, 0.1  # seconds for the rounds of one row
 
 
 def run(
@@ -32,51 +38,67 @@ def run(
 ) -> int:
     """Measure and print. Returns 1 if treadle itself failed a row, else 0.
 
-    `only` keeps rows whose name contains one of its words. Raises UserError for a peer that is
-    unknown or not installed, and where no row is left.
+    `only` keeps the groups of these names, and rows whose name contains one of its words.
+    `peers` None takes those that are installed, each in the rows where it takes part. Raises
+    UserError for a peer that is unknown or not installed, and where no row is left.
     """
-    names = _peers(peers)
-    chosen = [w for w in works(quick) if _wanted(w.name, only)]
-    costs = [o for o in overheads_here(quick) if _wanted(o.name, only)]
+    _check_peers(peers or ())
+    chosen = [w for w in works(quick) if _wanted(w.group, w.name, only)]
+    costs = [o for o in overheads_here(quick) if _wanted("latency", o.name, only)]
+    programs = [w for w in measured_programs(quick) if _wanted("peak memory", w.name, only)]
     if not chosen and not costs:
-        known = ", ".join(row.name for row in (*works(quick), *overheads_here(quick)))
-        raise UserError(f"no row matches {', '.join(only or ())}; the rows are: {known}")
+        raise UserError(f"no row matches {', '.join(only or ())}; the rows are: {_known(quick)}")
     limits = ceilings(quick)
-    results = [_measure(w, names, quick) for w in tqdm(chosen, "measuring")]
+    results = [_measure(w, _peers(w, peers, quick), quick) for w in tqdm(chosen, "measuring")]
     spent = [_measure_overhead(o) for o in tqdm(costs, "fresh processes")]
-    measured = (describe_machine(), limits, results, spent)
-    print(json.dumps(as_json(*measured), indent=2) if json_wanted else as_text(*measured, names))
-    return 1 if any("treadle" in r.failed for r in results) or any(r.failed for r in spent) else 0
+    sizes = [_measure_footprint(w, quick) for w in tqdm(programs, "peak memory")]
+    report = Report(describe_machine(), limits, results, spent, sizes)
+    print(json.dumps(as_json(report), indent=2) if json_wanted else as_text(report))
+    return 1 if report.failed else 0
 
 
-def _wanted(name: str, only: Sequence[str] | None) -> bool:
-    return only is None or any(word.lower() in name.lower() for word in only)
+def _wanted(group: str, name: str, only: Sequence[str] | None) -> bool:
+    words = [word.lower() for word in only or ()]
+    return only is None or group in words or any(word in name.lower() for word in words)
 
 
-def _peers(asked: Sequence[str] | None) -> list[str]:
-    """The columns: treadle's own, then those asked for, or all that are installed."""
-    if asked is None:
-        return [name for name, peer in PEERS.items() if peer.default and installed(peer)]
+def _known(quick: bool) -> str:
+    return ", ".join(row.name for row in (*works(quick), *overheads_here(quick)))
+
+
+def _check_peers(asked: Sequence[str]) -> None:
     for name in asked:
         if name not in PEERS:
             raise UserError(f"there is no peer {name!r}; the peers are: {', '.join(PEERS)}")
         if not installed(PEERS[name]):
-            raise UserError(f"the peer {name} is not installed; run: pip install {name}")
-    return [name for name in PEERS if name in OURS or name in asked]
+            packages = " ".join(PEERS[name].packages)
+            raise UserError(f"the peer {name} is not installed; run: pip install {packages}")
+
+
+def _peers(work: Work, asked: Sequence[str] | None, quick: bool) -> list[str]:
+    """The columns of a row: treadle's own, then those asked for, or all that take part."""
+    if asked is not None:
+        return [name for name in PEERS if name in OURS or name in asked]
+    return [n for n, peer in PEERS.items() if installed(peer) and takes_part(n, work, quick)]
 
 
 def _measure(work: Work, names: Sequence[str], quick: bool) -> WorkResult:
-    arrays, result, runs = work.inputs(), WorkResult(work, {}), {}
+    result, runs = WorkResult(work, {}), {}
     for name in names:
         # One peer that cannot do a row, or treadle itself, must not cost all other numbers.
         try:
-            prepared = PEERS[name].prepare(work, arrays)
-            if prepared is not None:
-                prepared()
-                runs[name] = prepared
+            prepared = PEERS[name].library().prepare(work)
+            prepared()
+            runs[name] = prepared
+        except NotOffered:
+            continue
         except Exception as error:
-            result.failed[name] = f"{type(error).__name__}: {error}".splitlines()[0]
-    result.times = interleave(runs, QUICK_ROUNDS if quick else ROUNDS)
+            lines = str(error).strip().splitlines() or ["no message"]
+            result.failed[name] = f"{type(error).__name__}: {lines[0]}"
+    rounds, budget = (QUICK_ROUNDS, QUICK_BUDGET) if quick else (ROUNDS, BUDGET)
+    result.times = interleave(runs, rounds, budget)
+    runs.clear()
+    gc.collect()
     return result
 
 
@@ -85,3 +107,10 @@ def _measure_overhead(overhead: Overhead) -> OverheadResult:
         return OverheadResult(overhead, overhead.measure())
     except UserError as error:
         return OverheadResult(overhead, None, str(error))
+
+
+def _measure_footprint(work: Work, quick: bool) -> FootprintResult:
+    try:
+        return FootprintResult(work.name, footprint(work.name, quick))
+    except UserError as error:
+        return FootprintResult(work.name, {}, str(error))

@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from ..engine.selection import environment_choice
 from ..errors import UserError
-from .process import Overhead, overheads, printed
+from .latency import overheads
+from .process import Overhead, printed
 
 __all__ = ["overheads_here"]
 

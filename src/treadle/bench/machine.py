@@ -16,7 +16,7 @@ from ..target import available_cores
 
 __all__ = ["Ceilings", "ceilings", "describe_machine", "versions"]
 
-PACKAGES = ("numpy", "llvmlite", "ml_dtypes", "torch", "jax", "tinygrad")
+PACKAGES = ("numpy", "llvmlite", "ml_dtypes", "torch", "jax", "onnxruntime", "tinygrad")
 
 
 @dataclass(frozen=True)

@@ -7,143 +7,119 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from .machine import Ceilings
-from .process import Overhead
-from .timing import median_ratio
-from .work import Work
+from .peers import PEERS
+from .results import FootprintResult, OverheadResult, WorkResult
 
-__all__ = ["OverheadResult", "WorkResult", "as_json", "as_text"]
+__all__ = ["Report", "as_json", "as_text"]
 
-TORCH = ("torch", "torch out=")
-
-
-@dataclass
-class WorkResult:
-    """Seconds of each peer in each round of one row, and why a peer has none."""
-
-    work: Work
-    times: dict[str, list[float]]
-    failed: dict[str, str] = field(default_factory=dict)
-
-    def median(self, peer: str) -> float | None:
-        return statistics.median(self.times[peer]) if peer in self.times else None
-
-    def rate(self, peer: str) -> float | None:
-        """Flops or bytes a second."""
-        seconds = self.median(peer)
-        return self.work.amount / seconds if seconds else None
-
-    def ratio(self, peer: str) -> float | None:
-        """How many times as fast as `peer` treadle is."""
-        if peer not in self.times or "treadle" not in self.times:
-            return None
-        return median_ratio(self.times[peer], self.times["treadle"])
-
-    def share(self, limits: Ceilings) -> float | None:
-        """Treadle's share of the ceiling that bounds this row, the fastest peer included."""
-        rates = [rate for peer in self.times if (rate := self.rate(peer))]
-        mine = self.rate("treadle")
-        return None if mine is None else mine / max(limit(self.work, limits), *rates, 1e-9)
-
-    def reached(self, limits: Ceilings) -> float | None:
-        """What is compared with the bar's factor; None where its side is missing."""
-        if self.work.bar.against == "bandwidth":
-            return self.share(limits)
-        return min((r for peer in TORCH if (r := self.ratio(peer))), default=None)
+# Groups whose rows may be a little slower, or slower here and faster there, but not on the whole.
+MEAN_BARS = {"matmul": 1.0, "conv": 1.0}
 
 
 @dataclass
-class OverheadResult:
-    """The number of one overhead row, or why there is none."""
+class Report:
+    """Everything that one run has measured."""
 
-    overhead: Overhead
-    value: float | None
-    failed: str = ""
+    machine: dict[str, str]
+    limits: Ceilings
+    works: Sequence[WorkResult]
+    overheads: Sequence[OverheadResult]
+    footprints: Sequence[FootprintResult] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Whether treadle itself could not do a row."""
+        fresh = (*self.overheads, *self.footprints)
+        return any("treadle" in r.failed for r in self.works) or any(r.failed for r in fresh)
+
+    @property
+    def groups(self) -> dict[str, list[WorkResult]]:
+        found: dict[str, list[WorkResult]] = {}
+        for result in self.works:
+            found.setdefault(result.work.group, []).append(result)
+        return found
 
 
-def limit(work: Work, limits: Ceilings) -> float:
-    """The ceiling of a row: arithmetic, reading, or reading and writing."""
-    if work.unit == "flop":
-        return limits.flops
-    return (
-        limits.copy if work.bar.against == "torch" or work.name.startswith("copy") else limits.read
-    )
-
-
-def as_json(
-    machine: dict[str, str],
-    limits: Ceilings,
-    works: Sequence[WorkResult],
-    overheads: Sequence[OverheadResult],
-) -> dict[str, Any]:
+def as_json(report: Report) -> dict[str, Any]:
     """Everything that was measured, seconds of each round included."""
     rows = [
         {
-            "name": r.work.name, "unit": r.work.unit, "amount": r.work.amount,
-            "bar": {"against": r.work.bar.against, "factor": r.work.bar.factor},
-            "reached": r.reached(limits), "share_of_ceiling": r.share(limits),
+            "group": r.work.group, "name": r.work.name,
+            "ceiling": r.work.ceiling, "amount": r.work.amount,
+            "bars": [{"against": bar.against, "factor": bar.factor,
+                      "reached": r.reached(bar, report.limits)} for bar in r.work.bars],
+            "share_of_ceiling": r.share(report.limits),
             "median_s": {peer: r.median(peer) for peer in r.times},
             "ratio": {peer: r.ratio(peer) for peer in r.times if peer != "treadle"},
             "times_s": r.times, "failed": r.failed,
         }
-        for r in works
+        for r in report.works
     ]  # fmt: skip
     costs = [
         {"name": r.overhead.name, "unit": r.overhead.unit, "limit": r.overhead.limit,
          "value": r.value, "failed": r.failed}
-        for r in overheads
+        for r in report.overheads
     ]  # fmt: skip
-    return {"machine": machine, "ceilings": vars(limits), "work": rows, "overheads": costs}
+    sizes = [
+        {"name": r.name, "bytes": r.peak, "ratio": r.ratio, "failed": r.failed}
+        for r in report.footprints
+    ]
+    return {"machine": report.machine, "ceilings": vars(report.limits), "work": rows,
+            "overheads": costs, "peak_memory": sizes}  # fmt: skip
 
 
-def as_text(
-    machine: dict[str, str],
-    limits: Ceilings,
-    works: Sequence[WorkResult],
-    overheads: Sequence[OverheadResult],
-    peers: Sequence[str],
-) -> str:
-    """A Markdown document: the machine, the table of work, the table of overheads."""
-    lines = [f"* {name}: {text}" for name, text in machine.items()]
+def as_text(report: Report) -> str:
+    """A Markdown document: the machine, a table for each group of work, the other tables."""
+    limits = report.limits
+    lines = [f"* {name}: {text}" for name, text in report.machine.items()]
     lines.append(
         f"* ceilings in this run: {limits.flops * 1e-9:.0f} GFLOP/s, read "
         f"{limits.read * 1e-9:.1f} GB/s, copy {limits.copy * 1e-9:.1f} GB/s"
     )
-    if works:
-        lines += ["", *_work_table(limits, works, peers)]
-    if overheads:
-        lines += ["", *_overhead_table(overheads)]
-    failed = _failures(works, overheads)
+    for works in report.groups.values():
+        lines += ["", *_work_table(limits, works)]
+    if report.works:
+        lines += ["", NOTE, "", *_group_table(report)]
+    if report.overheads:
+        lines += ["", *_overhead_table(report.overheads)]
+    if report.footprints:
+        lines += ["", *_footprint_table(report.footprints)]
+    failed = _failures(report)
     return "\n".join([*lines, *(["", "Not measured:", "", *failed] if failed else [])])
 
 
-def _failures(works: Sequence[WorkResult], overheads: Sequence[OverheadResult]) -> list[str]:
+def _failures(report: Report) -> list[str]:
     """One line for each reason, with the rows that it cost."""
     rows: dict[str, list[str]] = {}
-    for result in works:
+    for result in report.works:
         for peer, why in result.failed.items():
             rows.setdefault(f"{peer}: {why}", []).append(result.work.name)
-    for cost in overheads:
+    for cost in report.overheads:
         if cost.failed:
             rows.setdefault(cost.failed, []).append(cost.overhead.name)
+    for size in report.footprints:
+        if size.failed:
+            rows.setdefault(size.failed, []).append(f"peak memory of {size.name}")
     return [f"* {why} ({', '.join(names)})" for why, names in rows.items()]
 
 
-def _work_table(limits: Ceilings, works: Sequence[WorkResult], peers: Sequence[str]) -> list[str]:
-    others = [peer for peer in peers if peer != "treadle"]
+def _work_table(limits: Ceilings, works: Sequence[WorkResult]) -> list[str]:
+    """The rows of one group, with a column for each peer that has a number in it."""
+    others = [p for p in PEERS if p != "treadle" and any(p in r.times for r in works)]
     header = ["work", "treadle ms", "rate", "of ceiling", *(f"{p} ms (x)" for p in others)]
     rows = [[r.work.name, _ms(r.median("treadle")), _rate(r), _percent(r.share(limits)),
              *(_peer(r, p) for p in others), *_verdict(r, limits)] for r in works]  # fmt: skip
-    return [*_markdown([*header, "bar", "met"], rows), "", NOTE]
+    return _markdown([*header, "bar", "met"], rows)
 
 
 NOTE = (
     "treadle is the TinyJit replay, treadle lazy builds, schedules and realises its graph for "
     "every run. (x) is how many times as fast as that column treadle is, the median over "
-    "interleaved rounds."
+    "interleaved rounds. torch out= writes into memory that is there, or is the fused Adam."
 )
 
 
@@ -153,14 +129,40 @@ def _peer(result: WorkResult, peer: str) -> str:
 
 
 def _verdict(result: WorkResult, limits: Ceilings) -> tuple[str, str]:
-    bar, reached = result.work.bar, result.reached(limits)
-    text = (
-        f"{bar.factor:.0%} of ceiling" if bar.against == "bandwidth" else f"{bar.factor:g}x torch"
-    )
-    return (
-        text,
-        "-" if reached is None else "yes" if reached >= bar.factor else f"no: {reached:.2f}",
-    )
+    """The bars, and for each whether it is met."""
+    bars = result.work.bars
+    met = [_met(result.reached(bar, limits), bar.factor) for bar in bars]
+    return ", ".join(map(str, bars)), met[0] if len(set(met)) == 1 else ", ".join(met)
+
+
+def _met(reached: float | None, factor: float) -> str:
+    return "-" if reached is None else "yes" if reached >= factor else f"no: {reached:.2f}"
+
+
+def _group_table(report: Report) -> list[str]:
+    """For each group how many rows meet all their bars, and the mean against the first one."""
+    rows = []
+    for group, works in report.groups.items():
+        mean, bar = _mean(works, report.limits), MEAN_BARS.get(group)
+        rows.append([
+            group, f"{sum(_all_met(r, report.limits) for r in works)} of {len(works)}",
+            "-" if mean is None else f"{mean:.2f} of {_side(works[0])}",
+            "-" if bar is None else f"{bar:g}", "-" if bar is None else _met(mean, bar),
+        ])  # fmt: skip
+    return _markdown(["group", "rows that meet their bars", "geometric mean", "bar", "met"], rows)
+
+
+def _side(result: WorkResult) -> str:
+    return (*result.work.bars[0].against, "the ceiling")[0]
+
+
+def _mean(works: Sequence[WorkResult], limits: Ceilings) -> float | None:
+    found = [value for r in works if (value := r.reached(r.work.bars[0], limits))]
+    return statistics.geometric_mean(found) if found else None
+
+
+def _all_met(result: WorkResult, limits: Ceilings) -> bool:
+    return all((result.reached(bar, limits) or 0.0) >= bar.factor for bar in result.work.bars)
 
 
 def _overhead_table(overheads: Sequence[OverheadResult]) -> list[str]:
@@ -173,12 +175,24 @@ def _overhead_table(overheads: Sequence[OverheadResult]) -> list[str]:
     return _markdown(["overhead", "measured", "at most", "met"], rows)
 
 
+def _footprint_table(footprints: Sequence[FootprintResult]) -> list[str]:
+    rows = [
+        [r.name, *(_megabytes(r.peak.get(peer)) for peer in ("treadle", "torch")),
+         "-" if r.ratio is None else f"{r.ratio:.2f}", "1",
+         "-" if r.ratio is None else "yes" if r.ratio <= 1 else "no"]
+        for r in footprints
+    ]  # fmt: skip
+    return _markdown(["peak memory", "treadle MB", "torch MB", "ratio", "at most", "met"], rows)
+
+
 def _amount(value: float | None, unit: str) -> str:
     if value is None:
         return "-"
     if unit != "s":
         return f"{value:.3g}{unit}"
-    scale, name = next((s, n) for s, n in ((1, "s"), (1e3, "ms"), (1e6, "µs")) if value * s >= 0.1)
+    scale, name = next(
+        ((s, n) for s, n in ((1, "s"), (1e3, "ms")) if abs(value) * s >= 0.1), (1e6, "µs")
+    )
     return f"{value * scale:.3g} {name}"
 
 
@@ -186,12 +200,16 @@ def _ms(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds * 1e3:.3g}"
 
 
+def _megabytes(size: float | None) -> str:
+    return "-" if size is None else f"{size * 1e-6:.0f}"
+
+
 def _percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.0%}"
 
 
 def _rate(result: WorkResult) -> str:
-    rate, unit = result.rate("treadle"), "GFLOP/s" if result.work.unit == "flop" else "GB/s"
+    rate, unit = result.rate("treadle"), "GFLOP/s" if result.work.ceiling == "flops" else "GB/s"
     return "-" if rate is None else f"{rate * 1e-9:.1f} {unit}"
 
 

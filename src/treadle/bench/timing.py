@@ -12,9 +12,10 @@ from typing import Any
 
 __all__ = ["interleave", "median_ratio", "timed"]
 
-WARM_UP = 4  # TinyJit runs plainly, captures, and only then replays; allocators settle, too
-MIN_ROUNDS = 5
+WARM_UP = 2  # after a first call: TinyJit captures at its second, and only then replays
+MIN_ROUNDS = 3
 MAX_BURST, BURST_SECONDS = 9, 0.01
+SLOW = 0.1  # seconds; from here on a neighbour before it does not matter
 
 
 def timed(function: Callable[[], Any]) -> float:
@@ -25,7 +26,7 @@ def timed(function: Callable[[], Any]) -> float:
 
 
 def interleave(
-    runs: Mapping[str, Callable[[], Any]], rounds: int, budget: float = 6.0
+    runs: Mapping[str, Callable[[], Any]], rounds: int, budget: float = 2.0
 ) -> dict[str, list[float]]:
     """Seconds a call of each run in each round, after a warm-up of every one.
 
@@ -49,9 +50,13 @@ def interleave(
 def _burst(run: Callable[[], Any]) -> float:
     """The median time of some calls in a row, after one that is not counted.
 
-    That one pays for the neighbour before it, whose worker threads may still be spinning.
+    That one pays for the neighbour before it, whose worker threads may still be spinning. A slow
+    run counts at once.
     """
-    count = min(MAX_BURST, max(1, int(BURST_SECONDS / max(timed(run), 1e-9))))
+    first = timed(run)
+    if first >= SLOW:
+        return first
+    count = min(MAX_BURST, max(1, int(BURST_SECONDS / max(first, 1e-9))))
     return statistics.median(timed(run) for _ in range(count))
 
 

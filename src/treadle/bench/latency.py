@@ -1,0 +1,159 @@
+"""Rows about the engine's own overheads: seconds against a stated limit, in fresh processes.
+
+import treadle                     at most 0.2 s, the interpreter's start included
+first result, empty cache          at most 0.5 s
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+
+from ..target import available_cores
+from .peers import PEERS
+from .process import Overhead, best, least, printed
+from .rows import programs
+from .timing import timed
+
+__all__ = ["compile_seconds", "overheads"]
+
+RUNS = 5
+
+IMPORT = "import treadle"
+SIMPLE = """
+from treadle import Tensor
+for n in range({count}):
+    (Tensor([1.0, 2.0, 3.0]) * (n + 2) + n).exp().numpy() if n % 2 else (
+        Tensor([[1.0] * (n + 2)]) - n).sum().numpy()
+"""
+EAGER = """
+import statistics, time
+from treadle import Tensor
+x, y = Tensor([1.0] * 16).realize(), Tensor([2.0] * 16).realize()
+times = []
+for _ in range(300):
+    start = time.perf_counter()
+    (x + y).numpy()
+    times.append(time.perf_counter() - start)
+print(statistics.median(times[100:]))
+"""
+# `count` kernels over `size` elements, replayed after `pause` seconds of rest.
+REPLAY = """
+import statistics, time
+from treadle import Device, Tensor, TinyJit
+def chain(x):
+    for _ in range({count}):
+        x = (x + 1).contiguous()
+    return x.realize()
+step, x = TinyJit(chain), Tensor([0.0] * {size}).realize()
+wait = Device[Device.DEFAULT].synchronize
+times = []
+for _ in range(24):
+    time.sleep({pause})
+    start = time.perf_counter()
+    step(x)
+    wait()
+    times.append(time.perf_counter() - start)
+print(statistics.median(times[4:]) / {count})
+"""
+SCHEDULE = """
+import time
+from treadle import Tensor
+def graph(layers):
+    x, w = Tensor.empty(8, 8), Tensor.empty(8, 8)
+    for _ in range(layers):
+        x = (x @ w).relu().contiguous()
+    return x
+graph(3).schedule()
+def seconds(layers):
+    x = graph(layers)
+    start = time.perf_counter()
+    x.schedule()
+    return time.perf_counter() - start
+print(seconds({count} * 10) / seconds({count}))
+"""
+COMPILE = """
+from treadle.bench.latency import compile_seconds
+print(compile_seconds({name!r}, {quick}))
+"""
+
+TINY, SHARED = 16, 1 << 16  # elements of a kernel for the calling thread, and of one for all
+REST = 0.005  # seconds, long after workers have gone to sleep
+
+
+def overheads(quick: bool) -> list[Overhead]:
+    """Every row; `quick` takes one run of each instead of the best of several."""
+    runs, size = (1, 20) if quick else (RUNS, 1000)
+    schedule = SCHEDULE.format(count=size // 10)
+    return [
+        Overhead("import treadle, whole process", "s", 0.2, lambda: best(IMPORT, runs)),
+        Overhead("first result, empty cache", "s", 0.5, lambda: best(_simple(1), runs)),
+        Overhead("each further simple kernel", "s", 0.03, lambda: _further(runs)),
+        Overhead("eager small op seen before", "s", 60e-6, lambda: least(EAGER, runs)),
+        *_replays(size, runs),
+        Overhead("scheduling 10x the nodes", "x", 12.0, lambda: least(schedule, runs)),
+        *_compilations(quick),
+    ]
+
+
+def _replays(count: int, runs: int) -> list[Overhead]:
+    tiny = _replay(count, TINY, 0.0)
+    return [
+        Overhead(f"replay, a tiny kernel of {count}", "s", 2e-6, lambda: least(tiny, runs)),
+        Overhead(f"sharing a kernel of {count}, workers spinning", "s", 2e-6,
+                 lambda: _sharing(count, runs)),
+        Overhead("sharing a kernel, workers asleep", "s", 10e-6, lambda: _waking(runs)),
+    ]  # fmt: skip
+
+
+def _replay(count: int, size: int, pause: float) -> str:
+    return REPLAY.format(count=count, size=size, pause=pause)
+
+
+def _sharing(count: int, runs: int) -> float:
+    """What a kernel takes beyond its time on one core divided by the cores."""
+    code = _replay(count, SHARED, 0.0)
+    return least(code, runs) - least(code, runs, CPU_COUNT="1") / available_cores()
+
+
+def _waking(runs: int) -> float:
+    """What one kernel after a rest takes more than on one core that has rested as well."""
+    code = _replay(1, SHARED, REST)
+    return least(code, runs) - least(code, runs, CPU_COUNT="1")
+
+
+def _compilations(quick: bool) -> list[Overhead]:
+    resnet, decoder = programs.RESNET_INFERENCE, programs.DECODER_TRAINING
+    return [
+        Overhead("compile ResNet-18 forward, empty cache", "s", 5.0, _compile(resnet, quick, 1)),
+        Overhead("compile ResNet-18 forward, warm cache", "s", 0.5, _compile(resnet, quick, 2)),
+        Overhead("compile GPT-2 training, empty cache", "s", 15.0, _compile(decoder, quick, 1)),
+        Overhead("compile GPT-2 training, warm cache", "s", 1.5, _compile(decoder, quick, 2)),
+    ]
+
+
+def _compile(name: str, quick: bool, processes: int) -> Callable[[], float]:
+    """The last of that many processes one after the other, which share a cache."""
+
+    def measure() -> float:
+        code = COMPILE.format(name=name, quick=quick)
+        with tempfile.TemporaryDirectory() as folder:
+            return [printed(code, TREADLE_CACHE_DIR=folder) for _ in range(processes)][-1]
+
+    return measure
+
+
+def compile_seconds(name: str, quick: bool) -> float:
+    """How much longer than a replay the first call takes of the program whose name begins so."""
+    work = next(work for work in programs.rows(quick) if work.name.startswith(name))
+    first, _, *replays = [timed(run) for run in [PEERS["treadle"].library().prepare(work)] * 4]
+    return first - min(replays)
+
+
+def _simple(count: int) -> str:
+    return SIMPLE.format(count=count)
+
+
+def _further(runs: int) -> float:
+    extra = 10
+    return (best(_simple(1 + extra), runs) - best(_simple(1), runs)) / extra

@@ -1,0 +1,54 @@
+"""What every library shares: inputs from a row's data, and one method for each task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..work import Work
+
+__all__ = ["LEARNING_RATE", "Library", "NotOffered", "Run"]
+
+Run = Callable[[], Any]
+
+LEARNING_RATE = 1e-3
+
+
+class NotOffered(Exception):
+    """The library has no direct counterpart of a row."""
+
+
+class Library:
+    """A peer; subclasses have the words, and the tasks of `Work` that they know."""
+
+    def __getattr__(self, word: str) -> Any:
+        raise NotOffered(f"{type(self).__name__} has no {word}")
+
+    def prepare(self, work: Work) -> Run:
+        """A function that does the work once, waits, and returns the result.
+
+        Raises NotOffered where the library has no form of it.
+        """
+        given = [*work.weights.values(), *work.inputs]
+        tensors = [self.tensor(each.array(seed)) for seed, each in enumerate(given)]
+        weights = dict(zip(work.weights, tensors, strict=False))
+        inputs = tensors[len(weights) :]
+        return getattr(self, work.task)(work, weights, inputs)
+
+    def tensor(self, array: Any) -> Any:
+        """The array in the library's own memory."""
+        raise NotImplementedError
+
+    def result(self, work: Work, weights: Mapping[str, Any], inputs: Sequence[Any]) -> Run:
+        """The Run of task `result`, which every library has."""
+        raise NotImplementedError
+
+    def arrays(self, result: Any) -> list[Any]:
+        """What a Run returned, as NumPy arrays."""
+        results = result if isinstance(result, (list, tuple)) else [result]
+        return [self.array(r) for r in results]
+
+    def array(self, tensor: Any) -> Any:
+        import numpy as np
+
+        return np.asarray(tensor)

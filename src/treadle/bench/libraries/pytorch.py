@@ -1,0 +1,197 @@
+"""PyTorch three ways: eager; without fresh pages (`out=`, the fused Adam); torch.compile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..work import Work
+from .base import LEARNING_RATE, Library, NotOffered, Run
+
+__all__ = ["Torch", "TorchCompile", "TorchOut"]
+
+
+class Torch(Library):
+    """PyTorch as most programs use it."""
+
+    fused_update = False
+
+    def __init__(self) -> None:
+        import torch
+
+        self.torch, self.functional = torch, torch.nn.functional
+
+    def tensor(self, array: Any) -> Any:
+        """A copy. Integers become int64, which labels and `gather` must be."""
+        dtype = "int64" if array.dtype == "int32" else array.dtype
+        return self.torch.from_numpy(array.astype(dtype))
+
+    def array(self, tensor: Any) -> Any:
+        return tensor.detach().numpy()
+
+    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return function
+
+    # -- tasks --------------------------------------------------------------------------------
+
+    def result(self, work: Work, weights: Mapping[str, Any], inputs: Sequence[Any]) -> Run:
+        function = self.compiled(lambda *xs: work.call(self, weights, xs))
+        return self.torch.inference_mode()(lambda: function(*inputs))
+
+    def gradients(self, work: Work, weights: Mapping[str, Any], inputs: Sequence[Any]) -> Run:
+        function = self.compiled(lambda *xs: work.call(self, weights, xs))
+        wanted = [inputs[i].requires_grad_() for i in work.wanted]
+
+        def run() -> Any:
+            result = function(*inputs[:-1])
+            return [result, *self.torch.autograd.grad(result, wanted, inputs[-1])]
+
+        return run
+
+    def training(self, work: Work, weights: Mapping[str, Any], inputs: Sequence[Any]) -> Run:
+        function = self.compiled(lambda *xs: work.call(self, weights, xs))
+        optimizer = self._adam(weights, fused=True)
+
+        def run() -> Any:
+            optimizer.zero_grad()
+            loss = function(*inputs)
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        return run
+
+    def update(self, work: Work, weights: Mapping[str, Any], inputs: Sequence[Any]) -> Run:
+        optimizer = self._adam(weights, fused=self.fused_update)
+        for weight, gradient in zip(weights.values(), inputs, strict=True):
+            weight.grad = gradient
+        step = self.compiled(optimizer.step)
+
+        def run() -> Any:
+            step()
+            return list(weights.values())
+
+        return run
+
+    def _adam(self, weights: Mapping[str, Any], fused: bool) -> Any:
+        trained = [weight.requires_grad_() for weight in weights.values()]
+        return self.torch.optim.Adam(trained, lr=LEARNING_RATE, fused=fused)
+
+    # -- words --------------------------------------------------------------------------------
+
+    def conv2d(
+        self, x: Any, w: Any, stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1
+    ) -> Any:
+        return self.functional.conv2d(x, w, None, stride, padding, dilation, groups)
+
+    def conv2d_input_gradient(self, x: Any, w: Any, g: Any, **how: int) -> Any:
+        return self._convolution_backward(g, x, w, (True, False, False), **how)[0]
+
+    def conv2d_weight_gradient(self, x: Any, w: Any, g: Any, **how: int) -> Any:
+        return self._convolution_backward(g, x, w, (False, True, False), **how)[1]
+
+    def _convolution_backward(
+        self, g: Any, x: Any, w: Any, wanted: tuple[bool, bool, bool],
+        stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1,
+    ) -> Any:  # fmt: skip
+        pairs = [[n, n] for n in (stride, padding, dilation)]
+        return self.torch.ops.aten.convolution_backward(
+            g, x, w, None, *pairs, False, [0, 0], groups, wanted
+        )
+
+    def linear(self, x: Any, w: Any, bias: Any) -> Any:
+        return self.functional.linear(x, w, bias)
+
+    def embedding(self, table: Any, index: Any) -> Any:
+        return self.functional.embedding(index, table)
+
+    def embedding_gradient(self, table: Any, index: Any, g: Any) -> Any:
+        return self.torch.ops.aten.embedding_dense_backward(g, index, table.shape[0], -1, False)
+
+    def attention(self, q: Any, k: Any, v: Any, causal: bool = False) -> Any:
+        return self.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+    def softmax(self, x: Any) -> Any:
+        return self.torch.softmax(x, -1)
+
+    def cross_entropy(self, scores: Any, labels: Any) -> Any:
+        return self.functional.cross_entropy(scores, labels)
+
+    def layer_norm(self, x: Any, scale: Any, shift: Any) -> Any:
+        return self.functional.layer_norm(x, scale.shape, scale, shift)
+
+    def rms_norm(self, x: Any, scale: Any) -> Any:
+        return self.functional.rms_norm(x, scale.shape, scale, 1e-6)
+
+    def batch_norm(self, x: Any, scale: Any, shift: Any, mean: Any, variance: Any) -> Any:
+        return self.functional.batch_norm(x, mean, variance, scale, shift, training=mean is None)
+
+    def relu(self, x: Any) -> Any:
+        return self.functional.relu(x)
+
+    def gelu(self, x: Any) -> Any:
+        return self.functional.gelu(x, approximate="tanh")
+
+    def silu(self, x: Any) -> Any:
+        return self.functional.silu(x)
+
+    def dropout(self, x: Any, p: float) -> Any:
+        return self.functional.dropout(x, p)
+
+    def max_pool2d(self, x: Any, size: int, stride: int, padding: int) -> Any:
+        return self.functional.max_pool2d(x, size, stride, padding)
+
+    def copy(self, x: Any) -> Any:
+        return x.clone()
+
+    def cast(self, x: Any, dtype: str) -> Any:
+        return x.to(getattr(self.torch, dtype))
+
+    def permute(self, x: Any, order: Sequence[int]) -> Any:
+        return x.permute(*order)
+
+    def contiguous(self, x: Any) -> Any:
+        return x.contiguous()
+
+    def concatenate(self, xs: Sequence[Any], axis: int) -> Any:
+        return self.torch.cat(list(xs), axis)
+
+    def split(self, x: Any, count: int, axis: int) -> Any:
+        return x.chunk(count, axis)
+
+    def mean(self, x: Any, axes: tuple[int, ...]) -> Any:
+        return x.mean(axes)
+
+    def gather(self, x: Any, axis: int, index: Any) -> Any:
+        return x.gather(axis, index)
+
+    def scatter_add(self, x: Any, axis: int, index: Any, y: Any) -> Any:
+        return x.scatter_add(axis, index, y)
+
+
+class TorchOut(Torch):
+    """Results into memory that is already there; Adam fused into one pass."""
+
+    fused_update = True
+
+    def result(self, work: Work, weights: Mapping[str, Any], inputs: Sequence[Any]) -> Run:
+        form = work.out
+        if form is None:
+            raise NotOffered("no out= form")
+        with self.torch.inference_mode():
+            out = self.torch.empty_like(work.call(self, weights, inputs))
+        return self.torch.inference_mode()(lambda: form(self.torch, out, *inputs))
+
+    def gradients(self, work: Work, weights: Mapping[str, Any], inputs: Sequence[Any]) -> Run:
+        raise NotOffered("no out= form")
+
+    training = gradients
+
+
+class TorchCompile(Torch):
+    """Forms through torch.compile, gradients included."""
+
+    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        # It counts compilations of one code object, and soon gives up on it: rows share theirs.
+        self.torch.compiler.reset()
+        return self.torch.compile(function)

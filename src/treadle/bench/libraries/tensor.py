@@ -1,0 +1,177 @@
+"""treadle and tinygrad, which share their names: `captured` replays by TinyJit."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..work import Work
+from .base import LEARNING_RATE, Library, NotOffered, Run
+
+__all__ = ["TensorLibrary"]
+
+
+class TensorLibrary(Library):
+    """Lazy tensors; each Run realises its result."""
+
+    def __init__(self, package: str, captured: bool = True) -> None:
+        library = importlib.import_module(package)
+        self.Tensor, self.TinyJit, self.captured = library.Tensor, library.TinyJit, captured
+        self.Context = library.Context
+        self.dtypes = importlib.import_module(f"{package}.dtype").dtypes
+        self.optim = importlib.import_module(f"{package}.nn.optim")
+        self.wait = library.Device[library.Device.DEFAULT].synchronize
+
+    def tensor(self, array: Any) -> Any:
+        return self.Tensor(array).realize()
+
+    def array(self, tensor: Any) -> Any:
+        return tensor.numpy()
+
+    # -- tasks --------------------------------------------------------------------------------
+
+    def result(self, work: Work, weights: Mapping[str, Any], inputs: Sequence[Any]) -> Run:
+        return self._run(lambda *xs: work.call(self, weights, xs).realize(), inputs)
+
+    def gradients(self, work: Work, weights: Mapping[str, Any], inputs: Sequence[Any]) -> Run:
+        def gradients(*xs: Any) -> Any:
+            result = work.call(self, weights, xs[:-1])
+            found = result.gradient(*(xs[i] for i in work.wanted), gradient=xs[-1])
+            self.Tensor.realize(result, *found)
+            return [result, *found]
+
+        return self._run(gradients, inputs)
+
+    def training(self, work: Work, weights: Mapping[str, Any], inputs: Sequence[Any]) -> Run:
+        if not self.captured:
+            raise NotOffered("steps are captured")
+        optimizer = self.optim.Adam(list(weights.values()), lr=LEARNING_RATE)
+
+        def training(*xs: Any) -> Any:
+            optimizer.zero_grad()
+            loss = work.call(self, weights, xs).backward()
+            return loss.realize(*optimizer.schedule_step())
+
+        return self._trained(self._run(training, inputs))
+
+    def update(self, work: Work, weights: Mapping[str, Any], inputs: Sequence[Any]) -> Run:
+        optimizer = self.optim.Adam(list(weights.values()), lr=LEARNING_RATE)
+
+        def update(*gradients: Any) -> None:
+            for weight, gradient in zip(weights.values(), gradients, strict=True):
+                weight.grad = gradient
+            self.Tensor.realize(*optimizer.schedule_step())
+
+        step = self._trained(self._run(update, inputs))
+
+        def run() -> Any:
+            step()
+            return list(weights.values())
+
+        return run
+
+    def _trained(self, run: Run) -> Run:
+        def trained() -> Any:
+            with self.Context(TRAINING=1):
+                return run()
+
+        return trained
+
+    def _run(self, function: Callable[..., Any], inputs: Sequence[Any]) -> Run:
+        step = self.TinyJit(function) if self.captured else function
+
+        def run() -> Any:
+            result = step(*inputs)
+            self.wait()
+            return result
+
+        return run
+
+    # -- words --------------------------------------------------------------------------------
+
+    def conv2d(
+        self, x: Any, w: Any, stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1
+    ) -> Any:
+        return x.conv2d(w, None, groups, stride, dilation, padding)
+
+    def conv2d_input_gradient(self, x: Any, w: Any, g: Any, **how: int) -> Any:
+        return self.conv2d(x, w, **how).gradient(x, gradient=g)[0]
+
+    def conv2d_weight_gradient(self, x: Any, w: Any, g: Any, **how: int) -> Any:
+        return self.conv2d(x, w, **how).gradient(w, gradient=g)[0]
+
+    def linear(self, x: Any, w: Any, bias: Any) -> Any:
+        return x.linear(w.transpose(0, 1), bias)
+
+    def embedding(self, table: Any, index: Any) -> Any:
+        return table[index]
+
+    def embedding_gradient(self, table: Any, index: Any, g: Any) -> Any:
+        return table[index].gradient(table, gradient=g)[0]
+
+    def attention(self, q: Any, k: Any, v: Any, causal: bool = False) -> Any:
+        return q.scaled_dot_product_attention(k, v, is_causal=causal)
+
+    def softmax(self, x: Any) -> Any:
+        return x.softmax(-1)
+
+    def cross_entropy(self, scores: Any, labels: Any) -> Any:
+        return scores.sparse_categorical_crossentropy(labels)
+
+    def layer_norm(self, x: Any, scale: Any, shift: Any) -> Any:
+        return x.layernorm() * scale + shift
+
+    def rms_norm(self, x: Any, scale: Any) -> Any:
+        return x * ((x * x).mean(-1, keepdim=True) + 1e-6).rsqrt() * scale
+
+    def batch_norm(self, x: Any, scale: Any, shift: Any, mean: Any, variance: Any) -> Any:
+        if mean is None:
+            mean = x.mean((0, 2, 3))
+            variance = (x - mean.reshape(1, -1, 1, 1)).square().mean((0, 2, 3))
+        return x.batchnorm(scale, shift, mean, (variance + 1e-5).rsqrt())
+
+    def relu(self, x: Any) -> Any:
+        return x.relu()
+
+    def gelu(self, x: Any) -> Any:
+        # GPT-2's, by tanh: `x.gelu()` is by erf in one library and by tanh in the other.
+        return 0.5 * x * (1 + (math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)).tanh())
+
+    def silu(self, x: Any) -> Any:
+        return x.silu()
+
+    def dropout(self, x: Any, p: float) -> Any:
+        with self.Context(TRAINING=1):
+            return x.dropout(p)
+
+    def max_pool2d(self, x: Any, size: int, stride: int, padding: int) -> Any:
+        return x.max_pool2d((size, size), stride, 1, padding)
+
+    def copy(self, x: Any) -> Any:
+        return x.clone()
+
+    def cast(self, x: Any, dtype: str) -> Any:
+        return x.cast(getattr(self.dtypes, dtype))
+
+    def permute(self, x: Any, order: Sequence[int]) -> Any:
+        return x.permute(order)
+
+    def contiguous(self, x: Any) -> Any:
+        return x.contiguous()
+
+    def concatenate(self, xs: Sequence[Any], axis: int) -> Any:
+        return xs[0].cat(*xs[1:], dim=axis)
+
+    def split(self, x: Any, count: int, axis: int) -> Any:
+        return x.chunk(count, axis)
+
+    def mean(self, x: Any, axes: tuple[int, ...]) -> Any:
+        return x.mean(axes)
+
+    def gather(self, x: Any, axis: int, index: Any) -> Any:
+        return x.gather(axis, index)
+
+    def scatter_add(self, x: Any, axis: int, index: Any, y: Any) -> Any:
+        return x.scatter_reduce(axis, index, y, "sum")

@@ -1,0 +1,72 @@
+"""What was measured, before it is printed: seconds into medians, ratios, and bars reached."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, field
+
+from .machine import Ceilings
+from .process import Overhead
+from .timing import median_ratio
+from .work import Bar, Work
+
+__all__ = ["FootprintResult", "OverheadResult", "WorkResult"]
+
+
+@dataclass
+class WorkResult:
+    """Seconds of each peer in each round of one row, and why a peer has none."""
+
+    work: Work
+    times: dict[str, list[float]]
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def median(self, peer: str) -> float | None:
+        return statistics.median(self.times[peer]) if peer in self.times else None
+
+    def rate(self, peer: str) -> float | None:
+        """Flops or bytes a second."""
+        seconds = self.median(peer)
+        return self.work.amount / seconds if seconds else None
+
+    def ratio(self, peer: str) -> float | None:
+        """How many times as fast as `peer` treadle is."""
+        if peer not in self.times or "treadle" not in self.times:
+            return None
+        return median_ratio(self.times[peer], self.times["treadle"])
+
+    def share(self, limits: Ceilings) -> float | None:
+        """Treadle's share of the ceiling that bounds this row, the fastest peer included."""
+        rates = [rate for peer in self.times if (rate := self.rate(peer))]
+        mine, limit = self.rate("treadle"), getattr(limits, self.work.ceiling)
+        return None if mine is None else mine / max(limit, *rates, 1e-9)
+
+    def reached(self, bar: Bar, limits: Ceilings) -> float | None:
+        """What is compared with the bar's factor; None where its side is missing."""
+        if not bar.against:
+            return self.share(limits)
+        return min((r for peer in bar.against if (r := self.ratio(peer))), default=None)
+
+
+@dataclass
+class OverheadResult:
+    """The number of one overhead row, or why there is none."""
+
+    overhead: Overhead
+    value: float | None
+    failed: str = ""
+
+
+@dataclass
+class FootprintResult:
+    """The bytes that a program took at most in each library, or why there are none."""
+
+    name: str
+    peak: dict[str, float]
+    failed: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        """Treadle's bytes over PyTorch's."""
+        theirs = self.peak.get("torch")
+        return self.peak["treadle"] / theirs if theirs else None

@@ -1,0 +1,23 @@
+"""Every row, one module a family.
+
+matmul    matrix products, square and awkward
+conv      convolutions, and both of their gradients
+attention forward, and with its gradients
+memory    bound by reading: matrix times vector, sums, copies
+normal    rows, losses and chains that fuse
+moving    transposes, slices, gathers and scatters
+programs  whole networks, inference and training
+"""
+
+from __future__ import annotations
+
+from ..work import Work
+from . import attention, conv, matmul, memory, moving, normal, programs
+
+__all__ = ["works"]
+
+
+def works(quick: bool) -> list[Work]:
+    """Every row; `quick` shrinks the sizes until each takes about a millisecond."""
+    families = (matmul, conv, attention, memory, normal, moving, programs)
+    return [work for family in families for work in family.rows(quick)]

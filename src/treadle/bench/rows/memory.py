@@ -1,0 +1,87 @@
+"""Work that is bound by memory: each element is read once and little is done with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..work import BANDWIDTH, Input, Work
+
+__all__ = ["rows"]
+
+
+def rows(quick: bool) -> list[Work]:
+    """90 % of the bandwidth that was measured in the same run."""
+    n = 256 if quick else 4096
+    return [
+        *(_matvec(n, dtype, size) for dtype, size in (("float32", 4), ("float16", 2), ("int8", 1))),
+        *(_sum(n, axis) for axis in (None, 0, 1)),
+        *(_argmax(n, axis) for axis in (0, 1)),
+        *(_cumsum(n, axis) for axis in (0, 1)),
+        Work("memory", f"copy {n}x{n}", "copy", 8.0 * n * n, (Input((n, n)),), _copy, (BANDWIDTH,),
+             lambda _, out, x: out.copy_(x)),
+        _cast(n, "float32", "float16", 6),
+        _cast(n, "float16", "float32", 6),
+        _cast(n, "float32", "int32", 8),
+    ]  # fmt: skip
+
+
+def _matvec(n: int, dtype: str, size: int) -> Work:
+    """float32 results of `dtype` weights: half the bytes, half the time."""
+    below = 100 if dtype == "int8" else 0
+    given = (Input((n, n), dtype, below=below), Input((n,)))
+
+    def form(lib: Any, w: Any, x: Any) -> Any:
+        return (w if dtype == "float32" else lib.cast(w, "float32")) @ x
+
+    out = (lambda torch, out, w, x: torch.mv(w, x, out=out)) if dtype == "float32" else None
+    name = f"matvec {n}, {dtype} weights"
+    return Work("memory", name, "read", float(size) * n * n, given, form, (BANDWIDTH,), out)
+
+
+def _reduction(name: str, n: int, form: Any, out: Any) -> Work:
+    name, given = f"{name} {n}x{n}", (Input((n, n)),)
+    return Work("memory", name, "read", 4.0 * n * n, given, form, (BANDWIDTH,), out)
+
+
+def _sum(n: int, axis: int | None) -> Work:
+    def form(_: Any, x: Any) -> Any:
+        return x.sum(axis)
+
+    def out(torch: Any, out: Any, x: Any) -> Any:
+        return torch.sum(x, axis, out=out)
+
+    return _reduction("sum" if axis is None else f"sum axis {axis}", n, form, out)
+
+
+def _argmax(n: int, axis: int) -> Work:
+    def form(_: Any, x: Any) -> Any:
+        return x.argmax(axis)
+
+    def out(torch: Any, out: Any, x: Any) -> Any:
+        return torch.argmax(x, axis, out=out)
+
+    return _reduction(f"argmax axis {axis}", n, form, out)
+
+
+def _cumsum(n: int, axis: int) -> Work:
+    def form(_: Any, x: Any) -> Any:
+        return x.cumsum(axis)
+
+    def out(torch: Any, out: Any, x: Any) -> Any:
+        return torch.cumsum(x, axis, out=out)
+
+    name, amount = f"cumsum axis {axis} {n}x{n}", 8.0 * n * n
+    return Work("memory", name, "copy", amount, (Input((n, n)),), form, (BANDWIDTH,), out)
+
+
+def _cast(n: int, dtype: str, target: str, size: int) -> Work:
+    def form(lib: Any, x: Any) -> Any:
+        return lib.cast(x, target)
+
+    name, given = f"cast {dtype} to {target} {n}x{n}", (Input((n, n), dtype, scale=100.0),)
+    return Work("memory", name, "copy", float(size) * n * n, given, form, (BANDWIDTH,),
+                lambda _, out, x: out.copy_(x))  # fmt: skip
+
+
+def _copy(lib: Any, x: Any) -> Any:
+    return lib.copy(x)

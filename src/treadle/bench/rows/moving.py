@@ -1,0 +1,115 @@
+"""Elements that only change places: transposes, slices, gathers and scatters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..work import AS_FAST, TWICE, Bar, Input, Work
+
+__all__ = ["rows"]
+
+
+def rows(quick: bool) -> list[Work]:
+    """At least PyTorch's speed, transposes twice that."""
+    n = 256 if quick else 4096
+    batch, tokens, words = (2, 16, 100) if quick else (16, 512, 50257)
+    square, amount = Input((n, n)), 8.0 * n * n
+    image = Input((8, n // 16, n // 32, 64))
+    index, table = Input((batch * tokens,), "int32", below=words), Input((words, 768))
+    found = 4.0 * batch * tokens * 768
+    return [
+        _moved(f"transpose {n}x{n}", amount, (square,), _transpose, _transpose_out,
+               bar=TWICE),
+        _moved(f"permute (0, 3, 1, 2) {'x'.join(map(str, image.shape))}", amount, (image,),
+               _permute, _permute_out),
+        *(_concatenation(n, axis) for axis in (0, 1)),
+        _moved(f"x[::2, 1::3] {n}x{n}", amount / 6, (square,), _slices, _slices_out),
+        *(_gather(n, axis) for axis in (0, 1)),
+        *(_scatter_add(n, axis) for axis in (0, 1)),
+        _moved(f"embedding {words}x768, {batch}x{tokens}", 2 * found, (table, index), _embedding,
+               _embedding_out),
+        _moved(f"embedding {words}x768, {batch}x{tokens}, gradient", found + 4.0 * words * 768,
+               (table, index, Input((batch * tokens, 768))), _embedding_gradient),
+    ]  # fmt: skip
+
+
+def _moved(
+    name: str, amount: float, given: tuple[Input, ...], form: Any, *out: Any, bar: Bar = AS_FAST
+) -> Work:
+    return Work("moving", name, "copy", amount, given, form, (bar,), *out)
+
+
+def _concatenation(n: int, axis: int) -> Work:
+    def form(lib: Any, x: Any, y: Any) -> Any:
+        return lib.concatenate([x, y], axis)
+
+    def out(torch: Any, out: Any, x: Any, y: Any) -> Any:
+        return torch.cat([x, y], axis, out=out)
+
+    name = f"concatenate axis {axis} 2x{n}x{n}"
+    return _moved(name, 16.0 * n * n, (Input((n, n)),) * 2, form, out)
+
+
+def _quarter(n: int, axis: int) -> tuple[int, int]:
+    """A quarter of the square along `axis`."""
+    return (n // 4, n) if axis == 0 else (n, n // 4)
+
+
+def _gather(n: int, axis: int) -> Work:
+    def form(lib: Any, x: Any, index: Any) -> Any:
+        return lib.gather(x, axis, index)
+
+    def out(torch: Any, out: Any, x: Any, index: Any) -> Any:
+        return torch.gather(x, axis, index, out=out)
+
+    name, amount = f"gather axis {axis}, a quarter of {n}x{n}", 3.0 * n * n
+    given = (Input((n, n)), Input(_quarter(n, axis), "int32", below=n))
+    return _moved(name, amount, given, form, out)
+
+
+def _scatter_add(n: int, axis: int) -> Work:
+    def form(lib: Any, x: Any, index: Any, y: Any) -> Any:
+        return lib.scatter_add(x, axis, index, y)
+
+    def out(torch: Any, out: Any, x: Any, index: Any, y: Any) -> Any:
+        return torch.scatter_add(x, axis, index, y, out=out)
+
+    name, shape = f"scatter-add axis {axis}, a quarter into {n}x{n}", _quarter(n, axis)
+    given = (Input((n, n)), Input(shape, "int32", below=n), Input(shape))
+    return _moved(name, 10.0 * n * n, given, form, out)
+
+
+def _transpose(lib: Any, x: Any) -> Any:
+    return lib.contiguous(lib.permute(x, (1, 0)))
+
+
+def _transpose_out(_: Any, out: Any, x: Any) -> Any:
+    return out.copy_(x.T)
+
+
+def _permute(lib: Any, x: Any) -> Any:
+    return lib.contiguous(lib.permute(x, (0, 3, 1, 2)))
+
+
+def _permute_out(_: Any, out: Any, x: Any) -> Any:
+    return out.copy_(x.permute(0, 3, 1, 2))
+
+
+def _slices(lib: Any, x: Any) -> Any:
+    return lib.contiguous(x[::2, 1::3])
+
+
+def _slices_out(_: Any, out: Any, x: Any) -> Any:
+    return out.copy_(x[::2, 1::3])
+
+
+def _embedding(lib: Any, table: Any, index: Any) -> Any:
+    return lib.embedding(table, index)
+
+
+def _embedding_out(torch: Any, out: Any, table: Any, index: Any) -> Any:
+    return torch.index_select(table, 0, index, out=out)
+
+
+def _embedding_gradient(lib: Any, table: Any, index: Any, g: Any) -> Any:
+    return lib.embedding_gradient(table, index, g)
