@@ -71,7 +71,7 @@ def tile_matmul(moves: Moves, nest: Nest, target: Target) -> bool:
     limit = max(256, LOCAL_BYTES // (tile.columns * problem.reduce.dtype.itemsize))
     if steps > limit and _cut_reduction(moves, problem, -(-steps // limit)):
         return False  # the nests have changed: the caller comes back for each
-    _apply(moves, problem, tile)
+    _apply(moves, problem, tile, target)
     return True
 
 
@@ -181,7 +181,7 @@ def _cut_reduction(moves: Moves, problem: Problem, chunks: int) -> bool:
 # -- the moves ----------------------------------------------------------------------------------
 
 
-def _apply(moves: Moves, problem: Problem, tile: _Tile) -> None:
+def _apply(moves: Moves, problem: Problem, tile: _Tile, target: Target) -> None:
     rows, columns, steps = problem.rows, problem.columns, problem.steps
     outer_columns, columns = _panel_loops(columns, tile)
     row_tiles = -(-_count(rows) // tile.rows)
@@ -215,7 +215,7 @@ def _apply(moves: Moves, problem: Problem, tile: _Tile) -> None:
     x, y = factors if _uses(factors[0], row_split.ranges) else factors[::-1]
     position = _flat_position(steps)
     packed_y = _pack_columns(moves, y, steps, position, column_split, tile)
-    packed_x = _pack_rows(moves, x, steps, position, row_split, row_loops, panels, tile)
+    packed_x = _pack_rows(moves, x, steps, position, row_split, row_loops, panels, tile, target)
     if flat is None:
         new = Node(Op.REDUCE, reduce.dtype, (packed_x * packed_y, *steps), reduce.arg)
         moves.root = moves.root.substitute({reduce: new})
@@ -327,6 +327,7 @@ def _pack_rows(
     row_loops: tuple[Node, ...],
     panels: int,
     tile: _Tile,
+    target: Target,
 ) -> Node:
     """All of x, [batch..][tile][step][row of the tile], in memory that workers share."""
     if panels < PACK_REUSE and len(steps) == 1:
@@ -340,10 +341,11 @@ def _pack_rows(
     fill = {
         r: Split(n, (n,)) for r, n in moves.copies(around, dict.fromkeys(around, "grid")).items()
     }
-    fill |= {r: Split(n, (n,)) for r, n in moves.copies(steps[:-1]).items()}
-    # A square of steps and rows at a time, so that rows which lie along steps are transposed.
+    fill |= {r: Split(n, (n,)) for r, n in moves.copies((*steps, *inner)).items()}
     side = 1 << (tile.rows - 1).bit_length()
-    fill[steps[-1]] = moves.tiled(steps[-1], (side, "unroll"))
-    fill |= {r: moves.tiled(r, (side, "vector")) for r in inner}
+    if side <= target.max_lanes and (side == tile.rows or target.has_masked_memory):
+        # A square of steps and rows at a time, so that rows which lie along steps are transposed.
+        fill[steps[-1]] = moves.tiled(steps[-1], (side, "unroll"))
+        fill |= {r: moves.tiled(r, (side, "vector")) for r in inner}
     moves.log.append("pack rows (grid)")
     return moves.filled(x, "grid", sizes, index, fill)
