@@ -191,10 +191,12 @@ def _words(text: str | None) -> list[str] | None:
 def _cache(options: argparse.Namespace) -> int:
     from .config import settings
     from .engine.cache import CompileCache
+    from .runtime.cl.driver_cache import clear_folders
 
     folder, sizes = settings.CACHE_DIR, _entry_sizes(settings.CACHE_DIR)
     if options.clear:
         CompileCache(folder or None).clear()
+        clear_folders(folder)
         print(f"removed {len(sizes) - len(_entry_sizes(folder))} kernels from {folder}")
     else:
         print(f"{len(sizes)} kernels, {sum(sizes) / 1e6:.1f} MB in {folder or 'memory only'}")

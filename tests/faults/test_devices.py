@@ -64,7 +64,8 @@ def test_processes_that_start_at_once_share_one_cache(gpu, tmp_path):
 def test_a_corrupt_cache_is_built_anew(gpu, tmp_path):
     code = PROGRAM.format(device=gpu)
     finish(start(code, CACHE_DIR=str(tmp_path)))
-    for entry in (p for p in tmp_path.rglob("*") if p.is_file()):
+    ours = (p for p in tmp_path.rglob("*") if p.is_file() and "pocl-0" not in str(p))
+    for entry in ours:  # the driver has a cache of its own there, which it believes blindly
         entry.write_bytes(entry.read_bytes()[:-20] + os.urandom(20))
     value, compiled = finish(start(code, CACHE_DIR=str(tmp_path))).split()
     assert float(value) == pytest.approx(8)

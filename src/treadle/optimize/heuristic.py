@@ -18,9 +18,10 @@ from ..ir.loops import Split, free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
-from .matmul import distribute_over_product, tile_matmul
+from .matmul import tile_matmul
 from .moves import Moves
 from .nest import Nest, contiguity, reads_of, sequential_loops, stride
+from .products import distribute_over_product
 from .rows import keep_costly_rows
 from .texels import schedule_texels
 from .transposes import transpose

@@ -21,8 +21,9 @@ from ..ir.rules.index import simplify
 from ..target import Target
 from .moves import Moves
 from .nest import Nest, reads_of, stride
+from .products import distribute_over_product
 
-__all__ = ["Problem", "distribute_over_product", "factors_of", "recognise", "tile_matmul"]
+__all__ = ["Problem", "factors_of", "recognise", "tile_matmul"]
 
 MIN_WORK = 1 << 15
 MIN_ITEMS = 8
@@ -113,33 +114,6 @@ def factors_of(value: Node) -> tuple[Node, Node] | None:
     return None
 
 
-def distribute_over_product(root: Node) -> Node:
-    """WHERE(c, a * b, 0) under a sum as WHERE(c, a, 0) * b, so that the product stands on top."""
-    mapping = {}
-    for node in root.toposort():
-        if node.op is not Op.REDUCE or node.arg.op is not Op.ADD:
-            continue
-        value = node.src[0]
-        while _is_masked_product(value):
-            a, b = value.src[1].src
-            free = free_ranges(value)
-            first = len(free[value.src[0]] & free[a]) >= len(free[value.src[0]] & free[b])
-            masked, plain = (a, b) if first else (b, a)
-            value = value.src[0].where(masked, 0) * plain
-        if value is not node.src[0]:
-            mapping[node] = node.replace(src=(value, *node.src[1:]))
-    return root.substitute(mapping)
-
-
-def _is_masked_product(value: Node) -> bool:
-    return (
-        value.op is Op.WHERE
-        and value.src[1].op is Op.MUL
-        and value.src[2].op is Op.CONST
-        and value.src[2].arg == 0
-    )
-
-
 # -- choosing -----------------------------------------------------------------------------------
 
 
@@ -171,10 +145,13 @@ def _choose_tile(rows: int, columns: int, itemsize: int, target: Target) -> _Til
 def _cut_reduction(moves: Moves, problem: Problem, chunks: int) -> bool:
     """Cut the longest loop of the reduction into chunks, each a matmul of its own."""
     loop = max(problem.steps, key=lambda r: r.src[0].arg)
-    chunks = min(chunks, loop.src[0].arg)
+    size = loop.src[0].arg
+    chunks = min(chunks, size)
     if chunks < 2:
         return False
-    moves.group(problem.reduce, loop, chunks)
+    even = next(n for n in range(chunks, size + 1) if size % n == 0)
+    moves.group(problem.reduce, loop, even if even <= 2 * chunks else chunks)
+    moves.root = distribute_over_product(moves.root)
     return True
 
 

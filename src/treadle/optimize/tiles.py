@@ -19,9 +19,10 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import Workgroup
-from .matmul import Problem, distribute_over_product, factors_of, recognise
+from .matmul import Problem, factors_of, recognise
 from .moves import Moves
 from .nest import Nest, stride
+from .products import distribute_over_product
 
 __all__ = ["tile_for_groups"]
 

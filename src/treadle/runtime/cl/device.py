@@ -62,10 +62,14 @@ _open_devices: weakref.WeakSet[CLDevice] = weakref.WeakSet()
 
 @atexit.register
 def _finish_all() -> None:
-    """Drivers crash where a process ends while they still compute."""
+    """Drivers crash where a process ends while they still compute, and hang where it forks."""
     for device in list(_open_devices):
         with contextlib.suppress(DeviceError):
             device.synchronize()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_finish_all)
 
 
 class CLDevice:

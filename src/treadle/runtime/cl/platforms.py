@@ -14,8 +14,10 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
+from treadle.config import settings
 from treadle.dtype import DType, dtypes
 from treadle.errors import DeviceError, SettingError
+from treadle.runtime.cl.driver_cache import take_folder
 from treadle.target import Target, Workgroup, host_target
 
 __all__ = ["Facts", "binding", "describe", "find_devices", "target_of"]
@@ -56,6 +58,7 @@ def binding() -> Any:
         import pyopencl
     except ImportError as error:
         raise DeviceError(f"CL needs pyopencl, which is missing ({error}); {MEND}") from error
+    take_folder(settings.CACHE_DIR if settings.CACHE else "")  # before a driver looks for it
     return pyopencl
 
 
