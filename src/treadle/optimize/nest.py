@@ -6,7 +6,7 @@ alike: loops, the value, and for every access how far apart neighbouring loop po
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ..ir.loops import closed_ranges, free_ranges
@@ -57,11 +57,16 @@ class Nest:
 
     def nodes(self) -> list[Node]:
         """The nodes of this nest alone: not those of nests whose memory it reads."""
-        roots = self.values if self.node.op is Op.STAGE else self.effects
-        return Node.sink(roots).toposort(lambda n: n.op is not Op.STAGE and not _is_memory(n))
+        return self._below(lambda n: n.op is not Op.STAGE)
 
     def reduces(self) -> list[Node]:
-        return [n for n in self.nodes() if n.op is Op.REDUCE]
+        """Its reductions, and those of what it keeps for itself."""
+        inside = lambda n: n.op is not Op.STAGE or n.arg.scope == "shared"
+        return [n for n in self._below(inside) if n.op is Op.REDUCE]
+
+    def _below(self, inside: Callable[[Node], bool]) -> list[Node]:
+        roots = self.values if self.node.op is Op.STAGE else self.effects
+        return Node.sink(roots).toposort(lambda n: inside(n) and not _is_memory(n))
 
     def accesses(self) -> Iterator[Access]:
         """Every load and store, those inside reductions weighted more."""
