@@ -45,6 +45,8 @@ def optimize(ast: Node, target: Target) -> tuple[Node, list[str]]:
     moves = Moves(distribute_over_product(ast))
     if any(n.op is Op.RANGE and n.src[0].op is not Op.CONST for n in ast.toposort()):
         return _symbolic(moves)
+    if not any(n.op is Op.UPDATE for n in ast.toposort()):
+        moves.split_digits()
     moves.merge_all()
     _group_long_reductions(moves, target)
     schedule_texels(moves, target)

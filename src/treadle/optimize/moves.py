@@ -84,6 +84,26 @@ class Moves:
             )
         return splits
 
+    def split_digits(self) -> None:
+        """Make two loops of each one whose digits are used, as those of a reshaped axis are."""
+        while (found := self._digits()) is not None:
+            loop, step = found
+            outer, inner = self.loop(loop.src[0].arg // step), self.loop(step)
+            split = Split(outer * step + inner, (outer, inner))
+            self.apply({loop: split}, f"split r{loop.arg.number} by {step}")
+
+    def _digits(self) -> tuple[Node, int] | None:
+        """A loop and what it is divided by, where that divides its size."""
+        for node in self.root.toposort():
+            if node.op not in (Op.IDIV, Op.MOD) or node.src[0].op is not Op.RANGE:
+                continue
+            loop, step = node.src
+            if step.op is Op.CONST and _fixed_size(loop):
+                size = loop.src[0].arg
+                if 1 < step.arg < size and size % step.arg == 0:
+                    return loop, step.arg
+        return None
+
     def merge_all(self) -> None:
         """Merge neighbouring loops wherever every access allows it."""
         while True:

@@ -329,10 +329,13 @@ class _Function:
     def _gated_load(self, node: Node) -> str:
         memory, index, gate, other = node.src
         dtype = node.dtype
+        place = self.value(index)
+        if gate.dtype.count == 1:
+            # Even a load of no lanes is slow where there is no memory.
+            place = self.emit(f"select i1 {self.value(gate)}, i64 {place}, i64 0")
         if dtype.count == 1:
-            safe = self.emit(f"select i1 {self.value(gate)}, i64 {self.value(index)}, i64 0")
             loaded = self._plain_load(
-                dtype, self._pointer(memory, dtype, safe), self._alias(memory)
+                dtype, self._pointer(memory, dtype, place), self._alias(memory)
             )
             kind = type_name(dtype)
             return self.emit(
@@ -340,7 +343,7 @@ class _Function:
             )
         stored = dtypes.uint8.vec(dtype.count) if dtype.is_bool else dtype
         kind = type_name(stored)
-        pointer = self._pointer(memory, dtype, self.value(index))
+        pointer = self._pointer(memory, dtype, place)
         default = self._to_memory(dtype, self.value(other))
         loaded = self.call(
             stored,
