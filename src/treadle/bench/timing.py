@@ -13,6 +13,7 @@ from typing import Any
 __all__ = ["interleave", "median_ratio", "timed"]
 
 WARM_UP = 2  # after a first call: TinyJit captures at its second, and only then replays
+SETTLE_SECONDS = 0.02
 MIN_ROUNDS = 3
 MAX_BURST, BURST_SECONDS = 9, 0.01
 SLOW = 0.1  # seconds; from here on a neighbour before it does not matter
@@ -50,9 +51,10 @@ def interleave(
 def _burst(run: Callable[[], Any]) -> float:
     """The median time of some calls in a row, after one that is not counted.
 
-    That one pays for the neighbour before it, whose worker threads may still be spinning. A slow
-    run counts at once.
+    First the neighbour's worker threads get the time to fall asleep: some spin for milliseconds,
+    on a core that a quick run needs. A slow run counts at once.
     """
+    time.sleep(SETTLE_SECONDS)
     first = timed(run)
     if first >= SLOW:
         return first

@@ -242,6 +242,8 @@ class Movement(Operators):
         return self._window(axis, size, step)
 
     def _window(self, axis: int, size: int, stride: int = 1, dilation: int = 1) -> Self:
+        if size == stride == 1:  # no window at all, and so none in gradients
+            return self.reshape((*self.shape, 1))
         arg = WindowArg(axis, size, stride, dilation, self.shape[axis])
         return self._result(Node(Op.WINDOW, self.dtype, (self.node,), arg))
 
