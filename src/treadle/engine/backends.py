@@ -152,6 +152,9 @@ class _Devices:
             raise DeviceError(str(error)) from None
 
     def __getitem__(self, name: str) -> Opened:
+        known = self._opened.get(name)
+        if known is not None:
+            return known
         name = self.canonicalize(name)
         found = self._opened.get(name)
         if found is None:

@@ -58,6 +58,7 @@ class _Capture:
     result: Any = None
     interpreted: bool = False
     returned: list[tuple[Node, list[Memory]]] = field(default_factory=list)
+    made: list[Memory] = field(default_factory=list)  # what each replay gives new memory
     replay: list[Any] = field(default_factory=list)  # call lists, and Transfers between them
     patches: dict[int, list[tuple[Any, int, int]]] = field(default_factory=dict)
     state: list[weakref.ref[Any]] = field(default_factory=list)
@@ -126,10 +127,11 @@ class TinyJit(Generic[R]):
                 return self.function(*args, **kwargs)
             found: list[Any] = []
             plain = _signature((args, kwargs), found)
-            nodes = realize([(t.node, t.device) for t in found])
+            nodes = [resolve(t.node) for t in found]
+            if not all(is_backed(node) for node in nodes):
+                nodes = realize([(t.node, t.device) for t in found])
             memories = [m for node in nodes for m in _memories(node)]
-            layouts = tuple(_layout(node) for node in nodes)
-            signature = (plain, layouts, tuple(_describe(m, memories) for m in memories))
+            signature = (plain, tuple(_layout(node) for node in nodes), _describe(memories))
             if self._capture is None:
                 return self._record(signature, found, nodes, args, kwargs)
             _check_same(self._capture.signature, signature)
@@ -176,6 +178,10 @@ class TinyJit(Generic[R]):
                         "[jit] the function assigns to one of its arguments; make it an attribute "
                         "or a closure variable, which replays keep, or return the new value"
                     )
+        made = {id(m) for run in capture.runs for m in run.outputs}
+        made.update(id(s.target) for s in capture.steps if isinstance(s, Transfer))
+        owned = {id(m): m for _, of_one in capture.returned for m in of_one}
+        capture.made = [memory for number, memory in owned.items() if number in made]
         _prepare(capture)
 
     # -- replaying ----------------------------------------------------------------------------
@@ -186,12 +192,9 @@ class TinyJit(Generic[R]):
         _step_state(capture)
         moved = {id(old): new for old, new in zip(capture.inputs, memories, strict=True)}
         renewed: dict[int, Node] = {}
-        made = {id(m) for run in capture.runs for m in run.outputs}
-        made.update(id(s.target) for s in capture.steps if isinstance(s, Transfer))
-        for old in (m for _, of_one in capture.returned for m in of_one):
-            if id(old) in made and id(old) not in renewed:
-                moved[id(old)] = new_memory(old.device, old.dtype, old.size, old.image)
-                renewed[id(old)] = adopt(moved[id(old)])
+        for old in capture.made:
+            moved[id(old)] = new_memory(old.device, old.dtype, old.size, old.image)
+            renewed[id(old)] = adopt(moved[id(old)])
         for old, new in moved.items():
             for calls, call, slot in capture.patches.get(old, ()):
                 calls.set_arg(call, slot, new.buffer.argument)
@@ -268,6 +271,8 @@ def _step_state(capture: _Capture) -> None:
 
     The state tensors go along; whatever else can still read the old version gets a copy of it.
     """
+    if not capture.state:
+        return
     state = [holder for ref in capture.state if (holder := ref()) is not None]
     bases = {holder: found for holder in state if (found := _bases(holder))}
     old = {base for found in bases.values() for base in found}
@@ -296,7 +301,7 @@ def _signature(value: Any, found: list[Any]) -> Any:
     """A comparable description of nested arguments; tensors are appended to `found`."""
     if _is_tensor(value):
         found.append(value)
-        return f"tensor of shape {value.node.shape}"
+        return ("tensor of shape", value.node.shape)
     if isinstance(value, (list, tuple)):
         return (type(value).__name__, tuple(_signature(item, found) for item in value))
     if isinstance(value, dict):
@@ -367,11 +372,17 @@ def _layout(node: Node) -> str:
     return f"copied to {devices}" if axis is None else f"split along axis {axis} over {devices}"
 
 
-def _describe(memory: Memory, among: list[Memory]) -> Any:
-    """What must stay the same of an input; the number tells which inputs share memory."""
-    first = next(i for i, other in enumerate(among) if other.buffer is memory.buffer)
-    kept = "plain memory" if memory.image is None else f"the texture {memory.image!r}"
-    return (memory.dtype, memory.size, memory.device, first, kept)
+def _describe(memories: list[Memory]) -> Any:
+    """What must stay the same of each input; the number tells which inputs share memory."""
+    numbers: dict[int, int] = {}
+    return tuple(
+        (m.dtype, m.size, m.device, numbers.setdefault(id(m.buffer), i), m.image)
+        for i, m in enumerate(memories)
+    )
+
+
+def _kept(image: Any) -> str:
+    return "plain memory" if image is None else f"the texture {image!r}"
 
 
 def _check_same(old: Any, new: Any) -> None:
@@ -392,7 +403,7 @@ def _check_same(old: Any, new: Any) -> None:
         if was != now:
             raise JitError(
                 f"[jit] tensor argument {number} was captured as {was[0].name} of {was[1]} "
-                f"elements on {was[2]} in {was[4]} (memory of argument {was[3]}), now it is "
-                f"{now[0].name} of {now[1]} elements on {now[2]} in {now[4]} (memory of argument "
-                f"{now[3]})"
+                f"elements on {was[2]} in {_kept(was[4])} (memory of argument {was[3]}), now it "
+                f"is {now[0].name} of {now[1]} elements on {now[2]} in {_kept(now[4])} (memory of "
+                f"argument {now[3]})"
             )

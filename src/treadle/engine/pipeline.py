@@ -9,6 +9,7 @@ its nodes and nothing else.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
@@ -95,6 +96,16 @@ class Program:
     roots: list[int | None] = field(default_factory=list)
     scratch: list[int | ImageDType] = field(default_factory=list)
     written: frozenset[int] = frozenset()
+
+    @functools.cached_property
+    def ops(self) -> int:
+        """Operations of one run."""
+        return sum(kernel.ops for kernel in self.kernels)
+
+    @functools.cached_property
+    def bytes(self) -> int:
+        """Bytes of all buffers of all kernels."""
+        return sum(kernel.bytes for kernel in self.kernels)
 
     def launches(
         self,

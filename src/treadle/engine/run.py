@@ -328,8 +328,8 @@ def run_program(
 def count_program(program: Program, seconds: float) -> None:
     """Add one run of `program` to GlobalCounters."""
     GlobalCounters.kernel_count += len(program.kernels)
-    GlobalCounters.global_ops += sum(k.ops for k in program.kernels)
-    GlobalCounters.global_mem += sum(k.bytes for k in program.kernels)
+    GlobalCounters.global_ops += program.ops
+    GlobalCounters.global_mem += program.bytes
     GlobalCounters.time_sum_s += seconds
     GlobalCounters.mem_used = Device[program.device].allocator.stats.live
 
