@@ -13,10 +13,10 @@ from typing import Any
 __all__ = ["interleave", "median_ratio", "timed"]
 
 WARM_UP = 2  # after a first call: TinyJit captures at its second, and only then replays
-SETTLE_SECONDS = 0.02
+SETTLE_SECONDS = 0.05  # OpenBLAS spins for 2^26 cycles
 MIN_ROUNDS = 3
 MAX_BURST, BURST_SECONDS = 9, 0.01
-SLOW = 0.1  # seconds; from here on a neighbour before it does not matter
+SLOW = 0.25  # seconds; nothing that wakes up matters here
 
 
 def timed(function: Callable[[], Any]) -> float:

@@ -26,7 +26,7 @@ POOL_FIELDS = {
     "state": 0, "done": 128,
     "fn": 256, "args": 264, "vars": 272, "grid": 280, "grain": 288, "chunks": 296,
     "busy": 384, "stop": 512, "workers": 520, "started": 528, "spin_ns": 536,
-    "sleepers": 640, "caller_waits": 648,
+    "sleepers": 640, "caller_waits": 648, "core": 656,
     "lock": 768, "work_signal": 896, "done_signal": 1024, "attr": 1152, "thread": 1280,
 }  # fmt: skip
 MAX_WORKERS = 1023
@@ -172,6 +172,7 @@ entry:
   $done = field done_signal
   $attr = field attr
   $thread = field thread
+  $core = field core
   %wanted = load i64, ptr $workers
   %started = load i64, ptr $started
   %known = icmp ne i64 %started, 0
@@ -180,6 +181,7 @@ entry:
   br i1 %skip, label %out, label %init
 init:
   store i64 1, ptr $started
+  store i64 0, ptr $core
   call void @init(ptr $lock, ptr $work, ptr $done, ptr $attr)
   br label %each
 each:
@@ -214,6 +216,9 @@ entry:
   $grain = field grain
   $chunks = field chunks
   $sleepers = field sleepers
+  $core = field core
+  $workers = field workers
+  $thread = field thread
   $lock = field lock
   $signal = field work_signal
   $ended = field done_signal
@@ -241,6 +246,9 @@ entry:
   %any = icmp sgt i64 %asleep, 0
   br i1 %any, label %rouse, label %help
 rouse:
+  ; A system may wake a worker on the caller's own core, where it waits until somebody moves it.
+  %count = load i64, ptr $workers
+  call void @apart(ptr $thread, i64 %count, ptr $core)
   call void @lock(ptr $lock)
   %useful = sub i64 %chunks, 1
   %all = icmp sge i64 %useful, %asleep

@@ -26,6 +26,71 @@ _PAUSE_DECLARATION = {
     "aarch64": "declare void @llvm.aarch64.hint(i32)",
 }
 
+# Linux: keeps `count` threads off the core that this thread runs on; `seen` remembers that core,
+# counted from 1, so that it is told once. Nothing happens where this is the only core allowed.
+_APART = """
+declare i32 @sched_getcpu()
+declare i32 @sched_getaffinity(i32, i64, ptr)
+declare i32 @pthread_setaffinity_np(ptr, i64, ptr)
+
+define internal void @apart(ptr %threads, i64 %count, ptr %seen) {
+entry:
+  %mask = alloca [16 x i64], align 8
+  %core32 = call i32 @sched_getcpu()
+  %core = zext i32 %core32 to i64
+  %number = add i64 %core, 1
+  %before = load i64, ptr %seen
+  %same = icmp eq i64 %number, %before
+  %high = icmp uge i64 %core, 1024
+  %skip = or i1 %same, %high
+  br i1 %skip, label %out, label %ask
+ask:
+  store i64 %number, ptr %seen
+  %error = call i32 @sched_getaffinity(i32 0, i64 128, ptr %mask)
+  %failed = icmp slt i32 %error, 0
+  br i1 %failed, label %out, label %clear
+clear:
+  %index = lshr i64 %core, 6
+  %bit = and i64 %core, 63
+  %one = shl i64 1, %bit
+  %others = xor i64 %one, -1
+  %word = getelementptr i64, ptr %mask, i64 %index
+  %old = load i64, ptr %word
+  %new = and i64 %old, %others
+  store i64 %new, ptr %word
+  br label %sum
+sum:
+  %w = phi i64 [ 0, %clear ], [ %wnext, %sum ]
+  %any = phi i64 [ 0, %clear ], [ %more, %sum ]
+  %wp = getelementptr i64, ptr %mask, i64 %w
+  %wv = load i64, ptr %wp
+  %more = or i64 %any, %wv
+  %wnext = add i64 %w, 1
+  %wend = icmp eq i64 %wnext, 16
+  br i1 %wend, label %summed, label %sum
+summed:
+  %empty = icmp eq i64 %more, 0
+  br i1 %empty, label %out, label %each
+each:
+  %i = phi i64 [ 0, %summed ], [ %inext, %set ]
+  %left = icmp slt i64 %i, %count
+  br i1 %left, label %set, label %out
+set:
+  %slot = getelementptr ptr, ptr %threads, i64 %i
+  %thread = load ptr, ptr %slot
+  call i32 @pthread_setaffinity_np(ptr %thread, i64 128, ptr %mask)
+  %inext = add i64 %i, 1
+  br label %each
+out:
+  ret void
+}
+"""
+_ANYWHERE = """
+define internal void @apart(ptr %threads, i64 %count, ptr %seen) {
+  ret void
+}
+"""
+
 # `CLOCK` stands for the number of CLOCK_MONOTONIC, `STACK` for a worker's stack in bytes.
 _POSIX = """
 declare i32 @pthread_mutex_init(ptr, ptr)
@@ -166,10 +231,11 @@ def pause_ir(target: Target) -> str:
 
 
 def system_ir(target: Target) -> str:
-    """The functions `init`, `lock`, `unlock`, `wait`, `wake_one`, `wake_all`, `spawn`, `join`
-    and `now`; `spawn` starts the pool's `worker`, `now` is in ns.
+    """The functions `init`, `lock`, `unlock`, `wait`, `wake_one`, `wake_all`, `spawn`, `join`,
+    `apart` and `now`; `spawn` starts the pool's `worker`, `now` is in ns.
     """
     text = _WINDOWS if "windows" in target.triple else _POSIX
     clock = "6" if "apple" in target.triple else "1"
     text = text.replace("STACK", str(_STACK_BYTES)).replace("CLOCK", clock)
+    text += _APART if "linux" in target.triple else _ANYWHERE
     return text + _PAUSE_DECLARATION.get(target.arch, "")
