@@ -13,7 +13,7 @@ from typing import Any
 __all__ = ["interleave", "median_ratio", "timed"]
 
 WARM_UP = 2  # after a first call: TinyJit captures at its second, and only then replays
-SETTLE_SECONDS = 0.05  # OpenBLAS spins for 2^26 cycles
+SETTLE_SECONDS = 0.1  # the BLAS of NumPy spins for 50 to 100 ms
 MIN_ROUNDS = 3
 MAX_BURST, BURST_SECONDS = 9, 0.01
 SLOW = 0.25  # seconds; nothing that wakes up matters here
