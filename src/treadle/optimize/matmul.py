@@ -278,7 +278,7 @@ def _pack_columns(
         fill[steps[-1]] = moves.tiled(steps[-1], (tile.lanes, "unroll"))
     moves.log.append("pack columns (shared)")
     sizes = (_count(steps), tile.columns)
-    return moves.filled(y, "shared", sizes, (position, _digits(lane_loops)), fill)
+    return moves.staged(y, "shared", sizes, (position, _digits(lane_loops)), fill)
 
 
 def _gating(value: Node) -> frozenset[Node]:
@@ -325,4 +325,4 @@ def _pack_rows(
         fill[steps[-1]] = moves.tiled(steps[-1], (side, "unroll"))
         fill |= {r: moves.tiled(r, (side, "vector")) for r in inner}
     moves.log.append("pack rows (grid)")
-    return moves.filled(x, "grid", sizes, index, fill)
+    return moves.staged(x, "grid", sizes, index, fill)

@@ -149,21 +149,6 @@ class Moves:
         scope: str,
         sizes: tuple[int, ...],
         index: tuple[Node, ...],
-        fresh: dict[Node, Node],
-        loops: tuple[Node, ...],
-    ) -> Node:
-        """`value` kept in memory of `sizes` at `index`, filled over the copies of `loops`."""
-        places = tuple(simplify(i.substitute(fresh)) for i in index)
-        filled = value.substitute(fresh)
-        src = (filled, TRUE, *places, *index, *(fresh[r] for r in loops))
-        return Node(Op.STAGE, value.dtype, src, StageArg(scope, sizes))  # type: ignore[arg-type]
-
-    def filled(
-        self,
-        value: Node,
-        scope: str,
-        sizes: tuple[int, ...],
-        index: tuple[Node, ...],
         fill: dict[Node, Split],
     ) -> Node:
         """`value` kept in memory of `sizes` at `index`, filled over what its loops become."""
