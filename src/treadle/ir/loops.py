@@ -45,8 +45,8 @@ def free_ranges(root: Node, known: dict[Node, Ranges] | None = None) -> dict[Nod
     for node in root.toposort(lambda n: n not in free):
         if node in free:
             continue
-        if node.op is Op.RANGE:
-            free[node] = frozenset((node,))
+        if node.op is Op.RANGE:  # the size of an inner loop can depend on an outer one
+            free[node] = free[node.src[0]] | {node}
             continue
         if node.op is Op.STAGE:
             free[node] = _free_of_stage(node, free)

@@ -86,7 +86,7 @@ class _Phase:
         deps: dict[Node, Ranges] = {}
         for node in self.order:
             if node.op is Op.RANGE:
-                deps[node] = frozenset((node,))
+                deps[node] = deps[node.src[0]] | {node}
                 continue
             mine = forced.get(node, frozenset())
             if not _waits_for_phase(node):

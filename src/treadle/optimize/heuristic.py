@@ -18,6 +18,7 @@ from ..ir.loops import Split, free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
+from .chains import block_chains
 from .matmul import tile_matmul
 from .moves import Moves
 from .nest import Nest, contiguity, reads_of, sequential_loops, stride
@@ -53,6 +54,7 @@ def optimize(ast: Node, target: Target) -> tuple[Node, list[str]]:
     if target.workgroup is not None:
         schedule_workgroups(moves, target)
         return moves.root, moves.log
+    block_chains(moves, target)
     keep_costly_rows(moves, target)
     done: set[tuple[Node, ...]] = set()
     while True:

@@ -23,7 +23,9 @@ from .moves import Moves
 from .nest import Nest, reads_of, stride
 from .products import distribute_over_product
 
-__all__ = ["Problem", "factors_of", "recognise", "tile_matmul"]
+__all__ = [
+    "Problem", "Tile", "choose_tile", "factors_of", "pack_columns", "recognise", "tile_matmul",
+]  # fmt: skip
 
 MIN_WORK = 1 << 15
 MIN_ITEMS = 8
@@ -48,7 +50,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class _Tile:
+class Tile:
     """`rows` x `vectors` accumulators of `lanes` each."""
 
     rows: int
@@ -68,7 +70,7 @@ def tile_matmul(moves: Moves, nest: Nest, target: Target) -> bool:
     rows, columns, steps = (_count(r) for r in (problem.rows, problem.columns, problem.steps))
     if rows * columns * steps * _count(problem.batch) < MIN_WORK or rows < 2 or columns < 4:
         return False
-    tile = _choose_tile(rows, columns, problem.reduce.dtype.itemsize, target)
+    tile = choose_tile(rows, columns, problem.reduce.dtype.itemsize, target)
     limit = max(256, LOCAL_BYTES // (tile.columns * problem.reduce.dtype.itemsize))
     if steps > limit and _cut_reduction(moves, problem, -(-steps // limit)):
         return False  # the nests have changed: the caller comes back for each
@@ -117,11 +119,11 @@ def factors_of(value: Node) -> tuple[Node, Node] | None:
 # -- choosing -----------------------------------------------------------------------------------
 
 
-def _choose_tile(rows: int, columns: int, itemsize: int, target: Target) -> _Tile:
+def choose_tile(rows: int, columns: int, itemsize: int, target: Target) -> Tile:
     """The tile with the least padding and the most work for each load."""
     lanes = min(max(2, target.vector_bytes // itemsize), target.max_lanes)
     registers = target.vector_registers - 4
-    best: tuple[float, _Tile] | None = None
+    best: tuple[float, Tile] | None = None
     for vectors in (1, 2, 3, 4):
         if vectors > 1 and (vectors - 1) * lanes >= columns:
             continue
@@ -137,7 +139,7 @@ def _choose_tile(rows: int, columns: int, itemsize: int, target: Target) -> _Til
             idle = max(1.0, 8 / (height * vectors))
             cost = waste * idle * (1 + loads)
             if best is None or cost < best[0] - 1e-9:
-                best = (cost, _Tile(height, vectors, lanes))
+                best = (cost, Tile(height, vectors, lanes))
     assert best is not None
     return best[1]
 
@@ -158,7 +160,7 @@ def _cut_reduction(moves: Moves, problem: Problem, chunks: int) -> bool:
 # -- the moves ----------------------------------------------------------------------------------
 
 
-def _apply(moves: Moves, problem: Problem, tile: _Tile, target: Target) -> None:
+def _apply(moves: Moves, problem: Problem, tile: Tile, target: Target) -> None:
     rows, columns, steps = problem.rows, problem.columns, problem.steps
     outer_columns, columns = _panel_loops(columns, tile)
     row_tiles = -(-_count(rows) // tile.rows)
@@ -191,7 +193,7 @@ def _apply(moves: Moves, problem: Problem, tile: _Tile, target: Target) -> None:
     assert factors is not None
     x, y = factors if _uses(factors[0], row_split.ranges) else factors[::-1]
     position = _flat_position(steps)
-    packed_y = _pack_columns(moves, y, steps, position, column_split, tile)
+    packed_y = pack_columns(moves, y, steps, position, column_split, tile)
     packed_x = _pack_rows(moves, x, steps, position, row_split, row_loops, panels, tile, target)
     if flat is None:
         new = Node(Op.REDUCE, reduce.dtype, (packed_x * packed_y, *steps), reduce.arg)
@@ -204,7 +206,7 @@ def _apply(moves: Moves, problem: Problem, tile: _Tile, target: Target) -> None:
 
 
 def _panel_loops(
-    columns: tuple[Node, ...], tile: _Tile
+    columns: tuple[Node, ...], tile: Tile
 ) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
     """(loops outside, innermost loops that are cut into panels): the fewest that fill panels."""
     for start in range(len(columns) - 1, -1, -1):
@@ -232,7 +234,7 @@ def _tiled(
     return Split(expr, tuple(loops), simplify(guard) if count * tile != size else TRUE)
 
 
-def _row_split(moves: Moves, size: int, tile: _Tile, blocks: int) -> tuple[Split, tuple[Node, ...]]:
+def _row_split(moves: Moves, size: int, tile: Tile, blocks: int) -> tuple[Split, tuple[Node, ...]]:
     """Rows as (block, tile, row of the tile); the second result is (block, tile) as made."""
     tiles = -(-size // tile.rows)
     per_block = -(-tiles // blocks)
@@ -261,24 +263,31 @@ def _flat_position(steps: tuple[Node, ...]) -> Node:
     return simplify(position)
 
 
-def _pack_columns(
+def pack_columns(
     moves: Moves,
     y: Node,
     steps: tuple[Node, ...],
     position: Node,
     columns: Split,
-    tile: _Tile,
+    tile: Tile,
+    around: tuple[Node, ...] = (),
 ) -> Node:
-    """A panel of y, [step][column of the panel], in memory of each worker."""
-    lane_loops = tuple(r for r in columns.ranges if r.arg.kind != "grid")
+    """A panel of y, [step][column of the panel], in memory of each worker.
+
+    With loops `around`: the panels of all of their steps, in memory that workers share.
+    """
+    lane_loops = tuple(r for r in columns.ranges if r.arg.kind in ("unroll", "vector"))
     order = sorted(steps, key=lambda r: r not in _gating(y))  # conditions are computed outside
     fill = {r: Split(n, (n,)) for r, n in moves.copies((*order, *lane_loops)).items()}
     if any(stride(index, steps[-1]) == 1 for index in reads_of(y)):
         # Rows that lie along steps are transposed, a square at a time.
         fill[steps[-1]] = moves.tiled(steps[-1], (tile.lanes, "unroll"))
-    moves.log.append("pack columns (shared)")
-    sizes = (_count(steps), tile.columns)
-    return moves.staged(y, "shared", sizes, (position, _digits(lane_loops)), fill)
+    scope = "grid" if around else "shared"
+    copies = moves.copies(around, dict.fromkeys(around, "grid"))
+    fill = {r: Split(n, (n,)) for r, n in copies.items()} | fill
+    moves.log.append(f"pack columns ({scope})")
+    sizes = (*(r.src[0].arg for r in around), _count(steps), tile.columns)
+    return moves.staged(y, scope, sizes, (*around, position, _digits(lane_loops)), fill)
 
 
 def _gating(value: Node) -> frozenset[Node]:
@@ -303,7 +312,7 @@ def _pack_rows(
     rows: Split,
     row_loops: tuple[Node, ...],
     panels: int,
-    tile: _Tile,
+    tile: Tile,
     target: Target,
 ) -> Node:
     """All of x, [batch..][tile][step][row of the tile], in memory that workers share."""

@@ -7,134 +7,68 @@ kernel; all others are inlined. Each decision is recorded with its reason in `Pl
     softmax(x):  max and sum are wanted once for each row by one kernel  ->  one kernel
     relu(a @ b + c):  the matmul is wanted once for each element         ->  one kernel
     (a @ b) @ c:  the first matmul would be recomputed for each column   ->  two kernels
+
+A third way is to keep a value row by row, in memory of the kernel that wants it (a shared STAGE):
+see kept.py. Attention is one kernel so, and no matrix of all its scores is ever in memory.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from ..dtype import dtypes
 from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, Op
-from ..ir.rules.index import simplify as simplify_index
 from ..ir.shape import size_max, size_product
 from .index import Index, source_index
-
-__all__ = ["Demand", "Group", "Plan", "decide", "ranges_in", "view_base"]
-
-LEAVES = frozenset((Op.CONST, Op.IOTA, Op.BUFFER, Op.VARIABLE, Op.BIND))
-# Nodes that are always stored: their kernel has a form of its own, or the user asked for it.
-STORED = frozenset((Op.CONTIGUOUS, Op.SCATTER, Op.SCAN, Op.ASSIGN))
-COSTLY = frozenset(
-    (Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS, Op.TANH, Op.ERF, Op.POW, Op.SQRT, Op.FDIV)
+from .kept import keep_rows
+from .plan import (
+    FACTOR,
+    LEAVES,
+    PRODUCT,
+    STORED,
+    Demand,
+    Group,
+    Home,
+    Plan,
+    Weight,
+    is_heavy,
+    ranges_in,
+    weigh,
 )
+
+__all__ = ["decide", "reduce_index"]
+
 MAX_KERNEL_OPS = 600
 CHEAP_OPS = 10
 SMALL_WORK = 1 << 15
 MIN_ROWS = 8
 MIN_NESTED_REDUCE = 16
-PRODUCT, FACTOR = 1, 2
 
 
-@dataclass(frozen=True)
-class Demand:
-    """Kernel `group` wants the element `index`, inside the reductions over `body`.
+def decide(outputs: list[Node], forced: dict[Node, str], keeps_rows: bool = True) -> Plan:
+    """The plan for `outputs`; `forced` nodes are stored for the reason given there.
 
-    `heavy`: inside a matmul-like reduction, at or above its product (PRODUCT) or at a factor of the
-    product (FACTOR), each element of which is used many times.
-    `linear`: only views lie between here and an enclosing sum.
-    `dynamic`: the index holds values read from memory.
+    `keeps_rows`: kernels can keep values row by row in memory of their own.
     """
-
-    group: Group
-    index: Index
-    body: tuple[Node, ...] = ()
-    heavy: int = 0
-    linear: bool = False
-    dynamic: bool = False
-
-
-@dataclass(eq=False)
-class Group:
-    """A kernel in the making: it stores `root` over `ranges`."""
-
-    root: Node
-    ranges: Index
-    ops: int = 0
-    heavy: bool = False
-    row_stats: list[frozenset[Node]] = field(default_factory=list)
-    next_range: int = 0
-
-    def fresh_range(self, size: Any) -> Node:
-        """A new loop of this kernel; no loop at all for size 1."""
-        if size == 1 or (isinstance(size, Node) and size.value == 1):
-            return Node.index(0)
-        self.next_range += 1
-        return Node.range(size, self.next_range - 1)
-
-
-@dataclass(eq=False)
-class Plan:
-    """The outcome: the kernels' groups by root, and why each root is one."""
-
-    groups: dict[Node, Group] = field(default_factory=dict)
-    reasons: dict[Node, str] = field(default_factory=dict)
-    reduce_ranges: dict[tuple[Group, Node, Index], tuple[Node, ...]] = field(default_factory=dict)
-    scatter_loops: dict[Node, tuple[Index, Index]] = field(default_factory=dict)
-    simplified: dict[Node, Node] = field(default_factory=dict)
-
-    def simplify(self, node: Node) -> Node:
-        return simplify_index(node, self.simplified)
-
-    def ranges_of_reduce(self, group: Group, node: Node, index: Index) -> tuple[Node, ...]:
-        """The loops of a reduction that `group` computes for element `index`."""
-        key = (group, node, index)
-        found = self.reduce_ranges.get(key)
-        if found is None:
-            sizes = (
-                [node.arg.size]
-                if node.op is Op.UNWINDOW
-                else [node.src[0].shape[axis] for axis in node.arg.axes]
-            )
-            found = tuple(group.fresh_range(size) for size in sizes)
-            self.reduce_ranges[key] = found
-        return found
-
-
-def ranges_in(nodes: Index) -> frozenset[Node]:
-    """Every RANGE that the index expressions use."""
-    return frozenset(item for node in nodes for item in node.toposort() if item.op is Op.RANGE)
-
-
-def view_base(node: Node) -> Node:
-    """What a chain of views looks at."""
-    while node.op in MOVEMENT:
-        node = node.src[0]
-    return node
-
-
-@dataclass
-class _Weight:
-    """What computing a node from stored values costs: ops an element, and the reductions below."""
-
-    ops: int
-    costly: int
-    loads: frozenset[Node]
-    reduces: bool
-
-
-def decide(outputs: list[Node], forced: dict[Node, str]) -> Plan:
-    """The plan for `outputs`; `forced` nodes are stored for the reason given there."""
     plan = Plan()
     order = Node.sink(outputs).toposort()
-    weights = _weights(order)
+    weights = weigh(order)
     demands: dict[Node, dict[tuple[Any, ...], Demand]] = {}
     wanted = set(outputs)
     for node in reversed(order):
         if node.op is Op.SINK or node.op in LEAVES:
             continue
         mine = list(demands.pop(node, {}).values())
+        kept = None
+        if keeps_rows and node not in forced and node not in wanted:
+            kept = keep_rows(node, mine, weights[node])
+        if kept is not None:
+            plan.kept[node] = kept
+            kept.group.kept.append(kept)
+            _inline(plan, node, Demand(kept.group, kept.ranges, kept), demands)
+            continue
         reason = _reason_to_store(node, mine, weights, wanted, forced, plan)
         if node.op is Op.AFTER:
             continue  # it is its buffer; the effects are ASSIGNs, stored whether demanded or not
@@ -143,33 +77,14 @@ def decide(outputs: list[Node], forced: dict[Node, str]) -> Plan:
             _start_group(plan, node, demands)
         else:
             for demand in mine:
-                _inline(plan, node, demand, demands, weights)
+                _inline(plan, node, demand, demands)
     return plan
-
-
-def _weights(order: list[Node]) -> dict[Node, _Weight]:
-    weights: dict[Node, _Weight] = {}
-    for node in order:
-        below = [weights[s] for s in node.src]
-        if node.op in LEAVES or node.op in STORED or node.op is Op.AFTER:
-            loads = frozenset() if node.op in (Op.CONST, Op.IOTA) else frozenset((node,))
-            weights[node] = _Weight(0, 0, loads, False)
-            continue
-        own = 1 if node.op in ALU or node.op in (Op.REDUCE, Op.GATHER, Op.UNWINDOW) else 0
-        loads = frozenset().union(*(w.loads for w in below)) if below else frozenset()
-        weights[node] = _Weight(
-            min(own + sum(w.ops for w in below), 1 << 20),
-            min((node.op in COSTLY) + sum(w.costly for w in below), 1 << 20),
-            loads if len(loads) <= 8 else frozenset(list(loads)[:8]),
-            node.op in (Op.REDUCE, Op.UNWINDOW) or any(w.reduces for w in below),
-        )
-    return weights
 
 
 def _reason_to_store(
     node: Node,
     demands: list[Demand],
-    weights: dict[Node, _Weight],
+    weights: dict[Node, Weight],
     outputs: set[Node],
     forced: dict[Node, str],
     plan: Plan,
@@ -191,7 +106,7 @@ def _reason_to_store(
     return _why_store_elementwise(node, demands, weights[node])
 
 
-def _why_store_elementwise(node: Node, demands: list[Demand], weight: _Weight) -> str | None:
+def _why_store_elementwise(node: Node, demands: list[Demand], weight: Weight) -> str | None:
     groups = {d.group for d in demands}
     if any(d.dynamic for d in demands) and weight.ops > 0:
         return "it is read at positions that are not known in advance"
@@ -224,14 +139,14 @@ def _own_ops(node: Node) -> bool:
     return node.op in ALU and size_product(node.shape) != 1
 
 
-def _why_store_reduce(node: Node, demands: list[Demand], weight: _Weight, plan: Plan) -> str | None:
+def _why_store_reduce(node: Node, demands: list[Demand], weight: Weight, plan: Plan) -> str | None:
     if not demands:
         return None
     if len(demands) > 1:
         where = "kernels" if len({d.group for d in demands}) > 1 else "indices"
         return f"{len(demands)} {where} need this reduction"
     demand = demands[0]
-    group = demand.group
+    home = demand.home
     if demand.dynamic:
         return "it is read at positions that are not known in advance"
     used = ranges_in(demand.index)
@@ -240,16 +155,16 @@ def _why_store_reduce(node: Node, demands: list[Demand], weight: _Weight, plan: 
         return _why_not_nested(node, demand, used, heavy)
     if demand.heavy:
         return "a matmul-like reduction reads it"
-    if heavy and group.root.op in (Op.SCAN, Op.SCATTER):
+    if heavy and demand.group.root.op in (Op.SCAN, Op.SCATTER):
         return "a matmul-like reduction is a kernel of its own"
-    if used == ranges_in(group.ranges):
-        return _why_not_epilogue(group, heavy, demand)
-    return _why_not_row_stat(node, group, used, heavy)
+    if used == ranges_in(home.ranges):
+        return _why_not_epilogue(home, heavy, demand)
+    return _why_not_row_stat(node, home, used, heavy)
 
 
 def _why_not_nested(node: Node, demand: Demand, used: frozenset[Node], heavy: bool) -> str | None:
     """A reduction inside another: free where it stands between two of the loops around it."""
-    around = ranges_in(demand.group.ranges)
+    around = ranges_in(demand.home.ranges)
     prefixes = [around]
     for loop in demand.body:
         prefixes.append(prefixes[-1] | {loop})
@@ -257,34 +172,34 @@ def _why_not_nested(node: Node, demand: Demand, used: frozenset[Node], heavy: bo
         return "it would be recomputed in the loops of another reduction"
     if used == prefixes[-1] and demand.linear and (node.op is Op.UNWINDOW or node.arg.op is Op.ADD):
         return None
-    if heavy or demand.heavy or demand.group.heavy:
+    if heavy or demand.heavy or demand.home.heavy:
         return "a matmul-like reduction inside another cannot be tiled"
     if _reduce_size(node) < MIN_NESTED_REDUCE:
         return "an inner reduction this short is better computed beforehand"
     return None
 
 
-def _why_not_epilogue(group: Group, heavy: bool, demand: Demand) -> str | None:
-    if group.heavy or (heavy and (group.row_stats or demand.body)):
+def _why_not_epilogue(home: Home, heavy: bool, demand: Demand) -> str | None:
+    if home.heavy or (heavy and (home.row_stats or demand.body)):
         return "one kernel holds one matmul-like reduction"
     if heavy:
-        group.heavy = True
+        home.heavy = True
     else:
-        group.row_stats.append(ranges_in(group.ranges))
+        home.row_stats.append(ranges_in(home.ranges))
     return None
 
 
-def _why_not_row_stat(node: Node, group: Group, used: frozenset[Node], heavy: bool) -> str | None:
-    if heavy or group.heavy:
+def _why_not_row_stat(node: Node, home: Home, used: frozenset[Node], heavy: bool) -> str | None:
+    if heavy or home.heavy:
         return "a matmul-like reduction is used again by inner loops"
-    if any(not (used <= other or other <= used) for other in group.row_stats):
+    if any(not (used <= other or other <= used) for other in home.row_stats):
         return "two reductions over different rows do not nest"
     rows = 1
     for r in used:
         rows *= size_max_of(r)
     if rows < MIN_ROWS and rows * _reduce_size(node) > SMALL_WORK:
         return "too few rows to compute in parallel beside their users"
-    group.row_stats.append(used)
+    home.row_stats.append(used)
     return None
 
 
@@ -303,53 +218,30 @@ def _reduce_size(node: Node) -> int:
     return total
 
 
-def is_heavy(node: Node) -> bool:
-    """Whether a reduction is matmul-like: a sum of products whose two factors are both reused."""
-    if node.op is not Op.REDUCE or node.arg.op is not Op.ADD:
-        return False
-    product = node.src[0]
-    while product.op in (Op.CAST, Op.RESHAPE, Op.PERMUTE):
-        product = product.src[0]
-    if product.op is not Op.MUL:
-        return False
-    whole = size_product(size_max(s) for s in product.shape)
-    return all(_distinct(factor) * 2 <= whole for factor in product.src)
-
-
-def _distinct(node: Node) -> int:
-    """How many different elements a factor has, at most."""
-    least = size_product(size_max(s) for s in node.shape)
-    while node.op in MOVEMENT or node.op is Op.CAST:
-        node = node.src[0]
-        if node.op is not Op.CONST:
-            least = min(least, size_product(size_max(s) for s in node.shape))
-    return least
-
-
 def _start_group(
     plan: Plan, node: Node, demands: dict[Node, dict[tuple[Any, ...], Demand]]
 ) -> None:
     shape = node.src[0].shape if node.op is Op.ASSIGN else node.shape
-    group = Group(node, ())
+    group = Group((), root=node)
     group.ranges = tuple(group.fresh_range(size) for size in shape)
     plan.groups[node] = group
     if node.op is Op.SCATTER:
         _demand_scatter(plan, group, node, demands)
         return
-    start = Demand(group, group.ranges)
+    start = Demand(group, group.ranges, group)
     if node.op is Op.ASSIGN:
         _add(demands, node.src[1], start)
     elif node.op in (Op.CONTIGUOUS, Op.SCAN):
         _add(demands, node.src[0], start)
     else:
-        _inline(plan, node, start, demands, {})
+        _inline(plan, node, start, demands)
 
 
 def _demand_scatter(
     plan: Plan, group: Group, node: Node, demands: dict[Node, dict[tuple[Any, ...], Demand]]
 ) -> None:
     base, where, values = node.src
-    _add(demands, base, Demand(group, group.ranges))
+    _add(demands, base, Demand(group, group.ranges, group))
     axis = node.arg.axis
     outer = tuple(
         Node.index(0) if number == axis else group.fresh_range(size)
@@ -357,9 +249,9 @@ def _demand_scatter(
     )
     positions = tuple(group.fresh_range(size) for size in where.shape)
     plan.scatter_loops[node] = (positions, outer)
-    _add(demands, where, Demand(group, positions, positions))
+    _add(demands, where, Demand(group, positions, group, positions))
     index = (*outer[:axis], *positions, *outer[axis + 1 :])
-    _add(demands, values, Demand(group, index, positions))
+    _add(demands, values, Demand(group, index, group, positions))
 
 
 def _add(demands: dict[Node, dict[tuple[Any, ...], Demand]], node: Node, demand: Demand) -> None:
@@ -374,6 +266,7 @@ def _add(demands: dict[Node, dict[tuple[Any, ...], Demand]], node: Node, demand:
         mine[key] = Demand(
             old.group,
             old.index,
+            old.home,
             old.body if len(old.body) >= len(demand.body) else demand.body,
             max(old.heavy, demand.heavy),
             old.linear and demand.linear,
@@ -386,7 +279,6 @@ def _inline(
     node: Node,
     demand: Demand,
     demands: dict[Node, dict[tuple[Any, ...], Demand]],
-    weights: dict[Node, _Weight],
 ) -> None:
     group, index = demand.group, demand.index
     if node.op in ALU or node.op is Op.DETACH:
@@ -415,11 +307,12 @@ def _inline_reduce(
     group.ops += 1
     heavy = demand.heavy or (PRODUCT if is_heavy(node) else 0)
     if heavy:
-        group.heavy = True
+        demand.home.heavy = True
     body = (*demand.body, *(r for r in loops if r.op is Op.RANGE))
     is_sum = node.op is Op.UNWINDOW or node.arg.op is Op.ADD
     inner, _ = reduce_index(plan, node, index, loops)
-    _add(demands, node.src[0], Demand(group, inner, body, heavy, is_sum, demand.dynamic))
+    inside = replace(demand, index=inner, body=body, heavy=heavy, linear=is_sum)
+    _add(demands, node.src[0], inside)
 
 
 def reduce_index(

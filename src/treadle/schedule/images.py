@@ -14,7 +14,7 @@ from ..dtype import ImageDType, dtypes
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import size_product
-from .fuse import Plan
+from .plan import Plan
 
 __all__ = ["as_texels", "image_of", "keep_in_images"]
 

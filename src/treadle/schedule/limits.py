@@ -14,8 +14,8 @@ from ..ir.node import Node
 from ..ir.op import ALU, Op
 from ..ir.shape import size_max, size_product
 from ..target import Target
-from .fuse import LEAVES
 from .kernel import Kernel
+from .plan import LEAVES
 
 __all__ = ["cut_to_fit", "fits"]
 

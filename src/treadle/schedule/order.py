@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ..errors import InternalError
 from ..ir.node import Node, rebuild
 from ..ir.op import MOVEMENT, Op
-from .fuse import view_base
+from .plan import view_base
 
 __all__ = ["copy_old_versions", "order_roots"]
 

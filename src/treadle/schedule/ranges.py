@@ -13,15 +13,16 @@ from dataclasses import dataclass, field
 
 from ..dtype import dtypes
 from ..errors import InternalError
-from ..ir.args import ParamRef, ReduceArg, RegisterRef
+from ..ir.args import ParamRef, ReduceArg, RegisterRef, StageArg
 from ..ir.loops import identity
 from ..ir.node import Node, as_index, rebuild
 from ..ir.op import ALU, MOVEMENT, Op
 from ..ir.shape import Shape, size_product
-from .fuse import Group, Plan, ranges_in, reduce_index, view_base
+from .fuse import reduce_index
 from .images import image_of
 from .index import TRUE, Index, flat_index, source_index
 from .kernel import Kernel
+from .plan import Group, Kept, Plan, ranges_in, view_base
 
 __all__ = ["build_kernel", "end", "reduce_over", "view_storage"]
 
@@ -76,6 +77,9 @@ class _Builder:
     def _needs(self, node: Node, index: Index, valid: Node) -> list[Key]:
         if self._stored(node) or node.op in (Op.CONST, Op.IOTA, Op.VARIABLE, Op.BIND):
             return []
+        kept = self.plan.kept.get(node)
+        if kept is not None and index != kept.ranges:
+            return [(node, kept.ranges, TRUE)]
         if node.op in ALU:
             return [(source, index, valid) for source in node.src]
         if node.op in MOVEMENT:
@@ -94,6 +98,9 @@ class _Builder:
     def _combine(self, node: Node, index: Index, valid: Node) -> Node:
         if self._stored(node):
             return self._load(node, index, valid)
+        kept = self.plan.kept.get(node)
+        if kept is not None and index != kept.ranges:
+            return self._from_row(node, kept, index[kept.axis])
         if node.op is Op.CONST:
             return Node(Op.CONST, node.dtype, (), node.arg)
         if node.op in (Op.VARIABLE, Op.BIND):
@@ -111,6 +118,12 @@ class _Builder:
             return self._reduce(node, index, valid)
         key = self._gathered(node, index, valid)
         return self._masked(self.values[key], key[2], key[2])
+
+    def _from_row(self, node: Node, kept: Kept, position: Node) -> Node:
+        """One element of a row that the kernel keeps."""
+        value, loop = self.values[node, kept.ranges, TRUE], kept.loop
+        arg = StageArg("shared", (loop.src[0].arg,))
+        return Node(Op.STAGE, node.dtype, (value, TRUE, loop, position, loop), arg)
 
     def _moved(self, node: Node, index: Index, valid: Node) -> tuple[Key, Node]:
         moved, inside = source_index(node, index, self.plan.simplify)

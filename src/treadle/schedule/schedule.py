@@ -15,11 +15,12 @@ from ..ir.loops import identity
 from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
-from .fuse import LEAVES, STORED, Plan, decide, view_base
+from .fuse import decide
 from .images import keep_in_images
 from .kernel import Kernel
 from .limits import cut_to_fit, fits
 from .order import copy_old_versions, order_roots
+from .plan import LEAVES, STORED, Plan, view_base
 from .ranges import build_kernel
 from .scans import cut_long_scans
 
@@ -44,12 +45,13 @@ def schedule(
     replaced = _without_empty_reductions(list(outputs))
     nodes = cut_long_scans([_storable(replaced.get(node, node)) for node in outputs], target)
     forced = _forced(nodes)
+    keeps_rows = target is None or target.workgroup is None
     if target and target.max_image and settings.IMAGE:
-        plan = decide(nodes, forced)
+        plan = decide(nodes, forced, keeps_rows)
         nodes = keep_in_images(nodes, plan, target.max_image, settings.FLOAT16)
         forced = _forced(nodes)
     while True:
-        plan = decide(nodes, forced)
+        plan = decide(nodes, forced, keeps_rows)
         built = {root: _build(plan, root, device) for root in plan.groups}
         crowded = [r for r, b in built.items() if target and not fits(b.step, target)]
         if crowded and target:

@@ -1,0 +1,129 @@
+"""Where the rows of a chain of products end: what a mask makes -inf or 0 from some place on.
+
+    s = where(j <= i, q @ k.T, -inf);  softmax(s) @ v
+      ->  for row i, s is -inf and exp(s - max) is 0 from j = i + 1 on, so that the maximum, the sum
+          and the product with v need no more than the first i + 1 elements
+
+What a mask hides is not looked at, so an infinity or NaN hidden there does not reach the result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ..dtype import DType
+from ..ir.fold import fold_scalar
+from ..ir.interval import bounds
+from ..ir.loops import free_ranges
+from ..ir.node import Node
+from ..ir.op import ALU, Op
+from ..ir.rules.index import linear_terms, simplify, sum_terms
+
+__all__ = ["row_end"]
+
+IDENTITY = {Op.ADD: 0, Op.MAX: -math.inf, Op.MIN: math.inf}
+
+
+def row_end(reduces: Iterable[Node], fills: dict[Node, Node]) -> list[Node] | None:
+    """Limits of which the largest says how much of each row counts; None if all of it does.
+
+    `reduces` are all reductions along the rows; `fills` says for the loop that fills a row what it
+    is filled with. The limits are in the loops around the rows.
+    """
+    tails = _Tails(fills)
+    for reduce in reduces:
+        (loop,) = reduce.src[1:]
+        tail = tails.of(reduce.src[0], loop)
+        if tail is None or tail != IDENTITY.get(reduce.arg.op):
+            return None
+    return list(tails.limits)
+
+
+@dataclass
+class _Tails:
+    fills: dict[Node, Node]
+    limits: dict[Node, None] = field(default_factory=dict)
+
+    def of(self, root: Node, loop: Node) -> float | None:
+        """What `root` is for all large enough steps of `loop`, if that is one number."""
+        free = free_ranges(root)
+        found: dict[Node, float | None] = {}
+        for node in root.toposort(lambda n: n.op is not Op.STAGE):
+            found[node] = self._one(node, loop, found) if loop in free[node] else _number(node)
+        return found[root]
+
+    def _one(self, node: Node, loop: Node, found: dict[Node, float | None]) -> float | None:
+        if node.op is Op.STAGE:
+            place = node.src[3] if len(node.arg.sizes) == 1 else None
+            fill = node.src[2]
+            return self.of(self.fills[fill], fill) if place is loop and fill in self.fills else None
+        if node.op is Op.WHERE:
+            known = self._condition(node.src[0], loop)
+            return None if known is None else found[node.src[1 if known else 2]]
+        if node.op not in ALU:
+            return None
+        return _absorbed(node.op, [found[s] for s in node.src], node.dtype)
+
+    def _condition(self, node: Node, loop: Node) -> bool | None:
+        """What a condition is for all large enough steps of `loop`; notes where they begin."""
+        if node.op is Op.XOR and node.src[1].op is Op.CONST:
+            inner = self._condition(node.src[0], loop)
+            return None if inner is None else inner != node.src[1].arg
+        if node.op is not Op.CMPLT:
+            return None
+        low, high = (_as_index(s) for s in node.src)
+        if low is None or high is None:
+            return None
+        terms, rest = linear_terms(simplify(high - low))
+        step = terms.pop(loop, 0)
+        others = sum_terms(terms, rest)
+        if abs(step) != 1 or loop in free_ranges(others)[others]:
+            return None
+        self.limits[simplify(others if step < 0 else 1 - others)] = None
+        return step > 0
+
+
+def _number(node: Node) -> float | None:
+    return node.arg if node.op is Op.CONST and node.dtype.is_float else None
+
+
+def _absorbed(op: Op, values: list[float | None], dtype: DType) -> float | None:
+    """The result of an operation one of whose values decides it, whatever (finite) the others."""
+    if all(v is not None for v in values):
+        known = [v for v in values if v is not None]
+        types = (dtype,) * len(known)
+        return float(fold_scalar(op, dtype, types, tuple(known))) if dtype.is_float else None
+    first = values[0]
+    if op is Op.MUL and 0 in values:
+        return 0.0
+    if op is Op.FDIV and first == 0:
+        return 0.0
+    if op is Op.SUB and first is not None and math.isinf(first):
+        return first
+    if op is Op.ADD:
+        return next((v for v in values if v is not None and math.isinf(v)), None)
+    return None
+
+
+def _as_index(node: Node) -> Node | None:
+    """Integer arithmetic on loops as index arithmetic, where it cannot overflow."""
+    if node.dtype.kind == "index":
+        return node
+    new: dict[Node, Node] = {}
+    for item in node.toposort(lambda n: n.dtype.kind != "index"):
+        if item.dtype.kind == "index":
+            new[item] = item
+        elif item.op is Op.CONST and item.dtype.is_int:
+            new[item] = Node.index(item.arg)
+        elif item.op is Op.CAST and item.src[0] in new:
+            new[item] = new[item.src[0]]
+        elif item.op in (Op.ADD, Op.SUB, Op.MUL) and all(s in new for s in item.src):
+            new[item] = new[item.src[0]].alu(item.op, new[item.src[1]])
+        else:
+            return None
+        low, high = bounds(new[item])
+        if item.dtype.kind != "index" and not item.dtype.min <= low <= high <= item.dtype.max:
+            return None
+    return simplify(new[node])

@@ -1,0 +1,119 @@
+"""Values that a kernel keeps row by row: chains of matmul-like reductions without the middle.
+
+    softmax(q @ k.T) @ v
+
+Each row of the scores is wanted three times for one row of the result: by its maximum, by its sum,
+and by the second product. Computed where it is wanted it would cost three products, stored it would
+be a matrix of tokens by tokens. The kernel keeps it in memory of its own instead (a shared STAGE),
+and the heuristic makes blocks of rows of it (optimize/chains.py). The same goes for everything
+between the two products.
+
+That pays where the middle is larger than what it is computed from: the operands of the first
+product are then read again for each block of rows, which is cheaper than the way through memory.
+"""
+
+from __future__ import annotations
+
+from ..dtype import dtypes
+from ..ir.interval import bounds
+from ..ir.node import Node
+from ..ir.op import ALU, Op
+from ..ir.shape import size_product
+from .plan import FACTOR, LEAVES, STORED, Demand, Group, Kept, Weight, distinct, is_heavy
+
+__all__ = ["keep_rows"]
+
+MIN_GAIN = 2
+
+
+def keep_rows(node: Node, demands: list[Demand], weight: Weight) -> Kept | None:
+    """How the one kernel that wants `node` keeps it row by row, if it should."""
+    if not weight.chained or len({d.group for d in demands}) != 1:
+        return None
+    group = demands[0].group
+    wanted = _continues(node, demands) if group.kept else _starts(node, demands, group)
+    axis = _row_axis(node, demands) if wanted else None
+    if axis is None:
+        return None
+    ranges = list(demands[0].index)
+    ranges[axis] = group.fresh_range(node.shape[axis])
+    return Kept(tuple(ranges), group=group, axis=axis)
+
+
+def _starts(node: Node, demands: list[Demand], group: Group) -> bool:
+    """Whether `node` is the middle of a chain of two products that is better not stored."""
+    if node.op not in ALU or group.root.op in (Op.SCAN, Op.SCATTER):
+        return False
+    return any(d.heavy == FACTOR for d in demands) and _gains(node)
+
+
+def _gains(node: Node) -> bool:
+    sizes = (*node.shape, *(s for below in node.src for s in below.shape))
+    if not all(isinstance(size, int) for size in sizes):
+        return False
+    return size_product(node.shape) >= MIN_GAIN * _operands(node)
+
+
+def _operands(node: Node) -> int:
+    """How many elements `node` is computed from: of leaves, and of the factors of products."""
+    total = 0
+    pending, seen = [node], {node}
+    while pending:
+        item = pending.pop()
+        if item.op in (Op.CONST, Op.IOTA):
+            continue
+        if item.op in LEAVES or item.op in STORED or item.op is Op.AFTER:
+            total += distinct(item)
+        elif is_heavy(item):
+            product = item.src[0]
+            while product.op is not Op.MUL:
+                product = product.src[0]
+            total += sum(distinct(factor) for factor in product.src)
+        else:
+            new = [s for s in item.src if s not in seen]
+            seen.update(new)
+            pending.extend(new)
+    return total
+
+
+def _continues(node: Node, demands: list[Demand]) -> bool:
+    """Whether a kernel that keeps rows wants `node` more than once for each element."""
+    if node.op not in ALU and node.op is not Op.REDUCE:
+        return False
+    return len(demands) > 1 or (is_heavy(node) and bool(demands[0].body))
+
+
+def _row_axis(node: Node, demands: list[Demand]) -> int | None:
+    """The axis that each demand runs through with a loop of its own, all else being the same."""
+    candidates = [
+        axis
+        for axis, size in enumerate(node.shape)
+        if all(_runs_through(d.index[axis], size) for d in demands)
+        and all(_loop_is_inner(d, axis) for d in demands)
+    ]
+    if len(candidates) != 1 or any(d.dynamic for d in demands):
+        return None
+    (axis,) = candidates
+    rows = {(*d.index[:axis], *d.index[axis + 1 :]) for d in demands}
+    (row, *others) = rows
+    sizes = (*node.shape[:axis], *node.shape[axis + 1 :])
+    inside = all(_is_inside(i, size) for i, size in zip(row, sizes, strict=True))
+    return axis if not others and inside else None
+
+
+def _runs_through(position: Node, size: object) -> bool:
+    if position.op is not Op.RANGE or position.src[0].op is not Op.CONST:
+        return False
+    return position.src[0].arg == size
+
+
+def _loop_is_inner(demand: Demand, axis: int) -> bool:
+    """Whether the loop of `axis` is one of a reduction, or fills another row."""
+    loop = demand.index[axis]
+    filled = demand.home.loop if isinstance(demand.home, Kept) else None
+    return loop in demand.body or loop is filled
+
+
+def _is_inside(position: Node, size: object) -> bool:
+    low, high = bounds(position) if position.dtype is dtypes.index else (-1, 0)
+    return isinstance(size, int) and low >= 0 and high < size

@@ -1,0 +1,185 @@
+"""What deciding about kernels works with: demands, the kernels in the making, and the plan.
+
+fuse.py decides; ranges.py turns the outcome into loops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..ir.node import Node
+from ..ir.op import ALU, MOVEMENT, Op
+from ..ir.rules.index import simplify as simplify_index
+from ..ir.shape import size_max, size_product
+from .index import Index
+
+__all__ = [
+    "FACTOR", "LEAVES", "PRODUCT", "STORED", "Demand", "Group", "Home", "Kept", "Plan", "Weight",
+    "distinct", "is_heavy", "ranges_in", "view_base", "weigh",
+]  # fmt: skip
+
+LEAVES = frozenset((Op.CONST, Op.IOTA, Op.BUFFER, Op.VARIABLE, Op.BIND))
+# Nodes that are always stored: their kernel has a form of its own, or the user asked for it.
+STORED = frozenset((Op.CONTIGUOUS, Op.SCATTER, Op.SCAN, Op.ASSIGN))
+COSTLY = frozenset(
+    (Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS, Op.TANH, Op.ERF, Op.POW, Op.SQRT, Op.FDIV)
+)
+PRODUCT, FACTOR = 1, 2
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Kernel `group` wants the element `index`, inside the reductions over `body`.
+
+    `heavy`: inside a matmul-like reduction, at or above its product (PRODUCT) or at a factor of the
+    product (FACTOR), each element of which is used many times.
+    `linear`: only views lie between here and an enclosing sum.
+    `dynamic`: the index holds values read from memory.
+    `home`: the loops that it stands in, the group's own or those that fill a kept row.
+    """
+
+    group: Group
+    index: Index
+    home: Home
+    body: tuple[Node, ...] = ()
+    heavy: int = 0
+    linear: bool = False
+    dynamic: bool = False
+
+
+@dataclass(eq=False)
+class Home:
+    """Loops that fill memory; at most one matmul-like reduction runs inside them."""
+
+    ranges: Index
+    heavy: bool = False
+    row_stats: list[frozenset[Node]] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Kept(Home):
+    """A value that `group` keeps row by row: `loop`, the last of `ranges`, fills its `axis`."""
+
+    group: Group = field(kw_only=True)
+    axis: int = field(kw_only=True)
+
+    @property
+    def loop(self) -> Node:
+        return self.ranges[self.axis]
+
+
+@dataclass(eq=False)
+class Group(Home):
+    """A kernel in the making: it stores `root` over `ranges`."""
+
+    root: Node = field(kw_only=True)
+    ops: int = 0
+    next_range: int = 0
+    kept: list[Kept] = field(default_factory=list)
+
+    def fresh_range(self, size: Any) -> Node:
+        """A new loop of this kernel; no loop at all for size 1."""
+        if size == 1 or (isinstance(size, Node) and size.value == 1):
+            return Node.index(0)
+        self.next_range += 1
+        return Node.range(size, self.next_range - 1)
+
+
+@dataclass(eq=False)
+class Plan:
+    """The outcome: the kernels' groups by root, and why each root is one."""
+
+    groups: dict[Node, Group] = field(default_factory=dict)
+    reasons: dict[Node, str] = field(default_factory=dict)
+    reduce_ranges: dict[tuple[Group, Node, Index], tuple[Node, ...]] = field(default_factory=dict)
+    scatter_loops: dict[Node, tuple[Index, Index]] = field(default_factory=dict)
+    kept: dict[Node, Kept] = field(default_factory=dict)
+    simplified: dict[Node, Node] = field(default_factory=dict)
+
+    def simplify(self, node: Node) -> Node:
+        return simplify_index(node, self.simplified)
+
+    def ranges_of_reduce(self, group: Group, node: Node, index: Index) -> tuple[Node, ...]:
+        """The loops of a reduction that `group` computes for element `index`."""
+        key = (group, node, index)
+        found = self.reduce_ranges.get(key)
+        if found is None:
+            sizes = (
+                [node.arg.size]
+                if node.op is Op.UNWINDOW
+                else [node.src[0].shape[axis] for axis in node.arg.axes]
+            )
+            found = tuple(group.fresh_range(size) for size in sizes)
+            self.reduce_ranges[key] = found
+        return found
+
+
+def ranges_in(nodes: Index) -> frozenset[Node]:
+    """Every RANGE that the index expressions use."""
+    return frozenset(item for node in nodes for item in node.toposort() if item.op is Op.RANGE)
+
+
+def view_base(node: Node) -> Node:
+    """What a chain of views looks at."""
+    while node.op in MOVEMENT:
+        node = node.src[0]
+    return node
+
+
+@dataclass
+class Weight:
+    """What computing a node from stored values costs: ops an element, and the reductions below.
+
+    `chained`: a matmul-like one is among them.
+    """
+
+    ops: int
+    costly: int
+    loads: frozenset[Node]
+    reduces: bool
+    chained: bool = False
+
+
+def weigh(order: list[Node]) -> dict[Node, Weight]:
+    """The weight of each node of `order`, in which sources come first."""
+    weights: dict[Node, Weight] = {}
+    for node in order:
+        below = [weights[s] for s in node.src]
+        if node.op in LEAVES or node.op in STORED or node.op is Op.AFTER:
+            loads = frozenset() if node.op in (Op.CONST, Op.IOTA) else frozenset((node,))
+            weights[node] = Weight(0, 0, loads, False)
+            continue
+        own = 1 if node.op in ALU or node.op in (Op.REDUCE, Op.GATHER, Op.UNWINDOW) else 0
+        loads = frozenset().union(*(w.loads for w in below)) if below else frozenset()
+        weights[node] = Weight(
+            min(own + sum(w.ops for w in below), 1 << 20),
+            min((node.op in COSTLY) + sum(w.costly for w in below), 1 << 20),
+            loads if len(loads) <= 8 else frozenset(list(loads)[:8]),
+            node.op in (Op.REDUCE, Op.UNWINDOW) or any(w.reduces for w in below),
+            any(w.chained for w in below) or is_heavy(node),
+        )
+    return weights
+
+
+def is_heavy(node: Node) -> bool:
+    """Whether a reduction is matmul-like: a sum of products whose two factors are both reused."""
+    if node.op is not Op.REDUCE or node.arg.op is not Op.ADD:
+        return False
+    product = node.src[0]
+    while product.op in (Op.CAST, Op.RESHAPE, Op.PERMUTE):
+        product = product.src[0]
+    if product.op is not Op.MUL:
+        return False
+    whole = size_product(size_max(s) for s in product.shape)
+    return all(distinct(factor) * 2 <= whole for factor in product.src)
+
+
+def distinct(node: Node) -> int:
+    """How many different elements a factor has, at most."""
+    least = size_product(size_max(s) for s in node.shape)
+    while node.op in MOVEMENT or node.op is Op.CAST:
+        node = node.src[0]
+        if node.op is not Op.CONST:
+            least = min(least, size_product(size_max(s) for s in node.shape))
+    return least
