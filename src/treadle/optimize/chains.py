@@ -29,7 +29,7 @@ from ..target import Target
 from .matmul import Tile, choose_tile, factors_of, pack_columns
 from .moves import Moves
 from .nest import Nest, reads_of, sequential_loops, stride
-from .tails import row_end
+from .tails import row_limits
 
 __all__ = ["block_chains"]
 
@@ -51,15 +51,23 @@ def block_chains(moves: Moves, target: Target) -> None:
 
 @dataclass(frozen=True)
 class _Chain:
-    """The last product of a chain, the loop of its rows, and the loops of its columns."""
+    """The loop of a chain's rows, its last product if it has one, and the columns of that."""
 
-    reduce: Node
     row: Node
+    reduce: Node | None
     columns: tuple[Node, ...]
 
 
 def _is_kept(node: Node) -> bool:
     return node.op is Op.STAGE and node.arg.scope == "shared" and len(node.arg.sizes) == 1
+
+
+def _is_along_row(node: Node) -> bool:
+    """Whether a REDUCE combines elements of a row that is kept."""
+    if node.op is not Op.REDUCE:
+        return False
+    inner = node.src[0].toposort(lambda n: n.op is not Op.STAGE)
+    return any(_is_kept(n) and n.src[3] in node.src for n in inner)
 
 
 def _kept_factor(reduce: Node) -> tuple[Node, Node] | None:
@@ -96,22 +104,35 @@ def _without_factors(moves: Moves, nest: Nest) -> Nest:
 
 
 def _recognise(nest: Nest) -> _Chain | None:
-    products = [n for n in nest.nodes() if _kept_factor(n) is not None]
-    if len(products) != 1 or len(nest.stores()) != 1:
-        return None
-    reduce = products[0]
-    factors = _kept_factor(reduce)
-    assert factors is not None
-    x, y = factors
     free = free_ranges(nest.node)
     loops = frozenset(nest.loops)
-    rows = [r for r in nest.loops if r in free[x] - free[y]]
-    columns = tuple(r for r in nest.loops if r in free[y] - free[x])
-    if not rows or not columns or free[reduce] != loops:
+    kept = [n for n in nest.node.toposort() if _is_kept(n) and free[n] & loops]
+    if not kept or len(nest.stores()) != 1:
         return None
-    if stride(nest.stores()[0], columns[-1]) != 1:
+    around = frozenset().union(*(free[n] & loops for n in kept))
+    columns = tuple(r for r in nest.loops if r not in around)
+    products = [n for n in nest.nodes() if n.op is Op.REDUCE and free[n] & frozenset(columns)]
+    operands = [n for stage in kept for n in _operands(stage)]
+    if columns:
+        if len(products) != 1 or stride(nest.stores()[0], columns[-1]) != 1:
+            return None
+        factors = _kept_factor(products[0])
+        if factors is None or free[products[0]] != loops:
+            return None
+        operands.append(factors[1])
+    shared = [r for r in nest.loops if r in around and any(r not in free[n] for n in operands)]
+    rows = [r for r in shared if not columns or r not in free[operands[-1]]]
+    if not rows:
         return None
-    return _Chain(reduce, max(rows, key=lambda r: r.src[0].arg), columns)
+    row = max(rows, key=lambda r: r.src[0].arg)
+    return _Chain(row, products[0] if columns else None, columns)
+
+
+def _operands(stage: Node) -> list[Node]:
+    """The factors of the products that a row is filled with."""
+    inner = stage.src[0].toposort(lambda n: n.op is not Op.STAGE)
+    found = [factors_of(n.src[0]) for n in inner if n.op is Op.REDUCE]
+    return [factor for factors in found if factors for factor in factors]
 
 
 @dataclass(eq=False)
@@ -133,7 +154,8 @@ class _Blocks:
     along: dict[Node, int] = field(default_factory=dict)  # loops along rows: steps of a row in each
 
     chunks: tuple[Node, Node, Node] | None = None  # (chunk, chunk as it is summed, step of one)
-    shorter: dict[Node, Node] = field(default_factory=dict)
+    bounded: dict[Node, Split] = field(default_factory=dict)
+    parts: frozenset[Node] = frozenset()  # the columns of the last product, as its parts fill them
 
     def make(self) -> None:
         moves, chain = self.moves, self.chain
@@ -141,9 +163,10 @@ class _Blocks:
         self.tile = choose_tile(
             chain.row.src[0].arg,
             max(n.arg.sizes[0] for n in self._rows()),
-            chain.reduce.dtype.itemsize,
+            max(n.dtype.itemsize for n in self._rows()),
             self.target,
         )
+        self.length = max(n.arg.sizes[0] for n in self._rows())
         self.rows = self._rows_of_a_block()
         size = chain.row.src[0].arg
         blocks = -(-size // self.rows)
@@ -151,7 +174,7 @@ class _Blocks:
         self.first = self.block * self.rows
         self.last = size - 1
         self.whole = blocks * self.rows == size
-        self.limits = self._limits()
+        self.begin, self.end = self._limits(at_end=False), self._limits(at_end=True)
         self._cut()
         self._outer_as_grid()
         for filled in self.made:
@@ -175,16 +198,21 @@ class _Blocks:
             for r in self.nest.loops
             if r is not self.chain.row and r not in self.chain.columns
         )
-        fits = min(fits, size // -(-MIN_ITEMS // others), size)
-        return max(1, fits // self.tile.rows * self.tile.rows or fits)
+        fits = max(1, min(fits, size // -(-MIN_ITEMS // others), size))
+        if fits < self.tile.rows:
+            return fits
+        blocks = -(-size // (fits // self.tile.rows * self.tile.rows))
+        return -(-size // (blocks * self.tile.rows)) * self.tile.rows
 
     def _cut(self) -> None:
         nest, chain = self.nest, self.chain
         inner = self.moves.loop(self.rows)
         effects = []
         for effect in nest.effects:
-            total = self._parts(inner)
-            moved = self._at(effect, inner, {chain.reduce: total})
+            known = (
+                {chain.reduce: self._parts(chain.reduce, inner)} if chain.reduce is not None else {}
+            )
+            moved = self._at(effect, inner, known)
             if not self.whole:
                 gate = self.first + inner < self.last + 1
                 moved = moved.replace(
@@ -195,11 +223,10 @@ class _Blocks:
         block = (self.block,) if self.block.op is Op.RANGE else ()
         end = nest.node.replace(src=(*effects, *loops, *block, inner, *chain.columns))
         self.moves.root = simplify(self.moves.root.substitute({nest.node: end}))
-        self.inner = inner
 
-    def _parts(self, row: Node) -> Node:
+    def _parts(self, reduce: Node, row: Node) -> Node:
         """The last product as the sum of its chunks' products, each of them kept."""
-        moves, reduce = self.moves, self.chain.reduce
+        moves = self.moves
         steps = reduce.src[1]
         size = steps.src[0].arg
         self.steps = steps
@@ -281,64 +308,57 @@ class _Blocks:
         src = (value, gate, *places, *reads, *loops)
         return Node(Op.STAGE, node.dtype, src, StageArg("shared", sizes))
 
-    # -- rows that a mask ends early --------------------------------------------------------------
+    # -- rows that a mask cuts short --------------------------------------------------------------
 
-    def _limits(self) -> list[Node] | None:
-        """How far the rows of a block reach: the largest of these; None: to their end."""
-        loop, free = self.chain.row, self.free
+    def _limits(self, at_end: bool) -> Node | None:
+        """Where what counts of the rows of a block ends or begins, if not with the rows."""
         rows = self._rows()
         if len({n.arg.sizes for n in rows}) != 1:
             return None
-        reduces = [
-            n
-            for n in self.nest.node.toposort()
-            if n.op is Op.REDUCE and any(_is_kept(s) and s.src[3] in n.src for s in n.toposort())
-        ]
-        ends = row_end(reduces, {n.src[2]: n.src[0] for n in rows})
-        if ends is None:
-            return None
-        limits = []
-        for end in ends:
-            step = stride(end, loop)
-            if step is None or not free_ranges(end)[end] <= frozenset(self.nest.loops):
+        reduces = [n for n in self.nest.node.toposort() if _is_along_row(n)]
+        limit: Node | None = None
+        for place in row_limits(reduces, {n.src[2]: n.src[0] for n in rows}, at_end):
+            step = stride(place, self.chain.row)
+            if step is None or not free_ranges(place)[place] <= frozenset(self.nest.loops):
                 return None
-            limits.append(end.substitute({loop: self.first + (self.rows - 1 if step > 0 else 0)}))
-        del free
-        return limits
+            row = self.rows - 1 if (step > 0) == at_end else 0
+            mine = place.substitute({self.chain.row: self.first + row})
+            both = Op.MAX if at_end else Op.MIN
+            limit = mine if limit is None else limit.alu(both, mine)
+        return None if limit is None else limit.maximum(0).minimum(rows[0].arg.sizes[0])
 
     def _bound(self) -> None:
-        """End the loops along rows where a mask ends the rows of the block."""
-        if not self.limits or self.block.op is not Op.RANGE:
+        """Let the loops along rows run no further than a mask lets anything count."""
+        if (self.begin is None and self.end is None) or self.block.op is not Op.RANGE:
             return
-        size = self.steps.src[0].arg
-        limit = self.limits[0]
-        for other in self.limits[1:]:
-            limit = limit.maximum(other)
-        limit = limit.maximum(0).minimum(size)
-        batch = {old: s for old, s in self.outer.items()}
-        limit = limit.substitute({r: s.expr for r, s in batch.items()})
+        size = self.length
+        outer = {r: s.expr for r, s in self.outer.items()}
+        begin = Node.index(0) if self.begin is None else self.begin.substitute(outer)
+        end = Node.index(size) if self.end is None else self.end.substitute(outer)
+        # Whole steps of every loop: none reads what another has not filled.
         whole = math.lcm(*self.along.values())
-        rounded = (limit + (whole - 1)) // whole
-        ends = {
-            r: simplify((rounded * (whole // step)).minimum(r.src[0].arg))
-            for r, step in self.along.items()
-        }
+        first, last = begin // whole, (end + (whole - 1)) // whole
+        for r, step in self.along.items():
+            self._between(r, first * (whole // step), last * (whole // step))
         if self.chunks is None:
-            ends[self.steps] = simplify(limit)
+            if self.chain.reduce is not None:
+                self._between(self.steps, begin, end)
         else:
             part, total, inner = self.chunks
-            per_chunk = inner.src[0].arg
-            ends[part] = ends[total] = simplify((limit + (per_chunk - 1)) // per_chunk)
-            ends[inner] = simplify((limit - part * per_chunk).minimum(per_chunk))
-        order = sorted(ends, key=lambda r: self.chunks is not None and r is self.chunks[2])
-        for r in order:
-            end = ends[r].substitute({old: new for old, new in self.shorter.items()})
-            new = r.replace(src=(end,))
-            self.shorter[r] = new
-        self.moves.root = replace_ranges(
-            self.moves.root, {r: Split(new, (new,)) for r, new in self.shorter.items()}
-        )
-        self.moves.log.append("rows end with their mask")
+            size = inner.src[0].arg
+            for r in (part, total):
+                self._between(r, begin // size, (end + (size - 1)) // size)
+            done = self.bounded[part].expr * size
+            self._between(inner, begin - done, end - done)
+        self.moves.root = simplify(replace_ranges(self.moves.root, self.bounded))
+        self.moves.log.append("rows within their mask")
+
+    def _between(self, loop: Node, begin: Node, end: Node) -> None:
+        """Run `loop` over those of its steps that are in `begin` to `end`."""
+        begin = simplify(begin.maximum(0))
+        count = simplify(end.minimum(loop.src[0].arg) - begin)
+        new = loop.replace(src=(count,))
+        self.bounded[loop] = Split(simplify(new + begin), (new,))
 
     # -- and every block gets a schedule ------------------------------------------------------
 
@@ -349,11 +369,12 @@ class _Blocks:
             if r not in self.chain.columns:
                 new = self.moves.loop(r.src[0].arg, "grid")
                 splits[r] = Split(new, (new,))
-        last = self.chain.columns[-1]
-        lanes = min(self.target.lanes(self.chain.reduce.dtype), self.target.max_lanes)
-        splits[last] = self.moves.tiled(last, (max(2, lanes), "vector"))
-        self.outer = {r: s for r, s in splits.items() if r is not last}
+        self.outer = dict(splits)
         self.batch = tuple(s.ranges[0] for s in self.outer.values())
+        if self.chain.reduce is not None:
+            last = self.chain.columns[-1]
+            lanes = min(self.target.lanes(self.chain.reduce.dtype), self.target.max_lanes)
+            splits[last] = self.moves.tiled(last, (max(2, lanes), "vector"))
         self.moves.apply(splits, "blocks of rows as grid")
 
     def _stage_of(self, filled: _Filled) -> Node:

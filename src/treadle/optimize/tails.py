@@ -1,4 +1,4 @@
-"""Where the rows of a chain of products end: what a mask makes -inf or 0 from some place on.
+"""Where the rows of a chain of products begin and end, if a mask makes the rest -inf or 0.
 
     s = where(j <= i, q @ k.T, -inf);  softmax(s) @ v
       ->  for row i, s is -inf and exp(s - max) is 0 from j = i + 1 on, so that the maximum, the sum
@@ -21,33 +21,34 @@ from ..ir.node import Node
 from ..ir.op import ALU, Op
 from ..ir.rules.index import linear_terms, simplify, sum_terms
 
-__all__ = ["row_end"]
+__all__ = ["row_limits"]
 
 IDENTITY = {Op.ADD: 0, Op.MAX: -math.inf, Op.MIN: math.inf}
 
 
-def row_end(reduces: Iterable[Node], fills: dict[Node, Node]) -> list[Node] | None:
-    """Limits of which the largest says how much of each row counts; None if all of it does.
+def row_limits(reduces: Iterable[Node], fills: dict[Node, Node], at_end: bool) -> list[Node]:
+    """Places of which the last (`at_end`) or first says where each row ends or begins to count.
 
-    `reduces` are all reductions along the rows; `fills` says for the loop that fills a row what it
-    is filled with. The limits are in the loops around the rows.
+    Empty where all of it counts. `reduces` are all reductions along the rows; `fills` says for the
+    loop that fills a row what it is filled with. The places are in the loops around the rows.
     """
-    tails = _Tails(fills)
+    tails = _Tails(fills, at_end)
     for reduce in reduces:
         (loop,) = reduce.src[1:]
         tail = tails.of(reduce.src[0], loop)
         if tail is None or tail != IDENTITY.get(reduce.arg.op):
-            return None
+            return []
     return list(tails.limits)
 
 
 @dataclass
 class _Tails:
     fills: dict[Node, Node]
+    at_end: bool
     limits: dict[Node, None] = field(default_factory=dict)
 
     def of(self, root: Node, loop: Node) -> float | None:
-        """What `root` is for all large enough steps of `loop`, if that is one number."""
+        """What `root` is for the last (or first) steps of `loop`, if that is one number."""
         free = free_ranges(root)
         found: dict[Node, float | None] = {}
         for node in root.toposort(lambda n: n.op is not Op.STAGE):
@@ -67,7 +68,7 @@ class _Tails:
         return _absorbed(node.op, [found[s] for s in node.src], node.dtype)
 
     def _condition(self, node: Node, loop: Node) -> bool | None:
-        """What a condition is for all large enough steps of `loop`; notes where they begin."""
+        """What a condition is for the last (or first) steps of `loop`; notes where that changes."""
         if node.op is Op.XOR and node.src[1].op is Op.CONST:
             inner = self._condition(node.src[0], loop)
             return None if inner is None else inner != node.src[1].arg
@@ -82,7 +83,7 @@ class _Tails:
         if abs(step) != 1 or loop in free_ranges(others)[others]:
             return None
         self.limits[simplify(others if step < 0 else 1 - others)] = None
-        return step > 0
+        return (step > 0) == self.at_end
 
 
 def _number(node: Node) -> float | None:

@@ -22,7 +22,7 @@ from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, Op
 from ..ir.shape import size_max, size_product
 from .index import Index, source_index
-from .kept import keep_rows
+from .kept import is_large_middle, keep_rows, may_keep_below
 from .plan import (
     FACTOR,
     LEAVES,
@@ -61,14 +61,12 @@ def decide(outputs: list[Node], forced: dict[Node, str], keeps_rows: bool = True
         if node.op is Op.SINK or node.op in LEAVES:
             continue
         mine = list(demands.pop(node, {}).values())
-        kept = None
-        if keeps_rows and node not in forced and node not in wanted:
-            kept = keep_rows(node, mine, weights[node])
-        if kept is not None:
-            plan.kept[node] = kept
-            kept.group.kept.append(kept)
-            _inline(plan, node, Demand(kept.group, kept.ranges, kept), demands)
-            continue
+        if keeps_rows and node not in forced and node not in wanted and weights[node].chained:
+            uses = _in_each_kernel(node, mine, weights, plan)
+            if uses is not None:
+                for demand in uses:
+                    _inline(plan, node, demand, demands)
+                continue
         reason = _reason_to_store(node, mine, weights, wanted, forced, plan)
         if node.op is Op.AFTER:
             continue  # it is its buffer; the effects are ASSIGNs, stored whether demanded or not
@@ -79,6 +77,39 @@ def decide(outputs: list[Node], forced: dict[Node, str], keeps_rows: bool = True
             for demand in mine:
                 _inline(plan, node, demand, demands)
     return plan
+
+
+def _in_each_kernel(
+    node: Node, demands: list[Demand], weights: dict[Node, Weight], plan: Plan
+) -> list[Demand] | None:
+    """How the kernels that want `node` compute it, each for itself, if some keep rows of it.
+
+    None where that is no better than storing it, or where nothing has to be kept.
+    """
+    groups: dict[Group, list[Demand]] = {}
+    for demand in demands:
+        groups.setdefault(demand.group, []).append(demand)
+    rows = {group: keep_rows(node, mine) for group, mine in groups.items()}
+    if len(groups) == 1 and not any(rows.values()):
+        return None
+    if len(groups) > 1:
+        keeping = (g.kept or rows[g] or may_keep_below(mine) for g, mine in groups.items())
+        if not (all(keeping) and is_large_middle(node)):
+            return None
+    uses: list[Demand] = []
+    for group, mine in groups.items():
+        kept = rows[group]
+        if kept is not None:
+            uses.append(Demand(group, kept.ranges, kept))
+        elif _reason_to_store(node, mine, weights, set(), {}, plan) is None:
+            uses.extend(mine)
+        else:
+            return None
+    for group, kept in rows.items():
+        if kept is not None:
+            plan.kept[group, node] = kept
+            group.kept.append(kept)
+    return uses
 
 
 def _reason_to_store(

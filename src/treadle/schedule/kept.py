@@ -19,17 +19,15 @@ from ..ir.interval import bounds
 from ..ir.node import Node
 from ..ir.op import ALU, Op
 from ..ir.shape import size_product
-from .plan import FACTOR, LEAVES, STORED, Demand, Group, Kept, Weight, distinct, is_heavy
+from .plan import FACTOR, LEAVES, STORED, Demand, Group, Kept, distinct, is_heavy
 
-__all__ = ["keep_rows"]
+__all__ = ["is_large_middle", "keep_rows", "may_keep_below"]
 
 MIN_GAIN = 2
 
 
-def keep_rows(node: Node, demands: list[Demand], weight: Weight) -> Kept | None:
-    """How the one kernel that wants `node` keeps it row by row, if it should."""
-    if not weight.chained or len({d.group for d in demands}) != 1:
-        return None
+def keep_rows(node: Node, demands: list[Demand]) -> Kept | None:
+    """How the one kernel that all `demands` are of keeps `node` row by row, if it should."""
     group = demands[0].group
     wanted = _continues(node, demands) if group.kept else _starts(node, demands, group)
     axis = _row_axis(node, demands) if wanted else None
@@ -41,13 +39,27 @@ def keep_rows(node: Node, demands: list[Demand], weight: Weight) -> Kept | None:
 
 
 def _starts(node: Node, demands: list[Demand], group: Group) -> bool:
-    """Whether `node` is the middle of a chain of two products that is better not stored."""
-    if node.op not in ALU or group.root.op in (Op.SCAN, Op.SCATTER):
+    """Whether `node` is the middle of a chain that is better not stored.
+
+    It is the factor of a product and comes from one, or a product that another reduction combines.
+    """
+    if group.root.op in (Op.SCAN, Op.SCATTER):
         return False
-    return any(d.heavy == FACTOR for d in demands) and _gains(node)
+    if node.op in ALU:
+        return any(d.heavy == FACTOR for d in demands) and is_large_middle(node)
+    return is_heavy(node) and may_keep_below(demands) and is_large_middle(node)
 
 
-def _gains(node: Node) -> bool:
+def may_keep_below(demands: list[Demand]) -> bool:
+    """Whether one kernel's demands are all of reductions that combine elements of a row."""
+    return all(d.body and not d.heavy for d in demands)
+
+
+def is_large_middle(node: Node) -> bool:
+    """Whether `node` is so much larger than what it is computed from that it is not worth storing.
+
+    Kernels that keep rows of it compute them anew, each for itself.
+    """
     sizes = (*node.shape, *(s for below in node.src for s in below.shape))
     if not all(isinstance(size, int) for size in sizes):
         return False
@@ -77,10 +89,11 @@ def _operands(node: Node) -> int:
 
 
 def _continues(node: Node, demands: list[Demand]) -> bool:
-    """Whether a kernel that keeps rows wants `node` more than once for each element."""
+    """Whether a kernel that keeps rows wants `node` more than once, or beside another product."""
     if node.op not in ALU and node.op is not Op.REDUCE:
         return False
-    return len(demands) > 1 or (is_heavy(node) and bool(demands[0].body))
+    crowded = any(d.body or d.home.heavy for d in demands)
+    return len(demands) > 1 or (is_heavy(node) and crowded)
 
 
 def _row_axis(node: Node, demands: list[Demand]) -> int | None:

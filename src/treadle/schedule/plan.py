@@ -94,7 +94,7 @@ class Plan:
     reasons: dict[Node, str] = field(default_factory=dict)
     reduce_ranges: dict[tuple[Group, Node, Index], tuple[Node, ...]] = field(default_factory=dict)
     scatter_loops: dict[Node, tuple[Index, Index]] = field(default_factory=dict)
-    kept: dict[Node, Kept] = field(default_factory=dict)
+    kept: dict[tuple[Group, Node], Kept] = field(default_factory=dict)
     simplified: dict[Node, Node] = field(default_factory=dict)
 
     def simplify(self, node: Node) -> Node:

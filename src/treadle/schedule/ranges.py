@@ -77,7 +77,7 @@ class _Builder:
     def _needs(self, node: Node, index: Index, valid: Node) -> list[Key]:
         if self._stored(node) or node.op in (Op.CONST, Op.IOTA, Op.VARIABLE, Op.BIND):
             return []
-        kept = self.plan.kept.get(node)
+        kept = self.plan.kept.get((self.group, node))
         if kept is not None and index != kept.ranges:
             return [(node, kept.ranges, TRUE)]
         if node.op in ALU:
@@ -98,7 +98,7 @@ class _Builder:
     def _combine(self, node: Node, index: Index, valid: Node) -> Node:
         if self._stored(node):
             return self._load(node, index, valid)
-        kept = self.plan.kept.get(node)
+        kept = self.plan.kept.get((self.group, node))
         if kept is not None and index != kept.ranges:
             return self._from_row(node, kept, index[kept.axis])
         if node.op is Op.CONST:
