@@ -240,8 +240,7 @@ def scheduled(outputs: Sequence[tuple[Node, Any]]) -> list[Kernel]:
             mine = [node for node in stored if not is_backed(node)]
             plain, _ = unbind(mine)
             if plain:
-                steps, _ = schedule(plain, device, Device[device].target)
-                kernels += [kernel for _, kernel in steps]
+                kernels += schedule(plain, device, Device[device].target)[0]
         return kernels
 
 
