@@ -24,7 +24,10 @@ def stores_of(ast: Node) -> tuple[Node, ...]:
 
 
 def in_order(stores: Sequence[Node]) -> list[Node]:
-    """`stores`, each behind those that still have to load what it overwrites; as given if none is."""
+    """`stores`, each behind those that have yet to load what it overwrites.
+
+    As they are given, if there is no such order.
+    """
     loads = {store: _loads(store) for store in stores}
     waiting, ordered, loaded = list(stores), [], frozenset()
     while waiting:

@@ -265,9 +265,9 @@ def view_storage(node: Node) -> Node:
 def build_kernel(
     plan: Plan, roots: tuple[Node, ...], device: str, unstored: tuple[Node, ...] = ()
 ) -> tuple[Kernel, frozenset[Node]]:
-    """The kernel that stores `roots`, and all stored values (BUFFER, AFTER or stored node) it reads.
+    """The kernel that stores `roots`, and every stored value (BUFFER, AFTER or root) it reads.
 
-    Several roots are stored over the same loops; those are computed on the way that are `unstored`.
+    Several roots have the same loops. `unstored` ones are computed there, too, but not kept.
     """
     builder = _Builder(plan, plan.groups[roots[0]], (*roots, *unstored))
     make = {Op.SCAN: _scan, Op.SCATTER: _scatter}.get(roots[0].op)

@@ -8,6 +8,7 @@ Copies between devices are made before: every graph here lives on one device.
 from __future__ import annotations
 
 from collections.abc import Sequence
+
 from ..config import settings
 from ..ir.loops import identity
 from ..ir.node import Node
