@@ -134,11 +134,11 @@ def test_both_passes_of_an_argmax_are_cut_into_chunks():
 
 def test_long_scans_become_two_short_ones():
     x = filled(70_000)
-    steps, _ = schedule([x.cumsum(0).node], "CPU", TARGET)
-    assert len(steps) > 1
-    longest = max(size for _, k in steps for size in sizes(k.ast, "loop") if k.ast.op is Op.SINK)
+    kernels, _ = schedule([x.cumsum(0).node], "CPU", TARGET)
+    assert len(kernels) > 1
+    longest = max(size for k in kernels for size in sizes(k.ast, "loop") if k.ast.op is Op.SINK)
     assert longest <= 70_000
-    for _, kernel in steps:
+    for kernel in kernels:
         ast, _ = optimize(kernel.ast, TARGET)
         phases = lower(ast, len(kernel.buffers), TARGET).phases
         assert max(map(most_steps, phases)) < 2000

@@ -67,7 +67,7 @@ def compiled_value(tensor, target, renderer, compiler):
     """`tensor` computed through these very stages, each checked by the verifier."""
     device = CpuDevice("CPU", target, LLVMCompiler(host_target()).compile)
     roots = _current([tensor.node])[0].src
-    steps, outputs = schedule(roots, "CPU")
+    kernels, outputs = schedule(roots, "CPU")
     memory, keep = {}, []
 
     def address(buffer):
@@ -78,7 +78,7 @@ def compiled_value(tensor, target, renderer, compiler):
         memory.setdefault(buffer, np.zeros(size, _to_np_dtype(buffer.dtype)))
         return memory[buffer].ctypes.data
 
-    for _, kernel in steps:
+    for kernel in kernels:
         ast, _ = optimize(kernel.ast, target)
         lowered = lower(ast, len(kernel.buffers), target)
         for phase in lowered.phases:
@@ -138,7 +138,7 @@ def test_c_code_through_clang_gives_what_the_interpreter_gives(name):
 def test_code_for_another_architecture_assembles():
     target = Target.parse("aarch64")
     tensor = PROGRAMS["matmul"](make)
-    for _, kernel in schedule(_current([tensor.node])[0].src, "CPU")[0]:
+    for kernel in schedule(_current([tensor.node])[0].src, "CPU")[0]:
         ast, _ = optimize(kernel.ast, target)
         lowered = lower(ast, len(kernel.buffers), target)
         source = LLVMRenderer(triple=target.triple, vector_bits=128).render(
@@ -149,7 +149,7 @@ def test_code_for_another_architecture_assembles():
 
 def sources(tensor, renderer, target=None):
     target = target or Target.parse("x86-64-v3")
-    (_, kernel), *_ = schedule(_current([tensor.node])[0].src, "CPU")[0]
+    kernel, *_ = schedule(_current([tensor.node])[0].src, "CPU")[0]
     ast, _ = optimize(kernel.ast, target)
     lowered = lower(ast, len(kernel.buffers), target)
     return renderer.render("k", lowered.phases, lowered.variables)

@@ -154,7 +154,7 @@ def test_no_schedule_makes_wider_vectors_than_the_target_takes(name):
     widest = 0
     for kind, make in makers.items():
         x = Tensor.zeros(64, 64, dtype=getattr(dtypes, kind), device=name).contiguous().realize()
-        for _, kernel in schedule(_current([make(x).node])[0].src, name)[0]:
+        for kernel in schedule(_current([make(x).node])[0].src, name)[0]:
             ast, _ = optimize(kernel.ast, backend.target)
             for phase in lower(ast, len(kernel.buffers), backend.target).phases:
                 widest = max(widest, *(n.dtype.count for n in phase.program.toposort()))

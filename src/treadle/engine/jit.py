@@ -25,6 +25,7 @@ from typing import Any, Generic, TypeVar
 
 from ..config import settings
 from ..errors import JitError
+from ..ir.args import Token
 from ..ir.node import Node
 from ..ir.op import Op
 from . import memory as memory_table
@@ -37,10 +38,12 @@ from .run import (
     holders,
     is_backed,
     listeners,
+    next_number,
     on_interpret,
     realize,
     remember,
     resolve,
+    tracked_since,
 )
 
 __all__ = ["TinyJit", "jit"]
@@ -62,6 +65,8 @@ class _Capture:
     replay: list[Any] = field(default_factory=list)  # call lists, and Transfers between them
     patches: dict[int, list[tuple[Any, int, int]]] = field(default_factory=dict)
     state: list[weakref.ref[Any]] = field(default_factory=list)
+    tokens: frozenset[Token] = frozenset()  # of the state's memory, from the first replay on
+    seen: int = 0  # holders with smaller numbers cannot read what is in that memory now
 
     @property
     def runs(self) -> list[Run]:
@@ -271,7 +276,7 @@ def _step_state(capture: _Capture) -> None:
 
     The state tensors go along; whatever else can still read the old version gets a copy of it.
     """
-    if not capture.state:
+    if not capture.state or (capture.tokens and not _can_be_read(capture)):
         return
     state = [holder for ref in capture.state if (holder := ref()) is not None]
     bases = {holder: found for holder in state if (found := _bases(holder))}
@@ -288,6 +293,15 @@ def _step_state(capture: _Capture) -> None:
         newer[base] = base.replace(arg=replace(base.arg, version=base.arg.version + 1))
     for holder, found in bases.items():
         holder.node = _over(resolve(holder.node), [newer[base] for base in found])
+    capture.tokens, capture.seen = frozenset(base.arg.token for base in old), next_number()
+
+
+def _can_be_read(capture: _Capture) -> bool:
+    """Whether anything new reads the state's memory: if not, it needs no other version."""
+    seen, capture.seen = capture.seen, next_number()
+    nodes = {holder.node for holder in tracked_since(seen)}
+    below = Node.sink(nodes).toposort() if nodes else ()
+    return any(node.op is Op.BUFFER and node.arg.token in capture.tokens for node in below)
 
 
 # -- arguments and results ----------------------------------------------------------------------

@@ -184,20 +184,20 @@ def _build(roots: Sequence[Node], device: str, inputs: list[BufferRef]) -> Progr
     steps, nodes = schedule(roots, device, opened.target)
     program = Program(device)
     places: dict[object, Place] = {ref.token: Place("input", i) for i, ref in enumerate(inputs)}
-    stored = {root for root, _ in steps if root.op is not Op.ASSIGN}
+    stored = {root for step in steps for root in step.roots if root.op is not Op.ASSIGN}
     for node in nodes:
         if node in stored and node not in places:
             places[node] = Place("output", len(program.outputs))
             program.outputs.append((node.dtype, size_product(node.shape), image_of(node)))
         found = places.get(node)
         program.roots.append(found.number if found and found.kind == "output" else None)
-    steps = [(root, kernel) for root, kernel in steps if _has_work(root)]
-    program.kernels = [_compiled(kernel, opened) for _, kernel in steps]
+    steps = [step for step in steps if _has_work(step.roots[0])]
+    program.kernels = [_compiled(step, opened) for step in steps]
     program.scratch = _place_the_rest(program, steps, places, opened.runtime.has_addresses)
-    for kernel, (_, step) in zip(program.kernels, steps, strict=True):
+    for kernel, step in zip(program.kernels, steps, strict=True):
         scratch = [places[kernel, i] for i in range(len(kernel.scratch))]
         program.arguments.append([places[_key(b)] for b in step.buffers] + scratch)
-    targets = [places[_key(step.buffers[slot])] for _, step in steps for slot in step.writes]
+    targets = [places[_key(step.buffers[slot])] for step in steps for slot in step.writes]
     program.written = frozenset(p.number for p in targets if p.kind == "input")
     return program
 
@@ -212,7 +212,7 @@ def _key(buffer: Node) -> object:
 
 def _place_the_rest(
     program: Program,
-    steps: list[tuple[Node, Kernel]],
+    steps: list[Kernel],
     places: dict[object, Place],
     has_addresses: bool,
 ) -> list[int | ImageDType]:
@@ -221,13 +221,13 @@ def _place_the_rest(
     Returns the blocks: one where memory has addresses, and one for each texture.
     """
     images: list[int | ImageDType] = []
-    for buffer in (buffer for _, step in steps for buffer in step.buffers):
+    for buffer in (buffer for step in steps for buffer in step.buffers):
         image = image_of(buffer)
         if image is not None and _key(buffer) not in places:
             places[_key(buffer)] = Place("scratch", len(images))
             images.append(image)
     lives: dict[object, Life] = {}
-    for number, (_, step) in enumerate(steps):
+    for number, step in enumerate(steps):
         kernel = program.kernels[number]
         for buffer in step.buffers:
             key = _key(buffer)

@@ -35,8 +35,8 @@ from .pipeline import Program, program_of
 from .report import report_kernels
 
 __all__ = [
-    "Holder", "Run", "Transfer", "holders", "is_backed", "realize", "remember", "resolve",
-    "scheduled", "track",
+    "Holder", "Run", "Transfer", "holders", "is_backed", "next_number", "realize", "remember",
+    "resolve", "scheduled", "track", "tracked_since",
 ]  # fmt: skip
 
 
@@ -51,6 +51,7 @@ _serial = itertools.count()
 _live: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _realized: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
 _lock = threading.RLock()
+_tracking = threading.Lock()
 
 
 @dataclass(eq=False)
@@ -84,9 +85,34 @@ listeners: list[Callable[[Run | Transfer], None]] = []
 on_interpret: list[Callable[[], None]] = []
 
 
-def track(holder: Holder) -> None:
-    """From now on `holder.node` counts as readable, for as long as `holder` lives."""
-    _live[next(_serial)] = holder
+def track(holder: Holder, number: int | None = None) -> int:
+    """From now on `holder.node` counts as readable, for as long as `holder` lives.
+
+    Called again, with the `number` that it returned, whenever the node is another.
+    """
+    with _tracking:
+        if number is not None:
+            _live.pop(number, None)
+        number = next(_serial)
+        _live[number] = holder
+    return number
+
+
+def tracked_since(number: int) -> list[Any]:
+    """The holders with numbers from `number` on: those that are new or have another node."""
+    found: list[Any] = []
+    for ref in reversed(_live.valuerefs()):  # in order of their numbers
+        if ref.key < number:
+            break
+        if (holder := ref()) is not None:
+            found.append(holder)
+    return found
+
+
+def next_number() -> int:
+    """A number between those of the holders that are tracked so far and all later ones."""
+    with _tracking:
+        return next(_serial)
 
 
 def holders() -> list[Any]:
@@ -240,8 +266,7 @@ def scheduled(outputs: Sequence[tuple[Node, Any]]) -> list[Kernel]:
             mine = [node for node in stored if not is_backed(node)]
             plain, _ = unbind(mine)
             if plain:
-                steps, _ = schedule(plain, device, Device[device].target)
-                kernels += [kernel for _, kernel in steps]
+                kernels += schedule(plain, device, Device[device].target)[0]
         return kernels
 
 

@@ -13,11 +13,12 @@ __all__ = ["Kernel"]
 class Kernel:
     """One launch: `ast` is a SINK of ENDs over STOREs, PARAM slot i of it is `buffers[i]`.
 
-    A buffer is a BUFFER node, or the tensor node whose value this schedule stores.
+    `roots` are the nodes whose values it stores. A buffer is a BUFFER node, or such a root.
     `writes` are the slots written; `reason` says why the kernel ends where it does.
     """
 
     ast: Node
+    roots: tuple[Node, ...]
     buffers: tuple[Node, ...]
     writes: tuple[int, ...]
     device: str

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
+from typing import TypeVar
 
 from ..errors import InternalError
 from ..ir.node import Node, rebuild
 from ..ir.op import MOVEMENT, Op
 from .plan import view_base
 
-__all__ = ["copy_old_versions", "order_roots"]
+__all__ = ["copy_old_versions", "needs_of", "order_roots", "topological"]
+
+T = TypeVar("T", bound=Hashable)
 
 
 def _effects_behind(version: Node) -> list[Node]:
@@ -21,12 +24,8 @@ def _effects_behind(version: Node) -> list[Node]:
     return effects
 
 
-def order_roots(reads: dict[Node, frozenset[Node]]) -> tuple[list[Node], Node | None]:
-    """The roots of `reads` (root -> versions and stored nodes read), in an order that is right.
-
-    The second result is None, or an ASSIGN that waits for itself, by way of a reader of what it
-    overwrites: its value must be stored first, or the reader get a copy.
-    """
+def needs_of(reads: dict[Node, frozenset[Node]]) -> dict[Node, set[Node]]:
+    """For each root of `reads` (root -> versions and stored nodes read) those that run before."""
     before: dict[Node, set[Node]] = {root: set() for root in reads}
     readers: dict[Node, set[Node]] = {}
     for root, versions in reads.items():
@@ -40,7 +39,18 @@ def order_roots(reads: dict[Node, frozenset[Node]]) -> tuple[list[Node], Node | 
                 before[root].update(readers.get(version, set()) - {root})
             base = view_base(root.src[0])
             before[root].update(n for n in _effects_behind(base) if n in reads)
-    order = _topological(before)
+    return before
+
+
+def order_roots(
+    before: dict[Node, set[Node]], reads: dict[Node, frozenset[Node]]
+) -> tuple[list[Node], Node | None]:
+    """The roots, each after those `before` it.
+
+    The second result is None, or an ASSIGN that waits for itself, by way of a reader of what it
+    overwrites: its value must be stored first, or the reader get a copy.
+    """
+    order = topological(before)
     return order, None if len(order) == len(before) else _assign_in_cycle(before, set(order), reads)
 
 
@@ -70,20 +80,20 @@ def copy_old_versions(outputs: list[Node], assign: Node) -> list[Node]:
 _THROUGH = MOVEMENT | {Op.ASSIGN, Op.AFTER}  # they have the memory of their first source
 
 
-def _topological(before: dict[Node, set[Node]]) -> list[Node]:
-    """The roots, each after its needs; without those that wait for themselves."""
-    order: list[Node] = []
-    waiting = {root: len(needs) for root, needs in before.items()}
-    after: dict[Node, list[Node]] = {root: [] for root in before}
-    for root, needs in before.items():
+def topological(before: dict[T, set[T]]) -> list[T]:
+    """The keys, each after those it waits for; without those that wait for themselves."""
+    order: list[T] = []
+    waiting = {key: len(needs) for key, needs in before.items()}
+    after: dict[T, list[T]] = {key: [] for key in before}
+    for key, needs in before.items():
         for need in needs:
-            after[need].append(root)
-    ready = [root for root, count in waiting.items() if count == 0]
+            after[need].append(key)
+    ready = [key for key, count in waiting.items() if count == 0]
     ready.reverse()
     while ready:
-        root = ready.pop()
-        order.append(root)
-        for user in reversed(after[root]):
+        key = ready.pop()
+        order.append(key)
+        for user in reversed(after[key]):
             waiting[user] -= 1
             if waiting[user] == 0:
                 ready.append(user)

@@ -18,23 +18,30 @@ from ..ir.loops import identity
 from ..ir.node import Node, as_index, rebuild
 from ..ir.op import ALU, MOVEMENT, Op
 from ..ir.shape import Shape, size_product
+from .effects import in_order
 from .fuse import reduce_index
 from .images import image_of
 from .index import TRUE, Index, flat_index, source_index
 from .kernel import Kernel
 from .plan import Group, Kept, Plan, ranges_in, view_base
 
-__all__ = ["build_kernel", "end", "reduce_over", "view_storage"]
+__all__ = ["build_kernel", "end", "reduce_over", "storage_of", "view_storage"]
 
 Key = tuple[Node, Index, Node]
+_HAVE_NO_SOURCES = frozenset((Op.CONST, Op.IOTA, Op.VARIABLE, Op.BIND))
 
 
 @dataclass(eq=False)
 class _Builder:
-    """Evaluates the nodes of one group at indices."""
+    """Evaluates the nodes of one group at indices.
+
+    `roots` are computed here, those of other groups over the same loops included: what one of them
+    stores is known where another reads it at the index that it is stored at.
+    """
 
     plan: Plan
     group: Group
+    roots: tuple[Node, ...]
     slots: dict[object, int] = field(default_factory=dict)
     buffers: list[Node] = field(default_factory=list)
     reads: set[Node] = field(default_factory=set)
@@ -69,13 +76,45 @@ class _Builder:
 
     # -- what a value needs, and how it is made from that ---------------------------------------
 
-    def _stored(self, node: Node) -> bool:
-        if node in self.plan.groups:
-            return node is not self.group.root or node.op in (Op.SCATTER, Op.ASSIGN)
-        return node.op in (Op.BUFFER, Op.AFTER)
+    def _is_read(self, node: Node, index: Index, valid: Node) -> bool:
+        """Whether an element is loaded: it is stored before, and not computed here."""
+        if node not in self.plan.groups:
+            return node.op in (Op.BUFFER, Op.AFTER)
+        if node.op in (Op.SCATTER, Op.ASSIGN) or node not in self.roots:
+            return True
+        return not self._is_own(index, valid)
+
+    def _is_own(self, index: Index, valid: Node) -> bool:
+        """Whether the element is the one that this step of the loops stores."""
+        return valid is TRUE and index == self.group.ranges
+
+    def _known_from(self, node: Node, index: Index, valid: Node) -> Key | None:
+        """For an element that an ASSIGN of `roots` has just written: the value written."""
+        if node.op is not Op.AFTER or len(node.src) != 2 or node.src[1] not in self.roots:
+            return None
+        write = node.src[1]
+        if valid is not TRUE or self.place(write) is not self._position(node, index):
+            return None
+        return (write.src[1], self.group.ranges, TRUE)
+
+    def _position(self, node: Node, index: Index) -> Node:
+        return self.plan.simplify(flat_index(index, node.shape))
+
+    def place(self, write: Node) -> Node:
+        """Where in its buffer an ASSIGN writes."""
+        view, index = write.src[0], self.group.ranges
+        while view.op in MOVEMENT:
+            index, inside = source_index(view, index, self.plan.simplify)
+            if inside is not TRUE:
+                raise InternalError("ASSIGN into a padded view")
+            view = view.src[0]
+        return self._position(view, index)
 
     def _needs(self, node: Node, index: Index, valid: Node) -> list[Key]:
-        if self._stored(node) or node.op in (Op.CONST, Op.IOTA, Op.VARIABLE, Op.BIND):
+        known = self._known_from(node, index, valid)
+        if known is not None:
+            return [known]
+        if self._is_read(node, index, valid) or node.op in _HAVE_NO_SOURCES:
             return []
         kept = self.plan.kept.get((self.group, node))
         if kept is not None and index != kept.ranges:
@@ -96,7 +135,10 @@ class _Builder:
         raise InternalError(f"no loops for {node.op.name}")
 
     def _combine(self, node: Node, index: Index, valid: Node) -> Node:
-        if self._stored(node):
+        known = self._known_from(node, index, valid)
+        if known is not None:
+            return self.values[known]
+        if self._is_read(node, index, valid):
             return self._load(node, index, valid)
         kept = self.plan.kept.get((self.group, node))
         if kept is not None and index != kept.ranges:
@@ -176,8 +218,7 @@ class _Builder:
     def _load(self, node: Node, index: Index, valid: Node) -> Node:
         storage = view_storage(node)
         self.reads.add(node)
-        position = self.plan.simplify(flat_index(index, node.shape))
-        src = (self.param(storage), position)
+        src = (self.param(storage), self._position(node, index))
         if valid is not TRUE:
             src = (*src, valid, Node.const(node.dtype, 0))
         return Node(Op.LOAD, node.dtype, src)
@@ -234,16 +275,28 @@ def view_storage(node: Node) -> Node:
     return node
 
 
-def build_kernel(plan: Plan, group: Group, device: str) -> tuple[Kernel, frozenset[Node]]:
-    """The kernel of `group`, and every stored value (BUFFER, AFTER or stored node) it reads."""
-    builder = _Builder(plan, group)
-    root = group.root
-    make = {Op.SCAN: _scan, Op.SCATTER: _scatter, Op.ASSIGN: _assign}.get(root.op, _plain)
-    effects = make(builder)
-    written = view_storage(view_base(root.src[0])) if root.op is Op.ASSIGN else root
-    slot = builder.param(written).arg.slot
-    kernel = Kernel(Node.sink(effects), tuple(builder.buffers), (slot,), device, plan.reasons[root])
+def build_kernel(
+    plan: Plan, roots: tuple[Node, ...], device: str, unstored: tuple[Node, ...] = ()
+) -> tuple[Kernel, frozenset[Node]]:
+    """The kernel that stores `roots`, and every stored value (BUFFER, AFTER or root) it reads.
+
+    Several roots have the same loops. `unstored` ones are computed there, too, but not kept.
+    """
+    builder = _Builder(plan, plan.groups[roots[0]], (*roots, *unstored))
+    make = {Op.SCAN: _scan, Op.SCATTER: _scatter}.get(roots[0].op)
+    effects = make(builder) if make else _together(builder, roots)
+    slots = tuple(builder.param(storage_of(root)).arg.slot for root in roots)
+    reason = plan.reasons[roots[0]]
+    if len(roots) > 1:
+        reason = f"{reason}; it and {len(roots) - 1} more are stored over the same loops"
+    ast, buffers = Node.sink(effects), tuple(builder.buffers)
+    kernel = Kernel(ast, roots, buffers, slots, device, reason)
     return kernel, frozenset(builder.reads)
+
+
+def storage_of(root: Node) -> Node:
+    """What `root` is stored in: the BUFFER that it is assigned to, or memory of its own."""
+    return view_storage(view_base(root.src[0])) if root.op is Op.ASSIGN else root
 
 
 def end(effect: Node, loops: Index) -> Node:
@@ -257,24 +310,20 @@ def _store(builder: _Builder, storage: Node, index: Index, shape: Shape, value: 
     return Node(Op.STORE, dtypes.void, (builder.param(storage), position, value))
 
 
-def _plain(builder: _Builder) -> list[Node]:
-    root, ranges = builder.group.root, builder.group.ranges
-    value = builder.value(root, ranges)
-    return [end(_store(builder, root, ranges, root.shape, value), ranges)]
+def _together(builder: _Builder, roots: tuple[Node, ...]) -> list[Node]:
+    """All stores in one END."""
+    loops = tuple(r for r in builder.group.ranges if r.op is Op.RANGE)
+    stores = in_order([_stored(builder, root) for root in roots])
+    return [Node(Op.END, dtypes.void, (*stores, *loops), len(stores))]
 
 
-def _assign(builder: _Builder) -> list[Node]:
-    target, value = builder.group.root.src
+def _stored(builder: _Builder, root: Node) -> Node:
     ranges = builder.group.ranges
-    stored = builder.value(value, ranges)
-    index = ranges
-    view = target
-    while view.op in MOVEMENT:
-        index, inside = source_index(view, index, builder.plan.simplify)
-        if inside is not TRUE:
-            raise InternalError("ASSIGN into a padded view")
-        view = view.src[0]
-    return [end(_store(builder, view_storage(view), index, view.shape, stored), ranges)]
+    if root.op is not Op.ASSIGN:
+        return _store(builder, root, ranges, root.shape, builder.value(root, ranges))
+    value = builder.value(root.src[1], ranges)
+    src = (builder.param(storage_of(root)), builder.place(root), value)
+    return Node(Op.STORE, dtypes.void, src)
 
 
 def _scan(builder: _Builder) -> list[Node]:

@@ -1,6 +1,6 @@
 """Tensor graphs to an ordered list of kernels.
 
-    schedule([node], "CPU")  ->  [(node, Kernel(...)), ...]
+    schedule([node], "CPU")  ->  [Kernel(...), ...]
 
 Copies between devices are made before: every graph here lives on one device.
 """
@@ -8,35 +8,30 @@ Copies between devices are made before: every graph here lives on one device.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ..config import settings
 from ..ir.loops import identity
 from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
+from .effects import is_safe, stores_of
 from .fuse import decide
 from .images import keep_in_images
 from .kernel import Kernel
 from .limits import cut_to_fit, fits
-from .order import copy_old_versions, order_roots
-from .plan import LEAVES, STORED, Plan, view_base
+from .merge import merge
+from .order import copy_old_versions, needs_of, order_roots
+from .plan import LEAVES, STORED, view_base
 from .ranges import build_kernel
 from .scans import cut_long_scans
 
 __all__ = ["schedule"]
 
 
-@dataclass(frozen=True)
-class _Built:
-    step: Kernel
-    reads: frozenset[Node]
-
-
 def schedule(
     outputs: Sequence[Node], device: str, target: Target | None = None
-) -> tuple[list[tuple[Node, Kernel]], list[Node]]:
-    """Every kernel that computes `outputs` on `device`, in order, each with the node it stores.
+) -> tuple[list[Kernel], list[Node]]:
+    """Every kernel that computes `outputs` on `device`, in order.
 
     `target` tells how many buffers a kernel can have; without it, any number.
     The second result holds the outputs as scheduled: where an output's graph had to change (an
@@ -52,17 +47,20 @@ def schedule(
         forced = _forced(nodes)
     while True:
         plan = decide(nodes, forced, keeps_rows)
-        built = {root: _build(plan, root, device) for root in plan.groups}
-        crowded = [r for r, b in built.items() if target and not fits(b.step, target)]
+        built = {root: build_kernel(plan, (root,), device) for root in plan.groups}
+        crowded = [r for r, (k, _) in built.items() if target and not fits(k, target)]
         if crowded and target:
             reason = f"{target.name} binds at most {target.max_buffers} buffers at once"
             forced.update((cut_to_fit(root, plan.groups, target), reason) for root in crowded)
             continue
-        hazard = next((r for r, b in built.items() if _overwrites_what_it_reads(r, b.step)), None)
+        hazard = next((r for r, (k, _) in built.items() if _overwrites_what_it_reads(r, k)), None)
         if hazard is None:
-            order, hazard = order_roots({root: b.reads for root, b in built.items()})
+            reads = {root: versions for root, (_, versions) in built.items()}
+            before = needs_of(reads)
+            order, hazard = order_roots(before, reads)
             if hazard is None:
-                return [(root, built[root].step) for root in order], nodes
+                kernels = [built[root] for root in order]
+                return merge(kernels, before, plan, nodes, target), nodes
         if hazard.src[1] in forced:  # one kernel reads what is there before it and after it
             nodes = copy_old_versions(nodes, hazard)
             forced = _forced(nodes)
@@ -98,19 +96,6 @@ def _is_stored(node: Node) -> bool:
     return node.op in LEAVES or node.op in STORED or node.op is Op.AFTER
 
 
-def _build(plan: Plan, root: Node, device: str) -> _Built:
-    kernel, reads = build_kernel(plan, plan.groups[root], device)
-    return _Built(kernel, reads)
-
-
-def _overwrites_what_it_reads(root: Node, step: Kernel) -> bool:
-    """Whether an ASSIGN's kernel reads its target elsewhere than where it writes.
-
-    No kernel both reads and writes a texture.
-    """
-    if root.op is not Op.ASSIGN:
-        return False
-    store = step.ast.src[0].src[0]
-    memory, position, value = store.src[:3]
-    reads = [n for n in value.toposort() if n.op is Op.LOAD and n.src[0] is memory]
-    return any(memory.arg.image or load.src[1] is not position for load in reads)
+def _overwrites_what_it_reads(root: Node, kernel: Kernel) -> bool:
+    """Whether an ASSIGN's kernel reads its target elsewhere than where it writes."""
+    return root.op is Op.ASSIGN and not is_safe(stores_of(kernel.ast))

@@ -36,9 +36,10 @@ __all__ = ["Core"]
 class Core(metaclass=Modes):
     """What every tensor is, before any operation is defined on it."""
 
-    __slots__ = ("__weakref__", "_requires_grad", "device", "grad", "is_leaf", "node")
+    __slots__ = (
+        "__weakref__", "_node", "_number", "_requires_grad", "device", "grad", "is_leaf",
+    )  # fmt: skip
 
-    node: Node
     device: Any  # a name; several devices that share the tensor are a tuple of names
     grad: Self | None
     is_leaf: bool
@@ -51,9 +52,20 @@ class Core(metaclass=Modes):
         return self
 
     def _set(self, node: Node, device: Any, requires_grad: bool | None) -> None:
-        self.node, self.device, self.grad = node, device, None
+        self.device, self.grad = device, None
         self._requires_grad, self.is_leaf = requires_grad, False
-        track(self)
+        self._node, self._number = node, track(self)
+
+    @property
+    def node(self) -> Node:
+        """The graph that computes the values, or the buffer that holds them."""
+        return self._node
+
+    @node.setter
+    def node(self, node: Node) -> None:
+        if node is not self._node:
+            self._node = node
+            self._number = track(self, self._number)
 
     def _result(self, node: Node, *others: Core) -> Self:
         """The tensor of a node computed from this tensor and `others`."""

@@ -1,0 +1,106 @@
+"""How a kernel walks through memory, as far as merging it with another is concerned.
+
+    sum of x[r0, r1] over r1   ->  row by row: 4 bytes for each (r0, r1)
+    sum of x[r1, r0] over r1   ->  lane by lane: neighbouring results read neighbours
+
+Two kernels that walk alike share what they load; others would only be in each other's way.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+from ..ir.loops import closed_ranges, free_ranges
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.rules.index import linear_terms
+from ..ir.shape import size_max
+from .kernel import Kernel
+
+__all__ = ["Accesses", "accesses_of"]
+
+LARGE = 2  # what is read for this part of the loops' steps, at least, is worth sharing
+
+
+@dataclass(frozen=True, eq=False)
+class Accesses:
+    """`bytes` that a kernel moves, each element once; `large` is the memory that most of them are.
+
+    `walks` says how its reductions, and what is not contiguous, go through memory. `nest`: its
+    reductions can be computed in one loop nest, each in a loop or between two.
+    """
+
+    bytes: int
+    large: frozenset[object]
+    walks: frozenset[object]
+    nest: bool
+
+    def go_with(self, other: Accesses) -> bool:
+        """Whether both walk through memory alike; what has no reductions goes with all."""
+        return not self.walks or not other.walks or self.walks == other.walks
+
+
+def accesses_of(kernel: Kernel) -> Accesses:
+    """The Accesses of a kernel's last loop nest."""
+    end = kernel.ast.src[-1]
+    loops = closed_ranges(end)
+    free = free_ranges(end)
+    moved: dict[object, int] = {}
+    walks: set[object] = set()
+    for node in end.toposort():
+        if node.op not in (Op.LOAD, Op.STORE):
+            continue
+        place = node.src[1]
+        memory = _memory(kernel, node)
+        used = free[place]
+        inner = sorted((r for r in used if r not in loops), key=lambda r: r.arg.number)
+        key = (memory, node.op, _renamed(place, inner))
+        width = node.src[2].dtype.itemsize if node.op is Op.STORE else node.dtype.itemsize
+        moved[key] = width * math.prod(_size(r) for r in used)
+        walks.update(_walk(place, loops, inner, memory))
+    steps = max(moved.values(), default=0)
+    large = frozenset(key[0] for key, nbytes in moved.items() if nbytes * LARGE >= steps)
+    return Accesses(sum(moved.values()), large, frozenset(walks), _nest(end, loops, free))
+
+
+def _memory(kernel: Kernel, node: Node) -> object:
+    memory = node.src[0]
+    while memory.op is Op.AFTER:
+        memory = memory.src[0]
+    storage = kernel.buffers[memory.arg.slot]
+    return storage.arg.token if storage.op is Op.BUFFER else storage
+
+
+def _renamed(place: Node, inner: list[Node]) -> Node:
+    """A position with the loops of reductions numbered by their order: as another kernel's are."""
+    numbers = itertools.count(1 << 20)
+    return place.substitute({r: Node.range(r.src[0], next(numbers)) for r in inner})
+
+
+def _walk(place: Node, loops: tuple[Node, ...], inner: list[Node], memory: object) -> list[object]:
+    """How a position moves with the loops, if it says anything about how to run them."""
+    terms, _ = linear_terms(place)
+    across = terms.pop(loops[-1], 0) if loops else 0
+    along = [terms.pop(r, 0) for r in inner]
+    depends = any(r in loops[-1:] or r in inner for term in terms for r in free_ranges(term)[term])
+    if depends or (not inner and across not in (0, 1)):
+        return [(memory, place)]
+    if 1 in along:
+        return ["rows"]
+    if inner and across == 1:
+        return ["lanes"]
+    return [(memory, place)] if inner and across else []
+
+
+def _nest(end: Node, loops: tuple[Node, ...], free: dict[Node, frozenset[Node]]) -> bool:
+    """Whether what reductions depend on is more and more of the loops."""
+    used = [free[n] & frozenset(loops) for n in end.toposort() if n.op is Op.REDUCE]
+    ordered = sorted(used, key=len)
+    return all(one <= other for one, other in itertools.pairwise(ordered))
+
+
+def _size(loop: Node) -> int:
+    size = loop.src[0]
+    return size.arg if size.op is Op.CONST else size_max(size)

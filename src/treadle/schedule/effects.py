@@ -1,0 +1,68 @@
+"""The stores of one kernel: in which order, and whether they may stand in one loop nest at all.
+
+    x = f(x, y); y = g(y, old x)   ->  y's store first: it loads x, which x's store overwrites
+    x = old y; y = old x           ->  no order is right
+
+All stores of a nest run at each step of its loops, one after the other. What a store overwrites may
+be loaded there only at the place it writes, and before it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.node import Node
+from ..ir.op import Op
+
+__all__ = ["in_order", "is_safe", "stores_of"]
+
+
+def stores_of(ast: Node) -> tuple[Node, ...]:
+    """The effects of a kernel's last loop nest."""
+    nest = ast.src[-1]
+    return nest.src[: nest.arg]
+
+
+def in_order(stores: Sequence[Node]) -> list[Node]:
+    """`stores`, each behind those that have yet to load what it overwrites.
+
+    As they are given, if there is no such order.
+    """
+    loads = {store: _loads(store) for store in stores}
+    waiting, ordered, loaded = list(stores), [], frozenset()
+    while waiting:
+        first = next((s for s in waiting if not _is_needed(s, waiting, loads, loaded)), None)
+        if first is None:
+            return list(stores)
+        waiting.remove(first)
+        ordered.append(first)
+        loaded |= loads[first]
+    return ordered
+
+
+def _is_needed(
+    store: Node, others: list[Node], loads: dict[Node, frozenset[Node]], loaded: frozenset[Node]
+) -> bool:
+    """Whether one of `others` loads what `store` overwrites, later than `store` itself could."""
+    known = loaded | loads[store]
+    return any(n.src[0] is store.src[0] for other in others for n in loads[other] - known)
+
+
+def _loads(store: Node) -> frozenset[Node]:
+    return frozenset(n for n in store.toposort() if n.op is Op.LOAD)
+
+
+def is_safe(stores: Sequence[Node]) -> bool:
+    """Whether STOREs in one nest, in this order, load everything before it is overwritten.
+
+    No kernel both reads and writes a texture.
+    """
+    loaded: frozenset[Node] = frozenset()
+    every = frozenset().union(*map(_loads, stores))
+    for store in stores:
+        memory, position = store.src[:2]
+        loaded |= _loads(store)
+        mine = [load for load in every if load.src[0] is memory]
+        if any(memory.arg.image or n.src[1] is not position or n not in loaded for n in mine):
+            return False
+    return len({store.src[0] for store in stores}) == len(stores)

@@ -1,0 +1,178 @@
+"""Kernels over the same loops become one that stores several results.
+
+    m = f(m, g); v = h(v, g); p = k(p, m, v)   ->  one kernel: g is read once, m and v are not
+                                                    read again, but used as they are stored
+
+Merged is what reads the same memory in the same way, or reads what the other stores where it stores
+it, as long as no third kernel has to run between. A value that nobody else reads is not stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ..ir.node import Node
+from ..ir.op import Op
+from ..target import Target
+from .accesses import Accesses, accesses_of
+from .effects import is_safe, stores_of
+from .fuse import MAX_KERNEL_OPS
+from .images import image_of
+from .index import Index
+from .kernel import Kernel
+from .limits import fits
+from .order import topological
+from .plan import Plan
+from .ranges import build_kernel, storage_of
+
+__all__ = ["merge"]
+
+Built = tuple[Kernel, frozenset[Node]]
+Key = tuple[Index, object]
+
+MAX_BUFFERS = 12  # streams of memory that a processor follows at once
+WORTH = 8  # a merger saves this part of the smaller kernel's bytes, at least
+MAX_TRIALS = 4
+
+
+@dataclass(eq=False)
+class _Part:
+    """A kernel that others may join, what it `reads` and which parts run before it, as bits."""
+
+    kernel: Kernel
+    reads: frozenset[Node]
+    accesses: Accesses
+    above: int = 0
+
+
+@dataclass(eq=False)
+class _Merger:
+    plan: Plan
+    target: Target | None
+    before: dict[Node, set[Node]]
+    outputs: frozenset[Node]
+    parts: list[_Part] = field(default_factory=list)
+    home: dict[Node, int] = field(default_factory=dict)
+    users: dict[Key, list[int]] = field(default_factory=dict)
+
+    def add(self, built: Built) -> None:
+        """Put a kernel into a part that it can join, or make it one of its own."""
+        kernel, reads = built
+        (root,) = kernel.roots
+        needs = {self.home[need] for need in self.before[root]}
+        above = 0
+        for need in needs:
+            above |= 1 << need | self.parts[need].above
+        part = _Part(kernel, reads, accesses_of(kernel), above)
+        keys = self._keys(root, part) if self._may_join(root, kernel) else ()
+        number = self._join(root, part, keys, needs)
+        if number is None:
+            number = len(self.parts)
+            self.parts.append(part)
+        self.home[root] = number
+        for key in keys:
+            self.users.setdefault(key, []).append(number)
+
+    def _may_join(self, root: Node, kernel: Kernel) -> bool:
+        """Whether the kernel of `root` is one of plain loops, and nobody asked for it as it is."""
+        if root.op in (Op.SCAN, Op.SCATTER) or self.plan.groups[root].heavy:
+            return False
+        if root.op is Op.CONTIGUOUS and root not in self.outputs:
+            return False
+        sizes = [r.src[0] for r in _loops(self.plan, root) if r.op is Op.RANGE]
+        if any(size.op is not Op.CONST or size.arg == 0 for size in sizes):
+            return False
+        return not any(map(image_of, kernel.buffers))
+
+    def _keys(self, root: Node, part: _Part) -> Iterable[Key]:
+        """What a kernel that can be merged with `part` has in common with it."""
+        loops = _loops(self.plan, root)
+        return [(loops, memory) for memory in part.accesses.large]
+
+    def _join(self, root: Node, part: _Part, keys: Iterable[Key], needs: set[int]) -> int | None:
+        found = (n for key in keys for n in self.users.get(key, ()))
+        for number in sorted(set(found), reverse=True)[:MAX_TRIALS]:
+            if any(self.parts[need].above >> number & 1 for need in needs):
+                continue  # something else runs between
+            joined = self._joined(number, root, part)
+            if joined is not None:
+                self.parts[number] = joined
+                self._run_before(number)
+                return number
+        return None
+
+    def _run_before(self, number: int) -> None:
+        """What runs after part `number` also runs after what now runs before that."""
+        for part in self.parts:
+            if part.above >> number & 1:
+                part.above |= self.parts[number].above
+
+    def _joined(self, number: int, root: Node, part: _Part) -> _Part | None:
+        """Part `number` and the kernel of `root` as one, if that is right and pays."""
+        old = self.parts[number]
+        if self._ops(old.kernel) + self._ops(part.kernel) > MAX_KERNEL_OPS:
+            return None
+        if not old.accesses.go_with(part.accesses):
+            return None
+        roots = (*old.kernel.roots, root)
+        kernel, reads = build_kernel(self.plan, roots, old.kernel.device)
+        if len(kernel.buffers) > MAX_BUFFERS or (self.target and not fits(kernel, self.target)):
+            return None
+        if not is_safe(stores_of(kernel.ast)) or not _reads_of_others(kernel, reads):
+            return None
+        accesses = accesses_of(kernel)
+        saved = old.accesses.bytes + part.accesses.bytes - accesses.bytes
+        if not accesses.nest or saved * WORTH < min(old.accesses.bytes, part.accesses.bytes):
+            return None
+        above = (old.above | part.above) & ~(1 << number)
+        return _Part(kernel, reads, accesses, above)
+
+    def _ops(self, kernel: Kernel) -> int:
+        return sum(self.plan.groups[root].ops for root in kernel.roots)
+
+    def kernels(self) -> list[Kernel]:
+        """The kernels in order; each stores what others or the user read."""
+        wanted = self.outputs.union(*(part.reads for part in self.parts))
+        before: dict[int, set[int]] = {number: set() for number in range(len(self.parts))}
+        for root, number in self.home.items():
+            before[number].update(self.home[need] for need in self.before[root])
+            before[number].discard(number)
+        return [self._without_unread(self.parts[n].kernel, wanted) for n in topological(before)]
+
+    def _without_unread(self, kernel: Kernel, wanted: frozenset[Node]) -> Kernel:
+        stored = tuple(r for r in kernel.roots if r.op is Op.ASSIGN or r in wanted)
+        if len(stored) == len(kernel.roots):
+            return kernel
+        unstored = tuple(r for r in kernel.roots if r not in stored)
+        return build_kernel(self.plan, stored, kernel.device, unstored)[0]
+
+
+def merge(
+    kernels: Sequence[Built],
+    before: dict[Node, set[Node]],
+    plan: Plan,
+    outputs: Sequence[Node],
+    target: Target | None,
+) -> list[Kernel]:
+    """Fewer kernels that store the same, in order.
+
+    `kernels` store one root each and are in order; `before` are the roots that run before a root.
+    """
+    merger = _Merger(plan, target, before, frozenset(outputs))
+    for built in kernels:
+        merger.add(built)
+    return merger.kernels()
+
+
+def _loops(plan: Plan, root: Node) -> Index:
+    return plan.groups[root].ranges
+
+
+def _reads_of_others(kernel: Kernel, reads: frozenset[Node]) -> bool:
+    """Whether all that a kernel loads was there before it: nothing is what it stores itself."""
+    written = {storage_of(root) for root in kernel.roots if root.op is not Op.ASSIGN}
+    own = (version for version in reads if version.op is Op.AFTER)
+    return written.isdisjoint(reads) and not any(
+        effect in kernel.roots for version in own for effect in version.src[1:]
+    )
