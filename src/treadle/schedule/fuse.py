@@ -22,6 +22,7 @@ from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, Op
 from ..ir.shape import size_max, size_product
 from .index import Index, source_index
+from .joint import host_of, note_row
 from .kept import is_large_middle, keep_rows, may_keep_below
 from .plan import (
     FACTOR,
@@ -47,12 +48,18 @@ MIN_ROWS = 8
 MIN_NESTED_REDUCE = 16
 
 
-def decide(outputs: list[Node], forced: dict[Node, str], keeps_rows: bool = True) -> Plan:
+def decide(
+    outputs: list[Node],
+    forced: dict[Node, str],
+    keeps_rows: bool = True,
+    joined: dict[Node, Node] | None = None,
+) -> Plan:
     """The plan for `outputs`; `forced` nodes are stored for the reason given there.
 
-    `keeps_rows`: kernels can keep values row by row in memory of their own.
+    `keeps_rows`: kernels can keep values row by row in memory of their own. `joined` roots are
+    stored by the kernels of the roots that they are joined to.
     """
-    plan = Plan()
+    plan = Plan(joined=joined or {})
     order = Node.sink(outputs).toposort()
     weights = weigh(order)
     demands: dict[Node, dict[tuple[Any, ...], Demand]] = {}
@@ -70,7 +77,15 @@ def decide(outputs: list[Node], forced: dict[Node, str], keeps_rows: bool = True
         reason = _reason_to_store(node, mine, weights, wanted, forced, plan)
         if node.op is Op.AFTER:
             continue  # it is its buffer; the effects are ASSIGNs, stored whether demanded or not
-        if reason is not None:
+        host = None
+        if reason is not None and not (node in forced or node in wanted or node.op in STORED):
+            host = host_of(node, mine, plan)
+        if host is not None and _reason_to_store(node, [host], weights, set(), {}, plan) is None:
+            plan.reasons[node] = f"{reason}, and one of them computes it anyway"
+            plan.groups[node] = host.group
+            host.group.places[node] = host.index
+            _inline(plan, node, host, demands)
+        elif reason is not None:
             plan.reasons[node] = reason
             _start_group(plan, node, demands)
         else:
@@ -105,6 +120,8 @@ def _in_each_kernel(
             uses.extend(mine)
         else:
             return None
+    for demand in uses:
+        note_row(plan, node, demand)
     for group, kept in rows.items():
         if kept is not None:
             plan.kept[group, node] = kept
@@ -253,8 +270,15 @@ def _start_group(
     plan: Plan, node: Node, demands: dict[Node, dict[tuple[Any, ...], Demand]]
 ) -> None:
     shape = node.src[0].shape if node.op is Op.ASSIGN else node.shape
+    host = plan.groups.get(plan.joined.get(node, node))
+    if host is not None:
+        plan.groups[node] = host
+        host.places[node] = host.ranges
+        _inline(plan, node, Demand(host, host.ranges, Home(host.ranges)), demands)
+        return
     group = Group((), root=node)
     group.ranges = tuple(group.fresh_range(size) for size in shape)
+    group.places[node] = group.ranges
     plan.groups[node] = group
     if node.op is Op.SCATTER:
         _demand_scatter(plan, group, node, demands)

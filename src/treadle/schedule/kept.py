@@ -29,7 +29,7 @@ MIN_GAIN = 2
 def keep_rows(node: Node, demands: list[Demand]) -> Kept | None:
     """How the one kernel that all `demands` are of keeps `node` row by row, if it should."""
     group = demands[0].group
-    wanted = _continues(node, demands) if group.kept else _starts(node, demands, group)
+    wanted = _starts(node, demands, group) or (group.kept and _continues(node, demands))
     axis = _row_axis(node, demands) if wanted else None
     if axis is None:
         return None

@@ -59,7 +59,7 @@ class _Merger:
     def add(self, built: Built) -> None:
         """Put a kernel into a part that it can join, or make it one of its own."""
         kernel, reads = built
-        (root,) = kernel.roots
+        root = kernel.roots[0]
         needs = {self.home[need] for need in self.before[root]}
         above = 0
         for need in needs:
@@ -76,7 +76,8 @@ class _Merger:
 
     def _may_join(self, root: Node, kernel: Kernel) -> bool:
         """Whether the kernel of `root` is one of plain loops, and nobody asked for it as it is."""
-        if root.op in (Op.SCAN, Op.SCATTER) or self.plan.groups[root].heavy:
+        group = self.plan.groups[root]
+        if root.op in (Op.SCAN, Op.SCATTER) or group.heavy or group.kept:
             return False
         if root.op is Op.CONTIGUOUS and root not in self.outputs:
             return False
@@ -157,7 +158,8 @@ def merge(
 ) -> list[Kernel]:
     """Fewer kernels that store the same, in order.
 
-    `kernels` store one root each and are in order; `before` are the roots that run before a root.
+    `kernels` are in order and go by the first root that they store; `before` are the roots that run
+    before a root.
     """
     merger = _Merger(plan, target, before, frozenset(outputs))
     for built in kernels:

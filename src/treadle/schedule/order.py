@@ -24,21 +24,27 @@ def _effects_behind(version: Node) -> list[Node]:
     return effects
 
 
-def needs_of(reads: dict[Node, frozenset[Node]]) -> dict[Node, set[Node]]:
-    """For each root of `reads` (root -> versions and stored nodes read) those that run before."""
+def needs_of(
+    reads: dict[Node, frozenset[Node]], kernels: dict[Node, Node]
+) -> dict[Node, set[Node]]:
+    """For each root of `reads` (root -> versions and stored nodes read) those that run before.
+
+    `kernels` maps each root to the one that its kernel goes by.
+    """
     before: dict[Node, set[Node]] = {root: set() for root in reads}
     readers: dict[Node, set[Node]] = {}
     for root, versions in reads.items():
         for version in versions:
             needed = _effects_behind(version) or [version]
-            before[root].update(n for n in needed if n in reads and n is not root)
+            known = {kernels[n] for n in needed if n in kernels}
+            before[root].update(known - {root})
             readers.setdefault(version, set()).add(root)
     for root in reads:
         if root.op is Op.ASSIGN:
             for version in _versions_overwritten(root):
                 before[root].update(readers.get(version, set()) - {root})
             base = view_base(root.src[0])
-            before[root].update(n for n in _effects_behind(base) if n in reads)
+            before[root].update(kernels[n] for n in _effects_behind(base) if n in kernels)
     return before
 
 

@@ -71,12 +71,16 @@ class Kept(Home):
 
 @dataclass(eq=False)
 class Group(Home):
-    """A kernel in the making: it stores `root` over `ranges`."""
+    """A kernel in the making: it stores `root` over `ranges`.
+
+    `places` says for each root, the first and others that it stores as well, at which index.
+    """
 
     root: Node = field(kw_only=True)
     ops: int = 0
     next_range: int = 0
     kept: list[Kept] = field(default_factory=list)
+    places: dict[Node, Index] = field(default_factory=dict)
 
     def fresh_range(self, size: Any) -> Node:
         """A new loop of this kernel; no loop at all for size 1."""
@@ -88,13 +92,19 @@ class Group(Home):
 
 @dataclass(eq=False)
 class Plan:
-    """The outcome: the kernels' groups by root, and why each root is one."""
+    """The outcome: the kernels' groups by root, and why each root is one.
+
+    `kept` are the values that groups keep row by row, `rows` everything that they compute along
+    such a row; `joined` roots are stored by the group of another root.
+    """
 
     groups: dict[Node, Group] = field(default_factory=dict)
     reasons: dict[Node, str] = field(default_factory=dict)
     reduce_ranges: dict[tuple[Group, Node, Index], tuple[Node, ...]] = field(default_factory=dict)
     scatter_loops: dict[Node, tuple[Index, Index]] = field(default_factory=dict)
     kept: dict[tuple[Group, Node], Kept] = field(default_factory=dict)
+    rows: dict[Group, set[object]] = field(default_factory=dict)
+    joined: dict[Node, Node] = field(default_factory=dict)
     simplified: dict[Node, Node] = field(default_factory=dict)
 
     def simplify(self, node: Node) -> Node:

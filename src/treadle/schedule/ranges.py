@@ -82,11 +82,7 @@ class _Builder:
             return node.op in (Op.BUFFER, Op.AFTER)
         if node.op in (Op.SCATTER, Op.ASSIGN) or node not in self.roots:
             return True
-        return not self._is_own(index, valid)
-
-    def _is_own(self, index: Index, valid: Node) -> bool:
-        """Whether the element is the one that this step of the loops stores."""
-        return valid is TRUE and index == self.group.ranges
+        return valid is not TRUE or index != self.plan.groups[node].places[node]
 
     def _known_from(self, node: Node, index: Index, valid: Node) -> Key | None:
         """For an element that an ASSIGN of `roots` has just written: the value written."""
@@ -280,7 +276,7 @@ def build_kernel(
 ) -> tuple[Kernel, frozenset[Node]]:
     """The kernel that stores `roots`, and every stored value (BUFFER, AFTER or root) it reads.
 
-    Several roots have the same loops. `unstored` ones are computed there, too, but not kept.
+    Several roots have the same loops, or some of them. `unstored` ones are computed there, too, but not kept.
     """
     builder = _Builder(plan, plan.groups[roots[0]], (*roots, *unstored))
     make = {Op.SCAN: _scan, Op.SCATTER: _scatter}.get(roots[0].op)
@@ -320,7 +316,8 @@ def _together(builder: _Builder, roots: tuple[Node, ...]) -> list[Node]:
 def _stored(builder: _Builder, root: Node) -> Node:
     ranges = builder.group.ranges
     if root.op is not Op.ASSIGN:
-        return _store(builder, root, ranges, root.shape, builder.value(root, ranges))
+        index = builder.plan.groups[root].places[root]
+        return _store(builder, root, index, root.shape, builder.value(root, index))
     value = builder.value(root.src[1], ranges)
     src = (builder.param(storage_of(root)), builder.place(root), value)
     return Node(Op.STORE, dtypes.void, src)

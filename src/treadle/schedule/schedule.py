@@ -17,6 +17,7 @@ from ..target import Target
 from .effects import is_safe, stores_of
 from .fuse import decide
 from .images import keep_in_images
+from .joint import joinable
 from .kernel import Kernel
 from .limits import cut_to_fit, fits
 from .merge import merge
@@ -45,9 +46,15 @@ def schedule(
         plan = decide(nodes, forced, keeps_rows)
         nodes = keep_in_images(nodes, plan, target.max_image, settings.FLOAT16)
         forced = _forced(nodes)
+    joined: dict[Node, Node] = {}
     while True:
-        plan = decide(nodes, forced, keeps_rows)
-        built = {root: build_kernel(plan, (root,), device) for root in plan.groups}
+        plan = decide(nodes, forced, keeps_rows, joined)
+        more = joinable(plan)
+        if more and not more.keys() <= joined.keys():
+            joined |= more
+            continue
+        groups = dict.fromkeys(plan.groups.values())
+        built = {g.root: build_kernel(plan, tuple(g.places), device) for g in groups}
         crowded = [r for r, (k, _) in built.items() if target and not fits(k, target)]
         if crowded and target:
             reason = f"{target.name} binds at most {target.max_buffers} buffers at once"
@@ -56,7 +63,7 @@ def schedule(
         hazard = next((r for r, (k, _) in built.items() if _overwrites_what_it_reads(r, k)), None)
         if hazard is None:
             reads = {root: versions for root, (_, versions) in built.items()}
-            before = needs_of(reads)
+            before = needs_of(reads, {root: group.root for root, group in plan.groups.items()})
             order, hazard = order_roots(before, reads)
             if hazard is None:
                 kernels = [built[root] for root in order]

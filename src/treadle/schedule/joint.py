@@ -1,0 +1,85 @@
+"""Kernels that keep rows, and compute more than one result from them.
+
+    m = max(s), l = sum(exp(s - m)) of the rows of s = q @ k.T     are statistics of rows that the
+    kernel of softmax(s) @ v keeps: it stores them for the kernels of the gradients
+    dk = ds.T @ q, dv = p.T @ g     keep rows of the same s.T: one kernel computes both
+
+Without this, each of these would compute the rows once more.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from ..ir.node import Node
+from ..ir.op import Op
+from .plan import Demand, Group, Plan, is_heavy, ranges_in
+
+__all__ = ["host_of", "joinable", "note_row"]
+
+
+def host_of(node: Node, demands: list[Demand], plan: Plan) -> Demand | None:
+    """The demand of a kernel that computes all of `node` anyway, as a statistic of kept rows.
+
+    That kernel can store it for the others, if it needs nothing that is computed from it.
+    """
+    if node.op is not Op.REDUCE or is_heavy(node):
+        return None
+    for demand in demands:
+        if demand.group.kept and _covers(demand, node) and not _waits_for(demand.group, node, plan):
+            return demand
+    return None
+
+
+def _covers(demand: Demand, node: Node) -> bool:
+    """Whether the loops of a kernel run through each element of `node` once."""
+    loops = [i for i in demand.index if i.op is Op.RANGE]
+    if len(set(loops)) < len(loops) or not set(loops) <= ranges_in(demand.group.ranges):
+        return False
+    return all(
+        (i.src[0].arg if i.op is Op.RANGE and i.src[0].op is Op.CONST else 1) == size
+        for i, size in zip(demand.index, node.shape, strict=True)
+    )
+
+
+def _waits_for(group: Group, node: Node, plan: Plan) -> bool:
+    """Whether a kernel reads what other kernels compute from `node`."""
+    return any(
+        _is_above(node, other)
+        for root in group.places
+        for other in root.toposort()
+        if other in plan.groups and plan.groups[other] is not group
+    )
+
+
+def _is_above(node: Node, other: Node) -> bool:
+    return node is not other and node in other.toposort()
+
+
+def note_row(plan: Plan, node: Node, demand: Demand) -> None:
+    """Remember that a kernel computes `node` along rows, and in which direction they run."""
+    around = ranges_in(demand.group.ranges)
+    direction = tuple(i if ranges_in((i,)) <= around else None for i in demand.index)
+    plan.rows.setdefault(demand.group, set()).add((node, direction))
+
+
+def joinable(plan: Plan) -> dict[Node, Node]:
+    """Roots that are better stored by the kernel of another root, which has the same rows."""
+    groups = [
+        g for g in dict.fromkeys(plan.groups.values()) if g.kept and g.root.op is not Op.ASSIGN
+    ]
+    for first, second in itertools.combinations(groups, 2):
+        alike = first.ranges == second.ranges and first.root.dtype is second.root.dtype
+        if alike and plan.rows[first] & plan.rows[second]:
+            if not _depends(first, second, plan) and not _depends(second, first, plan):
+                return {root: first.root for root in second.places if _is_whole(second, root)}
+    return {}
+
+
+def _is_whole(group: Group, root: Node) -> bool:
+    return group.places[root] == group.ranges
+
+
+def _depends(group: Group, other: Group, plan: Plan) -> bool:
+    """Whether what `group` stores is computed from what `other` stores."""
+    return any(_is_above(theirs, mine) for mine in group.places for theirs in other.places)
