@@ -12,40 +12,106 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import reduce as fold
 
 from ..dtype import DType
 from ..ir.fold import fold_scalar
 from ..ir.interval import bounds
-from ..ir.loops import free_ranges
+from ..ir.loops import Split, free_ranges
 from ..ir.node import Node
 from ..ir.op import ALU, Op
 from ..ir.rules.index import linear_terms, simplify, sum_terms
+from .nest import stride
 
-__all__ = ["row_limits"]
+__all__ = ["Span", "span_of"]
 
 IDENTITY = {Op.ADD: 0, Op.MAX: -math.inf, Op.MIN: math.inf}
 
 
-def row_limits(reduces: Iterable[Node], fills: dict[Node, Node], at_end: bool) -> list[Node]:
-    """Places of which the last (`at_end`) or first says where each row ends or begins to count.
+@dataclass(frozen=True)
+class Span:
+    """Steps `begin` to `end` of rows that are `size` long: all else counts for nothing."""
 
-    Empty where all of it counts. `reduces` are all reductions along the rows; `fills` says for the
-    loop that fills a row what it is filled with. The places are in the loops around the rows.
+    begin: Node
+    end: Node
+    size: int
+
+    def substitute(self, mapping: dict[Node, Node]) -> Span:
+        return Span(self.begin.substitute(mapping), self.end.substitute(mapping), self.size)
+
+    def of_rows(self, row: Node, first: Node, rows: int, around: frozenset[Node]) -> Span | None:
+        """What counts of any of `rows` rows from `first` on; None if loops `around` do not say."""
+        found = []
+        for place, at_end in ((self.begin, False), (self.end, True)):
+            step = stride(place, row)
+            if step is None or not free_ranges(place)[place] <= around:
+                return None
+            last = (step > 0) == at_end
+            found.append(place.substitute({row: first + (rows - 1 if last else 0)}))
+        begin, end = (n.maximum(0).minimum(self.size) for n in found)
+        return Span(begin, end, self.size)
+
+    def rounded(self, steps: int) -> Span:
+        """The span in whole multiples of `steps`."""
+        begin, end = self.begin // steps * steps, (self.end + (steps - 1)) // steps * steps
+        return Span(begin, end, self.size)
+
+    def less(self, done: Node) -> Span:
+        """The span as it is counted from `done` on."""
+        return Span(self.begin - done, self.end - done, self.size)
+
+    def steps_of(self, loop: Node, length: int) -> _Steps:
+        """The steps of `loop`, each `length` long, that touch the span."""
+        begin = (self.begin // length).maximum(0)
+        end = ((self.end + (length - 1)) // length).minimum(loop.src[0].arg)
+        return _Steps(loop, simplify(begin), simplify(end))
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """Steps `begin` to `end` of a loop."""
+
+    of: Node
+    begin: Node
+    end: Node
+
+    def loop(self) -> Split:
+        """The loop as one over these steps alone."""
+        new = self.of.replace(src=(simplify(self.end - self.begin),))
+        return Split(simplify(new + self.begin), (new,))
+
+
+def span_of(reduces: Iterable[Node], fills: dict[Node, Node], size: int) -> Span | None:
+    """What counts of each row, in the loops around the rows; None if all of it does.
+
+    `reduces` are all reductions along the rows; `fills` says for the loop that fills a row what it
+    is filled with.
     """
+    reduces = list(reduces)
+    begin, end = (_limit(reduces, fills, at_end) for at_end in (False, True))
+    if begin is None and end is None:
+        return None
+    begin = Node.index(0) if begin is None else begin
+    return Span(begin, Node.index(size) if end is None else end, size)
+
+
+def _limit(reduces: list[Node], fills: dict[Node, Node], at_end: bool) -> Node | None:
+    """Where what counts begins, or ends."""
     tails = _Tails(fills, at_end)
     for reduce in reduces:
         (loop,) = reduce.src[1:]
         tail = tails.of(reduce.src[0], loop)
         if tail is None or tail != IDENTITY.get(reduce.arg.op):
-            return []
-    return list(tails.limits)
+            return None
+    places = list(tails.places)
+    return fold(lambda a, b: a.maximum(b) if at_end else a.minimum(b), places) if places else None
 
 
 @dataclass
 class _Tails:
     fills: dict[Node, Node]
     at_end: bool
-    limits: dict[Node, None] = field(default_factory=dict)
+    places: dict[Node, None] = field(default_factory=dict)
 
     def of(self, root: Node, loop: Node) -> float | None:
         """What `root` is for the last (or first) steps of `loop`, if that is one number."""
@@ -82,7 +148,7 @@ class _Tails:
         others = sum_terms(terms, rest)
         if abs(step) != 1 or loop in free_ranges(others)[others]:
             return None
-        self.limits[simplify(others if step < 0 else 1 - others)] = None
+        self.places[simplify(others if step < 0 else 1 - others)] = None
         return (step > 0) == self.at_end
 
 
