@@ -20,7 +20,7 @@ from typing import Any
 from ..dtype import dtypes
 from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, Op
-from ..ir.shape import size_max, size_product
+from ..ir.shape import same_size, size_max, size_product
 from .index import Index, source_index
 from .joint import host_of, note_row
 from .kept import is_large_middle, keep_rows, may_keep_below
@@ -73,9 +73,11 @@ def decide(
             if uses is not None:
                 for demand in uses:
                     _inline(plan, node, demand, demands)
+                plan.pass_above(node)
                 continue
         reason = _reason_to_store(node, mine, weights, wanted, forced, plan)
         if node.op is Op.AFTER:
+            plan.pass_above(node)
             continue  # it is its buffer; the effects are ASSIGNs, stored whether demanded or not
         host = None
         if reason is not None and not (node in forced or node in wanted or node.op in STORED):
@@ -91,6 +93,7 @@ def decide(
         else:
             for demand in mine:
                 _inline(plan, node, demand, demands)
+        plan.pass_above(node)
     return plan
 
 
@@ -273,8 +276,10 @@ def _start_group(
     host = plan.groups.get(plan.joined.get(node, node))
     if host is not None:
         plan.groups[node] = host
-        host.places[node] = host.ranges
-        _inline(plan, node, Demand(host, host.ranges, Home(host.ranges)), demands)
+        loops = iter(host.loops)
+        index = tuple(Node.index(0) if same_size(size, 1) else next(loops) for size in shape)
+        host.places[node] = index
+        _inline(plan, node, Demand(host, index, Home(index)), demands)
         return
     group = Group((), root=node)
     group.ranges = tuple(group.fresh_range(size) for size in shape)

@@ -45,15 +45,9 @@ def _covers(demand: Demand, node: Node) -> bool:
 def _waits_for(group: Group, node: Node, plan: Plan) -> bool:
     """Whether a kernel reads what other kernels compute from `node`."""
     return any(
-        _is_above(node, other)
-        for root in group.places
-        for other in root.toposort()
-        if other in plan.groups and plan.groups[other] is not group
+        plan.groups[other] is not group and any(plan.is_below(other, root) for root in group.places)
+        for other in plan.roots_above(node)
     )
-
-
-def _is_above(node: Node, other: Node) -> bool:
-    return node is not other and node in other.toposort()
 
 
 def note_row(plan: Plan, node: Node, demand: Demand) -> None:
@@ -65,21 +59,29 @@ def note_row(plan: Plan, node: Node, demand: Demand) -> None:
 
 def joinable(plan: Plan) -> dict[Node, Node]:
     """Roots that are better stored by the kernel of another root, which has the same rows."""
-    groups = [
-        g for g in dict.fromkeys(plan.groups.values()) if g.kept and g.root.op is not Op.ASSIGN
-    ]
+    groups = [g for g in plan.kernels if g.kept and g.root.op is not Op.ASSIGN]
+    found: dict[Node, Node] = {}
     for first, second in itertools.combinations(groups, 2):
-        alike = first.ranges == second.ranges and first.root.dtype is second.root.dtype
+        if first.root in found or second.root in found:
+            continue
+        alike = first.loops == second.loops and first.root.dtype is second.root.dtype
         if alike and plan.rows[first] & plan.rows[second]:
             if not _depends(first, second, plan) and not _depends(second, first, plan):
-                return {root: first.root for root in second.places if _is_whole(second, root)}
-    return {}
-
-
-def _is_whole(group: Group, root: Node) -> bool:
-    return group.places[root] == group.ranges
+                found[second.root] = first.root
+    return found
 
 
 def _depends(group: Group, other: Group, plan: Plan) -> bool:
-    """Whether what `group` stores is computed from what `other` stores."""
-    return any(_is_above(theirs, mine) for mine in group.places for theirs in other.places)
+    """Whether `group` cannot be computed beside `other`: it waits for what that stores.
+
+    Statistics are no such thing, since both compute them, unless a third kernel reads them first.
+    """
+    for stored in other.places:
+        for user in plan.roots_above(stored):
+            owner = plan.groups[user]
+            if owner is group:
+                if other.places[stored] == other.ranges:
+                    return True
+            elif owner is not other and any(plan.is_below(user, mine) for mine in group.places):
+                return True
+    return False

@@ -82,6 +82,11 @@ class Group(Home):
     kept: list[Kept] = field(default_factory=list)
     places: dict[Node, Index] = field(default_factory=dict)
 
+    @property
+    def loops(self) -> Index:
+        """Those of `ranges` that are loops."""
+        return tuple(r for r in self.ranges if r.op is Op.RANGE)
+
     def fresh_range(self, size: Any) -> Node:
         """A new loop of this kernel; no loop at all for size 1."""
         if size == 1 or (isinstance(size, Node) and size.value == 1):
@@ -95,7 +100,8 @@ class Plan:
     """The outcome: the kernels' groups by root, and why each root is one.
 
     `kept` are the values that groups keep row by row, `rows` everything that they compute along
-    such a row; `joined` roots are stored by the group of another root.
+    such a row; `joined` roots are stored by the group of another root. `above` says which roots are
+    computed from a node, as bits.
     """
 
     groups: dict[Node, Group] = field(default_factory=dict)
@@ -105,7 +111,34 @@ class Plan:
     kept: dict[tuple[Group, Node], Kept] = field(default_factory=dict)
     rows: dict[Group, set[object]] = field(default_factory=dict)
     joined: dict[Node, Node] = field(default_factory=dict)
+    above: dict[Node, int] = field(default_factory=dict)
+    numbers: dict[Node, int] = field(default_factory=dict)
     simplified: dict[Node, Node] = field(default_factory=dict)
+
+    def pass_above(self, node: Node) -> None:
+        """Note for the sources of `node`, decided now, which roots are above them."""
+        mask = self.above.get(node, 0)
+        if node in self.groups:
+            mask |= 1 << self._number(node)
+        for source in node.src:
+            self.above[source] = self.above.get(source, 0) | mask
+
+    def _number(self, root: Node) -> int:
+        return self.numbers.setdefault(root, len(self.numbers))
+
+    def roots_above(self, node: Node) -> list[Node]:
+        """The roots that are computed from `node`, itself not counted."""
+        mask = self.above.get(node, 0)
+        return [root for root, number in self.numbers.items() if mask >> number & 1]
+
+    def is_below(self, node: Node, root: Node) -> bool:
+        """Whether `root` is computed from `node`, and not the same."""
+        return bool(self.above.get(node, 0) >> self._number(root) & 1)
+
+    @property
+    def kernels(self) -> list[Group]:
+        """Each group once."""
+        return list(dict.fromkeys(self.groups.values()))
 
     def simplify(self, node: Node) -> Node:
         return simplify_index(node, self.simplified)

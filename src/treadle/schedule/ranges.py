@@ -276,7 +276,8 @@ def build_kernel(
 ) -> tuple[Kernel, frozenset[Node]]:
     """The kernel that stores `roots`, and every stored value (BUFFER, AFTER or root) it reads.
 
-    Several roots have the same loops, or some of them. `unstored` ones are computed there, too, but not kept.
+    Several roots have the same loops, or some of them. `unstored` ones are computed there, too, but
+    not kept.
     """
     builder = _Builder(plan, plan.groups[roots[0]], (*roots, *unstored))
     make = {Op.SCAN: _scan, Op.SCATTER: _scatter}.get(roots[0].op)
@@ -308,7 +309,7 @@ def _store(builder: _Builder, storage: Node, index: Index, shape: Shape, value: 
 
 def _together(builder: _Builder, roots: tuple[Node, ...]) -> list[Node]:
     """All stores in one END."""
-    loops = tuple(r for r in builder.group.ranges if r.op is Op.RANGE)
+    loops = builder.group.loops
     stores = in_order([_stored(builder, root) for root in roots])
     return [Node(Op.END, dtypes.void, (*stores, *loops), len(stores))]
 

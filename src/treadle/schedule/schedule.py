@@ -53,8 +53,7 @@ def schedule(
         if more and not more.keys() <= joined.keys():
             joined |= more
             continue
-        groups = dict.fromkeys(plan.groups.values())
-        built = {g.root: build_kernel(plan, tuple(g.places), device) for g in groups}
+        built = {g.root: build_kernel(plan, tuple(g.places), device) for g in plan.kernels}
         crowded = [r for r, (k, _) in built.items() if target and not fits(k, target)]
         if crowded and target:
             reason = f"{target.name} binds at most {target.max_buffers} buffers at once"
