@@ -75,7 +75,7 @@ def small():
     make, name = webgpu.target_of, "WEBGPU:9"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            webgpu, "target_of", lambda facts: dataclasses.replace(make(facts), max_binding=1024)
+            webgpu, "target_of", lambda *facts: dataclasses.replace(make(*facts), max_binding=1024)
         )
         try:
             assert Device[name].target.max_binding == 1024

@@ -33,6 +33,14 @@ from .wgsl_memory import WORD_BITS, WGSLMemory, is_pair
 __all__ = ["WGSLRenderer"]
 
 _LANES = "xyzw"
+# Items of a subgroup are counted: there may be fewer than its size says.
+_WORK_ITEMS = {
+    "item": "i32(item_id)",
+    "lane": "i32(subgroupExclusiveAdd(1u))",
+    "lanes": "i32(subgroupAdd(1u))",
+}
+_COMBINED = {Op.ADD: "Add", Op.MAX: "Max", Op.MIN: "Min"}
+_ANY_OR_ALL = {Op.ADD: "Any", Op.MAX: "Any", Op.MUL: "All", Op.MIN: "All"}
 _CALLS = {**FUNCTIONS, Op.ROUND: "round"}
 _HELPERS = {
     "is_nan": """\
@@ -72,6 +80,7 @@ class WGSLRenderer:
         bodies = [function.text() for function in functions]
         helpers: set[str] = set().union(*(function.helpers for function in functions))
         lines = ["enable f16;"] if any(function.uses_half for function in functions) else []
+        lines += ["enable subgroups;"] if any(f.uses_subgroups for f in functions) else []
         lines += [_HELPERS[key] for key in sorted(helpers & _HELPERS.keys())]
         lines += int64_helpers(helpers - _HELPERS.keys())
         for function in functions:
@@ -97,7 +106,7 @@ class _WGSLFunction(WGSLMemory):
 
     def __init__(self, name: str, phase: Phase, target: Target, prefix: str) -> None:
         self.helpers: set[str] = set()
-        self.uses_half = False
+        self.uses_half = self.uses_subgroups = False
         super().__init__(name, phase, target, prefix)
         if self.variables:
             count = -(-len(self.variables) // 4)
@@ -171,7 +180,18 @@ class _WGSLFunction(WGSLMemory):
         return f"{self.prefix}vars[{number // 4}].{_LANES[number % 4]}"
 
     def _work_item(self, node: Node) -> str:
-        return self.let(node.dtype, "i32(item_id)")
+        self.uses_subgroups |= node.arg.name != "item"
+        return self.let(node.dtype, _WORK_ITEMS[node.arg.name])
+
+    def _subgroup(self, node: Node) -> str:
+        dtype, (value,) = node.dtype, self.operands(node)
+        if dtype.is_bool:
+            return self.let(dtype, f"subgroup{_ANY_OR_ALL[node.arg]}({value})")
+        code = f"subgroup{_COMBINED[node.arg]}({value})"
+        if dtype.is_float and node.arg in (Op.MAX, Op.MIN):  # they leave open what NaN gives
+            broken = f"subgroupAny({self._is_nan(dtype, value)})"
+            code = self.select(dtype, broken, self.literal(dtype, math.nan), code)
+        return self.let(dtype, self._wrapped(dtype, code))
 
     def _barrier(self, node: Node) -> None:
         self.line("workgroupBarrier();")
