@@ -182,6 +182,15 @@ def test_the_text_of_a_small_kernel_for_a_device_is_as_recorded(kind, renderer, 
     golden(f"wrapping.{kind}", sources(shifted.cast(dtypes.int64), renderer, renderer.target))
 
 
+def test_memory_accessed_in_whole_vectors_is_bound_as_vectors(golden):
+    rows, row = make(A[:, :68].copy()), make(A[0, :68].copy())
+    golden("vectors.wgsl", sources(rows * row + 1, WGSLRenderer(WGSL), WGSL))
+    odd = sources(make(A[:99, :67].copy()) + 1, WGSLRenderer(WGSL), WGSL)
+    words = sources(make(np.arange(64, dtype=np.int64)) + 1, WGSLRenderer(WGSL), WGSL)
+    narrow = sources(make(np.arange(64, dtype=np.int8)) + 1, WGSLRenderer(WGSL), WGSL)
+    assert "array<vec4" not in odd + words + narrow
+
+
 def with_subgroups(target, least, most):
     group = replace(target.workgroup or Workgroup(64), subgroup=(least, most))
     return replace(target, workgroup=group)

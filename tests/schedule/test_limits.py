@@ -94,6 +94,14 @@ def test_tensors_larger_than_a_binding_are_read_and_written_right(small, dtype):
     np.testing.assert_array_equal(x.cast("int32").sum().numpy(), data.astype(np.int32).sum())
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int32", "float16"])
+def test_vectors_of_parts_are_read_and_written_right(small, dtype):
+    data = (np.arange(2048) % 100).astype(dtype)
+    x = Tensor(data, device=small).realize()
+    np.testing.assert_array_equal((x + x.flip(0)).numpy(), data + data[::-1])
+    np.testing.assert_array_equal((x * 2 + 1).numpy(), data * 2 + 1)
+
+
 def test_views_and_matmuls_of_parts_are_right(small):
     a, b = numbers(20, 30), numbers(30, 10)
     x, y = Tensor(a, device=small), Tensor(b, device=small)
