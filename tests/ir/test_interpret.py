@@ -264,6 +264,18 @@ def test_vectors_have_their_lanes_last():
     assert evaluate(pair, {x: a}).tolist() == [[46, 13], [86, 23]]
 
 
+def test_the_items_of_a_subgroup_all_get_what_they_combine():
+    x = Node(Op.WILDCARD, dtypes.float32, (), ("x", False))
+    a = np.array([[1, 2, 4, 8], [3, np.nan, 5, 1]], np.float32)
+    total = Node(Op.SUBGROUP, dtypes.float32, (x,), Op.ADD)
+    most = Node(Op.SUBGROUP, dtypes.float32, (x,), Op.MAX)
+    assert evaluate(total * 2.0, {x: a[:1]}).tolist() == [[30, 30, 30, 30]]
+    np.testing.assert_array_equal(evaluate(most, {x: a}), [[8] * 4, [np.nan] * 4])
+    held = Node(Op.WILDCARD, dtypes.bool, (), ("b", False))
+    every = Node(Op.SUBGROUP, dtypes.bool, (held,), Op.MUL)
+    assert evaluate(every, {held: np.array([True, False, True])}).tolist() == [False] * 3
+
+
 def test_ten_thousand_ops_need_no_recursion(memory):
     x = memory.tensor(grid(2))
     for _ in range(10_000):

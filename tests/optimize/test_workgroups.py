@@ -19,7 +19,7 @@ from treadle.schedule.limits import fits
 from treadle.schedule.schedule import schedule
 from treadle.target import Workgroup, host_target
 
-GROUP = Workgroup(128, 256, 32, 16 << 10)
+GROUP = Workgroup(128, 256, 16 << 10)
 TARGET = dataclasses.replace(
     host_target(), name="a GPU", vector_bytes=16, max_lanes=4, workgroup=GROUP, max_buffers=8,
     max_steps=65535, index_bits=32, short_indices=True,

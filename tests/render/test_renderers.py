@@ -182,6 +182,43 @@ def test_the_text_of_a_small_kernel_for_a_device_is_as_recorded(kind, renderer, 
     golden(f"wrapping.{kind}", sources(shifted.cast(dtypes.int64), renderer, renderer.target))
 
 
+def test_memory_accessed_in_whole_vectors_is_bound_as_vectors(golden):
+    rows, row = make(A[:, :68].copy()), make(A[0, :68].copy())
+    golden("vectors.wgsl", sources(rows * row + 1, WGSLRenderer(WGSL), WGSL))
+    odd = sources(make(A[:99, :67].copy()) + 1, WGSLRenderer(WGSL), WGSL)
+    words = sources(make(np.arange(64, dtype=np.int64)) + 1, WGSLRenderer(WGSL), WGSL)
+    narrow = sources(make(np.arange(64, dtype=np.int8)) + 1, WGSLRenderer(WGSL), WGSL)
+    assert "array<vec4" not in odd + words + narrow
+
+
+def with_subgroups(target, least, most):
+    group = replace(target.workgroup or Workgroup(64), subgroup=(least, most))
+    return replace(target, workgroup=group)
+
+
+@pytest.mark.parametrize(
+    ("name", "renderer"),
+    [
+        ("fixed.wgsl", WGSLRenderer(with_subgroups(WGSL, 32, 32))),
+        ("counted.wgsl", WGSLRenderer(with_subgroups(WGSL, 8, 32))),
+        ("fixed.cl", OpenCLRenderer(with_subgroups(OPENCL, 16, 16))),
+    ],
+)
+def test_the_text_of_reductions_by_subgroups_is_as_recorded(name, renderer, golden):
+    x, target = make(A), renderer.target
+    texts = [
+        sources(value, renderer, target)
+        for value in (x.sum(axis=1), x.max(axis=1), (x > 0).all(axis=1), x.cast("int8").sum(axis=1))
+    ]
+    golden(f"subgroups_{name}", "\n".join(texts))
+
+
+def test_subgroups_are_left_alone_by_what_they_cannot_combine():
+    renderer = WGSLRenderer(with_subgroups(WGSL, 32, 32))
+    for value in (make(A).prod(axis=1), make(A).cast("int64").sum(axis=1)):
+        assert "subgroup" not in sources(value, renderer, renderer.target)
+
+
 def test_without_contraction_no_operation_may_be_fused():
     plain = LLVMRenderer(triple="x86_64-unknown-linux-gnu", vector_bits=256, contract=False)
     assert "contract" not in sources(make(A) * 2 + 1, plain)

@@ -167,3 +167,20 @@ def test_a_vector_that_a_language_cannot_have_is_named(name, lanes):
     ast = elementwise([dtypes.int32], [dtypes.int32], lambda x: [x + 1], 64, lanes)
     with pytest.raises(InternalError, match=f"no vectors of {lanes} lanes"):
         source(backend, ast)
+
+
+@pytest.mark.parametrize("name", ["float32", "int32", "float16", "uint32"])
+def test_memory_that_is_not_only_read_in_aligned_vectors(name):
+    dtype, size = getattr(dtypes, name), 64
+    data = (np.arange(size) * 3 % 50).astype(name)
+
+    def beside(x):
+        memory, at = x.src[0], x.src[1]
+        following = load(memory, at + 1, at + 1 < size, Node.const(dtype, 7))
+        return [x + x, x + load(memory, Node.index(5)), x + following]
+
+    backend = need("WEBGPU")
+    doubled, shifted, summed = apply(backend, beside, [dtype] * 3, [(dtype, data)], lanes=4)
+    np.testing.assert_array_equal(doubled, data * 2)
+    np.testing.assert_array_equal(shifted, data + data[5])
+    np.testing.assert_array_equal(summed, data + np.append(data[1:], data.dtype.type(7)))

@@ -75,7 +75,7 @@ def small():
     make, name = webgpu.target_of, "WEBGPU:9"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            webgpu, "target_of", lambda facts: dataclasses.replace(make(facts), max_binding=1024)
+            webgpu, "target_of", lambda *facts: dataclasses.replace(make(*facts), max_binding=1024)
         )
         try:
             assert Device[name].target.max_binding == 1024
@@ -92,6 +92,14 @@ def test_tensors_larger_than_a_binding_are_read_and_written_right(small, dtype):
     np.testing.assert_array_equal(x.numpy(), data)
     np.testing.assert_array_equal(x.flip(0).contiguous().numpy(), data[::-1])
     np.testing.assert_array_equal(x.cast("int32").sum().numpy(), data.astype(np.int32).sum())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "float16"])
+def test_vectors_of_parts_are_read_and_written_right(small, dtype):
+    data = (np.arange(1024) % 100).astype(dtype)
+    x = Tensor(data, device=small).realize()
+    np.testing.assert_array_equal((x + x.flip(0)).numpy(), data + data[::-1])
+    np.testing.assert_array_equal((x * 2 + 1).numpy(), data * 2 + 1)
 
 
 def test_views_and_matmuls_of_parts_are_right(small):

@@ -253,7 +253,7 @@ def _open_webgpu(choice: Choice) -> Opened:
     from ..render.wgsl import WGSLRenderer
     from ..runtime.webgpu import WebGPUDevice
 
-    runtime = WebGPUDevice(choice.name, choice.index)
+    runtime = WebGPUDevice(choice.name, choice.index, choice.arch)
     target = runtime.target
     renderers = (WGSLRenderer(target, True), WGSLRenderer(target, False))
     return Opened(choice.name, target, runtime, WGSLCompiler(target), renderers)

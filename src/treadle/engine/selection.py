@@ -29,7 +29,7 @@ COMPILERS = {
     "NULL": ("LLVM",),
 }  # fmt: skip
 # Runtimes whose compilers know several architectures.
-_WITH_ARCH = ("CPU", "CL", "NULL")
+_WITH_ARCH = ("CPU", "CL", "NULL", "WEBGPU")
 # Runtimes that the specification names and this version does not have yet.
 LATER = ("CUDA", "NV", "AMD", "QCOM", "METAL")
 # Where no device is named: the first of these that opens on real hardware, else the CPU.

@@ -88,14 +88,15 @@ class ShardArg:
     axis: int | None
 
 
-RangeKind = Literal["loop", "grid", "local", "unroll", "vector"]
+RangeKind = Literal["loop", "grid", "local", "subgroup", "unroll", "vector"]
 
 
 @dataclass(frozen=True)
 class RangeArg:
     """A loop. `number` orders nesting: a smaller number is further out.
 
-    Steps of "grid" are slices or groups, steps of "local" the items of a group.
+    Steps of "grid" are slices or groups, steps of "local" the items of a group, steps of "subgroup"
+    those items of a group that combine values without memory.
     """
 
     number: int

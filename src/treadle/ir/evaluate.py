@@ -24,7 +24,8 @@ def evaluate(node: Node, values: Mapping[Node, Array | int]) -> Array:
     """The value of a kernel expression over the leaves (RANGE, WILDCARD, LOAD...) in `values`.
 
     Scalars may be arrays of any shape, which broadcast; a vector of `count` lanes has them as its
-    last axis. Raises InternalError for a node without a value or an elementwise meaning.
+    last axis, and a value that SUBGROUP combines has the items of each subgroup there. Raises
+    InternalError for a node without a value or an elementwise meaning.
     """
     known: dict[Node, Array] = {
         leaf: np.asarray(value).astype(numpy_dtype(leaf.dtype), copy=False)
@@ -53,7 +54,7 @@ def _evaluate_one(node: Node, source: list[Array]) -> Array:
 
 
 def _tree(node: Node, source: list[Array]) -> Array:
-    """Narrow floats are combined in float32 and rounded once, as REDUCE does."""
+    """The last axis combined. Narrow floats add up in float32 and round once, as in a REDUCE."""
     wide = dtypes.float32 if node.dtype.is_float and node.dtype.bits < 32 else node.dtype
     lanes = cast_array(source[0], wide)
     parts = [lanes[..., i] for i in range(lanes.shape[-1])]
@@ -71,4 +72,7 @@ _LANES: dict[Op, Callable[[Node, list[Array]], Array]] = {
     Op.STACK: lambda node, source: np.stack(np.broadcast_arrays(*source), -1),
     Op.SHUFFLE: lambda node, source: np.concatenate(source, -1)[..., list(node.arg)],
     Op.HREDUCE: _tree,
+    Op.SUBGROUP: lambda node, source: np.broadcast_to(
+        _tree(node, source)[..., None], source[0].shape
+    ),
 }

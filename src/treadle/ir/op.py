@@ -91,6 +91,7 @@ class Op(IntEnum):
     STAGE = auto()
     BARRIER = auto()
     WORK_ITEM = auto()
+    SUBGROUP = auto()
     SINK = auto()
     LINEAR = auto()
     # vectors inside kernels
@@ -202,7 +203,12 @@ INFO: dict[Op, OpInfo] = {
         "over the RANGEs src[2+2n:]; read at place src[2+n:2+2n]",
     ),
     Op.BARRIER: OpInfo(-1, "all work items of the group have come here and see its memory"),
-    Op.WORK_ITEM: OpInfo(0, "number of this work item in its group of arg.high + 1"),
+    Op.WORK_ITEM: OpInfo(
+        0,
+        'by arg.name: "item", this item\'s number in its group; "lane", its number among the items '
+        'of its subgroup; "lanes", how many those are',
+    ),
+    Op.SUBGROUP: OpInfo(1, "src[0] of all items of the subgroup combined by arg, for each of them"),
     Op.SINK: OpInfo(-1, "all of src"),
     Op.LINEAR: OpInfo(-1, "src, one after the other"),
     Op.BROADCAST: OpInfo(1, "every lane is src[0]"),

@@ -24,7 +24,7 @@ TENSOR_OPS = ALU | MOVEMENT | _VALUES | frozenset((
 ))  # fmt: skip
 _MACHINE = ALU | _VALUES | _LANES | frozenset((
     Op.PARAM, Op.LOCAL, Op.REGISTER, Op.RANGE, Op.LOAD, Op.STORE, Op.UPDATE, Op.END, Op.AFTER,
-    Op.BARRIER, Op.WORK_ITEM, Op.SINK,
+    Op.BARRIER, Op.WORK_ITEM, Op.SUBGROUP, Op.SINK,
 ))  # fmt: skip
 KERNEL_OPS = _MACHINE | {Op.REDUCE, Op.SCAN, Op.STAGE}
 
@@ -97,6 +97,14 @@ def _check_lanes(node: Node) -> None:
         _need(node, node.arg in _REDUCERS, "the arg is no associative op")
     if node.op in (Op.EXTRACT, Op.HREDUCE):
         _need(node, node.dtype.count == 1, "the result is one lane")
+
+
+def _check_subgroup(node: Node) -> None:
+    _need(node, node.arg in _REDUCERS, "the arg is no associative op")
+    _need(node, node.src[0].dtype is node.dtype, "the dtype is not the source's")
+    _need(node, node.dtype.count == 1, "combines scalars")
+    can = node.dtype.is_bool or (node.dtype.bits <= 32 and node.arg is not Op.MUL)
+    _need(node, can, "not every subgroup multiplies, or combines 64 bits")
 
 
 def _check_reduce(node: Node) -> None:
@@ -174,6 +182,7 @@ CHECKS: dict[Op, Callable[[Node], None]] = {
     **dict.fromkeys((Op.REDUCE, Op.SCAN), _check_reduce),
     **dict.fromkeys((Op.LOAD, Op.STORE), _check_memory),
     **dict.fromkeys((Op.GATHER, Op.SCATTER), _check_places),
+    Op.SUBGROUP: _check_subgroup,
     Op.UPDATE: _check_update,
     Op.REGISTER: _check_register,
     Op.RANGE: _check_range,

@@ -10,7 +10,8 @@ After this pass a renderer must guarantee only this:
 * CAST: float to int32, int64 or index truncates, saturates and takes NaN to 0; float or integer to
   bool does not occur; integer to integer wraps; the rest as in C.
 * MAX, MIN of floats: NaN if either is. FMA: rounded once. CEIL, FLOOR, TRUNC, ROUND, SQRT: exact.
-* Of bools: AND, OR, XOR, CMPEQ, CMPNE, WHERE alone (HREDUCE apart, where ADD is or, MUL is and).
+* Of bools: AND, OR, XOR, CMPEQ, CMPNE, WHERE alone (for HREDUCE and SUBGROUP
+  ADD is or, MUL is and).
 
 The pass is not idempotent: what it leaves of IDIV and MOD has another meaning than before. Narrow
 floats must have been emulated already.

@@ -4,8 +4,9 @@
     ->  STORE(p, i, narrow(ADD(widen(LOAD(p, i)), c)))  with p a PARAM of uint16, the rest float32
 
 Every value of an emulated dtype is carried as the float32 that equals it; after each op that may
-leave the dtype it is narrowed and widened again, so results are those of the dtype. A REDUCE or
-HREDUCE accumulates in float32 and rounds once. A native float16 keeps its memory and its casts.
+leave the dtype it is narrowed and widened again, so results are those of the dtype. A REDUCE,
+HREDUCE or SUBGROUP accumulates in float32 and rounds once. A native float16 keeps its memory and
+its casts.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ __all__ = ["emulate_dtypes"]
 
 _ROUNDS = frozenset((
     Op.RECIP, Op.SQRT, Op.EXP2, Op.EXP, Op.LOG2, Op.LOG, Op.SIN, Op.COS, Op.TANH, Op.ERF, Op.ADD,
-    Op.SUB, Op.MUL, Op.FDIV, Op.MOD, Op.POW, Op.FMA, Op.REDUCE, Op.SCAN, Op.HREDUCE,
+    Op.SUB, Op.MUL, Op.FDIV, Op.MOD, Op.POW, Op.FMA, Op.REDUCE, Op.SCAN, Op.HREDUCE, Op.SUBGROUP,
 ))  # fmt: skip
 
 

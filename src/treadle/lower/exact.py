@@ -13,7 +13,7 @@ from ..ir.interval import Bounds, arithmetic
 from ..ir.node import Node
 from ..ir.op import Op
 
-__all__ = ["exact_nodes"]
+__all__ = ["exact_nodes", "integer_bounds"]
 
 _MAY_WRAP = frozenset((Op.ADD, Op.SUB, Op.MUL))
 _FOLLOWED = _MAY_WRAP | {Op.MAX, Op.MIN, Op.WHERE, Op.CAST}
@@ -22,6 +22,15 @@ _TRUNCATING = frozenset((Op.IDIV, Op.MOD))
 
 def exact_nodes(program: Node) -> frozenset[Node]:
     """The scalar integer ADD, SUB and MUL whose result is the one over the unbounded integers."""
+    return _known(program)[1]
+
+
+def integer_bounds(program: Node) -> dict[Node, Bounds]:
+    """Inclusive bounds of every scalar integer and bool."""
+    return _known(program)[0]
+
+
+def _known(program: Node) -> tuple[dict[Node, Bounds], frozenset[Node]]:
     known: dict[Node, Bounds] = {}
     exact: set[Node] = set()
     for node in program.toposort():
@@ -35,7 +44,7 @@ def exact_nodes(program: Node) -> frozenset[Node]:
         known[node] = (low, high) if fits else whole
         if fits and node.op in _MAY_WRAP and node.dtype.is_int:
             exact.add(node)
-    return frozenset(exact)
+    return known, frozenset(exact)
 
 
 def _bounds(node: Node, known: dict[Node, Bounds], default: Bounds) -> Bounds:

@@ -9,7 +9,7 @@ look at a loop's condition is a step as well.
 from __future__ import annotations
 
 from ..ir.op import Op
-from ..ir.shape import size_max
+from .exact import integer_bounds
 from .linearize import Phase
 
 __all__ = ["most_steps"]
@@ -22,10 +22,10 @@ def most_steps(phase: Phase) -> int:
     """The steps of all loops of one item, sizes known at launch at their largest."""
     around: list[tuple[int, int]] = []  # (size of a loop that is open, steps before it)
     total = 0
+    bounds = integer_bounds(phase.program)
     for node in phase.program.src:
         if node.op is Op.RANGE and node not in phase.grid:
-            size = node.src[0]
-            around.append((size_max(size.arg if size.op is Op.CONST else size), total))
+            around.append((int(bounds[node.src[0]][1]), total))
             total = 0
         elif node.op is Op.END and around:
             size, before = around.pop()

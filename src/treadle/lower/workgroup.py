@@ -4,6 +4,10 @@
 
 Every loop nest has the same items, so one that needs fewer stores only where the number is small
 enough: no item ever leaves the common path, and all of them meet at every BARRIER.
+
+    REDUCE(v[l], i, l), l of a subgroup's items  ->  SUBGROUP(REDUCE(v[lane], i))
+
+A loop over the items of a subgroup is gone likewise: each of them takes the step of its number.
 """
 
 from __future__ import annotations
@@ -11,25 +15,35 @@ from __future__ import annotations
 import math
 
 from ..dtype import dtypes
+from ..errors import InternalError
 from ..ir.args import VarArg
 from ..ir.loops import closed_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
+from ..ir.shape import size_max
 
 __all__ = ["lower_work_items"]
 
 
 def lower_work_items(root: Node) -> tuple[Node, int]:
-    """`root` without local RANGEs, and the number of items in a group."""
+    """`root` without local and subgroup RANGEs, and the number of items in a group.
+
+    Raises InternalError where subgroups of a fixed size would not all be full.
+    """
     ends = [node for node in root.toposort() if node.op is Op.END]
     local = {end: [r for r in closed_ranges(end) if r.arg.kind == "local"] for end in ends}
     counts = {end: math.prod(r.src[0].arg for r in loops) for end, loops in local.items()}
     items = max(counts.values(), default=1)
     if items == 1:
         return root, 1
-    item = Node(Op.WORK_ITEM, dtypes.index, (), VarArg("item", 0, items - 1))
+    item = _work_item("item", items)
     digits: dict[Node, Node] = {}
+    for r in root.toposort():
+        if r.op is Op.RANGE and r.arg.kind == "subgroup":
+            if r.src[0].op is Op.CONST and items % r.src[0].arg:
+                raise InternalError(f"a group of {items} items has no full subgroups of {r!r}")
+            digits[r] = _work_item("lane", size_max(r.src[0]))
     for end in ends:
         step = 1
         for r in reversed(local[end]):
@@ -37,14 +51,22 @@ def lower_work_items(root: Node) -> tuple[Node, int]:
             step *= r.src[0].arg
     new: dict[Node, Node] = {}
     for node in root.toposort():
-        src = tuple(new[s] for s in node.src if s not in digits or node.op is not Op.END)
+        closed = digits.keys() & closed_ranges(node)
+        src = tuple(new[s] for s in node.src if s not in closed)
         if node in digits:
             new[node] = digits[node]
+        elif node.op is Op.REDUCE and closed:
+            mine = node.replace(src=src) if src[1:] else src[0]
+            new[node] = Node(Op.SUBGROUP, node.dtype, (mine,), node.arg.op)
         elif node.op is Op.END and counts[node] < items:
             new[node] = node.replace(src=tuple(_gated(s, item < counts[node]) for s in src))
         else:
             new[node] = node if src == node.src else node.replace(src=src)
     return new[root], items
+
+
+def _work_item(name: str, count: int) -> Node:
+    return Node(Op.WORK_ITEM, dtypes.index, (), VarArg(name, 0, count - 1))
 
 
 def _gated(node: Node, gate: Node) -> Node:

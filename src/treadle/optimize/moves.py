@@ -14,8 +14,9 @@ import itertools
 import math
 from collections.abc import Iterable
 
-from ..ir.args import ReduceArg, StageArg
-from ..ir.loops import TRUE, Split, closed_ranges, free_ranges, replace_ranges
+from ..dtype import dtypes
+from ..ir.args import ReduceArg, StageArg, VarArg
+from ..ir.loops import TRUE, Split, closed_ranges, free_ranges, identity, replace_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
@@ -35,7 +36,7 @@ class Moves:
         numbers = [n.arg.number for n in root.toposort() if n.op is Op.RANGE]
         self._next = max(numbers, default=-1) + 1
 
-    def loop(self, size: int, kind: str = "loop") -> Node:
+    def loop(self, size: int | Node, kind: str = "loop") -> Node:
         """A new RANGE."""
         self._next += 1
         return Node.range(size, self._next - 1, kind)
@@ -193,10 +194,13 @@ class Moves:
         self.log.append(f"group r{loop.arg.number} into {chunks} chunks")
         return total
 
-    def share(self, reduce: Node, loop: Node, items: int) -> list[Node]:
-        """Share a reduction over `loop` among the items of a group, in a tree of two levels.
+    def share(
+        self, reduce: Node, loop: Node, items: int, subgroup: tuple[int, int] | None = None
+    ) -> list[Node]:
+        """Share a reduction over `loop` among the items of a group.
 
-        Neighbouring items read neighbouring positions. Returns the loops that combine the parts.
+        Neighbouring items read neighbouring positions. They combine their parts in a tree of two
+        levels, or by `subgroup`, the least and the most items of one. Returns the loops for that.
         """
         size = loop.src[0].arg
         item, turn = self.loop(items, "local"), self.loop(-(-size // items))
@@ -206,20 +210,52 @@ class Moves:
         splits = {r: Split(n, (n,)) for r, n in rest.items()}
         splits[loop] = Split(position, (turn,), guard)
         value = replace_ranges(reduce, splits)
-        parts, combining = items, []
+        if subgroup is None:
+            combined, combining = self._by_tree(value, item)
+        else:
+            combined, combining = self._by_subgroup(value, item, *subgroup)
+        self.root = simplify(self.root.substitute({reduce: combined}))
+        self.log.append(f"share r{loop.arg.number} among {items} items")
+        return combining
+
+    def _by_tree(self, value: Node, item: Node) -> tuple[Node, list[Node]]:
+        """What all items of a group have as `value`, combined in memory, level by level."""
+        arg, parts, combining = value.arg, item.src[0].arg, []
         while parts > FEW_PARTS:
             kept = 1 << (parts.bit_length() // 2)
             inner, following = self.loop(parts // kept), self.loop(kept, "local")
             stage = _shared_line(value, item, inner * kept + following)
-            value = Node(Op.REDUCE, reduce.dtype, (stage, inner), ReduceArg(reduce.arg.op))
+            value = Node(Op.REDUCE, value.dtype, (stage, inner), arg)
             combining.append(inner)
             parts, item = kept, following
         combining.append(self.loop(parts))
         stage = _shared_line(value, item, combining[-1])
-        combined = Node(Op.REDUCE, reduce.dtype, (stage, combining[-1]), ReduceArg(reduce.arg.op))
-        self.root = simplify(self.root.substitute({reduce: combined}))
-        self.log.append(f"share r{loop.arg.number} among {items} items")
-        return combining
+        return Node(Op.REDUCE, value.dtype, (stage, combining[-1]), arg), combining
+
+    def _by_subgroup(
+        self, value: Node, item: Node, least: int, most: int
+    ) -> tuple[Node, list[Node]]:
+        """What all items of a group have as `value`, combined once by each of its subgroups.
+
+        Every item leaves its value in memory. Then each subgroup reads the values of all items,
+        neighbours side by side, and combines what its items have read without memory. So there is
+        one barrier, and the order is the same in every run. The usual way round (a value of each
+        subgroup through memory) reads as much, but has to know which items form a subgroup: that
+        languages leave open.
+
+        Where its size is open as well, a subgroup counts its items, so that nothing depends on
+        whether it is full. One of a fixed size that divides the group is full.
+        """
+        items = item.src[0].arg
+        count = Node.index(most)
+        if least != most or items % most:
+            count = Node(Op.WORK_ITEM, dtypes.index, (), VarArg("lanes", 1, most))
+        turns = simplify((count + (items - 1)) // count)
+        turn, lane = self.loop(turns), self.loop(count, "subgroup")
+        place = turn * count + lane
+        stage = _shared_line(value, item, simplify(place.minimum(Node.index(items - 1))))
+        mine = simplify(place < items).where(stage, identity(value.arg.op, value.dtype))
+        return Node(Op.REDUCE, value.dtype, (mine, turn, lane), value.arg), [turn, lane]
 
     def nests(self) -> list[Nest]:
         return nests_of(self.root)

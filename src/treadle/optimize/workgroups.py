@@ -133,7 +133,14 @@ def _group_for_each_row(moves: Moves, nest: Nest, rows: tuple[Node, ...], group:
         if found is None:
             return
         reduce, loop = found
-        shared.update(moves.share(reduce, loop, min(items, _power_below(_size(loop)))))
+        mine = min(items, _power_below(_size(loop)))
+        subgroup = group.subgroup if _is_for_subgroups(reduce) else None
+        shared.update(moves.share(reduce, loop, mine, subgroup))
+
+
+def _is_for_subgroups(reduce: Node) -> bool:
+    """Whether subgroups combine such values: not all of them multiply, or combine 64 bits."""
+    return reduce.dtype.is_bool or (reduce.dtype.bits <= 32 and reduce.arg.op is not Op.MUL)
 
 
 def _reduction_to_share(

@@ -37,6 +37,9 @@ _SCALARS = {
     "int32": "int", "uint32": "uint", "int64": "long", "uint64": "ulong", "float16": "half",
     "float32": "float", "float64": "double",
 }  # fmt: skip
+_WORK_ITEMS = {"item": "get_local_id(0)", "lane": "get_sub_group_local_id()"}
+_COMBINED = {Op.ADD: "add", Op.MAX: "max", Op.MIN: "min"}
+_ANY_OR_ALL = {Op.ADD: "any", Op.MAX: "any", Op.MUL: "all", Op.MIN: "all"}
 _EXTENSIONS = {"float16": "cl_khr_fp16", "float64": "cl_khr_fp64"}
 _LANES = "0123456789abcdef"
 _CONVERT = """\
@@ -88,6 +91,7 @@ class _OpenCLFunction(Function):
     def __init__(self, name: str, phase: Phase, target: Target) -> None:
         super().__init__(name, phase, phase.variables)
         self.is_processor = target.workgroup is None
+        self.subgroup: int | None = None  # the size that this function relies on
         self.vector_bytes = target.vector_bytes
         self.unaligned: set[str] = set()  # vector types that memory holds at any address
         self.used: set[str] = set()  # extensions
@@ -105,8 +109,11 @@ class _OpenCLFunction(Function):
     def header(self) -> list[str]:
         arguments = [self._argument(param) for param, _ in self.phase.params]
         arguments += [f"const int {name}" for name in self._variable_names()]
+        attributes = [f"reqd_work_group_size({self.phase.items}, 1, 1)"]
+        if self.subgroup:
+            attributes.append(f"intel_reqd_sub_group_size({self.subgroup})")
         return [
-            f"__attribute__((reqd_work_group_size({self.phase.items}, 1, 1)))",
+            f"__attribute__(({', '.join(attributes)}))",
             f"kernel void {self.name}({', '.join(arguments)}) {{",
         ]
 
@@ -160,7 +167,19 @@ class _OpenCLFunction(Function):
         return f"n{number}"
 
     def _work_item(self, node: Node) -> str:
-        return self.let(node.dtype, "get_local_id(0)")
+        if node.arg.name == "lane":
+            self.subgroup = node.arg.high + 1
+        return self.let(node.dtype, _WORK_ITEMS[node.arg.name])
+
+    def _subgroup(self, node: Node) -> str:
+        dtype, (value,) = node.dtype, self.operands(node)
+        if dtype.is_bool:
+            return self.let(dtype, f"sub_group_{_ANY_OR_ALL[node.arg]}({value}) != 0")
+        wide = f"(int){value}" if _is_promoted(dtype) else value
+        code = f"sub_group_reduce_{_COMBINED[node.arg]}({wide})"
+        if dtype.is_float and node.arg in (Op.MAX, Op.MIN):  # they leave open what NaN gives
+            code = f"sub_group_any({value} != {value}) ? {_literal(dtype, math.nan)} : {code}"
+        return self.let(dtype, code)
 
     def _barrier(self, node: Node) -> None:
         self.line("barrier(CLK_LOCAL_MEM_FENCE);")

@@ -1,13 +1,11 @@
 """Linear programs to WGSL.
 
 Each phase becomes a compute entry point with bindings of its own, numbered from 0: one for each
-piece of memory that it uses, in the order of the slots, then one uniform with the launch-time
-integers. A slice of the grid is a work-group. Memory that is larger than a binding may be comes in
-parts, which accessor functions put together.
+piece of memory that it uses (wgsl_memory.py), in the order of the slots, then one uniform with the
+launch-time integers. A slice of the grid is a work-group.
 
-WGSL has 32-bit numbers and perhaps halves. Smaller integers are kept wrapped in 32 bits; in memory
-they share words, and a store that does not own a whole word is atomic, so that no neighbour is
-lost. 64-bit integers are pairs of words: wgsl_int64.py computes with them. A vector of them is an
+WGSL has 32-bit numbers and perhaps halves. Smaller integers are kept wrapped in 32 bits. 64-bit
+integers are pairs of words: wgsl_int64.py computes with them. A vector of them is an
 array, and each lane is computed by itself.
 
 One surprise: an expression of constants may not overflow, divide by zero, or be infinite or NaN. So
@@ -26,17 +24,24 @@ from ..dtype import DType, dtypes
 from ..errors import InternalError
 from ..ir.node import Node
 from ..ir.op import Op
-from ..ir.shape import size_max
 from ..lower.linearize import Phase
 from ..target import Target
-from .clike import BINARY, COMPARISONS, FUNCTIONS, Function
+from .clike import BINARY, COMPARISONS, FUNCTIONS
 from .wgsl_int64 import int64_helpers
+from .wgsl_memory import WORD_BITS, WGSLMemory, is_pair
 
 __all__ = ["WGSLRenderer"]
 
 _LANES = "xyzw"
+# Items of a subgroup are counted: there may be fewer than its size says.
+_WORK_ITEMS = {
+    "item": "i32(item_id)",
+    "lane": "i32(subgroupExclusiveAdd(1u))",
+    "lanes": "i32(subgroupAdd(1u))",
+}
+_COMBINED = {Op.ADD: "Add", Op.MAX: "Max", Op.MIN: "Min"}
+_ANY_OR_ALL = {Op.ADD: "Any", Op.MAX: "Any", Op.MUL: "All", Op.MIN: "All"}
 _CALLS = {**FUNCTIONS, Op.ROUND: "round"}
-_WORD_BITS = 32
 _HELPERS = {
     "is_nan": """\
 fn is_nan(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }
@@ -75,6 +80,7 @@ class WGSLRenderer:
         bodies = [function.text() for function in functions]
         helpers: set[str] = set().union(*(function.helpers for function in functions))
         lines = ["enable f16;"] if any(function.uses_half for function in functions) else []
+        lines += ["enable subgroups;"] if any(f.uses_subgroups for f in functions) else []
         lines += [_HELPERS[key] for key in sorted(helpers & _HELPERS.keys())]
         lines += int64_helpers(helpers - _HELPERS.keys())
         for function in functions:
@@ -86,7 +92,7 @@ def _register(dtype: DType) -> str:
     """The type of one value in registers."""
     if dtype.is_bool:
         return "bool"
-    if _is_pair(dtype):
+    if is_pair(dtype):
         return "vec2<u32>"
     if dtype.is_int:
         return "u32" if dtype.is_unsigned else "i32"
@@ -95,30 +101,13 @@ def _register(dtype: DType) -> str:
     return f"f{dtype.bits}"
 
 
-def _is_pair(dtype: DType) -> bool:
-    """Whether a value is a pair of words."""
-    return dtype.is_int and dtype.bits == 2 * _WORD_BITS
-
-
-def _per_word(dtype: DType) -> int:
-    """How many elements share a word of memory: 1 if they have whole words, or are halves."""
-    return 1 if dtype.is_float else max(1, _WORD_BITS // (8 * dtype.scalar.itemsize))
-
-
-class _WGSLFunction(Function):
+class _WGSLFunction(WGSLMemory):
     language = "WGSL"
 
     def __init__(self, name: str, phase: Phase, target: Target, prefix: str) -> None:
-        super().__init__(name, phase, phase.variables)
-        self.target, self.prefix = target, prefix
-        self.module: list[str] = []
         self.helpers: set[str] = set()
-        self.uses_half = False
-        self.written = {param for param, is_written in phase.params if is_written}
-        self.parts: dict[Node, int] = {}
-        self.bindings = 0
-        for param, _ in phase.params:
-            self._bind(param)
+        self.uses_half = self.uses_subgroups = False
+        super().__init__(name, phase, target, prefix)
         if self.variables:
             count = -(-len(self.variables) // 4)
             kind = f"array<vec4<i32>, {count}>"
@@ -149,7 +138,7 @@ class _WGSLFunction(Function):
             return scalar
         if dtype.count > len(_LANES):
             raise InternalError(f"WGSL has no vectors of {dtype.count} lanes")
-        if _is_pair(dtype):
+        if is_pair(dtype):
             return f"array<{scalar}, {dtype.count}>"
         return f"vec{dtype.count}<{scalar}>"
 
@@ -191,153 +180,21 @@ class _WGSLFunction(Function):
         return f"{self.prefix}vars[{number // 4}].{_LANES[number % 4]}"
 
     def _work_item(self, node: Node) -> str:
-        return self.let(node.dtype, "i32(item_id)")
+        self.uses_subgroups |= node.arg.name != "item"
+        return self.let(node.dtype, _WORK_ITEMS[node.arg.name])
+
+    def _subgroup(self, node: Node) -> str:
+        dtype, (value,) = node.dtype, self.operands(node)
+        if dtype.is_bool:
+            return self.let(dtype, f"subgroup{_ANY_OR_ALL[node.arg]}({value})")
+        code = f"subgroup{_COMBINED[node.arg]}({value})"
+        if dtype.is_float and node.arg in (Op.MAX, Op.MIN):  # they leave open what NaN gives
+            broken = f"subgroupAny({self._is_nan(dtype, value)})"
+            code = self.select(dtype, broken, self.literal(dtype, math.nan), code)
+        return self.let(dtype, self._wrapped(dtype, code))
 
     def _barrier(self, node: Node) -> None:
         self.line("workgroupBarrier();")
-
-    # -- memory ---------------------------------------------------------------------------------
-
-    def _bind(self, param: Node) -> None:
-        """Bindings for a PARAM, and accessors if it takes several."""
-        dtype = param.dtype
-        name = f"{self.prefix}arg{param.arg.slot}"
-        nbytes = size_max(param.arg.size) * dtype.itemsize
-        largest = self.target.max_binding or nbytes
-        self.parts[param] = count = max(1, -(-nbytes // largest))
-        access = "read_write" if param in self.written else "read"
-        kind = self._stored(param)
-        for number in range(count):
-            part = name if count == 1 else f"{name}_{number}"
-            self.module.append(
-                f"@group(0) @binding({self.bindings}) var<storage, {access}> {part}: array<{kind}>;"
-            )
-            self.bindings += 1
-        if count > 1:
-            size = largest // (4 if _per_word(dtype) > 1 else dtype.itemsize)
-            self.module += _accessors(name, kind, count, size, param in self.written)
-
-    def _stored(self, memory: Node) -> str:
-        """The type of an element, or word, in memory."""
-        if memory.op is Op.PARAM and _per_word(memory.dtype) > 1:
-            return "atomic<u32>" if memory in self.written else "u32"
-        return self.type(memory.dtype)
-
-    def declare_memory(self, node: Node) -> tuple[str, list[str]]:
-        if node.op is Op.PARAM:
-            return f"{self.prefix}arg{node.arg.slot}", []
-        name = f"{self.prefix}local{node.arg.number}"
-        kind = self.type(node.dtype)
-        self.module.append(f"var<workgroup> {name}: array<{kind}, {node.arg.size}>;")
-        return name, []
-
-    def _get(self, memory: Node, place: str) -> str:
-        """The element, or word, at a place."""
-        name = self.memory(memory)
-        if self.parts.get(memory, 1) > 1:
-            return f"{name}_get({place})"
-        is_atomic = self._stored(memory) == "atomic<u32>"
-        return f"atomicLoad(&{name}[{place}])" if is_atomic else f"{name}[{place}]"
-
-    def _element(self, memory: Node, place: str) -> str:
-        """The value at a place."""
-        dtype = memory.dtype
-        count = _per_word(dtype)
-        if memory.op is Op.LOCAL or count == 1:
-            return self._get(memory, place)
-        word = self._get(memory, f"({place} / {count}i)")
-        bits = _WORD_BITS // count
-        offset = f"u32({place} % {count}i) * {bits}u"
-        if not dtype.is_unsigned and not dtype.is_bool:
-            word = f"bitcast<i32>({word})"
-        code = f"extractBits({word}, {offset}, {bits}u)"
-        return f"({code} != 0u)" if dtype.is_bool else code
-
-    def load(self, node: Node) -> str:
-        memory, place = _behind(node.src[0]), self._place(node)
-        dtype = node.dtype
-        if len(node.src) == 2:
-            lanes = [self._element(memory, _plus(place, i)) for i in range(dtype.count)]
-            return self.let(dtype, lanes[0] if dtype.count == 1 else self.vector(dtype, lanes))
-        return self._gated_load(node, memory, place)
-
-    def _place(self, node: Node) -> str:
-        """The index of a LOAD or STORE; behind a gate it may be out of range, so no constant."""
-        index = node.src[1]
-        code = self.value(index)
-        is_gated = len(node.src) == 4
-        return self.let(index.dtype, code) if is_gated and index.op is Op.CONST else code
-
-    def _gated_load(self, node: Node, memory: Node, place: str) -> str:
-        dtype, gate = node.dtype, node.src[2]
-        held, other = self.value(gate), self.value(node.src[3])
-        self.counter += 1
-        name = f"v{self.counter}"
-        self.line(f"var {name}: {self.type(dtype)} = {other};")
-        if dtype.count == 1:
-            self.line(f"if ({held}) {{ {name} = {self._element(memory, place)}; }}")
-            return name
-        for i in range(dtype.count):
-            test = held if gate.dtype.count == 1 else self.lane(gate.dtype, held, i)
-            value = self._element(memory, _plus(place, i))
-            self.line(f"if ({test}) {{ {self.lane(dtype, name, i)} = {value}; }}")
-        return name
-
-    def store(self, node: Node) -> None:
-        memory, value = _behind(node.src[0]), node.src[2]
-        place, stored, dtype = self._place(node), self.value(value), value.dtype
-        gate = node.src[3] if len(node.src) == 4 else None
-        if gate is None or gate.dtype.count == 1:
-            statements = self._statements(memory, node.src[1], place, dtype, stored)
-            self._guarded(None if gate is None else self.value(gate), statements)
-            return
-        for i in range(dtype.count):
-            lane = self._assign(memory, _plus(place, i), self.lane(dtype, stored, i))
-            self._guarded(self.lane(gate.dtype, self.value(gate), i), lane)
-
-    def _guarded(self, gate: str | None, statements: list[str]) -> None:
-        if gate is None:
-            for statement in statements:
-                self.line(statement)
-        else:
-            self.line(f"if ({gate}) {{ {' '.join(statements)} }}")
-
-    def _statements(
-        self, memory: Node, index: Node, place: str, dtype: DType, stored: str
-    ) -> list[str]:
-        if dtype.count == 1:
-            return self._assign(memory, place, stored)
-        count = _per_word(memory.dtype)
-        lanes = [self.lane(dtype, stored, i) for i in range(dtype.count)]
-        if memory.op is Op.PARAM and count == dtype.count and _is_multiple(index, count):
-            bits = _WORD_BITS // count
-            shifted = (f"({_field(memory.dtype, v, bits)} << {i * bits}u)"
-                       for i, v in enumerate(lanes))  # fmt: skip
-            return [self._put(memory, f"{place} / {count}i", " | ".join(shifted))]
-        return [s for i, v in enumerate(lanes) for s in self._assign(memory, _plus(place, i), v)]
-
-    def _assign(self, memory: Node, place: str, value: str) -> list[str]:
-        """The statements that store one element."""
-        dtype = memory.dtype
-        count = _per_word(dtype)
-        if memory.op is Op.LOCAL or count == 1:
-            return [self._put(memory, place, value)]
-        bits = _WORD_BITS // count
-        word, offset = f"({place} / {count}i)", f"(u32({place} % {count}i) * {bits}u)"
-        field = f"{_field(dtype, value, bits)} << {offset}"
-        clear = f"~({(1 << bits) - 1}u << {offset})"
-        name = self.memory(memory)
-        if self.parts[memory] > 1:
-            return [f"{name}_and({word}, {clear});", f"{name}_or({word}, {field});"]
-        return [f"atomicAnd(&{name}[{word}], {clear});", f"atomicOr(&{name}[{word}], {field});"]
-
-    def _put(self, memory: Node, place: str, value: str) -> str:
-        name = self.memory(memory)
-        if self.parts.get(memory, 1) > 1:
-            return f"{name}_set({place}, {value});"
-        if self._stored(memory) == "atomic<u32>":
-            return f"atomicStore(&{name}[{place}], {value});"
-        return f"{name}[{place}] = {value};"
 
     # -- vectors --------------------------------------------------------------------------------
 
@@ -345,10 +202,10 @@ class _WGSLFunction(Function):
         return f"{self.type(dtype)}({', '.join(lanes)})"
 
     def lane(self, dtype: DType, value: str, number: int) -> str:
-        return f"{value}[{number}]" if _is_pair(dtype) else f"{value}.{_LANES[number]}"
+        return f"{value}[{number}]" if is_pair(dtype) else f"{value}.{_LANES[number]}"
 
     def splat(self, dtype: DType, value: str) -> str:
-        if _is_pair(dtype):
+        if is_pair(dtype):
             return self.vector(dtype, [value] * dtype.count)
         return f"{self.type(dtype)}({value})"
 
@@ -373,12 +230,12 @@ class _WGSLFunction(Function):
 
     def _wrapped(self, dtype: DType, code: str) -> str:
         """A result cut to its width, where that is less than a word's."""
-        if not dtype.is_int or dtype.bits >= _WORD_BITS:
+        if not dtype.is_int or dtype.bits >= WORD_BITS:
             return code
         return f"extractBits({code}, 0u, {dtype.bits}u)"
 
     def select(self, dtype: DType, mask: str, yes: str, no: str) -> str:
-        if _is_pair(dtype) and dtype.count > 1:
+        if is_pair(dtype) and dtype.count > 1:
             masks = (dtypes.bool.vec(dtype.count), mask)
             one = partial(self.select, dtype.scalar)
             return self._by_lane(dtype, one, masks, (dtype, yes), (dtype, no))
@@ -391,7 +248,7 @@ class _WGSLFunction(Function):
         return f"{self._help('is_nan')}({value if dtype.bits == 32 else f'f32({value})'})"
 
     def compare(self, op: Op, dtype: DType, a: str, b: str) -> str:
-        if _is_pair(dtype):
+        if is_pair(dtype):
             return self._compare_pairs(op, dtype, a, b)
         if dtype.is_float and a == b and op is not Op.CMPLT:
             broken = self._is_nan(dtype, a)
@@ -412,7 +269,7 @@ class _WGSLFunction(Function):
         return f"{_CALLS[op]}({', '.join(values)})"
 
     def negate(self, dtype: DType, value: str) -> str:
-        if _is_pair(dtype):
+        if is_pair(dtype):
             return self._int64(Op.SUB, dtype, self.splat(dtype, "vec2<u32>(0u, 0u)"), value)
         if dtype.is_unsigned:
             return self._wrapped(dtype, f"(~{value} + {self.splat(dtype, '1u')})")
@@ -421,7 +278,7 @@ class _WGSLFunction(Function):
     def binary(self, op: Op, dtype: DType, a: str, b: str) -> str:
         if dtype.is_bool:
             return self._logic(op, a, b)
-        if _is_pair(dtype):
+        if is_pair(dtype):
             return self._int64(op, dtype, a, b)
         if op in (Op.MAX, Op.MIN):
             return self._extreme(op, dtype, a, b)
@@ -465,7 +322,7 @@ class _WGSLFunction(Function):
     # -- conversions ----------------------------------------------------------------------------
 
     def cast(self, source: DType, target: DType, value: str) -> str:
-        if _is_pair(source) or _is_pair(target):
+        if is_pair(source) or is_pair(target):
             return self._cast_int64(source, target, value)
         if source.is_float and target.is_int:
             return self._saturating(source, target, value)
@@ -483,12 +340,12 @@ class _WGSLFunction(Function):
         return self._by_lane(target, one, (source, value))
 
     def _cast_int64(self, source: DType, target: DType, value: str) -> str:
-        if _is_pair(source) and _is_pair(target):
+        if is_pair(source) and is_pair(target):
             return value
         if source.count > 1:
             one = partial(self._cast_int64, source.scalar, target.scalar)
             return self._by_lane(target, one, (source, value))
-        if _is_pair(source):
+        if is_pair(source):
             if target.is_int:
                 kind = "u32" if target.is_unsigned else "i32"
                 return self._wrapped(target, f"{kind}({value}.x)")
@@ -519,57 +376,3 @@ class _WGSLFunction(Function):
             word = word if target.is_unsigned else f"bitcast<i32>({word})"
             return f"extractBits({word}, 0u, 16u)"
         return f"bitcast<vec2<f16>>({self.type(source)}({value})).x"
-
-
-def _behind(memory: Node) -> Node:
-    while memory.op is Op.AFTER:
-        memory = memory.src[0]
-    return memory
-
-
-def _plus(place: str, number: int) -> str:
-    return place if number == 0 else f"({place} + {number}i)"
-
-
-def _field(dtype: DType, value: str, bits: int) -> str:
-    """A value as the bits of its part of a word."""
-    return f"u32({value})" if dtype.is_bool else f"(bitcast<u32>({value}) & {(1 << bits) - 1}u)"
-
-
-def _is_multiple(index: Node, count: int) -> bool:
-    """Whether an index is known to be a multiple of `count`."""
-    if index.op is Op.CONST:
-        return index.arg % count == 0
-    if index.op is Op.MUL:
-        return any(_is_multiple(s, count) for s in index.src)
-    if index.op is Op.SHL and index.src[1].op is Op.CONST:
-        return (1 << index.src[1].arg) % count == 0
-    if index.op in (Op.ADD, Op.SUB):
-        return all(_is_multiple(s, count) for s in index.src)
-    return False
-
-
-def _accessors(name: str, kind: str, count: int, size: int, is_written: bool) -> list[str]:
-    """Functions over the parts of one piece of memory, each of `size` elements or words."""
-    is_atomic = kind == "atomic<u32>"
-    value = "u32" if is_atomic else kind
-
-    def choose(result: str, arguments: str, statement: str) -> str:
-        lines = [f"fn {name}_{arguments}{result} {{"]
-        for number in range(count):
-            at = f"{name}_{number}[i - {number * size}i]"
-            inner = statement.format(at=at)
-            last = number == count - 1
-            test = "" if last else f"if (i < {(number + 1) * size}i) "
-            lines.append(f"  {test}{{ {inner} }}" if test else f"  {inner}")
-        return "\n".join([*lines, "}"])
-
-    get = "return atomicLoad(&{at});" if is_atomic else "return {at};"
-    put = "atomicStore(&{at}, v); return;" if is_atomic else "{at} = v; return;"
-    functions = [choose(f" -> {value}", "get(i: i32)", get)]
-    if is_written:
-        functions.append(choose("", f"set(i: i32, v: {value})", put))
-    if is_atomic:
-        functions.append(choose("", "and(i: i32, v: u32)", "atomicAnd(&{at}, v); return;"))
-        functions.append(choose("", "or(i: i32, v: u32)", "atomicOr(&{at}, v); return;"))
-    return functions

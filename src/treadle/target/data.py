@@ -23,14 +23,16 @@ __all__ = ["Target", "Workgroup"]
 class Workgroup:
     """How a processor that runs groups of work items likes them.
 
-    `items` is the size of group to aim at, `most_items` the largest one allowed, `subgroup` how
-    many items run in step, `shared_bytes` the memory that the items of one group share.
+    `items` is the size of group to aim at, `most_items` the largest one allowed, `shared_bytes` the
+    memory that the items of one group share. `subgroup` holds the least and the most items that run
+    in step and combine values without memory (warps, waves, SIMD groups); None where the language
+    offers no such operations.
     """
 
     items: int = 128
     most_items: int = 256
-    subgroup: int = 32
     shared_bytes: int = 16 << 10
+    subgroup: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,9 @@ MEND = '`pip install "treadle[cl]"` brings pyopencl and PoCL'
 OLDEST = (2, 0)
 MAX_LANES = 16  # OpenCL C's widest vector
 GPU_LANES = 4  # what a GPU loads at once
+# Subgroups pay where a kernel can fix their size. Every device that lets it offers this one.
+_SUBGROUPS = frozenset(("cl_intel_subgroups", "cl_intel_required_subgroup_size"))
+SUBGROUP = 16
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class Facts:
     """One OpenCL device. `handle` is pyopencl's; sizes are in bytes.
 
     `is_software`: a processor, not a GPU. `shares_memory`: the host sees its memory in place.
+    `has_subgroups`: kernels may say how many items form one.
     """
 
     handle: Any
@@ -44,6 +48,7 @@ class Facts:
     shares_memory: bool
     has_half: bool
     has_double: bool
+    has_subgroups: bool
     max_image: tuple[int, int] | None
     local_bytes: int
     max_items: int
@@ -91,7 +96,7 @@ def _vendors() -> str:
 
 
 def _facts(cl: Any, platform: Any, handle: Any) -> Facts:
-    extensions = handle.extensions.split()
+    extensions = frozenset(handle.extensions.split())
     numbers = re.search(r"(\d+)\.(\d+)", handle.version)
     is_cpu = bool(handle.type & cl.device_type.CPU)
     return Facts(
@@ -104,6 +109,7 @@ def _facts(cl: Any, platform: Any, handle: Any) -> Facts:
         shares_memory=is_cpu and bool(handle.host_unified_memory),
         has_half="cl_khr_fp16" in extensions,
         has_double="cl_khr_fp64" in extensions,
+        has_subgroups=_SUBGROUPS <= extensions,
         max_image=_largest_image(handle),
         local_bytes=handle.local_mem_size,
         max_items=handle.max_work_group_size,
@@ -162,7 +168,8 @@ def target_of(facts: Facts, arch: str | None) -> Target:
     if slices:
         return common
     items = min(256, facts.max_items)
-    group = Workgroup(items, facts.max_items, 32, facts.local_bytes)
+    subgroup = (SUBGROUP, SUBGROUP) if facts.has_subgroups else None
+    group = Workgroup(items, facts.max_items, facts.local_bytes, subgroup)
     return replace(common, vector_bytes=4 * GPU_LANES, max_lanes=GPU_LANES, workgroup=group)
 
 

@@ -37,7 +37,10 @@ LLVMPIPE_STEPS = 65535
 
 @dataclass(frozen=True)
 class Facts:
-    """One adapter. `limits` has the names of structures.LIMITS, sizes in bytes."""
+    """One adapter. `limits` has the names of structures.LIMITS, sizes in bytes.
+
+    `subgroup` holds the least and the most items of a subgroup, None where there are none.
+    """
 
     name: str
     vendor: str
@@ -46,6 +49,7 @@ class Facts:
     library: str
     features: frozenset[str]
     limits: dict[str, int]
+    subgroup: tuple[int, int] | None
 
     @property
     def is_software(self) -> bool:
@@ -116,9 +120,11 @@ def limits_of(found: Dawn, adapter: Handle) -> Any:
 
 def _facts(found: Dawn, adapter: Handle) -> Facts:
     info, listed = found.api.adapter_info(), found.api.feature_list()
-    found.call("wgpuAdapterGetInfo", adapter, ctypes.byref(info))
     found.call("wgpuAdapterGetFeatures", adapter, ctypes.byref(listed))
     offered = {listed.features[i] for i in range(listed.count)}
+    features = frozenset(n for n, number in found.api.features.items() if number in offered)
+    sizes = found.api.subgroup_sizes(info) if "subgroups" in features else None
+    found.call("wgpuAdapterGetInfo", adapter, ctypes.byref(info))
     limits = limits_of(found, adapter)
     return Facts(
         name=info.device.text() or info.description.text(),
@@ -126,19 +132,30 @@ def _facts(found: Dawn, adapter: Handle) -> Facts:
         kind=_KINDS.get(info.type, "unknown kind"),
         backend=_BACKENDS.get(info.backend, "unknown"),
         library=found.library.origin,
-        features=frozenset(n for n, number in found.api.features.items() if number in offered),
+        features=features,
         limits={name: getattr(limits, name) for name in LIMITS},
+        subgroup=None if sizes is None else (sizes.subgroup_least, sizes.subgroup_most),
     )
 
 
 def describe() -> str:
     """The adapter in one line, for `treadle doctor`. Raises DeviceError if there is none."""
     _, _, facts = open_adapter()
-    return f"{facts.name} ({facts.kind}, {facts.backend}), Dawn from {facts.library}"
+    offered = [name for name in ("shader-f16", "subgroups") if name in facts.features]
+    extras = f" with {' and '.join(offered)}" if offered else ""
+    return f"{facts.name} ({facts.kind}, {facts.backend}){extras}, Dawn from {facts.library}"
 
 
-def target_of(facts: Facts) -> Target:
-    """The Target of an adapter. float64 is missing: WGSL has no such type."""
+def target_of(facts: Facts, arch: str | None = None) -> Target:
+    """The Target of an adapter. float64 is missing: WGSL has no such type.
+
+    With `arch` "-subgroups" kernels use none, with "subgroups" they must. Raises SettingError for
+    any other arch, DeviceError if the adapter offers none.
+    """
+    if arch not in (None, "subgroups", "-subgroups"):
+        raise SettingError(f"WEBGPU knows the architectures subgroups and -subgroups, not {arch!r}")
+    if arch == "subgroups" and facts.subgroup is None:
+        raise DeviceError(f"WEBGPU: {facts.name} offers no subgroups: leave `:subgroups` out")
     kinds = [
         dtypes.bool, dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64, dtypes.uint8,
         dtypes.uint16, dtypes.uint32, dtypes.uint64, dtypes.float32,
@@ -146,6 +163,7 @@ def target_of(facts: Facts) -> Target:
     has_half = "shader-f16" in facts.features
     limits = facts.limits
     most = min(limits["items"], limits["items_x"])
+    subgroup = None if arch == "-subgroups" else facts.subgroup
     return Target(
         name=f"{facts.name} (WebGPU)",
         arch="wgsl",
@@ -159,7 +177,7 @@ def target_of(facts: Facts) -> Target:
         has_half_convert=has_half,
         has_bfloat16_convert=False,
         has_masked_memory=False,
-        workgroup=Workgroup(min(128, most), most, 32, limits["shared_bytes"]),
+        workgroup=Workgroup(min(128, most), most, limits["shared_bytes"], subgroup),
         max_buffers=limits["storage_buffers"],
         # Whole elements of every type in each part, and few enough bytes for 32-bit indices.
         max_binding=min(limits["storage_bytes"], 1 << 30) // 256 * 256,

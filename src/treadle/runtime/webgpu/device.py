@@ -124,18 +124,21 @@ class Phase(NamedTuple):
 
 
 class WebGPUDevice:
-    """A device of the adapter that Dawn prefers. Devices of several indices share the adapter."""
+    """A device of the adapter that Dawn prefers. Devices of several indices share the adapter.
+
+    `arch` says whether kernels use subgroups, as in `target_of`.
+    """
 
     has_addresses = False
     shares_memory = False
 
-    def __init__(self, name: str, index: int = 0) -> None:
+    def __init__(self, name: str, index: int = 0, arch: str | None = None) -> None:
         self.name = name
         # Dawn's devices are for one thread at a time: whoever calls them holds this.
         self.lock = threading.RLock()
         self.dawn, adapter, self.facts = open_adapter()
         self.is_software = self.facts.is_software
-        self.target = target_of(self.facts)
+        self.target = target_of(self.facts, arch)
         self._news = _News(name)
         self.handle = self._open(adapter)
         self.queue = self.dawn.make("Queue", "wgpuDeviceGetQueue", self.handle)

@@ -214,12 +214,22 @@ class _AdapterOptions(Structure):
     ]  # fmt: skip
 
 
+_SUBGROUP_SIZES = [("subgroup_least", c_uint32), ("subgroup_most", c_uint32)]
+
+
 class _AdapterInfo(Structure):
     _fields_ = [
         _CHAIN, ("vendor", StringView), ("architecture", StringView), ("device", StringView),
         ("description", StringView), ("backend", c_uint32), ("type", c_uint32),
-        ("vendor_id", c_uint32), ("device_id", c_uint32), ("more", c_uint32 * 2),
+        ("vendor_id", c_uint32), ("device_id", c_uint32), *_SUBGROUP_SIZES,
     ]  # fmt: skip
+
+
+class _SubgroupSizes(Structure):
+    """What is chained to the old AdapterInfo; the current one has it inside."""
+
+    KIND = 10
+    _fields_ = [("chain", Chained), *_SUBGROUP_SIZES]
 
 
 class _Features(Structure):
@@ -290,6 +300,14 @@ class Api:
     adapter_info = _AdapterInfo
     feature_list = _Features
     device_descriptor = _DeviceDescriptor
+
+    def subgroup_sizes(self, info: Any) -> Any:
+        """Where the sizes of subgroups are, once `info` is filled: for adapters that offer them."""
+        if not self.suffix:
+            return info
+        sizes = _SubgroupSizes(chain=Chained(kind=_SubgroupSizes.KIND))
+        info.next = ctypes.addressof(sizes)
+        return sizes
 
     def instance_descriptor(self, keep: list[Any]) -> Structure:
         """A descriptor of an instance whose futures can be waited for with a timeout."""
