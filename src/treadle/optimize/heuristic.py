@@ -2,7 +2,7 @@
 
     optimize(ast, target)  ->  (ast with grid, unroll and vector loops, the list of moves)
 
-In this order: neighbouring loops merge; long reductions with few results are cut into chunks that
+In this order: neighbouring loops merge, reductions that read the same join; long reductions with few results are cut into chunks that
 workers share; matmul-like nests get register tiles and packed operands; every other nest gets its
 best contiguous loop as lanes, a few copies for instruction parallelism, and its outer loops as
 grid. Nothing here depends on the number of threads, so results do not either. Processors with
@@ -18,6 +18,7 @@ from ..ir.loops import Split, free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
+from .joins import join_reductions
 from .matmul import tile_matmul
 from .moves import Moves
 from .nest import Nest, contiguity, reads_of, sequential_loops, stride
@@ -48,6 +49,7 @@ def optimize(ast: Node, target: Target) -> tuple[Node, list[str]]:
     if not any(n.op is Op.UPDATE for n in ast.toposort()):
         moves.split_digits()
     moves.merge_all()
+    join_reductions(moves)
     _group_long_reductions(moves, target)
     schedule_texels(moves, target)
     if target.workgroup is not None:
