@@ -2,10 +2,10 @@
 
     optimize(ast, target)  ->  (ast with grid, unroll and vector loops, the list of moves)
 
-In this order: neighbouring loops merge, reductions that read the same join; long reductions with few results are cut into chunks that
-workers share; matmul-like nests get register tiles and packed operands; every other nest gets its
-best contiguous loop as lanes, a few copies for instruction parallelism, and its outer loops as
-grid. Nothing here depends on the number of threads, so results do not either. Processors with
+In this order: neighbouring loops merge; reductions that read the same share a loop; long reductions
+with few results are cut into chunks that workers share; matmul-like nests get register tiles and
+packed operands; every other nest gets its best contiguous loop as lanes, a few copies for
+instruction parallelism, and its outer loops as grid. Nothing here depends on the number of threads, so results do not either. Processors with
 work-groups go their own way after the second step: see workgroups.py.
 """
 

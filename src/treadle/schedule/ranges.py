@@ -267,7 +267,8 @@ def build_kernel(
 ) -> tuple[Kernel, frozenset[Node]]:
     """The kernel that stores `roots`, and every stored value (BUFFER, AFTER or root) it reads.
 
-    Several roots have the same loops, but for axes of one element. `unstored` ones are computed there, too, but not kept.
+    Several roots have the same loops, but for axes of one element. `unstored` ones are computed
+    there, too, but not kept.
     """
     builder = _Builder(plan, plan.groups[roots[0]], (*roots, *unstored))
     make = {Op.SCAN: _scan, Op.SCATTER: _scatter}.get(roots[0].op)
