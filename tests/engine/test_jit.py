@@ -180,3 +180,65 @@ def test_methods_can_be_jitted():
 
     model = Model()
     assert [model.run(Tensor([float(i)])).item() for i in range(4)] == [0, 2, 4, 6]
+
+
+def _counter():
+    count = Tensor([0.0]).realize()
+
+    @TinyJit
+    def step():
+        count.assign(count + 1).realize()
+
+    for _ in range(4):
+        step()
+    return count, step
+
+
+def test_an_expression_over_state_is_computed_anew_after_each_replay():
+    count, step = _counter()
+    for n in range(4, 8):
+        assert (count * 10).item() == 10 * n
+        step()
+        step()
+        step()
+        count.assign(count - 2).realize()
+
+
+def test_a_result_over_state_that_is_kept_does_not_stand_for_a_later_one():
+    count, step = _counter()
+    first = (count * 10).realize()
+    lazy = count * 100
+    step()
+    step()
+    assert first.item() == 40
+    assert lazy.item() == 400
+    assert (count * 10).item() == 60
+    step()
+    assert (count * 10).item() == 70
+
+
+def test_state_with_gradients_keeps_the_graphs_over_it_apart():
+    w = Tensor([1.0, 2.0], requires_grad=True).realize()
+
+    @TinyJit
+    def step():
+        w.assign(w * 2).realize()
+
+    for _ in range(3):
+        step()
+    kept = w.square().realize()  # a tensor with gradients keeps its graph
+    step()
+    step()
+    assert kept.tolist() == [64, 256]
+    assert w.square().tolist() == [1024, 4096]
+    assert w.tolist() == [32, 64]
+
+
+def test_replays_that_nothing_looks_at_make_no_versions():
+    count, step = _counter()
+    step()
+    node = count.node
+    for _ in range(5):
+        step()
+    assert count.node is node
+    assert count.item() == 10

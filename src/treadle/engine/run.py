@@ -153,14 +153,24 @@ def is_backed(node: Node) -> bool:
 def _current(roots: Iterable[Node]) -> tuple[Node, list[Node]]:
     """The SINK of `roots` with everything known replaced by its memory, and its nodes."""
     sink = Node.sink(roots)
-    while True:
-        # Again after each round: with its sources replaced, a node may be a known one, too.
-        below = sink.toposort(lambda n: n not in _realized)
-        known = {n: memory for n in below if (memory := resolve(n)) is not n}
-        if not known:
-            break
+    # Again after each round: with its sources replaced, a node may be a known one, too.
+    while known := _known_below(sink):
         sink = sink.substitute(known)
     return sink, sink.toposort()
+
+
+def _known_below(sink: Node) -> dict[Node, Node]:
+    """The memory of each node that is computed already."""
+    computed: list[Node] = []
+
+    def enter(node: Node) -> bool:
+        if node in _realized:
+            computed.append(node)
+            return False
+        return True
+
+    others = (n for n in sink.toposort(enter) if n.op in (Op.BUFFER, Op.RESHAPE, Op.MULTI))
+    return {n: memory for n in (*others, *computed) if (memory := resolve(n)) is not n}
 
 
 def realize(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
@@ -170,7 +180,8 @@ def realize(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
     OutOfMemory if one is full.
     """
     with _lock:
-        if any(isinstance(device, tuple) or has_shards(resolve(n)) for n, device in outputs):
+        spread = any(isinstance(device, tuple) for _, device in outputs)
+        if spread or has_shards(resolve(node) for node, _ in outputs):
             return _realize_shards(outputs)
         todo = [pair for pair in dict.fromkeys(outputs) if not is_backed(resolve(pair[0]))]
         done: dict[tuple[Node, str], Node] = {}
@@ -232,8 +243,9 @@ def _remember_effect(effect: Node, value: Value) -> None:
 def _compute(outputs: list[Node], device: str) -> list[Node]:
     _transfer_copies(outputs)
     pending = [n for n in Node.sink(outputs).toposort() if n.op is Op.AFTER and resolve(n) is n]
-    images = _current(pending)[0].src
-    sink, order = _current(outputs)
+    known = _current([*outputs, *pending])[0].src
+    sink, images = Node.sink(known[: len(outputs)]), known[len(outputs) :]
+    order = sink.toposort()
     effects = [node for node in order if node.op is Op.AFTER]
     _keep_old_versions(effects)
     kept = _still_read(effects)

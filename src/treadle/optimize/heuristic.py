@@ -2,11 +2,12 @@
 
     optimize(ast, target)  ->  (ast with grid, unroll and vector loops, the list of moves)
 
-In this order: neighbouring loops merge; long reductions with few results are cut into chunks that
-workers share; matmul-like nests get register tiles and packed operands; every other nest gets its
-best contiguous loop as lanes, a few copies for instruction parallelism, and its outer loops as
-grid. Nothing here depends on the number of threads, so results do not either. Processors with
-work-groups go their own way after the second step: see workgroups.py.
+In this order: neighbouring loops merge; chains of products get blocks of rows; reductions that read
+the same share a loop; long reductions with few results are cut into chunks that workers share;
+matmul-like nests get register tiles and packed operands; every other nest gets its best contiguous
+loop as lanes, a few copies for instruction parallelism, and its outer loops as grid. Nothing here
+depends on the number of threads, so results do not either. Processors with work-groups have no
+chains, and go their own way after long reductions: see workgroups.py.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
 from .chains import block_chains
+from .joins import join_reductions
 from .matmul import tile_matmul
 from .moves import Moves
 from .nest import Nest, contiguity, reads_of, sequential_loops, stride
@@ -49,12 +51,14 @@ def optimize(ast: Node, target: Target) -> tuple[Node, list[str]]:
     if not any(n.op is Op.UPDATE for n in ast.toposort()):
         moves.split_digits()
     moves.merge_all()
+    if target.workgroup is None:
+        block_chains(moves, target)
+    join_reductions(moves)
     _group_long_reductions(moves, target)
     schedule_texels(moves, target)
     if target.workgroup is not None:
         schedule_workgroups(moves, target)
         return moves.root, moves.log
-    block_chains(moves, target)
     keep_costly_rows(moves, target)
     done: set[tuple[Node, ...]] = set()
     while True:
@@ -63,17 +67,13 @@ def optimize(ast: Node, target: Target) -> tuple[Node, list[str]]:
             return moves.root, moves.log
         if not tile_matmul(moves, nest, target) and not transpose(moves, nest, target):
             _general(moves, nest, target)
-        done.update(n.loops for n in moves.nests() if _scheduled(n))
+        done.update(n.loops for n in moves.nests() if n.is_scheduled)
         if nest.loops in [n.loops for n in moves.nests()]:
             done.add(nest.loops)
 
 
-def _scheduled(nest: Nest) -> bool:
-    return any(r.arg.kind != "loop" for r in nest.loops)
-
-
 def _loops_left(nest: Nest, done: set[tuple[Node, ...]]) -> bool:
-    return nest.loops not in done and not _scheduled(nest)
+    return nest.loops not in done and not nest.is_scheduled
 
 
 def _symbolic(moves: Moves) -> tuple[Node, list[str]]:
@@ -102,7 +102,7 @@ def _group_long_reductions(moves: Moves, target: Target) -> None:
 def _whole_reductions(moves: Moves) -> Iterator[Node]:
     """The reductions that each step of their nest computes anew, inner ones first."""
     for nest in moves.nests():
-        if nest.node.op is Op.END and not _is_sequential(nest):
+        if nest.node.op is Op.END and not nest.is_scheduled and not _is_sequential(nest):
             for reduce in nest.reduces():
                 if free_ranges(reduce)[reduce] == frozenset(nest.loops):
                     yield reduce

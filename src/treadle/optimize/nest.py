@@ -39,6 +39,11 @@ class Nest:
     loops: tuple[Node, ...]
 
     @property
+    def is_scheduled(self) -> bool:
+        """Whether a schedule was chosen for it: some of its loops are more than loops."""
+        return any(r.arg.kind != "loop" for r in self.loops)
+
+    @property
     def values(self) -> tuple[Node, ...]:
         """What is stored."""
         if self.node.op is Op.STAGE:

@@ -27,7 +27,7 @@ UNROLL = 4
 def keep_costly_rows(moves: Moves, target: Target) -> None:
     """Make a STAGE of each costly row that a reduction and the output both compute."""
     for nest in moves.nests():
-        if nest.node.op is Op.END and not sequential_loops(nest):
+        if nest.node.op is Op.END and not nest.is_scheduled and not sequential_loops(nest):
             for reduce in nest.reduces():
                 _keep(moves, nest, reduce, target)
 

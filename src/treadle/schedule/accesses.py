@@ -21,19 +21,19 @@ from .kernel import Kernel
 
 __all__ = ["Accesses", "accesses_of"]
 
-LARGE = 2  # what is read for this part of the loops' steps, at least, is worth sharing
+LARGE = 2  # what is this part of a kernel's largest load, at least, is worth sharing
 
 
 @dataclass(frozen=True, eq=False)
 class Accesses:
-    """`bytes` that a kernel moves, each element once; `large` is the memory that most of them are.
+    """`bytes` that a kernel moves, each element once; `memory` is what it stores and mostly loads.
 
     `walks` says how its reductions, and what is not contiguous, go through memory. `nest`: its
     reductions can be computed in one loop nest, each in a loop or between two.
     """
 
     bytes: int
-    large: frozenset[object]
+    memory: frozenset[object]
     walks: frozenset[object]
     nest: bool
 
@@ -47,7 +47,7 @@ def accesses_of(kernel: Kernel) -> Accesses:
     end = kernel.ast.src[-1]
     loops = closed_ranges(end)
     free = free_ranges(end)
-    moved: dict[object, int] = {}
+    moved: dict[tuple[object, Op, Node], int] = {}
     walks: set[object] = set()
     for node in end.toposort():
         if node.op not in (Op.LOAD, Op.STORE):
@@ -61,8 +61,12 @@ def accesses_of(kernel: Kernel) -> Accesses:
         moved[key] = width * math.prod(_size(r) for r in used)
         walks.update(_walk(place, loops, inner, memory))
     steps = max(moved.values(), default=0)
-    large = frozenset(key[0] for key, nbytes in moved.items() if nbytes * LARGE >= steps)
-    return Accesses(sum(moved.values()), large, frozenset(walks), _nest(end, loops, free))
+    shared = frozenset(
+        memory
+        for (memory, op, _), nbytes in moved.items()
+        if op is Op.STORE or nbytes * LARGE >= steps
+    )
+    return Accesses(sum(moved.values()), shared, frozenset(walks), _nest(end, loops, free))
 
 
 def _memory(kernel: Kernel, node: Node) -> object:

@@ -81,7 +81,7 @@ class _Merger:
             return False
         if root.op is Op.CONTIGUOUS and root not in self.outputs:
             return False
-        sizes = [r.src[0] for r in _loops(self.plan, root) if r.op is Op.RANGE]
+        sizes = [r.src[0] for r in _loops(self.plan, root)]
         if any(size.op is not Op.CONST or size.arg == 0 for size in sizes):
             return False
         return not any(map(image_of, kernel.buffers))
@@ -89,7 +89,7 @@ class _Merger:
     def _keys(self, root: Node, part: _Part) -> Iterable[Key]:
         """What a kernel that can be merged with `part` has in common with it."""
         loops = _loops(self.plan, root)
-        return [(loops, memory) for memory in part.accesses.large]
+        return [(loops, memory) for memory in part.accesses.memory]
 
     def _join(self, root: Node, part: _Part, keys: Iterable[Key], needs: set[int]) -> int | None:
         found = (n for key in keys for n in self.users.get(key, ()))
@@ -168,7 +168,7 @@ def merge(
 
 
 def _loops(plan: Plan, root: Node) -> Index:
-    return plan.groups[root].ranges
+    return tuple(r for r in plan.groups[root].ranges if r.op is Op.RANGE)
 
 
 def _reads_of_others(kernel: Kernel, reads: frozenset[Node]) -> bool:

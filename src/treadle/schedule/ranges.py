@@ -82,7 +82,11 @@ class _Builder:
             return node.op in (Op.BUFFER, Op.AFTER)
         if node.op in (Op.SCATTER, Op.ASSIGN) or node not in self.roots:
             return True
-        return valid is not TRUE or index != self.plan.groups[node].places[node]
+        return valid is not TRUE or index != self.place_of(node)
+
+    def place_of(self, root: Node) -> Index:
+        """The index of the element of `root` that each step of the loops stores."""
+        return self.plan.groups[root].places[root]
 
     def _known_from(self, node: Node, index: Index, valid: Node) -> Key | None:
         """For an element that an ASSIGN of `roots` has just written: the value written."""
@@ -91,14 +95,14 @@ class _Builder:
         write = node.src[1]
         if valid is not TRUE or self.place(write) is not self._position(node, index):
             return None
-        return (write.src[1], self.group.ranges, TRUE)
+        return (write.src[1], self.place_of(write), TRUE)
 
     def _position(self, node: Node, index: Index) -> Node:
         return self.plan.simplify(flat_index(index, node.shape))
 
     def place(self, write: Node) -> Node:
         """Where in its buffer an ASSIGN writes."""
-        view, index = write.src[0], self.group.ranges
+        view, index = write.src[0], self.place_of(write)
         while view.op in MOVEMENT:
             index, inside = source_index(view, index, self.plan.simplify)
             if inside is not TRUE:
@@ -276,8 +280,8 @@ def build_kernel(
 ) -> tuple[Kernel, frozenset[Node]]:
     """The kernel that stores `roots`, and every stored value (BUFFER, AFTER or root) it reads.
 
-    Several roots have the same loops, or some of them. `unstored` ones are computed there, too, but
-    not kept.
+    Several roots have the same loops or some of them, but for axes of one element. `unstored` ones
+    are computed there, too, but not kept.
     """
     builder = _Builder(plan, plan.groups[roots[0]], (*roots, *unstored))
     make = {Op.SCAN: _scan, Op.SCATTER: _scatter}.get(roots[0].op)
@@ -315,10 +319,9 @@ def _together(builder: _Builder, roots: tuple[Node, ...]) -> list[Node]:
 
 
 def _stored(builder: _Builder, root: Node) -> Node:
-    ranges = builder.group.ranges
+    ranges = builder.place_of(root)
     if root.op is not Op.ASSIGN:
-        index = builder.plan.groups[root].places[root]
-        return _store(builder, root, index, root.shape, builder.value(root, index))
+        return _store(builder, root, ranges, root.shape, builder.value(root, ranges))
     value = builder.value(root.src[1], ranges)
     src = (builder.param(storage_of(root)), builder.place(root), value)
     return Node(Op.STORE, dtypes.void, src)

@@ -14,6 +14,7 @@ on pieces is first gathered.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,9 +130,9 @@ def axis_of(node: Node) -> int | None:
     return value.axis if isinstance(value, Spread) else None
 
 
-def has_shards(node: Node) -> bool:
-    """Whether a graph holds values that are spread over devices."""
-    return any(n.op is Op.MULTI for n in node.toposort())
+def has_shards(roots: Iterable[Node]) -> bool:
+    """Whether graphs hold values that are spread over devices."""
+    return any(n.op is Op.MULTI for n in Node.sink(roots).toposort())
 
 
 def spread_over(value: Value, devices: tuple[str, ...]) -> Spread:

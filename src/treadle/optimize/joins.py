@@ -1,0 +1,63 @@
+"""Reductions over the same elements become one loop.
+
+    sum of x[r0, r1] over r1, sum of x[r0, r2]**2 over r2   ->  both over r1: x is read once
+
+Joined are those of one nest that read something at the same place, and none of which needs another.
+"""
+
+from __future__ import annotations
+
+from ..ir.loops import free_ranges
+from ..ir.node import Node
+from ..ir.op import Op
+from .moves import Moves
+from .nest import Nest, reads_of, sequential_loops
+
+__all__ = ["join_reductions"]
+
+
+def join_reductions(moves: Moves) -> None:
+    """Give reductions that read the same elements the same loops."""
+    while (found := _joinable(moves)) is not None:
+        one, other = found
+        loops = dict(zip(other.src[1:], one.src[1:], strict=True))
+        moves.root = moves.root.substitute({other: other.substitute(loops)})
+        names = ", ".join(f"r{r.arg.number}" for r in one.src[1:])
+        moves.log.append(f"join a reduction with that over {names}")
+
+
+def _joinable(moves: Moves) -> tuple[Node, Node] | None:
+    """Two reductions of one nest, the second of which can run in the loops of the first."""
+    for nest in moves.nests():
+        if nest.node.op is not Op.END or nest.is_scheduled or sequential_loops(nest):
+            continue
+        known: dict[tuple[object, ...], list[Node]] = {}
+        for reduce, key in _whole_reductions(nest):
+            for other in known.setdefault(key, []):
+                if other.src[1:] != reduce.src[1:] and _share_reads(other, reduce):
+                    return other, reduce
+            known[key].append(reduce)
+    return None
+
+
+def _whole_reductions(nest: Nest) -> list[tuple[Node, tuple[object, ...]]]:
+    """The outermost reductions, each with what it must have in common with one it is joined with.
+
+    How many reductions stand one below the other tells what needs what: those of equal depth do
+    not need each other, nor does any that both need.
+    """
+    free, depths = free_ranges(nest.node), {}
+    found = []
+    for node in nest.node.toposort():
+        depth = max((depths[s] for s in node.src), default=0)
+        depths[node] = depth + (node.op is Op.REDUCE)
+        if node.op is Op.REDUCE and free[node] <= frozenset(nest.loops):
+            sizes = tuple(r.src[0] for r in node.src[1:])
+            found.append((node, (depth, free[node], sizes)))
+    return found
+
+
+def _share_reads(one: Node, other: Node) -> bool:
+    loops = dict(zip(other.src[1:], one.src[1:], strict=True))
+    places = {place.substitute(loops) for place in reads_of(other.src[0])}
+    return not places.isdisjoint(reads_of(one.src[0]))
