@@ -166,7 +166,7 @@ ulong div_f64(ulong a, ulong b) {
   return pack_f64(sign, exponent + 7 - zeros, (quotient << zeros) | (rest != 0));
 }
 """),
-    # a - b * floor(a / b): long division, 11 bits of the quotient at a time, on 53-bit significands.
+    # a - b * floor(a / b): long division of 53-bit significands, 11 bits of quotient at a time.
     "mod_f64": (("unpack_f64", "pack_f64", "add_f64"), """\
 ulong mod_f64(ulong a, ulong b) {
   ulong sign = a & F64_SIGN, size = a & F64_SIZE, divisor = b & F64_SIZE;
@@ -369,7 +369,7 @@ ulong f64_from_f32(float a) {
   if (size >= 0x00800000) return sign | (((ulong)size << 29) + (896UL << 52));
   if (size == 0) return sign;
   int zeros = (int)clz(size);
-  return sign | (((ulong)(904 - zeros) << 52) + (((ulong)size << (21 + zeros)) & F64_FRACTION));
+  return sign | (((ulong)(904 - zeros) << 52) + ((ulong)size << (21 + zeros)));
 }
 """),
     "f32_from_f64": (("shift_f64",), """\

@@ -1,6 +1,6 @@
 """Functions that programs bring along, printed only where they are used.
 
-    with_needed({"f": (("g",), "F"), "g": ((), "G")}, ["f"])   ->  ["G", "F"]
+with_needed({"f": (("g",), "F"), "g": ((), "G")}, ["f"])   ->  ["G", "F"]
 """
 
 from __future__ import annotations

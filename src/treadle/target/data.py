@@ -47,9 +47,9 @@ class Target:
     `short_indices` whether 32 bits are quicker where they suffice, `max_lanes` the most lanes that
     its language gives a vector, `max_image` the height and width of the largest texture (None:
     there are none), `max_steps` how many steps all loops of one item may take in all (None: any
-    number): a driver may end them there without a word. `emulates_float64` says that float64, which
-    is not among `dtypes`, is computed in integers, one number at a time. Without `strict_floats` the target's
-    compiler takes floats for real numbers where that saves it work.
+    number): a driver may end them there without a word. Without `strict_floats` the target's
+    compiler takes floats for real numbers where that saves it work. `emulates_float64` says that
+    float64, which is not among `dtypes`, is computed in integers, one number at a time.
     """
 
     name: str
@@ -97,7 +97,7 @@ class Target:
         return max(1, self.vector_bytes // dtype.scalar.itemsize)
 
     def supports(self, dtype: DType) -> bool:
-        """True if kernels may hold `dtype`: all but float64 work everywhere, emulated if need be."""
+        """True if kernels may hold `dtype`, emulated if need be: only float64 can be missing."""
         return dtype.name != "float64" or self.emulates_float64 or self.is_native(dtype)
 
     def is_native(self, dtype: DType) -> bool:
