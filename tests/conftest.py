@@ -35,12 +35,12 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     return compare
 
 
-DEVICES = os.environ.get("TEST_DEVICES", "CPU,REF,CL,WEBGPU").upper().split(",")
+DEVICES = os.environ.get("TEST_DEVICES", "CPU,REF,CL,WEBGPU").split(",")
 
 
 @pytest.fixture(params=DEVICES)
 def device(request: pytest.FixtureRequest) -> str:
-    """Each device under test, by name; TEST_DEVICES=CPU,CL chooses others."""
+    """Each device under test, by name; TEST_DEVICES=CPU,CL:OPENCL:-fp64 chooses others."""
     from treadle import Tensor
     from treadle.errors import DeviceError
 

@@ -10,7 +10,8 @@ from treadle.engine.backends import Opened, _open
 from treadle.engine.selection import parse_choice
 from treadle.errors import DeviceError
 
-BACKENDS = ["CPU:LLVM", "CPU:CLANG", "CL", "WEBGPU"]
+EMULATED = "CL:OPENCL:-fp64"  # float64 in integers, whether the device has it or not
+BACKENDS = ["CPU:LLVM", "CPU:CLANG", "CL", EMULATED, "WEBGPU"]
 
 
 @functools.cache

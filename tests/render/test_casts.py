@@ -46,21 +46,16 @@ def edges(dtype: DType) -> np.ndarray:
 
 def targets(source: DType, backend: Opened) -> Iterator[list[DType]]:
     """The other dtypes that a backend has, as many at a time as one kernel can store."""
-    others = [k for k in KINDS if k is not source and has(backend, k)]
+    others = [k for k in KINDS if k is not source and backend.target.supports(k)]
     count = (backend.target.max_buffers or len(KINDS)) - 1
     for start in range(0, len(others), count):
         yield others[start : start + count]
 
 
-def has(backend: Opened, dtype: DType) -> bool:
-    """float64 is refused by WEBGPU; every other dtype can be emulated."""
-    return dtype is not dtypes.float64 or dtype in backend.target.dtypes
-
-
 @pytest.mark.parametrize("lanes", [1, 4])
 @pytest.mark.parametrize("source", KINDS, ids=str)
 def test_every_cast_gives_what_the_interpreter_gives(backend, source, lanes):
-    if not has(backend, source):
+    if not backend.target.supports(source):
         pytest.skip(f"{backend.name} has no {source}")
     array = edges(source)
     array = np.resize(array, -(-array.size // lanes) * lanes)

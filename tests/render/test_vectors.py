@@ -42,7 +42,7 @@ def backend(request: pytest.FixtureRequest) -> Opened:
 def usable(backend: Opened, dtype: DType, lanes: int) -> None:
     if lanes > backend.target.max_lanes:
         pytest.skip(f"{backend.name} is handed at most {backend.target.max_lanes} lanes")
-    if dtype is dtypes.float64 and dtype not in backend.target.dtypes:
+    if not backend.target.supports(dtype):
         pytest.skip(f"{backend.name} has no float64")
 
 

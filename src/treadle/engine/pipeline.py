@@ -305,7 +305,7 @@ def _compile(key: str, kernel: Kernel, opened: Opened) -> CompiledKernel:
 
 def _check_dtypes(kernel: Kernel, opened: Opened) -> None:
     """Raises DTypeError if the device has no float64 and the kernel needs it."""
-    if dtypes.float64 in opened.target.dtypes:
+    if opened.target.supports(dtypes.float64):
         return
     if any(node.dtype.scalar is dtypes.float64 for node in kernel.ast.toposort()):
         raise DTypeError(

@@ -67,8 +67,10 @@ def _shift_right(a: Array, b: Array) -> Array:
 
 def _fma_exact(a: float, b: float, c: float) -> float:
     product = a * b
-    if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
+    if not (math.isfinite(a) and math.isfinite(b)):
         return product + c
+    if not math.isfinite(c):  # a product that overflows alone is finite beside it
+        return c
     exact = Fraction(a) * Fraction(b) + Fraction(c)
     if exact == 0:
         return product + c

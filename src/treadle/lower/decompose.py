@@ -5,7 +5,7 @@
 After this pass a renderer must guarantee only this:
 
 * IDIV and MOD (integer, index): TRUNCATING division, C's `/` and `%`, on divisors that are neither
-  0 nor, where the quotient could overflow, -1. No float MOD is left.
+  0 nor, where the quotient could overflow, -1. Float MOD is left for emulated float64 only.
 * SHL, SHR: amounts below the width; SHR of signed is arithmetic.
 * CAST: float to int32, int64 or index truncates, saturates and takes NaN to 0; float or integer to
   bool does not occur; integer to integer wraps; the rest as in C.
@@ -33,12 +33,16 @@ from .power import power
 __all__ = ["decompose"]
 
 
-def decompose(root: Node) -> Node:
-    """A kernel graph in the safe ops that the module's docstring lists."""
+def decompose(root: Node, emulates_float64: bool = False) -> Node:
+    """A kernel graph in the safe ops that the module's docstring lists.
+
+    Where float64 is emulated, its MOD is one function there, and shorter than 41 divisions.
+    """
     new: dict[Node, Node] = {}
     for node in root.toposort():
         src = tuple(new[s] for s in node.src)
-        lower = _LOWER.get(node.op)
+        is_left = emulates_float64 and node.op is Op.MOD and node.dtype.scalar is dtypes.float64
+        lower = None if is_left else _LOWER.get(node.op)
         result = lower(node.dtype, *src) if lower is not None else None
         if result is None:
             result = node if src == node.src else rebuild(node, src)

@@ -4,7 +4,9 @@ Each phase becomes `kernel void name(global T *arg0, ..., int n)` with one argum
 of memory that it uses, in the order of the slots, then one for each launch-time integer. A slice
 of the grid is a work-group.
 
-Doubles and halves need an extension each, which is asked for where a kernel uses them.
+Doubles and halves need an extension each, which is asked for where a kernel uses them. On a target
+that emulates float64 a double is its 64 bits, and functions of opencl_float64.py compute with it,
+each lane of a vector by itself.
 
 Signed integers wrap, which OpenCL C leaves undefined: they are added and multiplied as unsigned
 ones, except where nothing can overflow.
@@ -17,10 +19,11 @@ wider than the kernel's registers: those are handed over in halves.
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..dtype import DType, ImageDType
+from ..dtype import DType, ImageDType, dtypes
 from ..errors import InternalError
 from ..ir.node import Node
 from ..ir.op import Op
@@ -29,6 +32,7 @@ from ..lower.exact import exact_nodes
 from ..lower.linearize import Phase
 from ..target import Target
 from .clike import BINARY, COMPARISONS, FUNCTIONS, Function
+from .opencl_float64 import FLOAT64_CALLS, float64_cast, float64_helpers
 
 __all__ = ["OpenCLRenderer"]
 
@@ -82,6 +86,8 @@ class OpenCLRenderer:
         if any("channel(" in body for body in bodies):
             lines.append(_CHANNEL)
         lines += [_UNALIGNED.format(kind=kind) for kind in sorted(unaligned)]
+        calls: set[str] = set().union(*(function.float64_calls for function in functions))
+        lines += float64_helpers(calls)
         return "\n".join([*lines, *bodies])
 
 
@@ -95,12 +101,15 @@ class _OpenCLFunction(Function):
         self.vector_bytes = target.vector_bytes
         self.unaligned: set[str] = set()  # vector types that memory holds at any address
         self.used: set[str] = set()  # extensions
+        self.emulates_float64 = target.emulates_float64
+        self.float64_calls: set[str] = set()  # the functions that compute with emulated doubles
         self.written = {param for param, is_written in phase.params if is_written}
         self.terms = _single_terms(phase.program)
         self.exact = exact_nodes(phase.program)
 
     def node(self, node: Node) -> None:
-        if node in self.terms:  # a product stands where it is added, so that both may become one
+        if node in self.terms and not self._is_emulated(node.dtype):
+            # A product stands where it is added, so that both may become one.
             a, b = (self.value(source) for source in node.src)
             self.names[node] = self.binary(Op.MUL, node.dtype, a, b)
         else:
@@ -129,6 +138,8 @@ class _OpenCLFunction(Function):
 
     def _element(self, dtype: DType) -> str:
         """The type of one element in memory."""
+        if self._is_emulated(dtype):
+            return "ulong"
         if dtype.name in _EXTENSIONS:
             self.used.add(_EXTENSIONS[dtype.name])
         return _SCALARS[dtype.name]
@@ -141,6 +152,8 @@ class _OpenCLFunction(Function):
         return f"{'char' if dtype.is_bool else self._element(dtype)}{dtype.count}"
 
     def literal(self, dtype: DType, value: Any) -> str:
+        if self._is_emulated(dtype):
+            return f"0x{struct.pack('>d', value).hex()}UL"
         return _literal(dtype, value)
 
     def declare(self, dtype: DType, name: str, code: str) -> str:
@@ -331,7 +344,24 @@ class _OpenCLFunction(Function):
             return f"({kind})(-{value})"
         return f"as_{kind}(-as_u{kind}({value}))"
 
+    def _is_emulated(self, dtype: DType) -> bool:
+        return self.emulates_float64 and dtype.scalar is dtypes.float64
+
+    def _emulated(self, name: str, dtype: DType, *operands: tuple[DType, str]) -> str:
+        """A function of opencl_float64.py that gives `dtype`, called for each lane."""
+        self.float64_calls.add(name)
+        if dtype.count == 1:
+            return f"{name}({', '.join(value for _, value in operands)})"
+        lanes = (
+            ", ".join(self.lane(kind, value, number) for kind, value in operands)
+            for number in range(dtype.count)
+        )
+        return self.vector(dtype, [f"{name}({lane})" for lane in lanes])
+
     def _alu(self, node: Node) -> str:
+        if self._is_emulated(node.src[-1].dtype) and node.op in FLOAT64_CALLS:
+            operands = ((source.dtype, self.value(source)) for source in node.src)
+            return self._emulated(FLOAT64_CALLS[node.op], node.dtype, *operands)
         if node in self.exact and not _is_promoted(node.dtype):
             a, b = self.operands(node)
             return f"({a} {BINARY[node.op]} {b})"
@@ -370,6 +400,8 @@ class _OpenCLFunction(Function):
         return f"(({self.type(dtype)})({', '.join(parts)}))"
 
     def binary(self, op: Op, dtype: DType, a: str, b: str) -> str:
+        if self._is_emulated(dtype):
+            return self._emulated(FLOAT64_CALLS[op], dtype, (dtype, a), (dtype, b))
         if op in (Op.MAX, Op.MIN):
             return self._extreme(op, dtype, a, b)
         if dtype.is_bool and op in (Op.ADD, Op.MUL):
@@ -394,6 +426,8 @@ class _OpenCLFunction(Function):
         return f"({wins} | {broken} ? {b} : {a})"
 
     def cast(self, source: DType, target: DType, value: str) -> str:
+        if self._is_emulated(source) or self._is_emulated(target):
+            return self._emulated(float64_cast(source, target), target, (source, value))
         kind = self.type(target)
         if source.is_float and target.is_int:
             return self._saturating(source, target, value)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from .prelude import Functions, with_needed
+
 __all__ = ["int64_helpers"]
 
-# name -> (what it calls, its text)
-_FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
+_FUNCTIONS: Functions = {
     "add_i64": ((), """\
 fn add_i64(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
   let low = a.x + b.x;
@@ -155,13 +156,4 @@ fn i64_from_f32(x: f32) -> vec2<u32> {
 
 def int64_helpers(names: Iterable[str]) -> list[str]:
     """The text of the functions `names` and of all that they call, each after what it needs."""
-    order: dict[str, None] = {}
-
-    def add(name: str) -> None:
-        for needed in _FUNCTIONS[name][0]:
-            add(needed)
-        order[name] = None
-
-    for name in sorted(names):
-        add(name)
-    return [_FUNCTIONS[name][1] for name in order]
+    return with_needed(_FUNCTIONS, names)

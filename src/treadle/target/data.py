@@ -50,7 +50,8 @@ class Target:
     its language gives a vector, `max_image` the height and width of the largest texture (None:
     there are none), `max_steps` how many steps all loops of one item may take in all (None: any
     number): a driver may end them there without a word. Without `strict_floats` the target's
-    compiler takes floats for real numbers where that saves it work.
+    compiler takes floats for real numbers where that saves it work. `emulates_float64` says that
+    float64, which is not among `dtypes`, is computed in integers, one number at a time.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Target:
     max_steps: int | None = None
     max_image: tuple[int, int] | None = None
     strict_floats: bool = True
+    emulates_float64: bool = False
 
     @staticmethod
     def parse(text: str) -> Target:
@@ -95,6 +97,10 @@ class Target:
     def lanes(self, dtype: DType) -> int:
         """How many elements of `dtype` one vector register holds, at least 1."""
         return max(1, self.vector_bytes // dtype.scalar.itemsize)
+
+    def supports(self, dtype: DType) -> bool:
+        """True if kernels may hold `dtype`, emulated if need be: only float64 can be missing."""
+        return dtype.name != "float64" or self.emulates_float64 or self.is_native(dtype)
 
     def is_native(self, dtype: DType) -> bool:
         """True if the processor computes in `dtype` itself, without widening it."""

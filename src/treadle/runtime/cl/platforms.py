@@ -130,7 +130,9 @@ def describe() -> str:
     for number, facts in enumerate(find_devices()):
         kind = "processor" if facts.is_software else "GPU"
         version = ".".join(map(str, facts.version))
-        lines.append(f"CL:{number} {facts.name} ({kind}, {facts.platform}, OpenCL {version})")
+        about = f"{kind}, {facts.platform}, OpenCL {version}"
+        about += "" if facts.has_double else ", float64 emulated"
+        lines.append(f"CL:{number} {facts.name} ({about})")
     return ", ".join(lines)
 
 
@@ -138,13 +140,14 @@ def describe() -> str:
 
 
 def target_of(facts: Facts, arch: str | None) -> Target:
-    """The Target of a device. `arch` "cpu" or "gpu" overrules how its kernels are scheduled.
+    """The Target of a device; `arch` overrules what it says of itself.
 
-    Raises SettingError for any other arch.
+    "cpu" or "gpu" says how kernels are scheduled; after it, or alone, "-fp64" has float64 emulated
+    where the device has it. Raises SettingError for any other arch.
     """
-    if arch not in (None, "cpu", "gpu"):
-        raise SettingError(f"CL knows the architectures cpu and gpu, not {arch!r}")
-    slices = facts.is_software if arch is None else arch == "cpu"
+    schedule, emulate = _words_of(arch or "")
+    facts = replace(facts, has_double=facts.has_double and not emulate)
+    slices = facts.is_software if schedule is None else schedule == "cpu"
     host = _processor(facts) if facts.is_software else host_target()
     common = replace(
         host,
@@ -154,6 +157,7 @@ def target_of(facts: Facts, arch: str | None) -> Target:
         cpu=facts.name,
         features=f"{facts.driver}, fp16={facts.has_half}, fp64={facts.has_double}",
         dtypes=_dtypes(facts),
+        emulates_float64=not facts.has_double,
         has_fma=True,
         has_half_convert=facts.has_half,
         has_bfloat16_convert=False,
@@ -171,6 +175,18 @@ def target_of(facts: Facts, arch: str | None) -> Target:
     subgroup = (SUBGROUP, SUBGROUP) if facts.has_subgroups else None
     group = Workgroup(items, facts.max_items, facts.local_bytes, subgroup)
     return replace(common, vector_bytes=4 * GPU_LANES, max_lanes=GPU_LANES, workgroup=group)
+
+
+def _words_of(arch: str) -> tuple[str | None, bool]:
+    """How kernels are scheduled, if `arch` says so, and whether float64 is turned off."""
+    words = arch.split(",") if arch else []
+    schedule = words.pop(0) if words and words[0] in ("cpu", "gpu") else None
+    if words not in ([], ["-fp64"]):
+        raise SettingError(
+            f"CL knows the architectures cpu and gpu, alone or followed by ,-fp64, and -fp64, "
+            f"not {arch!r}"
+        )
+    return schedule, bool(words)
 
 
 def _dtypes(facts: Facts) -> tuple[DType, ...]:
