@@ -19,7 +19,7 @@ from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, Op
 from ..ir.rules.index import simplify as simplify_index
 from ..ir.shape import size_max, size_product
-from .index import Index, source_index
+from .index import Index, source_index, unwindow_index, unwindow_steps
 
 __all__ = ["Demand", "Group", "Plan", "decide", "ranges_in", "view_base"]
 
@@ -93,7 +93,7 @@ class Plan:
         found = self.reduce_ranges.get(key)
         if found is None:
             sizes = (
-                [node.arg.size]
+                [unwindow_steps(node.arg, index[node.arg.axis])]
                 if node.op is Op.UNWINDOW
                 else [node.src[0].shape[axis] for axis in node.arg.axes]
             )
@@ -435,13 +435,13 @@ def reduce_index(
             inner[axis] = loop
         return tuple(inner), Node.const(dtypes.bool, True)
     arg = node.arg
-    offset = plan.simplify(index[arg.axis] - loops[0] * arg.dilation)
-    count = node.src[0].shape[arg.axis]
-    position = plan.simplify(offset // arg.stride)
-    inside = (offset >= 0) & (position < count)
-    if arg.stride > 1:
-        inside = inside & (offset % arg.stride).eq(0)
-    inner = [*index[: arg.axis], position, *index[arg.axis + 1 :], loops[0]]
+    position, offset = unwindow_index(arg, index[arg.axis], loops[0])
+    position, offset = plan.simplify(position), plan.simplify(offset)
+    inside = (position >= 0) & (position < node.src[0].shape[arg.axis])
+    if arg.dilation > 1 and arg.stride > 1:
+        inside = inside & (position * arg.stride + offset * arg.dilation).eq(index[arg.axis])
+    inside = inside & (offset >= 0) & (offset < arg.size)
+    inner = [*index[: arg.axis], position, *index[arg.axis + 1 :], offset]
     return tuple(inner), plan.simplify(inside)
 
 
