@@ -9,11 +9,10 @@ factor is 0: where the other is infinite, the product is NaN, as it is for paddi
 
 from __future__ import annotations
 
+from ..ir.conditions import all_of, parts, stays_inside
 from ..ir.loops import free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
-from ..ir.shape import size_max
-from .conditions import all_of, bounds_where, parts
 
 __all__ = ["distribute_over_product"]
 
@@ -77,19 +76,10 @@ def _without_needless_gates(one: Node, other: Node) -> Node:
     own = [gate for gate in gates if gate not in others]
     free = free_ranges(one)
     near = [gate for gate in gates if gate in own or free[gate] <= free[one.src[1]]]
-    kept = next((some for some in (own, near) if _is_inside(one, some)), gates)
+    kept = next((some for some in (own, near) if stays_inside(one.src[1], one.src[0], some)), gates)
     src = (*one.src[:2], all_of(kept), one.src[3]) if kept else one.src[:2]
     return one.replace(src=src)
 
 
 def _is_gated(node: Node) -> bool:
     return node.op is Op.LOAD and len(node.src) > 2 and _is_zero_elsewhere(node)
-
-
-def _is_inside(load: Node, gates: list[Node]) -> bool:
-    """Whether every index that the loops give where `gates` hold lies in the memory."""
-    memory = load.src[0]
-    while memory.op is Op.AFTER:
-        memory = memory.src[0]
-    low, high = bounds_where(load.src[1], gates)
-    return memory.op is Op.PARAM and low >= 0 and high < size_max(memory.arg.size)

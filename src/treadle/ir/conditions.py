@@ -10,13 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from ..ir.interval import Bounds, bounds
-from ..ir.loops import TRUE
-from ..ir.node import Node
-from ..ir.op import Op
-from ..ir.rules.index import linear_terms, sum_terms
+from ..dtype import dtypes
+from .interval import Bounds, bounds
+from .node import Node
+from .op import Op
+from .rules.index import linear_terms, sum_terms
+from .shape import size_max
 
-__all__ = ["all_of", "bounds_where", "parts"]
+__all__ = ["TRUE", "all_of", "bounds_where", "parts", "stays_inside"]
+
+TRUE = Node.const(dtypes.bool, True)
 
 Sum = frozenset[tuple[Node, int]]  # the terms of a linear sum without its constant
 
@@ -58,6 +61,16 @@ def bounds_where(index: Node, conditions: Iterable[Node]) -> Bounds:
             low, high = low + factor * least, high + factor * most
     least, most = bounds(sum_terms(terms, 0))
     return low + least, high + most
+
+
+def stays_inside(index: Node, memory: Node, conditions: Iterable[Node]) -> bool:
+    """Whether `index` is proved to be one of an element of `memory` wherever `conditions` hold."""
+    while memory.op is Op.AFTER:
+        memory = memory.src[0]
+    if memory.op is not Op.PARAM:
+        return False
+    low, high = bounds_where(index, conditions)
+    return low >= 0 and high < size_max(memory.arg.size)
 
 
 def _multiple(terms: dict[Node, int], sums: Sum) -> int:
