@@ -19,11 +19,10 @@ from ..ir.loops import TRUE, Split, closed_ranges, free_ranges, replace_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
-from .nest import Nest, nests_of
+from .nest import SHORT_STRIDE, Nest, nests_of
 
 __all__ = ["Moves"]
 
-SHORT_STRIDE = 4
 FEW_PARTS = 16  # every item combines so many parts of a shared reduction by itself
 
 

@@ -204,6 +204,8 @@ def _why_store_elementwise(node: Node, demands: list[Demand], weight: _Weight) -
     if len(demands) == 1:
         return None
     if len(groups) > 1:
+        if weight.reduces and _is_small_expanded(node):
+            return None
         if weight.reduces:
             return f"{len(groups)} kernels need it and it holds a reduction"
         if weight.costly > 1 or weight.ops > CHEAP_OPS or len(weight.loads) > 2:
@@ -212,6 +214,17 @@ def _why_store_elementwise(node: Node, demands: list[Demand], weight: _Weight) -
     if weight.ops > 4 * CHEAP_OPS or len(demands) > 3:
         return "one kernel needs it at several indices and it is not cheap to recompute"
     return None
+
+
+def _is_small_expanded(node: Node) -> bool:
+    """Whether something a few times smaller gives all of `node` in a few operations.
+
+    A comparison of windows with their largest elements, say: those are stored instead.
+    """
+    elements = lambda n: size_product(size_max(s) for s in n.shape)
+    is_large = lambda n: 2 * elements(n) > elements(node)
+    own = [n for n in node.toposort(is_large) if is_large(n) and n.op not in MOVEMENT]
+    return len(own) <= CHEAP_OPS and all(n.op in ALU and n.op not in COSTLY for n in own)
 
 
 def _only_casts(node: Node) -> bool:
