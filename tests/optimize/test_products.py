@@ -31,7 +31,9 @@ def conv(size, channels, out, window, **options):
 
 
 def is_tiled(tensor):
-    moves = Moves(kernel(tensor))
+    moves = Moves(tensor.schedule()[-1].ast)
+    moves.split_digits()
+    moves.root = distribute_over_product(moves.root)
     moves.merge_all()
     return any(recognise(nest) is not None for nest in moves.nests())
 

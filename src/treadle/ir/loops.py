@@ -2,15 +2,16 @@
 
     replace_ranges(ast, {r: Split(outer * 8 + inner, (outer, inner), outer * 8 + inner < 100)})
 
-Where the replacement covers more than the loop did, the guard keeps every load, store and
-reduction to what was there before.
+Where the replacement covers more than the loop did, the guard keeps every store and reduction to
+what was there before, and every load inside of its memory.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..dtype import DType, dtypes
+from ..dtype import DType
+from .conditions import TRUE, parts, stays_inside
 from .node import Node, rebuild
 from .op import Op
 from .rules.index import simplify
@@ -19,7 +20,6 @@ __all__ = ["Split", "closed_ranges", "free_ranges", "identity", "replace_ranges"
 
 Ranges = frozenset[Node]
 _NONE: Ranges = frozenset()
-TRUE = Node.const(dtypes.bool, True)
 
 
 def identity(op: Op, dtype: DType) -> Node:
@@ -123,7 +123,12 @@ def _guarded(old: Node, node: Node, splits: dict[Node, Split], free: dict[Node, 
             guard = guard & splits[r].guard
     if guard is TRUE:
         return node
-    gate = node.src[gate_at] & guard if len(node.src) > gate_at else guard
+    gate = node.src[gate_at] if len(node.src) > gate_at else TRUE
+    if old.op is Op.LOAD:
+        index, conditions = simplify(node.src[1]), parts(simplify(gate))
+        if stays_inside(index, node.src[0], conditions):
+            return node  # what is read too much is not stored
+    gate = guard if gate is TRUE else gate & guard
     src = (*node.src[:gate_at], gate, *node.src[gate_at + 1 :])
     if old.op is Op.LOAD and len(src) == 3:
         src = (*src, Node.const(node.dtype, 0))

@@ -23,6 +23,7 @@ from ..ir.node import Node, alu, alu_dtype
 from ..ir.op import ALU, Op
 from ..ir.rules.index import simplify
 from .lanes import broadcast, contiguous, lane_condition, segments, transpose
+from .strides import strided
 
 __all__ = ["expand"]
 
@@ -134,6 +135,12 @@ class _Expander:
             across = self._across(node, vector)
             if across is not None:
                 return self._transposed(node, position, vector, across)
+            apart = strided(index, vector) if self.has_masks else None
+            if apart is not None:
+                gated = len(node.src) > 2
+                gate = self._scalar(node.src[2], position, {}) if gated else TRUE
+                other = node.src[3] if gated else Node.const(node.dtype, 0)
+                return apart.load(self._at(node.src[0], position), gate, other)
             pieces = self._pieces(node, index, position, vector) if self.has_masks else None
             if pieces is not None:
                 return pieces
@@ -235,8 +242,13 @@ class _Expander:
                 src += [] if gate.op is Op.CONST and gate.arg else [gate]
             return Node(Op.STORE, dtypes.void, tuple(src))
         count = vector.src[0].arg
-        base = contiguous(self._scalar(node.src[1], position, {}), vector)
+        index = self._scalar(node.src[1], position, {})
+        base = contiguous(index, vector)
         if base is None:
+            apart = strided(index, vector) if self.has_masks else None
+            if apart is not None:
+                gate = self._scalar(node.src[3], position, {}) if len(node.src) > 3 else TRUE
+                return Node.sink(apart.store(memory, value, gate))
             return self._store_lanes(node, position, vector, memory, value)
         src = [memory, base, broadcast(value, count)]
         if len(node.src) > 3:

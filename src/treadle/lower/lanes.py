@@ -10,12 +10,20 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..dtype import dtypes
-from ..ir.loops import free_ranges
+from ..ir.loops import TRUE, free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
 
-__all__ = ["Segment", "broadcast", "contiguous", "lane_condition", "segments", "transpose"]
+__all__ = [
+    "Segment",
+    "broadcast",
+    "contiguous",
+    "lane_condition",
+    "segments",
+    "transpose",
+    "without_lane",
+]
 
 MOST_SEGMENTS = 3
 
@@ -28,42 +36,54 @@ def broadcast(node: Node, count: int) -> Node:
 
 def contiguous(index: Node, vector: Node) -> Node | None:
     """`index` without its lane number, if it is that plus something; else None."""
+    found = without_lane(index, vector)
+    return found[0] if found is not None and found[1] == 1 else None
+
+
+def without_lane(index: Node, vector: Node) -> tuple[Node, int] | None:
+    """(base, step) of an index that is `base` + `step` times the lane number; else None."""
     terms, rest = linear_terms(index)
-    if terms.get(vector) != 1:
-        return None
-    del terms[vector]
+    step = terms.pop(vector, 0)
     base = Node.index(rest)
     for term, coefficient in terms.items():
         if vector in free_ranges(term)[term]:
             return None
         base = base + (term if coefficient == 1 else term * coefficient)
-    return simplify(base)
+    return simplify(base), step
 
 
-def lane_condition(condition: Node, vector: Node) -> Node:
+def lane_condition(condition: Node, vector: Node, first: int = 0, each: int = 1) -> Node:
     """A condition on the lane number as a vector of bools.
 
-    `base + lane < limit` compares lane numbers with one scalar, so that the lanes need no wide
-    arithmetic.
+    Element n of it is for lane (`first` + n) // `each`. A comparison of the lane number, times
+    something, with what is the same for all lanes is one with a scalar: no wide arithmetic.
     """
     count = vector.src[0].arg
     if vector not in free_ranges(condition)[condition]:
         return broadcast(condition, count)
     if condition.op in (Op.AND, Op.OR, Op.XOR):
-        sides = tuple(lane_condition(s, vector) for s in condition.src)
+        sides = tuple(lane_condition(s, vector, first, each) for s in condition.src)
         return Node(condition.op, dtypes.bool.vec(count), sides)
-    if condition.op is Op.CMPLT and condition.dtype is dtypes.bool:
-        left, right = condition.src
-        base = contiguous(left, vector)
-        if base is not None and vector not in free_ranges(right)[right]:
-            lanes = Node(Op.LANES, dtypes.int32.vec(count))
-            room = (right - base).minimum(count).maximum(0)
-            limit = broadcast(room.cast(dtypes.int32), count)
-            return Node(Op.CMPLT, dtypes.bool.vec(count), (lanes, limit))
+    if condition.op is Op.CMPLT and condition.src[0].dtype is dtypes.index:
+        found = without_lane(condition.src[0] - condition.src[1], vector)
+        if found is not None and found[1]:
+            return _below(*found, count, first, each)
     lanes = []
     for number in range(count):
-        lanes.append(simplify(condition.substitute({vector: Node.index(number)})))
+        lane = Node.index((first + number) // each)
+        lanes.append(simplify(condition.substitute({vector: lane})))
     return Node(Op.STACK, dtypes.bool.vec(count), tuple(lanes))
+
+
+def _below(base: Node, step: int, count: int, first: int, each: int) -> Node:
+    """base + step * lane < 0, where step is not 0."""
+    # The first lane where it no longer holds, or with a negative step the first where it does.
+    limit = (step - 1 - base) // step if step > 0 else base // -step + 1
+    room = (limit * each - first).minimum(count).maximum(0)
+    lanes = Node(Op.LANES, dtypes.int32.vec(count))
+    ends = broadcast(simplify(room).cast(dtypes.int32), count)
+    below = Node(Op.CMPLT, dtypes.bool.vec(count), (lanes, ends))
+    return below if step > 0 else below ^ broadcast(TRUE, count)
 
 
 class Segment(NamedTuple):

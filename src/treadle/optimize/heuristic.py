@@ -45,11 +45,12 @@ MAX_COPIES = 256
 
 def optimize(ast: Node, target: Target) -> tuple[Node, list[str]]:
     """A better kernel with the same meaning, and the moves that led there."""
-    moves = Moves(distribute_over_product(ast))
+    moves = Moves(ast)
     if any(n.op is Op.RANGE and n.src[0].op is not Op.CONST for n in ast.toposort()):
         return _symbolic(moves)
     if not any(n.op is Op.UPDATE for n in ast.toposort()):
         moves.split_digits()
+    moves.root = distribute_over_product(moves.root)
     moves.merge_all()
     if target.workgroup is None:
         block_chains(moves, target)

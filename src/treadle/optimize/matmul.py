@@ -31,6 +31,7 @@ MIN_WORK = 1 << 15
 MIN_ITEMS = 8
 LOCAL_BYTES = 1 << 19
 PACK_REUSE = 2
+MAX_INTERLEAVED = 4
 
 
 @dataclass(frozen=True)
@@ -100,13 +101,33 @@ def recognise(nest: Nest) -> Problem | None:
     loops = frozenset(nest.loops)
     if free[reduce] != loops:
         return None
-    contiguous = [r for r in nest.loops if stride(nest.stores()[0], r) == 1]
+    column = _column(nest, factors)
     for x, y in (factors, factors[::-1]):
         of_x, of_y = free[x] & loops, free[y] & loops
-        if of_x | of_y == loops and of_x - of_y and any(r in of_y - of_x for r in contiguous):
+        if of_x | of_y == loops and of_x - of_y and column in of_y - of_x:
             pick = lambda wanted: tuple(r for r in nest.loops if r in wanted)
             return Problem(reduce, x, y, pick(of_x & of_y), pick(of_x - of_y), pick(of_y - of_x))
     return None
+
+
+def _column(nest: Nest, factors: tuple[Node, Node]) -> Node | None:
+    """The loop that lanes run over: the one that the result is contiguous in.
+
+    A few steps of another one may lie between, such as the places between two strides of a
+    convolution, where only the other factor depends on them.
+    """
+    steps = {stride(nest.stores()[0], r): r for r in nest.loops}
+    inner = steps.get(1)
+    if inner is None or _count((inner,)) > MAX_INTERLEAVED:
+        return inner
+    outer = steps.get(_count((inner,)))
+    if outer is None:
+        return inner
+    for x, y in (factors, factors[::-1]):
+        apart = not _uses(y, (inner,)) and not _uses(x, (outer,))
+        if apart and any(stride(index, outer) == 1 for index in reads_of(y)):
+            return outer
+    return inner
 
 
 def factors_of(value: Node) -> tuple[Node, Node] | None:

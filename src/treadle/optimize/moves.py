@@ -20,7 +20,7 @@ from ..ir.loops import TRUE, Split, closed_ranges, free_ranges, identity, replac
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
-from .nest import Nest, nests_of
+from .nest import SHORT_STRIDE, Nest, nests_of
 
 __all__ = ["Moves"]
 
@@ -89,19 +89,20 @@ class Moves:
         """Make two loops of each one whose digits are used, as those of a reshaped axis are."""
         while (found := self._digits()) is not None:
             loop, step = found
-            outer, inner = self.loop(loop.src[0].arg // step), self.loop(step)
-            split = Split(outer * step + inner, (outer, inner))
+            outer, inner = self.loop(-(-_size(loop) // step)), self.loop(step)
+            position = outer * step + inner
+            guard = TRUE if _size(loop) % step == 0 else position < loop.src[0]
+            split = Split(position, (outer, inner), guard)
             self.apply({loop: split}, f"split r{loop.arg.number} by {step}")
 
     def _digits(self) -> tuple[Node, int] | None:
-        """A loop and what it is divided by, where that divides its size."""
+        """A loop and what it is divided by, where that divides its size or is small."""
         for node in self.root.toposort():
             if node.op not in (Op.IDIV, Op.MOD) or node.src[0].op is not Op.RANGE:
                 continue
             loop, step = node.src
-            if step.op is Op.CONST and _fixed_size(loop):
-                size = loop.src[0].arg
-                if 1 < step.arg < size and size % step.arg == 0:
+            if step.op is Op.CONST and _fixed_size(loop) and 1 < step.arg < _size(loop):
+                if _size(loop) % step.arg == 0 or step.arg <= SHORT_STRIDE:
                     return loop, step.arg
         return None
 
@@ -269,6 +270,10 @@ def _shared_line(value: Node, item: Node, place: Node) -> Node:
 
 def _name(loops: Iterable[Node]) -> str:
     return ", ".join(f"r{r.arg.number}" for r in loops)
+
+
+def _size(loop: Node) -> int:
+    return loop.src[0].arg
 
 
 def _fixed_size(loop: Node) -> bool:

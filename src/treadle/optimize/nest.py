@@ -16,10 +16,12 @@ from ..ir.rules.index import linear_terms, simplify
 from ..ir.shape import strides_of
 
 __all__ = [
-    "Access", "Nest", "contiguity", "nests_of", "reads_of", "sequential_loops", "stride",
+    "SHORT_STRIDE", "Access", "Nest", "contiguity", "nests_of", "reads_of", "sequential_loops",
+    "stride",
 ]  # fmt: skip
 
 REDUCE_WEIGHT = 4
+SHORT_STRIDE = 4  # lanes so far apart still come as whole vectors
 
 
 @dataclass(frozen=True)
@@ -148,12 +150,12 @@ def sequential_loops(nest: Nest) -> tuple[Node, ...]:
 
 
 def contiguity(nest: Nest, loop: Node) -> int:
-    """How well `loop` serves as lanes: contiguous accesses less the others."""
+    """How well `loop` serves as lanes: contiguous accesses less those of single elements."""
     total = 0
     for access in nest.accesses():
         step = stride(access.index, loop)
         if step == 1:
             total += access.weight
-        elif step is None or step != 0:
+        elif step is None or not 0 <= step <= SHORT_STRIDE:
             total -= access.weight * (2 if access.is_store else 1)
     return total

@@ -9,11 +9,10 @@ factor is 0: where the other is infinite, the product is NaN, as it is for paddi
 
 from __future__ import annotations
 
-from ..ir.interval import bounds
+from ..ir.conditions import all_of, parts, stays_inside
 from ..ir.loops import free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
-from ..ir.shape import size_max
 
 __all__ = ["distribute_over_product"]
 
@@ -33,27 +32,27 @@ def distribute_over_product(root: Node) -> Node:
 def _distributed(value: Node) -> Node:
     product, conditions = value, []
     while product.op is Op.WHERE and product.src[2].op is Op.CONST and product.src[2].arg == 0:
-        conditions.append(product.src[0])
+        conditions.extend(parts(product.src[0]))
         product = product.src[1]
     if product.op is not Op.MUL:
         return value
     free = free_ranges(value)
+    masked: list[list[Node]] = [[], []]
     for condition in conditions:
-        a, b = product.src
-        uses = free[condition]
-        first = len(uses & free_ranges(a)[a]) >= len(uses & free_ranges(b)[b])
-        masked, plain = (a, b) if first else (b, a)
-        product = _masked(condition, masked) * plain
-    return _gated_once(product)
+        shared = [len(free[condition] & free[factor]) for factor in product.src]
+        masked[shared[0] < shared[1]].append(condition)
+    one, other = map(_masked, masked, product.src)
+    one = _without_needless_gates(one, other)
+    return one * _without_needless_gates(other, one)
 
 
-def _masked(condition: Node, value: Node) -> Node:
-    """`value` where `condition` holds, else 0."""
+def _masked(conditions: list[Node], value: Node) -> Node:
+    """`value` where all of `conditions` hold, else 0."""
+    if not conditions:
+        return value
     if value.op is not Op.LOAD or not _is_zero_elsewhere(value):
-        return condition.where(value, 0)
-    gate = condition
-    for part in _parts(value.src[2]) if len(value.src) > 2 else ():
-        gate = gate if part in _parts(gate) else gate & part
+        return all_of(conditions).where(value, 0)
+    gate = all_of(dict.fromkeys((*_gates(value), *conditions)))
     return value.replace(src=(*value.src[:2], gate, Node.const(value.dtype, 0)))
 
 
@@ -62,35 +61,25 @@ def _is_zero_elsewhere(load: Node) -> bool:
     return len(load.src) == 2 or (load.src[3].op is Op.CONST and load.src[3].arg == 0)
 
 
-def _parts(condition: Node) -> list[Node]:
-    """The conditions that must all hold."""
-    found, open_parts = [], [condition]
-    while open_parts:
-        part = open_parts.pop()
-        if part.op is Op.AND:
-            open_parts.extend(part.src)
-        else:
-            found.append(part)
-    return found
+def _gates(load: Node) -> list[Node]:
+    return parts(load.src[2]) if len(load.src) > 2 else []
 
 
-def _gated_once(product: Node) -> Node:
-    """A product without the gate of a factor where the other factor is 0 all the same."""
-    for one, other in (product.src, product.src[::-1]):
-        if _is_gated(one) and _is_gated(other) and _is_inside(one):
-            if set(_parts(one.src[2])) <= set(_parts(other.src[2])):
-                return one.replace(src=one.src[:2]) * other
-    return product
+def _without_needless_gates(one: Node, other: Node) -> Node:
+    """LOAD `one` without the gates under which LOAD `other` is 0 all the same.
+
+    Those that keep it inside its memory stay, if they are about the loops of its index.
+    """
+    if not (_is_gated(one) and _is_gated(other)):
+        return one
+    gates, others = _gates(one), set(_gates(other))
+    own = [gate for gate in gates if gate not in others]
+    free = free_ranges(one)
+    near = [gate for gate in gates if gate in own or free[gate] <= free[one.src[1]]]
+    kept = next((some for some in (own, near) if stays_inside(one.src[1], one.src[0], some)), gates)
+    src = (*one.src[:2], all_of(kept), one.src[3]) if kept else one.src[:2]
+    return one.replace(src=src)
 
 
 def _is_gated(node: Node) -> bool:
     return node.op is Op.LOAD and len(node.src) > 2 and _is_zero_elsewhere(node)
-
-
-def _is_inside(load: Node) -> bool:
-    """Whether every index that the loops give lies in the memory, gate or not."""
-    memory = load.src[0]
-    while memory.op is Op.AFTER:
-        memory = memory.src[0]
-    low, high = bounds(load.src[1])
-    return memory.op is Op.PARAM and low >= 0 and high < size_max(memory.arg.size)

@@ -21,10 +21,11 @@ from ..dtype import dtypes
 from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, Op
 from ..ir.shape import same_size, size_max, size_product
-from .index import Index, source_index
+from .index import Index, source_index, unwindow_index
 from .joint import host_of, note_row
 from .kept import is_large_middle, keep_rows, may_keep_below
 from .plan import (
+    COSTLY,
     FACTOR,
     LEAVES,
     PRODUCT,
@@ -170,6 +171,8 @@ def _why_store_elementwise(node: Node, demands: list[Demand], weight: Weight) ->
     if len(demands) == 1:
         return None
     if len(groups) > 1:
+        if weight.reduces and _is_small_expanded(node):
+            return None
         if weight.reduces:
             return f"{len(groups)} kernels need it and it holds a reduction"
         if weight.costly > 1 or weight.ops > CHEAP_OPS or len(weight.loads) > 2:
@@ -178,6 +181,17 @@ def _why_store_elementwise(node: Node, demands: list[Demand], weight: Weight) ->
     if weight.ops > 4 * CHEAP_OPS or len(demands) > 3:
         return "one kernel needs it at several indices and it is not cheap to recompute"
     return None
+
+
+def _is_small_expanded(node: Node) -> bool:
+    """Whether something a few times smaller gives all of `node` in a few operations.
+
+    A comparison of windows with their largest elements, say: those are stored instead.
+    """
+    elements = lambda n: size_product(size_max(s) for s in n.shape)
+    is_large = lambda n: 2 * elements(n) > elements(node)
+    own = [n for n in node.toposort(is_large) if is_large(n) and n.op not in MOVEMENT]
+    return len(own) <= CHEAP_OPS and all(n.op in ALU and n.op not in COSTLY for n in own)
 
 
 def _only_casts(node: Node) -> bool:
@@ -388,13 +402,13 @@ def reduce_index(
             inner[axis] = loop
         return tuple(inner), Node.const(dtypes.bool, True)
     arg = node.arg
-    offset = plan.simplify(index[arg.axis] - loops[0] * arg.dilation)
-    count = node.src[0].shape[arg.axis]
-    position = plan.simplify(offset // arg.stride)
-    inside = (offset >= 0) & (position < count)
-    if arg.stride > 1:
-        inside = inside & (offset % arg.stride).eq(0)
-    inner = [*index[: arg.axis], position, *index[arg.axis + 1 :], loops[0]]
+    position, offset = unwindow_index(arg, index[arg.axis], loops[0])
+    position, offset = plan.simplify(position), plan.simplify(offset)
+    inside = (position >= 0) & (position < node.src[0].shape[arg.axis])
+    if arg.dilation > 1 and arg.stride > 1:
+        inside = inside & (position * arg.stride + offset * arg.dilation).eq(index[arg.axis])
+    inside = inside & (offset >= 0) & (offset < arg.size)
+    inner = [*index[: arg.axis], position, *index[arg.axis + 1 :], offset]
     return tuple(inner), plan.simplify(inside)
 
 

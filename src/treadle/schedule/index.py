@@ -12,11 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ..dtype import dtypes
+from ..ir.args import WindowArg
 from ..ir.node import Node, as_index
 from ..ir.op import Op
+from ..ir.rules.index import linear_terms
 from ..ir.shape import Shape, same_size, size_product, strides_of
 
-__all__ = ["Index", "flat_index", "source_index"]
+__all__ = ["Index", "flat_index", "source_index", "unwindow_index", "unwindow_steps"]
 
 Index = tuple[Node, ...]
 Simplify = Callable[[Node], Node]
@@ -133,6 +135,35 @@ def _window(view: Node, index: Index, simplify: Simplify) -> tuple[Index, Node]:
     arg, found = view.arg, list(index[:-1])
     found[arg.axis] = simplify(index[arg.axis] * arg.stride + index[-1] * arg.dilation)
     return tuple(found), TRUE
+
+
+def unwindow_steps(arg: WindowArg, place: Node) -> int:
+    """How many offsets into a window can lie at `place` of what an UNWINDOW gives."""
+    if arg.dilation > 1:
+        return arg.size
+    _, shift = _aligned(arg, place)
+    return (arg.size - 1 - shift) // arg.stride + 1
+
+
+def unwindow_index(arg: WindowArg, place: Node, step: Node) -> tuple[Node, Node]:
+    """(number of the window, offset into it) that step `step` of an UNWINDOW adds to `place`.
+
+    Either may lie outside of its range. With strides and without dilation, steps go through the
+    offsets of one residue class alone: out[2 q + p] = sum over j of in[q - j, 2 j + p]. The window
+    does not depend on p, so the places between two strides share what they read.
+    """
+    if arg.dilation > 1:
+        return (place - step * arg.dilation) // arg.stride, step
+    window, shift = _aligned(arg, place)
+    rest = place - linear_terms(place)[1]
+    return window - step, rest % arg.stride + shift + step * arg.stride
+
+
+def _aligned(arg: WindowArg, place: Node) -> tuple[Node, int]:
+    """(last window that begins at `place`, rounded down without its constant; what that is off)."""
+    rest = linear_terms(place)[1]
+    ahead = -(-rest // arg.stride)
+    return (place - rest) // arg.stride + ahead, rest - ahead * arg.stride
 
 
 _MOVES: dict[Op, Callable[[Node, Index, Simplify], tuple[Index, Node]]] = {

@@ -12,11 +12,11 @@ from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, Op
 from ..ir.rules.index import simplify as simplify_index
 from ..ir.shape import size_max, size_product
-from .index import Index
+from .index import Index, unwindow_steps
 
 __all__ = [
-    "FACTOR", "LEAVES", "PRODUCT", "STORED", "Demand", "Group", "Home", "Kept", "Plan", "Weight",
-    "distinct", "is_heavy", "ranges_in", "view_base", "weigh",
+    "COSTLY", "FACTOR", "LEAVES", "PRODUCT", "STORED", "Demand", "Group", "Home", "Kept", "Plan",
+    "Weight", "distinct", "is_heavy", "ranges_in", "view_base", "weigh",
 ]  # fmt: skip
 
 LEAVES = frozenset((Op.CONST, Op.IOTA, Op.BUFFER, Op.VARIABLE, Op.BIND))
@@ -149,7 +149,7 @@ class Plan:
         found = self.reduce_ranges.get(key)
         if found is None:
             sizes = (
-                [node.arg.size]
+                [unwindow_steps(node.arg, index[node.arg.axis])]
                 if node.op is Op.UNWINDOW
                 else [node.src[0].shape[axis] for axis in node.arg.axes]
             )

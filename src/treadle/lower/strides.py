@@ -1,0 +1,84 @@
+"""Lanes that lie two to four elements apart, as masked accesses to whole vectors and shuffles.
+
+x[base + 2 * lane], 8 lanes  ->  the even elements of x[base..base+7] and of x[base+8..base+15]
+
+The masks let through what the lanes are about and nothing between or behind, which others may be
+writing or which may not exist.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..dtype import dtypes
+from ..ir.node import Node
+from ..ir.op import Op
+from .lanes import broadcast, lane_condition, without_lane
+
+__all__ = ["Strided", "strided"]
+
+MOST_STEP = 4
+
+
+class Strided(NamedTuple):
+    """Lane n of `vector` is at `base` + n * `step`."""
+
+    vector: Node
+    base: Node
+    step: int
+
+    @property
+    def lanes(self) -> int:
+        return self.vector.src[0].arg
+
+    def load(self, memory: Node, gate: Node, other: Node) -> Node:
+        """The lanes where `gate` holds, `other` elsewhere."""
+        filler = broadcast(other, self.lanes)
+        dtype = filler.dtype
+        value: Node | None = None
+        for piece in range(self.step):
+            src = (memory, self._start(piece), self._mask(piece, gate), filler)
+            part = Node(Op.LOAD, dtype, src)
+            places = [divmod(n * self.step, self.lanes) for n in range(self.lanes)]
+            mine = tuple(
+                (self.lanes + at if value is not None else at) if number == piece else n
+                for n, (number, at) in enumerate(places)
+            )
+            value = Node(Op.SHUFFLE, dtype, (part if value is None else value, part), mine)
+        assert value is not None
+        return value
+
+    def store(self, memory: Node, value: Node, gate: Node) -> list[Node]:
+        """The STOREs of the lanes of `value` where `gate` holds."""
+        wide = broadcast(value, self.lanes)
+        stores = []
+        for piece in range(self.step):
+            spread = tuple((piece * self.lanes + n) // self.step for n in range(self.lanes))
+            part = Node(Op.SHUFFLE, wide.dtype, (wide, wide), spread)
+            src = (memory, self._start(piece), part, self._mask(piece, gate))
+            stores.append(Node(Op.STORE, dtypes.void, src))
+        return stores
+
+    def _start(self, piece: int) -> Node:
+        return self.base + piece * self.lanes
+
+    def _mask(self, piece: int, gate: Node) -> Node:
+        """Which elements of a piece are a lane's, where that lane's `gate` holds."""
+        first = piece * self.lanes
+        elements = range(first, first + self.lanes)
+        own = tuple(Node.const(dtypes.bool, e % self.step == 0) for e in elements)
+        mask = Node(Op.STACK, dtypes.bool.vec(self.lanes), own)
+        if gate.op is Op.CONST and gate.arg:
+            return mask
+        return mask & lane_condition(gate, self.vector, first, self.step)
+
+
+def strided(index: Node, vector: Node) -> Strided | None:
+    """How the lanes of `vector` lie, if they are a few elements apart and worth it; else None."""
+    found = without_lane(index, vector)
+    if found is None:
+        return None
+    base, step = found
+    if not 1 < step <= MOST_STEP or 2 * step > vector.src[0].arg:
+        return None
+    return Strided(vector, base, step)
