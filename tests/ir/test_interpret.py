@@ -9,7 +9,7 @@ import pytest
 
 from treadle.dtype import dtypes
 from treadle.errors import InternalError
-from treadle.ir.args import BufferRef, ReduceArg, ScanArg, ScatterArg, Token, WindowArg
+from treadle.ir.args import BufferRef, GatherArg, ReduceArg, ScanArg, ScatterArg, Token, WindowArg
 from treadle.ir.elementwise import cast_array, numpy_dtype
 from treadle.ir.fold import fold_scalar
 from treadle.ir.interpret import evaluate, interpret, interpret_many
@@ -118,7 +118,7 @@ def test_sums_keep_their_dtype(memory):
 def test_gather_reads_zero_outside(memory):
     a, index = grid(2, 3), np.array([[2, 0], [-1, 3]], np.int32)
     places = memory.tensor(index, dtypes.int32)
-    got = memory.value(Node(Op.GATHER, dtypes.float32, (memory.tensor(a), places), 1))
+    got = memory.value(Node(Op.GATHER, dtypes.float32, (memory.tensor(a), places), GatherArg(1)))
     assert got.tolist() == [[[2, 0], [0, 0]], [[5, 3], [0, 0]]]
 
 

@@ -172,10 +172,14 @@ INFO: dict[Op, OpInfo] = {
     ),
     Op.SCAN: OpInfo(1, "inclusive prefix combination by arg.op along arg.axis"),
     Op.GATHER: OpInfo(
-        2, "out[a.., p.., b..] = src[0][a.., src[1][p..], b..] on axis arg; 0 outside"
+        2,
+        "out[a.., p.., b..] = src[0][a.., src[1][p..], b..] on axis arg.axis, or along it: "
+        "out[a.., p, b..] = src[0][a.., src[1][a.., p, b..], b..]; 0 outside",
     ),
     Op.SCATTER: OpInfo(
-        3, "src[0] with src[2][.., p, ..] combined by arg.op into place src[1][p] of axis arg.axis"
+        3,
+        "src[0] with src[2][.., p, ..] combined by arg.op into place src[1][p] of axis arg.axis, "
+        "or along it into place src[1][.., p, ..]; dropped outside",
     ),
     Op.CONTIGUOUS: OpInfo(1, "the same values, in memory of their own"),
     Op.DETACH: OpInfo(1, "the same values, no gradient"),

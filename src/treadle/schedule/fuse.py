@@ -19,7 +19,7 @@ from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, Op
 from ..ir.rules.index import simplify as simplify_index
 from ..ir.shape import size_max, size_product
-from .index import Index, source_index
+from .index import Index, gathered_index, places_index, source_index
 
 __all__ = ["Demand", "Group", "Plan", "decide", "ranges_in", "view_base"]
 
@@ -81,7 +81,7 @@ class Plan:
     groups: dict[Node, Group] = field(default_factory=dict)
     reasons: dict[Node, str] = field(default_factory=dict)
     reduce_ranges: dict[tuple[Group, Node, Index], tuple[Node, ...]] = field(default_factory=dict)
-    scatter_loops: dict[Node, tuple[Index, Index]] = field(default_factory=dict)
+    scatter_loops: dict[Node, Index] = field(default_factory=dict)
     simplified: dict[Node, Node] = field(default_factory=dict)
 
     def simplify(self, node: Node) -> Node:
@@ -350,16 +350,11 @@ def _demand_scatter(
 ) -> None:
     base, where, values = node.src
     _add(demands, base, Demand(group, group.ranges))
-    axis = node.arg.axis
-    outer = tuple(
-        Node.index(0) if number == axis else group.fresh_range(size)
-        for number, size in enumerate(base.shape)
-    )
-    positions = tuple(group.fresh_range(size) for size in where.shape)
-    plan.scatter_loops[node] = (positions, outer)
+    loops = tuple(group.fresh_range(size) for size in values.shape)
+    plan.scatter_loops[node] = loops
+    positions = places_index(node, loops)
     _add(demands, where, Demand(group, positions, positions))
-    index = (*outer[:axis], *positions, *outer[axis + 1 :])
-    _add(demands, values, Demand(group, index, positions))
+    _add(demands, values, Demand(group, loops, positions))
 
 
 def _add(demands: dict[Node, dict[tuple[Any, ...], Demand]], node: Node, demand: Demand) -> None:
@@ -449,11 +444,10 @@ def _inline_gather(
     node: Node, demand: Demand, demands: dict[Node, dict[tuple[Any, ...], Demand]]
 ) -> None:
     source, where = node.src
-    axis, count = node.arg, len(where.shape)
-    index = demand.index
+    places = places_index(node, demand.index)
     demand.group.ops += 1
-    _add(demands, where, replace(demand, index=index[axis : axis + count], linear=False))
+    _add(demands, where, replace(demand, index=places, linear=False))
     # The value read is no loop of this kernel: a placeholder stands for it while deciding.
-    placeholder = Node(Op.WILDCARD, dtypes.index, index[axis : axis + count], ("gathered", where))
-    inner = (*index[:axis], placeholder, *index[axis + count :])
+    placeholder = Node(Op.WILDCARD, dtypes.index, places, ("gathered", where))
+    inner = gathered_index(node, demand.index, placeholder)
     _add(demands, source, replace(demand, index=inner, linear=False, dynamic=True))

@@ -20,7 +20,7 @@ from ..ir.op import ALU, MOVEMENT, Op
 from ..ir.shape import Shape, size_product
 from .fuse import Group, Plan, ranges_in, reduce_index, view_base
 from .images import image_of
-from .index import TRUE, Index, flat_index, source_index
+from .index import TRUE, Index, flat_index, gathered_index, places_index, source_index
 from .kernel import Kernel
 
 __all__ = ["build_kernel", "end", "reduce_over", "view_storage"]
@@ -149,16 +149,13 @@ class _Builder:
         return reduce_over(op, value, tuple(r for r in loops if r.op is Op.RANGE))
 
     def _gather_index(self, node: Node, index: Index, valid: Node) -> Key:
-        axis = node.arg
-        return (node.src[1], index[axis : axis + len(node.src[1].shape)], valid)
+        return (node.src[1], places_index(node, index), valid)
 
     def _gathered(self, node: Node, index: Index, valid: Node) -> Key:
-        source, where = node.src
-        axis = node.arg
+        source = node.src[0]
         position = self.values[self._gather_index(node, index, valid)].cast(dtypes.index)
-        inside = (position >= 0) & (position < as_index(source.shape[axis]))
-        inner = (*index[:axis], position, *index[axis + len(where.shape) :])
-        return (source, inner, self.plan.simplify(valid & inside))
+        inside = (position >= 0) & (position < as_index(source.shape[node.arg.axis]))
+        return (source, gathered_index(node, index, position), self.plan.simplify(valid & inside))
 
     def _load(self, node: Node, index: Index, valid: Node) -> Node:
         storage = view_storage(node)
@@ -282,16 +279,17 @@ def _scatter(builder: _Builder) -> list[Node]:
     base, where, values = root.src
     axis, op = root.arg.axis, root.arg.op
     first = end(_store(builder, root, ranges, root.shape, builder.value(base, ranges)), ranges)
-    positions, outer = builder.plan.scatter_loops[root]
+    loops = builder.plan.scatter_loops[root]
+    positions = places_index(root, loops)
     place = builder.value(where, positions).cast(dtypes.index)
     inside = builder.plan.simplify((place >= 0) & (place < as_index(root.shape[axis])))
-    value = builder.value(values, (*outer[:axis], *positions, *outer[axis + 1 :]))
-    index = (*outer[:axis], place, *outer[axis + 1 :])
+    value = builder.value(values, loops)
+    index = gathered_index(root, loops, place)
     memory = Node(Op.AFTER, root.dtype, (builder.param(root), first))
     position = builder.plan.simplify(flat_index(index, root.shape))
     if op is not None:
         old = Node(Op.LOAD, root.dtype, (memory, position, inside, Node.const(root.dtype, 0)))
         value = old.alu(op, value)
     store = Node(Op.STORE, dtypes.void, (memory, position, value, inside))
-    loops = (*(r for i, r in enumerate(outer) if i != axis), *positions)
-    return [end(store, loops)]
+    inner = frozenset(positions) if not root.arg.along else frozenset((loops[axis],))
+    return [end(store, (*(r for r in loops if r not in inner), *(r for r in loops if r in inner)))]
