@@ -252,6 +252,21 @@ def _scatter(run: _Interpreter, node: Node, source: list[Array]) -> Array:
     return np.moveaxis(out, 0, axis)
 
 
+def _sort(run: _Interpreter, node: Node, source: list[Array]) -> Array:
+    order = np.argsort(source[0], axis=node.arg, kind="stable")
+    return order.astype(numpy_dtype(node.dtype))
+
+
+def _distribute(run: _Interpreter, node: Node, source: list[Array]) -> Array:
+    values, bins, starts = source
+    out, following = np.zeros(run.sizes(node.shape), values.dtype), np.array(starts)
+    for line, (row, places) in enumerate(zip(values, bins, strict=True)):
+        for value, place in zip(row, places, strict=True):
+            out[following[line, place]] = value
+            following[line, place] += 1
+    return out
+
+
 def _combine(node: Node, old: Array, new: Array) -> Array:
     return apply_alu(node.arg.op, node.dtype, (node.dtype, node.dtype), (old, new))
 
@@ -277,6 +292,8 @@ _TENSOR: dict[Op, Callable[[_Interpreter, Node, list[Array]], Array]] = {
     Op.SCAN: _scan,
     Op.GATHER: _gather,
     Op.SCATTER: _scatter,
+    Op.SORT: _sort,
+    Op.DISTRIBUTE: _distribute,
     Op.CONTIGUOUS: _same,
     Op.DETACH: _same,
     Op.COPY: _same,

@@ -73,6 +73,8 @@ class Op(IntEnum):
     SCAN = auto()
     GATHER = auto()
     SCATTER = auto()
+    SORT = auto()
+    DISTRIBUTE = auto()
     CONTIGUOUS = auto()
     DETACH = auto()
     COPY = auto()
@@ -87,6 +89,7 @@ class Op(IntEnum):
     LOAD = auto()
     STORE = auto()
     UPDATE = auto()
+    TICKET = auto()
     END = auto()
     STAGE = auto()
     BARRIER = auto()
@@ -181,6 +184,12 @@ INFO: dict[Op, OpInfo] = {
         "src[0] with src[2][.., p, ..] combined by arg.op into place src[1][p] of axis arg.axis, "
         "or along it into place src[1][.., p, ..]; dropped outside",
     ),
+    Op.SORT: OpInfo(
+        1, "where the elements are on axis arg in ascending order, equal ones in theirs; unsigned"
+    ),
+    Op.DISTRIBUTE: OpInfo(
+        3, "out[src[2][b, k]++] = src[0][b, i] for all b and, in order, i, where k = src[1][b, i]"
+    ),
     Op.CONTIGUOUS: OpInfo(1, "the same values, in memory of their own"),
     Op.DETACH: OpInfo(1, "the same values, no gradient"),
     Op.COPY: OpInfo(1, "the same values on device arg"),
@@ -198,6 +207,9 @@ INFO: dict[Op, OpInfo] = {
     Op.UPDATE: OpInfo(
         -1,
         "register src[0] combined by arg with src[1], at each step of the RANGEs src[2:]",
+    ),
+    Op.TICKET: OpInfo(
+        -1, "the STAGE src[0] at its place, where one is added, at each step of the RANGEs src[1:]"
     ),
     Op.END: OpInfo(-1, "the effects src[:arg], looped over the RANGEs src[arg:]"),
     Op.STAGE: OpInfo(

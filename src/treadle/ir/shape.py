@@ -173,6 +173,15 @@ def _scatter(src: tuple[Node, ...], arg: Any) -> Shape:
     return src[0].shape
 
 
+def _distribute(src: tuple[Node, ...]) -> Shape:
+    values, bins, starts = (s.shape for s in src)
+    if len(values) != 2 or bins != values or len(starts) != 2 or starts[0] != values[0]:
+        raise ShapeError(
+            f"[distribute] values of {values}, bins of {bins} and starts of {starts} do not fit"
+        )
+    return (values[0] * values[1],)
+
+
 def _assign(src: tuple[Node, ...]) -> Shape:
     if src[0].shape != src[1].shape and src[1].op is not Op.CONST:
         raise ShapeError(
@@ -189,7 +198,7 @@ def _multi(src: tuple[Node, ...], arg: Any) -> Shape:
     return (*shape[: arg.axis], total, *shape[arg.axis + 1 :])
 
 
-_SOURCE_SHAPE = frozenset((Op.CONTIGUOUS, Op.DETACH, Op.COPY, Op.AFTER, Op.SCAN))
+_SOURCE_SHAPE = frozenset((Op.CONTIGUOUS, Op.DETACH, Op.COPY, Op.AFTER, Op.SCAN, Op.SORT))
 
 
 def infer_shape(op: Op, src: tuple[Node, ...], arg: Any) -> Shape:
@@ -221,6 +230,8 @@ def infer_shape(op: Op, src: tuple[Node, ...], arg: Any) -> Shape:
         return _placed("gather", src[0].shape, src[1].shape, arg)
     if op is Op.SCATTER:
         return _scatter(src, arg)
+    if op is Op.DISTRIBUTE:
+        return _distribute(src)
     if op is Op.ASSIGN:
         return _assign(src)
     if op in (Op.BUFFER, Op.IOTA):

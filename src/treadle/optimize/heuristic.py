@@ -46,7 +46,7 @@ def optimize(ast: Node, target: Target) -> tuple[Node, list[str]]:
     moves = Moves(distribute_over_product(ast))
     if any(n.op is Op.RANGE and n.src[0].op is not Op.CONST for n in ast.toposort()):
         return _symbolic(moves)
-    if not any(n.op is Op.UPDATE for n in ast.toposort()):
+    if not any(n.op in (Op.UPDATE, Op.TICKET) for n in ast.toposort()):
         moves.split_digits()
     moves.merge_all()
     _group_long_reductions(moves, target)

@@ -134,6 +134,8 @@ def sequential_loops(nest: Nest) -> tuple[Node, ...]:
     for node in nest.nodes():
         if node.op is Op.UPDATE:
             found.extend(node.src[2:])
+        if node.op is Op.TICKET:
+            found.extend(node.src[1:])
     scatters = [effect for effect in nest.effects if effect.src[0].op is Op.AFTER]
     for store in scatters:
         apart = _loops_apart(store)

@@ -25,7 +25,7 @@ __all__ = ["Demand", "Group", "Plan", "decide", "ranges_in", "view_base"]
 
 LEAVES = frozenset((Op.CONST, Op.IOTA, Op.BUFFER, Op.VARIABLE, Op.BIND))
 # Nodes that are always stored: their kernel has a form of its own, or the user asked for it.
-STORED = frozenset((Op.CONTIGUOUS, Op.SCATTER, Op.SCAN, Op.ASSIGN))
+STORED = frozenset((Op.CONTIGUOUS, Op.SCATTER, Op.DISTRIBUTE, Op.SCAN, Op.ASSIGN))
 COSTLY = frozenset(
     (Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS, Op.TANH, Op.ERF, Op.POW, Op.SQRT, Op.FDIV)
 )
@@ -81,7 +81,7 @@ class Plan:
     groups: dict[Node, Group] = field(default_factory=dict)
     reasons: dict[Node, str] = field(default_factory=dict)
     reduce_ranges: dict[tuple[Group, Node, Index], tuple[Node, ...]] = field(default_factory=dict)
-    scatter_loops: dict[Node, Index] = field(default_factory=dict)
+    own_loops: dict[Node, Index] = field(default_factory=dict)
     simplified: dict[Node, Node] = field(default_factory=dict)
 
     def simplify(self, node: Node) -> Node:
@@ -329,12 +329,15 @@ def _distinct(node: Node) -> int:
 def _start_group(
     plan: Plan, node: Node, demands: dict[Node, dict[tuple[Any, ...], Demand]]
 ) -> None:
-    shape = node.src[0].shape if node.op is Op.ASSIGN else node.shape
+    shape = node.src[0].shape if node.op in (Op.ASSIGN, Op.DISTRIBUTE) else node.shape
     group = Group(node, ())
     group.ranges = tuple(group.fresh_range(size) for size in shape)
     plan.groups[node] = group
     if node.op is Op.SCATTER:
         _demand_scatter(plan, group, node, demands)
+        return
+    if node.op is Op.DISTRIBUTE:
+        _demand_distribute(plan, group, node, demands)
         return
     start = Demand(group, group.ranges)
     if node.op is Op.ASSIGN:
@@ -351,10 +354,21 @@ def _demand_scatter(
     base, where, values = node.src
     _add(demands, base, Demand(group, group.ranges))
     loops = tuple(group.fresh_range(size) for size in values.shape)
-    plan.scatter_loops[node] = loops
+    plan.own_loops[node] = loops
     positions = places_index(node, loops)
     _add(demands, where, Demand(group, positions, positions))
     _add(demands, values, Demand(group, loops, positions))
+
+
+def _demand_distribute(
+    plan: Plan, group: Group, node: Node, demands: dict[Node, dict[tuple[Any, ...], Demand]]
+) -> None:
+    values, bins, starts = node.src
+    bin = group.fresh_range(starts.shape[1])
+    plan.own_loops[node] = (bin,)
+    for source in (values, bins):
+        _add(demands, source, Demand(group, group.ranges))
+    _add(demands, starts, Demand(group, (group.ranges[0], bin), (bin,)))
 
 
 def _add(demands: dict[Node, dict[tuple[Any, ...], Demand]], node: Node, demand: Demand) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from ..dtype import dtypes
 from ..errors import InternalError
-from ..ir.args import ParamRef, ReduceArg, RegisterRef
+from ..ir.args import ParamRef, ReduceArg, RegisterRef, StageArg
 from ..ir.loops import identity
 from ..ir.node import Node, as_index, rebuild
 from ..ir.op import ALU, MOVEMENT, Op
@@ -222,8 +222,7 @@ def build_kernel(plan: Plan, group: Group, device: str) -> tuple[Kernel, frozens
     """The kernel of `group`, and every stored value (BUFFER, AFTER or stored node) it reads."""
     builder = _Builder(plan, group)
     root = group.root
-    make = {Op.SCAN: _scan, Op.SCATTER: _scatter, Op.ASSIGN: _assign}.get(root.op, _plain)
-    effects = make(builder)
+    effects = _FORMS.get(root.op, _plain)(builder)
     written = view_storage(view_base(root.src[0])) if root.op is Op.ASSIGN else root
     slot = builder.param(written).arg.slot
     kernel = Kernel(Node.sink(effects), tuple(builder.buffers), (slot,), device, plan.reasons[root])
@@ -279,7 +278,7 @@ def _scatter(builder: _Builder) -> list[Node]:
     base, where, values = root.src
     axis, op = root.arg.axis, root.arg.op
     first = end(_store(builder, root, ranges, root.shape, builder.value(base, ranges)), ranges)
-    loops = builder.plan.scatter_loops[root]
+    loops = builder.plan.own_loops[root]
     positions = places_index(root, loops)
     place = builder.value(where, positions).cast(dtypes.index)
     inside = builder.plan.simplify((place >= 0) & (place < as_index(root.shape[axis])))
@@ -293,3 +292,24 @@ def _scatter(builder: _Builder) -> list[Node]:
     store = Node(Op.STORE, dtypes.void, (memory, position, value, inside))
     inner = frozenset(positions) if not root.arg.along else frozenset((loops[axis],))
     return [end(store, (*(r for r in loops if r not in inner), *(r for r in loops if r in inner)))]
+
+
+def _distribute(builder: _Builder) -> list[Node]:
+    root, (line, step) = builder.group.root, builder.group.ranges
+    values, bins, starts = root.src
+    (bin,) = builder.plan.own_loops[root]
+    start, count = builder.value(starts, (line, bin)), starts.shape[1]
+    place = builder.value(bins, (line, step)).cast(dtypes.index)
+    loops = tuple(r for r in (bin,) if r.op is Op.RANGE)
+    counters = (start, TRUE, bin, place, *loops)
+    stage = Node(Op.STAGE, starts.dtype, counters, StageArg("shared", (count,)))
+    turns = tuple(r for r in (step,) if r.op is Op.RANGE)
+    following = Node(Op.TICKET, starts.dtype, (stage, *turns)).cast(dtypes.index)
+    value = builder.value(values, (line, step))
+    store = Node(Op.STORE, dtypes.void, (builder.param(root), following, value))
+    return [end(store, (line, step))]
+
+
+_FORMS = {
+    Op.SCAN: _scan, Op.SCATTER: _scatter, Op.DISTRIBUTE: _distribute, Op.ASSIGN: _assign,
+}  # fmt: skip

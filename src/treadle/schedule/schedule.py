@@ -22,6 +22,7 @@ from .limits import cut_to_fit, fits
 from .order import copy_old_versions, order_roots
 from .ranges import build_kernel
 from .scans import cut_long_scans
+from .sorts import expand_sorts
 
 __all__ = ["schedule"]
 
@@ -42,7 +43,8 @@ def schedule(
     empty reduction became a constant), the node that is stored for it.
     """
     replaced = _without_empty_reductions(list(outputs))
-    nodes = cut_long_scans([_storable(replaced.get(node, node)) for node in outputs], target)
+    nodes = expand_sorts([replaced.get(node, node) for node in outputs], target)
+    nodes = cut_long_scans([_storable(node) for node in nodes], target)
     forced = _forced(nodes)
     if target and target.max_image and settings.IMAGE:
         plan = decide(nodes, forced)

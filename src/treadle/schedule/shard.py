@@ -334,11 +334,12 @@ def _flip(node: Node, src: list[Value]) -> Spread | None:
 
 
 def _along_other_axis(node: Node, src: list[Value]) -> Spread | None:
-    """WINDOW, UNWINDOW and SCAN, which work along one axis."""
+    """WINDOW, UNWINDOW, SCAN and SORT, which work along one axis."""
     value = src[0]
     assert isinstance(value, Spread)
+    axis = node.arg if node.op is Op.SORT else node.arg.axis
     removed = len(node.src[0].shape) - 1 if node.op is Op.UNWINDOW else None
-    if value.axis is not None and value.axis in (node.arg.axis, removed):
+    if value.axis is not None and value.axis in (axis, removed):
         return None
     return value.map(lambda part, _: rebuild(node, (part,)), value.axis)
 
@@ -372,5 +373,5 @@ _RULES = {
     Op.CONTIGUOUS: _unchanged, Op.DETACH: _unchanged, Op.REDUCE: _reduce, Op.EXPAND: _expand,
     Op.PERMUTE: _permute, Op.RESHAPE: _reshape, Op.SHRINK: _shrink, Op.PAD: _pad, Op.FLIP: _flip,
     Op.WINDOW: _along_other_axis, Op.UNWINDOW: _along_other_axis, Op.SCAN: _along_other_axis,
-    Op.GATHER: _gather, Op.SCATTER: _lines,
+    Op.SORT: _along_other_axis,    Op.GATHER: _gather, Op.SCATTER: _lines,
 }  # fmt: skip

@@ -24,12 +24,13 @@ from .gathering import Gathering
 from .inplace import write_view
 from .operands import check_device, is_scalar
 from .shapes import broadcast_shapes, expand, move_axes, reshape
+from .sorting import Sorting
 from .subscript import Subscript, parse
 
 __all__ = ["Indexing"]
 
 
-class Indexing(Gathering):
+class Indexing(Sorting):
     """Subscripts on top of gather and scatter."""
 
     __slots__ = ()
