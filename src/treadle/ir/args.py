@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BufferRef", "GatherArg", "LocalRef", "ParamRef", "RangeArg", "ReduceArg", "RegisterRef",
-    "ScanArg", "ScatterArg", "ShardArg", "StageArg", "Token", "VarArg", "WindowArg",
+    "ScanArg", "ScatterArg", "ShardArg", "SortArg", "StageArg", "Token", "VarArg", "WindowArg",
 ]  # fmt: skip
 
 
@@ -76,6 +76,14 @@ class ScatterArg:
     axis: int
     op: Op | None
     along: bool = False
+
+
+@dataclass(frozen=True)
+class SortArg:
+    """The first `count` of `axis` in order."""
+
+    axis: int
+    count: int
 
 
 @dataclass(frozen=True)

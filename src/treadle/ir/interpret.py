@@ -253,18 +253,19 @@ def _scatter(run: _Interpreter, node: Node, source: list[Array]) -> Array:
 
 
 def _sort(run: _Interpreter, node: Node, source: list[Array]) -> Array:
-    order = np.argsort(source[0], axis=node.arg, kind="stable")
-    return order.astype(numpy_dtype(node.dtype))
+    axis = node.arg.axis
+    order = np.argsort(source[0], axis=axis, kind="stable").astype(numpy_dtype(node.dtype))
+    return np.take(order, np.arange(node.arg.count), axis)
 
 
 def _distribute(run: _Interpreter, node: Node, source: list[Array]) -> Array:
     values, bins, starts = source
-    out, following = np.zeros(run.sizes(node.shape), values.dtype), np.array(starts)
+    out, following = np.zeros(values.size, values.dtype), np.array(starts)
     for line, (row, places) in enumerate(zip(values, bins, strict=True)):
         for value, place in zip(row, places, strict=True):
             out[following[line, place]] = value
             following[line, place] += 1
-    return out
+    return out.reshape(node.shape)
 
 
 def _combine(node: Node, old: Array, new: Array) -> Array:

@@ -185,10 +185,12 @@ INFO: dict[Op, OpInfo] = {
         "or along it into place src[1][.., p, ..]; dropped outside",
     ),
     Op.SORT: OpInfo(
-        1, "where the elements are on axis arg in ascending order, equal ones in theirs; unsigned"
+        1, "where the first arg.count of axis arg.axis in ascending order are; stable, unsigned"
     ),
     Op.DISTRIBUTE: OpInfo(
-        3, "out[src[2][b, k]++] = src[0][b, i] for all b and, in order, i, where k = src[1][b, i]"
+        3,
+        "out[src[2][b, k]++] = src[0][b, i] for all b and, in order, i, where k = src[1][b, i]; "
+        "shape arg, its places row-major",
     ),
     Op.CONTIGUOUS: OpInfo(1, "the same values, in memory of their own"),
     Op.DETACH: OpInfo(1, "the same values, no gradient"),

@@ -173,13 +173,21 @@ def _scatter(src: tuple[Node, ...], arg: Any) -> Shape:
     return src[0].shape
 
 
-def _distribute(src: tuple[Node, ...]) -> Shape:
+def _sort(source: Shape, arg: Any) -> Shape:
+    if not 0 <= arg.axis < len(source) or not 0 <= arg.count <= source[arg.axis]:
+        raise ShapeError(f"[sort] {arg.count} of axis {arg.axis} do not lie within shape {source}")
+    return (*source[: arg.axis], arg.count, *source[arg.axis + 1 :])
+
+
+def _distribute(src: tuple[Node, ...], shape: Shape) -> Shape:
     values, bins, starts = (s.shape for s in src)
-    if len(values) != 2 or bins != values or len(starts) != 2 or starts[0] != values[0]:
+    lines = len(values) == 2 and bins == values and len(starts) == 2 and starts[0] == values[0]
+    if not lines or size_product(values) != size_product(shape):
         raise ShapeError(
-            f"[distribute] values of {values}, bins of {bins} and starts of {starts} do not fit"
+            f"[distribute] values of {values}, bins of {bins} and starts of {starts} do not fit "
+            f"into {shape}"
         )
-    return (values[0] * values[1],)
+    return shape
 
 
 def _assign(src: tuple[Node, ...]) -> Shape:
@@ -198,7 +206,7 @@ def _multi(src: tuple[Node, ...], arg: Any) -> Shape:
     return (*shape[: arg.axis], total, *shape[arg.axis + 1 :])
 
 
-_SOURCE_SHAPE = frozenset((Op.CONTIGUOUS, Op.DETACH, Op.COPY, Op.AFTER, Op.SCAN, Op.SORT))
+_SOURCE_SHAPE = frozenset((Op.CONTIGUOUS, Op.DETACH, Op.COPY, Op.AFTER, Op.SCAN))
 
 
 def infer_shape(op: Op, src: tuple[Node, ...], arg: Any) -> Shape:
@@ -231,7 +239,9 @@ def infer_shape(op: Op, src: tuple[Node, ...], arg: Any) -> Shape:
     if op is Op.SCATTER:
         return _scatter(src, arg)
     if op is Op.DISTRIBUTE:
-        return _distribute(src)
+        return _distribute(src, arg)
+    if op is Op.SORT:
+        return _sort(src[0].shape, arg)
     if op is Op.ASSIGN:
         return _assign(src)
     if op in (Op.BUFFER, Op.IOTA):

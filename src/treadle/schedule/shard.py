@@ -337,9 +337,8 @@ def _along_other_axis(node: Node, src: list[Value]) -> Spread | None:
     """WINDOW, UNWINDOW, SCAN and SORT, which work along one axis."""
     value = src[0]
     assert isinstance(value, Spread)
-    axis = node.arg if node.op is Op.SORT else node.arg.axis
     removed = len(node.src[0].shape) - 1 if node.op is Op.UNWINDOW else None
-    if value.axis is not None and value.axis in (axis, removed):
+    if value.axis is not None and value.axis in (node.arg.axis, removed):
         return None
     return value.map(lambda part, _: rebuild(node, (part,)), value.axis)
 

@@ -1,12 +1,13 @@
-"""SORT as nodes that have kernels: ranks by counting for short lines, radix sort for long ones.
+"""SORT as nodes that have kernels: short lines by counting, long ones by radix sort.
 
     16 keys:    rank i = how many keys are before key i         ->  a REDUCE and a SCATTER
-    1000 keys:  (key, place) as one integer, moved into the order of 8 bits after 8 bits:
+    1000 keys:  (place, key) as one integer, moved into the order of some bits after the other:
                 how many keys are in each bin                   ->  a SCATTER
                 where each bin starts                           ->  a SCAN
                 every key to the next place of its bin          ->  a DISTRIBUTE
+    8 of 1000:  only the 8 groups with the least elements hold them, so that these are sorted
 
-All of it is stable, so that the order of each 8 bits keeps that of the ones below. A line is cut
+All of it is stable, so that the order of some bits keeps that of the ones below. A line is cut
 into blocks that count and move by themselves, where there are too few lines for all workers.
 Keys of 64 bits are sorted by their lower half, then by the upper one.
 """
@@ -14,12 +15,12 @@ Keys of 64 bits are sorted by their lower half, then by the upper one.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..dtype import DType, dtypes
 from ..ir.args import GatherArg, ReduceArg, ScanArg, ScatterArg
-from ..ir.node import Node
-from ..ir.op import Op
+from ..ir.node import Node, rebuild
+from ..ir.op import ALU, Op
 from ..ir.rewrite import rewrite_with
 from ..target import Target
 from .collectives import cut, expanded, padded, reshaped
@@ -27,10 +28,11 @@ from .collectives import cut, expanded, padded, reshaped
 __all__ = ["expand_sorts"]
 
 SHORT = 128  # lines up to so many elements are sorted by counting
-DIGIT = 8  # bits that one pass sorts by
+DIGIT, LONG_DIGIT = 8, 11  # bits that one pass sorts by, and for blocks of more elements than bins
 LINES = 16  # so many lines or blocks keep the workers of a processor busy
 BLOCK, ITEM_BLOCK = 1 << 13, 1 << 10  # least elements of a block, for workers and for work items
 ITEMS = 1 << 10
+MAX_KEY_OPS = 60  # keys that are longer expressions are computed once
 
 
 def expand_sorts(outputs: Sequence[Node], target: Target | None) -> list[Node]:
@@ -43,22 +45,26 @@ def expand_sorts(outputs: Sequence[Node], target: Target | None) -> list[Node]:
 
 
 def _order(node: Node, grouped: bool) -> Node:
-    (keys,), axis = node.src, node.arg
+    (keys,), axis, count = node.src, node.arg.axis, node.arg.count
     last = len(keys.shape) - 1
     turned = (*(at for at in range(last + 1) if at != axis), axis)
-    keys = Node(Op.PERMUTE, keys.dtype, (keys,), turned)
-    shape = keys.shape
-    lines, size = math.prod(shape[:-1]), shape[-1]
-    if size < 2 or not lines:
-        return expanded(reshaped(_count(size, node.dtype), (*(1,) * last, size)), node.shape)
-    keys = reshaped(keys, (lines, size))
-    order = _by_rank(keys) if size <= SHORT else _by_digits(keys, grouped)
-    back = tuple(turned.index(at) for at in range(last + 1))
-    return Node(Op.PERMUTE, node.dtype, (reshaped(order.cast(node.dtype), shape),), back)
+    others = tuple(keys.shape[at] for at in turned[:-1])
+    lines, size = math.prod(others), keys.shape[axis]
+    if size < 2 or not lines or not count:
+        return _numbers(node.shape, axis, node.dtype)
+    if len(keys.toposort(lambda n: n.op in ALU)) > MAX_KEY_OPS:
+        keys = Node(Op.CONTIGUOUS, keys.dtype, (keys,))
+    keys = _on_leaves(keys, lambda leaf: reshaped(_permuted(leaf, turned), (lines, size)))
+    order = reshaped(_first(keys, count, grouped), (*others, count))
+    return _permuted(order, tuple(turned.index(at) for at in range(last + 1)))
 
 
-def _count(size: int, dtype: DType) -> Node:
-    return Node(Op.IOTA, dtype, (), size)
+# -- small graphs ---------------------------------------------------------------------------------
+
+
+def _permuted(node: Node, order: tuple[int, ...]) -> Node:
+    same = order == tuple(range(len(order)))
+    return node if same else Node(Op.PERMUTE, node.dtype, (node,), order)
 
 
 def _filled(value: int, dtype: DType, shape: tuple[int, ...]) -> Node:
@@ -68,7 +74,60 @@ def _filled(value: int, dtype: DType, shape: tuple[int, ...]) -> Node:
 def _numbers(shape: tuple[int, ...], axis: int, dtype: DType) -> Node:
     """0, 1, ... along `axis`."""
     column = tuple(n if at == axis else 1 for at, n in enumerate(shape))
-    return expanded(reshaped(_count(shape[axis], dtype), column), shape)
+    return expanded(reshaped(Node(Op.IOTA, dtype, (), shape[axis]), column), shape)
+
+
+def _taken(node: Node, places: Node) -> Node:
+    """The elements at `places` of each line."""
+    return Node(Op.GATHER, node.dtype, (node, places), GatherArg(1, along=True))
+
+
+def _on_leaves(node: Node, change: Callable[[Node], Node]) -> Node:
+    """An elementwise expression of other views of what it reads."""
+    new: dict[Node, Node] = {}
+    for item in node.toposort(lambda n: n.op in ALU):
+        if item.op in ALU:
+            new[item] = rebuild(item, tuple(new[s] for s in item.src))
+        else:
+            new[item] = change(item) if item.shape else item
+    return new[node]
+
+
+# -- the algorithms, for keys of (lines, size) ----------------------------------------------------
+
+
+def _first(keys: Node, count: int, grouped: bool) -> Node:
+    """The int32 places of the first `count` of each line in order."""
+    size = keys.shape[1]
+    if size <= SHORT:
+        return cut(_by_rank(keys), 1, (0, count))
+    groups = max(SHORT, 4 * count)
+    if 2 * groups > size:
+        return cut(_by_digits(keys, grouped), 1, (0, count))
+    return _of_groups(keys, count, -(-size // groups), grouped)
+
+
+def _of_groups(keys: Node, count: int, width: int, grouped: bool) -> Node:
+    """Neighbours as groups of `width`: a group behind `count` others by its least is not needed.
+
+    The groups are taken in the order of their places, so that equal elements stay in order.
+    """
+    lines, size = keys.shape
+    groups = -(-size // width)
+    whole = _on_leaves(keys, lambda leaf: padded(leaf, 1, 0, groups * width - size))
+    if groups * width > size:
+        whole = (_numbers(whole.shape, 1, dtypes.int32) < size).where(whole, keys.dtype.max)
+    whole = reshaped(whole, (lines, groups, width))
+    least = Node(Op.REDUCE, keys.dtype, (whole,), ReduceArg(Op.MIN, (2,)))
+    best = _first(reshaped(least, (lines, groups)), count, grouped)
+    best = _taken(best, _first(best.cast(dtypes.uint32), count, grouped))
+    begins = expanded(reshaped(best * width, (lines, count, 1)), (lines, count, width))
+    places = begins + _numbers(begins.shape, 2, dtypes.int32)
+    places = reshaped(places, (lines, count * width))
+    taken = _on_leaves(keys, lambda leaf: _taken(leaf, places))
+    if groups * width > size:
+        taken = (places < size).where(taken, keys.dtype.max)
+    return _taken(places, _first(taken, count, grouped))
 
 
 def _by_rank(keys: Node) -> Node:
@@ -89,18 +148,17 @@ def _by_digits(keys: Node, grouped: bool) -> Node:
     """The order of long lines, in padded blocks; the padding comes last."""
     lines, size = keys.shape
     blocks = _blocks(lines, size, grouped)
-    step = -(-size // blocks)
-    whole = blocks * step
+    whole = blocks * -(-size // blocks)
     if whole > size:
         inside = _numbers((lines, whole), 1, dtypes.int32) < size
-        keys = inside.where(padded(keys, 1, 0, whole - size), keys.dtype.max)
-    places = _numbers((lines, whole), 1, dtypes.uint32)
+        longer = _on_leaves(keys, lambda leaf: padded(leaf, 1, 0, whole - size))
+        keys = inside.where(longer, keys.dtype.max)
+    keys = Node(Op.CONTIGUOUS, keys.dtype, (keys,))  # every pass reads them twice
+    places = _numbers((lines, whole), 1, dtypes.int32)
     halves = [keys] if keys.dtype.itemsize < 8 else [keys.cast(dtypes.uint32), keys >> 32]
     for half in halves:
-        if half is not halves[0]:
-            at = GatherArg(1, along=True)
-            half = Node(Op.GATHER, half.dtype, (half, places.cast(dtypes.int32)), at)
-        places = _sorted_places(half, places, blocks)
+        part = half if half is halves[0] else _on_leaves(half, lambda k, at=places: _taken(k, at))
+        places = _sorted_places(part, places, blocks)
     return cut(places, 1, (0, size))
 
 
@@ -111,28 +169,41 @@ def _blocks(lines: int, size: int, grouped: bool) -> int:
 
 
 def _sorted_places(keys: Node, places: Node, blocks: int) -> Node:
-    """`places` in the order of `keys`, of at most 32 bits, that belong to them."""
+    """`places` in the order of `keys`, by 32 bits or less, that belong to them.
+
+    Bits that are sorted by are dropped: what is left of a key stands below the place.
+    """
     lines, size = keys.shape
-    bits, below = min(keys.dtype.bits, 32), (size - 1).bit_length()
-    pair = dtypes.uint32 if bits + below <= 32 else dtypes.uint64
-    pairs = (keys.cast(pair) << below) | places.cast(pair)
-    for first in range(below, below + bits, DIGIT):
-        pairs = reshaped(pairs, (lines * blocks, size // blocks))
-        bins = ((pairs >> first) & ((1 << DIGIT) - 1)).cast(dtypes.int32)
-        starts = _starts(bins, lines)
-        pairs = Node(Op.DISTRIBUTE, pair, (pairs, bins, starts), None)
-    return reshaped((pairs & ((1 << below) - 1)).cast(dtypes.uint32), (lines, size))
+    bits, above = min(keys.dtype.bits, 32), (size - 1).bit_length()
+    step = size // blocks
+    most = LONG_DIGIT if step >= 1 << LONG_DIGIT else DIGIT
+    digit = -(-bits // -(-bits // most))
+    kind = _unsigned(above + bits)
+    pairs = (places.cast(kind) << bits) | keys.cast(kind)
+    while bits:
+        digit = min(digit, bits)
+        bits -= digit
+        pairs = reshaped(pairs, (lines * blocks, step))
+        bins = (pairs & ((1 << digit) - 1)).cast(dtypes.int32)
+        rest = (pairs >> digit).cast(_unsigned(above + bits) if bits else dtypes.int32)
+        sources = (rest, bins, _starts(bins, 1 << digit, lines))
+        pairs = Node(Op.DISTRIBUTE, rest.dtype, sources, (lines, size))
+    return pairs
 
 
-def _starts(bins: Node, lines: int) -> Node:
+def _unsigned(bits: int) -> DType:
+    return dtypes.uint32 if bits <= 32 else dtypes.uint64
+
+
+def _starts(bins: Node, count: int, lines: int) -> Node:
     """Where the elements of each bin of each block go first: behind lower bins and blocks."""
-    (rows, step), count = bins.shape, 1 << DIGIT
+    rows, step = bins.shape
     blocks = rows // lines
     sources = (_filled(0, bins.dtype, (rows, count)), bins, _filled(1, bins.dtype, bins.shape))
     sizes = Node(Op.SCATTER, bins.dtype, sources, ScatterArg(1, Op.ADD, along=True))
-    turned = Node(Op.PERMUTE, sizes.dtype, (reshaped(sizes, (lines, blocks, count)),), (0, 2, 1))
+    turned = _permuted(reshaped(sizes, (lines, blocks, count)), (0, 2, 1))
     turned = reshaped(turned, (lines, count * blocks))
     ends = Node(Op.SCAN, turned.dtype, (turned,), ScanArg(Op.ADD, 1))
     starts = ends - turned + _numbers(ends.shape, 0, ends.dtype) * (blocks * step)
-    back = Node(Op.PERMUTE, starts.dtype, (reshaped(starts, (lines, count, blocks)),), (0, 2, 1))
+    back = _permuted(reshaped(starts, (lines, count, blocks)), (0, 2, 1))
     return reshaped(back, (rows, count))

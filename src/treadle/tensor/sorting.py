@@ -13,6 +13,7 @@ from typing import Self
 
 from ..dtype import dtypes
 from ..errors import ShapeError
+from ..ir.args import SortArg
 from ..ir.node import Node
 from ..ir.op import Op
 from .gathering import Gathering
@@ -37,12 +38,12 @@ class Sorting(Gathering):
 
         Stable. NaN comes last, in descending order first. Raises ShapeError on symbolic sizes.
         """
-        places = self._order("sort", dim, descending)
+        places = self.argsort(dim, descending)
         return self.gather(dim, places), places
 
     def argsort(self, dim: int = -1, descending: bool = False) -> Self:
         """The places of the elements in order along an axis, as int32; see `sort`."""
-        return self._order("argsort", dim, descending)
+        return self._order("sort", dim, descending, None)
 
     def topk(
         self, k: int, dim: int = -1, largest: bool = True, sorted_: bool = True
@@ -52,26 +53,23 @@ class Sorting(Gathering):
         Of equal elements the first come first; NaN counts as larger than any number. The result
         is in order whatever `sorted_` says. Raises ShapeError if the axis has less than `k`.
         """
-        axis = resolve_axis("topk", dim, self.ndim)
-        size = self.shape[axis] if self.ndim else 1
-        if not 0 <= k <= size:
-            raise ShapeError(f"[topk] k={k} of axis {dim} of shape {self.shape}")
-        places = self._order("topk", dim, largest)
-        if self.ndim:
-            places = places.shrink_to(
-                tuple(k if at == axis else None for at in range(self.ndim))
-            )
+        places = self._order("topk", dim, largest, k)
         return self.gather(dim, places), places
 
-    def _order(self, name: str, dim: int, descending: bool) -> Self:
+    def _order(self, name: str, dim: int, descending: bool, count: int | None) -> Self:
+        """The places of the first `count` along an axis, of all if that is None."""
         axis = resolve_axis(name, dim, self.ndim)
         if any(not isinstance(size, int) for size in self.shape):
             raise ShapeError(f"[{name}] needs sizes that are known, not {self.shape}")
+        size = self.shape[axis] if self.ndim else 1
+        count = size if count is None else count
+        if not isinstance(count, int) or not 0 <= count <= size:
+            raise ShapeError(f"[{name}] axis {dim} of shape {self.shape} has no {count!r} elements")
         if not self.ndim:
             return self._filled(0).cast(dtypes.int32)
         keys = self._keys()
         keys = keys ^ keys.dtype.max if descending else keys
-        return self._result(Node(Op.SORT, dtypes.int32, (keys,), axis))
+        return self._result(Node(Op.SORT, dtypes.int32, (keys,), SortArg(axis, count)))
 
     def _keys(self) -> Node:
         """Unsigned integers in the order of the elements."""
