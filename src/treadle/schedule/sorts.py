@@ -104,30 +104,33 @@ def _first(keys: Node, count: int, grouped: bool) -> Node:
     groups = max(SHORT, 4 * count)
     if 2 * groups > size:
         return cut(_by_digits(keys, grouped), 1, (0, count))
-    return _of_groups(keys, count, -(-size // groups), grouped)
+    return _of_groups(keys, count, groups, grouped)
 
 
-def _of_groups(keys: Node, count: int, width: int, grouped: bool) -> Node:
-    """Neighbours as groups of `width`: a group behind `count` others by its least is not needed.
+def _of_groups(keys: Node, count: int, groups: int, grouped: bool) -> Node:
+    """Neighbours as about `groups` groups: only the `count` with the least elements are needed.
 
-    The groups are taken in the order of their places, so that equal elements stay in order.
+    These are taken in the order of their places, so that equal elements stay in order.
     """
     lines, size = keys.shape
+    width = 1 << (-(-size // groups) - 1).bit_length()
     groups = -(-size // width)
-    whole = _on_leaves(keys, lambda leaf: padded(leaf, 1, 0, groups * width - size))
-    if groups * width > size:
-        whole = (_numbers(whole.shape, 1, dtypes.int32) < size).where(whole, keys.dtype.max)
-    whole = reshaped(whole, (lines, groups, width))
+    shape, rest = (lines, groups, width), groups * width - size
+    keys = _on_leaves(keys, lambda leaf: reshaped(padded(leaf, 1, 0, rest), shape))
+    places = _numbers(shape, 1, dtypes.int32) * width + _numbers(shape, 2, dtypes.int32)
+    whole = (places < size).where(keys, keys.dtype.max) if rest else keys
     least = Node(Op.REDUCE, keys.dtype, (whole,), ReduceArg(Op.MIN, (2,)))
     best = _first(reshaped(least, (lines, groups)), count, grouped)
     best = _taken(best, _first(best.cast(dtypes.uint32), count, grouped))
-    begins = expanded(reshaped(best * width, (lines, count, 1)), (lines, count, width))
-    places = begins + _numbers(begins.shape, 2, dtypes.int32)
-    places = reshaped(places, (lines, count * width))
-    taken = _on_leaves(keys, lambda leaf: _taken(leaf, places))
-    if groups * width > size:
+    shape = (lines, count, width)
+    chosen = expanded(reshaped(best, (lines, count, 1)), shape)
+    taken = _on_leaves(keys, lambda leaf: _taken(leaf, chosen))
+    if rest:
+        places = chosen * width + _numbers(shape, 2, dtypes.int32)
         taken = (places < size).where(taken, keys.dtype.max)
-    return _taken(places, _first(taken, count, grouped))
+    taken = _on_leaves(taken, lambda leaf: reshaped(leaf, (lines, count * width)))
+    found = _first(taken, count, grouped)
+    return _taken(best, found >> (width.bit_length() - 1)) * width + (found & (width - 1))
 
 
 def _by_rank(keys: Node) -> Node:
