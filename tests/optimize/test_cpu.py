@@ -136,3 +136,18 @@ def test_a_scatter_of_whole_rows_takes_its_places_in_order():
     scatter = ast.src[-1]
     places = scatter.src[-1]
     assert (places.arg.kind, places.src[0].arg) == ("loop", 8)
+
+
+def test_a_pass_of_a_sort_moves_each_line_in_order_and_lines_in_parallel():
+    kernels = scheduled([(filled(16, 1000).argsort().node, "CPU")])
+    moved = [k for k in kernels if any(n.op is Op.TICKET for n in k.ast.toposort())]
+    assert len(moved) == 4
+    ast, _ = optimize(moved[1].ast, TARGET)
+    (lines, steps) = ast.src[0].src[1:]
+    assert (lines.arg.kind, lines.src[0].arg) == ("grid", 16)
+    assert (steps.arg.kind, steps.src[0].arg) == ("loop", 1000)
+
+
+def test_top_k_never_sorts_all_of_a_line():
+    kernels = scheduled([(filled(4, 4096).topk(8)[1].node, "CPU")])
+    assert not any(n.op is Op.TICKET for k in kernels for n in k.ast.toposort())

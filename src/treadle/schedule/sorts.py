@@ -136,6 +136,7 @@ def _of_groups(keys: Node, count: int, groups: int, grouped: bool) -> Node:
 def _by_rank(keys: Node) -> Node:
     """The order of short lines: each element's rank, and the places scattered by rank."""
     lines, size = keys.shape
+    keys = Node(Op.CONTIGUOUS, keys.dtype, (keys,))  # each is compared with all others
     square = (lines, size, size)
     mine = expanded(reshaped(keys, (lines, size, 1)), square)
     other = expanded(reshaped(keys, (lines, 1, size)), square)
