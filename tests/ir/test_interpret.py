@@ -9,7 +9,16 @@ import pytest
 
 from treadle.dtype import dtypes
 from treadle.errors import InternalError
-from treadle.ir.args import BufferRef, ReduceArg, ScanArg, ScatterArg, Token, WindowArg
+from treadle.ir.args import (
+    BufferRef,
+    GatherArg,
+    ReduceArg,
+    ScanArg,
+    ScatterArg,
+    SortArg,
+    Token,
+    WindowArg,
+)
 from treadle.ir.elementwise import cast_array, numpy_dtype
 from treadle.ir.fold import fold_scalar
 from treadle.ir.interpret import evaluate, interpret, interpret_many
@@ -118,7 +127,7 @@ def test_sums_keep_their_dtype(memory):
 def test_gather_reads_zero_outside(memory):
     a, index = grid(2, 3), np.array([[2, 0], [-1, 3]], np.int32)
     places = memory.tensor(index, dtypes.int32)
-    got = memory.value(Node(Op.GATHER, dtypes.float32, (memory.tensor(a), places), 1))
+    got = memory.value(Node(Op.GATHER, dtypes.float32, (memory.tensor(a), places), GatherArg(1)))
     assert got.tolist() == [[[2, 0], [0, 0]], [[5, 3], [0, 0]]]
 
 
@@ -288,3 +297,19 @@ def test_kernel_ops_have_no_meaning_in_a_tensor_graph(memory):
         interpret(Node.range(4, 0), memory)
     with pytest.raises(InternalError, match="no value"):
         evaluate(Node.range(4, 0) + 1, {})
+
+
+def test_sort_gives_the_first_places_of_the_stable_order(memory):
+    keys = np.array([[3, 1, 1, 0], [2, 2, 9, 2]], np.uint32)
+    for axis, count in ((1, 4), (1, 2), (0, 1)):
+        source = memory.tensor(keys, dtypes.uint32)
+        got = memory.value(Node(Op.SORT, dtypes.int32, (source,), SortArg(axis, count)))
+        expected = np.take(np.argsort(keys, axis, kind="stable"), np.arange(count), axis)
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_distribute_takes_the_next_place_of_each_bin(memory):
+    arrays = np.array([[5, 6, 7]]), np.array([[1, 0, 1]]), np.array([[0, 1]])
+    sources = tuple(memory.tensor(a.astype(np.int32), dtypes.int32) for a in arrays)
+    got = memory.value(Node(Op.DISTRIBUTE, dtypes.int32, sources, (3,)))
+    np.testing.assert_array_equal(got, [6, 5, 7])

@@ -6,7 +6,7 @@ import pytest
 
 from treadle.dtype import dtypes
 from treadle.errors import InternalError
-from treadle.ir.args import BufferRef, ParamRef, ReduceArg, RegisterRef, Token
+from treadle.ir.args import BufferRef, GatherArg, ParamRef, ReduceArg, RegisterRef, Token
 from treadle.ir.node import Node
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_kernel, verify_linear, verify_tensor
@@ -75,7 +75,7 @@ def test_a_tensor_graph_holds_no_kernel_ops():
 
 def test_indices_of_a_gather_are_integers():
     with pytest.raises(InternalError, match="the places are no integers"):
-        verify_tensor(Node(Op.GATHER, F32, (buffer(), buffer()), 0))
+        verify_tensor(Node(Op.GATHER, F32, (buffer(), buffer()), GatherArg(0)))
 
 
 def nested(*body: Node) -> tuple[Node, ...]:

@@ -181,3 +181,14 @@ def test_one_tensor_over_two_runtimes():
     x = Tensor(a).shard(("CPU", "CL"), 0)
     close((x * 2).sum(0), (a * 2).sum(0), 1e-4)
     close(x.softmax(-1), Tensor(a).softmax(-1).numpy())
+
+
+def test_lines_are_sorted_where_they_are_and_split_ones_are_gathered():
+    x = RANDOM.permutation(8 * 150).reshape(8, 150).astype(np.float32)
+    for axis in (0, 1):
+        t = Tensor(x).shard(TWO, axis)
+        values, places = t.sort(1)
+        np.testing.assert_array_equal(values.numpy(), np.sort(x, 1))
+        np.testing.assert_array_equal(places.numpy(), np.argsort(x, 1))
+        assert axis_of(places.node) == (0 if axis == 0 else None)
+    assert copies(Tensor(x).shard(TWO, 0).sort(1)[0].realize()) == 0

@@ -114,3 +114,40 @@ def test_rows_of_statistics(size):
     np.testing.assert_allclose(
         Tensor(data).softmax().numpy(), power / power.sum(1, keepdims=True), rtol=1e-4, atol=1e-6
     )
+
+
+def _scatter_add(axis, shape):
+    places = Tensor(np.zeros(shape, np.int32)).realize()
+    return filled(64, 64).scatter_reduce(axis, places, filled(*shape), "sum")
+
+
+def test_scatters_along_an_axis_share_lines_or_strips_of_them_among_workers():
+    _, rows = optimized(_scatter_add(1, (64, 16)))
+    assert rows[-1] == "grid of 1 loops"
+    _, columns = optimized(_scatter_add(0, (16, 64)))
+    assert any(line.startswith("strips of 8") for line in columns)
+
+
+def test_a_scatter_of_whole_rows_takes_its_places_in_order():
+    index = Tensor(np.zeros(8, np.int32)).realize()
+    table = filled(64, 64)
+    gradient = table[index].gradient(table, gradient=filled(8, 64))[0]
+    ast, _ = optimized(gradient)
+    scatter = ast.src[-1]
+    places = scatter.src[-1]
+    assert (places.arg.kind, places.src[0].arg) == ("loop", 8)
+
+
+def test_a_pass_of_a_sort_moves_each_line_in_order_and_lines_in_parallel():
+    kernels = scheduled([(filled(16, 1000).argsort().node, "CPU")])
+    moved = [k for k in kernels if any(n.op is Op.TICKET for n in k.ast.toposort())]
+    assert len(moved) == 4
+    ast, _ = optimize(moved[1].ast, TARGET)
+    (lines, steps) = ast.src[0].src[1:]
+    assert (lines.arg.kind, lines.src[0].arg) == ("grid", 16)
+    assert (steps.arg.kind, steps.src[0].arg) == ("loop", 1000)
+
+
+def test_top_k_never_sorts_all_of_a_line():
+    kernels = scheduled([(filled(4, 4096).topk(8)[1].node, "CPU")])
+    assert not any(n.op is Op.TICKET for k in kernels for n in k.ast.toposort())

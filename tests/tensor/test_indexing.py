@@ -142,6 +142,31 @@ def test_scatter_matches_pytorch(device):
     assert product.tolist() == [[4, 2, 2, 2], [2, 6, 8, 2]]
 
 
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_gather_and_scatter_along_each_axis_of_larger_tensors(device, dim):
+    rng = np.random.default_rng(dim)
+    base = rng.normal(size=(17, 20, 33)).astype(np.float32)
+    shape = tuple(n if at == dim else n - 3 for at, n in enumerate(base.shape))
+    index = rng.integers(0, base.shape[dim], shape)
+    source = rng.normal(size=shape).astype(np.float32)
+    compare(device, lambda x, i: x.gather(dim, i), lambda x, i: x.gather(dim, i), base, index)
+    compare(device, lambda x, i, s: x.scatter_reduce(dim, i, s, "sum"),
+            lambda x, i, s: x.scatter_reduce(dim, i, s, "sum"), base, index, source)  # fmt: skip
+
+
+def test_scatter_along_an_axis_keeps_the_last_and_drops_what_is_outside(device):
+    index = np.array([[1, 1, -1], [2, 9, 2], [-4, 0, 0]], np.int32)
+    source = np.arange(1.0, 10.0, dtype=np.float32).reshape(3, 3)
+    base = Tensor.zeros(3, 3, device=device)
+    rows = base.scatter(1, Tensor(index, device=device), Tensor(source, device=device))
+    assert rows.tolist() == [[0, 2, 0], [0, 0, 6], [9, 0, 0]]
+    columns = base.scatter(0, Tensor(index, device=device), Tensor(source, device=device))
+    assert columns.tolist() == [[0, 8, 9], [1, 2, 0], [4, 0, 6]]
+    assert Tensor(source, device=device).gather(1, Tensor(index, device=device)).tolist() == [
+        [2, 2, 0], [6, 0, 6], [0, 7, 7]
+    ]  # fmt: skip
+
+
 def test_one_hot_and_masks(device):
     x = Tensor([2, 0, 1], device=device)
     assert x.one_hot(4).tolist() == [[0, 0, 1, 0], [1, 0, 0, 0], [0, 1, 0, 0]]

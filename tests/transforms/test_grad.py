@@ -7,7 +7,7 @@ import pytest
 
 from treadle.dtype import dtypes
 from treadle.errors import UserError
-from treadle.ir.args import BufferRef, ReduceArg, ScanArg, ScatterArg, Token, WindowArg
+from treadle.ir.args import BufferRef, GatherArg, ReduceArg, ScanArg, ScatterArg, Token, WindowArg
 from treadle.ir.interpret import interpret
 from treadle.ir.node import Node, alu
 from treadle.ir.op import Op
@@ -150,7 +150,7 @@ def test_a_scan_is_differentiated(inputs, op, axis):
 
 def test_gather_and_scatter_are_differentiated(inputs):
     places = _index([2, 0, 2])
-    check(inputs, lambda a: Node(Op.GATHER, F64, (a * a, places), 0), A)
+    check(inputs, lambda a: Node(Op.GATHER, F64, (a * a, places), GatherArg(0)), A)
     for op in (None, Op.ADD, Op.MAX, Op.MIN):
         index, arg = _index([2, 0] if op is None else [2, 2]), ScatterArg(0, op)
         check(

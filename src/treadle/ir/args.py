@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from ..dtype import ImageDType
 
 __all__ = [
-    "BufferRef", "LocalRef", "ParamRef", "RangeArg", "ReduceArg", "RegisterRef", "ScanArg",
-    "ScatterArg", "ShardArg", "StageArg", "Token", "VarArg", "WindowArg",
+    "BufferRef", "GatherArg", "LocalRef", "ParamRef", "RangeArg", "ReduceArg", "RegisterRef",
+    "ScanArg", "ScatterArg", "ShardArg", "SortArg", "StageArg", "Token", "VarArg", "WindowArg",
 ]  # fmt: skip
 
 
@@ -62,11 +62,28 @@ class ScanArg:
 
 
 @dataclass(frozen=True)
+class GatherArg:
+    """Places are on `axis`: one list for all, or `along` it, a list of its own for each line."""
+
+    axis: int
+    along: bool = False
+
+
+@dataclass(frozen=True)
 class ScatterArg:
-    """`op` combines old and new: ADD, MUL, MAX, MIN; None: the last write stays."""
+    """As GatherArg; `op` combines old and new: ADD, MUL, MAX, MIN; None: the last write stays."""
 
     axis: int
     op: Op | None
+    along: bool = False
+
+
+@dataclass(frozen=True)
+class SortArg:
+    """The first `count` of `axis` in order."""
+
+    axis: int
+    count: int
 
 
 @dataclass(frozen=True)

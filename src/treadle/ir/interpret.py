@@ -214,26 +214,58 @@ def _scan(run: _Interpreter, node: Node, source: list[Array]) -> Array:
 
 def _gather(run: _Interpreter, node: Node, source: list[Array]) -> Array:
     x, index = source
-    size, axis = x.shape[node.arg], node.arg
+    axis = node.arg.axis
+    size = x.shape[axis]
     inside = (index >= 0) & (index < size)
     if size == 0:
         return np.zeros(run.sizes(node.shape), x.dtype)
-    found = np.take(x, np.where(inside, index, 0).astype(np.int64), axis=axis)
+    places = np.where(inside, index, 0).astype(np.int64)
+    if node.arg.along:
+        return np.where(inside, np.take_along_axis(x, places, axis), np.zeros((), x.dtype))
     mask = inside.reshape((1,) * axis + index.shape + (1,) * (x.ndim - axis - 1))
-    return np.where(mask, found, np.zeros((), x.dtype))
+    return np.where(mask, np.take(x, places, axis=axis), np.zeros((), x.dtype))
 
 
 def _scatter(run: _Interpreter, node: Node, source: list[Array]) -> Array:
     base, index, new = source
     size, axis = base.shape[node.arg.axis], node.arg.axis
     out = np.moveaxis(np.array(np.broadcast_to(base, run.sizes(node.shape))), axis, 0)
-    shape = (*base.shape[:axis], index.size, *base.shape[axis + 1 :])
-    rows = np.moveaxis(np.broadcast_to(new, run.sizes(node.src[2].shape)).reshape(shape), axis, 0)
-    flat = index.reshape(-1).astype(np.int64)
-    for row, place in zip(rows, flat, strict=True):  # in order: the last write stays
-        if 0 <= place < size:
-            out[place] = row if node.arg.op is None else _combine(node, out[place], row)
+    new = np.broadcast_to(new, run.sizes(node.src[2].shape))
+    if node.arg.along:
+        rows = np.moveaxis(new, axis, 0)
+        places = np.moveaxis(index.astype(np.int64), axis, 0)
+        others: tuple[Any, ...] = tuple(np.indices(out.shape[1:]))
+    else:
+        shape = (*base.shape[:axis], index.size, *base.shape[axis + 1 :])
+        rows, places = np.moveaxis(new.reshape(shape), axis, 0), index.reshape(-1).astype(np.int64)
+        others = ()
+    lines: Any = zip(rows, places, strict=True)
+    for row, place in lines:  # in order: the last write stays
+        inside = (place >= 0) & (place < size)
+        if not np.any(inside):
+            continue
+        where: Any = place
+        if others:
+            where = (place[inside], *(other[inside] for other in others))
+            row = row[inside]
+        out[where] = row if node.arg.op is None else _combine(node, out[where], row)
     return np.moveaxis(out, 0, axis)
+
+
+def _sort(run: _Interpreter, node: Node, source: list[Array]) -> Array:
+    axis = node.arg.axis
+    order = np.argsort(source[0], axis=axis, kind="stable").astype(numpy_dtype(node.dtype))
+    return np.take(order, np.arange(node.arg.count), axis)
+
+
+def _distribute(run: _Interpreter, node: Node, source: list[Array]) -> Array:
+    values, bins, starts = source
+    out, following = np.zeros(values.size, values.dtype), np.array(starts)
+    for line, (row, places) in enumerate(zip(values, bins, strict=True)):
+        for value, place in zip(row, places, strict=True):
+            out[following[line, place]] = value
+            following[line, place] += 1
+    return out.reshape(node.shape)
 
 
 def _combine(node: Node, old: Array, new: Array) -> Array:
@@ -261,6 +293,8 @@ _TENSOR: dict[Op, Callable[[_Interpreter, Node, list[Array]], Array]] = {
     Op.SCAN: _scan,
     Op.GATHER: _gather,
     Op.SCATTER: _scatter,
+    Op.SORT: _sort,
+    Op.DISTRIBUTE: _distribute,
     Op.CONTIGUOUS: _same,
     Op.DETACH: _same,
     Op.COPY: _same,

@@ -73,6 +73,8 @@ class Op(IntEnum):
     SCAN = auto()
     GATHER = auto()
     SCATTER = auto()
+    SORT = auto()
+    DISTRIBUTE = auto()
     CONTIGUOUS = auto()
     DETACH = auto()
     COPY = auto()
@@ -87,6 +89,7 @@ class Op(IntEnum):
     LOAD = auto()
     STORE = auto()
     UPDATE = auto()
+    TICKET = auto()
     END = auto()
     STAGE = auto()
     BARRIER = auto()
@@ -173,10 +176,22 @@ INFO: dict[Op, OpInfo] = {
     ),
     Op.SCAN: OpInfo(1, "inclusive prefix combination by arg.op along arg.axis"),
     Op.GATHER: OpInfo(
-        2, "out[a.., p.., b..] = src[0][a.., src[1][p..], b..] on axis arg; 0 outside"
+        2,
+        "out[a.., p.., b..] = src[0][a.., src[1][p..], b..] on axis arg.axis, or along it: "
+        "out[a.., p, b..] = src[0][a.., src[1][a.., p, b..], b..]; 0 outside",
     ),
     Op.SCATTER: OpInfo(
-        3, "src[0] with src[2][.., p, ..] combined by arg.op into place src[1][p] of axis arg.axis"
+        3,
+        "src[0] with src[2][.., p, ..] combined by arg.op into place src[1][p] of axis arg.axis, "
+        "or along it into place src[1][.., p, ..]; dropped outside",
+    ),
+    Op.SORT: OpInfo(
+        1, "where the first arg.count of axis arg.axis in ascending order are; stable, unsigned"
+    ),
+    Op.DISTRIBUTE: OpInfo(
+        3,
+        "out[src[2][b, k]++] = src[0][b, i] for all b and, in order, i, where k = src[1][b, i]; "
+        "shape arg, its places row-major",
     ),
     Op.CONTIGUOUS: OpInfo(1, "the same values, in memory of their own"),
     Op.DETACH: OpInfo(1, "the same values, no gradient"),
@@ -195,6 +210,9 @@ INFO: dict[Op, OpInfo] = {
     Op.UPDATE: OpInfo(
         -1,
         "register src[0] combined by arg with src[1], at each step of the RANGEs src[2:]",
+    ),
+    Op.TICKET: OpInfo(
+        -1, "the STAGE src[0] at its place, where one is added, at each step of the RANGEs src[1:]"
     ),
     Op.END: OpInfo(-1, "the effects src[:arg], looped over the RANGEs src[arg:]"),
     Op.STAGE: OpInfo(

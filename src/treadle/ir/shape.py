@@ -151,18 +151,42 @@ def _reduce(src: tuple[Node, ...], arg: Any) -> Shape:
     return tuple(1 if axis in arg.axes else size for axis, size in enumerate(shape))
 
 
-def _gather(src: tuple[Node, ...], axis: int) -> Shape:
-    shape = src[0].shape
+def _placed(name: str, shape: Shape, index: Shape, arg: Any) -> Shape:
+    """The shape of what lies at the places of `index` on an axis, or along it."""
+    axis = arg.axis
     if not 0 <= axis < len(shape):
-        raise ShapeError(f"[gather] axis {axis} does not lie within shape {shape}")
-    return (*shape[:axis], *src[1].shape, *shape[axis + 1 :])
+        raise ShapeError(f"[{name}] axis {axis} does not lie within shape {shape}")
+    if not arg.along:
+        return (*shape[:axis], *index, *shape[axis + 1 :])
+    if len(index) != len(shape) or (*index[:axis], *index[axis + 1 :]) != (
+        *shape[:axis],
+        *shape[axis + 1 :],
+    ):
+        raise ShapeError(f"[{name}] places of {index} along axis {axis} do not fit {shape}")
+    return index
 
 
 def _scatter(src: tuple[Node, ...], arg: Any) -> Shape:
-    shape = src[0].shape
-    wanted = (*shape[: arg.axis], *src[1].shape, *shape[arg.axis + 1 :])
+    wanted = _placed("scatter", src[0].shape, src[1].shape, arg)
     if src[2].shape != wanted:
         raise ShapeError(f"[scatter] values have shape {src[2].shape}, expected {wanted}")
+    return src[0].shape
+
+
+def _sort(source: Shape, arg: Any) -> Shape:
+    if not 0 <= arg.axis < len(source) or not 0 <= arg.count <= source[arg.axis]:
+        raise ShapeError(f"[sort] {arg.count} of axis {arg.axis} do not lie within shape {source}")
+    return (*source[: arg.axis], arg.count, *source[arg.axis + 1 :])
+
+
+def _distribute(src: tuple[Node, ...], shape: Shape) -> Shape:
+    values, bins, starts = (s.shape for s in src)
+    lines = len(values) == 2 and bins == values and len(starts) == 2 and starts[0] == values[0]
+    if not lines or size_product(values) != size_product(shape):
+        raise ShapeError(
+            f"[distribute] values of {values}, bins of {bins} and starts of {starts} do not fit "
+            f"into {shape}"
+        )
     return shape
 
 
@@ -211,9 +235,13 @@ def infer_shape(op: Op, src: tuple[Node, ...], arg: Any) -> Shape:
     if op is Op.REDUCE:
         return _reduce(src, arg)
     if op is Op.GATHER:
-        return _gather(src, arg)
+        return _placed("gather", src[0].shape, src[1].shape, arg)
     if op is Op.SCATTER:
         return _scatter(src, arg)
+    if op is Op.DISTRIBUTE:
+        return _distribute(src, arg)
+    if op is Op.SORT:
+        return _sort(src[0].shape, arg)
     if op is Op.ASSIGN:
         return _assign(src)
     if op in (Op.BUFFER, Op.IOTA):

@@ -19,14 +19,14 @@ __all__ = ["verify_kernel", "verify_linear", "verify_tensor"]
 _VALUES = frozenset((Op.CONST, Op.VARIABLE, Op.BIND))
 _LANES = frozenset((Op.BROADCAST, Op.LANES, Op.EXTRACT, Op.STACK, Op.SHUFFLE, Op.HREDUCE))
 TENSOR_OPS = ALU | MOVEMENT | _VALUES | frozenset((
-    Op.BUFFER, Op.IOTA, Op.UNWINDOW, Op.REDUCE, Op.SCAN, Op.GATHER, Op.SCATTER, Op.CONTIGUOUS,
-    Op.DETACH, Op.COPY, Op.MULTI, Op.ASSIGN, Op.AFTER, Op.SINK,
+    Op.BUFFER, Op.IOTA, Op.UNWINDOW, Op.REDUCE, Op.SCAN, Op.GATHER, Op.SCATTER, Op.SORT,
+    Op.DISTRIBUTE, Op.CONTIGUOUS, Op.DETACH, Op.COPY, Op.MULTI, Op.ASSIGN, Op.AFTER, Op.SINK,
 ))  # fmt: skip
 _MACHINE = ALU | _VALUES | _LANES | frozenset((
     Op.PARAM, Op.LOCAL, Op.REGISTER, Op.RANGE, Op.LOAD, Op.STORE, Op.UPDATE, Op.END, Op.AFTER,
     Op.BARRIER, Op.WORK_ITEM, Op.SUBGROUP, Op.SINK,
 ))  # fmt: skip
-KERNEL_OPS = _MACHINE | {Op.REDUCE, Op.SCAN, Op.STAGE}
+KERNEL_OPS = _MACHINE | {Op.REDUCE, Op.SCAN, Op.STAGE, Op.TICKET}
 
 _FLOAT_ONLY = frozenset((
     Op.RECIP, Op.SQRT, Op.EXP2, Op.EXP, Op.LOG2, Op.LOG, Op.SIN, Op.COS, Op.TANH, Op.ERF, Op.FDIV,
@@ -167,6 +167,21 @@ def _check_places(node: Node) -> None:
         _need(node, node.src[2].dtype is node.dtype, "the values have a different dtype")
 
 
+def _check_sort(node: Node) -> None:
+    _need(node, node.src[0].dtype.is_unsigned, "the keys are no unsigned integers")
+    _need(node, node.dtype.is_int, "the places are no integers")
+
+
+def _check_distribute(node: Node) -> None:
+    _need(node, node.src[0].dtype is node.dtype, "the dtype is not the values'")
+    _need(node, all(s.dtype.is_int for s in node.src[1:]), "bins and starts are no integers")
+
+
+def _check_ticket(node: Node) -> None:
+    _need(node, node.src[0].op in (Op.STAGE, Op.LOAD), "the first source is no STAGE")
+    _need(node, node.dtype is node.src[0].dtype, "the dtype is not the STAGE's")
+
+
 def _check_same(node: Node) -> None:
     _need(node, node.src[0].dtype is node.dtype, "the dtype is not the source's")
 
@@ -183,7 +198,10 @@ CHECKS: dict[Op, Callable[[Node], None]] = {
     **dict.fromkeys((Op.LOAD, Op.STORE), _check_memory),
     **dict.fromkeys((Op.GATHER, Op.SCATTER), _check_places),
     Op.SUBGROUP: _check_subgroup,
+    Op.SORT: _check_sort,
+    Op.DISTRIBUTE: _check_distribute,
     Op.UPDATE: _check_update,
+    Op.TICKET: _check_ticket,
     Op.REGISTER: _check_register,
     Op.RANGE: _check_range,
     Op.END: _check_end,

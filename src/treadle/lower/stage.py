@@ -39,7 +39,27 @@ def lower_stages(root: Node, first_slot: int) -> tuple[Node, list[Node]]:
         position = _position(node.src[2 + count : 2 + 2 * count], node.arg.sizes)
         return Node(Op.LOAD, node.dtype, (filled[key], position))
 
-    return rewrite_with(root, step), scratch
+    return _number_tickets(rewrite_with(root, step)), scratch
+
+
+def _number_tickets(root: Node) -> Node:
+    """Each TICKET as the LOAD it holds, and a STORE of the next number beside its END's effects."""
+
+    def step(node: Node) -> Node | None:
+        if node.op is not Op.END:
+            return None
+        below = Node.sink(node.src[: node.arg]).toposort(lambda n: n.op is not Op.END)
+        taken = {n: n.src[0] for n in below if n.op is Op.TICKET}
+        if not taken:
+            return None
+        effects = tuple(effect.substitute(taken) for effect in node.src[: node.arg])
+        counted = tuple(
+            Node(Op.STORE, dtypes.void, (*load.src[:2], load + 1)) for load in taken.values()
+        )
+        src = (*effects, *counted, *closed_ranges(node))
+        return Node(Op.END, dtypes.void, src, len(effects) + len(counted))
+
+    return rewrite_with(root, step)
 
 
 def _memory(node: Node, number: int, slot: int) -> Node:

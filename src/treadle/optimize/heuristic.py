@@ -39,6 +39,7 @@ MANY_RESULTS = 1 << 14
 LONG_FOR_ITEM = 1 << 15  # steps that one work item takes by itself, and may on every driver
 UNROLL = 4
 COLUMN_UNROLL = 8
+STRIP = 512  # neighbours that one worker of a scatter keeps together
 SMALL_REDUCE = 16
 MAX_COPIES = 256
 
@@ -48,7 +49,7 @@ def optimize(ast: Node, target: Target) -> tuple[Node, list[str]]:
     moves = Moves(ast)
     if any(n.op is Op.RANGE and n.src[0].op is not Op.CONST for n in ast.toposort()):
         return _symbolic(moves)
-    if not any(n.op is Op.UPDATE for n in ast.toposort()):
+    if not any(n.op in (Op.UPDATE, Op.TICKET) for n in ast.toposort()):
         moves.split_digits()
     moves.root = distribute_over_product(moves.root)
     moves.merge_all()
@@ -152,6 +153,10 @@ def _is_sequential(nest: Nest) -> bool:
 
 def _general(moves: Moves, nest: Nest, target: Target) -> None:
     ordered_steps = sequential_loops(nest)
+    strip = _strip(nest, ordered_steps)
+    if strip is not None:
+        _in_strips(moves, nest, strip, ordered_steps)
+        return
     _unroll_small_reductions(moves, nest)
     nest = _same(moves, nest)
     vector = _best_vector(nest, ordered_steps)
@@ -173,8 +178,7 @@ def _general(moves: Moves, nest: Nest, target: Target) -> None:
     grid = _grid_loops(nest, vector, ordered_steps)
     for r in grid:
         if r not in splits:
-            new = moves.loop(_size(r), "grid")
-            splits[r] = Split(new, (new,))
+            splits[r] = _whole_as_grid(moves, r)
     if vector in grid:
         splits[vector] = _outer_as_grid(moves, splits[vector])
     if splits:
@@ -232,6 +236,32 @@ def _best_vector(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
     if score <= 0 and not any(stride(i, best) == 1 for i in nest.stores()):
         return None
     return best if _size(best) >= 4 else None
+
+
+def _strip(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
+    """The loop to cut into strips in a scatter along an axis: it is contiguous, its steps apart."""
+    stores = [(e.src[0].op is Op.AFTER, e.src[1]) for e in nest.effects]
+    reads = [index for value in nest.values for index in reads_of(value)]
+    for r in nest.loops:
+        if r in sequential or _size(r) <= FEW_ITEMS:
+            continue
+        if not any(stride(index, r) == 1 for index in reads):
+            continue
+        if any(scatters and stride(index, r) is None for scatters, index in stores):
+            return r
+    return None
+
+
+def _in_strips(moves: Moves, nest: Nest, strip: Node, sequential: tuple[Node, ...]) -> None:
+    """Each worker takes a strip of neighbours through all the steps that must run in order."""
+    width = min(STRIP, -(-_size(strip) // FEW_ITEMS))
+    splits = {r: _whole_as_grid(moves, r) for r in nest.loops if r not in (*sequential, strip)}
+    splits[strip] = moves.tiled(strip, (width, "loop"), outer="grid")
+    moves.reorder(nest, (*(r for r in nest.loops if r not in sequential), *sequential))
+    moves.apply(splits, f"strips of {width} of r{strip.arg.number}")
+    inner = splits[strip].ranges[-1]
+    nest = next(n for n in moves.nests() if inner in n.loops)
+    moves.reorder(nest, (*(r for r in nest.loops if r is not inner), inner))
 
 
 def _best_reduce_vector(
@@ -316,6 +346,11 @@ def _grid_loops(nest: Nest, vector: Node | None, sequential: tuple[Node, ...]) -
     return tuple(grid)
 
 
+def _whole_as_grid(moves: Moves, loop: Node) -> Split:
+    new = moves.loop(_size(loop), "grid")
+    return Split(new, (new,))
+
+
 def _outer_as_grid(moves: Moves, split: Split) -> Split:
     """`split` with its outermost plain loop as grid."""
     loops = []
@@ -336,7 +371,6 @@ def _make_grid(moves: Moves, nest: Nest, loops: tuple[Node, ...]) -> None:
     for r in loops:
         if r in sequential or r.src[0].op is not Op.CONST:
             return
-        new = moves.loop(_size(r), "grid")
-        splits[r] = Split(new, (new,))
+        splits[r] = _whole_as_grid(moves, r)
     if splits:
         moves.apply(splits, "grid")

@@ -6,9 +6,11 @@ alike: loops, the value, and for every access how far apart neighbouring loop po
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from ..ir.interval import bounds
 from ..ir.loops import closed_ranges, free_ranges
 from ..ir.node import Node, as_index
 from ..ir.op import Op
@@ -139,14 +141,52 @@ def sequential_loops(nest: Nest) -> tuple[Node, ...]:
     for node in nest.nodes():
         if node.op is Op.UPDATE:
             found.extend(node.src[2:])
-    written = {effect.src[0] for effect in nest.effects}
-    if any(memory.op is Op.AFTER for memory in written):
-        stored = nest.stores()[0]
-        for r in nest.loops:
-            step = stride(stored, r)
-            if step is None or step == 0:
-                found.append(r)
+        if node.op is Op.TICKET:
+            found.extend(node.src[1:])
+    scatters = [effect for effect in nest.effects if effect.src[0].op is Op.AFTER]
+    for store in scatters:
+        apart = _loops_apart(store)
+        found.extend(r for r in nest.loops if r not in apart)
     return tuple(dict.fromkeys(found))
+
+
+def _loops_apart(store: Node) -> frozenset[Node]:
+    """The loops whose steps store in places of their own, whatever the indices that are loaded.
+
+    `i * 100 + place * 4 + j`, with `place` below 25 and `j` below 4, tells `i` and `j`.
+    """
+    terms, _ = linear_terms(store.src[1])
+    reach = 0  # of all terms with smaller steps
+    for term, step in sorted(terms.items(), key=lambda item: item[1]):
+        least, most = bounds(term)
+        for low, high in (_bounds_by(part, term) for part in _conditions(store.src[3:])):
+            least, most = max(least, low), min(most, high)
+        if step <= reach or math.isinf(most - least):
+            return frozenset()
+        reach += step * int(most - least)
+    return frozenset(term for term in terms if term.op is Op.RANGE)
+
+
+def _conditions(gate: tuple[Node, ...]) -> list[Node]:
+    """The comparisons that all hold where a gate does."""
+    found, parts = [], list(gate)
+    while parts:
+        part = parts.pop()
+        if part.op is Op.AND:
+            parts.extend(part.src)
+        else:
+            found.append(part)
+    return found
+
+
+def _bounds_by(condition: Node, term: Node) -> tuple[float, float]:
+    """The bounds of `term` where `term < c`, or not, holds."""
+    negated = condition.op is Op.XOR and condition.src[1].value is True
+    less = condition.src[0] if negated else condition
+    if less.op is Op.CMPLT and less.src[0] is term and less.src[1].op is Op.CONST:
+        limit = less.src[1].arg
+        return (limit, math.inf) if negated else (-math.inf, limit - 1)
+    return -math.inf, math.inf
 
 
 def contiguity(nest: Nest, loop: Node) -> int:

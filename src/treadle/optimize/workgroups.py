@@ -164,6 +164,9 @@ def _item_for_each_result(moves: Moves, nest: Nest, target: Target, group: Workg
     free = [r for r in nest.loops if r not in ordered]
     if not free:
         return
+    if any(n.op is Op.TICKET for n in nest.nodes()):  # a group's counters serve one item
+        moves.apply({r: _whole(moves, r, "grid") for r in free}, "a group of one item each")
+        return
     best = max(free, key=lambda r: (contiguity(nest, r), nest.loops.index(r)))
     order = (*(r for r in free if r is not best), best, *ordered)
     moves.reorder(nest, order)

@@ -20,8 +20,8 @@ from ..ir.op import Op
 from ..ir.shape import size_product
 
 __all__ = [
-    "Piece", "all_gather", "all_reduce", "copy_to", "cut", "joined", "pieces", "reduce_scatter",
-    "reshaped",
+    "Piece", "all_gather", "all_reduce", "copy_to", "cut", "expanded", "joined", "padded",
+    "pieces", "reduce_scatter", "reshaped",
 ]  # fmt: skip
 
 SMALL = 1 << 12  # elements; fewer are exchanged whole
@@ -57,6 +57,19 @@ def cut(node: Node, axis: int, piece: Piece) -> Node:
         return node
     arg = tuple(piece if at == axis else (0, n) for at, n in enumerate(node.shape))
     return Node(Op.SHRINK, node.dtype, (node,), arg)
+
+
+def padded(node: Node, axis: int, before: int, after: int) -> Node:
+    """With zeros around it on one axis."""
+    if not before + after:
+        return node
+    arg = tuple((before, after) if at == axis else (0, 0) for at in range(len(node.shape)))
+    return Node(Op.PAD, node.dtype, (node,), arg)
+
+
+def expanded(node: Node, shape: tuple[Any, ...]) -> Node:
+    """With its axes of size 1 repeated."""
+    return node if node.shape == shape else Node(Op.EXPAND, node.dtype, (node,), shape)
 
 
 def joined(parts: Sequence[Node], axis: int) -> Node:

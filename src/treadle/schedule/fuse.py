@@ -21,7 +21,7 @@ from ..dtype import dtypes
 from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, Op
 from ..ir.shape import same_size, size_max, size_product
-from .index import Index, source_index, unwindow_index
+from .index import Index, gathered_index, places_index, source_index, unwindow_index
 from .joint import host_of, note_row
 from .kept import is_large_middle, keep_rows, may_keep_below
 from .plan import (
@@ -220,7 +220,7 @@ def _why_store_reduce(node: Node, demands: list[Demand], weight: Weight, plan: P
         return _why_not_nested(node, demand, used, heavy)
     if demand.heavy:
         return "a matmul-like reduction reads it"
-    if heavy and demand.group.root.op in (Op.SCAN, Op.SCATTER):
+    if heavy and demand.group.root.op in (Op.SCAN, Op.SCATTER, Op.DISTRIBUTE):
         return "a matmul-like reduction is a kernel of its own"
     if used == ranges_in(home.ranges):
         return _why_not_epilogue(home, heavy, demand)
@@ -286,7 +286,7 @@ def _reduce_size(node: Node) -> int:
 def _start_group(
     plan: Plan, node: Node, demands: dict[Node, dict[tuple[Any, ...], Demand]]
 ) -> None:
-    shape = node.src[0].shape if node.op is Op.ASSIGN else node.shape
+    shape = node.src[0].shape if node.op in (Op.ASSIGN, Op.DISTRIBUTE) else node.shape
     host = plan.groups.get(plan.joined.get(node, node))
     if host is not None:
         plan.groups[node] = host
@@ -302,6 +302,9 @@ def _start_group(
     if node.op is Op.SCATTER:
         _demand_scatter(plan, group, node, demands)
         return
+    if node.op is Op.DISTRIBUTE:
+        _demand_distribute(plan, group, node, demands)
+        return
     start = Demand(group, group.ranges, group)
     if node.op is Op.ASSIGN:
         _add(demands, node.src[1], start)
@@ -316,16 +319,22 @@ def _demand_scatter(
 ) -> None:
     base, where, values = node.src
     _add(demands, base, Demand(group, group.ranges, group))
-    axis = node.arg.axis
-    outer = tuple(
-        Node.index(0) if number == axis else group.fresh_range(size)
-        for number, size in enumerate(base.shape)
-    )
-    positions = tuple(group.fresh_range(size) for size in where.shape)
-    plan.scatter_loops[node] = (positions, outer)
+    loops = tuple(group.fresh_range(size) for size in values.shape)
+    plan.own_loops[node] = loops
+    positions = places_index(node, loops)
     _add(demands, where, Demand(group, positions, group, positions))
-    index = (*outer[:axis], *positions, *outer[axis + 1 :])
-    _add(demands, values, Demand(group, index, group, positions))
+    _add(demands, values, Demand(group, loops, group, positions))
+
+
+def _demand_distribute(
+    plan: Plan, group: Group, node: Node, demands: dict[Node, dict[tuple[Any, ...], Demand]]
+) -> None:
+    values, bins, starts = node.src
+    bin = group.fresh_range(starts.shape[1])
+    plan.own_loops[node] = (bin,)
+    for source in (values, bins):
+        _add(demands, source, Demand(group, group.ranges, group))
+    _add(demands, starts, Demand(group, (group.ranges[0], bin), group, (bin,)))
 
 
 def _add(demands: dict[Node, dict[tuple[Any, ...], Demand]], node: Node, demand: Demand) -> None:
@@ -416,11 +425,10 @@ def _inline_gather(
     node: Node, demand: Demand, demands: dict[Node, dict[tuple[Any, ...], Demand]]
 ) -> None:
     source, where = node.src
-    axis, count = node.arg, len(where.shape)
-    index = demand.index
+    places = places_index(node, demand.index)
     demand.group.ops += 1
-    _add(demands, where, replace(demand, index=index[axis : axis + count], linear=False))
+    _add(demands, where, replace(demand, index=places, linear=False))
     # The value read is no loop of this kernel: a placeholder stands for it while deciding.
-    placeholder = Node(Op.WILDCARD, dtypes.index, index[axis : axis + count], ("gathered", where))
-    inner = (*index[:axis], placeholder, *index[axis + count :])
+    placeholder = Node(Op.WILDCARD, dtypes.index, places, ("gathered", where))
+    inner = gathered_index(node, demand.index, placeholder)
     _add(demands, source, replace(demand, index=inner, linear=False, dynamic=True))

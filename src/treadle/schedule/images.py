@@ -18,7 +18,7 @@ from .plan import Plan
 
 __all__ = ["as_texels", "image_of", "keep_in_images"]
 
-_PLAIN = frozenset((Op.SCATTER, Op.SCAN, Op.ASSIGN, Op.AFTER))
+_PLAIN = frozenset((Op.SCATTER, Op.DISTRIBUTE, Op.SCAN, Op.ASSIGN, Op.AFTER))
 
 
 def image_of(stored: Node) -> ImageDType | None:

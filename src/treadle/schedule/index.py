@@ -18,7 +18,10 @@ from ..ir.op import Op
 from ..ir.rules.index import linear_terms
 from ..ir.shape import Shape, same_size, size_product, strides_of
 
-__all__ = ["Index", "flat_index", "source_index", "unwindow_index", "unwindow_steps"]
+__all__ = [
+    "Index", "flat_index", "gathered_index", "places_index", "source_index", "unwindow_index",
+    "unwindow_steps",
+]  # fmt: skip
 
 Index = tuple[Node, ...]
 Simplify = Callable[[Node], Node]
@@ -31,6 +34,20 @@ def flat_index(index: Index, shape: Shape) -> Node:
     for position, stride in zip(index, strides_of(shape), strict=True):
         total = total + position * as_index(stride)
     return total
+
+
+def places_index(node: Node, index: Index) -> Index:
+    """For element `index` of a GATHER or of a SCATTER's values: where its place stands."""
+    if node.arg.along:
+        return index
+    return index[node.arg.axis : node.arg.axis + len(node.src[1].shape)]
+
+
+def gathered_index(node: Node, index: Index, place: Node) -> Index:
+    """For element `index` of a GATHER or of a SCATTER's values: where it is read or written."""
+    axis = node.arg.axis
+    count = 1 if node.arg.along else len(node.src[1].shape)
+    return (*index[:axis], place, *index[axis + count :])
 
 
 def source_index(view: Node, index: Index, simplify: Simplify) -> tuple[Index, Node]:

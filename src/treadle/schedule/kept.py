@@ -43,7 +43,7 @@ def _starts(node: Node, demands: list[Demand], group: Group) -> bool:
 
     It is the factor of a product and comes from one, or a product that another reduction combines.
     """
-    if group.root.op in (Op.SCAN, Op.SCATTER):
+    if group.root.op in (Op.SCAN, Op.SCATTER, Op.DISTRIBUTE):
         return False
     if node.op in ALU:
         return any(d.heavy == FACTOR for d in demands) and is_large_middle(node)

@@ -77,7 +77,7 @@ class _Merger:
     def _may_join(self, root: Node, kernel: Kernel) -> bool:
         """Whether the kernel of `root` is one of plain loops, and nobody asked for it as it is."""
         group = self.plan.groups[root]
-        if root.op in (Op.SCAN, Op.SCATTER) or group.heavy or group.kept:
+        if root.op in (Op.SCAN, Op.SCATTER, Op.DISTRIBUTE) or group.heavy or group.kept:
             return False
         if root.op is Op.CONTIGUOUS and root not in self.outputs:
             return False

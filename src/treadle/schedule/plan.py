@@ -21,7 +21,7 @@ __all__ = [
 
 LEAVES = frozenset((Op.CONST, Op.IOTA, Op.BUFFER, Op.VARIABLE, Op.BIND))
 # Nodes that are always stored: their kernel has a form of its own, or the user asked for it.
-STORED = frozenset((Op.CONTIGUOUS, Op.SCATTER, Op.SCAN, Op.ASSIGN))
+STORED = frozenset((Op.CONTIGUOUS, Op.SCATTER, Op.DISTRIBUTE, Op.SCAN, Op.ASSIGN))
 COSTLY = frozenset(
     (Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS, Op.TANH, Op.ERF, Op.POW, Op.SQRT, Op.FDIV)
 )
@@ -107,7 +107,7 @@ class Plan:
     groups: dict[Node, Group] = field(default_factory=dict)
     reasons: dict[Node, str] = field(default_factory=dict)
     reduce_ranges: dict[tuple[Group, Node, Index], tuple[Node, ...]] = field(default_factory=dict)
-    scatter_loops: dict[Node, tuple[Index, Index]] = field(default_factory=dict)
+    own_loops: dict[Node, Index] = field(default_factory=dict)
     kept: dict[tuple[Group, Node], Kept] = field(default_factory=dict)
     rows: dict[Group, set[object]] = field(default_factory=dict)
     joined: dict[Node, Node] = field(default_factory=dict)

@@ -21,7 +21,7 @@ from ..ir.shape import Shape, size_product
 from .effects import in_order
 from .fuse import reduce_index
 from .images import image_of
-from .index import TRUE, Index, flat_index, source_index
+from .index import TRUE, Index, flat_index, gathered_index, places_index, source_index
 from .kernel import Kernel
 from .plan import Group, Kept, Plan, ranges_in, view_base
 
@@ -204,16 +204,13 @@ class _Builder:
         return reduce_over(op, value, tuple(r for r in loops if r.op is Op.RANGE))
 
     def _gather_index(self, node: Node, index: Index, valid: Node) -> Key:
-        axis = node.arg
-        return (node.src[1], index[axis : axis + len(node.src[1].shape)], valid)
+        return (node.src[1], places_index(node, index), valid)
 
     def _gathered(self, node: Node, index: Index, valid: Node) -> Key:
-        source, where = node.src
-        axis = node.arg
+        source = node.src[0]
         position = self.values[self._gather_index(node, index, valid)].cast(dtypes.index)
-        inside = (position >= 0) & (position < as_index(source.shape[axis]))
-        inner = (*index[:axis], position, *index[axis + len(where.shape) :])
-        return (source, inner, self.plan.simplify(valid & inside))
+        inside = (position >= 0) & (position < as_index(source.shape[node.arg.axis]))
+        return (source, gathered_index(node, index, position), self.plan.simplify(valid & inside))
 
     def _load(self, node: Node, index: Index, valid: Node) -> Node:
         storage = view_storage(node)
@@ -284,7 +281,7 @@ def build_kernel(
     are computed there, too, but not kept.
     """
     builder = _Builder(plan, plan.groups[roots[0]], (*roots, *unstored))
-    make = {Op.SCAN: _scan, Op.SCATTER: _scatter}.get(roots[0].op)
+    make = _FORMS.get(roots[0].op)
     effects = make(builder) if make else _together(builder, roots)
     slots = tuple(builder.param(storage_of(root)).arg.slot for root in roots)
     reason = plan.reasons[roots[0]]
@@ -345,16 +342,36 @@ def _scatter(builder: _Builder) -> list[Node]:
     base, where, values = root.src
     axis, op = root.arg.axis, root.arg.op
     first = end(_store(builder, root, ranges, root.shape, builder.value(base, ranges)), ranges)
-    positions, outer = builder.plan.scatter_loops[root]
+    loops = builder.plan.own_loops[root]
+    positions = places_index(root, loops)
     place = builder.value(where, positions).cast(dtypes.index)
     inside = builder.plan.simplify((place >= 0) & (place < as_index(root.shape[axis])))
-    value = builder.value(values, (*outer[:axis], *positions, *outer[axis + 1 :]))
-    index = (*outer[:axis], place, *outer[axis + 1 :])
+    value = builder.value(values, loops)
+    index = gathered_index(root, loops, place)
     memory = Node(Op.AFTER, root.dtype, (builder.param(root), first))
     position = builder.plan.simplify(flat_index(index, root.shape))
     if op is not None:
         old = Node(Op.LOAD, root.dtype, (memory, position, inside, Node.const(root.dtype, 0)))
         value = old.alu(op, value)
     store = Node(Op.STORE, dtypes.void, (memory, position, value, inside))
-    loops = (*(r for i, r in enumerate(outer) if i != axis), *positions)
-    return [end(store, loops)]
+    inner = frozenset(positions) if not root.arg.along else frozenset((loops[axis],))
+    return [end(store, (*(r for r in loops if r not in inner), *(r for r in loops if r in inner)))]
+
+
+def _distribute(builder: _Builder) -> list[Node]:
+    root, (line, step) = builder.group.root, builder.group.ranges
+    values, bins, starts = root.src
+    (bin,) = builder.plan.own_loops[root]
+    start, count = builder.value(starts, (line, bin)), starts.shape[1]
+    place = builder.value(bins, (line, step)).cast(dtypes.index)
+    loops = tuple(r for r in (bin,) if r.op is Op.RANGE)
+    counters = (start, TRUE, bin, place, *loops)
+    stage = Node(Op.STAGE, starts.dtype, counters, StageArg("shared", (count,)))
+    turns = tuple(r for r in (step,) if r.op is Op.RANGE)
+    following = Node(Op.TICKET, starts.dtype, (stage, *turns)).cast(dtypes.index)
+    value = builder.value(values, (line, step))
+    store = Node(Op.STORE, dtypes.void, (builder.param(root), following, value))
+    return [end(store, (line, step))]
+
+
+_FORMS = {Op.SCAN: _scan, Op.SCATTER: _scatter, Op.DISTRIBUTE: _distribute}

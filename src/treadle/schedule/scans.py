@@ -16,7 +16,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
 from ..target import Target
-from .collectives import cut, reshaped
+from .collectives import cut, expanded, padded, reshaped
 
 __all__ = ["cut_long_scans"]
 
@@ -43,27 +43,15 @@ def _in_blocks(node: Node) -> Node:
     step = 1 << ((size - 1).bit_length() + 1) // 2
     count = -(-size // step)
     blocks = (*outer, count, step, *rest)
-    inner = _scan(reshaped(_padded(x, axis, 0, count * step - size), blocks), op, axis + 1)
+    inner = _scan(reshaped(padded(x, axis, 0, count * step - size), blocks), op, axis + 1)
     last = reshaped(cut(inner, axis + 1, (step - 1, step)), (*outer, count, *rest))
-    before = _padded(cut(_scan(last, op, axis), axis, (0, count - 1)), axis, 1, 0)
-    before = _expanded(reshaped(before, (*outer, count, 1, *rest)), blocks)
+    before = padded(cut(_scan(last, op, axis), axis, (0, count - 1)), axis, 1, 0)
+    before = expanded(reshaped(before, (*outer, count, 1, *rest)), blocks)
     column = tuple(count if at == axis else 1 for at in range(len(blocks)))
-    number = _expanded(reshaped(Node(Op.IOTA, dtypes.int32, (), count), column), blocks)
+    number = expanded(reshaped(Node(Op.IOTA, dtypes.int32, (), count), column), blocks)
     whole = (number > 0).where(before.alu(op, inner), inner)
     return cut(reshaped(whole, (*outer, count * step, *rest)), axis, (0, size))
 
 
 def _scan(x: Node, op: Op, axis: int) -> Node:
     return Node(Op.SCAN, x.dtype, (x,), ScanArg(op, axis))
-
-
-def _padded(x: Node, axis: int, before: int, after: int) -> Node:
-    """`x` with zeros around it on one axis: what they are is never looked at."""
-    if not before + after:
-        return x
-    arg = tuple((before, after) if at == axis else (0, 0) for at in range(len(x.shape)))
-    return Node(Op.PAD, x.dtype, (x,), arg)
-
-
-def _expanded(x: Node, shape: tuple[int, ...]) -> Node:
-    return x if x.shape == shape else Node(Op.EXPAND, x.dtype, (x,), shape)

@@ -25,6 +25,7 @@ from .order import copy_old_versions, needs_of, order_roots
 from .plan import LEAVES, STORED, view_base
 from .ranges import build_kernel
 from .scans import cut_long_scans
+from .sorts import expand_sorts
 
 __all__ = ["schedule"]
 
@@ -39,7 +40,8 @@ def schedule(
     empty reduction became a constant), the node that is stored for it.
     """
     replaced = _without_empty_reductions(list(outputs))
-    nodes = cut_long_scans([_storable(replaced.get(node, node)) for node in outputs], target)
+    nodes = expand_sorts([replaced.get(node, node) for node in outputs], target)
+    nodes = cut_long_scans([_storable(node) for node in nodes], target)
     forced = _forced(nodes)
     keeps_rows = target is None or target.workgroup is None
     if target and target.max_image and settings.IMAGE:

@@ -335,7 +335,7 @@ def _flip(node: Node, src: list[Value]) -> Spread | None:
 
 
 def _along_other_axis(node: Node, src: list[Value]) -> Spread | None:
-    """WINDOW, UNWINDOW and SCAN, which work along one axis."""
+    """WINDOW, UNWINDOW, SCAN and SORT, which work along one axis."""
     value = src[0]
     assert isinstance(value, Spread)
     removed = len(node.src[0].shape) - 1 if node.op is Op.UNWINDOW else None
@@ -346,8 +346,10 @@ def _along_other_axis(node: Node, src: list[Value]) -> Spread | None:
 
 def _gather(node: Node, src: list[Value]) -> Spread | None:
     """Split places give split results; so does a source that is split along another axis."""
+    if node.arg.along:
+        return _lines(node, src)
     source, where = src
-    axis, count = node.arg, len(node.src[1].shape)
+    axis, count = node.arg.axis, len(node.src[1].shape)
     if isinstance(where, Spread) and where.axis is not None:
         bases = _on_each(source, where.arg.devices)
         return where.map(lambda part, i: rebuild(node, (bases[i], part)), axis + where.axis)
@@ -358,9 +360,18 @@ def _gather(node: Node, src: list[Value]) -> Spread | None:
     return source.map(lambda part, i: rebuild(node, (part, places[i])), at)
 
 
+def _lines(node: Node, src: list[Value]) -> Spread | None:
+    """GATHER and SCATTER along an axis, split along another: line by line."""
+    lead = next((s for s in src if isinstance(s, Spread) and s.axis != node.arg.axis), None)
+    if not node.arg.along or lead is None or lead.axis is None:
+        return None
+    columns = [_alongside(value, lead) for value in src]
+    return lead.map(lambda _, i: rebuild(node, tuple(parts[i] for parts in columns)), lead.axis)
+
+
 _RULES = {
     Op.CONTIGUOUS: _unchanged, Op.DETACH: _unchanged, Op.REDUCE: _reduce, Op.EXPAND: _expand,
     Op.PERMUTE: _permute, Op.RESHAPE: _reshape, Op.SHRINK: _shrink, Op.PAD: _pad, Op.FLIP: _flip,
     Op.WINDOW: _along_other_axis, Op.UNWINDOW: _along_other_axis, Op.SCAN: _along_other_axis,
-    Op.GATHER: _gather,
+    Op.SORT: _along_other_axis,    Op.GATHER: _gather, Op.SCATTER: _lines,
 }  # fmt: skip

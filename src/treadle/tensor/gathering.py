@@ -12,13 +12,12 @@ from typing import Any, Self
 
 from ..dtype import dtypes
 from ..errors import DTypeError, ShapeError
-from ..ir.args import ScatterArg
+from ..ir.args import GatherArg, ScatterArg
 from ..ir.node import Node
 from ..ir.op import Op
-from ..ir.shape import strides_of
 from .operands import check_device, is_scalar
 from .reduce import Reduce
-from .shapes import reshape, resolve_axis
+from .shapes import resolve_axis
 
 __all__ = ["Gathering"]
 
@@ -30,22 +29,6 @@ class Gathering(Reduce):
     """Gather and scatter on top of reductions."""
 
     __slots__ = ()
-
-    def _linear(self, name: str, axis: int, index: Self) -> Self:
-        """Places in the flat tensor of `index` on one axis, its own place on the others.
-
-        -1 where the index lies outside.
-        """
-        self._check_index(name, axis, index)
-        wide = dtypes.int64 if self.numel() >= 1 << 31 else dtypes.int32
-        strides = strides_of(self.shape)
-        place = index if index.dtype.itemsize >= wide.itemsize else index.cast(wide)
-        inside = place.ge(0).bitwise_and(place.lt(self.shape[axis]))
-        total = place.cast(wide).mul(strides[axis])
-        for other in range(self.ndim):
-            if other != axis:
-                total = total.add(index._places(other, wide).mul(strides[other]))
-        return inside.where(total, -1)
 
     def _check_index(self, name: str, axis: int, index: Self) -> None:
         if not index.dtype.is_int:
@@ -67,11 +50,14 @@ class Gathering(Reduce):
         Raises ShapeError or DTypeError.
         """
         axis = resolve_axis("gather", dim, self.ndim)
+        self._check_index("gather", axis, index)
         if not self.ndim:
             return self.reshape((1,)).gather(0, index.reshape((1,))).reshape(())
-        places = self._linear("gather", axis, index)
-        flat = self.flatten()
-        return self._result(Node(Op.GATHER, self.dtype, (flat.node, places.node), 0))
+        lines = self.shrink_to(
+            tuple(n if at == axis else m for at, (n, m) in enumerate(self._beside(index)))
+        )
+        arg = GatherArg(axis, along=True)
+        return self._result(Node(Op.GATHER, self.dtype, (lines.node, index.node), arg))
 
     def scatter(self, dim: int, index: Self, src: Any, reduce: str | None = None) -> Self:
         """A copy with `src` written to `index` along one axis; the last of equals stays.
@@ -99,11 +85,22 @@ class Gathering(Reduce):
 
     def _scatter(self, dim: int, index: Self, src: Any, op: Op | None) -> Self:
         axis = resolve_axis("scatter", dim, self.ndim)
-        places = self._linear("scatter", axis, index).flatten()
-        values = src.flatten()
-        sources = (self.flatten().node, places.node, values.node)
-        node = Node(Op.SCATTER, self.dtype, sources, ScatterArg(0, op))
-        return self._result(reshape(node, self.shape), src)
+        self._check_index("scatter", axis, index)
+        if not self.ndim:
+            line = self.reshape((1,))._scatter(0, index.reshape((1,)), src.reshape((1,)), op)
+            return line.reshape(())
+        lines = tuple(m if at == axis else n for at, (n, m) in enumerate(self._beside(index)))
+        if lines != index.shape:  # places outside are dropped: those beside the index are -1
+            wide = index if index.dtype.itemsize >= 4 else index.cast(dtypes.int32)
+            index, src = wide.add(1).pad_to(lines).sub(1), src.pad_to(lines)
+        arg = ScatterArg(axis, op, along=True)
+        return self._result(
+            Node(Op.SCATTER, self.dtype, (self.node, index.node, src.node), arg), src
+        )
+
+    def _beside(self, index: Self) -> zip[tuple[Any, Any]]:
+        """The sizes of this tensor, each with that of `index` on the same axis."""
+        return zip(self.shape, index.shape, strict=True)
 
     def scatter_reduce(
         self, dim: int, index: Self, src: Any, reduce: str, include_self: Any = True

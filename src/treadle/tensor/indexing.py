@@ -16,7 +16,7 @@ from typing import Any, Self
 from ..dtype import dtypes, to_dtype
 from ..engine.memory import from_host
 from ..errors import DTypeError, ShapeError
-from ..ir.args import ScatterArg
+from ..ir.args import GatherArg, ScatterArg
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import size_product, strides_of
@@ -24,12 +24,13 @@ from .gathering import Gathering
 from .inplace import write_view
 from .operands import check_device, is_scalar
 from .shapes import broadcast_shapes, expand, move_axes, reshape
+from .sorting import Sorting
 from .subscript import Subscript, parse
 
 __all__ = ["Indexing"]
 
 
-class Indexing(Gathering):
+class Indexing(Sorting):
     """Subscripts on top of gather and scatter."""
 
     __slots__ = ()
@@ -169,9 +170,9 @@ def _merged(view: Node, plan: Subscript) -> tuple[Node, list[int], tuple[Any, ..
 
 def _gathered(view: Node, plan: Subscript, places: Node) -> Node:
     if len(plan.advanced) == 1 and plan.place == plan.advanced[0][0]:
-        return Node(Op.GATHER, view.dtype, (view, places), plan.place)
+        return Node(Op.GATHER, view.dtype, (view, places), GatherArg(plan.place))
     merged, _, others = _merged(view, plan)
-    node = Node(Op.GATHER, view.dtype, (merged, places), 0)
+    node = Node(Op.GATHER, view.dtype, (merged, places), GatherArg(0))
     return move_axes(node, _block_order(len(places.shape), len(others), plan.place))
 
 

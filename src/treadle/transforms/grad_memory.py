@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ..dtype import dtypes, sum_acc_dtype
 from ..errors import UserError
-from ..ir.args import ScatterArg
+from ..ir.args import GatherArg, ScatterArg
 from ..ir.node import Node
 from ..ir.op import MOVEMENT, Op
 from .shapes import constant
@@ -20,7 +21,7 @@ def gather(node: Node, g: Node) -> tuple[Node | None, ...]:
     x, index = node.src
     wide = sum_acc_dtype(x.dtype)
     zeros = constant(wide, 0, x.shape)
-    arg = ScatterArg(node.arg, Op.ADD)
+    arg = ScatterArg(node.arg.axis, Op.ADD, node.arg.along)
     return Node(Op.SCATTER, wide, (zeros, index, g.cast(wide)), arg).cast(x.dtype), None
 
 
@@ -31,12 +32,14 @@ def scatter(node: Node, g: Node) -> tuple[Node | None, ...]:
 
 def _take(node: Node, x: Node) -> Node:
     """`x` at the places that were written."""
-    return Node(Op.GATHER, x.dtype, (x, node.src[1]), node.arg.axis)
+    arg = GatherArg(node.arg.axis, node.arg.along)
+    return Node(Op.GATHER, x.dtype, (x, node.src[1]), arg)
 
 
 def _scatter_last(node: Node, g: Node) -> tuple[Node | None, ...]:
     zeros = constant(g.dtype, 0, node.src[2].shape)
-    kept = Node(Op.SCATTER, g.dtype, (g, node.src[1], zeros), ScatterArg(node.arg.axis, None))
+    arg = replace(node.arg, op=None)
+    kept = Node(Op.SCATTER, g.dtype, (g, node.src[1], zeros), arg)
     return kept, None, _take(node, g)
 
 
@@ -49,7 +52,7 @@ def _scatter_extreme(node: Node, g: Node) -> tuple[Node | None, ...]:
     base, index, values = node.src
     won = values.eq(_take(node, node)).cast(g.dtype)
     own = base.eq(node).cast(g.dtype)
-    count = Node(Op.SCATTER, g.dtype, (own, index, won), ScatterArg(node.arg.axis, Op.ADD))
+    count = Node(Op.SCATTER, g.dtype, (own, index, won), replace(node.arg, op=Op.ADD))
     share = g / count.maximum(1.0)
     return share * own, None, _take(node, share) * won
 

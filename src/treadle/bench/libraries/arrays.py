@@ -47,5 +47,9 @@ class NumPy(Library):
     def concatenate(self, xs: Sequence[Any], axis: int) -> Any:
         return self.np.concatenate(xs, axis)
 
+    def sort(self, x: Any) -> Any:
+        order = self.np.argsort(x, -1, kind="stable")
+        return self.np.take_along_axis(x, order, -1), order
+
     def gather(self, x: Any, axis: int, index: Any) -> Any:
         return self.np.take_along_axis(x, index, axis)

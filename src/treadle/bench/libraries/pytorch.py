@@ -165,6 +165,12 @@ class Torch(Library):
     def gather(self, x: Any, axis: int, index: Any) -> Any:
         return x.gather(axis, index)
 
+    def sort(self, x: Any) -> Any:
+        return tuple(x.sort(-1))
+
+    def topk(self, x: Any, k: int) -> Any:
+        return tuple(x.topk(k, -1))
+
     def scatter_add(self, x: Any, axis: int, index: Any, y: Any) -> Any:
         return x.scatter_add(axis, index, y)
 
@@ -179,7 +185,9 @@ class TorchOut(Torch):
         if form is None:
             raise NotOffered("no out= form")
         with self.torch.inference_mode():
-            out = self.torch.empty_like(work.call(self, weights, inputs))
+            made = work.call(self, weights, inputs)
+            each = self.torch.empty_like
+            out = tuple(map(each, made)) if isinstance(made, tuple) else each(made)
         return self.torch.inference_mode()(lambda: form(self.torch, out, *inputs))
 
     def gradients(self, work: Work, weights: Mapping[str, Any], inputs: Sequence[Any]) -> Run:

@@ -33,7 +33,12 @@ class TensorLibrary(Library):
     # -- tasks --------------------------------------------------------------------------------
 
     def result(self, work: Work, weights: Mapping[str, Any], inputs: Sequence[Any]) -> Run:
-        return self._run(lambda *xs: work.call(self, weights, xs).realize(), inputs)
+        def result(*xs: Any) -> Any:
+            made = work.call(self, weights, xs)
+            self.Tensor.realize(*(made if isinstance(made, tuple) else (made,)))
+            return made
+
+        return self._run(result, inputs)
 
     def gradients(self, work: Work, weights: Mapping[str, Any], inputs: Sequence[Any]) -> Run:
         def gradients(*xs: Any) -> Any:
@@ -172,6 +177,12 @@ class TensorLibrary(Library):
 
     def gather(self, x: Any, axis: int, index: Any) -> Any:
         return x.gather(axis, index)
+
+    def sort(self, x: Any) -> Any:
+        return x.sort(-1)
+
+    def topk(self, x: Any, k: int) -> Any:
+        return x.topk(k, -1)
 
     def scatter_add(self, x: Any, axis: int, index: Any, y: Any) -> Any:
         return x.scatter_reduce(axis, index, y, "sum")

@@ -28,7 +28,7 @@ class Jax(Library):
 
     def result(self, work: Work, weights: Mapping[str, Any], inputs: Sequence[Any]) -> Run:
         function = self.jax.jit(lambda ws, *xs: work.call(self, ws, xs))
-        return lambda: function(weights, *inputs).block_until_ready()
+        return lambda: self.jax.block_until_ready(function(weights, *inputs))
 
     def gradients(self, work: Work, weights: Mapping[str, Any], inputs: Sequence[Any]) -> Run:
         def gradients(*xs: Any) -> Any:
@@ -178,6 +178,13 @@ class Jax(Library):
 
     def gather(self, x: Any, axis: int, index: Any) -> Any:
         return self.np.take_along_axis(x, index, axis)
+
+    def sort(self, x: Any) -> Any:
+        order = self.np.argsort(x, -1)
+        return self.np.take_along_axis(x, order, -1), order
+
+    def topk(self, x: Any, k: int) -> Any:
+        return self.jax.lax.top_k(x, k)
 
     def scatter_add(self, x: Any, axis: int, index: Any, y: Any) -> Any:
         places = list(self.np.indices(index.shape, sparse=True))

@@ -1,4 +1,4 @@
-"""Elements that only change places: transposes, slices, gathers and scatters."""
+"""Elements that only change places: transposes, slices, gathers and scatters, sorting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def rows(quick: bool) -> list[Work]:
     square, amount = Input((n, n)), 8.0 * n * n
     image = Input((8, n // 16, n // 32, 64))
     index, table = Input((batch * tokens,), "int32", below=words), Input((words, 768))
-    found = 4.0 * batch * tokens * 768
+    found, line = 4.0 * batch * tokens * 768, Input((n * n // 16,))
     return [
         _moved(f"transpose {n}x{n}", amount, (square,), _transpose, _transpose_out,
                bar=TWICE),
@@ -30,6 +30,9 @@ def rows(quick: bool) -> list[Work]:
                _embedding_out),
         _moved(f"embedding {words}x768, {batch}x{tokens}, gradient", found + 4.0 * words * 768,
                (table, index, Input((batch * tokens, 768))), _embedding_gradient),
+        _moved(f"sort {n}x{n}", 1.5 * amount, (square,), _sort, _sort_out),
+        _moved(f"sort {n * n // 16}", 1.5 * amount / 16, (line,), _sort, _sort_out),
+        _moved(f"top {n // 128} of {n}x{n}", amount / 2, (square,), *_top(n // 128)),
     ]  # fmt: skip
 
 
@@ -77,6 +80,24 @@ def _scatter_add(n: int, axis: int) -> Work:
     name, shape = f"scatter-add axis {axis}, a quarter into {n}x{n}", _quarter(n, axis)
     given = (Input((n, n)), Input(shape, "int32", below=n), Input(shape))
     return _moved(name, 10.0 * n * n, given, form, out)
+
+
+def _sort(lib: Any, x: Any) -> Any:
+    return lib.sort(x)
+
+
+def _sort_out(torch: Any, out: Any, x: Any) -> Any:
+    return torch.sort(x, dim=-1, out=out)
+
+
+def _top(k: int) -> tuple[Any, Any]:
+    def form(lib: Any, x: Any) -> Any:
+        return lib.topk(x, k)
+
+    def out(torch: Any, out: Any, x: Any) -> Any:
+        return torch.topk(x, k, dim=-1, out=out)
+
+    return form, out
 
 
 def _transpose(lib: Any, x: Any) -> Any:

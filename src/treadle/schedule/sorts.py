@@ -1,0 +1,213 @@
+"""SORT as nodes that have kernels: short lines by counting, long ones by radix sort.
+
+    16 keys:    rank i = how many keys are before key i         ->  a REDUCE and a SCATTER
+    1000 keys:  (place, key) as one integer, moved into the order of some bits after the other:
+                how many keys are in each bin                   ->  a SCATTER
+                where each bin starts                           ->  a SCAN
+                every key to the next place of its bin          ->  a DISTRIBUTE
+    8 of 1000:  only the 8 groups with the least elements hold them, so that these are sorted
+
+All of it is stable, so that the order of some bits keeps that of the ones below. A line is cut
+into blocks that count and move by themselves, where there are too few lines for all workers.
+Keys of 64 bits are sorted by their lower half, then by the upper one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from ..dtype import DType, dtypes
+from ..ir.args import GatherArg, ReduceArg, ScanArg, ScatterArg
+from ..ir.node import Node, rebuild
+from ..ir.op import ALU, Op
+from ..ir.rewrite import rewrite_with
+from ..target import Target
+from .collectives import cut, expanded, padded, reshaped
+
+__all__ = ["expand_sorts"]
+
+SHORT = 128  # lines up to so many elements are sorted by counting
+DIGIT, LONG_DIGIT = 8, 11  # bits that one pass sorts by, and for blocks of more elements than bins
+LINES = 16  # so many lines or blocks keep the workers of a processor busy
+BLOCK, ITEM_BLOCK = 1 << 13, 1 << 10  # least elements of a block, for workers and for work items
+ITEMS = 1 << 10
+MAX_KEY_OPS = 60  # keys that are longer expressions are computed once
+
+
+def expand_sorts(outputs: Sequence[Node], target: Target | None) -> list[Node]:
+    """`outputs` with every SORT as nodes that become kernels."""
+    sink = Node.sink(outputs)
+    if not any(node.op is Op.SORT for node in sink.toposort()):
+        return list(outputs)
+    grouped = target is not None and target.workgroup is not None
+    return list(rewrite_with(sink, lambda n: _order(n, grouped) if n.op is Op.SORT else None).src)
+
+
+def _order(node: Node, grouped: bool) -> Node:
+    (keys,), axis, count = node.src, node.arg.axis, node.arg.count
+    last = len(keys.shape) - 1
+    turned = (*(at for at in range(last + 1) if at != axis), axis)
+    others = tuple(keys.shape[at] for at in turned[:-1])
+    lines, size = math.prod(others), keys.shape[axis]
+    if size < 2 or not lines or not count:
+        return _numbers(node.shape, axis, node.dtype)
+    if len(keys.toposort(lambda n: n.op in ALU)) > MAX_KEY_OPS:
+        keys = Node(Op.CONTIGUOUS, keys.dtype, (keys,))
+    keys = _on_leaves(keys, lambda leaf: reshaped(_permuted(leaf, turned), (lines, size)))
+    order = reshaped(_first(keys, count, grouped), (*others, count))
+    return _permuted(order, tuple(turned.index(at) for at in range(last + 1)))
+
+
+# -- small graphs ---------------------------------------------------------------------------------
+
+
+def _permuted(node: Node, order: tuple[int, ...]) -> Node:
+    same = order == tuple(range(len(order)))
+    return node if same else Node(Op.PERMUTE, node.dtype, (node,), order)
+
+
+def _filled(value: int, dtype: DType, shape: tuple[int, ...]) -> Node:
+    return expanded(reshaped(Node.const(dtype, value), (1,) * len(shape)), shape)
+
+
+def _numbers(shape: tuple[int, ...], axis: int, dtype: DType) -> Node:
+    """0, 1, ... along `axis`."""
+    column = tuple(n if at == axis else 1 for at, n in enumerate(shape))
+    return expanded(reshaped(Node(Op.IOTA, dtype, (), shape[axis]), column), shape)
+
+
+def _taken(node: Node, places: Node) -> Node:
+    """The elements at `places` of each line."""
+    return Node(Op.GATHER, node.dtype, (node, places), GatherArg(1, along=True))
+
+
+def _on_leaves(node: Node, change: Callable[[Node], Node]) -> Node:
+    """An elementwise expression of other views of what it reads."""
+    new: dict[Node, Node] = {}
+    for item in node.toposort(lambda n: n.op in ALU):
+        if item.op in ALU:
+            new[item] = rebuild(item, tuple(new[s] for s in item.src))
+        else:
+            new[item] = change(item) if item.shape else item
+    return new[node]
+
+
+# -- the algorithms, for keys of (lines, size) ----------------------------------------------------
+
+
+def _first(keys: Node, count: int, grouped: bool) -> Node:
+    """The int32 places of the first `count` of each line in order."""
+    size = keys.shape[1]
+    if size <= SHORT:
+        return cut(_by_rank(keys), 1, (0, count))
+    groups = max(SHORT, 4 * count)
+    if 2 * groups > size:
+        return cut(_by_digits(keys, grouped), 1, (0, count))
+    return _of_groups(keys, count, groups, grouped)
+
+
+def _of_groups(keys: Node, count: int, groups: int, grouped: bool) -> Node:
+    """Neighbours as about `groups` groups: only the `count` with the least elements are needed.
+
+    These are taken in the order of their places, so that equal elements stay in order.
+    """
+    lines, size = keys.shape
+    width = 1 << (-(-size // groups) - 1).bit_length()
+    groups = -(-size // width)
+    shape, rest = (lines, groups, width), groups * width - size
+    keys = _on_leaves(keys, lambda leaf: reshaped(padded(leaf, 1, 0, rest), shape))
+    places = _numbers(shape, 1, dtypes.int32) * width + _numbers(shape, 2, dtypes.int32)
+    whole = (places < size).where(keys, keys.dtype.max) if rest else keys
+    least = Node(Op.REDUCE, keys.dtype, (whole,), ReduceArg(Op.MIN, (2,)))
+    best = _first(reshaped(least, (lines, groups)), count, grouped)
+    best = _taken(best, _first(best.cast(dtypes.uint32), count, grouped))
+    shape = (lines, count, width)
+    chosen = expanded(reshaped(best, (lines, count, 1)), shape)
+    taken = _on_leaves(keys, lambda leaf: _taken(leaf, chosen))
+    if rest:
+        places = chosen * width + _numbers(shape, 2, dtypes.int32)
+        taken = (places < size).where(taken, keys.dtype.max)
+    taken = _on_leaves(taken, lambda leaf: reshaped(leaf, (lines, count * width)))
+    found = _first(taken, count, grouped)
+    return _taken(best, found >> (width.bit_length() - 1)) * width + (found & (width - 1))
+
+
+def _by_rank(keys: Node) -> Node:
+    """The order of short lines: each element's rank, and the places scattered by rank."""
+    lines, size = keys.shape
+    keys = Node(Op.CONTIGUOUS, keys.dtype, (keys,))  # each is compared with all others
+    square = (lines, size, size)
+    mine = expanded(reshaped(keys, (lines, size, 1)), square)
+    other = expanded(reshaped(keys, (lines, 1, size)), square)
+    earlier = _numbers(square, 2, dtypes.int32) < _numbers(square, 1, dtypes.int32)
+    before = (other < mine) | (other.eq(mine) & earlier)
+    count = Node(Op.REDUCE, dtypes.int32, (before.cast(dtypes.int32),), ReduceArg(Op.ADD, (2,)))
+    rank = reshaped(count, (lines, size))
+    sources = (_filled(0, dtypes.int32, keys.shape), rank, _numbers(keys.shape, 1, dtypes.int32))
+    return Node(Op.SCATTER, dtypes.int32, sources, ScatterArg(1, None, along=True))
+
+
+def _by_digits(keys: Node, grouped: bool) -> Node:
+    """The order of long lines, in padded blocks; the padding comes last."""
+    lines, size = keys.shape
+    blocks = _blocks(lines, size, grouped)
+    whole = blocks * -(-size // blocks)
+    if whole > size:
+        inside = _numbers((lines, whole), 1, dtypes.int32) < size
+        longer = _on_leaves(keys, lambda leaf: padded(leaf, 1, 0, whole - size))
+        keys = inside.where(longer, keys.dtype.max)
+    keys = Node(Op.CONTIGUOUS, keys.dtype, (keys,))  # every pass reads them twice
+    places = _numbers((lines, whole), 1, dtypes.int32)
+    halves = [keys] if keys.dtype.itemsize < 8 else [keys.cast(dtypes.uint32), keys >> 32]
+    for half in halves:
+        part = half if half is halves[0] else _on_leaves(half, lambda k, at=places: _taken(k, at))
+        places = _sorted_places(part, places, blocks)
+    return cut(places, 1, (0, size))
+
+
+def _blocks(lines: int, size: int, grouped: bool) -> int:
+    """How many blocks each line is cut into."""
+    wanted, least = (ITEMS, ITEM_BLOCK) if grouped else (LINES, BLOCK)
+    return max(1, min(-(-wanted // lines), size // least))
+
+
+def _sorted_places(keys: Node, places: Node, blocks: int) -> Node:
+    """`places` in the order of `keys`, by 32 bits or less, that belong to them.
+
+    Bits that are sorted by are dropped: what is left of a key stands below the place.
+    """
+    lines, size = keys.shape
+    bits, above = min(keys.dtype.bits, 32), (size - 1).bit_length()
+    step = size // blocks
+    most = LONG_DIGIT if step >= 1 << LONG_DIGIT else DIGIT
+    digit = -(-bits // -(-bits // most))
+    kind = _unsigned(above + bits)
+    pairs = (places.cast(kind) << bits) | keys.cast(kind)
+    while bits:
+        digit = min(digit, bits)
+        bits -= digit
+        pairs = reshaped(pairs, (lines * blocks, step))
+        bins = (pairs & ((1 << digit) - 1)).cast(dtypes.int32)
+        rest = (pairs >> digit).cast(_unsigned(above + bits) if bits else dtypes.int32)
+        sources = (rest, bins, _starts(bins, 1 << digit, lines))
+        pairs = Node(Op.DISTRIBUTE, rest.dtype, sources, (lines, size))
+    return pairs
+
+
+def _unsigned(bits: int) -> DType:
+    return dtypes.uint32 if bits <= 32 else dtypes.uint64
+
+
+def _starts(bins: Node, count: int, lines: int) -> Node:
+    """Where the elements of each bin of each block go first: behind lower bins and blocks."""
+    rows, step = bins.shape
+    blocks = rows // lines
+    sources = (_filled(0, bins.dtype, (rows, count)), bins, _filled(1, bins.dtype, bins.shape))
+    sizes = Node(Op.SCATTER, bins.dtype, sources, ScatterArg(1, Op.ADD, along=True))
+    turned = _permuted(reshaped(sizes, (lines, blocks, count)), (0, 2, 1))
+    turned = reshaped(turned, (lines, count * blocks))
+    ends = Node(Op.SCAN, turned.dtype, (turned,), ScanArg(Op.ADD, 1))
+    starts = ends - turned + _numbers(ends.shape, 0, ends.dtype) * (blocks * step)
+    back = _permuted(reshaped(starts, (lines, count, blocks)), (0, 2, 1))
+    return reshaped(back, (rows, count))
