@@ -23,7 +23,7 @@ from ..target import Target
 from .matmul import Tile, choose_tile, factors_of, pack_columns
 from .moves import Moves
 from .nest import Nest, reads_of, stride
-from .tails import Span, span_of
+from .tails import Span, limits_of
 
 __all__ = ["Blocks", "Chain", "is_kept"]
 
@@ -323,24 +323,22 @@ class Blocks:
         sizes = {n.arg.sizes[0] for n in self.chain.rows}
         if len(sizes) > 1:
             return None
-        span = span_of(reduces, rows, sizes.pop())
+        limits = limits_of(reduces, rows, sizes.pop())
         around = frozenset(self.nest.loops) - frozenset(self.chain.columns)
-        return span and span.of_rows(self.chain.row, self.first, self.rows, around)
+        return limits and limits.of_rows(self.chain.row, self.first, self.rows, around)
 
     def _bound(self, span: Span) -> None:
         """Let the loops along rows run no further than a mask lets anything count."""
         # Whole steps of every loop: none reads what another has not filled.
-        whole = math.lcm(*self.along.values())
-        bounded = {
-            r: span.rounded(whole).steps_of(r, step).loop() for r, step in self.along.items()
-        }
+        whole = span.rounded(math.lcm(*self.along.values()))
+        bounded = {r: whole.loop(r, step) for r, step in self.along.items()}
         for chunk in self.chunks:
-            step, mine = chunk.step, span
+            mine, size = span, chunk.step.src[0].arg
             if chunk.part.op is Op.RANGE:
                 for r in (chunk.part, chunk.total):
-                    bounded[r] = span.steps_of(r, step.src[0].arg).loop()
-                mine = span.less(bounded[chunk.part].expr * step.src[0].arg)
-            bounded[step] = mine.steps_of(step, 1).loop()
+                    bounded[r] = span.loop(r, size)
+                mine = span.less(bounded[chunk.part].expr * size)
+            bounded[chunk.step] = mine.loop(chunk.step, 1)
         self.moves.root = simplify(replace_ranges(self.moves.root, bounded))
         self.moves.log.append("rows within their mask")
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import reduce as fold
 
 from ..dtype import DType
 from ..ir.fold import fold_scalar
@@ -23,88 +22,85 @@ from ..ir.op import ALU, Op
 from ..ir.rules.index import linear_terms, simplify, sum_terms
 from .nest import stride
 
-__all__ = ["Span", "span_of"]
+__all__ = ["Limits", "Span", "limits_of"]
 
 IDENTITY = {Op.ADD: 0, Op.MAX: -math.inf, Op.MIN: math.inf}
 
 
 @dataclass(frozen=True)
 class Span:
-    """Steps `begin` to `end` of rows that are `size` long: all else counts for nothing."""
+    """Steps `begin` to `end` of rows: all else counts for nothing."""
 
     begin: Node
     end: Node
-    size: int
 
     def substitute(self, mapping: dict[Node, Node]) -> Span:
-        return Span(self.begin.substitute(mapping), self.end.substitute(mapping), self.size)
-
-    def of_rows(self, row: Node, first: Node, rows: int, around: frozenset[Node]) -> Span | None:
-        """What counts of any of `rows` rows from `first` on; None if loops `around` do not say."""
-        found = []
-        for place, at_end in ((self.begin, False), (self.end, True)):
-            step = stride(place, row)
-            if step is None or not free_ranges(place)[place] <= around:
-                return None
-            last = (step > 0) == at_end
-            found.append(place.substitute({row: first + (rows - 1 if last else 0)}))
-        begin, end = (n.maximum(0).minimum(self.size) for n in found)
-        return Span(begin, end, self.size)
+        return Span(self.begin.substitute(mapping), self.end.substitute(mapping))
 
     def rounded(self, steps: int) -> Span:
         """The span in whole multiples of `steps`."""
-        begin, end = self.begin // steps * steps, (self.end + (steps - 1)) // steps * steps
-        return Span(begin, end, self.size)
+        return Span(self.begin // steps * steps, (self.end + (steps - 1)) // steps * steps)
 
     def less(self, done: Node) -> Span:
         """The span as it is counted from `done` on."""
-        return Span(self.begin - done, self.end - done, self.size)
+        return Span(self.begin - done, self.end - done)
 
-    def steps_of(self, loop: Node, length: int) -> _Steps:
-        """The steps of `loop`, each `length` long, that touch the span."""
-        begin = (self.begin // length).maximum(0)
-        end = ((self.end + (length - 1)) // length).minimum(loop.src[0].arg)
-        return _Steps(loop, simplify(begin), simplify(end))
+    def loop(self, whole: Node, length: int) -> Split:
+        """The steps of the loop `whole`, each `length` long, that touch the span."""
+        begin = simplify((self.begin // length).maximum(0))
+        end = simplify(((self.end + (length - 1)) // length).minimum(whole.src[0].arg))
+        new = whole.replace(src=(simplify(end - begin),))
+        return Split(simplify(new + begin), (new,))
 
 
 @dataclass(frozen=True)
-class _Steps:
-    """Steps `begin` to `end` of a loop."""
+class Limits:
+    """Each row of `size` counts from the first of `begins` to the last of `ends`."""
 
-    of: Node
-    begin: Node
-    end: Node
+    begins: tuple[Node, ...]
+    ends: tuple[Node, ...]
+    size: int
 
-    def loop(self) -> Split:
-        """The loop as one over these steps alone."""
-        new = self.of.replace(src=(simplify(self.end - self.begin),))
-        return Split(simplify(new + self.begin), (new,))
+    def of_rows(self, row: Node, first: Node, rows: int, around: frozenset[Node]) -> Span | None:
+        """What counts of any of `rows` rows from `first` on; None if loops `around` do not say."""
+        outermost: list[Node] = []
+        for places, at_end in ((self.begins, False), (self.ends, True)):
+            found = []
+            for place in places:
+                step = stride(place, row)
+                if step is None or not free_ranges(place)[place] <= around:
+                    return None
+                last = (step > 0) == at_end
+                found.append(place.substitute({row: first + (rows - 1 if last else 0)}))
+            found = found or [Node.index(self.size if at_end else 0)]
+            op = Op.MAX if at_end else Op.MIN
+            most = found[0]
+            for place in found[1:]:
+                most = most.alu(op, place)
+            outermost.append(most.maximum(0).minimum(self.size))
+        return Span(*outermost)
 
 
-def span_of(reduces: Iterable[Node], fills: dict[Node, Node], size: int) -> Span | None:
+def limits_of(reduces: Iterable[Node], fills: dict[Node, Node], size: int) -> Limits | None:
     """What counts of each row, in the loops around the rows; None if all of it does.
 
     `reduces` are all reductions along the rows; `fills` says for the loop that fills a row what it
     is filled with.
     """
     reduces = list(reduces)
-    begin, end = (_limit(reduces, fills, at_end) for at_end in (False, True))
-    if begin is None and end is None:
-        return None
-    begin = Node.index(0) if begin is None else begin
-    return Span(begin, Node.index(size) if end is None else end, size)
+    begins, ends = (_places(reduces, fills, at_end) for at_end in (False, True))
+    return Limits(begins, ends, size) if begins or ends else None
 
 
-def _limit(reduces: list[Node], fills: dict[Node, Node], at_end: bool) -> Node | None:
-    """Where what counts begins, or ends."""
+def _places(reduces: list[Node], fills: dict[Node, Node], at_end: bool) -> tuple[Node, ...]:
+    """Where what counts begins, or ends; nothing if it does so with the rows."""
     tails = _Tails(fills, at_end)
     for reduce in reduces:
         (loop,) = reduce.src[1:]
         tail = tails.of(reduce.src[0], loop)
         if tail is None or tail != IDENTITY.get(reduce.arg.op):
-            return None
-    places = list(tails.places)
-    return fold(lambda a, b: a.maximum(b) if at_end else a.minimum(b), places) if places else None
+            return ()
+    return tuple(tails.places)
 
 
 @dataclass
@@ -138,6 +134,10 @@ class _Tails:
         if node.op is Op.XOR and node.src[1].op is Op.CONST:
             inner = self._condition(node.src[0], loop)
             return None if inner is None else inner != node.src[1].arg
+        if node.op in (Op.AND, Op.OR):
+            sides = [self._condition(s, loop) for s in node.src]
+            decisive = node.op is Op.OR
+            return decisive if decisive in sides else None if None in sides else not decisive
         if node.op is not Op.CMPLT:
             return None
         low, high = (_as_index(s) for s in node.src)

@@ -1,0 +1,111 @@
+"""Rows that kernels keep for themselves: which kernels do, and that no matrix is stored."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from treadle import Tensor
+from treadle.ir.op import Op
+from treadle.ir.shape import size_product
+from treadle.schedule.schedule import schedule
+from treadle.target import Target
+from treadle.target.data import Workgroup
+
+LONG, SHORT, WIDTH = 256, 32, 16
+
+
+def filled(*shape, seed=0):
+    data = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+    return Tensor(data, device="CPU").realize()
+
+
+def operands(tokens=LONG, heads=2):
+    return [filled(heads, tokens, WIDTH, seed=seed) for seed in range(4)]
+
+
+def step(is_causal=False, tokens=LONG):
+    """The output of attention and the gradients of its three operands."""
+    q, k, v, weights = operands(tokens)
+    out = q.scaled_dot_product_attention(k, v, is_causal=is_causal)
+    return [out, *(out * weights).sum().gradient(q, k, v)]
+
+
+def kernels_of(tensors):
+    return tensors[0].schedule(*tensors[1:])
+
+
+def kept(kernel):
+    """How many rows a kernel keeps."""
+    stages = [n for n in kernel.ast.toposort() if n.op is Op.STAGE]
+    assert all(n.arg.scope == "shared" for n in stages)
+    return len({n.src[:3] for n in stages})
+
+
+def largest(kernels):
+    return max(size_product(b.shape) for kernel in kernels for b in kernel.buffers)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_attention_is_one_kernel_that_keeps_its_rows(is_causal):
+    q, k, v, _ = operands()
+    (kernel,) = q.scaled_dot_product_attention(k, v, is_causal=is_causal).schedule()
+    assert kept(kernel) == 3  # scores, their exponentials, and these divided by their sum
+    assert largest([kernel]) == 2 * LONG * WIDTH
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_attention_and_its_gradients_store_no_matrix_of_tokens(is_causal):
+    kernels = kernels_of(step(is_causal))
+    assert largest(kernels) == 2 * LONG * WIDTH
+    assert len(kernels) == 2  # one for the rows of queries, one for those of keys
+    assert all(map(kept, kernels))
+
+
+def test_kernels_of_the_same_rows_are_one_and_store_what_others_need_of_them():
+    queries, keys = kernels_of(step())
+    shapes = sorted(root.shape for root in queries.roots)
+    assert sum(size_product(shape) == 2 * LONG for shape in shapes) == 3  # statistics of rows
+    assert sum(size_product(shape) == 2 * LONG * WIDTH for shape in shapes) == 2
+    assert [size_product(root.shape) for root in keys.roots] == [2 * LONG * WIDTH] * 2
+
+
+def test_a_kernel_does_not_wait_for_what_is_computed_from_its_own_statistics():
+    """The gradient needs the output here, so that the two are no one kernel."""
+    q, k, v, _ = operands()
+    out = q.scaled_dot_product_attention(k, v)
+    grads = out.square().sum().gradient(q, k, v)
+    kernels = kernels_of([out, *grads])
+    assert largest(kernels) == 2 * LONG * WIDTH
+    done = set()
+    for kernel in kernels:
+        assert all(b.op is Op.BUFFER or b in kernel.roots or b in done for b in kernel.buffers)
+        done.update(kernel.roots)
+
+
+def test_what_is_smaller_than_its_operands_is_stored():
+    q, k, v, _ = operands(SHORT, heads=8)
+    kernels = q.scaled_dot_product_attention(k, v).schedule()
+    assert not any(kept(kernel) for kernel in kernels)
+    assert len(kernels) > 1
+
+
+def test_layers_with_large_weights_are_not_chained():
+    x = filled(64, 256)
+    kernels = ((x @ filled(256, 512)).relu() @ filled(512, 64)).schedule()
+    assert not any(kept(kernel) for kernel in kernels)
+
+
+def test_scores_that_are_wanted_themselves_are_stored():
+    q, k, v, _ = operands()
+    scores = q @ k.transpose(-2, -1)
+    assert largest(kernels_of([scores.softmax() @ v, scores])) == 2 * LONG * LONG
+
+
+def test_groups_of_work_items_keep_no_rows():
+    q, k, v, _ = operands()
+    nodes = [q.scaled_dot_product_attention(k, v).node]
+    target = replace(Target.parse("x86-64-v3"), workgroup=Workgroup())
+    kernels, _ = schedule(nodes, "CPU", target)
+    assert len(kernels) == 3
+    assert not any(n.op is Op.STAGE for kernel in kernels for n in kernel.ast.toposort())
