@@ -5,8 +5,9 @@
 In this order: neighbouring loops merge; reductions that read the same share a loop; long reductions
 with few results are cut into chunks that workers share; matmul-like nests get register tiles and
 packed operands; every other nest gets its best contiguous loop as lanes, a few copies for
-instruction parallelism, and its outer loops as grid. Nothing here depends on the number of threads, so results do not either. Processors with
-work-groups go their own way after the second step: see workgroups.py.
+instruction parallelism, and its outer loops as grid. Nothing here depends on the number of threads,
+so results do not either. Processors with work-groups go their own way once long reductions are cut:
+see workgroups.py.
 """
 
 from __future__ import annotations
