@@ -2,7 +2,7 @@
 
     sum of x[r0, r1] over r1, sum of x[r0, r2]**2 over r2   ->  both over r1: x is read once
 
-Joined are those of one nest that read something at the same place, and none of which needs another.
+Joined are those of one nest that load the same element at each step, if none needs the other.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ..ir.loops import free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from .moves import Moves
-from .nest import Nest, reads_of, sequential_loops
+from .nest import Nest, sequential_loops
 
 __all__ = ["join_reductions"]
 
@@ -58,6 +58,11 @@ def _whole_reductions(nest: Nest) -> list[tuple[Node, tuple[object, ...]]]:
 
 
 def _share_reads(one: Node, other: Node) -> bool:
+    """Whether both load the same element of the same memory at each step."""
     loops = dict(zip(other.src[1:], one.src[1:], strict=True))
-    places = {place.substitute(loops) for place in reads_of(other.src[0])}
-    return not places.isdisjoint(reads_of(one.src[0]))
+    loads = {load.substitute(loops) for load in _loads(other)}
+    return not loads.isdisjoint(_loads(one))
+
+
+def _loads(reduce: Node) -> list[Node]:
+    return [n for n in reduce.src[0].toposort() if n.op is Op.LOAD]
