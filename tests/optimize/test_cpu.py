@@ -151,3 +151,24 @@ def test_a_pass_of_a_sort_moves_each_line_in_order_and_lines_in_parallel():
 def test_top_k_never_sorts_all_of_a_line():
     kernels = scheduled([(filled(4, 4096).topk(8)[1].node, "CPU")])
     assert not any(n.op is Op.TICKET for k in kernels for n in k.ast.toposort())
+
+
+def test_rows_that_are_gathered_from_are_kept_if_much_of_them_is_read():
+    x, places = numbers(40, 500), RANDOM.integers(-3, 510, (40, 133)).astype(np.int32)
+    gathered = Tensor(x).realize().gather(1, Tensor(places).realize())
+    assert "keep a gathered row of 500 (shared)" in optimized(gathered)[1]
+    inside = (places >= 0) & (places < 500)
+    expected = np.where(inside, np.take_along_axis(x, np.clip(places, 0, 499), 1), 0)
+    np.testing.assert_array_equal(gathered.numpy(), expected)
+    few = Tensor(x).realize().gather(1, Tensor(places[:, :9]).realize())
+    assert not any("keep" in line for line in optimized(few)[1])
+
+
+def test_rows_that_are_padding_are_not_read():
+    x = numbers(40, 500)
+    places = RANDOM.integers(0, 500, (44, 133)).astype(np.int32)
+    padded = Tensor(x).realize().pad(((2, 2), (0, 0)))
+    gathered = padded.gather(1, Tensor(places).realize())
+    assert not any("keep" in line for line in optimized(gathered)[1])
+    expected = np.take_along_axis(np.pad(x, ((2, 2), (0, 0))), places, 1)
+    np.testing.assert_array_equal(gathered.numpy(), expected)

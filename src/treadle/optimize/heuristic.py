@@ -25,7 +25,7 @@ from .matmul import tile_matmul
 from .moves import Moves
 from .nest import Nest, contiguity, reads_of, sequential_loops, stride
 from .products import distribute_over_product
-from .rows import keep_costly_rows
+from .rows import keep_costly_rows, keep_gathered_rows
 from .texels import schedule_texels
 from .transposes import transpose
 from .workgroups import schedule_workgroups
@@ -62,6 +62,7 @@ def optimize(ast: Node, target: Target) -> tuple[Node, list[str]]:
         schedule_workgroups(moves, target)
         return moves.root, moves.log
     keep_costly_rows(moves, target)
+    keep_gathered_rows(moves, target)
     done: set[tuple[Node, ...]] = set()
     while True:
         nest = next((n for n in moves.nests() if _loops_left(n, done)), None)

@@ -14,12 +14,12 @@ from ..ir.interval import bounds
 from ..ir.loops import closed_ranges, free_ranges
 from ..ir.node import Node, as_index
 from ..ir.op import Op
-from ..ir.rules.index import linear_terms, simplify
+from ..ir.rules.index import linear_terms, simplify, sum_terms
 from ..ir.shape import strides_of
 
 __all__ = [
-    "SHORT_STRIDE", "Access", "Nest", "contiguity", "nests_of", "reads_of", "sequential_loops",
-    "stride",
+    "SHORT_STRIDE", "Access", "Nest", "contiguity", "nests_of", "place_in_row", "reads_of",
+    "sequential_loops", "stride",
 ]  # fmt: skip
 
 REDUCE_WEIGHT = 4
@@ -165,6 +165,27 @@ def _loops_apart(store: Node) -> frozenset[Node]:
             return frozenset()
         reach += step * int(most - least)
     return frozenset(term for term in terms if term.op is Op.RANGE)
+
+
+def place_in_row(load: Node) -> tuple[Node, Node, int] | None:
+    """(start, place, size), where a LOAD reads at place 0 to size - 1 of a row that starts there.
+
+    The place is a value that was loaded; None for other indices, and where the gate says more.
+    """
+    terms, rest = linear_terms(load.src[1])
+    loaded = [t for t in terms if t.op is Op.CAST and t.src[0].op is Op.LOAD]
+    if len(loaded) != 1 or terms[loaded[0]] != 1:
+        return None
+    (place,) = loaded
+    limits = [_bounds_by(part, place) for part in _conditions(load.src[2:3])]
+    if any(math.isinf(low) and math.isinf(high) for low, high in limits):
+        return None
+    least = max((low for low, _ in limits), default=-math.inf)
+    most = min((high for _, high in limits), default=math.inf)
+    if least != 0 or math.isinf(most) or any(t.op is not Op.RANGE for t in terms if t is not place):
+        return None
+    del terms[place]
+    return sum_terms(terms, rest), place, int(most) + 1
 
 
 def _conditions(gate: tuple[Node, ...]) -> list[Node]:

@@ -1,12 +1,17 @@
-"""Rows that a kernel would compute twice are kept in cache instead.
+"""Rows that a kernel would compute twice, or reads in any order, are kept in cache instead.
 
     softmax: exp(x[r] - max) is summed over r, and wanted again for each column c
       ->  a STAGE holds the row of exponentials; the sum and the columns read it
+    gather along rows: x[row, places[row, c]]
+      ->  a STAGE holds the row of x, which is read from memory as a stream
 
 Only costly functions are worth the detour through memory, and only rows that fit the cache.
 """
 
 from __future__ import annotations
+
+import math
+from collections.abc import Callable
 
 from ..ir.args import StageArg
 from ..ir.loops import Split, free_ranges, replace_ranges
@@ -15,12 +20,13 @@ from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import Target
 from .moves import Moves
-from .nest import Nest, sequential_loops
+from .nest import Nest, place_in_row, sequential_loops
 
-__all__ = ["keep_costly_rows"]
+__all__ = ["keep_costly_rows", "keep_gathered_rows"]
 
 COSTLY = frozenset((Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS, Op.TANH, Op.ERF, Op.POW))
 MIN_ROW = 64
+MOST_SKIPPED = 8  # a row is kept if one of so many elements is read
 UNROLL = 4
 
 
@@ -59,13 +65,48 @@ def _computed(value: Node, free: dict[Node, frozenset[Node]], along: Node) -> li
 def _stage(
     moves: Moves, value: Node, along: Node, again: Node, column: Node, target: Target
 ) -> None:
+    kept = _row(moves, value, along, target)
+    reads = {value: kept(along), again: kept(column)}
+    moves.root = simplify(moves.root.substitute(reads))
+    moves.log.append(f"keep a row of {along.src[0].arg} (shared)")
+
+
+def _row(moves: Moves, value: Node, along: Node, target: Target) -> Callable[[Node], Node]:
+    """A STAGE of `value` for all of `along`, as a function of the place that is read."""
     size, lanes = along.src[0].arg, min(target.lanes(value.dtype), target.max_lanes)
     fill: Split = moves.tiled(along, (UNROLL, "unroll"), (max(lanes, 2), "vector"))
     filled = replace_ranges(value, {along: fill})
     arg = StageArg("shared", (size,))
-    reads = {
-        use: Node(Op.STAGE, value.dtype, (filled, fill.guard, fill.expr, at, *fill.ranges), arg)
-        for use, at in ((value, along), (again, column))
-    }
-    moves.root = simplify(moves.root.substitute(reads))
-    moves.log.append(f"keep a row of {size} (shared)")
+    return lambda at: Node(
+        Op.STAGE, value.dtype, (filled, fill.guard, fill.expr, at, *fill.ranges), arg
+    )
+
+
+def keep_gathered_rows(moves: Moves, target: Target) -> None:
+    """Make a STAGE of each row of memory that is read in any order, if much of it is."""
+    for nest in moves.nests():
+        if nest.node.op is Op.END and not sequential_loops(nest):
+            for load in nest.nodes():
+                if load.op is Op.LOAD and len(load.src) == 4:
+                    _keep_gathered(moves, nest, load, target)
+
+
+def _keep_gathered(moves: Moves, nest: Nest, load: Node, target: Target) -> None:
+    found = place_in_row(load)
+    if found is None:
+        return
+    row, place, size = found
+    rows = tuple(r for r in nest.loops if r in free_ranges(row)[row])
+    rest = [r for r in nest.loops if r not in rows]
+    reads = math.prod(r.src[0].arg for r in rest)
+    if size < MIN_ROW or size * load.dtype.itemsize > target.l2 // 4 or reads * MOST_SKIPPED < size:
+        return
+    if not rows or not rest or free_ranges(load)[load] != frozenset(nest.loops):
+        return
+    along = moves.loop(size)
+    kept = _row(moves, load.replace(src=(load.src[0], row + along)), along, target)
+    gate, other = load.src[2:]
+    moves.reorder(nest, (*rows, *rest))
+    read = gate.where(kept(gate.where(place, 0)), other)
+    moves.root = simplify(moves.root.substitute({load: read}))
+    moves.log.append(f"keep a gathered row of {size} (shared)")
