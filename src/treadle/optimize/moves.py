@@ -168,7 +168,8 @@ class Moves:
 
         Returns the loop of the combination.
         """
-        free = sorted(free_ranges(reduce)[reduce], key=lambda r: r.arg.number)
+        order = [r for nest in self.nests() for r in nest.loops]
+        free = sorted(free_ranges(reduce)[reduce], key=order.index)
         per_chunk = -(-loop.src[0].arg // chunks)
         part, inner, total = self.loop(chunks), self.loop(per_chunk), self.loop(chunks)
         position = part * per_chunk + inner
