@@ -104,6 +104,7 @@ def test_importing_loads_no_optional_package():
         ({"DEV": "CL:1"}, "CL:1"),
         ({"DEV": "CL:OPENCL"}, "CL"),
         ({"DEV": "CL:0:OPENCL:gpu"}, "CL"),
+        ({"DEV": "CL:0:OPENCL:gpu,-fp64"}, "CL"),
         ({"CL": "1"}, "CL"),
         ({"GPU": "1"}, "CL"),
         ({"GPU": "1", "CL": "1"}, "CL"),
@@ -160,7 +161,9 @@ def test_a_device_that_is_not_there_is_counted():
     if not opens("CL"):
         pytest.skip("no OpenCL")
     assert "there is no CL:99: OpenCL has" in run(OPEN, DEV="CL:99").stderr
-    assert "cpu and gpu, not 'abacus'" in run(OPEN, DEV="CL:OPENCL:abacus").stderr
+    assert (
+        "CL knows the architectures cpu, gpu and -fp64" in run(OPEN, DEV="CL:OPENCL:abacus").stderr
+    )
 
 
 def test_a_backend_of_webgpu_can_be_named():
@@ -178,6 +181,7 @@ def test_a_compiler_in_a_devices_name_is_used_or_refused():
     assert Device.canonicalize("cpu:llvm") == "CPU"
     assert Device.canonicalize("CPU:1:CLANG") == "CPU:1:CLANG"
     assert Device.canonicalize("CL:0:OPENCL:gpu") == "CL:OPENCL:gpu"
+    assert Device.canonicalize("cl:0:opencl:-fp64") == "CL:OPENCL:-fp64"
     with pytest.raises(DeviceError, match="CPU has no compiler 'GCC'"):
         Device.canonicalize("CPU:GCC")
     if opens("CL"):

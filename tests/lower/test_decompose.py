@@ -112,6 +112,12 @@ def test_index_division_of_what_may_be_negative_floors(machine):
     assert np.array_equal(evaluate(lowered, {r: np.arange(64)}), (np.arange(64) - 20) % 8)
 
 
+def test_only_emulated_float64_keeps_its_modulo():
+    for dtype, is_kept in ((dtypes.float64, True), (dtypes.float32, False)):
+        x, y = leaf(dtype, "x"), leaf(dtype, "y")
+        assert (decompose(x % y, emulates_float64=True) is x % y) == is_kept
+
+
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64])
 def test_float_modulo_is_exact(dtype):
     kind = numpy_dtype(dtype)

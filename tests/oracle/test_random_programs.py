@@ -68,7 +68,7 @@ def reduce(rng, x):
     if kind == "cumsum":
         return (x * 0.1).cumsum(axis)
     if kind == "argmax":
-        return (x * 8).round().argmax(axis=axis, keepdim=True).cast(dtypes.float32) * 0.1
+        return (x * 8).round().argmax(axis=axis, keepdim=True).cast(x.dtype) * 0.1
     return getattr(x * 0.1, kind)(axis=axis, keepdim=True)
 
 
@@ -83,12 +83,12 @@ def gather(rng, x):
     return x[rows]
 
 
-def program(rng, device):
+def program(rng, device, kind=np.float32):
     """A program of two to six steps on random data, by the choices of `rng`."""
     shape = [rng.choice(SIZES) for _ in range(rng.choice([1, 2, 2, 3]))]
     while np.prod(shape) > 30000:
         shape.pop()
-    data = np.random.default_rng(rng.randrange(1 << 30)).standard_normal(shape).astype(np.float32)
+    data = np.random.default_rng(rng.randrange(1 << 30)).standard_normal(shape).astype(kind)
     x = Tensor(data, device=device)
     steps = [unary, binary, binary, move, move, reduce, matmul, gather]
     for _ in range(rng.randrange(2, 7)):
@@ -125,6 +125,18 @@ def test_a_random_program_gives_the_same_on_every_device(block, engines):
             np.testing.assert_allclose(ours, reference, rtol=2e-4, atol=2e-4, err_msg=device)
 
     check()
+
+
+def test_a_random_program_in_emulated_float64_gives_what_the_interpreter_gives():
+    name = "CL:OPENCL:-fp64"
+    try:
+        Device[name]
+    except DeviceError as error:
+        pytest.skip(str(error))
+    for start in range(COUNT // 10):
+        ours = program(random.Random(start), name, np.float64)
+        reference = program(random.Random(start), "REF", np.float64)
+        np.testing.assert_allclose(ours, reference, rtol=1e-11, atol=1e-11, err_msg=str(start))
 
 
 # images, weights, stride, padding, dilation, groups

@@ -172,7 +172,7 @@ def test_devices_are_numbered_and_described(cl):
     count = len(find_devices())
     with pytest.raises(DeviceError, match=f"OpenCL has {count} device"):
         CLDevice("CL:99", 99)
-    with pytest.raises(SettingError, match="cpu and gpu"):
+    with pytest.raises(SettingError, match=r"cpu, gpu and -fp64, .* not 'abacus'"):
         target_of(cl.facts, "abacus")
     assert target_of(cl.facts, "gpu").workgroup is not None
     assert target_of(cl.facts, "cpu").workgroup is None

@@ -100,7 +100,7 @@ class Target:
 
     def supports(self, dtype: DType) -> bool:
         """True if kernels may hold `dtype`, emulated if need be: only float64 can be missing."""
-        return dtype.name != "float64" or self.emulates_float64 or self.is_native(dtype)
+        return dtype.scalar.name != "float64" or self.emulates_float64 or self.is_native(dtype)
 
     def is_native(self, dtype: DType) -> bool:
         """True if the processor computes in `dtype` itself, without widening it."""

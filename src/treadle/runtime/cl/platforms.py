@@ -183,8 +183,8 @@ def _words_of(arch: str) -> tuple[str | None, bool]:
     schedule = words.pop(0) if words and words[0] in ("cpu", "gpu") else None
     if words not in ([], ["-fp64"]):
         raise SettingError(
-            f"CL knows the architectures cpu and gpu, alone or followed by ,-fp64, and -fp64, "
-            f"not {arch!r}"
+            "CL knows the architectures cpu, gpu and -fp64, the last also behind one of the others "
+            f"as in gpu,-fp64, not {arch!r}"
         )
     return schedule, bool(words)
 
