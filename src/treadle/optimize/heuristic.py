@@ -171,8 +171,11 @@ def _general(moves: Moves, nest: Nest, target: Target) -> None:
     for reduce in nest.reduces():
         own = _best_reduce_vector(nest, reduce, vector, free)
         if own is not None and own not in splits:
-            splits[own] = _reduce_tile(moves, own, lanes)
+            sharing = _sharing(nest, reduce)
+            splits[own] = _reduce_tile(moves, own, lanes, 1 if sharing else UNROLL)
+            splits |= {r: moves.tiled(r, (_size(r), "unroll")) for r in sharing}
             described.append(f"vector r{own.arg.number} in its reduction")
+            described.extend(f"unroll r{r.arg.number}" for r in sharing)
     order = _nesting(nest, vector, ordered_steps)
     moves.reorder(nest, order)
     nest = _same(moves, nest, order)
@@ -281,6 +284,19 @@ def _best_reduce_vector(
     return best if _reduce_score(reduce, best) > 0 else None
 
 
+def _sharing(nest: Nest, reduce: Node) -> tuple[Node, ...]:
+    """Short inner loops of results that share something that `reduce` reads for all of them."""
+    found: list[Node] = []
+    copies = 1
+    for r in reversed(nest.loops):
+        copies *= _size(r)
+        used = [stride(index, r) != 0 for index in reads_of(reduce.src[0])]
+        if copies > SMALL_REDUCE or all(used) or not any(used):
+            break
+        found.append(r)
+    return tuple(found)
+
+
 def _reduce_score(reduce: Node, loop: Node) -> int:
     total = 0
     for index in reads_of(reduce.src[0]):
@@ -302,10 +318,9 @@ def _vector_tile(moves: Moves, nest: Nest, vector: Node, lanes: int) -> Split:
     return moves.tiled(vector, (most, "unroll"), (lanes, "vector"))
 
 
-def _reduce_tile(moves: Moves, loop: Node, lanes: int) -> Split:
+def _reduce_tile(moves: Moves, loop: Node, lanes: int, copies: int) -> Split:
     size = _size(loop)
     lanes = min(lanes, 1 << (size.bit_length() - 1))
-    copies = UNROLL
     while copies > 1 and (copies * lanes > size or (size % (copies * lanes) and size < 512)):
         copies //= 2
     return moves.tiled(loop, (copies, "unroll"), (lanes, "vector"))
