@@ -195,6 +195,10 @@ def test_two_architectures_of_one_processor_work_side_by_side():
     name = "CPU:LLVM:x86-64-v2"
     assert Device[name].target.vector_bytes == 16
     assert (Tensor([1.0, 2.0], device=name) + 1).to("CPU").tolist() == [2, 3]
+    # Fewer instructions, but the same machine.
+    named, own = Device[name].target, Device["CPU"].target
+    assert (named.cores, named.l2) == (own.cores, own.l2)
+    assert Device[name].runtime.threads == Device["CPU"].runtime.threads
 
 
 def test_every_spelling_means_a_choice_that_exists():

@@ -14,6 +14,7 @@ from ..engine.selection import environment_choice
 from ..errors import UserError
 from .latency import overheads
 from .process import Overhead, printed
+from .scaling import scaling
 
 __all__ = ["overheads_here"]
 
@@ -77,7 +78,7 @@ def overheads_here(quick: bool) -> list[Overhead]:
         count = 10 if quick else 50
         name = f"WEBGPU replay, {count} kernels over tinygrad's"
         return [Overhead(name, "x", 0.2, lambda: _webgpu(count))]
-    return overheads(quick)
+    return [*overheads(quick), *scaling(quick)]
 
 
 def _cl(count: int) -> Callable[[], float]:

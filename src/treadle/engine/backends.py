@@ -198,7 +198,10 @@ def _open(choice: Choice) -> Opened:
 def _open_cpu(
     choice: Choice, make_compiler: Callable[[Target], Any], make_renderer: Callable[..., Any]
 ) -> Opened:
-    target = Target.parse(choice.arch) if choice.arch else host_target()
+    host = host_target()
+    target = Target.parse(choice.arch) if choice.arch else host
+    if choice.runtime != "NULL":  # whatever instructions it uses, it runs on this machine
+        target = replace(target, l1=host.l1, l2=host.l2, l3=host.l3, cores=host.cores)
     compiler = make_compiler(target)
     missing = compiler.available()
     if missing is not None:
@@ -206,7 +209,7 @@ def _open_cpu(
     if choice.runtime == "NULL":
         runtime: Any = NullDevice(choice.name, target)
     else:
-        embedded = LLVMCompiler(host_target())
+        embedded = LLVMCompiler(host)
         compile_ir = functools.partial(cached_compile, embedded, embedded.target)
         runtime = CpuDevice(choice.name, target, compile_ir, settings.CPU_COUNT or None)
     renderers = (make_renderer(target, True), make_renderer(target, False))
