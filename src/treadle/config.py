@@ -203,6 +203,13 @@ class Settings:
         _integer(0, 2), 1,
         "0 calls a TinyJit function plainly, 1 captures and replays it; 2 is taken as 1.",
     )  # fmt: skip
+    BEAM = Setting(
+        _integer(0, 64), 0,
+        "Choose the schedule of each kernel by measuring up to 64 candidates, 5 seconds a kernel, "
+        "and looking further around the so many best; 0 takes the heuristic's choice. On the CPU, "
+        "and OpenCL on processors. What was chosen is kept on disk, see CACHE; sums may round "
+        "otherwise than without it.",
+    )  # fmt: skip
     REPRODUCIBLE = Setting(
         FLAG, False,
         "No contraction of a multiplication and an addition into one operation, so that each "

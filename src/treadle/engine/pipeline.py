@@ -41,6 +41,7 @@ from ..schedule.schedule import schedule
 from .backends import Device, Opened, compile_cache, digest_of_sources
 from .counters import GlobalCounters
 from .report import report_compilation
+from .search import best_schedule
 
 __all__ = ["CompiledKernel", "Program", "program_of"]
 
@@ -145,7 +146,7 @@ def program_of(
     if any(_is_symbolic(node) for node in Node.sink(roots).toposort()):
         roots, values = unbind(roots)
     key, inputs = _shape_of(roots)
-    key = (device, settings.REPRODUCIBLE, settings.IMAGE, settings.FLOAT16, key)
+    key = (device, settings.REPRODUCIBLE, settings.IMAGE, settings.FLOAT16, settings.BEAM, key)
     program = _programs.get(key)
     if program is None:
         with _lock:
@@ -261,7 +262,7 @@ def _compiled(kernel: Kernel, opened: Opened) -> CompiledKernel:
         (
             FORMAT, opened.name.partition(":")[0], opened.compiler.name, opened.compiler.version,
             opened.target.code_key, digest_of_sources(), str(settings.REPRODUCIBLE),
-            node_text(kernel.ast),
+            str(settings.BEAM), node_text(kernel.ast),
         )
     )  # fmt: skip
     key = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
@@ -275,10 +276,27 @@ def _compiled(kernel: Kernel, opened: Opened) -> CompiledKernel:
 def _compile(key: str, kernel: Kernel, opened: Opened) -> CompiledKernel:
     start = time.perf_counter()
     _check_dtypes(kernel, opened)
-    ast, moves = optimize(kernel.ast, opened.target)
+    name = f"{_describe(kernel.ast)}_{key[:6]}"
+    if settings.BEAM:
+        build = lambda *schedule: _load(
+            *_built(name, kernel, opened, *schedule), kernel.reason, opened
+        )
+        ast, moves = best_schedule(kernel, opened, build, settings.BEAM)
+    else:
+        ast, moves = optimize(kernel.ast, opened.target)
+    header, code = _built(name, kernel, opened, ast, moves)
+    GlobalCounters.compile_count += 1
+    GlobalCounters.compile_time_s += time.perf_counter() - start
+    compile_cache().put("kernel:" + key, json.dumps(header).encode() + b"\n" + code)
+    return _load(header, code, kernel.reason, opened)
+
+
+def _built(
+    name: str, kernel: Kernel, opened: Opened, ast: Node, moves: list[str]
+) -> tuple[dict[str, Any], bytes]:
+    """What the cache keeps of a kernel whose moves are made: a description, and machine code."""
     lowered = lower(ast, len(kernel.buffers), opened.target)
     _check_steps(lowered.phases, opened)
-    name = f"{_describe(kernel.ast)}_{key[:6]}"
     report_compilation(name, ast, lowered)
     source = opened.renderer.render(name, lowered.phases, lowered.variables)
     code = opened.compiler.compile(source)
@@ -296,11 +314,7 @@ def _compile(key: str, kernel: Kernel, opened: Opened) -> CompiledKernel:
         "source": source,
         "variables": lowered.variables,
     }
-    GlobalCounters.compile_count += 1
-    GlobalCounters.compile_time_s += time.perf_counter() - start
-    line = json.dumps(header).encode()
-    compile_cache().put("kernel:" + key, line + b"\n" + code)
-    return _load(json.loads(line), code, kernel.reason, opened)
+    return header, code
 
 
 def _check_dtypes(kernel: Kernel, opened: Opened) -> None:

@@ -20,6 +20,7 @@ from ..ir.node import Node, rebuild
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import Target
+from .knobs import Knobs
 from .matmul import Tile, choose_tile, factors_of, pack_columns
 from .moves import Moves
 from .nest import Nest, reads_of, stride
@@ -28,8 +29,6 @@ from .tails import Span, limits_of
 __all__ = ["Blocks", "Chain", "is_kept"]
 
 MIN_ITEMS = 8  # blocks to share among workers, at least
-CHUNK = 512  # steps of the last product at a time
-MAX_BYTES = 512 << 10  # of rows that a block keeps
 UNROLL = 4
 
 
@@ -68,8 +67,11 @@ class _Chunks:
 class Blocks:
     """The cut of one nest."""
 
-    def __init__(self, moves: Moves, nest: Nest, chain: Chain, target: Target) -> None:
+    def __init__(
+        self, moves: Moves, nest: Nest, chain: Chain, target: Target, knobs: Knobs
+    ) -> None:
         self.moves, self.nest, self.chain, self.target = moves, nest, chain, target
+        self.knobs = knobs
         self.free = free_ranges(nest.node)
         self.size = chain.row.src[0].arg
         self.rows = self._rows_of_a_block()
@@ -98,12 +100,13 @@ class Blocks:
         """As many as the cache holds, in whole tiles, but enough blocks for all workers."""
         rows = [n for n in self.chain.rows if self.chain.row in self.free[n]]
         fills = {n.src[:3]: n.arg.sizes[0] * n.dtype.itemsize for n in rows}
-        fits = min(self.target.l2 // 2, MAX_BYTES) // sum(fills.values())
+        fits = min(self.target.l2 // 2, self.knobs.block_bytes) // sum(fills.values())
         around = [r for r in self.nest.loops if r not in (self.chain.row, *self.chain.columns)]
         others = math.prod(r.src[0].arg for r in around)
         fits = max(1, min(fits, self.size // -(-MIN_ITEMS // others), self.size))
         longest = max(n.arg.sizes[0] for n in rows)
-        tile = choose_tile(self.size, longest, max(n.dtype.itemsize for n in rows), self.target)
+        itemsize = max(n.dtype.itemsize for n in rows)
+        tile = choose_tile(self.size, longest, itemsize, self.target, self.knobs)
         if fits < tile.rows:
             return fits
         blocks = -(-self.size // (fits // tile.rows * tile.rows))
@@ -141,7 +144,7 @@ class Blocks:
         """A last product as the sum of its chunks' products, each of them kept."""
         moves, steps, columns = self.moves, reduce.src[1], self.chain.columns
         size = steps.src[0].arg
-        chunks = -(-size // CHUNK)
+        chunks = -(-size // self.knobs.block_steps)
         per_chunk = -(-size // chunks)
         fill, fresh = moves.loop(self.rows), moves.copies(columns)
         part = total = Node.index(0)
@@ -267,7 +270,8 @@ class Blocks:
     def _tile(self, row: Node, column: Node, reduce: Node, grid: tuple[Node, ...]) -> None:
         """A product whose result is a block, in register tiles; panels of columns outside."""
         moves, steps = self.moves, reduce.src[1:]
-        tile = choose_tile(self.rows, column.src[0].arg, reduce.dtype.itemsize, self.target)
+        size, itemsize = column.src[0].arg, reduce.dtype.itemsize
+        tile = choose_tile(self.rows, size, itemsize, self.target, self.knobs)
         tile = Tile(math.gcd(tile.rows, self.rows), tile.vectors, tile.lanes)
         rows = moves.tiled(row, (tile.rows, "unroll"))
         columns = moves.tiled(column, (tile.vectors, "unroll"), (tile.lanes, "vector"))

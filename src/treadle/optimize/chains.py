@@ -23,6 +23,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
 from .blocks import Blocks, Chain, is_kept
+from .knobs import Knobs
 from .matmul import factors_of
 from .moves import Moves
 from .nest import Nest, sequential_loops, stride
@@ -30,14 +31,14 @@ from .nest import Nest, sequential_loops, stride
 __all__ = ["block_chains"]
 
 
-def block_chains(moves: Moves, target: Target) -> None:
+def block_chains(moves: Moves, target: Target, knobs: Knobs) -> None:
     """Cut the rows of every chain of products into blocks."""
     for nest in moves.nests():
         if nest.node.op is Op.END and not sequential_loops(nest):
             nest = _without_factors(moves, nest)
             chain = _recognise(nest)
             if chain is not None:
-                Blocks(moves, nest, chain, target).make()
+                Blocks(moves, nest, chain, target, knobs).make()
 
 
 def _kept_factor(reduce: Node) -> tuple[Node, Node] | None:

@@ -1,6 +1,7 @@
 """The schedule that is picked at once, from the kernel's shape and the target's numbers.
 
     optimize(ast, target)  ->  (ast with grid, unroll and vector loops, the list of moves)
+    optimize(ast, target, knobs)  ->  the same, with other numbers (see knobs.py)
 
 In this order: neighbouring loops merge; chains of products get blocks of rows; reductions that read
 the same share a loop; long reductions with few results are cut into chunks that workers share;
@@ -21,6 +22,7 @@ from ..ir.op import Op
 from ..target import Target
 from .chains import block_chains
 from .joins import join_reductions
+from .knobs import Knobs
 from .matmul import tile_matmul
 from .moves import Moves
 from .nest import Nest, contiguity, reads_of, sequential_loops, stride
@@ -32,19 +34,17 @@ from .workgroups import schedule_workgroups
 
 __all__ = ["optimize"]
 
-CHUNK = 1 << 14  # elements of a long reduction for one worker at a time
 MAX_CHUNKS = 64
+DEFAULT = Knobs()
 FEW_ITEMS = 8
 MANY_RESULTS = 1 << 14
 LONG_FOR_ITEM = 1 << 15  # steps that one work item takes by itself, and may on every driver
-UNROLL = 4
-COLUMN_UNROLL = 8
 STRIP = 512  # neighbours that one worker of a scatter keeps together
 SMALL_REDUCE = 16
 MAX_COPIES = 256
 
 
-def optimize(ast: Node, target: Target) -> tuple[Node, list[str]]:
+def optimize(ast: Node, target: Target, knobs: Knobs = DEFAULT) -> tuple[Node, list[str]]:
     """A better kernel with the same meaning, and the moves that led there."""
     moves = Moves(ast)
     if any(n.op is Op.RANGE and n.src[0].op is not Op.CONST for n in ast.toposort()):
@@ -54,9 +54,9 @@ def optimize(ast: Node, target: Target) -> tuple[Node, list[str]]:
     moves.root = distribute_over_product(moves.root)
     moves.merge_all()
     if target.workgroup is None:
-        block_chains(moves, target)
+        block_chains(moves, target, knobs)
     join_reductions(moves)
-    _group_long_reductions(moves, target)
+    _group_long_reductions(moves, target, knobs)
     schedule_texels(moves, target)
     if target.workgroup is not None:
         schedule_workgroups(moves, target)
@@ -68,11 +68,15 @@ def optimize(ast: Node, target: Target) -> tuple[Node, list[str]]:
         nest = next((n for n in moves.nests() if _loops_left(n, done)), None)
         if nest is None:
             return moves.root, moves.log
-        if not tile_matmul(moves, nest, target) and not transpose(moves, nest, target):
-            _general(moves, nest, target)
+        if not _tiled(moves, nest, target, knobs) and not transpose(moves, nest, target):
+            _general(moves, nest, target, knobs)
         done.update(n.loops for n in moves.nests() if n.is_scheduled)
         if nest.loops in [n.loops for n in moves.nests()]:
             done.add(nest.loops)
+
+
+def _tiled(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> bool:
+    return knobs.is_tiled and tile_matmul(moves, nest, target, knobs)
 
 
 def _loops_left(nest: Nest, done: set[tuple[Node, ...]]) -> bool:
@@ -89,7 +93,7 @@ def _symbolic(moves: Moves) -> tuple[Node, list[str]]:
 # -- long reductions ------------------------------------------------------------------------------
 
 
-def _group_long_reductions(moves: Moves, target: Target) -> None:
+def _group_long_reductions(moves: Moves, target: Target, knobs: Knobs) -> None:
     """Cut reductions with few results into chunks; each chunk's result is kept, then combined."""
     seen: set[Node] = set()
     while True:  # a group changes what stands around it: look again after each
@@ -97,7 +101,7 @@ def _group_long_reductions(moves: Moves, target: Target) -> None:
         if reduce is None:
             return
         seen.add(reduce)
-        total = _group(moves, reduce, target)
+        total = _group(moves, reduce, target, knobs)
         if total is not None:
             seen.add(total)
 
@@ -111,13 +115,13 @@ def _whole_reductions(moves: Moves) -> Iterator[Node]:
                     yield reduce
 
 
-def _group(moves: Moves, reduce: Node, target: Target) -> Node | None:
+def _group(moves: Moves, reduce: Node, target: Target, knobs: Knobs) -> Node | None:
     """Cut `reduce` if it is long enough; the loop that combines the chunks, if there are any."""
     results = math.prod(_size(r) for r in free_ranges(reduce)[reduce])
     loop = max(reduce.src[1:], key=_size)
     if results < FEW_ITEMS:
         work = results * math.prod(_size(r) for r in reduce.src[1:]) * _inner_work(reduce)
-        chunks = min(work // CHUNK, MAX_CHUNKS // results)
+        chunks = min(work // knobs.chunk, MAX_CHUNKS // results)
     else:
         chunks = _chunks_for_items(reduce, results, target)
     chunks = min(_size(loop), chunks)
@@ -152,7 +156,7 @@ def _is_sequential(nest: Nest) -> bool:
 # -- every other nest -----------------------------------------------------------------------------
 
 
-def _general(moves: Moves, nest: Nest, target: Target) -> None:
+def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
     ordered_steps = sequential_loops(nest)
     strip = _strip(nest, ordered_steps)
     if strip is not None:
@@ -160,19 +164,19 @@ def _general(moves: Moves, nest: Nest, target: Target) -> None:
         return
     _unroll_small_reductions(moves, nest)
     nest = _same(moves, nest)
-    vector = _best_vector(nest, ordered_steps)
+    vector = _nth_vector(nest, ordered_steps, knobs.lanes)
     lanes = _lanes(nest, target)
     splits: dict[Node, Split] = {}
     described = []
     if vector is not None:
-        splits[vector] = _vector_tile(moves, nest, vector, lanes)
+        splits[vector] = _vector_tile(moves, nest, vector, lanes, knobs)
         described.append(f"vector r{vector.arg.number}")
     free = free_ranges(nest.node)
     for reduce in nest.reduces():
         own = _best_reduce_vector(nest, reduce, vector, free)
         if own is not None and own not in splits:
             sharing = _sharing(nest, reduce)
-            splits[own] = _reduce_tile(moves, own, lanes, 1 if sharing else UNROLL)
+            splits[own] = _reduce_tile(moves, own, lanes, 1 if sharing else knobs.copies)
             splits |= {r: moves.tiled(r, (_size(r), "unroll")) for r in sharing}
             described.append(f"vector r{own.arg.number} in its reduction")
             described.extend(f"unroll r{r.arg.number}" for r in sharing)
@@ -242,6 +246,17 @@ def _best_vector(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
     return best if _size(best) >= 4 else None
 
 
+def _nth_vector(nest: Nest, sequential: tuple[Node, ...], number: int) -> Node | None:
+    """The best loop to make lanes of, or the one that comes `number` places behind it."""
+    best = _best_vector(nest, sequential)
+    if number == 0:
+        return best
+    others = [r for r in nest.loops if r not in sequential and r is not best and _size(r) >= 4]
+    others.sort(key=lambda r: -contiguity(nest, r))
+    ranked = [best, *others] if best is None else [best, None, *others]
+    return ranked[min(number, len(ranked) - 1)]
+
+
 def _strip(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
     """The loop to cut into strips in a scatter along an axis: it is contiguous, its steps apart."""
     stores = [(e.src[0].op is Op.AFTER, e.src[1]) for e in nest.effects]
@@ -305,11 +320,11 @@ def _reduce_score(reduce: Node, loop: Node) -> int:
     return total
 
 
-def _vector_tile(moves: Moves, nest: Nest, vector: Node, lanes: int) -> Split:
+def _vector_tile(moves: Moves, nest: Nest, vector: Node, lanes: int, knobs: Knobs) -> Split:
     size = _size(vector)
     lanes = min(lanes, 1 << (size - 1).bit_length())
     column = any(vector in free_ranges(n)[n] for n in nest.reduces())
-    most = COLUMN_UNROLL if column else UNROLL
+    most = knobs.column_copies if column else knobs.copies
     weight = len(nest.nodes())
     while most > 1 and (most * lanes > size or most * weight > 4 * MAX_COPIES):
         most //= 2

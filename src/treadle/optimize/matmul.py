@@ -19,6 +19,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import Target
+from .knobs import Knobs
 from .moves import Moves
 from .nest import Nest, reads_of, stride
 from .products import distribute_over_product
@@ -29,7 +30,6 @@ __all__ = [
 
 MIN_WORK = 1 << 15
 MIN_ITEMS = 8
-LOCAL_BYTES = 1 << 19
 PACK_REUSE = 2
 MAX_INTERLEAVED = 4
 
@@ -63,7 +63,7 @@ class Tile:
         return self.vectors * self.lanes
 
 
-def tile_matmul(moves: Moves, nest: Nest, target: Target) -> bool:
+def tile_matmul(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> bool:
     """Tile `nest` if it is matmul-like and large enough; says whether it did."""
     problem = recognise(nest)
     if problem is None:
@@ -71,8 +71,8 @@ def tile_matmul(moves: Moves, nest: Nest, target: Target) -> bool:
     rows, columns, steps = (_count(r) for r in (problem.rows, problem.columns, problem.steps))
     if rows * columns * steps * _count(problem.batch) < MIN_WORK or rows < 2 or columns < 4:
         return False
-    tile = choose_tile(rows, columns, problem.reduce.dtype.itemsize, target)
-    limit = max(256, LOCAL_BYTES // (tile.columns * problem.reduce.dtype.itemsize))
+    tile = choose_tile(rows, columns, problem.reduce.dtype.itemsize, target, knobs)
+    limit = max(256, knobs.panel_bytes // (tile.columns * problem.reduce.dtype.itemsize))
     if steps > limit and _cut_reduction(moves, problem, -(-steps // limit)):
         return False  # the nests have changed: the caller comes back for each
     _apply(moves, problem, tile, target)
@@ -140,9 +140,12 @@ def factors_of(value: Node) -> tuple[Node, Node] | None:
 # -- choosing -----------------------------------------------------------------------------------
 
 
-def choose_tile(rows: int, columns: int, itemsize: int, target: Target) -> Tile:
-    """The tile with the least padding and the most work for each load."""
+def choose_tile(rows: int, columns: int, itemsize: int, target: Target, knobs: Knobs) -> Tile:
+    """The tile with the least padding and the most work for each load, if `knobs` name none."""
     lanes = min(max(2, target.vector_bytes // itemsize), target.max_lanes)
+    if knobs.tile is not None:
+        height, vectors = knobs.tile
+        return Tile(min(height, rows), min(vectors, -(-columns // lanes)), lanes)
     registers = target.vector_registers - 4
     best: tuple[float, Tile] | None = None
     for vectors in (1, 2, 3, 4):

@@ -1,0 +1,82 @@
+"""Knobs: the numbers by which one schedule of the heuristic differs from another.
+
+    optimize(ast, target)                               the heuristic's own choice, Knobs()
+    optimize(ast, target, Knobs(tile=(6, 2)))           register tiles of 6 rows x 2 vectors
+    neighbours(Knobs(), target)                         Knobs with one number changed
+
+A search (engine/search.py) measures what the neighbours give; most change nothing in most kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+
+from ..target import Target
+
+__all__ = ["Knobs", "neighbours"]
+
+# What each ordered knob can be: a neighbour is one step up or down.
+LADDERS: dict[str, tuple[int, ...]] = {
+    "panel_bytes": (1 << 17, 1 << 18, 1 << 19, 1 << 20, 1 << 21),
+    "lanes": (0, 1, 2, 3),
+    "copies": (1, 2, 4, 8),
+    "column_copies": (1, 2, 4, 8, 16),
+    "chunk": (1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16),
+    "block_bytes": (32 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20),
+    "block_steps": (128, 256, 512, 1024, 2048),
+}
+TILE_ROWS = (1, 2, 3, 4, 6, 8, 10, 12, 14, 16)
+TILE_VECTORS = (1, 2, 3, 4)
+MIN_ACCUMULATORS = 6  # fewer leave the multipliers idle
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """The defaults are the heuristic's choice.
+
+    Matmul-like nests: `tile` is (rows, vectors) of their register tiles, None for the one with the
+    least estimated cost; `is_tiled` says whether they get any; `panel_bytes` of packed columns are
+    kept in cache. Every other nest: `lanes` numbers the loops in the order in which they serve as
+    lanes, best first; `copies` of a vector are computed side by side, `column_copies` if each of
+    them holds results of a reduction. Reductions with few results are cut into parts of at least
+    `chunk` steps. Chains of products: at most `block_bytes` of rows are kept in a block,
+    `block_steps` steps of the last product are taken at a time.
+    """
+
+    tile: tuple[int, int] | None = None
+    is_tiled: bool = True
+    panel_bytes: int = 1 << 19
+    lanes: int = 0
+    copies: int = 4
+    column_copies: int = 8
+    chunk: int = 1 << 14
+    block_bytes: int = 512 << 10
+    block_steps: int = 512
+
+    def __str__(self) -> str:
+        changed = [f for f in fields(self) if getattr(self, f.name) != f.default]
+        return ", ".join(f"{f.name}={getattr(self, f.name)}" for f in changed) or "default"
+
+
+def neighbours(knobs: Knobs, target: Target) -> Iterator[Knobs]:
+    """`knobs` with one of them changed, in a fixed order."""
+    for name, ladder in LADDERS.items():
+        place = ladder.index(getattr(knobs, name))
+        for value in (*ladder[place + 1 : place + 2], *ladder[max(0, place - 1) : place]):
+            yield replace(knobs, **{name: value})
+    yield replace(knobs, is_tiled=not knobs.is_tiled)
+    if knobs.is_tiled:
+        for shape in _tiles(target):
+            yield replace(knobs, tile=shape)
+
+
+def _tiles(target: Target) -> list[tuple[int, int]]:
+    """The register tiles that fit, those with the fewest loads for each product first."""
+    shapes = [
+        (rows, vectors)
+        for rows in TILE_ROWS
+        for vectors in TILE_VECTORS
+        if rows * vectors >= MIN_ACCUMULATORS and (rows + 1) * vectors < target.vector_registers
+    ]
+    return sorted(shapes, key=lambda shape: (shape[0] + shape[1]) / (shape[0] * shape[1]))

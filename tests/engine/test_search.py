@@ -1,0 +1,293 @@
+"""BEAM: what is found is right, remembered and bounded in time; what is wrong is never used."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from treadle import Context, Tensor
+from treadle.engine import agreement, pipeline, search, trial
+from treadle.engine.backends import Device
+from treadle.engine.cache import CompileCache
+from treadle.engine.run import scheduled
+from treadle.ir.op import Op
+from treadle.optimize import heuristic
+from treadle.optimize.knobs import Knobs, neighbours
+from treadle.optimize.sample import sampled
+from treadle.target import Target
+
+OWN = Knobs()
+RANDOM = np.random.default_rng(4)
+
+
+def numbers(*shape):
+    return Tensor(RANDOM.standard_normal(shape).astype(np.float32), device="CPU").realize()
+
+
+def kernel_of(tensor):
+    (kernel,) = scheduled([(tensor.node, tensor.device)])
+    return kernel
+
+
+def build_for(kernel):
+    """Compiles schedules of `kernel` for the CPU, and keeps nothing."""
+    opened = Device["CPU"]
+    return lambda *schedule: pipeline._load(
+        *pipeline._built("tried", kernel, opened, *schedule), kernel.reason, opened
+    )
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch, tmp_path):
+    """Nothing compiled yet, a cache folder of its own, and small searches; the folder."""
+    monkeypatch.setattr(pipeline, "compile_cache", lambda: CompileCache(tmp_path))
+    monkeypatch.setattr(search, "SECONDS", 2.0)
+    monkeypatch.setattr(search, "MAX_CANDIDATES", 8)
+    monkeypatch.setattr(search, "MEASURING", 0.005)
+    _forget(monkeypatch)
+    return tmp_path
+
+
+def _forget(monkeypatch):
+    """What a new process knows: nothing but what is on disk."""
+    monkeypatch.setattr(pipeline, "_programs", {})
+    monkeypatch.setattr(pipeline, "_kernels", {})
+
+
+def moves_of_all():
+    return [move for kernel in pipeline._kernels.values() for move in kernel.moves]
+
+
+PROGRAMS = {
+    "matmul": lambda x: x @ x.T,
+    "matmul with an epilogue": lambda x: (x @ x.T + x[:, :1]).relu(),
+    "softmax": lambda x: x.softmax(1),
+    "sum": lambda x: x.sum(),
+    "sums of columns": lambda x: x.sum(0),
+    "layer norm": lambda x: x.layernorm(),
+    "attention": lambda x: (x @ x.T * 0.1).softmax(1) @ x,
+    "elementwise": lambda x: (x * 2 + 1).exp(),
+    "convolution": lambda x: x.reshape(1, 4, 30, 77).conv2d(
+        x[:2, :36].reshape(2, 4, 3, 3), padding=1
+    ),
+    "integers": lambda x: (x * 100).int().sum(1),
+    "half precision": lambda x: x.half().sum(1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("device", ["CPU", "CPU:CLANG"])
+def test_results_are_those_of_the_heuristic(name, device, monkeypatch):
+    try:
+        x = numbers(120, 77).to(device).realize()
+    except Exception as error:
+        pytest.skip(f"{device}: {error}")
+    if device == "CPU:CLANG":
+        monkeypatch.setattr(search, "MAX_CANDIDATES", 3)
+    with Context(BEAM=0):
+        plain = PROGRAMS[name](x).numpy()
+    with Context(BEAM=2):
+        found = PROGRAMS[name](x).numpy()
+    np.testing.assert_allclose(found, plain, rtol=1e-5, atol=1e-5 * np.abs(plain).max())
+    assert any("schedules" in move for move in moves_of_all())
+
+
+def test_a_search_measures_several_schedules_and_says_so():
+    x = numbers(128, 128)
+    with Context(BEAM=1):
+        (x @ x).realize()
+    assert moves_of_all()[-1] == "the best of 8 schedules"
+
+
+def test_another_process_does_not_search_again(monkeypatch):
+    x = numbers(64, 64)
+    with Context(BEAM=2):
+        first = (x @ x).numpy()
+        _forget(monkeypatch)
+        monkeypatch.setattr(pipeline, "best_schedule", lambda *a: pytest.fail("it searched"))
+        np.testing.assert_array_equal((x @ x).numpy(), first)
+    assert "the best of 8 schedules" in moves_of_all()
+
+
+def test_another_width_is_another_search(monkeypatch):
+    widths, real = [], pipeline.best_schedule
+    monkeypatch.setattr(pipeline, "best_schedule", lambda *a: widths.append(a[-1]) or real(*a))
+    x = numbers(64, 64)
+    for width in (0, 1, 2, 1, 0):
+        with Context(BEAM=width):
+            (x @ x).realize()
+    assert widths == [1, 2]
+
+
+def test_a_damaged_memory_is_searched_anew(monkeypatch, fresh):
+    x = numbers(64, 64)
+    with Context(BEAM=1):
+        first = (x @ x).numpy()
+        files = [path for path in fresh.rglob("*") if path.is_file()]
+        assert files
+        for path in files:
+            path.write_bytes(path.read_bytes()[:-7] + b"garbage")
+        _forget(monkeypatch)
+        np.testing.assert_allclose((x @ x).numpy(), first, rtol=1e-5, atol=1e-5)
+    assert "the best of 8 schedules" in moves_of_all()
+
+
+# -- what goes wrong ----------------------------------------------------------------------------
+
+
+def _broken(monkeypatch, spoil):
+    """Every schedule but the heuristic's own goes through `spoil`."""
+    real = heuristic.optimize
+
+    def optimize(ast, target, knobs=OWN):
+        found, moves = real(ast, target, knobs)
+        return (found, moves) if knobs == OWN else (spoil(found), [*moves, "spoilt"])
+
+    monkeypatch.setattr(search, "optimize", optimize)
+
+
+def _without_last_step(ast):
+    """The longest reduction ends one step early."""
+    loop = max(
+        (r for n in ast.toposort() if n.op is Op.REDUCE for r in n.src[1:] if r.arg.kind == "loop"),
+        key=lambda r: r.src[0].arg,
+    )
+    return ast.substitute({loop.src[0]: loop.src[0].const(loop.dtype, loop.src[0].arg - 1)})
+
+
+def test_a_wrong_schedule_is_never_used_and_named(monkeypatch):
+    _broken(monkeypatch, _without_last_step)
+    x = numbers(96, 97)
+    with Context(BEAM=2), pytest.warns(RuntimeWarning, match="something else.*spoilt"):
+        found = (x @ x.T).numpy()
+    np.testing.assert_allclose(found, x.numpy() @ x.numpy().T, rtol=1e-4, atol=1e-4)
+    assert "spoilt" not in moves_of_all()
+
+
+def test_a_wrong_choice_of_the_heuristic_is_noticed_in_a_sample(monkeypatch):
+    real = heuristic.optimize
+
+    def optimize(ast, target, knobs=OWN):
+        found, moves = real(ast, target, knobs)
+        return _without_last_step(found), moves
+
+    monkeypatch.setattr(search, "optimize", optimize)
+    monkeypatch.setattr(trial, "SAMPLE_STEPS", 1 << 14)
+    x = numbers(96, 97)
+    with Context(BEAM=2), pytest.warns(RuntimeWarning, match="something else"):
+        (x @ x.T).realize()
+
+
+def test_schedules_that_cannot_be_made_are_dropped(monkeypatch):
+    def spoil(ast):
+        raise AssertionError("no such loop")
+
+    _broken(monkeypatch, spoil)
+    x = numbers(64, 64)
+    with Context(BEAM=2):
+        np.testing.assert_allclose((x @ x).numpy(), x.numpy() @ x.numpy(), rtol=1e-4, atol=1e-4)
+    assert "the best of 1 schedules" in moves_of_all()
+
+
+def test_a_search_that_fails_as_a_whole_leaves_the_heuristics_choice(monkeypatch):
+    monkeypatch.setattr(search, "Trial", lambda *a: 1 / 0)
+    x = numbers(64, 64)
+    with Context(BEAM=2):
+        np.testing.assert_allclose((x @ x).numpy(), x.numpy() @ x.numpy(), rtol=1e-4, atol=1e-4)
+    assert not any("schedules" in move for move in moves_of_all())
+
+
+def test_no_candidate_is_begun_after_the_time_is_up(monkeypatch):
+    monkeypatch.setattr(search, "SECONDS", 4.0)
+    monkeypatch.setattr(search, "MAX_CANDIDATES", 100)
+    asked, real, x = [], heuristic.optimize, numbers(64, 64)
+    monkeypatch.setattr(search, "optimize", lambda *a: asked.append(a) or real(*a))
+    ticks = itertools.count()
+    kernel = kernel_of(x @ x)
+    search.best_schedule(kernel, Device["CPU"], build_for(kernel), 4, lambda: next(ticks))
+    assert len(asked) == 1 + 3  # the heuristic's own, then one a second until the fourth
+
+
+def test_the_users_memory_is_left_alone():
+    x = numbers(64, 64)
+    y = Tensor(np.ones((64, 64), np.float32), device="CPU").realize()
+    before = x.numpy().copy()
+    with Context(BEAM=4):
+        y.assign(y + x @ x).realize()
+    np.testing.assert_array_equal(x.numpy(), before)
+    np.testing.assert_allclose(y.numpy(), 1 + before @ before, rtol=1e-4, atol=1e-4)
+
+
+# -- what is not searched -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("positions that are loaded", lambda x: x[Tensor([3, 1, 2], device="CPU")]),
+        ("steps in order", lambda x: x.cumsum(1)),
+        ("a comparison of sums", lambda x: x.sum(1) > 0.5),
+        ("a rounded sum", lambda x: x.sum(1).floor()),
+        ("sums beyond their precision", lambda x: x.reshape(4096, 1).expand(4096, 4096).exp().sum()),
+    ],
+)  # fmt: skip
+def test_kernels_whose_results_tell_nothing_are_not_searched(name, make):
+    x = numbers(64, 64)
+    assert not all(agreement.can_be_judged(k) for k in scheduled([(make(x).node, "CPU")]))
+
+
+def test_devices_that_run_nothing_are_not_searched():
+    with Context(BEAM=2):
+        (Tensor.empty(64, 64, device="NULL") @ Tensor.empty(64, 64, device="NULL")).realize()
+    assert not any("schedules" in move for move in moves_of_all())
+
+
+# -- the parts ------------------------------------------------------------------------------------
+
+
+def test_results_agree_only_up_to_their_rounding():
+    kernel = kernel_of(numbers(64, 64) @ numbers(64, 64))
+    allowed = agreement.tolerance(kernel.ast.toposort())
+    assert allowed == pytest.approx((32 + 4 * 8) * 2**-23)
+    one = np.array([1, 100], np.float32)
+    assert agreement.agree(one + np.float32(5e-4), one, allowed)
+    assert not agreement.agree(one + np.float32(5e-3), one, allowed)
+    assert not agreement.agree(np.array([np.nan, 100], np.float32), one, allowed)
+    assert not agreement.agree(np.array([1, 2]), np.array([1, 3]), allowed)
+
+
+def test_a_sample_holds_the_first_and_the_last_results():
+    kernel = kernel_of(numbers(256, 256) @ numbers(256, 256))
+    small = sampled(kernel.ast, 1 << 17)
+    sizes = [n.src[0].arg for n in small.toposort() if n.op is Op.RANGE]
+    assert sorted(sizes) == [16, 16, 256]
+    assert sampled(kernel.ast, 1 << 30) is kernel.ast
+    assert sampled(kernel.ast, 1 << 10) is None
+
+
+def test_neighbours_differ_in_one_knob_and_every_knob_has_some():
+    target = Target.parse("x86-64-v3")
+    found = list(neighbours(Knobs(), target))
+    changed = [
+        [name for name in vars(Knobs()) if getattr(k, name) != getattr(Knobs(), name)]
+        for k in found
+    ]
+    assert all(len(names) == 1 for names in changed)
+    assert {names[0] for names in changed} == set(vars(Knobs()))
+    assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize("name", ["matmul", "softmax", "sums of columns", "attention", "sum"])
+def test_every_neighbour_computes_the_same(name):
+    """Not a search: each schedule near the heuristic's is compared with its kernel as it stands."""
+    opened, y = Device["CPU"], PROGRAMS[name](numbers(61, 130))
+    for kernel in scheduled([(y.node, y.device)]):
+        one, seen = trial.Trial(kernel, opened, build_for(kernel)), set()
+        for knobs in neighbours(Knobs(), opened.target):
+            ast, moves = heuristic.optimize(kernel.ast, opened.target, knobs)
+            if ast not in seen:
+                seen.add(ast)
+                _, found = one.result(one.candidate(ast, moves))
+                assert one.matches_reference(found), (knobs, moves)
