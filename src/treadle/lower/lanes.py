@@ -15,7 +15,15 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
 
-__all__ = ["Segment", "broadcast", "contiguous", "lane_condition", "segments", "transpose", "without_lane"]
+__all__ = [
+    "Segment",
+    "broadcast",
+    "contiguous",
+    "lane_condition",
+    "segments",
+    "transpose",
+    "without_lane",
+]
 
 MOST_SEGMENTS = 3
 

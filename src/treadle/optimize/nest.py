@@ -16,7 +16,8 @@ from ..ir.rules.index import linear_terms, simplify
 from ..ir.shape import strides_of
 
 __all__ = [
-    "SHORT_STRIDE", "Access", "Nest", "contiguity", "nests_of", "reads_of", "sequential_loops", "stride",
+    "SHORT_STRIDE", "Access", "Nest", "contiguity", "nests_of", "reads_of", "sequential_loops",
+    "stride",
 ]  # fmt: skip
 
 REDUCE_WEIGHT = 4
