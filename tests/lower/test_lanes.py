@@ -11,7 +11,7 @@ from treadle.ir.evaluate import evaluate
 from treadle.ir.loops import TRUE
 from treadle.ir.node import Node
 from treadle.ir.op import Op
-from treadle.lower.lanes import segments, transpose
+from treadle.lower.lanes import lane_condition, segments, transpose
 
 LANES = Node.range(8, 0, "vector")
 BLOCK = Node.range(12, 1, "grid")
@@ -50,6 +50,34 @@ def test_rows_of_two_lengths_are_no_segments():
 def test_steps_inside_of_a_row_are_no_segments():
     position = BLOCK * 8 + LANES
     assert segments(position // 9 * 50 + position % 9 * 2, TRUE, LANES) is None
+
+
+@pytest.mark.parametrize("step", [-3, -2, -1, 1, 2, 3, 4])
+@pytest.mark.parametrize(("first", "each"), [(0, 1), (8, 2), (0, 3), (16, 3)])
+def test_a_comparison_of_strided_lanes(step, first, each):
+    condition = LANES * step + BLOCK < 6
+    found = lane_condition(condition, LANES, first, each)
+    lanes = (first + np.arange(8)) // each
+    for block in range(12):
+        expected = lanes * step + block < 6
+        np.testing.assert_array_equal(evaluate(found, {BLOCK: block}), expected)
+
+
+@pytest.mark.parametrize("kind", ["int8", "float16", "int32", "float32", "float64"])
+@pytest.mark.parametrize("step", [2, 3, 4, 5])
+@pytest.mark.parametrize("count", [3, 16, 64, 101])
+def test_elements_a_few_apart_are_read_and_written_alone(kind, step, count):
+    rng = np.random.default_rng(step)
+    array = rng.integers(-100, 100, (3, (count - 1) * step + 2)).astype(kind)
+    x = Tensor(array, device="CPU").realize()
+    np.testing.assert_array_equal((x[:, 1::step] + 1).numpy(), array[:, 1::step] + 1)
+    padded = np.pad(array[:, ::step], ((0, 0), (2, 3)))
+    wide = x.pad(((0, 0), (2 * step, 3 * step)))[:, ::step]
+    np.testing.assert_array_equal((wide * 2).numpy()[:, : count + 5], padded[:, : count + 5] * 2)
+    new = rng.integers(-100, 100, (3, count)).astype(kind)
+    x[:, 1::step] = Tensor(new, device="CPU") + 1
+    array[:, 1::step] = new + 1
+    np.testing.assert_array_equal(x.numpy(), array)
 
 
 @pytest.mark.parametrize("size", [2, 4, 8, 16])

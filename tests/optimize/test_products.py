@@ -30,12 +30,21 @@ def conv(size, channels, out, window, **options):
     return x, w, y, Tensor.rand(*y.shape, device="CPU").realize()
 
 
-def is_tiled(tensor):
+def problems(tensor):
+    """The matmul-like problems that the last kernel of `tensor` is seen as."""
     moves = Moves(tensor.schedule()[-1].ast)
     moves.split_digits()
     moves.root = distribute_over_product(moves.root)
     moves.merge_all()
-    return any(recognise(nest) is not None for nest in moves.nests())
+    return [found for nest in moves.nests() if (found := recognise(nest)) is not None]
+
+
+def is_tiled(tensor):
+    return bool(problems(tensor))
+
+
+def sizes(loops):
+    return sorted(r.src[0].arg for r in loops)
 
 
 def test_a_mask_around_a_product_moves_onto_one_factor():
@@ -57,6 +66,17 @@ def test_gradients_of_convolutions_are_matmuls(options):
     x, w, y, g = conv(12, 6, 10, 3, **options)
     assert is_tiled(y.gradient(x, gradient=g)[0])
     assert is_tiled(y.gradient(w, gradient=g)[0])
+
+
+@pytest.mark.parametrize(("size", "window"), [(24, 3), (24, 7), (25, 3), (26, 4)])
+def test_the_gradient_of_a_strided_convolution_meets_no_zeros(size, window):
+    """Half of the offsets on each axis, and images that the places between strides share."""
+    x, _, y, g = conv(size, 6, 10, window, padding=1, stride=2)
+    (problem,) = problems(y.gradient(x, gradient=g)[0])
+    half, pixels = -(-window // 2), size // 2 + (size % 2 or window % 2 == 0)
+    assert sizes(problem.steps) == sorted((10, half, half))
+    assert sizes(problem.rows) == [2, 2, 6]
+    assert sizes(problem.columns) == sorted((2, pixels, pixels))
 
 
 def test_weights_are_read_without_a_gate():

@@ -109,3 +109,10 @@ def test_the_same_graph_over_other_buffers_is_the_same_program():
     program, _, _ = program_of([_current([first.softmax().node])[0].src[0]], "CPU")
     again, _, _ = program_of([_current([second.softmax().node])[0].src[0]], "CPU")
     assert program is again
+
+
+def test_the_gradient_of_pooling_keeps_maxima_instead_of_windows():
+    x = filled(2, 3, 20, 20)
+    y = x.max_pool2d((3, 3), 2, 1, 1)
+    found = kernels(y.gradient(x, gradient=filled(*y.shape))[0])
+    assert [node.shape for node, _ in found] == [(2, 3, 10, 10, 1, 1)] * 2 + [(2, 3, 20, 20)]

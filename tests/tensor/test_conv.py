@@ -45,6 +45,64 @@ def test_convolution_takes_one_or_three_spatial_axes_and_uneven_padding(device):
             normal(1, 2, 4, 4), normal(3, 2, 3, 3), atol=1e-5)  # fmt: skip
 
 
+@pytest.mark.parametrize("size", [(19, 24), (16, 17)])
+@pytest.mark.parametrize("kernel", [1, 2, 3, 5, 7])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"stride": 2}, {"stride": 3, "padding": 1}, {"stride": 4, "padding": 3},
+        {"stride": (2, 1), "padding": (1, 2), "groups": 3}, {"stride": 2, "dilation": 2},
+        {"stride": 3, "dilation": 2, "padding": 2}, {"stride": 5, "groups": 6},
+    ],
+)  # fmt: skip
+def test_strided_convolutions_that_get_tiles_match_pytorch(size, kernel, options):
+    if options.get("dilation", 1) * (kernel - 1) >= min(size):
+        pytest.skip("the kernel does not fit")
+    arrays = normal(2, 6, *size), normal(12, 6 // options.get("groups", 1), kernel, kernel)
+    compare(
+        "CPU", lambda x, w: x.conv2d(w, **options), lambda x, w: F.conv2d(x, w, **options),
+        *arrays, rtol=1e-3, atol=1e-4,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"stride": 2}, {"stride": 2, "padding": 1},
+        {"stride": 2, "padding": 1, "output_padding": 1}, {"stride": 3, "padding": 2},
+        {"stride": 4}, {"stride": (1, 3), "padding": (2, 0)},
+        {"stride": 2, "dilation": 3},
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kernel", [1, 2, 3, 4])
+def test_strided_transposed_convolutions_that_get_tiles_match_pytorch(kernel, options):
+    if kernel == 1 and options.get("padding") not in (None, (2, 0)):
+        options = {**options, "padding": 0}
+    compare(
+        "CPU", lambda x, w: x.conv_transpose2d(w, **options),
+        lambda x, w: F.conv_transpose2d(x, w, **options),
+        normal(2, 9, 11, 18), normal(9, 6, kernel, kernel), rtol=1e-3, atol=1e-4,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [(30, 31), (33, 40)])
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 2, 1), (2, 2, 0), (5, 3, 2)])
+def test_the_gradient_of_pooling_in_lanes_matches_pytorch(size, kernel, stride, padding):
+    x = RNG.permutation(6 * size[0] * size[1]).astype(np.float32).reshape(2, 3, *size)
+    compare("CPU", lambda x: x.max_pool2d((kernel, kernel), stride, 1, padding),
+            lambda x: F.max_pool2d(x, kernel, stride, padding), x, atol=1e-5)  # fmt: skip
+    compare("CPU", lambda x: x.avg_pool2d((kernel, kernel), stride, 1, padding),
+            lambda x: F.avg_pool2d(x, kernel, stride, padding), x, rtol=1e-4)  # fmt: skip
+
+
+@pytest.mark.parametrize(("kernel", "size"), [(3, 56), (5, 20), (3, 7), (2, 33)])
+def test_the_weight_gradient_of_a_depthwise_convolution_matches_pytorch(kernel, size):
+    compare("CPU", lambda x, w: x.conv2d(w, groups=4, padding=1),
+            lambda x, w: F.conv2d(x, w, groups=4, padding=1),
+            normal(2, 4, size, size), normal(4, 1, kernel, kernel),
+            rtol=1e-3, atol=1e-3)  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "options",
     [

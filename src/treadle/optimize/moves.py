@@ -88,22 +88,29 @@ class Moves:
     def split_digits(self) -> None:
         """Make two loops of each one whose digits are used, as those of a reshaped axis are."""
         while (found := self._digits()) is not None:
-            loop, step = found
-            outer, inner = self.loop(-(-_size(loop) // step)), self.loop(step)
-            position = outer * step + inner
-            guard = TRUE if _size(loop) % step == 0 else position < loop.src[0]
+            loop, ahead, step = found
+            outer, inner = self.loop(-(-(_size(loop) + ahead) // step)), self.loop(step)
+            position = outer * step + inner - ahead
+            guard = TRUE if (_size(loop) + ahead) % step == 0 else position < loop.src[0]
+            guard = guard & ~(position < 0) if ahead else guard
             split = Split(position, (outer, inner), guard)
             self.apply({loop: split}, f"split r{loop.arg.number} by {step}")
 
-    def _digits(self) -> tuple[Node, int] | None:
-        """A loop and what it is divided by, where that divides its size or is small."""
+    def _digits(self) -> tuple[Node, int, int] | None:
+        """A loop, what is added to it and what it is divided by then.
+
+        That divides its size without rest, or is small.
+        """
         for node in self.root.toposort():
-            if node.op not in (Op.IDIV, Op.MOD) or node.src[0].op is not Op.RANGE:
+            if node.op not in (Op.IDIV, Op.MOD) or node.src[1].op is not Op.CONST:
                 continue
-            loop, step = node.src
-            if step.op is Op.CONST and _fixed_size(loop) and 1 < step.arg < _size(loop):
-                if _size(loop) % step.arg == 0 or step.arg <= SHORT_STRIDE:
-                    return loop, step.arg
+            terms, ahead = linear_terms(node.src[0])
+            loop, step = next(iter(terms), node), node.src[1].arg
+            if terms != {loop: 1} or loop.op is not Op.RANGE or not _fixed_size(loop):
+                continue
+            if 1 < step < _size(loop) and 0 <= ahead < step:
+                if step <= SHORT_STRIDE or (ahead == 0 and _size(loop) % step == 0):
+                    return loop, ahead, step
         return None
 
     def merge_all(self) -> None:

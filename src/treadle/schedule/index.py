@@ -9,7 +9,7 @@ views, where the second result (PAD alone gives one) says whether there is such 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..dtype import dtypes
 from ..ir.args import WindowArg
@@ -156,10 +156,7 @@ def _window(view: Node, index: Index, simplify: Simplify) -> tuple[Index, Node]:
 
 def unwindow_steps(arg: WindowArg, place: Node) -> int:
     """How many offsets into a window can lie at `place` of what an UNWINDOW gives."""
-    if arg.dilation > 1:
-        return arg.size
-    _, shift = _aligned(arg, place)
-    return (arg.size - 1 - shift) // arg.stride + 1
+    return arg.size if arg.dilation > 1 else _residues(arg, place).steps
 
 
 def unwindow_index(arg: WindowArg, place: Node, step: Node) -> tuple[Node, Node]:
@@ -171,16 +168,29 @@ def unwindow_index(arg: WindowArg, place: Node, step: Node) -> tuple[Node, Node]
     """
     if arg.dilation > 1:
         return (place - step * arg.dilation) // arg.stride, step
-    window, shift = _aligned(arg, place)
-    rest = place - linear_terms(place)[1]
-    return window - step, rest % arg.stride + shift + step * arg.stride
+    at = _residues(arg, place)
+    first = at.place % arg.stride + at.shift
+    return at.place // arg.stride + at.ahead - step, first + step * arg.stride
 
 
-def _aligned(arg: WindowArg, place: Node) -> tuple[Node, int]:
-    """(last window that begins at `place`, rounded down without its constant; what that is off)."""
+class _Residues(NamedTuple):
+    """A place as `place` + `shift` + `ahead` strides, whose window takes so many `steps`."""
+
+    place: Node
+    shift: int
+    ahead: int
+    steps: int
+
+
+def _residues(arg: WindowArg, place: Node) -> _Residues:
+    """Without the constant of `place` if that takes no more steps: the rest is even to split."""
     rest = linear_terms(place)[1]
     ahead = -(-rest // arg.stride)
-    return (place - rest) // arg.stride + ahead, rest - ahead * arg.stride
+    shift = rest - ahead * arg.stride
+    steps = -(-arg.size // arg.stride)
+    if (arg.size - 1 - shift) // arg.stride + 1 > steps:
+        return _Residues(place, 0, 0, steps)
+    return _Residues(place - rest, shift, ahead, steps)
 
 
 _MOVES: dict[Op, Callable[[Node, Index, Simplify], tuple[Index, Node]]] = {
