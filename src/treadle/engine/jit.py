@@ -25,7 +25,7 @@ from typing import Any, Generic, TypeVar
 
 from ..config import settings
 from ..errors import JitError
-from ..ir.node import Node
+from ..ir.node import Node, toposort
 from ..ir.op import Op
 from . import memory as memory_table
 from .backends import Device
@@ -279,7 +279,7 @@ def _step_state(capture: _Capture) -> None:
     followers = {id(holder) for holder in bases}
     others = [h.node for h in holders() if id(h) not in followers]
     if others and old:
-        below = Node.sink(dict.fromkeys(others)).toposort(lambda n: resolve(n) is n)
+        below = toposort(dict.fromkeys(others), lambda n: resolve(n) is n)
         for base in old.intersection(below):
             remember(base, from_host(base.arg.device, base.dtype, read(base.arg)))
     newer = {}

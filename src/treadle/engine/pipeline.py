@@ -24,7 +24,7 @@ from ..dtype import ImageDType, dtypes
 from ..errors import DeviceError, DTypeError, StaleCodeError
 from ..ir.args import BufferRef
 from ..ir.loops import closed_ranges, free_ranges
-from ..ir.node import Node
+from ..ir.node import Node, toposort
 from ..ir.op import ALU, Op
 from ..ir.shape import size_max, size_product
 from ..ir.symbolic import unbind
@@ -141,22 +141,22 @@ def program_of(
     roots: Sequence[Node], device: str
 ) -> tuple[Program, list[BufferRef], dict[str, int]]:
     """The Program for `roots` on `device`, the buffers and the variables' values to run it with."""
-    values: dict[str, int] = {}
-    if any(_is_symbolic(node) for node in Node.sink(roots).toposort()):
-        roots, values = unbind(roots)
-    key, inputs = _shape_of(roots)
-    key = (device, settings.REPRODUCIBLE, settings.IMAGE, settings.FLOAT16, key)
-    program = _programs.get(key)
-    if program is None:
-        with _lock:
-            program = _programs.get(key)
-            if program is None:
-                program = _programs[key] = _build(roots, device, inputs)
+    program, inputs, key = _known(roots, device)
+    if program is not None:  # and so there is no BIND in the graph
+        return program, inputs, {}
+    roots, values = unbind(roots)
+    with _lock:
+        program, inputs, key = _known(roots, device)
+        if program is None:
+            program = _programs[key] = _build(roots, device, inputs)
     return program, inputs, values
 
 
-def _is_symbolic(node: Node) -> bool:
-    return node.op is Op.BIND or any(not isinstance(size, int) for size in node.shape)
+def _known(roots: Sequence[Node], device: str) -> tuple[Program | None, list[BufferRef], Any]:
+    """The Program for a graph if there is one, the graph's buffers in order, and its key."""
+    shape, inputs = _shape_of(roots)
+    key = (device, settings.REPRODUCIBLE, settings.IMAGE, settings.FLOAT16, shape)
+    return _programs.get(key), inputs, key
 
 
 def _shape_of(roots: Sequence[Node]) -> tuple[Any, list[BufferRef]]:
@@ -164,18 +164,20 @@ def _shape_of(roots: Sequence[Node]) -> tuple[Any, list[BufferRef]]:
     numbers: dict[Node, int] = {}
     tokens: dict[Any, int] = {}
     inputs: list[BufferRef] = []
-    rows = []
-    for node in Node.sink(roots).toposort():
+    rows: list[Any] = []
+    for node in toposort(roots):
+        numbers[node] = len(numbers)
         arg = node.arg
+        if node.op is Op.CONST:
+            rows.append(node)
+            continue
         if node.op is Op.BUFFER:
             number = tokens.setdefault(arg.token, len(tokens))
             if number == len(inputs):
                 inputs.append(arg)
             arg = (number, arg.size, arg.version - inputs[number].version, arg.image)
-        elif node.op is Op.CONST:
-            arg = (type(arg), repr(arg))
-        rows.append((node.op, node.dtype, tuple(numbers[s] for s in node.src), arg))
-        numbers[node] = len(numbers)
+        rows.append((node.op, node.dtype, tuple([numbers[s] for s in node.src]), arg))
+    rows.append(tuple([numbers[root] for root in roots]))
     return tuple(rows), inputs
 
 

@@ -20,14 +20,14 @@ from typing import Any, Protocol
 from ..config import settings
 from ..errors import InternalError
 from ..ir.args import BufferRef, Token
-from ..ir.node import Node
+from ..ir.node import Node, substitute, toposort
 from ..ir.op import Op
 from ..ir.shape import size_product
 from ..ir.symbolic import size_with, unbind
 from ..runtime.base import Launch
 from ..schedule.kernel import Kernel
 from ..schedule.schedule import schedule
-from ..schedule.shard import Spread, Value, has_shards, partition, spread_over
+from ..schedule.shard import Spread, Value, partition, spread_over
 from .backends import Device
 from .counters import GlobalCounters
 from .memory import Memory, adopt, from_host, memory_of, new_memory, read, transfer
@@ -124,17 +124,24 @@ def is_backed(node: Node) -> bool:
     return node.op is Op.BUFFER
 
 
-def _current(roots: Iterable[Node]) -> tuple[Node, list[Node]]:
-    """The SINK of `roots` with everything known replaced by its memory, and its nodes."""
-    sink = Node.sink(roots)
+def _current(roots: Iterable[Node]) -> tuple[tuple[Node, ...], list[Node]]:
+    """`roots` with everything known replaced by its memory, and all of their nodes."""
+    roots = tuple(roots)
+    known: dict[Node, Node] = {}
+
+    def is_unknown(node: Node) -> bool:
+        memory = resolve(node)
+        if memory is not node:
+            known[node] = memory
+        return memory is node
+
     while True:
         # Again after each round: with its sources replaced, a node may be a known one, too.
-        below = sink.toposort(lambda n: n not in _realized)
-        known = {n: memory for n in below if (memory := resolve(n)) is not n}
+        order = toposort(roots, is_unknown)
         if not known:
-            break
-        sink = sink.substitute(known)
-    return sink, sink.toposort()
+            return roots, order
+        roots = substitute(roots, known)
+        known.clear()
 
 
 def realize(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
@@ -144,22 +151,27 @@ def realize(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
     OutOfMemory if one is full.
     """
     with _lock:
-        if any(isinstance(device, tuple) or has_shards(resolve(n)) for n, device in outputs):
+        nodes = [node for node, _ in outputs]
+        devices = dict.fromkeys([device for _, device in outputs])
+        roots, order = _current(nodes)
+        ops = {node.op for node in order}
+        if Op.MULTI in ops or any(isinstance(device, tuple) for device in devices):
             return _realize_shards(outputs)
-        todo = [pair for pair in dict.fromkeys(outputs) if not is_backed(resolve(pair[0]))]
+        if len(devices) == 1:
+            return _compute(nodes, *devices, roots, order, ops)
         done: dict[tuple[Node, str], Node] = {}
-        for device in dict.fromkeys(device for _, device in todo):
-            mine = [pair for pair in todo if pair[1] == device]
-            done.update(zip(mine, _compute([node for node, _ in mine], device), strict=True))
-        return [done[pair] if pair in done else resolve(pair[0]) for pair in outputs]
+        for device in devices:
+            mine = [pair for pair in outputs if pair[1] == device]
+            done.update(zip(mine, realize(mine), strict=True))
+        return [done[pair] for pair in outputs]
 
 
 def _realize_shards(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
     """Compute graphs over several devices: each device's part as a graph of its own."""
     nodes = [node for node, _ in outputs]
-    pending = [n for n in Node.sink(nodes).toposort() if n.op is Op.AFTER and resolve(n) is n]
-    images = _current(pending)[0].src
-    roots = list(_current(nodes)[0].src)
+    pending = [n for n in toposort(nodes) if n.op is Op.AFTER and resolve(n) is n]
+    images = _current(pending)[0]
+    roots = _current(nodes)[0]
     placed = partition([*roots, *images])
     jobs = _jobs([placed[root] for root in roots], [device for _, device in outputs])
     # What devices tell each other first: later it may have been overwritten.
@@ -203,34 +215,55 @@ def _remember_effect(effect: Node, value: Value) -> None:
         _realized[effect] = memory
 
 
-def _compute(outputs: list[Node], device: str) -> list[Node]:
-    _transfer_copies(outputs)
-    pending = [n for n in Node.sink(outputs).toposort() if n.op is Op.AFTER and resolve(n) is n]
-    images = _current(pending)[0].src
-    sink, order = _current(outputs)
+def _compute(
+    outputs: list[Node], device: str, roots: tuple[Node, ...], order: list[Node], ops: set[Op]
+) -> list[Node]:
+    """Compute graphs on one device; `roots`, of the nodes `order` and ops `ops`, are current."""
+    if Op.COPY in ops:
+        _transfer_copies(outputs)
+        roots, order = _current(outputs)
+    if Op.AFTER in ops:
+        values = _compute_with_effects(outputs, device, roots, order)
+    else:
+        values = _run(list(roots), device, [])
+    lasting = _reading_memory(order)
+    rows = zip(outputs, roots, values, strict=True)
+    return [_settle(node, root, value, root in lasting) for node, root, value in rows]
+
+
+def _compute_with_effects(
+    outputs: list[Node], device: str, roots: tuple[Node, ...], order: list[Node]
+) -> list[Node | None]:
+    """Compute graphs that assign to memory: what overwrites a value that is still read waits."""
+    pending = [n for n in toposort(outputs) if n.op is Op.AFTER and resolve(n) is n]
+    images = _current(pending)[0]
     effects = [node for node in order if node.op is Op.AFTER]
     _keep_old_versions(effects)
     kept = _still_read(effects)
     copies = [Node(Op.CONTIGUOUS, effect.dtype, (effect,)) for effect in kept]
-    roots = [*sink.src, *copies]
-    run = _interpret if Device[device].interprets else _execute
-    values = run(roots, device, effects)
-    for effect, value in zip(kept, values[len(sink.src) :], strict=True):
+    values = _run([*roots, *copies], device, effects)
+    for effect, value in zip(kept, values[len(roots) :], strict=True):
         assert value is not None  # a CONTIGUOUS is always new memory
         _realized[effect] = value
     _commit(effects)
     for effect, image in zip(pending, images, strict=True):
         if resolve(image) is not image:  # the user's own node, which tensors hold
             _realized[effect] = resolve(image)
-    lasting = _reading_memory(order)
-    rows = zip(outputs, sink.src, values, strict=False)
-    return [_settle(node, root, value, root in lasting) for node, root, value in rows]
+    return values[: len(roots)]
+
+
+def _run(roots: list[Node], device: str, effects: list[Node]) -> list[Node | None]:
+    """Compute `roots`; gives a BUFFER for each, None where it is no new memory."""
+    if all(map(is_backed, roots)):
+        return [None] * len(roots)
+    run = _interpret if Device[device].interprets else _execute
+    return run(roots, device, effects)
 
 
 def scheduled(outputs: Sequence[tuple[Node, Any]]) -> list[Kernel]:
     """The kernels that `realize` would run for `outputs`, device by device; runs nothing."""
     with _lock:
-        roots = list(_current(node for node, _ in outputs)[0].src)
+        roots = list(_current(node for node, _ in outputs)[0])
         placed = partition(roots)
         jobs = _jobs([placed[root] for root in roots], [device for _, device in outputs])
         jobs = _with_buffers_for_copies(jobs)
@@ -249,7 +282,7 @@ def _with_buffers_for_copies(jobs: list[tuple[Node, str]]) -> list[tuple[Node, s
     """The same work with a BUFFER for each COPY; what the COPYs copy is work of its own."""
     sources: list[tuple[Node, str]] = []
     arrived: dict[Node, Node] = {}
-    for copy in Node.sink(node for node, _ in jobs).toposort():
+    for copy in toposort(node for node, _ in jobs):
         if copy.op is not Op.COPY:
             continue
         source = copy.src[0].substitute(arrived)
@@ -276,7 +309,7 @@ def _settle(node: Node, root: Node, value: Node | None, remember: bool) -> Node:
 def _execute(roots: list[Node], device: str, effects: list[Node]) -> list[Node | None]:
     """Run `roots` as kernels; gives a BUFFER for each, None where it is no new memory."""
     roots = [_stored_below(root) for root in roots]
-    todo = [root for root in roots if not is_backed(root)]
+    todo = [root for root in dict.fromkeys(roots) if not is_backed(root)]
     if not todo:
         return [None] * len(roots)
     program, inputs, values = program_of(todo, device)
@@ -356,7 +389,7 @@ def _interpret(roots: list[Node], device: str, effects: list[Node]) -> list[Node
 
 def _transfer_copies(outputs: list[Node]) -> None:
     """Compute the source of each COPY on its own device, and move it."""
-    for copy in Node.sink(outputs).toposort(lambda n: resolve(n) is n):
+    for copy in toposort(outputs, lambda n: resolve(n) is n):
         if copy.op is not Op.COPY or resolve(copy) is not copy:
             continue
         flat = realize([(copy.src[0], _device_of(copy.src[0], copy.arg))])[0]
@@ -422,9 +455,9 @@ def _overwritten(effects: list[Node]) -> set[Node]:
 
 def _reachable(stop: set[Node]) -> set[Node]:
     """What live holders read without going through a node of `stop`."""
-    sink = Node.sink(dict.fromkeys(resolve(holder.node) for holder in holders()))
+    roots = dict.fromkeys(resolve(holder.node) for holder in holders())
     inside = lambda n: n not in stop and n not in _realized
-    return {resolve(n) for n in sink.toposort(inside)}
+    return {resolve(n) for n in toposort(roots, inside)}
 
 
 def _still_read(effects: list[Node]) -> list[Node]:

@@ -28,7 +28,6 @@ __all__ = [
     "Value",
     "Whole",
     "axis_of",
-    "has_shards",
     "partition",
     "sharded",
     "spread_over",
@@ -127,11 +126,6 @@ def axis_of(node: Node) -> int | None:
     """The axis along which the value of a graph is split over devices; None if it is not."""
     value = partition([node])[node]
     return value.axis if isinstance(value, Spread) else None
-
-
-def has_shards(node: Node) -> bool:
-    """Whether a graph holds values that are spread over devices."""
-    return any(n.op is Op.MULTI for n in node.toposort())
 
 
 def spread_over(value: Value, devices: tuple[str, ...]) -> Spread:
