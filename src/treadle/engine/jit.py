@@ -29,19 +29,9 @@ from ..ir.node import Node, toposort
 from ..ir.op import Op
 from . import memory as memory_table
 from .backends import Device
+from .known import holders, is_backed, remember, resolve
 from .memory import Memory, adopt, from_host, memory_of, new_memory, read, transfer
-from .run import (
-    Run,
-    Transfer,
-    count_program,
-    holders,
-    is_backed,
-    listeners,
-    on_interpret,
-    realize,
-    remember,
-    resolve,
-)
+from .run import Run, Transfer, count_program, listeners, on_interpret, realize
 
 __all__ = ["TinyJit", "jit"]
 

@@ -2,25 +2,21 @@
 
     [node] = realize([(x + 1, "CPU")])  ->  RESHAPE(BUFFER) of the same shape
 
-What has been computed is remembered, weakly, so that every other graph with the same node reads
-the memory (`resolve`). An assignment overwrites memory in place: whatever a live holder (see
-`track`) can still read of the old version is copied out first.
+What known.py knows already is read from memory; effects.py sees to what assignments overwrite.
 """
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
-import weakref
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from ..config import settings
 from ..errors import InternalError
 from ..ir.args import BufferRef, Token
-from ..ir.node import Node, substitute, toposort
+from ..ir.node import Node, toposort
 from ..ir.op import Op
 from ..ir.shape import size_product
 from ..ir.symbolic import size_with, unbind
@@ -30,26 +26,14 @@ from ..schedule.schedule import schedule
 from ..schedule.shard import Spread, Value, partition, spread_over
 from .backends import Device
 from .counters import GlobalCounters
+from .effects import buffer_below, commit, is_stored, keep_old_versions, readers, still_read
+from .known import current, is_backed, remember, resolve
 from .memory import Memory, adopt, from_host, memory_of, new_memory, read, transfer
 from .pipeline import Program, program_of
 from .report import report_kernels
 
-__all__ = [
-    "Holder", "Run", "Transfer", "holders", "is_backed", "realize", "remember", "resolve",
-    "scheduled", "track",
-]  # fmt: skip
+__all__ = ["Run", "Transfer", "count_program", "listeners", "on_interpret", "realize", "scheduled"]
 
-
-class Holder(Protocol):
-    """Whoever keeps a node alive for the user to read: a tensor."""
-
-    @property
-    def node(self) -> Node: ...
-
-
-_serial = itertools.count()
-_live: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-_realized: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
 _lock = threading.RLock()
 
 
@@ -84,66 +68,6 @@ listeners: list[Callable[[Run | Transfer], None]] = []
 on_interpret: list[Callable[[], None]] = []
 
 
-def track(holder: Holder) -> None:
-    """From now on `holder.node` counts as readable, for as long as `holder` lives."""
-    _live[next(_serial)] = holder
-
-
-def holders() -> list[Any]:
-    """Every tracked holder that is alive."""
-    # Not .values(): another thread may make a tensor while this one looks.
-    return [holder for ref in _live.valuerefs() if (holder := ref()) is not None]
-
-
-def resolve(node: Node) -> Node:
-    """The buffer-backed node that holds the value of `node`, or `node` if nothing does yet."""
-    while (found := _realized.get(node)) is not None:
-        node = found
-    if node.op is Op.RESHAPE:
-        base = node.src[0]
-        moved = resolve(base)
-        if moved is not base and is_backed(moved):
-            return Node(Op.RESHAPE, node.dtype, (moved,), node.shape)
-    if node.op is Op.MULTI and is_backed(node):
-        moved = tuple(resolve(source) for source in node.src)
-        return node if moved == node.src else node.replace(src=moved)
-    return node
-
-
-def remember(node: Node, memory: Node) -> None:
-    """From now on `memory` is where the value of `node` is."""
-    _realized[node] = memory
-
-
-def is_backed(node: Node) -> bool:
-    """Whether a node is a BUFFER, a RESHAPE of one, or a MULTI of such."""
-    while node.op is Op.RESHAPE:
-        node = node.src[0]
-    if node.op is Op.MULTI:
-        return all(is_backed(part) for part in node.src)
-    return node.op is Op.BUFFER
-
-
-def _current(roots: Iterable[Node]) -> tuple[tuple[Node, ...], list[Node]]:
-    """`roots` with everything known replaced by its memory, and all of their nodes."""
-    roots = tuple(roots)
-    known: dict[Node, Node] = {}
-
-    def is_unknown(node: Node) -> bool:
-        memory = resolve(node)
-        if memory is not node:
-            known[node] = memory
-        return memory is node
-
-    while True:
-        # Again after each round: with its sources replaced, a node may be a known one, too.
-        order = toposort(roots, is_unknown)
-        if not known:
-            return roots, order
-        roots = substitute(roots, known)
-        known.clear()
-
-
 def realize(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
     """Compute every (graph, device); the result has memory of its own, and the same shape.
 
@@ -153,12 +77,13 @@ def realize(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
     with _lock:
         nodes = [node for node, _ in outputs]
         devices = dict.fromkeys([device for _, device in outputs])
-        roots, order = _current(nodes)
+        roots, order = current(nodes)
         ops = {node.op for node in order}
         if Op.MULTI in ops or any(isinstance(device, tuple) for device in devices):
             return _realize_shards(outputs)
         if len(devices) == 1:
-            return _compute(nodes, *devices, roots, order, ops)
+            [device] = devices
+            return _compute(nodes, device, roots, order, ops)
         done: dict[tuple[Node, str], Node] = {}
         for device in devices:
             mine = [pair for pair in outputs if pair[1] == device]
@@ -170,8 +95,8 @@ def _realize_shards(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
     """Compute graphs over several devices: each device's part as a graph of its own."""
     nodes = [node for node, _ in outputs]
     pending = [n for n in toposort(nodes) if n.op is Op.AFTER and resolve(n) is n]
-    images = _current(pending)[0]
-    roots = _current(nodes)[0]
+    images = current(pending)[0]
+    roots = current(nodes)[0]
     placed = partition([*roots, *images])
     jobs = _jobs([placed[root] for root in roots], [device for _, device in outputs])
     # What devices tell each other first: later it may have been overwritten.
@@ -188,7 +113,7 @@ def _realize_shards(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
         else:
             results.append(next(done))
         if resolve(node) is not results[-1] and any(n.op is Op.BUFFER for n in node.toposort()):
-            _realized[node] = results[-1]
+            remember(node, results[-1])
     return results
 
 
@@ -212,7 +137,7 @@ def _remember_effect(effect: Node, value: Value) -> None:
         memory = resolve(value.node)
         changed = memory is not value.node
     if changed:
-        _realized[effect] = memory
+        remember(effect, memory)
 
 
 def _compute(
@@ -221,35 +146,46 @@ def _compute(
     """Compute graphs on one device; `roots`, of the nodes `order` and ops `ops`, are current."""
     if Op.COPY in ops:
         _transfer_copies(outputs)
-        roots, order = _current(outputs)
+        roots, order = current(outputs)
     if Op.AFTER in ops:
-        values = _compute_with_effects(outputs, device, roots, order)
-    else:
-        values = _run(list(roots), device, [])
-    lasting = _reading_memory(order)
-    rows = zip(outputs, roots, values, strict=True)
-    return [_settle(node, root, value, root in lasting) for node, root, value in rows]
+        return _compute_with_effects(outputs, device, roots, order)
+    return _settled(outputs, roots, _run(list(roots), device, []), order)
 
 
 def _compute_with_effects(
     outputs: list[Node], device: str, roots: tuple[Node, ...], order: list[Node]
-) -> list[Node | None]:
-    """Compute graphs that assign to memory: what overwrites a value that is still read waits."""
+) -> list[Node]:
+    """Compute graphs that assign to memory, and what holders may still read of the old memory."""
     pending = [n for n in toposort(outputs) if n.op is Op.AFTER and resolve(n) is n]
-    images = _current(pending)[0]
+    images = current(pending)[0]
     effects = [node for node in order if node.op is Op.AFTER]
-    _keep_old_versions(effects)
-    kept = _still_read(effects)
+    stored = {n for pair in zip(outputs, roots, strict=True) for n in pair if is_stored(pair[1])}
+    also = readers(effects, order, stored)
+    stored.update(also)
+    keep_old_versions(effects, stored)
+    kept = still_read(effects, stored)
     copies = [Node(Op.CONTIGUOUS, effect.dtype, (effect,)) for effect in kept]
-    values = _run([*roots, *copies], device, effects)
-    for effect, value in zip(kept, values[len(roots) :], strict=True):
+    everything = [*roots, *also, *copies]
+    values = _run(everything, device, effects)
+    for effect, value in zip(kept, values[len(everything) - len(kept) :], strict=True):
         assert value is not None  # a CONTIGUOUS is always new memory
-        _realized[effect] = value
-    _commit(effects)
+        remember(effect, value)
+    commit(effects)
     for effect, image in zip(pending, images, strict=True):
         if resolve(image) is not image:  # the user's own node, which tensors hold
-            _realized[effect] = resolve(image)
-    return values[: len(roots)]
+            remember(effect, resolve(image))
+    named = [*outputs, *also]
+    settled = _settled(named, everything[: len(named)], values[: len(named)], order)
+    return settled[: len(outputs)]
+
+
+def _settled(
+    nodes: list[Node], roots: Sequence[Node], values: list[Node | None], order: list[Node]
+) -> list[Node]:
+    """The memory of each node, which is now remembered where the graph reads any memory."""
+    lasting = _reading_memory(order)
+    rows = zip(nodes, roots, values, strict=True)
+    return [_settle(node, root, value, root in lasting) for node, root, value in rows]
 
 
 def _run(roots: list[Node], device: str, effects: list[Node]) -> list[Node | None]:
@@ -263,7 +199,7 @@ def _run(roots: list[Node], device: str, effects: list[Node]) -> list[Node | Non
 def scheduled(outputs: Sequence[tuple[Node, Any]]) -> list[Kernel]:
     """The kernels that `realize` would run for `outputs`, device by device; runs nothing."""
     with _lock:
-        roots = list(_current(node for node, _ in outputs)[0])
+        roots = list(current(node for node, _ in outputs)[0])
         placed = partition(roots)
         jobs = _jobs([placed[root] for root in roots], [device for _, device in outputs])
         jobs = _with_buffers_for_copies(jobs)
@@ -293,7 +229,7 @@ def _with_buffers_for_copies(jobs: list[tuple[Node, str]]) -> list[tuple[Node, s
     return [*sources, *((node.substitute(arrived), device) for node, device in jobs)]
 
 
-def _settle(node: Node, root: Node, value: Node | None, remember: bool) -> Node:
+def _settle(node: Node, root: Node, value: Node | None, lasts: bool) -> Node:
     """The memory of one output. A constant graph is not remembered: it has no device."""
     backed = resolve(root)
     if not is_backed(backed):
@@ -301,8 +237,8 @@ def _settle(node: Node, root: Node, value: Node | None, remember: bool) -> Node:
         shaped = value.shape != node.shape
         backed = Node(Op.RESHAPE, node.dtype, (value,), node.shape) if shaped else value
     for known in (root, node):
-        if remember and resolve(known) is not backed:
-            _realized[known] = backed
+        if lasts and resolve(known) is not backed:
+            remember(known, backed)
     return backed
 
 
@@ -371,7 +307,7 @@ def _interpret(roots: list[Node], device: str, effects: list[Node]) -> list[Node
     """Run `roots` through the reference interpreter."""
     from ..ir.interpret import interpret_many  # brings NumPy, which only this path needs at once
 
-    memory = {_buffer_below(e).arg: read(_buffer_below(e).arg).copy() for e in effects}
+    memory = {buffer_below(e).arg: read(buffer_below(e).arg).copy() for e in effects}
     plain, bound = unbind(roots)
     values = interpret_many(plain, lambda ref: memory[ref] if ref in memory else read(ref), bound)
     found = [
@@ -399,7 +335,7 @@ def _transfer_copies(outputs: list[Node]) -> None:
         transfer(step.source, step.target)
         for listen in listeners:
             listen(step)
-        _realized[copy] = Node(Op.RESHAPE, copy.dtype, (adopt(step.target),), copy.shape)
+        remember(copy, Node(Op.RESHAPE, copy.dtype, (adopt(step.target),), copy.shape))
 
 
 def _device_of(node: Node, default: str) -> str:
@@ -418,61 +354,3 @@ def _reading_memory(order: list[Node]) -> set[Node]:
         if node.op is Op.BUFFER or any(source in found for source in node.src):
             found.add(node)
     return found
-
-
-# -- assignments --------------------------------------------------------------------------------
-
-
-def _commit(effects: list[Node]) -> None:
-    """Memory has been overwritten: each last effect becomes the next version of its buffer."""
-    overwritten = _overwritten(effects)
-    for effect in effects:
-        if effect in overwritten:
-            continue
-        ref = _buffer_below(effect).arg
-        new = replace(ref, version=ref.version + _depth(effect))
-        memory_of(ref).version = new.version
-        _realized[effect] = Node(Op.BUFFER, effect.dtype, (), new)
-
-
-def _depth(effect: Node) -> int:
-    count = 0
-    while effect.op in (Op.AFTER, Op.RESHAPE):
-        count += effect.op is Op.AFTER
-        effect = effect.src[0]
-    return count
-
-
-def _buffer_below(effect: Node) -> Node:
-    while effect.op in (Op.AFTER, Op.RESHAPE):
-        effect = effect.src[0]
-    return effect
-
-
-def _overwritten(effects: list[Node]) -> set[Node]:
-    return {effect.src[0] for effect in effects}
-
-
-def _reachable(stop: set[Node]) -> set[Node]:
-    """What live holders read without going through a node of `stop`."""
-    roots = dict.fromkeys(resolve(holder.node) for holder in holders())
-    inside = lambda n: n not in stop and n not in _realized
-    return {resolve(n) for n in toposort(roots, inside)}
-
-
-def _still_read(effects: list[Node]) -> list[Node]:
-    """Effects that another one overwrites, although their own value can still be read."""
-    if not effects:
-        return []
-    overwritten, reachable = _overwritten(effects), _reachable(set(effects))
-    return [effect for effect in effects if effect in overwritten and effect in reachable]
-
-
-def _keep_old_versions(effects: list[Node]) -> None:
-    """Copy the memory that effects will overwrite, where a holder can still read it."""
-    if not effects:
-        return
-    reachable = _reachable(set(effects))
-    for base in _overwritten(effects):
-        if base.op is Op.BUFFER and base in reachable:
-            remember(base, from_host(base.arg.device, base.dtype, read(base.arg)))

@@ -264,9 +264,7 @@ class Node:
         return self.dtype.kind == "index"
 
 
-def toposort(
-    roots: Iterable[Node], enter: Callable[[Node], bool] | None = None
-) -> list[Node]:
+def toposort(roots: Iterable[Node], enter: Callable[[Node], bool] | None = None) -> list[Node]:
     """Every node of these graphs, sources first.
 
     Where `enter(node)` is false, the node is listed and its sources are not visited through it.
