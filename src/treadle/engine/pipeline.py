@@ -26,6 +26,7 @@ from ..ir.args import BufferRef
 from ..ir.loops import closed_ranges, free_ranges
 from ..ir.node import Node, toposort
 from ..ir.op import ALU, Op
+from ..ir.rules.index import remembered
 from ..ir.shape import size_max, size_product
 from ..ir.symbolic import unbind
 from ..ir.text import render as node_text
@@ -183,7 +184,8 @@ def _shape_of(roots: Sequence[Node]) -> tuple[Any, list[BufferRef]]:
 
 def _build(roots: Sequence[Node], device: str, inputs: list[BufferRef]) -> Program:
     opened = Device[device]
-    steps, nodes = schedule(roots, device, opened.target)
+    with remembered():
+        steps, nodes = schedule(roots, device, opened.target)
     program = Program(device)
     places: dict[object, Place] = {ref.token: Place("input", i) for i, ref in enumerate(inputs)}
     stored = {root for root, _ in steps if root.op is not Op.ASSIGN}
@@ -277,8 +279,9 @@ def _compiled(kernel: Kernel, opened: Opened) -> CompiledKernel:
 def _compile(key: str, kernel: Kernel, opened: Opened) -> CompiledKernel:
     start = time.perf_counter()
     _check_dtypes(kernel, opened)
-    ast, moves = optimize(kernel.ast, opened.target)
-    lowered = lower(ast, len(kernel.buffers), opened.target)
+    with remembered():
+        ast, moves = optimize(kernel.ast, opened.target)
+        lowered = lower(ast, len(kernel.buffers), opened.target)
     _check_steps(lowered.phases, opened)
     name = f"{_describe(kernel.ast)}_{key[:6]}"
     report_compilation(name, ast, lowered)

@@ -25,6 +25,8 @@ from .shape import Shape, infer_shape
 __all__ = ["Node", "intern_count", "substitute", "toposort"]
 
 _interned: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
+# Looked up a million times in a large compilation: without the dictionary's own method around it.
+_references: dict[tuple[Any, ...], weakref.ref[Node]] = _interned.data  # pyright: ignore[reportAttributeAccessIssue]
 _lock = threading.RLock()
 
 
@@ -51,8 +53,8 @@ class Node:
         cls, op: Op, dtype: DType, src: tuple[Node, ...] = (), arg: Any = None
     ) -> Node:
         key = (op, dtype, src, _const_key(arg) if op is Op.CONST else arg)
-        found = _interned.get(key)
-        if found is not None:
+        reference = _references.get(key)
+        if reference is not None and (found := reference()) is not None:
             return found
         shape = infer_shape(op, src, arg)
         with _lock:

@@ -82,10 +82,9 @@ class Plan:
     reasons: dict[Node, str] = field(default_factory=dict)
     reduce_ranges: dict[tuple[Group, Node, Index], tuple[Node, ...]] = field(default_factory=dict)
     scatter_loops: dict[Node, tuple[Index, Index]] = field(default_factory=dict)
-    simplified: dict[Node, Node] = field(default_factory=dict)
 
     def simplify(self, node: Node) -> Node:
-        return simplify_index(node, self.simplified)
+        return simplify_index(node)
 
     def ranges_of_reduce(self, group: Group, node: Node, index: Index) -> tuple[Node, ...]:
         """The loops of a reduction that `group` computes for element `index`."""
