@@ -29,7 +29,8 @@ from .counters import GlobalCounters
 from .effects import buffer_below, commit, is_stored, keep_old_versions, readers, still_read
 from .known import current, is_backed, remember, resolve
 from .memory import Memory, adopt, from_host, memory_of, new_memory, read, transfer
-from .pipeline import Program, program_of
+from .pipeline import program_of
+from .program import Program
 from .report import report_kernels
 
 __all__ = ["Run", "Transfer", "count_program", "listeners", "on_interpret", "realize", "scheduled"]
