@@ -28,10 +28,13 @@ __all__ = [
     "Tensor",
     "TinyJit",
     "Variable",
+    "__version__",
     "dtypes",
     "jit",
     "nn",
 ]
+
+__version__ = "0.1.0"  # the package's metadata is made from this line
 
 _HOMES = {
     "Context": ".config", "Device": ".engine.backends", "GlobalCounters": ".engine.counters",

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from . import __version__
 from .errors import UserError
 
 __all__ = ["main"]
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="treadle", description="Tensors on every machine.")
-    parser.add_argument("--version", action="version", version=f"treadle {_version()}")
+    parser.add_argument("--version", action="version", version=f"treadle {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
 
     doctor = _command(commands, _doctor, "what runs here, and what would mend the rest")
@@ -87,15 +88,6 @@ def _whole(text: str, low: int) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < low:
         raise argparse.ArgumentTypeError(f"must be a whole number of {low} or more, not {text!r}")
     return int(text)
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("treadle")
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return "(not installed)"
 
 
 def _doctor(options: argparse.Namespace) -> int:
@@ -145,7 +137,7 @@ def _env(options: argparse.Namespace) -> int:
     if options.markdown:
         print(settings_page(), end="")
         return 0
-    rows, found = describe(), {"treadle": _version(), **versions()}
+    rows, found = describe(), {"treadle": __version__, **versions()}
     if options.json:
         print(json.dumps({"versions": found, "settings": [asdict(r) for r in rows]}, indent=2))
         return 0

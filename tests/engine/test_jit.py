@@ -242,3 +242,15 @@ def test_replays_that_nothing_looks_at_make_no_versions():
         step()
     assert count.node is node
     assert count.item() == 10
+
+
+def test_what_reads_state_outlives_assignments_and_replays_alike():
+    count, step = _counter()
+    step()
+    step()
+    lazy = count * 10
+    count.assign(count - 2).realize()
+    later = count * 100
+    step()
+    step()
+    assert [lazy.item(), later.item(), count.item()] == [60, 400, 6]

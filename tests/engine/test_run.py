@@ -7,7 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from treadle import Context, Device, GlobalCounters, Tensor, Variable
+from treadle import Context, Device, GlobalCounters, Tensor, Variable, nn
+from treadle.engine import effects
+from treadle.engine.memory import from_host
 from treadle.engine.selection import parse_choice
 from treadle.errors import DeviceError, SettingError
 
@@ -205,3 +207,48 @@ def test_two_cpu_devices_work_side_by_side():
     x = Tensor([1.0, 2.0], device="CPU:1")
     assert (x + 1).tolist() == [2, 3]
     assert (x.to("CPU") * 3).tolist() == [3, 6]
+
+
+@pytest.fixture
+def copies(monkeypatch):
+    """The elements of each old version that is copied before it is overwritten."""
+    found = []
+
+    def counted(device, dtype, data):
+        found.append(data.size)
+        return from_host(device, dtype, data)
+
+    monkeypatch.setattr(effects, "from_host", counted)
+    return found
+
+
+def test_a_gradient_outlives_the_step_that_used_it_without_a_copy_of_the_weights(device, copies):
+    w = Tensor(np.arange(6, dtype=np.float32).reshape(2, 3), device=device, requires_grad=True)
+    x = Tensor(np.ones((2, 2), np.float32), device=device).realize()
+    optimizer = nn.optim.SGD([w.realize()], lr=0.5)
+    with Context(TRAINING=1):
+        scores = x @ w
+        loss = (scores * scores).sum().backward()
+        loss.realize(*optimizer.schedule_step())
+    before = np.arange(6).reshape(2, 3)
+    assert not copies
+    np.testing.assert_allclose(scores.numpy(), np.ones((2, 2)) @ before)
+    np.testing.assert_allclose(w.grad.numpy(), 2 * np.ones((2, 2)) @ np.ones((2, 2)) @ before)
+    np.testing.assert_allclose(w.numpy(), before - 0.5 * w.grad.numpy())
+
+
+def test_what_is_much_larger_than_the_old_version_is_not_stored_for_a_reader(device, copies):
+    w = Tensor([1.0, 2.0], device=device).realize()
+    large = w.reshape(1, 2).expand(100, 2) * Tensor.arange(100, device=device).reshape(100, 1)
+    w.assign(w + large.sum(0))
+    w.realize()
+    assert copies == [2]
+    np.testing.assert_array_equal(w.numpy(), np.array([1, 2]) * 4951)
+    np.testing.assert_array_equal(large.numpy(), np.arange(100)[:, None] * [[1, 2]])
+
+
+def test_outputs_on_several_devices_come_in_the_order_they_were_asked_for(device):
+    x, y = Tensor([1.0, 2.0], device=device), Tensor([3.0], device="REF")
+    (a, b), (c, d) = (x + 1, x * 5), (y + 1, y * 5)
+    a.realize(c, b, a, d)
+    assert [t.tolist() for t in (a, b, c, d)] == [[2, 3], [5, 10], [4], [15]]

@@ -230,7 +230,7 @@ def test_the_users_memory_is_left_alone():
         ("steps in order", lambda x: x.cumsum(1)),
         ("a comparison of sums", lambda x: x.sum(1) > 0.5),
         ("a rounded sum", lambda x: x.sum(1).floor()),
-        ("sums beyond their precision", lambda x: x.reshape(4096, 1).expand(4096, 4096).exp().sum()),
+        ("sums beyond precision", lambda x: x.reshape(4096, 1).expand(4096, 4096).exp().sum()),
     ],
 )  # fmt: skip
 def test_kernels_whose_results_tell_nothing_are_not_searched(name, make):

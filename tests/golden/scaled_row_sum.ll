@@ -25,48 +25,46 @@ loop4:
   %v8 = add <8 x i64> %v7, <i64 0, i64 1, i64 2, i64 3, i64 4, i64 5, i64 6, i64 7>
   %v9 = icmp slt <8 x i64> %v8, <i64 70, i64 70, i64 70, i64 70, i64 70, i64 70, i64 70, i64 70>
   %v10 = add i64 %v5, %v3
-  %v11 = mul i64 %v5, -1
+  %v11 = mul i64 %loop4.i, -8
   %v12 = add i64 %v11, 70
   %v13 = icmp sgt i64 %v12, 8
   %v14 = select i1 %v13, i64 8, i64 %v12
-  %v15 = icmp slt i64 %v14, 0
-  %v16 = select i1 %v15, i64 0, i64 %v14
-  %v17 = trunc i64 %v16 to i32
-  %v18 = insertelement <8 x i32> poison, i32 %v17, i64 0
-  %v19 = shufflevector <8 x i32> %v18, <8 x i32> poison, <8 x i32> zeroinitializer
-  %v20 = icmp slt <8 x i32> <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7>, %v19
-  %p21 = getelementptr float, ptr %arg0, i64 %v10
-  %v22 = call <8 x float> @llvm.masked.load.v8f32.p0(ptr %p21, i32 4, <8 x i1> %v20, <8 x float> <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>)
-  %v23 = fmul contract <8 x float> %v22, <float 0x4000000000000000, float 0x4000000000000000, float 0x4000000000000000, float 0x4000000000000000, float 0x4000000000000000, float 0x4000000000000000, float 0x4000000000000000, float 0x4000000000000000>
-  %v24 = select <8 x i1> %v9, <8 x float> %v23, <8 x float> <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>
-  %v25 = load <8 x float>, ptr %reg1
-  %v26 = fadd contract <8 x float> %v25, %v24
-  store <8 x float> %v26, ptr %reg1
+  %v15 = trunc i64 %v14 to i32
+  %v16 = insertelement <8 x i32> poison, i32 %v15, i64 0
+  %v17 = shufflevector <8 x i32> %v16, <8 x i32> poison, <8 x i32> zeroinitializer
+  %v18 = icmp slt <8 x i32> <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7>, %v17
+  %p19 = getelementptr float, ptr %arg0, i64 %v10
+  %v20 = call <8 x float> @llvm.masked.load.v8f32.p0(ptr %p19, i32 4, <8 x i1> %v18, <8 x float> <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>)
+  %v21 = fmul contract <8 x float> %v20, <float 0x4000000000000000, float 0x4000000000000000, float 0x4000000000000000, float 0x4000000000000000, float 0x4000000000000000, float 0x4000000000000000, float 0x4000000000000000, float 0x4000000000000000>
+  %v22 = select <8 x i1> %v9, <8 x float> %v21, <8 x float> <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>
+  %v23 = load <8 x float>, ptr %reg1
+  %v24 = fadd contract <8 x float> %v23, %v22
+  store <8 x float> %v24, ptr %reg1
   br label %loop4.next
 loop4.next:
   %loop4.i.next = add nuw nsw i64 %loop4.i, 1
-  %v27 = icmp ult i64 %loop4.i.next, 9
-  br i1 %v27, label %loop4, label %loop4.done
+  %v25 = icmp ult i64 %loop4.i.next, 9
+  br i1 %v25, label %loop4, label %loop4.done
 loop4.done:
-  %v28 = load <8 x float>, ptr %reg1
-  %v29 = shufflevector <8 x float> %v28, <8 x float> poison, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
-  %v30 = shufflevector <8 x float> %v28, <8 x float> poison, <4 x i32> <i32 4, i32 5, i32 6, i32 7>
-  %v31 = fadd contract <4 x float> %v29, %v30
-  %v32 = shufflevector <4 x float> %v31, <4 x float> poison, <2 x i32> <i32 0, i32 1>
-  %v33 = shufflevector <4 x float> %v31, <4 x float> poison, <2 x i32> <i32 2, i32 3>
-  %v34 = fadd contract <2 x float> %v32, %v33
-  %v35 = shufflevector <2 x float> %v34, <2 x float> poison, <1 x i32> <i32 0>
-  %v36 = shufflevector <2 x float> %v34, <2 x float> poison, <1 x i32> <i32 1>
-  %v37 = extractelement <1 x float> %v35, i64 0
-  %v38 = extractelement <1 x float> %v36, i64 0
-  %v39 = fadd contract float %v37, %v38
-  %p40 = getelementptr float, ptr %arg1, i64 %v2
-  store float %v39, ptr %p40, align 4, !alias.scope !1002, !noalias !1003
+  %v26 = load <8 x float>, ptr %reg1
+  %v27 = shufflevector <8 x float> %v26, <8 x float> poison, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
+  %v28 = shufflevector <8 x float> %v26, <8 x float> poison, <4 x i32> <i32 4, i32 5, i32 6, i32 7>
+  %v29 = fadd contract <4 x float> %v27, %v28
+  %v30 = shufflevector <4 x float> %v29, <4 x float> poison, <2 x i32> <i32 0, i32 1>
+  %v31 = shufflevector <4 x float> %v29, <4 x float> poison, <2 x i32> <i32 2, i32 3>
+  %v32 = fadd contract <2 x float> %v30, %v31
+  %v33 = shufflevector <2 x float> %v32, <2 x float> poison, <1 x i32> <i32 0>
+  %v34 = shufflevector <2 x float> %v32, <2 x float> poison, <1 x i32> <i32 1>
+  %v35 = extractelement <1 x float> %v33, i64 0
+  %v36 = extractelement <1 x float> %v34, i64 0
+  %v37 = fadd contract float %v35, %v36
+  %p38 = getelementptr float, ptr %arg1, i64 %v2
+  store float %v37, ptr %p38, align 4, !alias.scope !1002, !noalias !1003
   br label %grid.next
 grid.next:
   %grid.i.next = add nuw nsw i64 %grid.i, 1
-  %v41 = icmp slt i64 %grid.i.next, %end
-  br i1 %v41, label %grid, label %grid.done
+  %v39 = icmp slt i64 %grid.i.next, %end
+  br i1 %v39, label %grid, label %grid.done
 grid.done:
   ret void
 }

@@ -10,7 +10,7 @@ from treadle.ir.evaluate import evaluate
 from treadle.ir.interval import bounds
 from treadle.ir.node import Node
 from treadle.ir.op import Op
-from treadle.ir.rules.index import INDEX_RULES, simplify
+from treadle.ir.rules.index import INDEX_RULES, remembered, simplify
 
 z3 = pytest.importorskip("z3")
 
@@ -120,3 +120,33 @@ def test_undoing_a_reshape_leaves_the_loops_themselves():
     assert simplify((i * 32 + j) % 32) is j
     flat = Node.range(256, 2)
     assert simplify((flat // 32) * 32 + flat % 32) is flat
+
+
+def test_a_node_is_simplified_once_in_a_block_that_remembers(monkeypatch):
+    applied = []
+    apply = INDEX_RULES.apply
+    monkeypatch.setattr(INDEX_RULES, "apply", lambda n: applied.append(n) or apply(n))
+    i = Node.range(64, 0)
+    node = (i * 32 + Node.range(32, 1)) // 32
+    with remembered():
+        assert simplify(node) is i
+        count = len(applied)
+        with remembered():  # the same block
+            assert simplify(node) is i
+        assert len(applied) == count
+    assert simplify(node) is i
+    assert len(applied) > count
+
+
+def fails_in_a_block():
+    with remembered() as known:
+        simplify(Node.range(4, 0) + 1)
+        assert known
+        raise ZeroDivisionError
+
+
+def test_a_block_that_fails_leaves_nothing_remembered():
+    with pytest.raises(ZeroDivisionError):
+        fails_in_a_block()
+    with remembered() as known:
+        assert not known

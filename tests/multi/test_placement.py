@@ -7,7 +7,7 @@ import copy
 import numpy as np
 import pytest
 
-from treadle import Device, Tensor, TinyJit, Variable, nn
+from treadle import Device, GlobalCounters, Tensor, TinyJit, Variable, nn
 from treadle.errors import DeviceError, JitError, ShapeError
 from treadle.schedule.shard import axis_of
 
@@ -132,6 +132,23 @@ def test_the_kernels_of_each_device_can_be_seen():
     x = Tensor(numbers(8, 4)).shard(TWO, 0).realize()
     assert len((x + 1).schedule()) == 2
     assert len(x.sum().schedule()) == 4  # a sum on each device, then the sum of both on each
+
+
+def test_the_kernels_that_can_be_seen_are_those_that_run():
+    x = Tensor(numbers(8, 4)).realize()
+    state = Tensor(numbers(4)).realize()
+    y, z = x.exp().sum(0), x.sin().sum(0)
+    state.assign(state * 2)
+    for tensors in (
+        (y.to("CPU:1") + 1, y.to("CPU:2") + 1),
+        (z.to("CPU:1") + 1, z * 2),
+        ((state + 1).to("CPU:1") * 3, state, state + 5),
+        (x.to("CPU:1") + 1,),
+    ):
+        seen = tensors[0].schedule(*tensors[1:])
+        GlobalCounters.reset()
+        Tensor.realize(*tensors)
+        assert len(seen) == GlobalCounters.kernel_count
 
 
 # -- assignment -------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from treadle import Tensor, dtypes
 from treadle.compile.clang import ClangCompiler
 from treadle.compile.llvm import LLVMCompiler
 from treadle.dtype import _to_np_dtype
+from treadle.engine.known import current
 from treadle.engine.memory import read
-from treadle.engine.run import _current
 from treadle.ir.op import Op
 from treadle.ir.shape import size_product
 from treadle.ir.verify import verify_linear
@@ -66,7 +66,7 @@ def make(array, device="CPU"):
 def compiled_value(tensor, target, renderer, compiler):
     """`tensor` computed through these very stages, each checked by the verifier."""
     device = CpuDevice("CPU", target, LLVMCompiler(host_target()).compile)
-    roots = _current([tensor.node])[0].src
+    roots = current([tensor.node])[0]
     kernels, outputs = schedule(roots, "CPU")
     memory, keep = {}, []
 
@@ -138,7 +138,7 @@ def test_c_code_through_clang_gives_what_the_interpreter_gives(name):
 def test_code_for_another_architecture_assembles():
     target = Target.parse("aarch64")
     tensor = PROGRAMS["matmul"](make)
-    for kernel in schedule(_current([tensor.node])[0].src, "CPU")[0]:
+    for kernel in schedule(current([tensor.node])[0], "CPU")[0]:
         ast, _ = optimize(kernel.ast, target)
         lowered = lower(ast, len(kernel.buffers), target)
         source = LLVMRenderer(triple=target.triple, vector_bits=128).render(
@@ -149,7 +149,7 @@ def test_code_for_another_architecture_assembles():
 
 def sources(tensor, renderer, target=None):
     target = target or Target.parse("x86-64-v3")
-    kernel, *_ = schedule(_current([tensor.node])[0].src, "CPU")[0]
+    kernel, *_ = schedule(current([tensor.node])[0], "CPU")[0]
     ast, _ = optimize(kernel.ast, target)
     lowered = lower(ast, len(kernel.buffers), target)
     return renderer.render("k", lowered.phases, lowered.variables)

@@ -8,7 +8,7 @@ import pytest
 from treadle import Tensor, dtypes
 from treadle.dtype import DType
 from treadle.engine.backends import Opened
-from treadle.engine.run import _current
+from treadle.engine.known import current
 from treadle.errors import InternalError
 from treadle.ir.args import ReduceArg
 from treadle.ir.elementwise import cast_array, numpy_dtype
@@ -154,7 +154,7 @@ def test_no_schedule_makes_wider_vectors_than_the_target_takes(name):
     widest = 0
     for kind, make in makers.items():
         x = Tensor.zeros(64, 64, dtype=getattr(dtypes, kind), device=name).contiguous().realize()
-        for kernel in schedule(_current([make(x).node])[0].src, name)[0]:
+        for kernel in schedule(current([make(x).node])[0], name)[0]:
             ast, _ = optimize(kernel.ast, backend.target)
             for phase in lower(ast, len(kernel.buffers), backend.target).phases:
                 widest = max(widest, *(n.dtype.count for n in phase.program.toposort()))

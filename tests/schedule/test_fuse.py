@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from treadle import Tensor, nn
+from treadle.engine.known import current
 from treadle.engine.pipeline import program_of
-from treadle.engine.run import _current
 from treadle.schedule.schedule import schedule
 
 
 def kernels(*tensors):
     """The kernels that computing `tensors` would run; nothing runs."""
-    sink, _ = _current(t.node for t in tensors)
-    return schedule(sink.src, "CPU")[0]
+    roots, _ = current(t.node for t in tensors)
+    return schedule(roots, "CPU")[0]
 
 
 def filled(*shape):
@@ -106,8 +106,8 @@ def test_a_training_step_of_a_linear_layer_has_few_kernels():
 
 def test_the_same_graph_over_other_buffers_is_the_same_program():
     first, second = filled(8, 8), filled(8, 8)
-    program, _, _ = program_of([_current([first.softmax().node])[0].src[0]], "CPU")
-    again, _, _ = program_of([_current([second.softmax().node])[0].src[0]], "CPU")
+    program, _, _ = program_of([current([first.softmax().node])[0][0]], "CPU")
+    again, _, _ = program_of([current([second.softmax().node])[0][0]], "CPU")
     assert program is again
 
 

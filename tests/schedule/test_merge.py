@@ -5,6 +5,7 @@ import pytest
 
 from treadle import GlobalCounters, Tensor, TinyJit, dtypes, nn
 from treadle.engine import pipeline
+from treadle.engine.cache import CompileCache
 from treadle.ir.op import Op
 from treadle.schedule import schedule as scheduling
 
@@ -184,9 +185,11 @@ def test_memory_is_overwritten_twice(device):
 
 
 def apart(monkeypatch):
-    """From now on nothing is merged."""
+    """From now on nothing is merged; no program made before is found, and none is left behind."""
+    cache = CompileCache(None)
     monkeypatch.setattr(scheduling, "merge", lambda kernels, *_: [kernel for kernel, _ in kernels])
     monkeypatch.setattr(pipeline, "_programs", {})
+    monkeypatch.setattr(pipeline, "compile_cache", lambda: cache)
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.int32])

@@ -26,25 +26,13 @@ from typing import Any, Generic, TypeVar
 from ..config import settings
 from ..errors import JitError
 from ..ir.args import Token
-from ..ir.node import Node
+from ..ir.node import Node, toposort
 from ..ir.op import Op
 from . import memory as memory_table
 from .backends import Device
+from .known import holders, is_backed, next_number, remember, resolve, tracked_since
 from .memory import Memory, adopt, from_host, memory_of, new_memory, read, transfer
-from .run import (
-    Run,
-    Transfer,
-    count_program,
-    holders,
-    is_backed,
-    listeners,
-    next_number,
-    on_interpret,
-    realize,
-    remember,
-    resolve,
-    tracked_since,
-)
+from .run import Run, Transfer, count_program, listeners, on_interpret, realize
 
 __all__ = ["TinyJit", "jit"]
 
@@ -284,7 +272,7 @@ def _step_state(capture: _Capture) -> None:
     followers = {id(holder) for holder in bases}
     others = [h.node for h in holders() if id(h) not in followers]
     if others and old:
-        below = Node.sink(dict.fromkeys(others)).toposort(lambda n: resolve(n) is n)
+        below = toposort(dict.fromkeys(others), lambda n: resolve(n) is n)
         for base in old.intersection(below):
             remember(base, from_host(base.arg.device, base.dtype, read(base.arg)))
     newer = {}
@@ -300,7 +288,7 @@ def _can_be_read(capture: _Capture) -> bool:
     """Whether anything new reads the state's memory: if not, it needs no other version."""
     seen, capture.seen = capture.seen, next_number()
     nodes = {holder.node for holder in tracked_since(seen)}
-    below = Node.sink(nodes).toposort() if nodes else ()
+    below = toposort(nodes)
     return any(node.op is Op.BUFFER and node.arg.token in capture.tokens for node in below)
 
 

@@ -2,21 +2,19 @@
 
     program_of([(node, "CPU")])  ->  Program, compiled, for any buffers of the same shapes
 
-Scheduling and compiling are remembered twice: a Program for each shape of graph in this process,
-and the machine code of each kernel on disk. The same graph over other buffers costs a walk over
-its nodes and nothing else.
+Scheduling and compiling are remembered in this process, by the shape of a graph, and on disk: each
+kernel's machine code, and which kernels a graph's Program is made of. The same graph over other
+buffers costs a walk over its nodes and nothing else; in another process, reading those files.
 """
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import math
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from ..config import settings
@@ -24,8 +22,9 @@ from ..dtype import ImageDType, dtypes
 from ..errors import DeviceError, DTypeError, StaleCodeError
 from ..ir.args import BufferRef
 from ..ir.loops import closed_ranges, free_ranges
-from ..ir.node import Node
+from ..ir.node import Node, toposort
 from ..ir.op import ALU, Op
+from ..ir.rules.index import remembered
 from ..ir.shape import size_max, size_product
 from ..ir.symbolic import unbind
 from ..ir.text import render as node_text
@@ -33,103 +32,20 @@ from ..lower.linearize import Phase as LinearPhase
 from ..lower.passes import lower
 from ..lower.steps import most_steps
 from ..optimize.heuristic import optimize
-from ..runtime.base import Entry, Launch, Slot
+from ..runtime.base import Entry, Slot
 from ..schedule.images import image_of
 from ..schedule.kernel import Kernel
 from ..schedule.memory import Life, plan, plan_blocks
 from ..schedule.schedule import schedule
 from .backends import Device, Opened, compile_cache, digest_of_sources
 from .counters import GlobalCounters
+from .program import CompiledKernel, Place, Program, loaded, saved
 from .report import report_compilation
 from .search import best_schedule
 
-__all__ = ["CompiledKernel", "Program", "program_of"]
+__all__ = ["program_of"]
 
-FORMAT = "3"
-
-
-@dataclass(frozen=True, eq=False)
-class CompiledKernel:
-    """Loaded code of one kernel and what a launch of it needs.
-
-    `scratch` holds (bytes) of the memory that it needs beside its buffers; `ops` and `bytes` are
-    what one launch does.
-    """
-
-    name: str
-    library: Any
-    entries: tuple[Entry, ...]
-    scratch: tuple[int, ...]
-    ops: int
-    bytes: int
-    reason: str
-    moves: tuple[str, ...]
-    source: str
-    variables: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where an argument lives: "input" or "output" number, or in "scratch" block number.
-
-    `offset` is 0 but in scratch memory that has addresses.
-    """
-
-    kind: str
-    number: int
-    offset: int = 0
-
-
-@dataclass(eq=False)
-class Program:
-    """Kernels in order, with their arguments as Places. Buffers come with each run.
-
-    `outputs` holds (dtype, elements, image) of the memory made for each output; `roots` says for
-    each output of the graph which of `outputs` it is (None: it is an assignment into an input).
-    `scratch` are the blocks that intermediate results live in, each so many bytes or a texture,
-    `written` the inputs that are assigned to.
-    """
-
-    device: str
-    kernels: list[CompiledKernel] = field(default_factory=list)
-    arguments: list[list[Place]] = field(default_factory=list)
-    outputs: list[tuple[Any, int, ImageDType | None]] = field(default_factory=list)
-    roots: list[int | None] = field(default_factory=list)
-    scratch: list[int | ImageDType] = field(default_factory=list)
-    written: frozenset[int] = frozenset()
-
-    @functools.cached_property
-    def ops(self) -> int:
-        """Operations of one run."""
-        return sum(kernel.ops for kernel in self.kernels)
-
-    @functools.cached_property
-    def bytes(self) -> int:
-        """Bytes of all buffers of all kernels."""
-        return sum(kernel.bytes for kernel in self.kernels)
-
-    def launches(
-        self,
-        inputs: Sequence[Any],
-        outputs: Sequence[Any],
-        scratch: Sequence[Any],
-        values: dict[str, int],
-    ) -> list[Launch]:
-        """The launches for these buffers, and these values of the variables."""
-        where = {"input": inputs, "output": outputs, "scratch": scratch}
-
-        def argument(place: Place) -> Any:
-            found = where[place.kind][place.number].argument
-            return found + place.offset if place.offset else found
-
-        return [
-            Launch(
-                kernel.library.phases,
-                [argument(place) for place in places],
-                [values[name] for name in kernel.variables],
-            )
-            for kernel, places in zip(self.kernels, self.arguments, strict=True)
-        ]
+FORMAT = "4"
 
 
 _programs: dict[Any, Program] = {}
@@ -142,22 +58,22 @@ def program_of(
     roots: Sequence[Node], device: str
 ) -> tuple[Program, list[BufferRef], dict[str, int]]:
     """The Program for `roots` on `device`, the buffers and the variables' values to run it with."""
-    values: dict[str, int] = {}
-    if any(_is_symbolic(node) for node in Node.sink(roots).toposort()):
-        roots, values = unbind(roots)
-    key, inputs = _shape_of(roots)
-    key = (device, settings.REPRODUCIBLE, settings.IMAGE, settings.FLOAT16, settings.BEAM, key)
-    program = _programs.get(key)
-    if program is None:
-        with _lock:
-            program = _programs.get(key)
-            if program is None:
-                program = _programs[key] = _build(roots, device, inputs)
+    program, inputs, key = _known(roots, device)
+    if program is not None:  # and so there is no BIND in the graph
+        return program, inputs, {}
+    roots, values = unbind(roots)
+    with _lock:
+        program, inputs, key = _known(roots, device)
+        if program is None:
+            program = _programs[key] = _saved_or_built(roots, device, inputs, key)
     return program, inputs, values
 
 
-def _is_symbolic(node: Node) -> bool:
-    return node.op is Op.BIND or any(not isinstance(size, int) for size in node.shape)
+def _known(roots: Sequence[Node], device: str) -> tuple[Program | None, list[BufferRef], Any]:
+    """The Program for a graph if there is one, the graph's buffers in order, and its key."""
+    shape, inputs = _shape_of(roots)
+    key = (device, settings.REPRODUCIBLE, settings.IMAGE, settings.FLOAT16, settings.BEAM, shape)
+    return _programs.get(key), inputs, key
 
 
 def _shape_of(roots: Sequence[Node]) -> tuple[Any, list[BufferRef]]:
@@ -165,19 +81,52 @@ def _shape_of(roots: Sequence[Node]) -> tuple[Any, list[BufferRef]]:
     numbers: dict[Node, int] = {}
     tokens: dict[Any, int] = {}
     inputs: list[BufferRef] = []
-    rows = []
-    for node in Node.sink(roots).toposort():
+    rows: list[Any] = []
+    for node in toposort(roots):
+        numbers[node] = len(numbers)
         arg = node.arg
+        if node.op is Op.CONST:
+            rows.append(node)
+            continue
         if node.op is Op.BUFFER:
             number = tokens.setdefault(arg.token, len(tokens))
             if number == len(inputs):
                 inputs.append(arg)
             arg = (number, arg.size, arg.version - inputs[number].version, arg.image)
-        elif node.op is Op.CONST:
-            arg = (type(arg), repr(arg))
-        rows.append((node.op, node.dtype, tuple(numbers[s] for s in node.src), arg))
-        numbers[node] = len(numbers)
+        rows.append((node.op, node.dtype, tuple([numbers[s] for s in node.src]), arg))
+    rows.append(tuple([numbers[root] for root in roots]))
     return tuple(rows), inputs
+
+
+def _saved_or_built(
+    roots: Sequence[Node], device: str, inputs: list[BufferRef], key: Any
+) -> Program:
+    """The Program from the disk if it and all of its kernels are there, else a new one."""
+    opened = Device[device]
+    if any(_is_symbolic(node) for node in toposort(roots)):
+        return _build(roots, device, inputs)
+    name = "program:" + _digest(opened, str(opened.target.max_image), _text(key[1:]))
+    entry = compile_cache().get(name)
+    found = entry and loaded(entry, device, lambda key, reason: _known_kernel(key, reason, opened))
+    if found:
+        return found
+    program = _build(roots, device, inputs)
+    if (data := saved(program)) is not None:
+        compile_cache().put(name, data)
+    return program
+
+
+def _is_symbolic(node: Node) -> bool:
+    return any(not isinstance(size, int) for size in node.shape)
+
+
+def _text(key: Any) -> str:
+    """The key of a graph without symbolic sizes as text: different for different graphs."""
+    if isinstance(key, tuple):
+        return f"({','.join(map(_text, key))})"
+    if isinstance(key, Node):  # a constant, or a position
+        return node_text(key)
+    return repr(key)
 
 
 def _build(roots: Sequence[Node], device: str, inputs: list[BufferRef]) -> Program:
@@ -228,6 +177,7 @@ def _place_the_rest(
             places[_key(buffer)] = Place("scratch", len(images))
             images.append(image)
     lives: dict[object, Life] = {}
+    repeats = len(set(program.kernels)) < len(program.kernels)
     for number, step in enumerate(steps):
         kernel = program.kernels[number]
         for buffer in step.buffers:
@@ -238,7 +188,7 @@ def _place_the_rest(
                 lives[key] = Life(first, number, nbytes)
         for i, nbytes in enumerate(kernel.scratch):
             lives[kernel, i] = Life(number, number, nbytes)
-        if len({id(k) for k in program.kernels}) < len(program.kernels):
+        if repeats:
             for i, nbytes in enumerate(kernel.scratch):  # one kernel launched at several steps
                 first = min(n for n, k in enumerate(program.kernels) if k is kernel)
                 lives[kernel, i] = Life(first, number, nbytes)
@@ -258,17 +208,26 @@ def _place_the_rest(
 
 
 def _compiled(kernel: Kernel, opened: Opened) -> CompiledKernel:
-    text = "\0".join(
-        (
-            FORMAT, opened.name.partition(":")[0], opened.compiler.name, opened.compiler.version,
-            opened.target.code_key, digest_of_sources(), str(settings.REPRODUCIBLE),
-            str(settings.BEAM), node_text(kernel.ast),
-        )
-    )  # fmt: skip
-    key = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    found = _kernels.get((opened.name, key))
+    key = _digest(opened, str(settings.REPRODUCIBLE), str(settings.BEAM), node_text(kernel.ast))
+    found = _known_kernel(key, kernel.reason, opened)
     if found is None:
-        found = _from_disk(key, kernel, opened) or _compile(key, kernel, opened)
+        found = _kernels[opened.name, key] = _compile(key, kernel, opened)
+    return found
+
+
+def _digest(opened: Opened, *texts: str) -> str:
+    """A key for what is made of `texts` for a device, by this version of everything involved."""
+    head = (
+        FORMAT, opened.name.partition(":")[0], opened.compiler.name, opened.compiler.version,
+        opened.target.code_key, digest_of_sources(),
+    )  # fmt: skip
+    return hashlib.blake2b("\0".join((*head, *texts)).encode(), digest_size=16).hexdigest()
+
+
+def _known_kernel(key: str, reason: str, opened: Opened) -> CompiledKernel | None:
+    """A kernel that this process has loaded already, or that is on disk."""
+    found = _kernels.get((opened.name, key)) or _from_disk(key, reason, opened)
+    if found is not None:
         _kernels[opened.name, key] = found
     return found
 
@@ -277,18 +236,20 @@ def _compile(key: str, kernel: Kernel, opened: Opened) -> CompiledKernel:
     start = time.perf_counter()
     _check_dtypes(kernel, opened)
     name = f"{_describe(kernel.ast)}_{key[:6]}"
-    if settings.BEAM:
-        build = lambda *schedule: _load(
-            *_built(name, kernel, opened, *schedule), kernel.reason, opened
-        )
-        ast, moves = best_schedule(kernel, opened, build, settings.BEAM)
-    else:
-        ast, moves = optimize(kernel.ast, opened.target)
-    header, code = _built(name, kernel, opened, ast, moves)
+    with remembered():
+        if settings.BEAM:
+            build = lambda *schedule: _load(
+                key, *_built(name, kernel, opened, *schedule), kernel.reason, opened
+            )
+            ast, moves = best_schedule(kernel, opened, build, settings.BEAM)
+        else:
+            ast, moves = optimize(kernel.ast, opened.target)
+        header, code = _built(name, kernel, opened, ast, moves)
     GlobalCounters.compile_count += 1
     GlobalCounters.compile_time_s += time.perf_counter() - start
-    compile_cache().put("kernel:" + key, json.dumps(header).encode() + b"\n" + code)
-    return _load(header, code, kernel.reason, opened)
+    line = json.dumps(header).encode()
+    compile_cache().put("kernel:" + key, line + b"\n" + code)
+    return _load(key, json.loads(line), code, kernel.reason, opened)
 
 
 def _built(
@@ -340,25 +301,28 @@ def _check_steps(phases: Sequence[LinearPhase], opened: Opened) -> None:
         )
 
 
-def _from_disk(key: str, kernel: Kernel, opened: Opened) -> CompiledKernel | None:
+def _from_disk(key: str, reason: str, opened: Opened) -> CompiledKernel | None:
     entry = compile_cache().get("kernel:" + key)
     if entry is None:
         return None
     line, _, code = entry.partition(b"\n")
     try:
-        found = _load(json.loads(line), code, kernel.reason, opened)
+        found = _load(key, json.loads(line), code, reason, opened)
     except StaleCodeError:  # a driver refuses what it built before: build it anew
         return None
     GlobalCounters.cache_hits += 1
     return found
 
 
-def _load(header: dict[str, Any], code: bytes, reason: str, opened: Opened) -> CompiledKernel:
+def _load(
+    key: str, header: dict[str, Any], code: bytes, reason: str, opened: Opened
+) -> CompiledKernel:
     entries = tuple(
         Entry(symbol, grid, items, tuple(Slot(*slot) for slot in slots), tuple(variables), work)
         for symbol, grid, items, slots, variables, work in header["entries"]
     )
     return CompiledKernel(
+        key,
         header["name"],
         opened.runtime.load(code, entries),
         entries,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..ir.node import Node
     from ..lower.passes import Lowered
     from .backends import Opened
-    from .pipeline import Program
+    from .program import Program
 
 __all__ = ["report_compilation", "report_kernels"]
 

@@ -2,56 +2,40 @@
 
     [node] = realize([(x + 1, "CPU")])  ->  RESHAPE(BUFFER) of the same shape
 
-What has been computed is remembered, weakly, so that every other graph with the same node reads
-the memory (`resolve`). An assignment overwrites memory in place: whatever a live holder (see
-`track`) can still read of the old version is copied out first.
+What known.py knows already is read from memory; effects.py sees to what assignments overwrite.
 """
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
-import weakref
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from ..config import settings
 from ..errors import InternalError
 from ..ir.args import BufferRef, Token
-from ..ir.node import Node
+from ..ir.node import Node, toposort
 from ..ir.op import Op
 from ..ir.shape import size_product
 from ..ir.symbolic import size_with, unbind
 from ..runtime.base import Launch
 from ..schedule.kernel import Kernel
 from ..schedule.schedule import schedule
-from ..schedule.shard import Spread, Value, has_shards, partition, spread_over
+from ..schedule.shard import Spread, Value, partition, spread_over
 from .backends import Device
 from .counters import GlobalCounters
+from .effects import buffer_below, commit, is_stored, keep_old_versions, readers, still_read
+from .known import current, is_backed, remember, resolve
 from .memory import Memory, adopt, from_host, memory_of, new_memory, read, transfer
-from .pipeline import Program, program_of
+from .pipeline import program_of
+from .program import Program
 from .report import report_kernels
 
-__all__ = [
-    "Holder", "Run", "Transfer", "holders", "is_backed", "next_number", "realize", "remember",
-    "resolve", "scheduled", "track", "tracked_since",
-]  # fmt: skip
+__all__ = ["Run", "Transfer", "count_program", "listeners", "on_interpret", "realize", "scheduled"]
 
-
-class Holder(Protocol):
-    """Whoever keeps a node alive for the user to read: a tensor."""
-
-    @property
-    def node(self) -> Node: ...
-
-
-_serial = itertools.count()
-_live: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-_realized: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
 _lock = threading.RLock()
-_tracking = threading.Lock()
 
 
 @dataclass(eq=False)
@@ -85,94 +69,6 @@ listeners: list[Callable[[Run | Transfer], None]] = []
 on_interpret: list[Callable[[], None]] = []
 
 
-def track(holder: Holder, number: int | None = None) -> int:
-    """From now on `holder.node` counts as readable, for as long as `holder` lives.
-
-    Called again, with the `number` that it returned, whenever the node is another.
-    """
-    with _tracking:
-        if number is not None:
-            _live.pop(number, None)
-        number = next(_serial)
-        _live[number] = holder
-    return number
-
-
-def tracked_since(number: int) -> list[Any]:
-    """The holders with numbers from `number` on: those that are new or have another node."""
-    found: list[Any] = []
-    for ref in reversed(_live.valuerefs()):  # in order of their numbers
-        if ref.key < number:
-            break
-        if (holder := ref()) is not None:
-            found.append(holder)
-    return found
-
-
-def next_number() -> int:
-    """A number between those of the holders that are tracked so far and all later ones."""
-    with _tracking:
-        return next(_serial)
-
-
-def holders() -> list[Any]:
-    """Every tracked holder that is alive."""
-    # Not .values(): another thread may make a tensor while this one looks.
-    return [holder for ref in _live.valuerefs() if (holder := ref()) is not None]
-
-
-def resolve(node: Node) -> Node:
-    """The buffer-backed node that holds the value of `node`, or `node` if nothing does yet."""
-    while (found := _realized.get(node)) is not None:
-        node = found
-    if node.op is Op.RESHAPE:
-        base = node.src[0]
-        moved = resolve(base)
-        if moved is not base and is_backed(moved):
-            return Node(Op.RESHAPE, node.dtype, (moved,), node.shape)
-    if node.op is Op.MULTI and is_backed(node):
-        moved = tuple(resolve(source) for source in node.src)
-        return node if moved == node.src else node.replace(src=moved)
-    return node
-
-
-def remember(node: Node, memory: Node) -> None:
-    """From now on `memory` is where the value of `node` is."""
-    _realized[node] = memory
-
-
-def is_backed(node: Node) -> bool:
-    """Whether a node is a BUFFER, a RESHAPE of one, or a MULTI of such."""
-    while node.op is Op.RESHAPE:
-        node = node.src[0]
-    if node.op is Op.MULTI:
-        return all(is_backed(part) for part in node.src)
-    return node.op is Op.BUFFER
-
-
-def _current(roots: Iterable[Node]) -> tuple[Node, list[Node]]:
-    """The SINK of `roots` with everything known replaced by its memory, and its nodes."""
-    sink = Node.sink(roots)
-    # Again after each round: with its sources replaced, a node may be a known one, too.
-    while known := _known_below(sink):
-        sink = sink.substitute(known)
-    return sink, sink.toposort()
-
-
-def _known_below(sink: Node) -> dict[Node, Node]:
-    """The memory of each node that is computed already."""
-    computed: list[Node] = []
-
-    def enter(node: Node) -> bool:
-        if node in _realized:
-            computed.append(node)
-            return False
-        return True
-
-    others = (n for n in sink.toposort(enter) if n.op in (Op.BUFFER, Op.RESHAPE, Op.MULTI))
-    return {n: memory for n in (*others, *computed) if (memory := resolve(n)) is not n}
-
-
 def realize(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
     """Compute every (graph, device); the result has memory of its own, and the same shape.
 
@@ -180,23 +76,28 @@ def realize(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
     OutOfMemory if one is full.
     """
     with _lock:
-        spread = any(isinstance(device, tuple) for _, device in outputs)
-        if spread or has_shards(resolve(node) for node, _ in outputs):
+        nodes = [node for node, _ in outputs]
+        devices = dict.fromkeys([device for _, device in outputs])
+        roots, order = current(nodes)
+        ops = {node.op for node in order}
+        if Op.MULTI in ops or any(isinstance(device, tuple) for device in devices):
             return _realize_shards(outputs)
-        todo = [pair for pair in dict.fromkeys(outputs) if not is_backed(resolve(pair[0]))]
+        if len(devices) == 1:
+            [device] = devices
+            return _compute(nodes, device, roots, order, ops)
         done: dict[tuple[Node, str], Node] = {}
-        for device in dict.fromkeys(device for _, device in todo):
-            mine = [pair for pair in todo if pair[1] == device]
-            done.update(zip(mine, _compute([node for node, _ in mine], device), strict=True))
-        return [done[pair] if pair in done else resolve(pair[0]) for pair in outputs]
+        for device in devices:
+            mine = [pair for pair in outputs if pair[1] == device]
+            done.update(zip(mine, realize(mine), strict=True))
+        return [done[pair] for pair in outputs]
 
 
 def _realize_shards(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
     """Compute graphs over several devices: each device's part as a graph of its own."""
     nodes = [node for node, _ in outputs]
-    pending = [n for n in Node.sink(nodes).toposort() if n.op is Op.AFTER and resolve(n) is n]
-    images = _current(pending)[0].src
-    roots = list(_current(nodes)[0].src)
+    pending = [n for n in toposort(nodes) if n.op is Op.AFTER and resolve(n) is n]
+    images = current(pending)[0]
+    roots = current(nodes)[0]
     placed = partition([*roots, *images])
     jobs = _jobs([placed[root] for root in roots], [device for _, device in outputs])
     # What devices tell each other first: later it may have been overwritten.
@@ -213,7 +114,7 @@ def _realize_shards(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
         else:
             results.append(next(done))
         if resolve(node) is not results[-1] and any(n.op is Op.BUFFER for n in node.toposort()):
-            _realized[node] = results[-1]
+            remember(node, results[-1])
     return results
 
 
@@ -237,67 +138,111 @@ def _remember_effect(effect: Node, value: Value) -> None:
         memory = resolve(value.node)
         changed = memory is not value.node
     if changed:
-        _realized[effect] = memory
+        remember(effect, memory)
 
 
-def _compute(outputs: list[Node], device: str) -> list[Node]:
-    _transfer_copies(outputs)
-    pending = [n for n in Node.sink(outputs).toposort() if n.op is Op.AFTER and resolve(n) is n]
-    known = _current([*outputs, *pending])[0].src
-    sink, images = Node.sink(known[: len(outputs)]), known[len(outputs) :]
-    order = sink.toposort()
+def _compute(
+    outputs: list[Node], device: str, roots: tuple[Node, ...], order: list[Node], ops: set[Op]
+) -> list[Node]:
+    """Compute graphs on one device; `roots`, of the nodes `order` and ops `ops`, are current."""
+    if Op.COPY in ops:
+        _transfer_copies(outputs)
+        roots, order = current(outputs)
+    if Op.AFTER in ops:
+        return _compute_with_effects(outputs, device, roots, order)
+    return _settled(outputs, roots, _run(list(roots), device, []), order)
+
+
+def _compute_with_effects(
+    outputs: list[Node], device: str, roots: tuple[Node, ...], order: list[Node]
+) -> list[Node]:
+    """Compute graphs that assign to memory, and what holders may still read of the old memory."""
+    pending = [n for n in toposort(outputs) if n.op is Op.AFTER and resolve(n) is n]
+    images = current(pending)[0]
     effects = [node for node in order if node.op is Op.AFTER]
-    _keep_old_versions(effects)
-    kept = _still_read(effects)
+    stored = {n for pair in zip(outputs, roots, strict=True) for n in pair if is_stored(pair[1])}
+    also = readers(effects, order, stored)
+    stored.update(also)
+    keep_old_versions(effects, stored)
+    kept = still_read(effects, stored)
     copies = [Node(Op.CONTIGUOUS, effect.dtype, (effect,)) for effect in kept]
-    roots = [*sink.src, *copies]
-    run = _interpret if Device[device].interprets else _execute
-    values = run(roots, device, effects)
-    for effect, value in zip(kept, values[len(sink.src) :], strict=True):
+    everything = [*roots, *also, *copies]
+    values = _run(everything, device, effects)
+    for effect, value in zip(kept, values[len(everything) - len(kept) :], strict=True):
         assert value is not None  # a CONTIGUOUS is always new memory
-        _realized[effect] = value
-    _commit(effects)
+        remember(effect, value)
+    commit(effects)
     for effect, image in zip(pending, images, strict=True):
         if resolve(image) is not image:  # the user's own node, which tensors hold
-            _realized[effect] = resolve(image)
+            remember(effect, resolve(image))
+    named = [*outputs, *also]
+    settled = _settled(named, everything[: len(named)], values[: len(named)], order)
+    return settled[: len(outputs)]
+
+
+def _settled(
+    nodes: list[Node], roots: Sequence[Node], values: list[Node | None], order: list[Node]
+) -> list[Node]:
+    """The memory of each node, which is now remembered where the graph reads any memory."""
     lasting = _reading_memory(order)
-    rows = zip(outputs, sink.src, values, strict=False)
+    rows = zip(nodes, roots, values, strict=True)
     return [_settle(node, root, value, root in lasting) for node, root, value in rows]
+
+
+def _run(roots: list[Node], device: str, effects: list[Node]) -> list[Node | None]:
+    """Compute `roots`; gives a BUFFER for each, None where it is no new memory."""
+    if all(map(is_backed, roots)):
+        return [None] * len(roots)
+    run = _interpret if Device[device].interprets else _execute
+    return run(roots, device, effects)
 
 
 def scheduled(outputs: Sequence[tuple[Node, Any]]) -> list[Kernel]:
     """The kernels that `realize` would run for `outputs`, device by device; runs nothing."""
     with _lock:
-        roots = list(_current(node for node, _ in outputs)[0].src)
+        roots = list(current(node for node, _ in outputs)[0])
         placed = partition(roots)
         jobs = _jobs([placed[root] for root in roots], [device for _, device in outputs])
-        jobs = _with_buffers_for_copies(jobs)
         kernels: list[Kernel] = []
-        for device in dict.fromkeys(device for _, device in jobs):
-            stored = [_stored_below(node) for node, home in jobs if home == device]
-            mine = [node for node in stored if not is_backed(node)]
+        for nodes, device in _rounds(jobs):
+            mine = [node for node in map(_stored_below, nodes) if not is_backed(node)]
             plain, _ = unbind(mine)
             if plain:
                 kernels += schedule(plain, device, Device[device].target)[0]
         return kernels
 
 
-def _with_buffers_for_copies(jobs: list[tuple[Node, str]]) -> list[tuple[Node, str]]:
-    """The same work with a BUFFER for each COPY; what the COPYs copy is work of its own."""
-    sources: list[tuple[Node, str]] = []
-    arrived: dict[Node, Node] = {}
-    for copy in Node.sink(node for node, _ in jobs).toposort():
+def _rounds(jobs: list[tuple[Node, str]]) -> list[tuple[list[Node], str]]:
+    """The graphs that are computed one after the other: what each COPY copies, then `jobs`.
+
+    What an earlier one computes is a BUFFER in the later ones.
+    """
+    rounds: list[tuple[list[Node], str]] = []
+    computed: dict[Node, Node] = {}
+    for copy in toposort(node for node, _ in jobs):
         if copy.op is not Op.COPY:
             continue
-        source = copy.src[0].substitute(arrived)
-        sources.append((source, _device_of(source, copy.arg)))
-        ref = BufferRef(Token(), size_product(copy.shape), copy.arg)
-        buffer = Node(Op.BUFFER, copy.dtype, (), ref)
-        arrived[copy] = Node(Op.RESHAPE, copy.dtype, (buffer,), copy.shape)
-    return [*sources, *((node.substitute(arrived), device) for node, device in jobs)]
+        source = copy.src[0].substitute(computed)
+        device = _device_of(source, copy.arg)
+        rounds.append(([source], device))
+        if any(n.op is Op.BUFFER for n in source.toposort()):  # constants are not remembered
+            below = copy.src[0].toposort(lambda n: n not in computed and not is_backed(n))
+            new = [n for n in below if n is copy.src[0] or n.op is Op.AFTER]
+            computed.update({n: _made_on(device, n) for n in new if n not in computed})
+        computed[copy] = _made_on(copy.arg, copy)
+    for device in dict.fromkeys(device for _, device in jobs):
+        mine = [node.substitute(computed) for node, home in jobs if home == device]
+        rounds.append((mine, device))
+    return rounds
 
 
-def _settle(node: Node, root: Node, value: Node | None, remember: bool) -> Node:
+def _made_on(device: str, node: Node) -> Node:
+    """A value like that of `node` in memory that nothing has."""
+    ref = BufferRef(Token(), size_product(node.shape), device)
+    return Node(Op.RESHAPE, node.dtype, (Node(Op.BUFFER, node.dtype, (), ref),), node.shape)
+
+
+def _settle(node: Node, root: Node, value: Node | None, lasts: bool) -> Node:
     """The memory of one output. A constant graph is not remembered: it has no device."""
     backed = resolve(root)
     if not is_backed(backed):
@@ -305,15 +250,15 @@ def _settle(node: Node, root: Node, value: Node | None, remember: bool) -> Node:
         shaped = value.shape != node.shape
         backed = Node(Op.RESHAPE, node.dtype, (value,), node.shape) if shaped else value
     for known in (root, node):
-        if remember and resolve(known) is not backed:
-            _realized[known] = backed
+        if lasts and resolve(known) is not backed:
+            remember(known, backed)
     return backed
 
 
 def _execute(roots: list[Node], device: str, effects: list[Node]) -> list[Node | None]:
     """Run `roots` as kernels; gives a BUFFER for each, None where it is no new memory."""
     roots = [_stored_below(root) for root in roots]
-    todo = [root for root in roots if not is_backed(root)]
+    todo = [root for root in dict.fromkeys(roots) if not is_backed(root)]
     if not todo:
         return [None] * len(roots)
     program, inputs, values = program_of(todo, device)
@@ -375,7 +320,7 @@ def _interpret(roots: list[Node], device: str, effects: list[Node]) -> list[Node
     """Run `roots` through the reference interpreter."""
     from ..ir.interpret import interpret_many  # brings NumPy, which only this path needs at once
 
-    memory = {_buffer_below(e).arg: read(_buffer_below(e).arg).copy() for e in effects}
+    memory = {buffer_below(e).arg: read(buffer_below(e).arg).copy() for e in effects}
     plain, bound = unbind(roots)
     values = interpret_many(plain, lambda ref: memory[ref] if ref in memory else read(ref), bound)
     found = [
@@ -393,7 +338,7 @@ def _interpret(roots: list[Node], device: str, effects: list[Node]) -> list[Node
 
 def _transfer_copies(outputs: list[Node]) -> None:
     """Compute the source of each COPY on its own device, and move it."""
-    for copy in Node.sink(outputs).toposort(lambda n: resolve(n) is n):
+    for copy in toposort(outputs, lambda n: resolve(n) is n):
         if copy.op is not Op.COPY or resolve(copy) is not copy:
             continue
         flat = realize([(copy.src[0], _device_of(copy.src[0], copy.arg))])[0]
@@ -403,7 +348,7 @@ def _transfer_copies(outputs: list[Node]) -> None:
         transfer(step.source, step.target)
         for listen in listeners:
             listen(step)
-        _realized[copy] = Node(Op.RESHAPE, copy.dtype, (adopt(step.target),), copy.shape)
+        remember(copy, Node(Op.RESHAPE, copy.dtype, (adopt(step.target),), copy.shape))
 
 
 def _device_of(node: Node, default: str) -> str:
@@ -422,61 +367,3 @@ def _reading_memory(order: list[Node]) -> set[Node]:
         if node.op is Op.BUFFER or any(source in found for source in node.src):
             found.add(node)
     return found
-
-
-# -- assignments --------------------------------------------------------------------------------
-
-
-def _commit(effects: list[Node]) -> None:
-    """Memory has been overwritten: each last effect becomes the next version of its buffer."""
-    overwritten = _overwritten(effects)
-    for effect in effects:
-        if effect in overwritten:
-            continue
-        ref = _buffer_below(effect).arg
-        new = replace(ref, version=ref.version + _depth(effect))
-        memory_of(ref).version = new.version
-        _realized[effect] = Node(Op.BUFFER, effect.dtype, (), new)
-
-
-def _depth(effect: Node) -> int:
-    count = 0
-    while effect.op in (Op.AFTER, Op.RESHAPE):
-        count += effect.op is Op.AFTER
-        effect = effect.src[0]
-    return count
-
-
-def _buffer_below(effect: Node) -> Node:
-    while effect.op in (Op.AFTER, Op.RESHAPE):
-        effect = effect.src[0]
-    return effect
-
-
-def _overwritten(effects: list[Node]) -> set[Node]:
-    return {effect.src[0] for effect in effects}
-
-
-def _reachable(stop: set[Node]) -> set[Node]:
-    """What live holders read without going through a node of `stop`."""
-    sink = Node.sink(dict.fromkeys(resolve(holder.node) for holder in holders()))
-    inside = lambda n: n not in stop and n not in _realized
-    return {resolve(n) for n in sink.toposort(inside)}
-
-
-def _still_read(effects: list[Node]) -> list[Node]:
-    """Effects that another one overwrites, although their own value can still be read."""
-    if not effects:
-        return []
-    overwritten, reachable = _overwritten(effects), _reachable(set(effects))
-    return [effect for effect in effects if effect in overwritten and effect in reachable]
-
-
-def _keep_old_versions(effects: list[Node]) -> None:
-    """Copy the memory that effects will overwrite, where a holder can still read it."""
-    if not effects:
-        return
-    reachable = _reachable(set(effects))
-    for base in _overwritten(effects):
-        if base.op is Op.BUFFER and base in reachable:
-            remember(base, from_host(base.arg.device, base.dtype, read(base.arg)))

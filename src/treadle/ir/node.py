@@ -22,9 +22,11 @@ from .fold import fold_scalar, round_to
 from .op import ALU, COMMUTATIVE, COMPARE, Op
 from .shape import Shape, infer_shape
 
-__all__ = ["Node", "intern_count"]
+__all__ = ["Node", "intern_count", "substitute", "toposort"]
 
 _interned: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
+# Looked up a million times in a large compilation: without the dictionary's own method around it.
+_references: dict[tuple[Any, ...], weakref.ref[Node]] = _interned.data  # pyright: ignore[reportAttributeAccessIssue]
 _lock = threading.RLock()
 
 
@@ -51,8 +53,8 @@ class Node:
         cls, op: Op, dtype: DType, src: tuple[Node, ...] = (), arg: Any = None
     ) -> Node:
         key = (op, dtype, src, _const_key(arg) if op is Op.CONST else arg)
-        found = _interned.get(key)
-        if found is not None:
+        reference = _references.get(key)
+        if reference is not None and (found := reference()) is not None:
             return found
         shape = infer_shape(op, src, arg)
         with _lock:
@@ -156,36 +158,12 @@ class Node:
         return self.arg if self.op is Op.CONST else None
 
     def toposort(self, enter: Callable[[Node], bool] | None = None) -> list[Node]:
-        """Every node below and including this one, sources first.
-
-        Where `enter(node)` is false, the node is listed and its sources are not visited through it.
-        """
-        done: dict[Node, None] = {}
-        stack: list[tuple[Node, bool]] = [(self, False)]
-        while stack:
-            node, ready = stack.pop()
-            if node in done:
-                continue
-            if ready:
-                done[node] = None
-                continue
-            stack.append((node, True))
-            if enter is None or enter(node):
-                for source in reversed(node.src):
-                    if source not in done:
-                        stack.append((source, False))
-        return list(done)
+        """Every node below and including this one, sources first; `enter` as in `toposort`."""
+        return toposort((self,), enter)
 
     def substitute(self, mapping: dict[Node, Node]) -> Node:
         """This graph with each key of `mapping` replaced; constants are folded again."""
-        if not mapping:
-            return self
-        new: dict[Node, Node] = dict(mapping)
-        for node in self.toposort(lambda n: n not in mapping):
-            if node not in new:
-                src = tuple(new[s] for s in node.src)
-                new[node] = node if src == node.src else rebuild(node, src)
-        return new[self]
+        return substitute((self,), mapping)[0]
 
     def __repr__(self) -> str:
         from .text import short
@@ -286,6 +264,40 @@ class Node:
 
     def _is_index(self) -> bool:
         return self.dtype.kind == "index"
+
+
+def toposort(roots: Iterable[Node], enter: Callable[[Node], bool] | None = None) -> list[Node]:
+    """Every node of these graphs, sources first.
+
+    Where `enter(node)` is false, the node is listed and its sources are not visited through it.
+    """
+    done: dict[Node, None] = {}
+    stack = [(root, False) for root in roots]
+    stack.reverse()
+    while stack:
+        node, ready = stack.pop()
+        if node in done:
+            continue
+        if ready or (enter is not None and not enter(node)) or not node.src:
+            done[node] = None
+            continue
+        stack.append((node, True))
+        for source in reversed(node.src):
+            if source not in done:
+                stack.append((source, False))
+    return list(done)
+
+
+def substitute(roots: tuple[Node, ...], mapping: dict[Node, Node]) -> tuple[Node, ...]:
+    """These graphs with each key of `mapping` replaced; constants are folded again."""
+    if not mapping:
+        return roots
+    new: dict[Node, Node] = dict(mapping)
+    for node in toposort(roots, lambda n: n not in mapping):
+        if node not in new:
+            src = tuple(new[s] for s in node.src)
+            new[node] = node if src == node.src else rebuild(node, src)
+    return tuple(new[root] for root in roots)
 
 
 def _const_key(value: Any) -> Any:

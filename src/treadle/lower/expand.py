@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 from functools import reduce as fold
+from typing import Any
 
 from ..dtype import DType, dtypes
 from ..errors import InternalError
@@ -44,7 +45,7 @@ class _Expander:
         self.free = free_ranges(root)
         self.copies: dict[Node, dict[Where, Node]] = {}
         self.axes: dict[Node, tuple[Node, ...]] = {}
-        self.simplified: dict[Node, Node] = {}
+        self.scalars: dict[tuple[Any, ...], Node] = {}
         self.blocks: dict[tuple[Node, tuple[int | None, ...]], list[Node]] = {}
         self.registers = 0
 
@@ -106,11 +107,16 @@ class _Expander:
 
     def _scalar(self, node: Node, position: dict[Node, int], lane: dict[Node, int]) -> Node:
         """An index or condition with the unrolled RANGEs (and lanes) put in, as a scalar."""
-        mapping = {r: Node.index(n) for r, n in (position | lane).items() if r in self.free[node]}
-        for load in node.toposort():
-            if load.op is Op.LOAD:  # one lane at a time: a vector has no place in an index
-                mapping[load] = self._lane_load(load, position, lane)
-        return simplify(node.substitute(mapping), self.simplified)
+        free = self.free[node]
+        inside = {r: n for r, n in (position | lane).items() if r in free}
+        key = (node, *inside.items())
+        if key not in self.scalars:
+            mapping = {r: Node.index(n) for r, n in inside.items()}
+            for load in node.toposort():
+                if load.op is Op.LOAD:  # one lane at a time: a vector has no place in an index
+                    mapping[load] = self._lane_load(load, position, lane)
+            self.scalars[key] = simplify(node.substitute(mapping))
+        return self.scalars[key]
 
     def _lane_load(self, node: Node, position: dict[Node, int], lane: dict[Node, int]) -> Node:
         """LOAD `node` for one lane."""

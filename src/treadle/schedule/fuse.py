@@ -20,6 +20,7 @@ from typing import Any
 from ..dtype import dtypes
 from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, Op
+from ..ir.rules.index import simplify
 from ..ir.shape import same_size, size_max, size_product
 from .index import Index, gathered_index, places_index, source_index, unwindow_index
 from .joint import host_of, note_row
@@ -372,7 +373,7 @@ def _inline(
         for source in node.src:
             _add(demands, source, inner)
     elif node.op in MOVEMENT:
-        moved, _ = source_index(node, index, plan.simplify)
+        moved, _ = source_index(node, index)
         _add(demands, node.src[0], replace(demand, index=moved))
     elif node.op in (Op.REDUCE, Op.UNWINDOW):
         _inline_reduce(plan, node, demand, demands)
@@ -393,14 +394,12 @@ def _inline_reduce(
         demand.home.heavy = True
     body = (*demand.body, *(r for r in loops if r.op is Op.RANGE))
     is_sum = node.op is Op.UNWINDOW or node.arg.op is Op.ADD
-    inner, _ = reduce_index(plan, node, index, loops)
+    inner, _ = reduce_index(node, index, loops)
     inside = replace(demand, index=inner, body=body, heavy=heavy, linear=is_sum)
     _add(demands, node.src[0], inside)
 
 
-def reduce_index(
-    plan: Plan, node: Node, index: Index, loops: tuple[Node, ...]
-) -> tuple[Index, Node]:
+def reduce_index(node: Node, index: Index, loops: tuple[Node, ...]) -> tuple[Index, Node]:
     """The index of a reduction's source for element `index` and loop positions `loops`.
 
     The second result says whether there is such an element (UNWINDOW's windows may not reach).
@@ -412,13 +411,13 @@ def reduce_index(
         return tuple(inner), Node.const(dtypes.bool, True)
     arg = node.arg
     position, offset = unwindow_index(arg, index[arg.axis], loops[0])
-    position, offset = plan.simplify(position), plan.simplify(offset)
+    position, offset = simplify(position), simplify(offset)
     inside = (position >= 0) & (position < node.src[0].shape[arg.axis])
     if arg.dilation > 1 and arg.stride > 1:
         inside = inside & (position * arg.stride + offset * arg.dilation).eq(index[arg.axis])
     inside = inside & (offset >= 0) & (offset < arg.size)
     inner = [*index[: arg.axis], position, *index[arg.axis + 1 :], offset]
-    return tuple(inner), plan.simplify(inside)
+    return tuple(inner), simplify(inside)
 
 
 def _inline_gather(

@@ -15,7 +15,7 @@ from ..dtype import dtypes
 from ..ir.args import WindowArg
 from ..ir.node import Node, as_index
 from ..ir.op import Op
-from ..ir.rules.index import linear_terms
+from ..ir.rules.index import linear_terms, simplify
 from ..ir.shape import Shape, same_size, size_product, strides_of
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
 ]  # fmt: skip
 
 Index = tuple[Node, ...]
-Simplify = Callable[[Node], Node]
 TRUE = Node.const(dtypes.bool, True)
 
 
@@ -50,12 +49,12 @@ def gathered_index(node: Node, index: Index, place: Node) -> Index:
     return (*index[:axis], place, *index[axis + count :])
 
 
-def source_index(view: Node, index: Index, simplify: Simplify) -> tuple[Index, Node]:
+def source_index(view: Node, index: Index) -> tuple[Index, Node]:
     """For element `index` of the movement op `view`: (index in its source, whether it exists)."""
-    return _MOVES[view.op](view, index, simplify)
+    return _MOVES[view.op](view, index)
 
 
-def _reshape(view: Node, index: Index, simplify: Simplify) -> tuple[Index, Node]:
+def _reshape(view: Node, index: Index) -> tuple[Index, Node]:
     found: list[Node] = []
     for old, new, first in _groups(view.src[0].shape, view.arg):
         positions = index[first : first + len(new)]
@@ -63,11 +62,11 @@ def _reshape(view: Node, index: Index, simplify: Simplify) -> tuple[Index, Node]
             found.extend(positions)
             continue
         flat = simplify(flat_index(positions, new)) if new else Node.index(0)
-        found.extend(_unflatten(flat, old, simplify))
+        found.extend(_unflatten(flat, old))
     return tuple(found), TRUE
 
 
-def _unflatten(flat: Node, shape: Shape, simplify: Simplify) -> list[Node]:
+def _unflatten(flat: Node, shape: Shape) -> list[Node]:
     found = []
     for axis, (size, stride) in enumerate(zip(shape, strides_of(shape), strict=True)):
         position = flat if same_size(stride, 1) else flat // as_index(stride)
@@ -111,20 +110,20 @@ def _next_run(old: Shape, new: Shape, i: int, j: int) -> tuple[int, int]:
     return i, j
 
 
-def _expand(view: Node, index: Index, simplify: Simplify) -> tuple[Index, Node]:
+def _expand(view: Node, index: Index) -> tuple[Index, Node]:
     sizes = zip(view.src[0].shape, view.arg, index, strict=True)
     zero = Node.index(0)
     return tuple(i if same_size(old, new) else zero for old, new, i in sizes), TRUE
 
 
-def _permute(view: Node, index: Index, simplify: Simplify) -> tuple[Index, Node]:
+def _permute(view: Node, index: Index) -> tuple[Index, Node]:
     found: list[Any] = [None] * len(index)
     for position, axis in zip(index, view.arg, strict=True):
         found[axis] = position
     return tuple(found), TRUE
 
 
-def _pad(view: Node, index: Index, simplify: Simplify) -> tuple[Index, Node]:
+def _pad(view: Node, index: Index) -> tuple[Index, Node]:
     valid, found = TRUE, []
     for position, (before, after), size in zip(index, view.arg, view.src[0].shape, strict=True):
         moved = simplify(position - as_index(before))
@@ -136,19 +135,19 @@ def _pad(view: Node, index: Index, simplify: Simplify) -> tuple[Index, Node]:
     return tuple(found), simplify(valid)
 
 
-def _shrink(view: Node, index: Index, simplify: Simplify) -> tuple[Index, Node]:
+def _shrink(view: Node, index: Index) -> tuple[Index, Node]:
     pairs = zip(index, view.arg, strict=True)
     return tuple(simplify(position + as_index(begin)) for position, (begin, _) in pairs), TRUE
 
 
-def _flip(view: Node, index: Index, simplify: Simplify) -> tuple[Index, Node]:
+def _flip(view: Node, index: Index) -> tuple[Index, Node]:
     found = list(index)
     for axis in view.arg:
         found[axis] = simplify(as_index(view.shape[axis]) - 1 - index[axis])
     return tuple(found), TRUE
 
 
-def _window(view: Node, index: Index, simplify: Simplify) -> tuple[Index, Node]:
+def _window(view: Node, index: Index) -> tuple[Index, Node]:
     arg, found = view.arg, list(index[:-1])
     found[arg.axis] = simplify(index[arg.axis] * arg.stride + index[-1] * arg.dilation)
     return tuple(found), TRUE
@@ -193,7 +192,7 @@ def _residues(arg: WindowArg, place: Node) -> _Residues:
     return _Residues(place - rest, shift, ahead, steps)
 
 
-_MOVES: dict[Op, Callable[[Node, Index, Simplify], tuple[Index, Node]]] = {
+_MOVES: dict[Op, Callable[[Node, Index], tuple[Index, Node]]] = {
     Op.RESHAPE: _reshape,
     Op.EXPAND: _expand,
     Op.PERMUTE: _permute,

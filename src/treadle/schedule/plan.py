@@ -10,7 +10,6 @@ from typing import Any
 
 from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, Op
-from ..ir.rules.index import simplify as simplify_index
 from ..ir.shape import size_max, size_product
 from .index import Index, unwindow_steps
 
@@ -113,7 +112,6 @@ class Plan:
     joined: dict[Node, Node] = field(default_factory=dict)
     above: dict[Node, int] = field(default_factory=dict)
     numbers: dict[Node, int] = field(default_factory=dict)
-    simplified: dict[Node, Node] = field(default_factory=dict)
 
     def pass_above(self, node: Node) -> None:
         """Note for the sources of `node`, decided now, which roots are above them."""
@@ -139,9 +137,6 @@ class Plan:
     def kernels(self) -> list[Group]:
         """Each group once."""
         return list(dict.fromkeys(self.groups.values()))
-
-    def simplify(self, node: Node) -> Node:
-        return simplify_index(node, self.simplified)
 
     def ranges_of_reduce(self, group: Group, node: Node, index: Index) -> tuple[Node, ...]:
         """The loops of a reduction that `group` computes for element `index`."""

@@ -17,6 +17,7 @@ from ..ir.args import ParamRef, ReduceArg, RegisterRef, StageArg
 from ..ir.loops import identity
 from ..ir.node import Node, as_index, rebuild
 from ..ir.op import ALU, MOVEMENT, Op
+from ..ir.rules.index import simplify
 from ..ir.shape import Shape, size_product
 from .effects import in_order
 from .fuse import reduce_index
@@ -98,13 +99,13 @@ class _Builder:
         return (write.src[1], self.place_of(write), TRUE)
 
     def _position(self, node: Node, index: Index) -> Node:
-        return self.plan.simplify(flat_index(index, node.shape))
+        return simplify(flat_index(index, node.shape))
 
     def place(self, write: Node) -> Node:
         """Where in its buffer an ASSIGN writes."""
         view, index = write.src[0], self.place_of(write)
         while view.op in MOVEMENT:
-            index, inside = source_index(view, index, self.plan.simplify)
+            index, inside = source_index(view, index)
             if inside is not TRUE:
                 raise InternalError("ASSIGN into a padded view")
             view = view.src[0]
@@ -168,8 +169,8 @@ class _Builder:
         return Node(Op.STAGE, node.dtype, (value, TRUE, loop, position, loop), arg)
 
     def _moved(self, node: Node, index: Index, valid: Node) -> tuple[Key, Node]:
-        moved, inside = source_index(node, index, self.plan.simplify)
-        return (node.src[0], moved, self.plan.simplify(valid & inside)), inside
+        moved, inside = source_index(node, index)
+        return (node.src[0], moved, simplify(valid & inside)), inside
 
     def _masked(self, value: Node, inside: Node, valid: Node) -> Node:
         if inside is TRUE:
@@ -193,8 +194,8 @@ class _Builder:
     def _reduced(self, node: Node, index: Index, valid: Node) -> tuple[Key, Node]:
         valid = _conditions_on(index, valid)
         loops = self._loops(node, index, valid)
-        inner, inside = reduce_index(self.plan, node, index, loops)
-        return (node.src[0], inner, self.plan.simplify(valid & inside)), inside
+        inner, inside = reduce_index(node, index, loops)
+        return (node.src[0], inner, simplify(valid & inside)), inside
 
     def _reduce(self, node: Node, index: Index, valid: Node) -> Node:
         key, inside = self._reduced(node, index, valid)
@@ -210,7 +211,7 @@ class _Builder:
         source = node.src[0]
         position = self.values[self._gather_index(node, index, valid)].cast(dtypes.index)
         inside = (position >= 0) & (position < as_index(source.shape[node.arg.axis]))
-        return (source, gathered_index(node, index, position), self.plan.simplify(valid & inside))
+        return (source, gathered_index(node, index, position), simplify(valid & inside))
 
     def _load(self, node: Node, index: Index, valid: Node) -> Node:
         storage = view_storage(node)
@@ -304,7 +305,7 @@ def end(effect: Node, loops: Index) -> Node:
 
 
 def _store(builder: _Builder, storage: Node, index: Index, shape: Shape, value: Node) -> Node:
-    position = builder.plan.simplify(flat_index(index, shape))
+    position = simplify(flat_index(index, shape))
     return Node(Op.STORE, dtypes.void, (builder.param(storage), position, value))
 
 
@@ -345,11 +346,11 @@ def _scatter(builder: _Builder) -> list[Node]:
     loops = builder.plan.own_loops[root]
     positions = places_index(root, loops)
     place = builder.value(where, positions).cast(dtypes.index)
-    inside = builder.plan.simplify((place >= 0) & (place < as_index(root.shape[axis])))
+    inside = simplify((place >= 0) & (place < as_index(root.shape[axis])))
     value = builder.value(values, loops)
     index = gathered_index(root, loops, place)
     memory = Node(Op.AFTER, root.dtype, (builder.param(root), first))
-    position = builder.plan.simplify(flat_index(index, root.shape))
+    position = simplify(flat_index(index, root.shape))
     if op is not None:
         old = Node(Op.LOAD, root.dtype, (memory, position, inside, Node.const(root.dtype, 0)))
         value = old.alu(op, value)

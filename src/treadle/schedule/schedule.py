@@ -13,6 +13,7 @@ from ..config import settings
 from ..ir.loops import identity
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.rules.index import remembered
 from ..target import Target
 from .effects import is_safe, stores_of
 from .fuse import decide
@@ -30,6 +31,7 @@ from .sorts import expand_sorts
 __all__ = ["schedule"]
 
 
+@remembered()
 def schedule(
     outputs: Sequence[Node], device: str, target: Target | None = None
 ) -> tuple[list[Kernel], list[Node]]:

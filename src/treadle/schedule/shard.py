@@ -14,7 +14,6 @@ on pieces is first gathered.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +28,6 @@ __all__ = [
     "Value",
     "Whole",
     "axis_of",
-    "has_shards",
     "partition",
     "sharded",
     "spread_over",
@@ -128,11 +126,6 @@ def axis_of(node: Node) -> int | None:
     """The axis along which the value of a graph is split over devices; None if it is not."""
     value = partition([node])[node]
     return value.axis if isinstance(value, Spread) else None
-
-
-def has_shards(roots: Iterable[Node]) -> bool:
-    """Whether graphs hold values that are spread over devices."""
-    return any(n.op is Op.MULTI for n in Node.sink(roots).toposort())
 
 
 def spread_over(value: Value, devices: tuple[str, ...]) -> Spread:

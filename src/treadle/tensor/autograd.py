@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from ..engine.run import holders, resolve
+from ..engine.known import holders, resolve
 from ..errors import DTypeError, ShapeError, UserError
 from ..ir.node import Node
 from ..ir.op import Op

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..dtype import DType
 from ..engine.backends import Device
+from ..engine.known import is_backed, resolve, track
 from ..engine.memory import to_host
-from ..engine.run import is_backed, realize, resolve, scheduled, track
+from ..engine.run import realize, scheduled
 from ..errors import DTypeError, ShapeError
 from ..ir.node import Node
 from ..ir.op import Op

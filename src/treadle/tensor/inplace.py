@@ -13,8 +13,8 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from ..engine.known import holders, resolve
 from ..engine.memory import allocate, is_read_only
-from ..engine.run import holders, resolve
 from ..errors import DeviceError, DTypeError, ShapeError
 from ..ir.args import Token
 from ..ir.node import Node

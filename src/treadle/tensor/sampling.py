@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Self
 
 from ..dtype import DType, dtypes
 from ..engine.backends import Device
+from ..engine.known import resolve
 from ..engine.memory import from_host
-from ..engine.run import resolve
 from ..errors import DTypeError
 from ..ir.node import Node
 from ..ir.op import Op

@@ -9,7 +9,10 @@ expression.
 
 from __future__ import annotations
 
+import contextlib
 import math
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 from ...dtype import dtypes
@@ -19,14 +22,38 @@ from ..op import Op
 from ..rewrite import rewrite
 from ..rule import RuleSet, anything, constant, rule
 
-__all__ = ["INDEX_RULES", "linear_terms", "simplify", "sum_terms"]
+__all__ = ["INDEX_RULES", "linear_terms", "remembered", "simplify", "sum_terms"]
 
 Terms = dict[Node, int]
 
 
-def simplify(node: Node, cache: dict[Node, Node] | None = None) -> Node:
+class _Memory(threading.local):
+    known: dict[Node, Node] | None = None  # node -> what it is simplified to
+
+
+_memory = _Memory()
+
+
+def simplify(node: Node) -> Node:
     """`node` with every rule of INDEX_RULES applied to the index and bool arithmetic in it."""
-    return rewrite(node, INDEX_RULES, cache)
+    with remembered() as known:
+        return rewrite(node, INDEX_RULES, known)
+
+
+@contextlib.contextmanager
+def remembered() -> Iterator[dict[Node, Node]]:
+    """A block in which this thread simplifies each node once: most are met many times.
+
+    with remembered(): ...everything that makes one kernel...
+    """
+    if _memory.known is not None:  # inside another block, or a rule that simplifies
+        yield _memory.known
+        return
+    _memory.known = {}
+    try:
+        yield _memory.known
+    finally:
+        _memory.known = None
 
 
 # -- sums ---------------------------------------------------------------------------------------

@@ -1,0 +1,118 @@
+"""Assignments: memory that is overwritten while somebody may still want what was in it.
+
+    effects  AFTER nodes of the graph that is about to run, each a new version of its buffer
+
+Every value that a live holder can still read survives. What this very graph computes from the old
+memory is stored along with its outputs (gradients that a step has used); where that would take
+more memory than the old version itself, or the reader is another graph, the old version is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ..ir.node import Node, toposort
+from ..ir.op import Op
+from ..ir.shape import size_max, size_product
+from .known import holders, is_known, remember, resolve
+from .memory import from_host, memory_of, read
+
+__all__ = ["buffer_below", "commit", "is_stored", "keep_old_versions", "readers", "still_read"]
+
+# A stored result is written by a kernel anyway; a copy is made beside them, and read first.
+_COPY_COST = 2
+
+
+def commit(effects: list[Node]) -> None:
+    """Memory has been overwritten: each last effect becomes the next version of its buffer."""
+    overwritten = _overwritten(effects)
+    for effect in effects:
+        if effect in overwritten:
+            continue
+        ref = buffer_below(effect).arg
+        new = replace(ref, version=ref.version + _depth(effect))
+        memory_of(ref).version = new.version
+        remember(effect, Node(Op.BUFFER, effect.dtype, (), new))
+
+
+def _depth(effect: Node) -> int:
+    count = 0
+    while effect.op in (Op.AFTER, Op.RESHAPE):
+        count += effect.op is Op.AFTER
+        effect = effect.src[0]
+    return count
+
+
+def buffer_below(effect: Node) -> Node:
+    """The memory that an effect writes to."""
+    while effect.op in (Op.AFTER, Op.RESHAPE):
+        effect = effect.src[0]
+    return effect
+
+
+def _overwritten(effects: list[Node]) -> set[Node]:
+    return {effect.src[0] for effect in effects}
+
+
+def is_stored(root: Node) -> bool:
+    """Whether computing `root` gives it memory of its own."""
+    while root.op is Op.RESHAPE:
+        root = root.src[0]
+    return root.op not in (Op.AFTER, Op.BUFFER, Op.MULTI)
+
+
+def readers(effects: list[Node], order: list[Node], outputs: set[Node]) -> list[Node]:
+    """What holders have of the graph `order` that could only be computed before its `effects`.
+
+    `outputs` get memory in any case. Empty where copies of the old versions are smaller.
+    """
+    if not effects:
+        return []
+    stop = outputs.union(effects)
+    lost = {n for n in _overwritten(effects) & _reachable(stop) if n.op is Op.BUFFER}
+    held = {resolve(holder.node) for holder in holders()}
+    needs: set[Node] = set(lost)
+    found = []
+    for node in order if lost else ():
+        if node not in stop and not needs.isdisjoint(node.src):
+            needs.add(node)
+            if node in held and is_stored(node):
+                found.append(node)
+    smaller = _bytes_of(found) <= _COPY_COST * _bytes_of(lost)
+    return found if smaller else []
+
+
+def _bytes_of(nodes: Iterable[Node]) -> int:
+    return sum(size_max(size_product(node.shape)) * node.dtype.itemsize for node in nodes)
+
+
+def _reachable(stop: set[Node]) -> set[Node]:
+    """What live holders read without going through a node of `stop`."""
+    roots = dict.fromkeys(resolve(holder.node) for holder in holders())
+    inside = lambda n: n not in stop and not is_known(n)
+    return {resolve(n) for n in toposort(roots, inside)}
+
+
+def still_read(effects: list[Node], stored: set[Node]) -> list[Node]:
+    """Effects that another one overwrites, although their own value can still be read.
+
+    Not through `stored`, which get memory of their own.
+    """
+    if not effects:
+        return []
+    overwritten, reachable = _overwritten(effects), _reachable(stored.union(effects))
+    return [effect for effect in effects if effect in overwritten and effect in reachable]
+
+
+def keep_old_versions(effects: list[Node], stored: set[Node]) -> None:
+    """Copy the memory that effects will overwrite, where a holder can still read it.
+
+    Not through `stored`, which are computed before it is overwritten.
+    """
+    if not effects:
+        return
+    reachable = _reachable(stored.union(effects))
+    for base in _overwritten(effects):
+        if base.op is Op.BUFFER and base in reachable:
+            remember(base, from_host(base.arg.device, base.dtype, read(base.arg)))

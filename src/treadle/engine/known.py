@@ -1,0 +1,126 @@
+"""What has been computed: the memory that holds a node's value, and who can still ask for it.
+
+    remember(node, memory)    resolve(node) -> memory    current([graph]) -> the graph on memory
+
+Remembered weakly, so that every other graph with the same node reads the memory, and nothing is
+kept for a node that nobody has.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from ..ir.node import Node, substitute, toposort
+from ..ir.op import Op
+
+__all__ = [
+    "Holder", "current", "holders", "is_backed", "is_known", "next_number", "remember", "resolve",
+    "track", "tracked_since",
+]  # fmt: skip
+
+
+class Holder(Protocol):
+    """Whoever keeps a node alive for the user to read: a tensor."""
+
+    @property
+    def node(self) -> Node: ...
+
+
+_serial = itertools.count()
+_live: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+_realized: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
+_tracking = threading.Lock()
+
+
+def track(holder: Holder, number: int | None = None) -> int:
+    """From now on `holder.node` counts as readable, for as long as `holder` lives.
+
+    Called again, with the `number` that it returned, whenever the node is another.
+    """
+    with _tracking:
+        if number is not None:
+            _live.pop(number, None)
+        number = next(_serial)
+        _live[number] = holder
+    return number
+
+
+def tracked_since(number: int) -> list[Any]:
+    """The holders with numbers from `number` on: those that are new or have another node."""
+    found: list[Any] = []
+    for ref in reversed(_live.valuerefs()):  # in order of their numbers
+        if ref.key < number:
+            break
+        if (holder := ref()) is not None:
+            found.append(holder)
+    return found
+
+
+def next_number() -> int:
+    """A number between those of the holders that are tracked so far and all later ones."""
+    with _tracking:
+        return next(_serial)
+
+
+def holders() -> list[Any]:
+    """Every tracked holder that is alive."""
+    # Not .values(): another thread may make a tensor while this one looks.
+    return [holder for ref in _live.valuerefs() if (holder := ref()) is not None]
+
+
+def resolve(node: Node) -> Node:
+    """The buffer-backed node that holds the value of `node`, or `node` if nothing does yet."""
+    while (found := _realized.get(node)) is not None:
+        node = found
+    if node.op is Op.RESHAPE:
+        base = node.src[0]
+        moved = resolve(base)
+        if moved is not base and is_backed(moved):
+            return Node(Op.RESHAPE, node.dtype, (moved,), node.shape)
+    if node.op is Op.MULTI and is_backed(node):
+        moved = tuple(resolve(source) for source in node.src)
+        return node if moved == node.src else node.replace(src=moved)
+    return node
+
+
+def remember(node: Node, memory: Node) -> None:
+    """From now on `memory` is where the value of `node` is."""
+    _realized[node] = memory
+
+
+def is_known(node: Node) -> bool:
+    """Whether this very node has been computed, or overwritten by what is remembered for it."""
+    return node in _realized
+
+
+def is_backed(node: Node) -> bool:
+    """Whether a node is a BUFFER, a RESHAPE of one, or a MULTI of such."""
+    while node.op is Op.RESHAPE:
+        node = node.src[0]
+    if node.op is Op.MULTI:
+        return all(is_backed(part) for part in node.src)
+    return node.op is Op.BUFFER
+
+
+def current(roots: Iterable[Node]) -> tuple[tuple[Node, ...], list[Node]]:
+    """`roots` with everything known replaced by its memory, and all of their nodes."""
+    roots = tuple(roots)
+    known: dict[Node, Node] = {}
+
+    def is_unknown(node: Node) -> bool:
+        memory = resolve(node)
+        if memory is not node:
+            known[node] = memory
+        return memory is node
+
+    while True:
+        # Again after each round: with its sources replaced, a node may be a known one, too.
+        order = toposort(roots, is_unknown)
+        if not known:
+            return roots, order
+        roots = substitute(roots, known)
+        known.clear()

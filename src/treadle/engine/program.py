@@ -1,0 +1,154 @@
+"""What a graph becomes: compiled kernels in order, with a place for each of their arguments.
+
+program.launches(inputs, outputs, scratch, values)  ->  what a runtime runs
+saved(program)  ->  bytes that name the kernels by their keys
+loaded(data, device, kernel_of)  ->  the same Program in another process, nothing scheduled
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass, field
+from typing import Any
+
+from ..dtype import ImageDType, to_dtype
+from ..runtime.base import Entry, Launch
+
+__all__ = ["CompiledKernel", "Place", "Program", "loaded", "saved"]
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledKernel:
+    """Loaded code of one kernel and what a launch of it needs.
+
+    `key` names it in the disk cache; `scratch` holds (bytes) of the memory that it needs beside
+    its buffers; `ops` and `bytes` are what one launch does.
+    """
+
+    key: str
+    name: str
+    library: Any
+    entries: tuple[Entry, ...]
+    scratch: tuple[int, ...]
+    ops: int
+    bytes: int
+    reason: str
+    moves: tuple[str, ...]
+    source: str
+    variables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an argument lives: "input" or "output" number, or in "scratch" block number.
+
+    `offset` is 0 but in scratch memory that has addresses.
+    """
+
+    kind: str
+    number: int
+    offset: int = 0
+
+
+@dataclass(eq=False)
+class Program:
+    """Kernels in order, with their arguments as Places. Buffers come with each run.
+
+    `outputs` holds (dtype, elements, image) of the memory made for each output; `roots` says for
+    each output of the graph which of `outputs` it is (None: it is an assignment into an input).
+    `scratch` are the blocks that intermediate results live in, each so many bytes or a texture,
+    `written` the inputs that are assigned to.
+    """
+
+    device: str
+    kernels: list[CompiledKernel] = field(default_factory=list)
+    arguments: list[list[Place]] = field(default_factory=list)
+    outputs: list[tuple[Any, int, ImageDType | None]] = field(default_factory=list)
+    roots: list[int | None] = field(default_factory=list)
+    scratch: list[int | ImageDType] = field(default_factory=list)
+    written: frozenset[int] = frozenset()
+
+    @functools.cached_property
+    def ops(self) -> int:
+        """Operations of one run."""
+        return sum(kernel.ops for kernel in self.kernels)
+
+    @functools.cached_property
+    def bytes(self) -> int:
+        """Bytes of all buffers of all kernels."""
+        return sum(kernel.bytes for kernel in self.kernels)
+
+    def launches(
+        self,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        scratch: Sequence[Any],
+        values: dict[str, int],
+    ) -> list[Launch]:
+        """The launches for these buffers, and these values of the variables."""
+        where = {"input": inputs, "output": outputs, "scratch": scratch}
+
+        def argument(place: Place) -> Any:
+            found = where[place.kind][place.number].argument
+            return found + place.offset if place.offset else found
+
+        return [
+            Launch(
+                kernel.library.phases,
+                [argument(place) for place in places],
+                [values[name] for name in kernel.variables],
+            )
+            for kernel, places in zip(self.kernels, self.arguments, strict=True)
+        ]
+
+
+def saved(program: Program) -> bytes | None:
+    """Everything of a program but its kernels: it holds their keys, reasons and scratch sizes.
+
+    None where sizes are symbolic or memory is a texture.
+    """
+    outputs = [(dtype.name, size, image) for dtype, size, image in program.outputs]
+    if not all(isinstance(size, int) and image is None for _, size, image in outputs):
+        return None
+    if not all(isinstance(block, int) for block in program.scratch):
+        return None
+    numbers = {id(kernel): n for n, kernel in enumerate(dict.fromkeys(program.kernels))}
+    return json.dumps(
+        {
+            "kernels": [(k.key, k.reason, k.scratch) for k in dict.fromkeys(program.kernels)],
+            "order": [numbers[id(kernel)] for kernel in program.kernels],
+            "arguments": [[astuple(place) for place in places] for places in program.arguments],
+            "outputs": [(name, size) for name, size, _ in outputs],
+            "roots": program.roots,
+            "scratch": program.scratch,
+            "written": sorted(program.written),
+        }
+    ).encode()
+
+
+def loaded(
+    data: bytes, device: str, kernel_of: Callable[[str, str], CompiledKernel | None]
+) -> Program | None:
+    """The program that `saved` wrote, with kernels from `kernel_of(key, reason)`.
+
+    None if one of them is not to be had, or needs other scratch memory than it had a place for:
+    another machine with the same instructions, but other caches, may have compiled it since.
+    """
+    found = json.loads(data)
+    kernels: list[CompiledKernel] = []
+    for key, reason, scratch in found["kernels"]:
+        kernel = kernel_of(key, reason)
+        if kernel is None or kernel.scratch != tuple(scratch):
+            return None
+        kernels.append(kernel)
+    return Program(
+        device,
+        [kernels[number] for number in found["order"]],
+        [[Place(*place) for place in places] for places in found["arguments"]],
+        [(to_dtype(name), size, None) for name, size in found["outputs"]],
+        found["roots"],
+        found["scratch"],
+        frozenset(found["written"]),
+    )
