@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 
+from ..engine.counters import GlobalCounters
 from ..target import available_cores
 from .peers import PEERS
 from .process import Overhead, best, least, printed
@@ -37,7 +38,7 @@ for _ in range(300):
     times.append(time.perf_counter() - start)
 print(statistics.median(times[100:]))
 """
-# `count` kernels over `size` elements, replayed after `pause` seconds of rest.
+# `count` kernels over `size` elements, replayed.
 REPLAY = """
 import statistics, time
 from treadle import Device, Tensor, TinyJit
@@ -49,12 +50,33 @@ step, x = TinyJit(chain), Tensor([0.0] * {size}).realize()
 wait = Device[Device.DEFAULT].synchronize
 times = []
 for _ in range(24):
-    time.sleep({pause})
     start = time.perf_counter()
     step(x)
     wait()
     times.append(time.perf_counter() - start)
 print(statistics.median(times[4:]) / {count})
+"""
+# What a replay after a rest loses: its time for one kernel, less that of each further one.
+WAKE = """
+import statistics, time
+from treadle import Device, Tensor, TinyJit
+def chain(count):
+    def run(x):
+        for _ in range(count):
+            x = (x + 1).contiguous()
+        return x.realize()
+    return TinyJit(run)
+wait, x = Device[Device.DEFAULT].synchronize, Tensor([0.0] * (1 << 15)).realize()
+def rested(step):
+    time.sleep(0.002)
+    start = time.perf_counter()
+    step(x)
+    wait()
+    return time.perf_counter() - start
+one, many = chain(1), chain(9)
+times = [(rested(one), rested(many)) for _ in range(220)][20:]
+first, nine = (statistics.median(column) for column in zip(*times))
+print(first - (nine - first) / 8)
 """
 SCHEDULE = """
 import time
@@ -78,7 +100,6 @@ print(compile_seconds({name!r}, {quick}))
 """
 
 TINY, SHARED = 16, 1 << 16  # elements of a kernel for the calling thread, and of one for all
-REST = 0.005  # seconds, long after workers have gone to sleep
 
 
 def overheads(quick: bool) -> list[Overhead]:
@@ -97,7 +118,7 @@ def overheads(quick: bool) -> list[Overhead]:
 
 
 def _replays(count: int, runs: int) -> list[Overhead]:
-    tiny = _replay(count, TINY, 0.0)
+    tiny = REPLAY.format(count=count, size=TINY)
     return [
         Overhead(f"replay, a tiny kernel of {count}", "s", 2e-6, lambda: least(tiny, runs)),
         Overhead(f"sharing a kernel of {count}, workers spinning", "s", 2e-6,
@@ -106,20 +127,15 @@ def _replays(count: int, runs: int) -> list[Overhead]:
     ]  # fmt: skip
 
 
-def _replay(count: int, size: int, pause: float) -> str:
-    return REPLAY.format(count=count, size=size, pause=pause)
-
-
 def _sharing(count: int, runs: int) -> float:
     """What a kernel takes beyond its time on one core divided by the cores."""
-    code = _replay(count, SHARED, 0.0)
+    code = REPLAY.format(count=count, size=SHARED)
     return least(code, runs) - least(code, runs, CPU_COUNT="1") / available_cores()
 
 
 def _waking(runs: int) -> float:
-    """What one kernel after a rest takes more than on one core that has rested as well."""
-    code = _replay(1, SHARED, REST)
-    return least(code, runs) - least(code, runs, CPU_COUNT="1")
+    """What a call after a rest loses more than on one core, where nobody is to be woken."""
+    return least(WAKE, runs) - least(WAKE, runs, CPU_COUNT="1")
 
 
 def _compilations(quick: bool) -> list[Overhead]:
@@ -144,10 +160,14 @@ def _compile(name: str, quick: bool, processes: int) -> Callable[[], float]:
 
 
 def compile_seconds(name: str, quick: bool) -> float:
-    """How much longer than a replay the first call takes of the program whose name begins so."""
+    """What the first call takes of the program whose name begins so, but for running kernels.
+
+    These take longer at first, too: the system finds memory for their results.
+    """
     work = next(work for work in programs.rows(quick) if work.name.startswith(name))
-    first, _, *replays = [timed(run) for run in [PEERS["treadle"].library().prepare(work)] * 4]
-    return first - min(replays)
+    run = PEERS["treadle"].library().prepare(work)
+    GlobalCounters.reset()
+    return timed(run) - GlobalCounters.time_sum_s
 
 
 def _simple(count: int) -> str:
