@@ -56,7 +56,8 @@ for _ in range(24):
     times.append(time.perf_counter() - start)
 print(statistics.median(times[4:]) / {count})
 """
-# What a replay after a rest loses: its time for one kernel, less that of each further one.
+# After a rest, by how much longer a kernel for all threads takes than one for the calling thread,
+# less what it takes among many. Rested calls alternate, so that all else they lose cancels out.
 WAKE = """
 import statistics, time
 from treadle import Device, Tensor, TinyJit
@@ -66,17 +67,18 @@ def chain(count):
             x = (x + 1).contiguous()
         return x.realize()
     return TinyJit(run)
-wait, x = Device[Device.DEFAULT].synchronize, Tensor([0.0] * (1 << 15)).realize()
-def rested(step):
-    time.sleep(0.002)
+wait = Device[Device.DEFAULT].synchronize
+small, large = (Tensor([0.0] * size).realize() for size in ({tiny}, {shared}))
+def seconds(step, x, pause):
+    time.sleep(pause)
     start = time.perf_counter()
     step(x)
     wait()
     return time.perf_counter() - start
-one, many = chain(1), chain(9)
-times = [(rested(one), rested(many)) for _ in range(220)][20:]
-first, nine = (statistics.median(column) for column in zip(*times))
-print(first - (nine - first) / 8)
+alone, woken, many = chain(1), chain(1), chain(200)
+more = [seconds(woken, large, 0.002) - seconds(alone, small, 0.002) for _ in range(420)]
+each = [seconds(many, large, 0) / 200 for _ in range(24)]
+print(statistics.median(more[20:]) - statistics.median(each[4:]))
 """
 SCHEDULE = """
 import time
@@ -119,11 +121,12 @@ def overheads(quick: bool) -> list[Overhead]:
 
 def _replays(count: int, runs: int) -> list[Overhead]:
     tiny = REPLAY.format(count=count, size=TINY)
+    wake = WAKE.format(tiny=TINY, shared=SHARED)
     return [
         Overhead(f"replay, a tiny kernel of {count}", "s", 2e-6, lambda: least(tiny, runs)),
         Overhead(f"sharing a kernel of {count}, workers spinning", "s", 2e-6,
                  lambda: _sharing(count, runs)),
-        Overhead("sharing a kernel, workers asleep", "s", 10e-6, lambda: _waking(runs)),
+        Overhead("sharing a kernel, workers asleep", "s", 10e-6, lambda: _waking(wake, runs)),
     ]  # fmt: skip
 
 
@@ -133,9 +136,9 @@ def _sharing(count: int, runs: int) -> float:
     return least(code, runs) - least(code, runs, CPU_COUNT="1") / available_cores()
 
 
-def _waking(runs: int) -> float:
-    """What a call after a rest loses more than on one core, where nobody is to be woken."""
-    return least(WAKE, runs) - least(WAKE, runs, CPU_COUNT="1")
+def _waking(code: str, runs: int) -> float:
+    """Less what one core loses as well, where nobody is to be woken: its cache has cooled."""
+    return least(code, runs) - least(code, runs, CPU_COUNT="1")
 
 
 def _compilations(quick: bool) -> list[Overhead]:
