@@ -248,3 +248,32 @@ def test_collected_devices_leave_no_threads():
             assert threads() == before
     """)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("work", "slices"),
+    [(1 << 10, 1), (1 << 16, 4), (1 << 20, 4), (1 << 21, 8), (1 << 23, 32), (1 << 40, 32)],
+)
+def test_more_work_is_cut_into_more_slices_and_each_thread_gets_as_many(
+    cpu, kernel_object, work, slices
+):
+    for grid in (32, 96, 4096):
+        (phase,) = cpu.load(kernel_object, [Entry("mark", grid, work=work)]).phases
+        assert -(-grid // phase.grain) == slices
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity")
+def test_a_process_that_may_use_one_core_starts_no_thread():
+    code = (
+        "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        "from treadle import Device, Tensor\n"
+        "x = Tensor.ones(512, 512).contiguous().realize()\n"
+        "assert (x @ x).sum().item() == 512**3\n"
+        "runtime = Device['CPU'].runtime\n"
+        "print(runtime.threads, runtime._pool.threads_started)"
+    )
+    kept = {k: v for k, v in os.environ.items() if k not in ("CPU_COUNT", "THREADS")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**kept, "DEV": "CPU"}, capture_output=True, text=True
+    )
+    assert done.stdout == "1 0\n", done.stderr

@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 
+from ..engine.counters import GlobalCounters
 from ..target import available_cores
 from .peers import PEERS
 from .process import Overhead, best, least, printed
@@ -37,7 +38,7 @@ for _ in range(300):
     times.append(time.perf_counter() - start)
 print(statistics.median(times[100:]))
 """
-# `count` kernels over `size` elements, replayed after `pause` seconds of rest.
+# `count` kernels over `size` elements, replayed.
 REPLAY = """
 import statistics, time
 from treadle import Device, Tensor, TinyJit
@@ -49,12 +50,35 @@ step, x = TinyJit(chain), Tensor([0.0] * {size}).realize()
 wait = Device[Device.DEFAULT].synchronize
 times = []
 for _ in range(24):
-    time.sleep({pause})
     start = time.perf_counter()
     step(x)
     wait()
     times.append(time.perf_counter() - start)
 print(statistics.median(times[4:]) / {count})
+"""
+# After a rest, by how much longer a kernel for all threads takes than one for the calling thread,
+# less what it takes among many. Rested calls alternate, so that all else they lose cancels out.
+WAKE = """
+import statistics, time
+from treadle import Device, Tensor, TinyJit
+def chain(count):
+    def run(x):
+        for _ in range(count):
+            x = (x + 1).contiguous()
+        return x.realize()
+    return TinyJit(run)
+wait = Device[Device.DEFAULT].synchronize
+small, large = (Tensor([0.0] * size).realize() for size in ({tiny}, {shared}))
+def seconds(step, x, pause):
+    time.sleep(pause)
+    start = time.perf_counter()
+    step(x)
+    wait()
+    return time.perf_counter() - start
+alone, woken, many = chain(1), chain(1), chain(200)
+more = [seconds(woken, large, 0.002) - seconds(alone, small, 0.002) for _ in range(420)]
+each = [seconds(many, large, 0) / 200 for _ in range(24)]
+print(statistics.median(more[20:]) - statistics.median(each[4:]))
 """
 SCHEDULE = """
 import time
@@ -78,7 +102,6 @@ print(compile_seconds({name!r}, {quick}))
 """
 
 TINY, SHARED = 16, 1 << 16  # elements of a kernel for the calling thread, and of one for all
-REST = 0.005  # seconds, long after workers have gone to sleep
 
 
 def overheads(quick: bool) -> list[Overhead]:
@@ -97,28 +120,24 @@ def overheads(quick: bool) -> list[Overhead]:
 
 
 def _replays(count: int, runs: int) -> list[Overhead]:
-    tiny = _replay(count, TINY, 0.0)
+    tiny = REPLAY.format(count=count, size=TINY)
+    wake = WAKE.format(tiny=TINY, shared=SHARED)
     return [
         Overhead(f"replay, a tiny kernel of {count}", "s", 2e-6, lambda: least(tiny, runs)),
         Overhead(f"sharing a kernel of {count}, workers spinning", "s", 2e-6,
                  lambda: _sharing(count, runs)),
-        Overhead("sharing a kernel, workers asleep", "s", 10e-6, lambda: _waking(runs)),
+        Overhead("sharing a kernel, workers asleep", "s", 10e-6, lambda: _waking(wake, runs)),
     ]  # fmt: skip
-
-
-def _replay(count: int, size: int, pause: float) -> str:
-    return REPLAY.format(count=count, size=size, pause=pause)
 
 
 def _sharing(count: int, runs: int) -> float:
     """What a kernel takes beyond its time on one core divided by the cores."""
-    code = _replay(count, SHARED, 0.0)
+    code = REPLAY.format(count=count, size=SHARED)
     return least(code, runs) - least(code, runs, CPU_COUNT="1") / available_cores()
 
 
-def _waking(runs: int) -> float:
-    """What one kernel after a rest takes more than on one core that has rested as well."""
-    code = _replay(1, SHARED, REST)
+def _waking(code: str, runs: int) -> float:
+    """Less what one core loses as well, where nobody is to be woken: its cache has cooled."""
     return least(code, runs) - least(code, runs, CPU_COUNT="1")
 
 
@@ -144,10 +163,14 @@ def _compile(name: str, quick: bool, processes: int) -> Callable[[], float]:
 
 
 def compile_seconds(name: str, quick: bool) -> float:
-    """How much longer than a replay the first call takes of the program whose name begins so."""
+    """What the first call takes of the program whose name begins so, but for running kernels.
+
+    These take longer at first, too: the system finds memory for their results.
+    """
     work = next(work for work in programs.rows(quick) if work.name.startswith(name))
-    first, _, *replays = [timed(run) for run in [PEERS["treadle"].library().prepare(work)] * 4]
-    return first - min(replays)
+    run = PEERS["treadle"].library().prepare(work)
+    GlobalCounters.reset()
+    return timed(run) - GlobalCounters.time_sum_s
 
 
 def _simple(count: int) -> str:

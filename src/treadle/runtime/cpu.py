@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["CallList", "CpuDevice", "Entry", "Launch", "Library", "Phase"]
 
 SMALL_WORK = 1 << 15  # operations; less than this stays on the calling thread
+SLICE_WORK = 1 << 18  # operations; of less, each thread takes one slice, the same each time
 SLICES_PER_THREAD = 8
 
 
@@ -72,9 +73,13 @@ class CpuDevice:
         return library
 
     def _phase(self, address: int, entry: Entry) -> Phase:
-        slices = self.threads * SLICES_PER_THREAD
-        grain = entry.grid if entry.work < SMALL_WORK else max(1, entry.grid // slices)
-        return Phase(address, entry.grid, grain)
+        if entry.work < SMALL_WORK:
+            return Phase(address, entry.grid, entry.grid)
+        # Many slices even out what threads lose to other processes; few leave each part of a
+        # small result in the cache of one core, where the next kernel finds it.
+        for_each = entry.work // (self.threads * SLICE_WORK)
+        slices = self.threads * min(max(for_each, 1), SLICES_PER_THREAD)
+        return Phase(address, entry.grid, max(1, -(-entry.grid // slices)))
 
     def call_list(self, launches: Sequence[Launch], keep: object = None) -> CallList:
         """Launches prepared for replay by one native call; `keep` lives as long as the list."""
