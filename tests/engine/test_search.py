@@ -35,7 +35,7 @@ def build_for(kernel):
     """Compiles schedules of `kernel` for the CPU, and keeps nothing."""
     opened = Device["CPU"]
     return lambda *schedule: pipeline._load(
-        *pipeline._built("tried", kernel, opened, *schedule), kernel.reason, opened
+        "tried", *pipeline._built("tried", kernel, opened, *schedule), kernel.reason, opened
     )
 
 

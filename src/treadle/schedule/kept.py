@@ -14,16 +14,19 @@ product are then read again for each block of rows, which is cheaper than the wa
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..dtype import dtypes
 from ..ir.interval import bounds
 from ..ir.node import Node
 from ..ir.op import ALU, Op
 from ..ir.shape import size_product
-from .plan import FACTOR, LEAVES, STORED, Demand, Group, Kept, distinct, is_heavy
+from .plan import FACTOR, LEAVES, STORED, Demand, Group, Kept, distinct, is_heavy, ranges_in
 
 __all__ = ["is_large_middle", "keep_rows", "may_keep_below"]
 
 MIN_GAIN = 2
+MIN_ROW = 16  # elements; shorter rows fill no vectors
 
 
 def keep_rows(node: Node, demands: list[Demand]) -> Kept | None:
@@ -51,8 +54,11 @@ def _starts(node: Node, demands: list[Demand], group: Group) -> bool:
 
 
 def may_keep_below(demands: list[Demand]) -> bool:
-    """Whether one kernel's demands are all of reductions that combine elements of a row."""
-    return all(d.body and not d.heavy for d in demands)
+    """Whether one kernel's demands are all of reductions that combine elements of a row.
+
+    A sum of sums is none: it is one sum over the loops of both.
+    """
+    return all(d.body and not d.heavy and not d.linear for d in demands)
 
 
 def is_large_middle(node: Node) -> bool:
@@ -111,13 +117,15 @@ def _row_axis(node: Node, demands: list[Demand]) -> int | None:
     (row, *others) = rows
     sizes = (*node.shape[:axis], *node.shape[axis + 1 :])
     inside = all(_is_inside(i, size) for i, size in zip(row, sizes, strict=True))
+    # Where a row begins depends on the loops of the kernel alone.
+    inside = inside and ranges_in(row) <= ranges_in(demands[0].group.ranges)
     return axis if not others and inside else None
 
 
-def _runs_through(position: Node, size: object) -> bool:
+def _runs_through(position: Node, size: Any) -> bool:
     if position.op is not Op.RANGE or position.src[0].op is not Op.CONST:
         return False
-    return position.src[0].arg == size
+    return position.src[0].arg == size and size >= MIN_ROW
 
 
 def _loop_is_inner(demand: Demand, axis: int) -> bool:
