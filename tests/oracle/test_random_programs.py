@@ -98,18 +98,6 @@ def program(rng, device, kind=np.float32):
     return x.numpy()
 
 
-@pytest.fixture(scope="module")
-def engines():
-    """The devices that open here, the interpreter apart."""
-    found = []
-    for name in ("CPU", "CL", "WEBGPU"):
-        try:
-            found.append(Device[name].name)
-        except DeviceError:
-            continue
-    return found
-
-
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_a_random_program_gives_the_same_on_every_device(block, engines):
     @seed(block)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from treadle import Device, Tensor, dtypes
-from treadle.errors import DeviceError
+from treadle import Tensor, dtypes
 
 SIZES = [1, 2, 3, 5, 16, 17, 33, 64, 100]
 DTYPES = [dtypes.float32, dtypes.float32, dtypes.float32, dtypes.float16, dtypes.int32]
@@ -88,18 +87,6 @@ def program(rng, device):
         change(rng, state, kept)
     Tensor.realize(*state, *kept)
     return [tensor.numpy() for tensor in (*state, *kept)]
-
-
-@pytest.fixture(scope="module")
-def engines():
-    """The devices that open here, the interpreter apart."""
-    found = []
-    for name in ("CPU", "CL", "WEBGPU"):
-        try:
-            found.append(Device[name].name)
-        except DeviceError:
-            continue
-    return found
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))

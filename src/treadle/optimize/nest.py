@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from ..ir.conditions import parts
 from ..ir.interval import bounds
 from ..ir.loops import closed_ranges, free_ranges
 from ..ir.node import Node, as_index
@@ -159,7 +160,7 @@ def _loops_apart(store: Node) -> frozenset[Node]:
     reach = 0  # of all terms with smaller steps
     for term, step in sorted(terms.items(), key=lambda item: item[1]):
         least, most = bounds(term)
-        for low, high in (_bounds_by(part, term) for part in _conditions(store.src[3:])):
+        for low, high in (_bounds_by(part, term) for part in _parts_of(store.src[3:])):
             least, most = max(least, low), min(most, high)
         if step <= reach or math.isinf(most - least):
             return frozenset()
@@ -177,7 +178,7 @@ def place_in_row(load: Node) -> tuple[Node, Node, int] | None:
     if len(loaded) != 1 or terms[loaded[0]] != 1:
         return None
     (place,) = loaded
-    limits = [_bounds_by(part, place) for part in _conditions(load.src[2:3])]
+    limits = [_bounds_by(part, place) for part in _parts_of(load.src[2:3])]
     if any(math.isinf(low) and math.isinf(high) for low, high in limits):
         return None
     least = max((low for low, _ in limits), default=-math.inf)
@@ -188,16 +189,9 @@ def place_in_row(load: Node) -> tuple[Node, Node, int] | None:
     return sum_terms(terms, rest), place, int(most) + 1
 
 
-def _conditions(gate: tuple[Node, ...]) -> list[Node]:
-    """The comparisons that all hold where a gate does."""
-    found, parts = [], list(gate)
-    while parts:
-        part = parts.pop()
-        if part.op is Op.AND:
-            parts.extend(part.src)
-        else:
-            found.append(part)
-    return found
+def _parts_of(gate: tuple[Node, ...]) -> list[Node]:
+    """The comparisons that all hold where a gate, if there is one, does."""
+    return parts(gate[0]) if gate else []
 
 
 def _bounds_by(condition: Node, term: Node) -> tuple[float, float]:
