@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from ..ir.loops import Split, closed_ranges, replace_ranges
+from ..ir.loops import Split, closed_ranges, free_ranges, replace_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -23,16 +23,13 @@ FEWEST = 4  # steps that are left of each loop
 
 def sampled(ast: Node, steps: int) -> Node | None:
     """`ast` with so few results that it takes at most `steps` steps; None if there is no way."""
-    total = _steps_of(ast)
-    ends = [n for n in ast.toposort() if n.op is Op.END]
-    kept = {r: _size(r) for end in ends for r in closed_ranges(end)}
-    while total > steps:
+    around = _loops_around(ast)
+    kept = {r: _size(r) for n in ast.toposort() if n.op is Op.END for r in closed_ranges(n)}
+    while sum(math.prod(kept.get(r, _size(r)) for r in loops) for loops in around) > steps:
         loop = max(kept, key=lambda r: kept[r], default=None)
         if loop is None or kept[loop] <= FEWEST:
             return None
-        fewer = max(FEWEST, kept[loop] // 2)
-        total = total * fewer // kept[loop]
-        kept[loop] = fewer
+        kept[loop] = max(FEWEST, kept[loop] // 2)
     moves = Moves(ast)
     splits = {}
     for r, count in kept.items():
@@ -42,15 +39,23 @@ def sampled(ast: Node, steps: int) -> Node | None:
     return simplify(replace_ranges(ast, splits)) if splits else ast
 
 
-def _steps_of(ast: Node) -> int:
-    """The steps of all loops of a kernel whose sizes are fixed, each nested in all around it."""
-    steps: dict[Node, int] = {}
-    for node in ast.toposort():
-        if node is ast or closed_ranges(node):
-            below = node.toposort(lambda n, top=node: n is top or not closed_ranges(n))
-            inner = sum(steps[n] for n in below if n in steps)
-            steps[node] = math.prod(map(_size, closed_ranges(node))) * (inner + 1)
-    return steps[ast]
+def _loops_around(ast: Node) -> list[frozenset[Node]]:
+    """The loops, its own included, in which each REDUCE, STAGE and END of a kernel runs.
+
+    What needs a loop of the output runs in those outside of that loop as well.
+    """
+    nodes, free = ast.toposort(), free_ranges(ast)
+    outside: dict[Node, frozenset[Node]] = {}
+    for end in (n for n in nodes if n.op is Op.END):
+        loops = closed_ranges(end)
+        for number, r in enumerate(loops):
+            outside[r] = outside.get(r, frozenset()) | frozenset(loops[:number])
+    found = []
+    for node in nodes:
+        if closed := closed_ranges(node):
+            mine = frozenset(closed) | free[node.src[0]]
+            found.append(mine.union(*(outside.get(r, ()) for r in mine)))
+    return found
 
 
 def _size(loop: Node) -> int:
