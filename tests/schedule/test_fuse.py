@@ -8,6 +8,7 @@ import pytest
 from treadle import Tensor, nn
 from treadle.engine.known import current
 from treadle.engine.pipeline import program_of
+from treadle.ir.op import Op
 from treadle.schedule.schedule import schedule
 
 
@@ -53,6 +54,13 @@ def test_a_matmul_of_a_matmul_is_two_kernels_with_the_reason_recorded():
     found = kernels((x @ filled(128, 96)) @ filled(96, 32))
     assert len(found) == 2
     assert "recomputed" in found[0].reason
+
+
+def test_a_costly_activation_is_not_computed_anew_for_each_result_of_a_product_with_a_vector():
+    hidden = filled(1, 256) @ filled(256, 1024)
+    wide, narrow = kernels(hidden.gelu() @ filled(1024, 256))
+    assert "costly" in wide.reason
+    assert [Op.ERF in {n.op for n in k.ast.toposort()} for k in (wide, narrow)] == [True, False]
 
 
 def test_an_activation_between_matmuls_is_stored_where_it_is_computed():

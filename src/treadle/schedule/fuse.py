@@ -166,6 +166,8 @@ def _why_store_elementwise(node: Node, demands: list[Demand], weight: Weight) ->
     if any(d.heavy == FACTOR for d in demands) and not _only_casts(node):
         if weight.costly or weight.ops > 3:
             return "a matmul-like reduction reads each element many times"
+    if any(_is_computed_anew(node, d) for d in demands) and _has_costly_elements(node):
+        return "each result of a reduction would compute its costly elements anew"
     if any(d.group.ops + weight.ops > MAX_KERNEL_OPS for d in demands) and _own_ops(node):
         if all(d.group.ops > MAX_KERNEL_OPS // 2 for d in demands) or len(demands) > 1:
             return f"the kernel would have more than {MAX_KERNEL_OPS} operations"
@@ -184,13 +186,34 @@ def _why_store_elementwise(node: Node, demands: list[Demand], weight: Weight) ->
     return None
 
 
+def _is_computed_anew(node: Node, demand: Demand) -> bool:
+    """Whether results of the reduction around `node` differ in loops that `node` does not have."""
+    if demand.heavy:
+        return False
+    times = 1
+    for r in demand.results - ranges_in(demand.index):
+        times *= size_max_of(r)
+    return times >= MIN_ROWS and times * _elements(node) > SMALL_WORK
+
+
+def _has_costly_elements(node: Node) -> bool:
+    """Whether something costly is computed for each element of `node`, not just for each row."""
+    size = _elements(node)
+    is_inside = lambda n: n.op in ALU and 2 * _elements(n) > size
+    own = node.toposort(lambda n: is_inside(n) or n.op in MOVEMENT)
+    return any(n.op in COSTLY and is_inside(n) for n in own)
+
+
+def _elements(node: Node) -> int:
+    return size_product(size_max(s) for s in node.shape)
+
+
 def _is_small_expanded(node: Node) -> bool:
     """Whether something a few times smaller gives all of `node` in a few operations.
 
     A comparison of windows with their largest elements, say: those are stored instead.
     """
-    elements = lambda n: size_product(size_max(s) for s in n.shape)
-    is_large = lambda n: 2 * elements(n) > elements(node)
+    is_large = lambda n: 2 * _elements(n) > _elements(node)
     own = [n for n in node.toposort(is_large) if is_large(n) and n.op not in MOVEMENT]
     return len(own) <= CHEAP_OPS and all(n.op in ALU and n.op not in COSTLY for n in own)
 
@@ -355,6 +378,7 @@ def _add(demands: dict[Node, dict[tuple[Any, ...], Demand]], node: Node, demand:
             max(old.heavy, demand.heavy),
             old.linear and demand.linear,
             old.dynamic or demand.dynamic,
+            old.results | demand.results,
         )
 
 
@@ -395,7 +419,9 @@ def _inline_reduce(
     body = (*demand.body, *(r for r in loops if r.op is Op.RANGE))
     is_sum = node.op is Op.UNWINDOW or node.arg.op is Op.ADD
     inner, _ = reduce_index(node, index, loops)
-    inside = replace(demand, index=inner, body=body, heavy=heavy, linear=is_sum)
+    inside = replace(
+        demand, index=inner, body=body, heavy=heavy, linear=is_sum, results=ranges_in(index)
+    )
     _add(demands, node.src[0], inside)
 
 

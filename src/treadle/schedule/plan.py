@@ -36,6 +36,7 @@ class Demand:
     `linear`: only views lie between here and an enclosing sum.
     `dynamic`: the index holds values read from memory.
     `home`: the loops that it stands in, the group's own or those that fill a kept row.
+    `results`: the loops of the results of the innermost reduction around it.
     """
 
     group: Group
@@ -45,6 +46,7 @@ class Demand:
     heavy: int = 0
     linear: bool = False
     dynamic: bool = False
+    results: frozenset[Node] = frozenset()
 
 
 @dataclass(eq=False)
