@@ -98,6 +98,24 @@ def test_a_long_reduction_inside_a_matmul():
     np.testing.assert_allclose(found, a.astype(np.float64) @ b, rtol=1e-3, atol=2e-2)
 
 
+@pytest.mark.parametrize(("size", "is_swapped"), [(7, True), (56, False)])
+def test_the_lanes_of_convolutions_are_channels_where_pixels_are_few(size, is_swapped):
+    image = filled(1, 64, size, size).conv2d(filled(128, 64, 3, 3), padding=1)
+    (kernel,) = scheduled([(image.node, image.device)])
+    _, log = optimize(kernel.ast, Target.parse("x86-64-v4"))
+    assert ("swap rows and columns" in log) == is_swapped
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_convolutions_of_small_images(stride):
+    x, w = numbers(2, 40, 7, 7), numbers(70, 40, 3, 3)
+    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    expected = np.einsum("bcyxij,ocij->boyx", windows[:, :, ::stride, ::stride], w)
+    result = Tensor(x).conv2d(Tensor(w), stride=stride, padding=1).numpy()
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("shape", [(1,), (63,), (65, 3), (3, 5000), (70_000,), (35_000, 3)])
 def test_reductions_over_every_axis(shape):
     data = RANDOM.integers(-9, 9, shape).astype(np.int32)

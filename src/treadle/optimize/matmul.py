@@ -6,13 +6,14 @@ y is the factor whose loop the output is contiguous in: its panels of a few vect
 packed by each worker into memory that stays in cache (a shared STAGE). x is packed once for all
 workers (a grid STAGE), so that each step of k reads one short contiguous row. A tile of
 accumulators stays in registers for the whole of k. Convolutions fit the same form: j are the
-pixels, i the output channels, k the window and the input channels.
+pixels, i the output channels, k the window and the input channels. Images of few pixels do not fill
+panels: then the channels are the columns, and results are stored one by one.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..ir.loops import TRUE, Split, free_ranges
 from ..ir.node import Node
@@ -31,6 +32,8 @@ __all__ = [
 MIN_WORK = 1 << 15
 MIN_ITEMS = 8
 PACK_REUSE = 2
+PACK = 3.0  # instructions to pack a vector that is read as one
+CLEARLY_LESS = 0.93
 MAX_INTERLEAVED = 4
 
 
@@ -71,12 +74,52 @@ def tile_matmul(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> bool:
     rows, columns, steps = (_count(r) for r in (problem.rows, problem.columns, problem.steps))
     if rows * columns * steps * _count(problem.batch) < MIN_WORK or rows < 2 or columns < 4:
         return False
-    tile = choose_tile(rows, columns, problem.reduce.dtype.itemsize, target, knobs)
+    problem, tile = _best_way(moves, problem, target, knobs)
     limit = max(256, knobs.panel_bytes // (tile.columns * problem.reduce.dtype.itemsize))
     if steps > limit and _cut_reduction(moves, problem, -(-steps // limit)):
         return False  # the nests have changed: the caller comes back for each
     _apply(moves, problem, tile, target)
     return True
+
+
+def _best_way(moves: Moves, problem: Problem, target: Target, knobs: Knobs) -> tuple[Problem, Tile]:
+    """The problem as it is or, where that takes clearly less, with its rows as columns."""
+    tile = _tile_for(problem, target, knobs)
+    swapped = replace(problem, x=problem.y, y=problem.x, rows=problem.columns, columns=problem.rows)
+    if _count(swapped.rows) < 2 or _count(swapped.columns) < 4:
+        return problem, tile
+    other = _tile_for(swapped, target, knobs)
+    # Results that lie apart are stored one by one.
+    apart = _count(problem.rows) * _count(problem.columns) / _count(problem.steps)
+    if _cost(swapped, other) + apart < CLEARLY_LESS * _cost(problem, tile):
+        moves.log.append("swap rows and columns")
+        return swapped, other
+    return problem, tile
+
+
+def _tile_for(problem: Problem, target: Target, knobs: Knobs) -> Tile:
+    rows, columns = _count(problem.rows), _count(problem.columns)
+    return choose_tile(rows, columns, problem.reduce.dtype.itemsize, target, knobs)
+
+
+def _cost(problem: Problem, tile: Tile) -> float:
+    """About how many vector instructions each step takes, packing included."""
+    rows, columns = _count(problem.rows), _count(problem.columns)
+    vectors = -(-columns // tile.columns) * tile.vectors
+    row_tiles = -(-rows // tile.rows)
+    products = row_tiles * tile.rows * vectors
+    loads = row_tiles * vectors / tile.vectors * (tile.rows / 2 + tile.vectors)
+    packing = vectors * _packing(problem.y, problem.columns, problem.steps)
+    packing += rows / tile.lanes * _packing(problem.x, problem.rows, problem.steps)
+    return max(products, loads) + packing
+
+
+def _packing(factor: Node, along: tuple[Node, ...], steps: tuple[Node, ...]) -> float:
+    """About how many instructions it takes to pack a vector of a factor."""
+    reads = reads_of(factor)
+    if all(stride(index, along[-1]) == 1 for index in reads):
+        return PACK if len(along) == 1 else 2 * PACK  # as a rule, several loops mean masks
+    return 2 * PACK if all(stride(index, steps[-1]) == 1 for index in reads) else 4 * PACK
 
 
 def _count(loops: tuple[Node, ...]) -> int:
@@ -305,13 +348,25 @@ def pack_columns(
     fill = {r: Split(n, (n,)) for r, n in moves.copies((*order, *lane_loops)).items()}
     if any(stride(index, steps[-1]) == 1 for index in reads_of(y)):
         # Rows that lie along steps are transposed, a square at a time.
-        fill[steps[-1]] = moves.tiled(steps[-1], (tile.lanes, "unroll"))
+        fill |= _in_squares(moves, y, steps, tile.lanes)
     scope = "grid" if around else "shared"
     copies = moves.copies(around, dict.fromkeys(around, "grid"))
     fill = {r: Split(n, (n,)) for r, n in copies.items()} | fill
     moves.log.append(f"pack columns ({scope})")
     sizes = (*(r.src[0].arg for r in around), _count(steps), tile.columns)
     return moves.staged(y, scope, sizes, (*around, position, _digits(lane_loops)), fill)
+
+
+def _in_squares(moves: Moves, value: Node, steps: tuple[Node, ...], side: int) -> dict[Node, Split]:
+    """The innermost steps, as many as `value` is contiguous in, `side` unrolled ones at a time."""
+    run: tuple[Node, ...] = ()
+    for r in reversed(steps):
+        if any(stride(index, r) != _count(run) for index in reads_of(value)):
+            break
+        run = (r, *run)
+    if len(run) < 2:
+        return {steps[-1]: moves.tiled(steps[-1], (side, "unroll"))}
+    return moves.flatten(run, moves.tiled(moves.loop(_count(run)), (side, "unroll")))
 
 
 def _gating(value: Node) -> frozenset[Node]:
@@ -355,7 +410,7 @@ def _pack_rows(
     side = 1 << (tile.rows - 1).bit_length()
     if side <= target.max_lanes and (side == tile.rows or target.has_masked_memory):
         # A square of steps and rows at a time, so that rows which lie along steps are transposed.
-        fill[steps[-1]] = moves.tiled(steps[-1], (side, "unroll"))
+        fill |= _in_squares(moves, x, steps, side)
         fill |= {r: moves.tiled(r, (side, "vector")) for r in inner}
     moves.log.append("pack rows (grid)")
     return moves.staged(x, "grid", sizes, index, fill)
