@@ -24,6 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 REDUCE_WEIGHT = 4
+APART = 4  # a vector of elements that lie apart costs as much as so many that do not
 SHORT_STRIDE = 4  # lanes so far apart still come as whole vectors
 
 
@@ -212,5 +213,5 @@ def contiguity(nest: Nest, loop: Node) -> int:
         if step == 1:
             total += access.weight
         elif step is None or not 0 <= step <= SHORT_STRIDE:
-            total -= access.weight * (2 if access.is_store else 1)
+            total -= access.weight * (2 if access.is_store else 1) * APART
     return total
