@@ -41,6 +41,8 @@ MANY_RESULTS = 1 << 14
 LONG_FOR_ITEM = 1 << 15  # steps that one work item takes by itself, and may on every driver
 STRIP = 512  # neighbours that one worker of a scatter keeps together
 SMALL_REDUCE = 16
+NEAR_ROWS = 16  # rows that are reduced side by side
+FAR = 1 << 10  # bytes from row to row
 MAX_COPIES = 256
 
 
@@ -97,22 +99,28 @@ def _group_long_reductions(moves: Moves, target: Target, knobs: Knobs) -> None:
     """Cut reductions with few results into chunks; each chunk's result is kept, then combined."""
     seen: set[Node] = set()
     while True:  # a group changes what stands around it: look again after each
-        reduce = next((n for n in _whole_reductions(moves) if not seen & {n, *n.src[1:]}), None)
-        if reduce is None:
+        left = (
+            found for found in _whole_reductions(moves) if not seen & {*found, *found[1].src[1:]}
+        )
+        nest, reduce = next(left, (None, None))
+        if nest is None or reduce is None:
             return
         seen.add(reduce)
+        if target.workgroup is None and _is_over_far_rows(nest, reduce):
+            moves.group(reduce, reduce.src[1], _size(reduce.src[1]) // NEAR_ROWS)
+            continue
         total = _group(moves, reduce, target, knobs)
         if total is not None:
             seen.add(total)
 
 
-def _whole_reductions(moves: Moves) -> Iterator[Node]:
+def _whole_reductions(moves: Moves) -> Iterator[tuple[Nest, Node]]:
     """The reductions that each step of their nest computes anew, inner ones first."""
     for nest in moves.nests():
         if nest.node.op is Op.END and not nest.is_scheduled and not _is_sequential(nest):
             for reduce in nest.reduces():
                 if free_ranges(reduce)[reduce] == frozenset(nest.loops):
-                    yield reduce
+                    yield nest, reduce
 
 
 def _group(moves: Moves, reduce: Node, target: Target, knobs: Knobs) -> Node | None:
@@ -126,6 +134,24 @@ def _group(moves: Moves, reduce: Node, target: Target, knobs: Knobs) -> Node | N
         chunks = _chunks_for_items(reduce, results, target)
     chunks = min(_size(loop), chunks)
     return moves.group(reduce, loop, chunks) if chunks > 1 else None
+
+
+def _is_over_far_rows(nest: Nest, reduce: Node) -> bool:
+    """Whether all that `nest` does is to read each element once, each result's far apart.
+
+    Processors fetch ahead along rows. Down a long column they meet a new page at each step: sums of
+    a few rows at a time are quicker, and then the sums of those.
+    """
+    reads = list(reads_of(reduce.src[0]))
+    if len(nest.reduces()) != 1 or len(reads) != 1 or len(reduce.src) != 2:
+        return False
+    (index,), loop = reads, reduce.src[1]
+    results = free_ranges(reduce)[reduce]
+    if _size(loop) < 4 * NEAR_ROWS or free_ranges(index)[index] != results | {loop}:
+        return False
+    step = stride(index, loop)
+    is_row = any(stride(index, r) == 1 and _size(r) >= 4 * NEAR_ROWS for r in results)
+    return is_row and step is not None and step * reduce.dtype.itemsize >= FAR
 
 
 def _chunks_for_items(reduce: Node, results: int, target: Target) -> int:

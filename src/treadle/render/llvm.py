@@ -533,6 +533,37 @@ class _Function:
         broken = self.emit(f"fcmp uno {kind} {b}, {b}")
         return self.emit(f"select {mask} {broken}, {kind} {b}, {kind} {best}")
 
+    def _to_integer(self, source: DType, target: DType, value: str) -> str:
+        """Truncated and saturated; a NaN is 0. LLVM's own intrinsic takes lanes one by one.
+
+        Lowering has left signed integers of 32 and 64 bits only.
+        """
+        have, want = type_name(source), type_name(target)
+        digits = {32: 24, 64: 53}.get(source.scalar.bits)
+        if digits is None:
+            name = f"llvm.fptosi.sat.{_mangled(target)}.{_mangled(source)}"
+            return self.call(target, name, [(have, value)])
+        mask = type_name(dtypes.bool.vec(source.count) if source.count > 1 else dtypes.bool)
+
+        def number(dtype: DType, n: int) -> str:
+            scalar = literal(dtype.scalar, n)
+            return self._splat(dtype.scalar, scalar, dtype.count) if dtype.count > 1 else scalar
+
+        def choose(test: str, kind: str, yes: str, no: str) -> str:
+            is_so = self.emit(f"fcmp {test}")
+            return self.emit(f"select {mask} {is_so}, {kind} {yes}, {kind} {no}")
+
+        least, most = target.scalar.min, target.scalar.max
+        above = max(0, target.scalar.bits - 1 - digits)
+        top = most >> above << above  # the largest integer in range that `source` has
+        low, high = number(source, least), number(source, top)
+        clamped = choose(f"oge {have} {value}, {low}", have, value, low)
+        clamped = choose(f"ole {have} {clamped}, {high}", have, clamped, high)
+        found = self.emit(f"fptosi {have} {clamped} to {want}")
+        if top != most:
+            found = choose(f"ogt {have} {value}, {high}", want, number(target, most), found)
+        return choose(f"uno {have} {value}, {value}", want, zero(target), found)
+
     def _cast(self, source: DType, target: DType, value: str) -> str:
         have, want = type_name(source), type_name(target)
         if have == want:
@@ -548,9 +579,7 @@ class _Function:
             op = "fpext" if target.bits > source.bits else "fptrunc"
             return self.emit(f"{op} {have} {value} to {want}")
         if source.is_float:
-            op = "fptoui" if target.is_unsigned else "fptosi"
-            name = f"llvm.{op}.sat.{_mangled(target)}.{_mangled(source)}"
-            return self.call(target, name, [(have, value)])
+            return self._to_integer(source, target, value)
         if target.is_float:
             op = "uitofp" if source.is_unsigned or source.is_bool else "sitofp"
             return self.emit(f"{op} {have} {value} to {want}")
