@@ -9,7 +9,7 @@ from treadle.bench.machine import Ceilings, ceilings, describe_machine
 from treadle.bench.peers import PEERS, Peer, takes_part
 from treadle.bench.process import Overhead
 from treadle.bench.report import Report, as_json, as_text
-from treadle.bench.results import FootprintResult, OverheadResult, WorkResult
+from treadle.bench.results import Footprint, FootprintResult, OverheadResult, WorkResult
 from treadle.bench.rows import works
 from treadle.bench.timing import interleave, median_ratio
 from treadle.errors import UserError
@@ -62,13 +62,14 @@ def test_a_group_is_judged_by_its_geometric_mean():
 def test_the_report_says_what_was_not_measured_and_why():
     row = WorkResult(MATMUL, {"torch": [1.0]}, {"treadle": "OutOfMemory: no room"})
     cost = OverheadResult(Overhead("import", "s", 0.2, lambda: 0.0), None, "a process failed")
-    size = FootprintResult("MLP", {"treadle": 2e6, "torch": 4e6})
+    size = FootprintResult("MLP", {"treadle": Footprint(2e6, 1e6), "torch": Footprint(4e6, 1e6)})
     report = Report({"cores": "2"}, LIMITS, [row], [cost], [size])
     text = as_text(report)
     assert f"* treadle: OutOfMemory: no room ({MATMUL.name})" in text
     assert "* a process failed (import)" in text
     assert report.failed
     assert size.ratio == 0.5
+    assert "| MLP         | 2 (1)                | 4 (1)              | 0.50" in text
     assert json.dumps(as_json(report))
 
 

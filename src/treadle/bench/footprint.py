@@ -1,8 +1,7 @@
 """The peak memory of whole programs, each in a process of its own, beside PyTorch's.
 
-    footprint("MLP inference, batch 128", quick=False)  ->  {"treadle": 2.1e7, "torch": 2.3e7}
-
-Counted is what comes on top of the imported library: weights, results, and all between them.
+footprint("MLP inference, batch 128", quick=False)
+  ->  {"treadle": Footprint(1.3e8, 6.5e7), "torch": Footprint(2.6e8, 2.3e7)}
 """
 
 from __future__ import annotations
@@ -11,14 +10,15 @@ import resource
 import sys
 
 from .peers import PEERS, installed
-from .process import printed
+from .process import numbers
+from .results import Footprint
 from .rows import programs
 from .work import Work
 
 __all__ = ["footprint", "measured_programs", "peak"]
 
 CALLS = 3  # as many as TinyJit needs to replay
-CODE = "from treadle.bench.footprint import peak; print(peak({peer!r}, {name!r}, {quick}))"
+CODE = "from treadle.bench.footprint import peak; print(*peak({peer!r}, {name!r}, {quick}))"
 
 
 def measured_programs(quick: bool) -> list[Work]:
@@ -26,24 +26,24 @@ def measured_programs(quick: bool) -> list[Work]:
     return programs.rows(quick)[-2 if quick else 0 :]
 
 
-def footprint(name: str, quick: bool) -> dict[str, float]:
-    """Bytes at most, in treadle and, where it is installed, in PyTorch. Raises UserError."""
+def footprint(name: str, quick: bool) -> dict[str, Footprint]:
+    """What a program takes in treadle and, where it is installed, in PyTorch. Raises UserError."""
     peers = [peer for peer in ("treadle", "torch") if installed(PEERS[peer])]
     return {
-        peer: printed(CODE.format(peer=peer, name=name, quick=quick), new_cache=False)
+        peer: Footprint(*numbers(CODE.format(peer=peer, name=name, quick=quick), new_cache=False))
         for peer in peers
     }
 
 
-def peak(peer: str, name: str, quick: bool) -> int:
-    """Bytes at most that a program takes in this process, beyond what the library itself does."""
+def peak(peer: str, name: str, quick: bool) -> tuple[int, int]:
+    """Bytes of this process at most, and how many of them come on top of the imported library."""
     work = next(work for work in measured_programs(quick) if work.name == name)
     library = PEERS[peer].library()
     imported = _most()
     run = library.prepare(work)
     for _ in range(CALLS):
         run()
-    return _most() - imported
+    return _most(), _most() - imported
 
 
 def _most() -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ..errors import UserError
 from .timing import timed
 
-__all__ = ["Overhead", "best", "least", "printed"]
+__all__ = ["Overhead", "best", "least", "numbers", "printed"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,13 @@ def least(code: str, runs: int, **variables: str) -> float:
 
 def printed(code: str, new_cache: bool = True, **variables: str) -> float:
     """The number that a fresh process with these environment variables prints."""
-    return float(_python(code, new_cache, **variables))
+    (number,) = numbers(code, new_cache, **variables)
+    return number
+
+
+def numbers(code: str, new_cache: bool = True, **variables: str) -> list[float]:
+    """The numbers that a fresh process with these environment variables prints."""
+    return [float(word) for word in _python(code, new_cache, **variables).split()]
 
 
 def _python(code: str, new_cache: bool = True, **given: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from .machine import Ceilings
 from .peers import PEERS
-from .results import FootprintResult, OverheadResult, WorkResult
+from .results import Footprint, FootprintResult, OverheadResult, WorkResult
 
 __all__ = ["Report", "as_json", "as_text"]
 
@@ -65,9 +65,10 @@ def as_json(report: Report) -> dict[str, Any]:
         for r in report.overheads
     ]  # fmt: skip
     sizes = [
-        {"name": r.name, "bytes": r.peak, "ratio": r.ratio, "failed": r.failed}
+        {"name": r.name, "bytes": {peer: vars(size) for peer, size in r.peak.items()},
+         "ratio": r.ratio, "failed": r.failed}
         for r in report.footprints
-    ]
+    ]  # fmt: skip
     return {"machine": report.machine, "ceilings": vars(report.limits), "work": rows,
             "overheads": costs, "peak_memory": sizes}  # fmt: skip
 
@@ -120,6 +121,10 @@ NOTE = (
     "treadle is the TinyJit replay, treadle lazy builds, schedules and realises its graph for "
     "every run. (x) is how many times as fast as that column treadle is, the median over "
     "interleaved rounds. torch out= writes into memory that is there, or is the fused Adam."
+)
+FOOTPRINT_NOTE = (
+    "MB of the whole process at most, and in brackets what comes on top of the imported library: "
+    "weights, results, all between them, and what compiling takes."
 )
 
 
@@ -182,7 +187,15 @@ def _footprint_table(footprints: Sequence[FootprintResult]) -> list[str]:
          "-" if r.ratio is None else "yes" if r.ratio <= 1 else "no"]
         for r in footprints
     ]  # fmt: skip
-    return _markdown(["peak memory", "treadle MB", "torch MB", "ratio", "at most", "met"], rows)
+    header = [
+        "peak memory",
+        "treadle MB (program)",
+        "torch MB (program)",
+        "ratio",
+        "at most",
+        "met",
+    ]
+    return [*_markdown(header, rows), "", FOOTPRINT_NOTE]
 
 
 def _amount(value: float | None, unit: str) -> str:
@@ -200,8 +213,8 @@ def _ms(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds * 1e3:.3g}"
 
 
-def _megabytes(size: float | None) -> str:
-    return "-" if size is None else f"{size * 1e-6:.0f}"
+def _megabytes(size: Footprint | None) -> str:
+    return "-" if size is None else f"{size.process * 1e-6:.0f} ({size.program * 1e-6:.0f})"
 
 
 def _percent(share: float | None) -> str:

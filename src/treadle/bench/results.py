@@ -10,7 +10,7 @@ from .process import Overhead
 from .timing import median_ratio
 from .work import Bar, Work
 
-__all__ = ["FootprintResult", "OverheadResult", "WorkResult"]
+__all__ = ["Footprint", "FootprintResult", "OverheadResult", "WorkResult"]
 
 
 @dataclass
@@ -57,16 +57,24 @@ class OverheadResult:
     failed: str = ""
 
 
+@dataclass(frozen=True)
+class Footprint:
+    """The most bytes of a process, and how many of them the imported library did not take yet."""
+
+    process: float
+    program: float
+
+
 @dataclass
 class FootprintResult:
-    """The bytes that a program took at most in each library, or why there are none."""
+    """What a program took at most in each library, or why that is not known."""
 
     name: str
-    peak: dict[str, float]
+    peak: dict[str, Footprint]
     failed: str = ""
 
     @property
     def ratio(self) -> float | None:
-        """Treadle's bytes over PyTorch's."""
+        """The bytes of treadle's process over those of PyTorch's."""
         theirs = self.peak.get("torch")
-        return self.peak["treadle"] / theirs if theirs else None
+        return self.peak["treadle"].process / theirs.process if theirs else None

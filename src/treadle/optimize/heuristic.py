@@ -3,12 +3,13 @@
     optimize(ast, target)  ->  (ast with grid, unroll and vector loops, the list of moves)
     optimize(ast, target, knobs)  ->  the same, with other numbers (see knobs.py)
 
-In this order: neighbouring loops merge; chains of products get blocks of rows; reductions that read
-the same share a loop; long reductions with few results are cut into chunks that workers share;
-matmul-like nests get register tiles and packed operands; every other nest gets its best contiguous
-loop as lanes, a few copies for instruction parallelism, and its outer loops as grid. Nothing here
-depends on the number of threads, so results do not either. Processors with work-groups have no
-chains, and go their own way after long reductions: see workgroups.py.
+In this order: sums of one element become loads; neighbouring loops merge; chains of products get
+blocks of rows; reductions that read the same share a loop; long reductions with few results are cut
+into chunks that workers share, and sums over far rows into sums of a few; matmul-like nests get
+register tiles and packed operands; every other nest gets its best contiguous loop as lanes, a few
+copies for instruction parallelism, and its outer loops as grid. Nothing here depends on the number
+of threads, so results do not either. Processors with work-groups have no chains, and go their own
+way after long reductions: see workgroups.py.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from .knobs import Knobs
 from .matmul import tile_matmul
 from .moves import Moves
 from .nest import Nest, contiguity, reads_of, sequential_loops, stride
+from .picks import pick_elements
 from .products import distribute_over_product
 from .rows import keep_costly_rows, keep_gathered_rows
 from .texels import schedule_texels
@@ -53,6 +55,7 @@ def optimize(ast: Node, target: Target, knobs: Knobs = DEFAULT) -> tuple[Node, l
         return _symbolic(moves)
     if not any(n.op in (Op.UPDATE, Op.TICKET) for n in ast.toposort()):
         moves.split_digits()
+    pick_elements(moves)
     moves.root = distribute_over_product(moves.root)
     moves.merge_all()
     if target.workgroup is None:

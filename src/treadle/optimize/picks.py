@@ -1,0 +1,61 @@
+"""Sums that pick one element are loads of it.
+
+    sum over r of WHERE(k == r, x[r], 0)  ->  WHERE(0 <= k < size, x[k], 0)
+
+A one-hot mask says so, as in the cross-entropy of a label: one element is read instead of a row.
+"""
+
+from __future__ import annotations
+
+from ..dtype import dtypes
+from ..ir.loops import free_ranges
+from ..ir.node import Node
+from ..ir.op import Op
+from .moves import Moves
+
+__all__ = ["pick_elements"]
+
+
+def pick_elements(moves: Moves) -> None:
+    """Replace each sum over a loop of which all steps but one are 0."""
+    while (found := _picking(moves.root)) is not None:
+        reduce, place = found
+        loop, value = reduce.src[1], reduce.src[0].src[1]
+        is_there = (place >= 0) & (place < loop.src[0].arg)
+        position = is_there.where(place, 0).cast(dtypes.index)
+        picked = is_there.where(value.substitute({loop: position}), 0)
+        moves.root = moves.root.substitute({reduce: picked})
+        moves.log.append(f"pick one of r{loop.arg.number}")
+
+
+def _picking(root: Node) -> tuple[Node, Node] | None:
+    """A sum of one element, and which one."""
+    free = free_ranges(root)
+    for reduce in root.toposort():
+        if reduce.op is not Op.REDUCE or reduce.arg.op is not Op.ADD or len(reduce.src) != 2:
+            continue
+        mask, loop = reduce.src[0], reduce.src[1]
+        if mask.op is not Op.WHERE or not _is_zero(mask.src[2]) or mask.src[0].op is not Op.CMPEQ:
+            continue
+        if loop.src[0].op is not Op.CONST or _is_reduced(mask.src[1], loop, free):
+            continue
+        for place, step in (mask.src[0].src, mask.src[0].src[::-1]):
+            if _is_step(step, loop) and loop not in free[place]:
+                return reduce, place
+    return None
+
+
+def _is_zero(node: Node) -> bool:
+    return node.op is Op.CONST and node.arg == 0
+
+
+def _is_step(node: Node, loop: Node) -> bool:
+    """Whether `node` is the loop's position, as an integer that holds all of them."""
+    if node.op is Op.CAST and node.dtype.kind in ("int", "uint"):
+        return node.src[0] is loop and loop.src[0].arg - 1 <= node.dtype.max
+    return node is loop
+
+
+def _is_reduced(value: Node, loop: Node, free: dict[Node, frozenset[Node]]) -> bool:
+    """Whether other loops run for each step: they are not moved."""
+    return any(n.op in (Op.REDUCE, Op.STAGE) and loop in free[n] for n in value.toposort())

@@ -1,0 +1,63 @@
+"""Sums over one-hot masks: one element is read, places outside give 0."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from treadle import Tensor, dtypes
+from treadle.engine.run import scheduled
+from treadle.ir.op import Op
+from treadle.optimize.heuristic import optimize
+from treadle.target import Target
+
+TARGET = Target.parse("x86-64-v3")
+VALUES = np.random.default_rng(8).standard_normal((6, 300)).astype(np.float32)
+
+
+def picked(places, x, dtype=dtypes.int32):
+    mask = Tensor.arange(300, dtype=dtype).reshape(1, 300).eq(places.reshape(-1, 1))
+    return mask.where(x, 0.0).sum(1)
+
+
+def sums(tensor):
+    (kernel,) = scheduled([(tensor.node, tensor.device)])
+    ast, log = optimize(kernel.ast, TARGET)
+    return sum(n.op is Op.REDUCE for n in ast.toposort()), log
+
+
+def test_a_sum_over_a_one_hot_mask_is_a_load():
+    places, x = Tensor(np.zeros(6, np.int32)).realize(), Tensor(VALUES).realize()
+    count, log = sums(picked(places, x))
+    assert count == 0
+    assert any(line.startswith("pick one") for line in log)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.int32, dtypes.int64])
+def test_places_outside_of_the_row_pick_nothing(dtype):
+    where = np.array([0, 299, 300, -1, 2**31 - 1, -(2**31)])
+    result = picked(Tensor(where.astype(dtype.name)), Tensor(VALUES), dtype).numpy()
+    np.testing.assert_array_equal(result, [VALUES[0, 0], VALUES[1, 299], 0, 0, 0, 0])
+
+
+def test_infinities_that_are_not_picked_do_not_matter():
+    x = np.full((1, 300), np.inf, np.float32)
+    x[0, 7] = 2
+    assert picked(Tensor(np.array([7], np.int32)), Tensor(x)).item() == 2
+
+
+def test_positions_that_wrap_in_a_narrow_integer_are_compared_one_by_one():
+    places = Tensor(np.array([44], np.uint8)).realize()  # 300 - 256
+    mask = Tensor.arange(300).cast(dtypes.uint8).reshape(1, 300).eq(places.reshape(-1, 1))
+    total = mask.where(Tensor(VALUES[:1]).realize(), 0.0).sum(1)
+    assert sums(total)[0] == 1
+    np.testing.assert_allclose(total.numpy(), [VALUES[0, 44]], rtol=1e-6)
+
+
+def test_a_sum_of_sums_is_left_alone():
+    inner = (Tensor(VALUES).realize().reshape(6, 1, 300) * Tensor(VALUES[:5]).realize()).sum(2)
+    places = Tensor(np.arange(6, dtype=np.int32)).realize()
+    mask = Tensor.arange(5, dtype=dtypes.int32).reshape(1, 5).eq(places.reshape(6, 1))
+    result = mask.where(inner, 0.0).sum(1).numpy()
+    expected = (VALUES[:5].astype(np.float64) ** 2).sum(1)
+    np.testing.assert_allclose(result, [*expected, 0], rtol=1e-5)
