@@ -7,6 +7,7 @@ They differ only in the axes that a mean is taken over: the batch (BatchNorm), t
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from ..config import settings
 from ..dtype import dtypes
@@ -15,10 +16,14 @@ from ..tensor import Tensor
 
 __all__ = [
     "BatchNorm",
+    "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",
     "GroupNorm",
     "InstanceNorm",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
     "LayerNorm",
     "LayerNorm2d",
     "RMSNorm",
@@ -45,9 +50,7 @@ class BatchNorm:
         self.weight = Tensor.ones(sz) if affine else None
         self.bias = Tensor.zeros(sz) if affine else None
         if track_running_stats:
-            self.num_batches_tracked = _state(0, dtype=dtypes.int64)
-            self.running_mean = _state([0.0] * sz)
-            self.running_var = _state([1.0] * sz)
+            _start_tracking(self, sz)
 
     def calc_stats(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and biased variance of each channel, both of shape (sz,)."""
@@ -61,19 +64,28 @@ class BatchNorm:
     def __call__(self, x: Tensor) -> Tensor:
         mean, var = self.calc_stats(x)
         if self.track_running_stats and settings.TRAINING:
-            self._track(mean.detach(), var.detach(), x.numel() // x.shape[1])
+            _track(self, mean.detach(), var.detach(), x.numel() // x.shape[1])
         return x.batchnorm(self.weight, self.bias, mean, (var + self.eps).rsqrt())
 
-    def _track(self, mean: Tensor, var: Tensor, count: int) -> None:
-        if count < 2:
-            raise ShapeError("[BatchNorm] training needs more than one value a channel")
-        keep, unbiased = 1 - self.momentum, var * (count / (count - 1))
-        self.running_mean.assign(self.running_mean * keep + mean * self.momentum)
-        self.running_var.assign(self.running_var * keep + unbiased * self.momentum)
-        self.num_batches_tracked.assign(self.num_batches_tracked + 1)
+
+BatchNorm1d = BatchNorm2d = BatchNorm3d = BatchNorm
 
 
-BatchNorm2d = BatchNorm3d = BatchNorm
+def _start_tracking(layer: Any, size: int) -> None:
+    layer.num_batches_tracked = _state(0, dtype=dtypes.int64)
+    layer.running_mean = _state([0.0] * size)
+    layer.running_var = _state([1.0] * size)
+
+
+def _track(layer: Any, mean: Tensor, var: Tensor, count: int) -> None:
+    """Move the running statistics towards those of `count` values a channel, in place."""
+    if count < 2:
+        name = type(layer).__name__
+        raise ShapeError(f"[{name}] training needs more than one value a channel")
+    keep, unbiased = 1 - layer.momentum, var * (count / (count - 1))
+    layer.running_mean.assign(layer.running_mean * keep + mean * layer.momentum)
+    layer.running_var.assign(layer.running_var * keep + unbiased * layer.momentum)
+    layer.num_batches_tracked.assign(layer.num_batches_tracked + 1)
 
 
 def _state(value: object, dtype: object = None) -> Tensor:
@@ -110,10 +122,38 @@ class GroupNorm:
 
 
 class InstanceNorm(GroupNorm):
-    """Normalise each channel of each sample by itself: `GroupNorm` with one channel a group."""
+    """Normalise each channel of each sample by itself: `GroupNorm` with one channel a group.
 
-    def __init__(self, num_features: int, eps: float = 1e-5, affine: bool = True) -> None:
+    With `track_running_stats` the means of the samples' statistics are averaged over the batches
+    that it trains on, and used otherwise. PyTorch's layers are not `affine` by default.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        momentum: float = 0.1,
+        track_running_stats: bool = False,
+    ) -> None:
         super().__init__(num_features, num_features, eps, affine)
+        self.momentum, self.track_running_stats = momentum, track_running_stats
+        if track_running_stats:
+            _start_tracking(self, num_features)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if not self.track_running_stats:
+            return super().__call__(x)
+        if not settings.TRAINING:
+            invstd = (self.running_var + self.eps).rsqrt()
+            return x.batchnorm(self.weight, self.bias, self.running_mean, invstd)
+        each = x.detach().reshape(x.shape[0], self.num_channels, -1)
+        mean, var = each.mean(-1), each.var(-1, correction=0)
+        _track(self, mean.mean(0), var.mean(0), each.shape[-1])
+        return super().__call__(x)
+
+
+InstanceNorm1d = InstanceNorm2d = InstanceNorm3d = InstanceNorm
 
 
 class LayerNorm:
