@@ -7,7 +7,6 @@ They differ only in the axes that a mean is taken over: the batch (BatchNorm), t
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from ..config import settings
 from ..dtype import dtypes
@@ -30,7 +29,33 @@ __all__ = [
 ]
 
 
-class BatchNorm:
+class _RunningStatistics:
+    """Means over the batches of each channel's mean and variance, updated in place."""
+
+    momentum: float
+
+    def _start_tracking(self, size: int) -> None:
+        self.num_batches_tracked = _state(0, dtype=dtypes.int64)
+        self.running_mean = _state([0.0] * size)
+        self.running_var = _state([1.0] * size)
+
+    def _track(self, mean: Tensor, var: Tensor, count: int) -> None:
+        """Move towards a batch's mean and biased variance, of `count` values a channel."""
+        if count < 2:
+            name = type(self).__name__
+            raise ShapeError(f"[{name}] training needs more than one value a channel")
+        keep, unbiased = 1 - self.momentum, var * (count / (count - 1))
+        self.running_mean.assign(self.running_mean * keep + mean * self.momentum)
+        self.running_var.assign(self.running_var * keep + unbiased * self.momentum)
+        self.num_batches_tracked.assign(self.num_batches_tracked + 1)
+
+
+def _state(value: object, dtype: object = None) -> Tensor:
+    """A tensor that layers update in place and no gradient flows into."""
+    return Tensor(value, dtype=dtype, requires_grad=False)
+
+
+class BatchNorm(_RunningStatistics):
     """Normalise each channel (axis 1) over the batch: (batch, sz, ...) to the same shape.
 
     In training (`Tensor.train()` or `Context(TRAINING=1)`) the batch's own statistics are used
@@ -50,7 +75,7 @@ class BatchNorm:
         self.weight = Tensor.ones(sz) if affine else None
         self.bias = Tensor.zeros(sz) if affine else None
         if track_running_stats:
-            _start_tracking(self, sz)
+            self._start_tracking(sz)
 
     def calc_stats(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and biased variance of each channel, both of shape (sz,)."""
@@ -64,33 +89,11 @@ class BatchNorm:
     def __call__(self, x: Tensor) -> Tensor:
         mean, var = self.calc_stats(x)
         if self.track_running_stats and settings.TRAINING:
-            _track(self, mean.detach(), var.detach(), x.numel() // x.shape[1])
+            self._track(mean.detach(), var.detach(), x.numel() // x.shape[1])
         return x.batchnorm(self.weight, self.bias, mean, (var + self.eps).rsqrt())
 
 
 BatchNorm1d = BatchNorm2d = BatchNorm3d = BatchNorm
-
-
-def _start_tracking(layer: Any, size: int) -> None:
-    layer.num_batches_tracked = _state(0, dtype=dtypes.int64)
-    layer.running_mean = _state([0.0] * size)
-    layer.running_var = _state([1.0] * size)
-
-
-def _track(layer: Any, mean: Tensor, var: Tensor, count: int) -> None:
-    """Move the running statistics towards those of `count` values a channel, in place."""
-    if count < 2:
-        name = type(layer).__name__
-        raise ShapeError(f"[{name}] training needs more than one value a channel")
-    keep, unbiased = 1 - layer.momentum, var * (count / (count - 1))
-    layer.running_mean.assign(layer.running_mean * keep + mean * layer.momentum)
-    layer.running_var.assign(layer.running_var * keep + unbiased * layer.momentum)
-    layer.num_batches_tracked.assign(layer.num_batches_tracked + 1)
-
-
-def _state(value: object, dtype: object = None) -> Tensor:
-    """A tensor that layers update in place and no gradient flows into."""
-    return Tensor(value, dtype=dtype, requires_grad=False)
 
 
 class GroupNorm:
@@ -121,7 +124,7 @@ class GroupNorm:
         return x * self.weight.reshape(per_channel) + self.bias.reshape(per_channel)
 
 
-class InstanceNorm(GroupNorm):
+class InstanceNorm(GroupNorm, _RunningStatistics):
     """Normalise each channel of each sample by itself: `GroupNorm` with one channel a group.
 
     With `track_running_stats` the means of the samples' statistics are averaged over the batches
@@ -139,7 +142,7 @@ class InstanceNorm(GroupNorm):
         super().__init__(num_features, num_features, eps, affine)
         self.momentum, self.track_running_stats = momentum, track_running_stats
         if track_running_stats:
-            _start_tracking(self, num_features)
+            self._start_tracking(num_features)
 
     def __call__(self, x: Tensor) -> Tensor:
         if not self.track_running_stats:
@@ -149,7 +152,7 @@ class InstanceNorm(GroupNorm):
             return x.batchnorm(self.weight, self.bias, self.running_mean, invstd)
         each = x.detach().reshape(x.shape[0], self.num_channels, -1)
         mean, var = each.mean(-1), each.var(-1, correction=0)
-        _track(self, mean.mean(0), var.mean(0), each.shape[-1])
+        self._track(mean.mean(0), var.mean(0), each.shape[-1])
         return super().__call__(x)
 
 
