@@ -107,6 +107,8 @@ def test_inputs_and_masks_that_do_not_fit_are_refused():
     layer, x = nn.MultiheadAttention(4, 2), Tensor.zeros(3, 2, 4)
     with pytest.raises(ShapeError, match=r"expected last axes \(4, 4, 4\)"):
         layer(Tensor.zeros(3, 2, 5))
+    with pytest.raises(ShapeError, match=r"one batch size \(axis 1\)"):
+        layer(x, Tensor.zeros(3, 1, 4))
     with pytest.raises(ShapeError, match=r"attn_mask has shape \(2, 3\), expected \(3, 3\)"):
         layer(x, attn_mask=Tensor.zeros(2, 3))
     with pytest.raises(DTypeError, match="must be bool"):

@@ -118,11 +118,13 @@ class MultiheadAttention:
             t.ndim == query.ndim and t.shape[-1] == size
             for t, size in zip((query, key, value), sizes, strict=True)
         )
-        if not fits or query.ndim not in (2, 3) or key.shape[:-1] != value.shape[:-1]:
+        fits = fits and query.ndim in (2, 3) and key.shape[:-1] == value.shape[:-1]
+        batch = 0 if self.batch_first else 1
+        if not fits or (query.ndim == 3 and query.shape[batch] != key.shape[batch]):
             raise ShapeError(
                 f"[MultiheadAttention] query {query.shape}, key {key.shape}, value {value.shape} "
-                f"do not fit: expected last axes {sizes}, two or three axes each, and key and "
-                f"value of the same length"
+                f"do not fit: expected last axes {sizes}, two or three axes each, one batch size "
+                f"(axis {batch}), and key and value of the same length"
             )
 
     def _batch_first(self, x: Tensor) -> Tensor:
