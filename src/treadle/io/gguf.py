@@ -105,11 +105,11 @@ def _check_places(infos: dict[str, _Info], nbytes: int) -> None:
     for name, info in sorted(infos.items(), key=lambda item: (item[1].begin, item[1].end)):
         if info.end > nbytes:
             raise _Unsound(
-                f"the tensor {name!r} of shape {info.shape} would end at byte {info.end} of "
+                f"the tensor {name!r:.100} of shape {info.shape} would end at byte {info.end} of "
                 f"{max(nbytes, 0)} bytes of data"
             )
         if info.begin < reached and info.begin < info.end:
-            raise _Unsound(f"the tensor {name!r} overlaps another one")
+            raise _Unsound(f"the tensor {name!r:.100} overlaps another one")
         reached = max(reached, info.end)
 
 
