@@ -22,7 +22,7 @@ from ..tensor import Tensor
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["BytesReader", "label_of", "mapped", "tensor_of"]
+__all__ = ["label_of", "mapped", "reader_of", "tensor_of"]
 
 
 def mapped(source: Any) -> np.ndarray[Any, Any]:
@@ -60,9 +60,12 @@ def tensor_of(data: np.ndarray[Any, Any], dtype: DType, shape: tuple[int, ...]) 
     return blob.to(None)
 
 
-class BytesReader(io.RawIOBase):
-    """An array of bytes as a file to read from, without a copy of the whole."""
+def reader_of(data: np.ndarray[Any, Any]) -> io.BufferedReader:
+    """Bytes as a file to read from, without a copy of the whole."""
+    return io.BufferedReader(_BytesReader(data))
 
+
+class _BytesReader(io.RawIOBase):
     def __init__(self, data: Any) -> None:
         self._data, self._at = memoryview(data), 0
 

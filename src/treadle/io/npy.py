@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..dtype import _from_np_dtype
 from ..errors import DTypeError, UserError
 from ..tensor import Tensor
-from .mapped import BytesReader, label_of, mapped, tensor_of
+from .mapped import label_of, mapped, reader_of, tensor_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,7 +59,7 @@ def _tensors(data: np.ndarray[Any, Any]) -> dict[str, Tensor]:
     import numpy as np
 
     found: dict[str, Tensor] = {}
-    with zipfile.ZipFile(BytesReader(data)) as archive:
+    with zipfile.ZipFile(reader_of(data)) as archive:
         for member in archive.infolist():
             name = member.filename.removesuffix(".npy")
             if name in found:
@@ -74,7 +74,7 @@ def _tensor(data: np.ndarray[Any, Any]) -> Tensor:
     """The tensor of a .npy file's bytes."""
     import numpy as np
 
-    file = BytesReader(data)
+    file = reader_of(data)
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         shape, fortran, stored = np.lib.format.read_array_header_1_0(file)

@@ -5,14 +5,13 @@ tar_extract("data.tar")["train/images.bin"]      -> uint8 tensor
 
 from __future__ import annotations
 
-import io
 import tarfile
 from typing import Any
 
 from ..dtype import dtypes
 from ..errors import UserError
 from ..tensor import Tensor
-from .mapped import BytesReader, label_of, mapped, tensor_of
+from .mapped import label_of, mapped, reader_of, tensor_of
 
 __all__ = ["tar_extract"]
 
@@ -25,7 +24,7 @@ def tar_extract(t: Any) -> dict[str, Tensor]:
     """
     data, label = mapped(t), label_of(t)
     try:
-        with tarfile.open(fileobj=io.BufferedReader(BytesReader(data)), mode="r:") as archive:
+        with tarfile.open(fileobj=reader_of(data), mode="r:") as archive:
             members = [member for member in archive if member.isreg()]
     except (tarfile.TarError, ValueError, OverflowError, EOFError) as error:
         raise UserError(f"[tar_extract] {label} is no sound tar archive: {error}") from None

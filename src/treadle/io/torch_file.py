@@ -9,7 +9,6 @@ Views are checked against their storage before they are made.
 
 from __future__ import annotations
 
-import io
 import math
 import struct
 import zipfile
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ..dtype import DType, _to_np_dtype, dtypes
 from ..errors import UserError
 from ..tensor import Tensor
-from .mapped import BytesReader, label_of, mapped, tensor_of
+from .mapped import label_of, mapped, reader_of, tensor_of
 from .pickled import Call, PickleError, load, plain_keys
 
 if TYPE_CHECKING:
@@ -208,7 +207,7 @@ class _Archive:
 def _records(data: np.ndarray[Any, Any]) -> dict[str, tuple[int, int]]:
     """Where the bytes of each record of the archive begin and end. Raises PickleError."""
     found: dict[str, tuple[int, int]] = {}
-    with zipfile.ZipFile(io.BufferedReader(BytesReader(data))) as archive:
+    with zipfile.ZipFile(reader_of(data)) as archive:
         for info in archive.infolist():
             name = info.filename
             if name in found:
