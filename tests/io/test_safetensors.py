@@ -90,6 +90,28 @@ ENTRY = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
         ({"x": ENTRY | {"shape": 2}}, bytes(8), "malformed header entry"),
         ({"x": {"dtype": "F32"}}, bytes(8), "malformed header entry"),
         ({"x": ENTRY | {"dtype": "F12"}}, bytes(8), "has dtype F12, known: BOOL"),
+        ({"x": ENTRY | {"dtype": ["F32"]}}, bytes(8), "malformed header entry"),
+        ({"x": ENTRY | {"shape": [True, 2]}}, bytes(8), "malformed header entry"),
+        ({"x": ENTRY | {"shape": [2.0]}}, bytes(8), "malformed header entry"),
+        ({"x": ENTRY | {"data_offsets": [0, 8, 8]}}, bytes(8), "malformed header entry"),
+        ({"x": ENTRY | {"strides": [1]}}, bytes(8), "malformed header entry"),
+        ({"x": ENTRY | {"shape": [1 << 62, 1 << 62, 4]}}, bytes(8), "cannot be bytes"),
+        ({"x": ENTRY | {"data_offsets": [0, 1 << 70]}}, bytes(8), "cannot be bytes"),
+        ({"x": ENTRY, "y": ENTRY}, bytes(8), "'y', bytes 0 to 8, overlaps others"),
+        ({"x": ENTRY | {"data_offsets": [4, 12]}}, bytes(12), "leaves a hole before it"),
+        ({"x": ENTRY}, bytes(9), "1 bytes at its end belong to no tensor"),
+        (b'{"x":1,"x":2}', b"", "'x' comes twice"),
+        (b'{"x":{"dtype":"F32","dtype":"I32"}}', b"", "'dtype' comes twice"),
+        (b' {"x":1}', b"", "does not begin with '{'"),
+        (b'{"x":' + b"[" * 100_000, b"", "is no safetensors file"),
+        (b"{" + b'"' + b"\xff" + b'":1}', b"", "is no safetensors file"),
+        ({"__metadata__": {"a": 1}}, b"", "are no strings by name"),
+        ({"__metadata__": ["a"]}, b"", "are no strings by name"),
+        (
+            {"x": ENTRY | {"dtype": "BOOL", "shape": [8]}},
+            b"\0\1\0\1\2\0\0\0",
+            "neither 0 nor 1",
+        ),
     ],
 )
 def test_an_unsound_file_is_refused_with_what_is_wrong(tmp_path, header, data, message):
@@ -102,3 +124,38 @@ def test_a_cut_off_file_is_refused(tmp_path, content):
     (tmp_path / "f").write_bytes(content)
     with pytest.raises(UserError, match="is no safetensors file: it has"):
         safe_load(tmp_path / "f")
+
+
+def test_a_header_longer_than_the_formats_bound_is_refused(tmp_path):
+    with (tmp_path / "f").open("wb") as file:
+        file.write((100_000_001).to_bytes(8, "little"))
+        file.truncate(100_000_100)
+    with pytest.raises(UserError, match="a header of 100000001 bytes is longer than 100000000"):
+        safe_load(tmp_path / "f")
+
+
+def test_tensors_are_the_files_own_memory_and_assigning_to_them_leaves_the_file(tmp_path):
+    tensors = {"byte": Tensor([7], dtype=dtypes.uint8), "x": Tensor([1.0, 2.0])}
+    safe_save(tensors, tmp_path / "f")
+    before = (tmp_path / "f").read_bytes()
+    x = safe_load(tmp_path / "f")["x"]
+    assert x.is_realized
+    x.assign(Tensor([3.0, 4.0])).realize()
+    assert x.tolist() == [3.0, 4.0]
+    assert (tmp_path / "f").read_bytes() == before
+
+
+def test_a_file_may_be_saved_over_while_it_is_loaded(tmp_path):
+    safe_save({"x": Tensor([1.0, 2.0])}, tmp_path / "f")
+    loaded = safe_load(tmp_path / "f")
+    safe_save({"x": loaded["x"] * 2}, tmp_path / "f")
+    assert loaded["x"].tolist() == [1.0, 2.0]
+    assert safe_load(tmp_path / "f")["x"].tolist() == [2.0, 4.0]
+
+
+def test_what_the_format_cannot_hold_is_not_saved(tmp_path):
+    with pytest.raises(UserError, match="metadata must be strings by name"):
+        safe_save({"x": Tensor([1.0])}, tmp_path / "f", metadata={"step": 10})
+    with pytest.raises(UserError, match="no tensor can be called '__metadata__'"):
+        safe_save({"__metadata__": Tensor([1.0])}, tmp_path / "f")
+    assert list(tmp_path.iterdir()) == []

@@ -7,6 +7,8 @@ from treadle import Tensor, nn
 from treadle.config import Context
 from treadle.errors import DTypeError, ShapeError
 
+from .oracle import copy_parameters, seeded
+
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle of this module")
 
 # (name, layer, its PyTorch twin, input shape)
@@ -55,6 +57,18 @@ LAYERS = [
         (2, 4, 4, 3),
     ),
     (
+        "conv3d",
+        lambda: nn.Conv3d(2, 4, (2, 3, 3), stride=(1, 2, 1), padding=1, groups=2),
+        lambda: torch.nn.Conv3d(2, 4, (2, 3, 3), stride=(1, 2, 1), padding=1, groups=2),
+        (2, 2, 3, 5, 4),
+    ),
+    (
+        "conv_transpose3d",
+        lambda: nn.ConvTranspose3d(3, 2, 2, stride=2, padding=(0, 1, 0), output_padding=1),
+        lambda: torch.nn.ConvTranspose3d(3, 2, 2, stride=2, padding=(0, 1, 0), output_padding=1),
+        (1, 3, 2, 3, 2),
+    ),
+    (
         "group norm",
         lambda: nn.GroupNorm(2, 6),
         lambda: torch.nn.GroupNorm(2, 6),
@@ -65,6 +79,12 @@ LAYERS = [
         lambda: nn.InstanceNorm(4),
         lambda: torch.nn.InstanceNorm2d(4, affine=True),
         (2, 4, 3, 3),
+    ),
+    (
+        "instance norm of sequences, without parameters",
+        lambda: nn.InstanceNorm1d(4, affine=False),
+        lambda: torch.nn.InstanceNorm1d(4),
+        (2, 4, 5),
     ),
     ("layer norm", lambda: nn.LayerNorm(6), lambda: torch.nn.LayerNorm(6), (2, 3, 6)),
     (
@@ -81,23 +101,6 @@ LAYERS = [
         (3, 4, 2, 2),
     ),
 ]
-
-
-def seeded(*shape):
-    return np.random.default_rng(7).standard_normal(shape).astype(np.float32)
-
-
-def copy_parameters(layer, twin):
-    """Give both the same random parameters, by the names of the state dict."""
-    ours, generator = nn.state.get_state_dict(layer), np.random.default_rng(3)
-    theirs = {k: v for k, v in twin.state_dict().items() if not k.startswith(("running", "num"))}
-    assert set(theirs) == {k for k in ours if not k.startswith(("running", "num"))}
-    for name, value in theirs.items():
-        assert ours[name].shape == tuple(value.shape)
-        fresh = generator.uniform(0.5, 1.5, value.shape).astype(np.float32)
-        value.copy_(torch.from_numpy(fresh))
-        ours[name].assign(Tensor(fresh)).realize()
-        ours[name].requires_grad = True
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same'")  # PyTorch's word on even kernels
@@ -136,6 +139,20 @@ def test_batch_norm_in_training_uses_the_batch_and_updates_its_running_state():
     assert ours.num_batches_tracked.item() == 3
 
 
+def test_an_instance_norm_that_tracks_its_statistics_uses_them_when_it_does_not_train():
+    data = seeded(4, 3, 2, 5)
+    ours = nn.InstanceNorm2d(3, track_running_stats=True)
+    oracle = torch.nn.InstanceNorm2d(3, affine=True, track_running_stats=True)
+    with Context(TRAINING=1):
+        for scale in (1.0, 2.0, 3.0):
+            out, expected = ours(Tensor(data * scale)), oracle(torch.tensor(data * scale))
+            np.testing.assert_allclose(out.numpy(), expected.detach().numpy(), atol=1e-5)
+    np.testing.assert_allclose(ours.running_mean.numpy(), oracle.running_mean.numpy(), atol=1e-6)
+    np.testing.assert_allclose(ours.running_var.numpy(), oracle.running_var.numpy(), rtol=1e-5)
+    expected = oracle.eval()(torch.tensor(data)).detach().numpy()
+    np.testing.assert_allclose(ours(Tensor(data)).numpy(), expected, atol=1e-5)
+
+
 def test_batch_norm_refuses_to_train_on_one_value_a_channel():
     with Context(TRAINING=1), pytest.raises(ShapeError, match="more than one value"):
         nn.BatchNorm(3)(Tensor.ones(1, 3))
@@ -163,18 +180,6 @@ def test_the_gradient_of_an_embedding_adds_up_over_repeated_rows():
 def test_embedding_refuses_indices_that_are_not_integers():
     with pytest.raises(DTypeError, match=r"\[Embedding\] indices must be integers"):
         nn.Embedding(4, 2)(Tensor([0.0, 1.0]))
-
-
-@pytest.mark.parametrize("bias", [True, False])
-def test_an_lstm_cell_steps_as_in_pytorch(bias):
-    ours, oracle = nn.LSTMCell(3, 4, bias=bias), torch.nn.LSTMCell(3, 4, bias=bias)
-    with torch.no_grad():
-        copy_parameters(ours, oracle)
-    data, state, expected = seeded(2, 3), None, None
-    for _ in range(3):
-        state, expected = ours(Tensor(data), state), oracle(torch.tensor(data), expected)
-    for mine, theirs in zip(state, expected, strict=True):
-        np.testing.assert_allclose(mine.numpy(), theirs.detach().numpy(), atol=1e-5)
 
 
 @pytest.mark.parametrize(

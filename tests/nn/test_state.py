@@ -67,7 +67,8 @@ def test_names_that_do_not_match_are_all_listed_and_nothing_is_loaded():
     target, state = Block(), get_state_dict(Block())
     before = target.linear.bias.numpy().copy()
     state["linear.extra"] = state.pop("linear.weight")
-    with pytest.raises(UserError, match=r"missing: linear.weight; not in the model: linear.extra"):
+    message = r"missing: linear.weight \(2, 3\); not in the model: linear.extra \(2, 3\)"
+    with pytest.raises(UserError, match=message):
         load_state_dict(target, state, verbose=False)
     np.testing.assert_array_equal(target.linear.bias.numpy(), before)
 
@@ -83,3 +84,19 @@ def test_a_shape_that_does_not_match_is_named_with_both_shapes():
     state = get_state_dict(Block()) | {"linear.bias": Tensor([1.0, 2.0, 3.0])}
     with pytest.raises(ShapeError, match=r"linear.bias: model \(2,\), given \(3,\)"):
         load_state_dict(Block(), state, verbose=False)
+
+
+def test_everything_that_does_not_match_is_listed_at_once():
+    state = get_state_dict(Block()) | {"linear.bias": Tensor([1.0, 2.0, 3.0]), "more": Tensor(1.0)}
+    del state["table.scale"]
+    message = (
+        r"missing: table.scale \(1,\); not in the model: more \(\); "
+        r"other shapes: linear.bias: model \(2,\), given \(3,\)"
+    )
+    with pytest.raises(ShapeError, match=message):
+        load_state_dict(Block(), state, verbose=False)
+
+
+def test_shapes_are_checked_without_strict_too():
+    with pytest.raises(ShapeError, match=r"other shapes: linear\.bias"):
+        load_state_dict(Block(), {"linear.bias": Tensor([1.0])}, strict=False, verbose=False)

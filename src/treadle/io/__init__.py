@@ -1,5 +1,18 @@
-"""File formats that hold tensors."""
+"""File formats that hold tensors. Files are mapped, checked, and never executed."""
 
+from .gguf import gguf_load
+from .npy import npy_load, npz_load
 from .safetensors import safe_load, safe_load_metadata, safe_save
+from .tar import tar_extract
+from .torch_file import torch_load
 
-__all__ = ["safe_load", "safe_load_metadata", "safe_save"]
+__all__ = [
+    "gguf_load",
+    "npy_load",
+    "npz_load",
+    "safe_load",
+    "safe_load_metadata",
+    "safe_save",
+    "tar_extract",
+    "torch_load",
+]

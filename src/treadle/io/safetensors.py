@@ -5,7 +5,9 @@
 
 Layout (github.com/huggingface/safetensors): the header's length as 8 bytes little-endian, the
 header, then the data that each entry's `data_offsets` cut. Files are checked before use: lengths,
-offsets and shapes that contradict each other raise a UserError that names the entry.
+offsets and shapes that contradict each other raise a UserError that names the entry. The data must
+be cut without overlaps, holes or a rest, and no name may come twice, or two readers could see
+different tensors in one file.
 """
 
 from __future__ import annotations
@@ -17,9 +19,10 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-from ..dtype import DType, _to_np_dtype, dtypes
-from ..errors import UserError
+from ..dtype import DType, dtypes
+from ..errors import DTypeError, UserError
 from ..tensor import Tensor
+from .mapped import label_of, mapped, tensor_of
 
 __all__ = ["safe_load", "safe_load_metadata", "safe_save"]
 
@@ -31,6 +34,8 @@ NAMES: dict[str, DType] = {
 }  # fmt: skip
 _LENGTH_BYTES = 8
 _METADATA = "__metadata__"
+_MOST_HEADER = 100_000_000  # as in the format's own library
+_FIELDS = {"dtype", "shape", "data_offsets"}
 
 
 def safe_save(
@@ -38,18 +43,22 @@ def safe_save(
 ) -> None:
     """Write named tensors to the file `fn`; `metadata` are strings to keep beside them.
 
-    The file appears whole or not at all: it is written aside, then renamed.
+    The file appears whole or not at all: it is written aside, then renamed. Wide elements come
+    first, so that all are aligned when the file is mapped. Raises DTypeError for a dtype that the
+    format has no name for, UserError for metadata that are no strings.
     """
     import numpy as np
 
-    arrays = {name: np.ascontiguousarray(t.numpy()) for name, t in tensors.items()}
-    header = _header(tensors, metadata)
+    _check_savable(tensors, metadata)
+    order = sorted(tensors, key=lambda name: -tensors[name].element_size())
+    header = _header(tensors, order, metadata)
     path = os.fspath(fn)
     handle, aside = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".treadle-")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(len(header).to_bytes(_LENGTH_BYTES, "little") + header)
-            for array in arrays.values():
+            for name in order:
+                array = np.ascontiguousarray(tensors[name].numpy())
                 file.write(array.reshape(-1).view(np.uint8).data)
         os.chmod(aside, 0o666 & ~_umask())
         os.replace(aside, path)
@@ -58,19 +67,34 @@ def safe_save(
         raise
 
 
-def _header(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None) -> bytes:
-    names = {dtype: name for name, dtype in NAMES.items()}
-    entries: dict[str, Any] = {_METADATA: dict(metadata)} if metadata else {}
-    offset = 0
+def _check_savable(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None) -> None:
     for name, tensor in tensors.items():
-        end = offset + tensor.nbytes()
-        shape = [int(size) for size in tensor.shape]
+        if tensor.dtype not in NAMES.values():
+            raise DTypeError(
+                f"[safe_save] {name!r} is {tensor.dtype.name}, which the format cannot hold; "
+                f"cast it to one of {', '.join(t.name for t in NAMES.values())}"
+            )
+        if name == _METADATA:
+            raise UserError(f"[safe_save] no tensor can be called {name!r}")
+    if not all(isinstance(text, str) for pair in (metadata or {}).items() for text in pair):
+        raise UserError(f"[safe_save] metadata must be strings by name, not {metadata!r}")
+
+
+def _header(
+    tensors: Mapping[str, Tensor], order: list[str], metadata: Mapping[str, str] | None
+) -> bytes:
+    kinds = {dtype: kind for kind, dtype in NAMES.items()}
+    entries: dict[str, Any] = {_METADATA: dict(metadata)} if metadata else {}
+    entries |= dict.fromkeys(tensors)  # the header keeps the order in which they were given
+    offset = 0
+    for name in order:
+        tensor, begin = tensors[name], offset
+        offset += tensor.nbytes()
         entries[name] = {
-            "dtype": names[tensor.dtype],
-            "shape": shape,
-            "data_offsets": [offset, end],
+            "dtype": kinds[tensor.dtype],
+            "shape": [int(size) for size in tensor.shape],
+            "data_offsets": [begin, offset],
         }
-        offset = end
     text = json.dumps(entries, separators=(",", ":")).encode()
     return text + b" " * (-len(text) % _LENGTH_BYTES)
 
@@ -85,72 +109,96 @@ def _umask() -> int:
 def safe_load(fn: Any) -> dict[str, Tensor]:
     """The named tensors of a file, or of a uint8 tensor that holds a file's bytes.
 
-    Raises UserError if the bytes are not a sound safetensors file.
+    Nothing is read before it is computed with, and on the CPU nothing is copied. Raises UserError
+    if the bytes are not a sound safetensors file.
     """
-    data = _bytes(fn)
-    start, header = _parse(data, _label(fn))
-    entries = {name: entry for name, entry in header.items() if name != _METADATA}
-    return {name: _tensor(data[start:], name, entry) for name, entry in entries.items()}
+    data, label = mapped(fn), label_of(fn)
+    start, header = _parse(data, label)
+    return {
+        name: tensor_of(data[start + begin : start + end], dtype, shape)
+        for name, (dtype, shape, begin, end) in _entries(header, len(data) - start, label).items()
+    }
 
 
 def safe_load_metadata(t: Any) -> tuple[Tensor, int, dict[str, Any]]:
     """The file's bytes as a uint8 tensor, where its data begins, and its whole header."""
-    data = _bytes(t)
-    start, header = _parse(data, _label(t))
-    return (t if isinstance(t, Tensor) else Tensor(data)), start, header
+    data, label = mapped(t), label_of(t)
+    start, header = _parse(data, label)
+    _entries(header, len(data) - start, label)
+    return tensor_of(data, dtypes.uint8, (len(data),)), start, header
 
 
-def _bytes(source: Any) -> Any:
-    """The bytes of a path (mapped, not read) or of a uint8 tensor, as a NumPy array."""
-    import numpy as np
-
-    if isinstance(source, Tensor):
-        return source.numpy().reshape(-1).view(np.uint8)
-    if os.path.getsize(source) == 0:  # an empty file cannot be mapped
-        return np.empty(0, np.uint8)
-    return np.memmap(source, np.uint8, mode="r")
-
-
-def _label(source: Any) -> str:
-    return "the tensor" if isinstance(source, Tensor) else os.fspath(source)
+def _unsound(label: str, why: object) -> UserError:
+    return UserError(f"[safe_load] {label} is no safetensors file: {why}")
 
 
 def _parse(data: Any, label: str) -> tuple[int, dict[str, Any]]:
-    start = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES].tobytes(), "little")
+    """Where the data begin, and the header."""
+    length = int.from_bytes(data[:_LENGTH_BYTES].tobytes(), "little")
+    start = _LENGTH_BYTES + length
     if len(data) < _LENGTH_BYTES or start > len(data):
-        raise UserError(
-            f"[safe_load] {label} is no safetensors file: it has {len(data)} bytes, "
-            f"its header would end at byte {start}"
-        )
+        raise _unsound(label, f"it has {len(data)} bytes, its header would end at byte {start}")
+    if length > _MOST_HEADER:
+        raise _unsound(label, f"a header of {length} bytes is longer than {_MOST_HEADER}")
+    text = data[_LENGTH_BYTES:start].tobytes()
+    if not text.startswith(b"{"):
+        raise _unsound(label, "its header does not begin with '{': its header is no table")
     try:
-        header = json.loads(data[_LENGTH_BYTES:start].tobytes())
-    except ValueError as error:
-        raise UserError(f"[safe_load] {label} is no safetensors file: {error}") from None
-    if not isinstance(header, dict):
-        raise UserError(f"[safe_load] {label} is no safetensors file: its header is no table")
+        header = json.loads(text.decode(), object_pairs_hook=_table)
+    except (ValueError, RecursionError) as error:
+        raise _unsound(label, error) from None
+    metadata = header.get(_METADATA, {})
+    if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
+        raise _unsound(label, f"its {_METADATA} are no strings by name")
     return start, header
 
 
-def _tensor(data: Any, name: str, entry: Any) -> Tensor:
-    kind, shape, begin, end = _fields(name, entry)
+def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice!r} comes twice in one table")
+    return table
+
+
+def _entries(
+    header: dict[str, Any], nbytes: int, label: str
+) -> dict[str, tuple[DType, tuple[int, ...], int, int]]:
+    """(dtype, shape, begin, end) of each tensor; together they cover `nbytes` bytes once."""
+    found = {
+        name: _fields(name, entry, nbytes) for name, entry in header.items() if name != _METADATA
+    }
+    reached = 0
+    for name, (_, _, begin, end) in sorted(found.items(), key=lambda item: item[1][2:]):
+        if begin != reached:
+            what = "overlaps others" if begin < reached else "leaves a hole before it"
+            raise _unsound(label, f"{name!r}, bytes {begin} to {end}, {what} at byte {reached}")
+        reached = end
+    if reached != nbytes:
+        raise _unsound(label, f"{nbytes - reached} bytes at its end belong to no tensor")
+    return found
+
+
+def _fields(name: str, entry: Any, nbytes: int) -> tuple[DType, tuple[int, ...], int, int]:
+    if not _is_well_formed(entry):
+        raise UserError(f"[safe_load] {name!r} has a malformed header entry: {entry!r:.200}")
+    kind, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
     if kind not in NAMES:
         raise UserError(f"[safe_load] {name!r} has dtype {kind}, known: {', '.join(NAMES)}")
     dtype = NAMES[kind]
-    if not begin <= end <= len(data) or end - begin != math.prod(shape) * dtype.itemsize:
+    if not begin <= end <= nbytes or end - begin != math.prod(shape) * dtype.itemsize:
         raise UserError(
             f"[safe_load] {name!r} of shape {shape} and dtype {kind} cannot be bytes "
-            f"{begin} to {end} of {len(data)}"
+            f"{begin} to {end} of {nbytes}"
         )
-    array = data[begin:end].view(_to_np_dtype(dtype)).reshape(shape)
-    return Tensor(array, dtype=dtype)
+    return dtype, shape, begin, end
 
 
-def _fields(name: str, entry: Any) -> tuple[str, tuple[int, ...], int, int]:
-    """The dtype's name, the shape, and where the data begins and ends."""
-    try:
-        kind, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
-        if all(isinstance(n, int) and n >= 0 for n in (*shape, begin, end)):
-            return kind, shape, begin, end
-    except (KeyError, TypeError, ValueError):
-        pass  # the same complaint as for numbers that cannot be
-    raise UserError(f"[safe_load] {name!r} has a malformed header entry: {entry!r}")
+def _is_well_formed(entry: Any) -> bool:
+    if not isinstance(entry, dict) or entry.keys() != _FIELDS or type(entry["dtype"]) is not str:
+        return False
+    shape, offsets = entry["shape"], entry["data_offsets"]
+    if type(shape) is not list or type(offsets) is not list or len(offsets) != 2:
+        return False
+    return all(type(n) is int and n >= 0 for n in (*shape, *offsets))

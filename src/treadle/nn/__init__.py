@@ -8,35 +8,50 @@ There is no Module class: any object, list or dict that holds tensors is a model
 """
 
 from . import datasets, optim, state
-from .conv import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d
+from .attention import MultiheadAttention
+from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from .linear import Embedding, Linear
 from .norm import (
     BatchNorm,
+    BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,
     GroupNorm,
     InstanceNorm,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
     LayerNorm,
     LayerNorm2d,
     RMSNorm,
 )
-from .recurrent import LSTMCell
+from .recurrent import GRU, LSTM, GRUCell, LSTMCell
 
 __all__ = [
+    "GRU",
+    "LSTM",
     "BatchNorm",
+    "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",
     "Conv1d",
     "Conv2d",
+    "Conv3d",
     "ConvTranspose1d",
     "ConvTranspose2d",
+    "ConvTranspose3d",
     "Embedding",
+    "GRUCell",
     "GroupNorm",
     "InstanceNorm",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
     "LSTMCell",
     "LayerNorm",
     "LayerNorm2d",
     "Linear",
+    "MultiheadAttention",
     "RMSNorm",
     "datasets",
     "optim",

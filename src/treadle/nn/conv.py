@@ -1,6 +1,6 @@
 """Convolution layers: (batch, in_channels, *size) to (batch, out_channels, *size).
 
-The one-dimensional layers are the two-dimensional ones with a kernel tuple of length 1.
+The layers of one and three axes are the two-dimensional ones with a kernel of as many numbers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..errors import ShapeError
 from ..tensor import Tensor
 from .init import fan_in_uniform
 
-__all__ = ["Conv1d", "Conv2d", "ConvTranspose1d", "ConvTranspose2d"]
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 
 Size: TypeAlias = int | tuple[int, ...]
 
@@ -74,6 +74,12 @@ class Conv1d(Conv2d):
     ndim = 1
 
 
+class Conv3d(Conv2d):
+    """`Conv2d` over three axes: (batch, in_channels, depth, height, width)."""
+
+    ndim = 3
+
+
 class ConvTranspose2d(Conv2d):
     """The gradient of `Conv2d` with respect to its input, as a layer: it enlarges by `stride`."""
 
@@ -111,6 +117,12 @@ class ConvTranspose1d(ConvTranspose2d):
     """`ConvTranspose2d` over one axis: (batch, in_channels, length)."""
 
     ndim = 1
+
+
+class ConvTranspose3d(ConvTranspose2d):
+    """`ConvTranspose2d` over three axes: (batch, in_channels, depth, height, width)."""
+
+    ndim = 3
 
 
 def _check_groups(layer: str, in_channels: int, out_channels: int, groups: int) -> None:

@@ -15,17 +15,47 @@ from ..tensor import Tensor
 
 __all__ = [
     "BatchNorm",
+    "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",
     "GroupNorm",
     "InstanceNorm",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
     "LayerNorm",
     "LayerNorm2d",
     "RMSNorm",
 ]
 
 
-class BatchNorm:
+class _RunningStatistics:
+    """Means over the batches of each channel's mean and variance, updated in place."""
+
+    momentum: float
+
+    def _start_tracking(self, size: int) -> None:
+        self.num_batches_tracked = _state(0, dtype=dtypes.int64)
+        self.running_mean = _state([0.0] * size)
+        self.running_var = _state([1.0] * size)
+
+    def _track(self, mean: Tensor, var: Tensor, count: int) -> None:
+        """Move towards a batch's mean and biased variance, of `count` values a channel."""
+        if count < 2:
+            name = type(self).__name__
+            raise ShapeError(f"[{name}] training needs more than one value a channel")
+        keep, unbiased = 1 - self.momentum, var * (count / (count - 1))
+        self.running_mean.assign(self.running_mean * keep + mean * self.momentum)
+        self.running_var.assign(self.running_var * keep + unbiased * self.momentum)
+        self.num_batches_tracked.assign(self.num_batches_tracked + 1)
+
+
+def _state(value: object, dtype: object = None) -> Tensor:
+    """A tensor that layers update in place and no gradient flows into."""
+    return Tensor(value, dtype=dtype, requires_grad=False)
+
+
+class BatchNorm(_RunningStatistics):
     """Normalise each channel (axis 1) over the batch: (batch, sz, ...) to the same shape.
 
     In training (`Tensor.train()` or `Context(TRAINING=1)`) the batch's own statistics are used
@@ -45,9 +75,7 @@ class BatchNorm:
         self.weight = Tensor.ones(sz) if affine else None
         self.bias = Tensor.zeros(sz) if affine else None
         if track_running_stats:
-            self.num_batches_tracked = _state(0, dtype=dtypes.int64)
-            self.running_mean = _state([0.0] * sz)
-            self.running_var = _state([1.0] * sz)
+            self._start_tracking(sz)
 
     def calc_stats(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and biased variance of each channel, both of shape (sz,)."""
@@ -64,21 +92,8 @@ class BatchNorm:
             self._track(mean.detach(), var.detach(), x.numel() // x.shape[1])
         return x.batchnorm(self.weight, self.bias, mean, (var + self.eps).rsqrt())
 
-    def _track(self, mean: Tensor, var: Tensor, count: int) -> None:
-        if count < 2:
-            raise ShapeError("[BatchNorm] training needs more than one value a channel")
-        keep, unbiased = 1 - self.momentum, var * (count / (count - 1))
-        self.running_mean.assign(self.running_mean * keep + mean * self.momentum)
-        self.running_var.assign(self.running_var * keep + unbiased * self.momentum)
-        self.num_batches_tracked.assign(self.num_batches_tracked + 1)
 
-
-BatchNorm2d = BatchNorm3d = BatchNorm
-
-
-def _state(value: object, dtype: object = None) -> Tensor:
-    """A tensor that layers update in place and no gradient flows into."""
-    return Tensor(value, dtype=dtype, requires_grad=False)
+BatchNorm1d = BatchNorm2d = BatchNorm3d = BatchNorm
 
 
 class GroupNorm:
@@ -109,11 +124,39 @@ class GroupNorm:
         return x * self.weight.reshape(per_channel) + self.bias.reshape(per_channel)
 
 
-class InstanceNorm(GroupNorm):
-    """Normalise each channel of each sample by itself: `GroupNorm` with one channel a group."""
+class InstanceNorm(GroupNorm, _RunningStatistics):
+    """Normalise each channel of each sample by itself: `GroupNorm` with one channel a group.
 
-    def __init__(self, num_features: int, eps: float = 1e-5, affine: bool = True) -> None:
+    With `track_running_stats` the means of the samples' statistics are averaged over the batches
+    that it trains on, and used otherwise. PyTorch's layers are not `affine` by default.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        momentum: float = 0.1,
+        track_running_stats: bool = False,
+    ) -> None:
         super().__init__(num_features, num_features, eps, affine)
+        self.momentum, self.track_running_stats = momentum, track_running_stats
+        if track_running_stats:
+            self._start_tracking(num_features)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if not self.track_running_stats:
+            return super().__call__(x)
+        if not settings.TRAINING:
+            invstd = (self.running_var + self.eps).rsqrt()
+            return x.batchnorm(self.weight, self.bias, self.running_mean, invstd)
+        each = x.detach().reshape(x.shape[0], self.num_channels, -1)
+        mean, var = each.mean(-1), each.var(-1, correction=0)
+        self._track(mean.mean(0), var.mean(0), each.shape[-1])
+        return super().__call__(x)
+
+
+InstanceNorm1d = InstanceNorm2d = InstanceNorm3d = InstanceNorm
 
 
 class LayerNorm:

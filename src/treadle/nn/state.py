@@ -3,6 +3,10 @@
 state = get_state_dict(net)              # {"0.weight": ..., "0.bias": ...}
 safe_save(state, "net.safetensors")
 load_state_dict(net, safe_load("net.safetensors"))
+
+The readers of other formats are here, too: `torch_load`, `gguf_load`, `npy_load`, `npz_load` and
+`tar_extract`. None of them runs code that a file holds, and what a file claims is checked against
+its size before it is believed.
 """
 
 from __future__ import annotations
@@ -13,16 +17,30 @@ from typing import Any
 
 from ..errors import ShapeError, UserError
 from ..helpers import tqdm
-from ..io.safetensors import safe_load, safe_load_metadata, safe_save
+from ..io import (
+    gguf_load,
+    npy_load,
+    npz_load,
+    safe_load,
+    safe_load_metadata,
+    safe_save,
+    tar_extract,
+    torch_load,
+)
 from ..tensor import Tensor
 
 __all__ = [
     "get_parameters",
     "get_state_dict",
+    "gguf_load",
     "load_state_dict",
+    "npy_load",
+    "npz_load",
     "safe_load",
     "safe_load_metadata",
     "safe_save",
+    "tar_extract",
+    "torch_load",
 ]
 
 
@@ -77,14 +95,13 @@ def load_state_dict(
 
     The tensors keep their device and take the dtype of `state_dict`. `strict` allows neither
     missing nor unused names; `consume` removes what was used from `state_dict`, to free memory;
-    `verbose` draws a progress bar on a terminal. Nothing is changed where an error is raised:
-    UserError lists the names that do not match, ShapeError the shapes.
+    `verbose` draws a progress bar on a terminal. Nothing is changed where an error is raised: it
+    lists all names that are missing, not in the model, or of another shape, and is a ShapeError
+    where a shape is among them, else a UserError.
     """
     target = get_state_dict(model)
-    if strict:
-        _check_names(target, state_dict)
     used = [name for name in target if name in state_dict]
-    _check_shapes(target, state_dict, used)
+    _check(target, state_dict, used, strict)
     for name in tqdm(used, "loading", disable=None if verbose else True):
         value = state_dict.pop(name) if consume else state_dict[name]
         target[name].replace(value.to(target[name].device))
@@ -93,14 +110,28 @@ def load_state_dict(
     return [target[name] for name in used]
 
 
-def _check_names(target: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
-    missing = [name for name in target if name not in given]
-    unused = [name for name in given if name not in target]
-    parts = [
-        f"{label}: {_some(names)}"
-        for label, names in (("missing", missing), ("not in the model", unused))
-        if names
+def _check(
+    target: Mapping[str, Tensor], given: Mapping[str, Tensor], used: list[str], strict: bool
+) -> None:
+    """Raises where names, if `strict`, or the shapes of `used` do not match."""
+    wrong = [
+        f"{name}: model {target[name].shape}, given {given[name].shape}"
+        for name in used
+        if target[name].shape != given[name].shape
     ]
+    missing = [f"{name} {tensor.shape}" for name, tensor in target.items() if name not in given]
+    unused = [f"{name} {tensor.shape}" for name, tensor in given.items() if name not in target]
+    parts = [
+        f"{label}: {_some(found)}"
+        for label, found, counts in (
+            ("missing", missing, strict),
+            ("not in the model", unused, strict),
+            ("other shapes", wrong, True),
+        )
+        if found and counts
+    ]
+    if wrong:
+        raise ShapeError(f"[load_state_dict] shapes do not match ({'; '.join(parts)})")
     if parts:
         raise UserError(
             f"[load_state_dict] names do not match ({'; '.join(parts)}); "
@@ -108,18 +139,6 @@ def _check_names(target: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> N
         )
 
 
-def _check_shapes(
-    target: Mapping[str, Tensor], given: Mapping[str, Tensor], names: list[str]
-) -> None:
-    wrong = [
-        f"{name}: model {target[name].shape}, given {given[name].shape}"
-        for name in names
-        if target[name].shape != given[name].shape
-    ]
-    if wrong:
-        raise ShapeError(f"[load_state_dict] shapes do not match ({_some(wrong, '; ')})")
-
-
-def _some(items: list[str], separator: str = ", ", limit: int = 8) -> str:
-    more = f"{separator}and {len(items) - limit} more" if len(items) > limit else ""
-    return separator.join(items[:limit]) + more
+def _some(items: list[str], limit: int = 8) -> str:
+    more = f", and {len(items) - limit} more" if len(items) > limit else ""
+    return ", ".join(items[:limit]) + more

@@ -6,10 +6,10 @@ c = c * b + (1 - b), which a replay can advance and which loses no digits to can
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from ...tensor import Tensor
-from .optimizer import Optimizer
+from .optimizer import Optimizer, ParameterGroup, Params
 
 __all__ = ["LAMB", "Adam", "AdamW"]
 
@@ -19,7 +19,7 @@ class LAMB(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Tensor],
+        params: Params,
         lr: float = 0.001,
         b1: float = 0.9,
         b2: float = 0.999,
@@ -27,38 +27,20 @@ class LAMB(Optimizer):
         weight_decay: float = 0.0,
         adam: bool = False,
     ) -> None:
-        super().__init__(params, lr)
-        self.b1, self.b2, self.eps = b1, b2, eps
-        self.weight_decay, self.adam = weight_decay, adam
-        self.correction1, self.correction2 = self.state_scalar(0.0), self.state_scalar(0.0)
-        self.mean, self.square = self.state_zeros(), self.state_zeros()
+        super().__init__(params, lr, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay, adam=adam)
+        for group in self.param_groups:
+            group.keep_scalar("correction1", 0.0)
+            group.keep_scalar("correction2", 0.0)
+            group.keep_zeros("mean")
+            group.keep_zeros("square")
 
-    def _step(self, params: Sequence[Tensor], gradients: Sequence[Tensor]) -> list[Tensor]:
-        one = self.correction1.full_like(1.0)
-        _blend(self.correction1, one, self.b1)
-        _blend(self.correction2, one, self.b2)
-        return [self._stepped(i, p.detach().float(), g)
-                for i, (p, g) in enumerate(zip(params, gradients, strict=True))]  # fmt: skip
-
-    def _stepped(self, index: int, param: Tensor, gradient: Tensor) -> Tensor:
-        mean, square = self.mean[index], self.square[index]
-        _blend(mean, gradient, self.b1)
-        _blend(square, gradient * gradient, self.b2)
-        deviation = (square / self.correction2).sqrt() + self.eps
-        update = mean / self.correction1 / deviation
-        if self.weight_decay:
-            update = update + self.weight_decay * param
-        return param - self.lr * self._trust(param, update) * update
-
-    def _trust(self, param: Tensor, update: Tensor) -> Tensor | float:
-        """The ratio of the norms of parameter and update; 1 where either is 0."""
-        if self.adam:
-            return 1.0
-        size, slope = param.square().sum().sqrt(), update.square().sum().sqrt()
-        return ((size > 0) & (slope > 0)).where(size / slope, 1.0)
-
-    def state_tensors(self) -> list[Tensor]:
-        return [self.correction1, self.correction2, *self.mean, *self.square]
+    def _step(self, group: ParameterGroup, gradients: Sequence[Tensor]) -> list[Tensor]:
+        for correction, keep in (("correction1", "b1"), ("correction2", "b2")):
+            _blend(group[correction], group[correction].full_like(1.0), group[keep])
+        return [
+            _stepped(group, index, param.detach().float(), gradient)
+            for index, (param, gradient) in enumerate(zip(group["params"], gradients, strict=True))
+        ]
 
 
 class AdamW(LAMB):
@@ -66,7 +48,7 @@ class AdamW(LAMB):
 
     def __init__(
         self,
-        params: Iterable[Tensor],
+        params: Params,
         lr: float = 0.001,
         b1: float = 0.9,
         b2: float = 0.999,
@@ -81,13 +63,31 @@ class Adam(AdamW):
 
     def __init__(
         self,
-        params: Iterable[Tensor],
+        params: Params,
         lr: float = 0.001,
         b1: float = 0.9,
         b2: float = 0.999,
         eps: float = 1e-8,
     ) -> None:
         super().__init__(params, lr, b1, b2, eps, weight_decay=0.0)
+
+
+def _stepped(group: ParameterGroup, index: int, param: Tensor, gradient: Tensor) -> Tensor:
+    mean, square = group["mean"][index], group["square"][index]
+    _blend(mean, gradient, group["b1"])
+    _blend(square, gradient * gradient, group["b2"])
+    deviation = (square / group["correction2"]).sqrt() + group["eps"]
+    update = mean / group["correction1"] / deviation
+    if group["weight_decay"]:
+        update = update + group["weight_decay"] * param
+    trust = 1.0 if group["adam"] else _trust(param, update)
+    return param - group["lr"] * trust * update
+
+
+def _trust(param: Tensor, update: Tensor) -> Tensor:
+    """The ratio of the norms of parameter and update; 1 where either is 0."""
+    size, slope = param.square().sum().sqrt(), update.square().sum().sqrt()
+    return ((size > 0) & (slope > 0)).where(size / slope, 1.0)
 
 
 def _blend(average: Tensor, value: Tensor, keep: float) -> None:

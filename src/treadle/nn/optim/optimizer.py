@@ -1,44 +1,126 @@
-"""What all optimisers share: the parameter list, the learning rate, and one step.
+"""What all optimisers share: parameters in groups, their learning rates, and one step.
 
 An optimiser is a function from (parameter, gradient) to a new value; this base reads the
 gradients, casts, and assigns, so that subclasses hold the formula alone.
+
+    Adam([{"params": head, "lr": 1e-3}, {"params": body}], lr=1e-4)
+    opt.param_groups[0]["lr"] = 1e-2        # writes the tensor that captured steps read, too
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from ...dtype import dtypes
 from ...errors import UserError
 from ...tensor import Tensor
 
-__all__ = ["Optimizer", "OptimizerGroup"]
+__all__ = ["Optimizer", "OptimizerGroup", "ParameterGroup", "Params"]
+
+Params: TypeAlias = Iterable[Tensor] | Iterable[Mapping[str, Any]]
+
+
+class ParameterGroup(dict[str, Any]):
+    """Parameters that are stepped alike: "params", the options of their step, and its state.
+
+    "lr" is a float32 Tensor of shape (1,); a number set as "lr" is written into that tensor. What
+    a step updates besides is under the names of `state`: a tensor, or a list of one a parameter.
+    """
+
+    def __init__(self, params: list[Tensor], lr: float, options: Mapping[str, Any]) -> None:
+        super().__init__(options, params=params)
+        self.state: list[str] = []
+        super().__setitem__("lr", self._constant([float(lr)], (1,)))
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if key != "lr":
+            super().__setitem__(key, value)
+        elif isinstance(value, Tensor):
+            rate = value.to(self["lr"].device).reshape(1).cast(dtypes.float32)
+            self["lr"].assign(rate).realize()
+        else:
+            self["lr"].assign(self._constant([value], (1,))).realize()
+
+    def keep_scalar(self, name: str, value: float) -> None:
+        """State `name`: a float32 tensor of shape (1,) that lives across steps."""
+        self[name] = self._constant([value], (1,))
+        self.state.append(name)
+
+    def keep_zeros(self, name: str) -> None:
+        """State `name`: float32 zeros for each parameter, that live across steps."""
+        self[name] = [self._constant(0.0, t.shape) for t in self["params"]]
+        self.state.append(name)
+
+    def state_tensors(self) -> list[Tensor]:
+        """The tensors that a step updates besides the parameters."""
+        values = [self[name] for name in self.state]
+        return [t for value in values for t in (value if isinstance(value, list) else [value])]
+
+    def _constant(self, value: Any, shape: tuple[Any, ...]) -> Tensor:
+        import numpy as np
+
+        # From host memory: a buffer of its own to assign to, with no kernel to compile.
+        data = np.broadcast_to(np.asarray(value, np.float32), shape).copy()
+        device = self["params"][0].device
+        return Tensor(data, dtype=dtypes.float32, device=device, requires_grad=False)
 
 
 class Optimizer:
-    """Base of the optimisers over `params`, a list of tensors; `lr` is the learning rate.
+    """Base of the optimisers over `params`: tensors, or groups as dicts of "params" and options.
 
-    Tensors with `requires_grad=False` among `params` are kept in `buffers` and left alone.
-    Setting `opt.lr = 0.01` writes the learning-rate tensor, so captured steps see the new rate.
-    Raises UserError if no parameter is left to train or they are on several devices.
+    A group takes the options that it does not name from the optimiser's. Tensors with
+    `requires_grad=False` among `params` are kept in `buffers` and left alone. Setting
+    `opt.lr = 0.01` writes the learning-rate tensor, so captured steps see the new rate. Raises
+    UserError if no parameter is left to train, one is in two groups, a group has an unknown
+    option, or they are on several devices.
     """
 
-    def __init__(self, params: Iterable[Tensor], lr: float) -> None:
-        tensors = _unique(params)
+    def __init__(self, params: Params, lr: float, **options: Any) -> None:
+        self.param_groups: list[ParameterGroup] = []
+        self.buffers: list[Tensor] = []
+        for given in self._as_groups(params):
+            unknown = given.keys() - {"params", "lr"} - options.keys()
+            if unknown:
+                raise UserError(
+                    f"[{type(self).__name__}] a group has the unknown options "
+                    f"{', '.join(sorted(unknown))}; known: params, lr, {', '.join(options)}"
+                )
+            trained = self._trained(given["params"])
+            if trained:
+                own = {key: given.get(key, value) for key, value in options.items()}
+                self.param_groups.append(ParameterGroup(trained, given.get("lr", lr), own))
+        self.params = [t for group in self.param_groups for t in group["params"]]
+        self._check_params()
+        self.device = self.params[0].device
+
+    def _as_groups(self, params: Params) -> list[Mapping[str, Any]]:
+        items: list[Any] = [params] if isinstance(params, Tensor) else list(params)
+        groups: list[Mapping[str, Any]] = [item for item in items if isinstance(item, Mapping)]
+        if not groups:
+            return [{"params": items}]
+        if len(groups) < len(items) or any("params" not in group for group in groups):
+            raise UserError(
+                f'[{type(self).__name__}] groups are dicts that have "params", without tensors '
+                f"beside them"
+            )
+        return groups
+
+    def _trained(self, params: Any) -> list[Tensor]:
+        """Those of a group's tensors that take gradients, each once; the others are buffers."""
+        tensors = [params] if isinstance(params, Tensor) else _unique(params)
         for tensor in tensors:
             if tensor.requires_grad is None:
                 tensor.requires_grad = True
-        self.params = [t for t in tensors if t.requires_grad]
-        self.buffers = [t for t in tensors if not t.requires_grad]
-        self._check_params()
-        self.device = self.params[0].device
-        self._lr = self.state_scalar(lr)
+        self.buffers += [t for t in tensors if not t.requires_grad]
+        return [t for t in tensors if t.requires_grad]
 
     def _check_params(self) -> None:
         name = type(self).__name__
         if not self.params:
             raise UserError(f"[{name}] needs at least one tensor that requires a gradient")
+        if len(_unique(self.params)) < len(self.params):
+            raise UserError(f"[{name}] a parameter is in two groups")
         devices = {str(t.device) for t in self.params}
         if len(devices) > 1:
             raise UserError(
@@ -48,28 +130,20 @@ class Optimizer:
 
     @property
     def lr(self) -> Any:
-        """The learning rate, a float32 Tensor of shape (1,)."""
-        return self._lr
+        """The learning rate of the first group, a float32 Tensor of shape (1,).
+
+        Setting it raises UserError where there are several groups.
+        """
+        return self.param_groups[0]["lr"]
 
     @lr.setter
     def lr(self, value: Any) -> None:
-        rate = value if isinstance(value, Tensor) else self.state_scalar(value)
-        self._lr.assign(rate.reshape(1).cast(self._lr.dtype)).realize()
-
-    def state_scalar(self, value: float) -> Tensor:
-        """A float32 tensor of shape (1,) that lives across steps."""
-        return self._state([value], (1,))
-
-    def state_zeros(self) -> list[Tensor]:
-        """A float32 tensor of zeros for each parameter, that lives across steps."""
-        return [self._state(0.0, t.shape) for t in self.params]
-
-    def _state(self, value: Any, shape: tuple[Any, ...]) -> Tensor:
-        import numpy as np
-
-        # From host memory: a buffer of its own to assign to, with no kernel to compile.
-        data = np.broadcast_to(np.asarray(value, np.float32), shape).copy()
-        return Tensor(data, dtype=dtypes.float32, device=self.device, requires_grad=False)
+        if len(self.param_groups) > 1:
+            raise UserError(
+                f"[{type(self).__name__}] has no one learning rate; "
+                f'set param_groups[i]["lr"] instead'
+            )
+        self.param_groups[0]["lr"] = value
 
     def zero_grad(self) -> None:
         """Forget the gradients, so that the next `backward` does not add to them."""
@@ -87,11 +161,13 @@ class Optimizer:
 
         Raises UserError naming the first parameter that has no gradient.
         """
-        gradients = [self._gradient(index) for index in range(len(self.params))]
-        updated = self._step(self.params, gradients)
-        for param, value in zip(self.params, updated, strict=True):
-            param.assign(value.cast(param.dtype))
-        return [*self.params, *self.buffers, *self.state_tensors()]
+        gradients = iter([self._gradient(index) for index in range(len(self.params))])
+        for group in self.param_groups:
+            own = [next(gradients) for _ in group["params"]]
+            for param, value in zip(group["params"], self._step(group, own), strict=True):
+                param.assign(value.cast(param.dtype))
+        state = [t for group in self.param_groups for t in group.state_tensors()]
+        return [*self.params, *self.buffers, *state]
 
     def _gradient(self, index: int) -> Tensor:
         param = self.params[index]
@@ -102,13 +178,9 @@ class Optimizer:
             )
         return param.grad.detach().to(param.device).cast(dtypes.float32)
 
-    def _step(self, params: Sequence[Tensor], gradients: Sequence[Tensor]) -> list[Tensor]:
-        """The new values of `params`; assigns to the optimiser's own state on the way."""
+    def _step(self, group: ParameterGroup, gradients: Sequence[Tensor]) -> list[Tensor]:
+        """The new values of the group's parameters; assigns to the group's state on the way."""
         raise NotImplementedError(f"{type(self).__name__} does not define _step")
-
-    def state_tensors(self) -> list[Tensor]:
-        """The tensors that a step updates besides the parameters."""
-        return []
 
 
 class OptimizerGroup(Optimizer):
@@ -118,6 +190,7 @@ class OptimizerGroup(Optimizer):
         if not optimizers:
             raise UserError("[OptimizerGroup] needs at least one optimiser")
         self.optimizers = optimizers
+        self.param_groups = [group for opt in optimizers for group in opt.param_groups]
         self.params = [t for opt in optimizers for t in opt.params]
         self.buffers = [t for opt in optimizers for t in opt.buffers]
         self.device = optimizers[0].device

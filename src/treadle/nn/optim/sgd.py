@@ -6,11 +6,11 @@ orthogonalisation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from ...errors import UserError
 from ...tensor import Tensor
-from .optimizer import Optimizer
+from .optimizer import Optimizer, ParameterGroup, Params
 
 __all__ = ["LARS", "SGD", "Muon"]
 
@@ -25,7 +25,7 @@ class LARS(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Tensor],
+        params: Params,
         lr: float = 0.001,
         momentum: float = 0.9,
         weight_decay: float = 1e-4,
@@ -36,53 +36,21 @@ class LARS(Optimizer):
         pre_wd: bool = True,
         tcoef: float = 0.001,
     ) -> None:
-        super().__init__(params, lr)
-        if nesterov and not momentum:
-            raise UserError(f"[{type(self).__name__}] nesterov=True needs a momentum above 0")
-        self.momentum, self.weight_decay, self.nesterov = momentum, weight_decay, nesterov
-        self.ns_steps, self.ns_params = ns_steps, ns_params
-        self.classic, self.pre_wd, self.tcoef = classic, pre_wd, tcoef
-        self.velocity = self.state_zeros() if momentum else []
+        super().__init__(
+            params, lr, momentum=momentum, weight_decay=weight_decay, ns_steps=ns_steps,
+            ns_params=ns_params, nesterov=nesterov, classic=classic, pre_wd=pre_wd, tcoef=tcoef,
+        )  # fmt: skip
+        for group in self.param_groups:
+            if group["nesterov"] and not group["momentum"]:
+                raise UserError(f"[{type(self).__name__}] nesterov=True needs a momentum above 0")
+            if group["momentum"]:
+                group.keep_zeros("velocity")
 
-    def _step(self, params: Sequence[Tensor], gradients: Sequence[Tensor]) -> list[Tensor]:
-        return [self._stepped(i, p.detach().float(), g)
-                for i, (p, g) in enumerate(zip(params, gradients, strict=True))]  # fmt: skip
-
-    def _stepped(self, index: int, param: Tensor, gradient: Tensor) -> Tensor:
-        rate = self._trust(param, gradient)
-        if self.weight_decay and self.pre_wd:
-            gradient = gradient + self.weight_decay * param
-        gradient = gradient * rate
-        if self.classic:
-            gradient = gradient * self.lr
-        gradient = self._orthogonal(self._with_momentum(index, gradient))
-        if self.weight_decay and not self.pre_wd:
-            param = param * (1 - self.lr * self.weight_decay)
-        return param - (gradient if self.classic else gradient * self.lr)
-
-    def _trust(self, param: Tensor, gradient: Tensor) -> Tensor | float:
-        """The ratio of the norms of parameter and gradient; 1 where either is 0."""
-        if not self.tcoef:
-            return 1.0
-        size, slope = param.square().sum().sqrt(), gradient.square().sum().sqrt()
-        ratio = self.tcoef * size / (slope + self.weight_decay * size)
-        return ((size > 0) & (slope > 0)).where(ratio, 1.0)
-
-    def _with_momentum(self, index: int, gradient: Tensor) -> Tensor:
-        if not self.momentum:
-            return gradient
-        velocity = self.velocity[index]
-        velocity.assign(velocity * self.momentum + gradient)
-        return gradient + velocity * self.momentum if self.nesterov else velocity
-
-    def _orthogonal(self, update: Tensor) -> Tensor:
-        if not self.ns_steps or self.ns_params is None or update.ndim < 2:
-            return update
-        matrix = update.reshape(update.shape[0], -1)
-        return _orthogonalised(matrix, self.ns_steps, self.ns_params).reshape(update.shape)
-
-    def state_tensors(self) -> list[Tensor]:
-        return self.velocity
+    def _step(self, group: ParameterGroup, gradients: Sequence[Tensor]) -> list[Tensor]:
+        return [
+            _stepped(group, index, param.detach().float(), gradient)
+            for index, (param, gradient) in enumerate(zip(group["params"], gradients, strict=True))
+        ]
 
 
 class SGD(LARS):
@@ -93,7 +61,7 @@ class SGD(LARS):
 
     def __init__(
         self,
-        params: Iterable[Tensor],
+        params: Params,
         lr: float = 0.001,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
@@ -113,7 +81,7 @@ class Muon(LARS):
 
     def __init__(
         self,
-        params: Iterable[Tensor],
+        params: Params,
         lr: float = 0.02,
         momentum: float = 0.95,
         weight_decay: float = 0.0,
@@ -125,6 +93,44 @@ class Muon(LARS):
             params, lr, momentum, weight_decay, ns_steps, ns_params, nesterov,
             classic=False, pre_wd=False, tcoef=0.0,
         )  # fmt: skip
+
+
+def _stepped(group: ParameterGroup, index: int, param: Tensor, gradient: Tensor) -> Tensor:
+    rate, decay, lr = _trust(group, param, gradient), group["weight_decay"], group["lr"]
+    if decay and group["pre_wd"]:
+        gradient = gradient + decay * param
+    gradient = gradient * rate
+    if group["classic"]:
+        gradient = gradient * lr
+    gradient = _orthogonal(group, _with_momentum(group, index, gradient))
+    if decay and not group["pre_wd"]:
+        param = param * (1 - lr * decay)
+    return param - (gradient if group["classic"] else gradient * lr)
+
+
+def _trust(group: ParameterGroup, param: Tensor, gradient: Tensor) -> Tensor | float:
+    """The ratio of the norms of parameter and gradient; 1 where either is 0."""
+    if not group["tcoef"]:
+        return 1.0
+    size, slope = param.square().sum().sqrt(), gradient.square().sum().sqrt()
+    ratio = group["tcoef"] * size / (slope + group["weight_decay"] * size)
+    return ((size > 0) & (slope > 0)).where(ratio, 1.0)
+
+
+def _with_momentum(group: ParameterGroup, index: int, gradient: Tensor) -> Tensor:
+    momentum = group["momentum"]
+    if not momentum:
+        return gradient
+    velocity = group["velocity"][index]
+    velocity.assign(velocity * momentum + gradient)
+    return gradient + velocity * momentum if group["nesterov"] else velocity
+
+
+def _orthogonal(group: ParameterGroup, update: Tensor) -> Tensor:
+    if not group["ns_steps"] or group["ns_params"] is None or update.ndim < 2:
+        return update
+    matrix = update.reshape(update.shape[0], -1)
+    return _orthogonalised(matrix, group["ns_steps"], group["ns_params"]).reshape(update.shape)
 
 
 def _orthogonalised(matrix: Tensor, steps: int, params: tuple[float, float, float]) -> Tensor:

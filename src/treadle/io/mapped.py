@@ -1,0 +1,90 @@
+"""Bytes of files as tensors, in place.
+
+    data = mapped("net.bin")                                # uint8 array: nothing is read yet
+    tensor_of(data[64:128], dtypes.float32, (4, 4))         # reads the file when computed with
+
+Files are mapped copy-on-write: tensors may be assigned to, and the file never changes. The file
+must not be cut off while its tensors are in use, as with every mapping.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import mmap
+import os
+from typing import TYPE_CHECKING, Any
+
+from ..dtype import DType
+from ..errors import UserError
+from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["label_of", "mapped", "reader_of", "tensor_of"]
+
+
+def mapped(source: Any) -> np.ndarray[Any, Any]:
+    """The bytes of a path (mapped) or of a uint8 tensor, as a 1-D uint8 array."""
+    import numpy as np
+
+    if isinstance(source, Tensor):
+        return source.numpy().reshape(-1).view(np.uint8)
+    with open(source, "rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:  # an empty file cannot be mapped
+            return np.empty(0, np.uint8)
+        return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), np.uint8)
+
+
+def label_of(source: Any) -> str:
+    """What messages call the source."""
+    return "the tensor" if isinstance(source, Tensor) else os.fspath(source)
+
+
+def tensor_of(data: np.ndarray[Any, Any], dtype: DType, shape: tuple[int, ...]) -> Tensor:
+    """The bytes `data`, exactly as many as needed, as a tensor on the default device.
+
+    On the CPU it is the memory of `data` itself, unless that is not aligned to its elements; other
+    devices get a copy when it is computed. Raises UserError for a bool that is neither 0 nor 1.
+    """
+    if math.prod(shape) == 0:
+        return Tensor.zeros(*shape, dtype=dtype)
+    if dtype.is_bool and (data > 1).any():
+        raise UserError("[io] a tensor of bools holds bytes that are neither 0 nor 1")
+    address = data.ctypes.data
+    if address % dtype.itemsize:
+        data = data.copy()
+        address = data.ctypes.data
+    blob = Tensor.from_blob(address, shape, dtype, "CPU", nbytes=data.nbytes, owner=data)
+    return blob.to(None)
+
+
+def reader_of(data: np.ndarray[Any, Any]) -> io.BufferedReader:
+    """Bytes as a file to read from, without a copy of the whole."""
+    return io.BufferedReader(_BytesReader(data))
+
+
+class _BytesReader(io.RawIOBase):
+    def __init__(self, data: Any) -> None:
+        self._data, self._at = memoryview(data), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part = self._data[self._at : self._at + len(buffer)]
+        buffer[: len(part)] = part
+        self._at += len(part)
+        return len(part)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: len(self._data)}[whence]
+        self._at = max(base + offset, 0)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at

@@ -1,0 +1,70 @@
+"""Cells and sequences of them give PyTorch's values and gradients for the same parameters."""
+
+import numpy as np
+import pytest
+
+from treadle import Tensor, nn
+from treadle.errors import ShapeError
+
+from .oracle import copy_parameters, seeded
+
+torch = pytest.importorskip("torch", reason="PyTorch is the oracle of this module")
+
+CELLS = ["LSTMCell", "GRUCell"]
+SEQUENCES = [
+    ("LSTM", {}),
+    ("LSTM", {"num_layers": 2, "bidirectional": True, "batch_first": True}),
+    ("GRU", {"num_layers": 2, "bias": False}),
+    ("GRU", {"bidirectional": True}),
+]
+
+
+def twins(name, *sizes, **options):
+    ours, oracle = getattr(nn, name)(*sizes, **options), getattr(torch.nn, name)(*sizes, **options)
+    with torch.no_grad():
+        copy_parameters(ours, oracle)
+    return ours, oracle
+
+
+def flat(state):
+    return [part for item in state for part in flat(item)] if isinstance(state, tuple) else [state]
+
+
+def assert_close(ours, expected, atol=1e-5):
+    for mine, theirs in zip(flat(ours), flat(expected), strict=True):
+        np.testing.assert_allclose(mine.numpy(), theirs.detach().numpy(), atol=atol, rtol=1e-4)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("name", CELLS)
+def test_a_cell_steps_as_in_pytorch(name, bias):
+    ours, oracle = twins(name, 3, 4, bias=bias)
+    data, state, expected = seeded(2, 3), None, None
+    for _ in range(3):
+        state, expected = ours(Tensor(data), state), oracle(torch.tensor(data), expected)
+    assert_close(state, expected)
+
+
+@pytest.mark.parametrize(("name", "options"), SEQUENCES, ids=[f"{n} {o}" for n, o in SEQUENCES])
+def test_a_sequence_and_its_gradients_agree_with_pytorch(name, options):
+    ours, oracle = twins(name, 3, 2, **options)
+    x = Tensor(seeded(4, 2, 3) * 0.3, requires_grad=True)
+    tx = torch.tensor(seeded(4, 2, 3) * 0.3, requires_grad=True)
+    out, expected = ours(x), oracle(tx)
+    assert_close(out, expected)
+    out[0].square().sum().backward()
+    expected[0].square().sum().backward()
+    assert_close((x.grad, ours.weight_hh_l0.grad), (tx.grad, oracle.weight_hh_l0.grad), 1e-4)
+
+
+def test_a_sequence_goes_on_from_a_given_state():
+    ours, oracle = twins("LSTM", 3, 2)
+    state = [seeded(1, 2, 2), seeded(1, 2, 2) * 0.5]
+    out = ours(Tensor(seeded(3, 2, 3)), tuple(map(Tensor, state)))
+    assert_close(out, oracle(torch.tensor(seeded(3, 2, 3)), tuple(map(torch.tensor, state))))
+
+
+def test_a_sequence_of_another_size_is_refused():
+    message = r"\[GRU\] expected an input \(time, batch, 3\), got shape \(2, 5\)"
+    with pytest.raises(ShapeError, match=message):
+        nn.GRU(3, 4)(Tensor.zeros(2, 5))
