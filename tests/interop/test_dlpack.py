@@ -357,16 +357,14 @@ class Structure(ctypes.Structure):
 DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-def handmade(shape=(2, 3), strides=None, **fields):
+def handmade(sizes=(2, 3), **fields):
     """A capsule of 24 floats with some fields changed, and the calls that its deleter gets."""
     data, calls = values(24), []
     made = Structure(
-        major=1, data=data.ctypes.data, device_type=1, ndim=len(shape), code=2, bits=32, lanes=1
+        major=1, data=data.ctypes.data, device_type=1, ndim=len(sizes), code=2, bits=32, lanes=1
     )
-    sizes = (ctypes.c_int64 * 8)(*shape)
-    made.shape = ctypes.addressof(sizes)
-    steps = (ctypes.c_int64 * 8)(*(strides or ()))
-    made.strides = ctypes.addressof(steps) if strides else None
+    counts = (ctypes.c_int64 * 8)(*sizes)
+    made.shape = ctypes.addressof(counts)
     deleter = DELETER(lambda pointer: calls.append(pointer))
     made.deleter = ctypes.cast(deleter, ctypes.c_void_p).value
     for field, value in fields.items():
@@ -375,7 +373,7 @@ def handmade(shape=(2, 3), strides=None, **fields):
         ("PyCapsule_New", ctypes.pythonapi)
     )
     capsule = new(ctypes.addressof(made), b"dltensor_versioned", None)
-    kept.append((data, made, sizes, steps, deleter))
+    kept.append((data, made, counts, deleter))
     return capsule, calls, ctypes.addressof(made)
 
 
@@ -406,19 +404,34 @@ def test_a_missing_deleter_is_none():
         ({"lanes": 4}, "4 lanes"),
         ({"ndim": -1}, "cannot have -1 axes"),
         ({"ndim": 1 << 20}, "cannot have 1048576 axes"),
-        ({"shape_": (-2, 3)}, "must not be negative"),
+        ({"sizes": (-2, 3)}, "must not be negative"),
         ({"data": None}, "its memory is null"),
+        ({"shape": None}, "the shape of a tensor with 2 axes is null"),
         ({"device_type": 2}, "device of DLPack's type 2"),
     ],
 )
 def test_broken_and_foreign_capsules_are_refused_and_left_alone(fields, message):
-    fields = dict(fields)
-    shape = fields.pop("shape_", (2, 3))
-    capsule, calls, _ = handmade(shape, **fields)
+    capsule, calls, _ = handmade(**fields)
     with pytest.raises(BufferError, match=message):
         Tensor.from_dlpack(capsule)
     assert name_of(capsule) == b"dltensor_versioned"
     assert calls == []
+
+
+def test_arrays_on_other_devices_are_asked_for_a_copy_on_the_host():
+    class Elsewhere(Producer):
+        def __dlpack_device__(self):
+            return (2, 1)
+
+        def __dlpack__(self, **options):
+            asked.append(options)
+            return self.array.__dlpack__()
+
+    asked = []
+    assert Tensor.from_dlpack(Elsewhere(values(3))).tolist() == [0, 1, 2]
+    assert asked == [{"max_version": (1, 3), "dl_device": (1, 0)}]
+    with pytest.raises(BufferError, match="type 2 is not shared: allow a copy"):
+        Tensor.from_dlpack(Elsewhere(values(3)), copy=False)
 
 
 def test_what_is_no_array_is_refused():

@@ -105,6 +105,7 @@ _new_capsule = _api("PyCapsule_New", _object, _pointer, _text, _pointer)
 _name_of = _api("PyCapsule_GetName", _text, _object)
 _pointer_of = _api("PyCapsule_GetPointer", _pointer, _object, _text)
 _rename = _api("PyCapsule_SetName", ctypes.c_int, _object, _text)
+_Deleter = ctypes.PYFUNCTYPE(None, _pointer)
 
 
 def is_capsule(value: object) -> bool:
@@ -185,7 +186,7 @@ class Import:
         pointer, deleter = self._pointer, self._deleter
         if not deleter:
             return lambda: None
-        delete = ctypes.PYFUNCTYPE(None, _pointer)(deleter)
+        delete = _Deleter(deleter)
         return lambda: delete(pointer)
 
 
@@ -219,6 +220,8 @@ def _checked_layout(tensor: _Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Sizes and strides, in elements."""
     if not 0 <= tensor.ndim <= 64:
         raise ExchangeError(f"[from_dlpack] a tensor cannot have {tensor.ndim} axes")
+    if tensor.ndim and not tensor.shape:
+        raise ExchangeError(f"[from_dlpack] the shape of a tensor with {tensor.ndim} axes is null")
     sizes = tuple(tensor.shape[: tensor.ndim]) if tensor.ndim else ()
     if any(size < 0 for size in sizes):
         raise ExchangeError(f"[from_dlpack] sizes must not be negative: {sizes}")

@@ -196,7 +196,7 @@ def imported(
 
     `adopt_dense(import, address, count)` takes dense memory as a node.
     """
-    found = dlpack.Import(source if dlpack.is_capsule(source) else _capsule_of(source))
+    found = dlpack.Import(source if dlpack.is_capsule(source) else _capsule_of(source, copy))
     if found.device[0] not in dlpack.HOST_DEVICES:
         raise ExchangeError(
             f"[from_dlpack] the memory is on a device of DLPack's type {found.device[0]}, which "
@@ -229,15 +229,24 @@ def imported(
     return _arranged(adopt_dense(found, address, count), order, found)
 
 
-def _capsule_of(source: Any) -> Any:
-    """What `source.__dlpack__` gives: versioned where the producer knows how."""
+def _capsule_of(source: Any, copy: bool | None) -> Any:
+    """What `source.__dlpack__` gives: versioned where the producer knows how.
+
+    A producer on a device of its own is asked for a copy on the host.
+    """
     if not hasattr(source, "__dlpack__") or not hasattr(source, "__dlpack_device__"):
         raise ExchangeError(
             f"[from_dlpack] a {type(source).__name__} has no __dlpack__: pass an array of a "
             "library that exports DLPack, or use Tensor(...) for a copy"
         )
     asked: dict[str, Any] = {"max_version": dlpack.VERSION}
-    if int(source.__dlpack_device__()[0]) not in dlpack.HOST_DEVICES:
+    kind = int(source.__dlpack_device__()[0])
+    if kind not in dlpack.HOST_DEVICES:
+        if copy is False:
+            raise ExchangeError(
+                f"[from_dlpack] memory on a device of DLPack's type {kind} is not shared: allow a "
+                "copy"
+            )
         asked["dl_device"] = _HOST
     try:
         return source.__dlpack__(**asked)
