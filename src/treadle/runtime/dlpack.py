@@ -174,7 +174,7 @@ class Import:
         self.device = (tensor.device_type, tensor.device_id)
         self.dtype = _checked_dtype(tensor)
         self.sizes, self.strides = _checked_layout(tensor)
-        self.address = (tensor.data or 0) + tensor.byte_offset if tensor.data else 0
+        self.address = tensor.data + tensor.byte_offset if tensor.data else 0
 
     @property
     def read_only(self) -> bool:
