@@ -33,13 +33,28 @@ class Residual(nn.Module):
         return self.norm(x + self.second(F.gelu(self.first(x))))
 
 
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.qkv, self.out = nn.LayerNorm(8), nn.Linear(8, 24), nn.Linear(8, 8)
+
+    def forward(self, x):
+        parts = self.qkv(self.norm(x)).split(8, -1)
+        q, k, v = (part.unflatten(-1, (2, 4)).transpose(1, 2) for part in parts)
+        found = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return x + self.out(found.transpose(1, 2).flatten(2))
+
+
 MODELS = {
     "mlp": (lambda: nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)), (5, 8)),
     "wide": (
-        lambda: nn.Sequential(nn.Linear(8, 16), nn.SiLU(), nn.Linear(16, 4), nn.Softmax(-1)),
+        lambda: nn.Sequential(
+            nn.Linear(8, 16), nn.SiLU(), nn.Linear(16, 4), nn.GELU("tanh"), nn.Softmax(-1)
+        ),
         (3, 5, 8),
     ),
     "residual": (Residual, (5, 8)),
+    "attention": (Attention, (2, 6, 8)),
     "convolutions": (
         lambda: nn.Sequential(
             nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
@@ -146,7 +161,14 @@ def test_results_are_nobody_elses_memory(compiled):
 
 def test_integers_and_conditions_keep_pytorchs_dtypes(compiled):
     def function(x, n):
-        return n.sum(), n + 1, x > 0, torch.where(n > 2, n, 0), n.float().mean(), n / 2, x.sum(1)
+        small = n.to(torch.int32) * 2**30
+        return (
+            n.sum(), n + 1, x > 0, torch.where(n > 2, n, 0), n.float().mean(), n / 2, x.sum(1),
+            small.sum(), (n > 2).sum(), n > 2.5, 2**n, n**2, x**3, 2.0**x, ~n, ~(x > 0), n & 3,
+            x.double() * x, n * x.sum(), torch.minimum(n, n.flip(0)), x.sign(), x.round(), 1 - n,
+            x.clamp(min=0), x.amax(), x.amin(1, keepdim=True), x.var(), x.var(1, correction=0),
+            torch.logical_and(x, n[:2]), x.to(torch.bfloat16) + 1, torch.isnan(x / 0 * 0),
+        )  # fmt: skip
 
     fast = compiled(function)
     x, n = torch.randn(3, 2), torch.arange(6)

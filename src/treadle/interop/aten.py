@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ..dtype import _from_torch_dtype
+from ..dtype import _from_torch_dtype, dtypes
 from ..tensor import Tensor
 
 __all__ = ["MEANINGS"]
@@ -43,9 +43,9 @@ _UNARY = (
 )  # fmt: skip
 _BINARY = (
     "bitwise_and", "bitwise_or", "eq", "ge", "gt", "le", "logical_and", "logical_or", "lt",
-    "maximum", "minimum", "mul", "ne", "pow",
+    "maximum", "minimum", "mul", "ne",
 )  # fmt: skip
-_OVERLOADS = ("default", "Tensor", "Scalar", "Tensor_Scalar", "Tensor_Tensor")
+_OVERLOADS = ("default", "Tensor", "Scalar")
 
 
 def _method(name: str) -> Callable[..., Tensor]:
@@ -78,6 +78,11 @@ def _rsub(x: Tensor, other: Any, alpha: Any = 1) -> Tensor:
 @_means(aten.div.Tensor, aten.div.Scalar)
 def _div(x: Tensor, other: Any) -> Tensor:
     return x / other
+
+
+@_means(aten.pow.Scalar, aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor)
+def _pow(x: Any, exponent: Any) -> Tensor:
+    return x**exponent
 
 
 @_means(aten.where.self)
@@ -157,6 +162,11 @@ def _select(x: Tensor, axis: int, index: int) -> Tensor:
     return x[(*(slice(None),) * (axis % x.ndim), index)]
 
 
+@_means(aten.split_with_sizes.default)
+def _split(x: Tensor, sizes: Any, axis: int = 0) -> tuple[Tensor, ...]:
+    return tuple(x.split(tuple(sizes), axis))
+
+
 @_means(aten.cat.default)
 def _cat(tensors: Any, axis: int = 0) -> Tensor:
     return tensors[0].cat(*tensors[1:], dim=axis)
@@ -201,8 +211,10 @@ def _scalar_tensor(value: Any, dtype: Any = None, **placement: Any) -> Tensor:
 
 @_means(aten.sum.default, aten.sum.dim_IntList)
 def _sum(x: Tensor, axes: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
-    kind = None if dtype is None else _from_torch_dtype(dtype)
-    return x.sum(_axes(axes), keepdim, kind)
+    if dtype is not None:
+        return x.sum(_axes(axes), keepdim, _from_torch_dtype(dtype))
+    # PyTorch adds integers, and counts truths, in 64 bits
+    return (x if x.dtype.is_float else x.cast(dtypes.int64)).sum(_axes(axes), keepdim)
 
 
 @_means(aten.mean.default, aten.mean.dim)
@@ -224,6 +236,16 @@ def _amin(x: Tensor, axes: Any = (), keepdim: bool = False) -> Tensor:
 @_means(aten.var.correction)
 def _var(x: Tensor, axes: Any = None, *, correction: Any = None, keepdim: bool = False) -> Tensor:
     return x.var(_axes(axes), keepdim, 1 if correction is None else correction)
+
+
+@_means(aten.var_mean.correction)
+def _var_mean(
+    x: Tensor, axes: Any = None, *, correction: Any = None, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    return (
+        _var(x, axes, correction=correction, keepdim=keepdim),
+        x.mean(_axes(axes), keepdim),
+    )
 
 
 def _axes(axes: Any) -> Any:
