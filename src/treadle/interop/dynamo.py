@@ -31,11 +31,11 @@ __all__ = ["compile_graph"]
 
 aten = torch.ops.aten
 
-# Alone, these are cheaper as PyTorch's views than as kernels.
-_MOVEMENTS = frozenset((
+# PyTorch's views, which cost nothing there: results that are moved last are moved in PyTorch.
+_VIEWS = frozenset((
     aten.alias.default, aten.detach.default, aten.expand.default, aten.permute.default,
     aten.select.int, aten.slice.Tensor, aten.squeeze.dim, aten.squeeze.dims, aten.t.default,
-    aten.transpose.int, aten.unsqueeze.default, aten.view.default, operator.getitem,
+    aten.transpose.int, aten.unsqueeze.default, aten.view.default,
 ))  # fmt: skip
 
 
@@ -72,35 +72,51 @@ class _Part(torch.nn.Module):
 
     def __init__(self, graph: torch.fx.Graph) -> None:
         super().__init__()
-        self._nodes = list(graph.nodes)
-        self._captured = TinyJit(self._run)
-        (last,) = (node for node in self._nodes if node.op == "output")
+        *nodes, last = graph.nodes
+        self._inputs = [node for node in nodes if node.op == "placeholder"]
+        self._calls = [node for node in nodes if node.op == "call_function"]
         self._is_tuple = isinstance(last.args[0], (tuple, list))
-        self._results = list(last.args[0] if self._is_tuple else last.args)  # type: ignore[arg-type]
+        self._results: Any = last.args[0] if self._is_tuple else last.args
+        bases = dict.fromkeys(map(_base_of, self._results))
+        self._computed = [node for node in bases if node.op != "placeholder"]
+        self._captured = TinyJit(self._run)
 
     def forward(self, *inputs: torch.Tensor) -> Any:
+        """What the graph returns: computed by treadle, and moved by PyTorch."""
         mine = [Tensor.from_dlpack(tensor.detach(), device="CPU") for tensor in inputs]
-        found = self._captured(*mine)
+        values = dict(zip(self._inputs, inputs, strict=True))
         seen: set[int] = set()
-        theirs = []
-        for node, result in zip(self._results, found, strict=True):
-            theirs.append(_handed_over(result, node.meta["val"], seen))
-        return tuple(theirs) if self._is_tuple else theirs[0]
+        for node, result in zip(self._computed, self._captured(*mine), strict=True):
+            values[node] = _handed_over(result, node.meta["val"], seen)
+        results = tuple(_moved(node, values) for node in self._results)
+        return results if self._is_tuple else results[0]
 
     def _run(self, *inputs: Tensor) -> list[Tensor]:
         """The graph on tensors of treadle's."""
-        values: dict[torch.fx.Node, Any] = {}
-        given = iter(inputs)
-        for node in self._nodes:
-            if node.op == "placeholder":
-                values[node] = next(given)
-            elif node.op == "call_function":
-                args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
-                meaning: Any = MEANINGS.get(node.target, node.target)
-                values[node] = _of_dtype(meaning(*args, **kwargs), node.meta["val"])
-        found = [values[node] for node in self._results]
-        # An input, or a view of one, is PyTorch's memory: results have their own.
+        values: dict[torch.fx.Node, Any] = dict(zip(self._inputs, inputs, strict=True))
+        for node in self._calls:
+            args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
+            meaning: Any = MEANINGS.get(node.target, node.target)
+            values[node] = _of_dtype(meaning(*args, **kwargs), node.meta["val"])
+        found = [values[node] for node in self._computed]
+        # A copy may be no more than the input itself, which is PyTorch's memory.
         return [(t.clone() if t.is_realized else t).realize() for t in found]
+
+
+def _base_of(node: torch.fx.Node) -> torch.fx.Node:
+    """What a chain of views shows."""
+    while node.target in _VIEWS:
+        node = node.all_input_nodes[0]
+    return node
+
+
+def _moved(node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> Any:
+    """A chain of views, down to one of `values`, in PyTorch."""
+    if node in values:
+        return values[node]
+    args, kwargs = map_arg((node.args, node.kwargs), lambda source: _moved(source, values))
+    view: Any = node.target
+    return view(*args, **kwargs)
 
 
 def _of_dtype(value: Any, wanted: Any) -> Any:
@@ -127,8 +143,8 @@ def _compiled(graph: torch.fx.GraphModule, example_inputs: Any) -> Any:
     for name, part in list(fused.named_children()):
         if not name.startswith("fused_") or not isinstance(part, torch.fx.GraphModule):
             continue
-        if any(node.op == "call_function" and node.target not in _MOVEMENTS
-               for node in part.graph.nodes):  # fmt: skip
+        called = [node.target for node in part.graph.nodes if node.op == "call_function"]
+        if not _VIEWS.issuperset(called):
             setattr(fused, name, _Part(part.graph))
     return make_boxed_func(fused.forward)
 
