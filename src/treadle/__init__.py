@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .engine.backends import Device
     from .engine.counters import GlobalCounters
     from .engine.jit import TinyJit, jit
+    from .interop import from_dlpack
     from .ir.symbolic import Variable
     from .tensor import Tensor
 
@@ -30,6 +31,7 @@ __all__ = [
     "Variable",
     "__version__",
     "dtypes",
+    "from_dlpack",
     "jit",
     "nn",
 ]
@@ -39,7 +41,7 @@ __version__ = "0.1.0"  # the package's metadata is made from this line
 _HOMES = {
     "Context": ".config", "Device": ".engine.backends", "GlobalCounters": ".engine.counters",
     "Tensor": ".tensor", "TinyJit": ".engine.jit", "dtypes": ".dtype", "jit": ".engine.jit",
-    "Variable": ".ir.symbolic",
+    "Variable": ".ir.symbolic", "from_dlpack": ".interop",
 }  # fmt: skip
 
 

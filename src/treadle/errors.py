@@ -9,6 +9,7 @@ TreadleError
 │   ├── DeviceError      a device or compiler is missing, busy or refuses
 │   │   └── StaleCodeError   a driver refuses cached code; it is compiled anew by itself
 │   ├── OutOfMemory      an allocation failed (also a MemoryError)
+│   ├── ExchangeError    memory cannot be shared with another library (also a BufferError)
 │   └── JitError         a captured function cannot be replayed faithfully
 └── InternalError        a broken invariant: please report it
 """
@@ -18,6 +19,7 @@ from __future__ import annotations
 __all__ = [
     "DTypeError",
     "DeviceError",
+    "ExchangeError",
     "IndexOutOfRange",
     "InternalError",
     "JitError",
@@ -65,6 +67,10 @@ class StaleCodeError(DeviceError):
 
 class OutOfMemory(DeviceError, MemoryError):
     """A device has no memory left for an allocation."""
+
+
+class ExchangeError(UserError, BufferError):
+    """Memory cannot be handed to, or taken from, another library as it was asked for."""
 
 
 class JitError(UserError, RuntimeError):

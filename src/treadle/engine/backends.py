@@ -35,7 +35,9 @@ from .selection import (
     parse_choice,
 )
 
-__all__ = ["Device", "Opened", "Row", "cached_compile", "compile_cache", "inventory"]
+__all__ = [
+    "Device", "Opened", "Row", "cached_compile", "compile_cache", "compile_for_host", "inventory",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,12 @@ def cached_compile(compiler: Any, target: Target, source: str) -> bytes:
         found = compiler.compile(source)
         compile_cache().put(key, found)
     return found
+
+
+def compile_for_host(source: str) -> bytes:
+    """LLVM IR that runs in this process, whatever a device's own compiler is."""
+    embedded = LLVMCompiler(host_target())
+    return cached_compile(embedded, embedded.target, source)
 
 
 class _Devices:
@@ -209,9 +217,7 @@ def _open_cpu(
     if choice.runtime == "NULL":
         runtime: Any = NullDevice(choice.name, target)
     else:
-        embedded = LLVMCompiler(host)
-        compile_ir = functools.partial(cached_compile, embedded, embedded.target)
-        runtime = CpuDevice(choice.name, target, compile_ir, settings.CPU_COUNT or None)
+        runtime = CpuDevice(choice.name, target, compile_for_host, settings.CPU_COUNT or None)
     renderers = (make_renderer(target, True), make_renderer(target, False))
     return Opened(choice.name, target, runtime, compiler, renderers)
 

@@ -24,7 +24,7 @@ from treadle.runtime.memory import ALIGNMENT, allocate, machine_memory, release
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["HostAllocator", "HostBuffer", "size_class"]
+__all__ = ["HostAllocator", "HostBuffer", "host_view", "size_class"]
 
 
 class HostBuffer:
@@ -45,11 +45,7 @@ class HostBuffer:
 
     def view(self) -> memoryview:
         """The bytes, writable, without a copy. The view keeps the buffer alive."""
-        if not self.nbytes:
-            return memoryview(bytearray())
-        array = (ctypes.c_uint8 * self.nbytes).from_address(self.pointer)
-        array._buffer = self  # type: ignore[attr-defined]
-        return memoryview(array).cast("B")
+        return host_view(self.pointer, self.nbytes, self)
 
     def slice(self, offset: int, nbytes: int) -> HostBuffer:
         """The part [offset, offset + nbytes), in bytes, which keeps the whole alive."""
@@ -66,6 +62,15 @@ class HostBuffer:
 
     def __repr__(self) -> str:
         return f"HostBuffer({self.nbytes} bytes at {self.pointer:#x})"
+
+
+def host_view(pointer: int, nbytes: int, keep: object) -> memoryview:
+    """The bytes at `pointer`, writable; `keep` lives as long as the view."""
+    if not nbytes:
+        return memoryview(bytearray())
+    array = (ctypes.c_uint8 * nbytes).from_address(pointer)
+    array._keep = keep  # type: ignore[attr-defined]
+    return memoryview(array).cast("B")
 
 
 def size_class(nbytes: int) -> int:

@@ -228,13 +228,6 @@ class Core(metaclass=Modes):
             node = node.src[0]
         return to_host(node).reshape(shape)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        import numpy as np
-
-        return np.asarray(self.numpy(), dtype=dtype)
-
-    __array_priority__ = 1000  # NumPy arrays on the left leave the operation to us
-
     def data(self) -> memoryview:
         """The values as a memoryview of this shape."""
         return self.numpy().data

@@ -4,6 +4,8 @@
     x = Tensor.from_blob(array.ctypes.data, (2, 3), owner=array)   # x reads what `array` holds
     y = Tensor.from_blob(cl_buffer, (2, 3), device="CL")           # a pyopencl buffer
 
+    z = Tensor.from_dlpack(torch_tensor)    np.from_dlpack(z)    np.asarray(z)    # all in place
+
 One surprise: values are read when the tensor is computed with, not when it is made. So the memory
 has to stay valid, and has to hold what is meant, until then: give its `owner`.
 """
@@ -16,15 +18,21 @@ import operator
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from ..dtype import ImageDType, dtypes, to_dtype
+from ..dtype import DType, ImageDType, dtypes, to_dtype
 from ..engine.backends import Device
 from ..engine.memory import Memory, adopt
-from ..errors import DeviceError, ShapeError, UnsafeBlobWarning
+from ..errors import DeviceError, ExchangeError, ShapeError, UnsafeBlobWarning
+from ..ir.node import Node
+from ..runtime.dlpack import Import
 from .creation import Creation
+from .exchange import device_of, exported, imported, in_place
 from .images import check_image
 from .shapes import reshape
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["Interop"]
 
@@ -82,9 +90,117 @@ class Interop(Creation):
         if owner is None and deleter is None:
             warnings.warn(_UNOWNED, UnsafeBlobWarning, stacklevel=2)
         buffer = _wrap(name, ptr, needed, kind.itemsize, image)
-        weakref.finalize(buffer, _let_go, name, owner, deleter)
-        node = adopt(Memory(buffer, kind, count, name, read_only=readonly, image=image))
+        node = _adopted(buffer, kind, count, name, owner, deleter, readonly, image)
         return cls._new(reshape(node, sizes), name, requires_grad)
+
+    # -- DLPack -------------------------------------------------------------------------------
+
+    @classmethod
+    def from_dlpack(cls, x: Any, *, device: str | None = None, copy: bool | None = None) -> Self:
+        """The memory of another library's array `x`, shared; a DLPack capsule will do for `x`, too.
+
+        Shape, dtype and order of axes are those of `x`. `copy` True makes a copy, False refuses
+        one, None copies where memory cannot be shared: on a `device` (the default device, if none
+        is given) that does not see the host's memory, where there are gaps between the elements,
+        or for an address that is no multiple of an element. Memory that its owner calls read-only
+        cannot be assigned to. Each side sees what the other writes, when it computes. An order of
+        axes that is not row-major makes a view, which `realize` and `numpy` give memory of its own.
+
+        Raises ExchangeError (a BufferError), or what `x.__dlpack__` raises.
+        """
+        name = Device.canonicalize(device)
+        if isinstance(name, tuple):
+            raise DeviceError(f"[from_dlpack] memory is on one device, not on {name}")
+
+        def adopted(found: Import, address: int, count: int) -> Node:
+            kind = found.dtype
+            buffer = _wrap(name, address, count * kind.itemsize, kind.itemsize, None)
+            return _adopted(buffer, kind, count, name, None, found.take(), found.read_only, None)
+
+        return cls._new(imported(adopted, name, x, copy), name)
+
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None, copy: bool | None = None,
+    ) -> Any:  # fmt: skip
+        """A DLPack capsule of this tensor's memory, for `from_dlpack` of other libraries.
+
+        Versioned (1.x) from `max_version` (1, 0) on, else of the older kind. `copy` as in
+        `from_dlpack`; flipped and expanded views are copied, and so is memory that the host does
+        not see, for `dl_device` (1, 0). Raises ExchangeError (a BufferError): for tensors that
+        require gradients or are spread over devices, and where a copy would be needed.
+        """
+        versioned = max_version is not None and max_version[0] >= 1
+        return exported(self, stream=stream, versioned=versioned, dl_device=dl_device, copy=copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """DLPack's device type and number: (1, 0) where the host sees the memory."""
+        return device_of(self)
+
+    # -- NumPy --------------------------------------------------------------------------------
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """The values as NumPy's functions take them: in place where the host sees the memory.
+
+        Copied with `copy`, or where `dtype` is another, the device has memory of its own, or the
+        tensor requires gradients. Raises ValueError if `copy` is False and one is needed.
+        """
+        import numpy as np
+
+        array, copied = in_place(self)
+        if self._requires_grad is True and not copied:
+            array, copied = array.copy(), True
+        if dtype is not None and np.dtype(dtype) != array.dtype:
+            array, copied = array.astype(dtype), True
+        if copied and copy is False:
+            raise ValueError(
+                f"[array] a {self.dtype.name} tensor on {self.device} cannot be an array"
+                f"{'' if dtype is None else f' of {np.dtype(dtype)}'} without a copy"
+            )
+        return array.copy() if copy and not copied else array
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """NumPy's functions see arrays: many would call methods of ours by NumPy's signatures."""
+        return function(*_as_arrays(args), **_as_arrays(kwargs))
+
+    __array_priority__ = 1000  # NumPy arrays on the left leave the operation to us
+
+    # There is no `__array_interface__`: whoever reads one keeps the tensor alive, but not the
+    # memory, which the tensor leaves behind when it is assigned to or moved.
+
+    def __buffer__(self, flags: int) -> memoryview:
+        """The buffer protocol, which Python asks for from 3.12 on: `memoryview(tensor)`.
+
+        Raises ExchangeError (a BufferError) where the memory cannot be shared, or not as asked.
+        """
+        array, copied = in_place(self)
+        if copied or self._requires_grad is True:
+            raise ExchangeError(
+                f"[buffer] a tensor on {self.device} that requires gradients, or is not in memory "
+                "that the host sees, has no buffer: use .numpy()"
+            )
+        if flags & _WRITABLE and not array.flags.writeable:
+            raise ExchangeError("[buffer] the tensor's memory is somebody else's and read-only")
+        try:
+            return memoryview(array)  # pyright: ignore[reportArgumentType]
+        except ValueError as error:
+            raise ExchangeError(
+                f"[buffer] the buffer protocol has no name for {self.dtype.name}: use .numpy()"
+            ) from error
+
+
+def _as_arrays(value: Any) -> Any:
+    """`value` with arrays for tensors, inside of lists, tuples and dicts, too."""
+    if isinstance(value, Interop):
+        return value.__array__()
+    if type(value) in (list, tuple):
+        return type(value)(map(_as_arrays, value))
+    if type(value) is dict:
+        return {key: _as_arrays(item) for key, item in value.items()}
+    return value
+
+
+_WRITABLE = 1  # PyBUF_WRITABLE
 
 
 _UNOWNED = (
@@ -122,6 +238,15 @@ def _wrap(device: str, ptr: Any, nbytes: int, alignment: int, image: ImageDType 
     if not nbytes:
         return allocator.alloc(1)  # nothing is there to share
     return allocator.from_pointer(address, nbytes)
+
+
+def _adopted(
+    buffer: Any, kind: DType, count: int, device: str, owner: object,
+    deleter: Callable[[], object] | None, readonly: bool, image: ImageDType | None,
+) -> Node:  # fmt: skip
+    """A BUFFER over somebody else's memory, which is let go of when the last tensor is gone."""
+    weakref.finalize(buffer, _let_go, device, owner, deleter)
+    return adopt(Memory(buffer, kind, count, device, read_only=readonly, image=image))
 
 
 def _let_go(device: str, owner: object, deleter: Callable[[], object] | None) -> None:

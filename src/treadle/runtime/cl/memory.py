@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from treadle.errors import DeviceError, OutOfMemory
 from treadle.runtime.base import MemoryStats
-from treadle.runtime.buffer import HostAllocator, HostBuffer, size_class
+from treadle.runtime.buffer import HostAllocator, HostBuffer, host_view, size_class
 from treadle.runtime.cl.platforms import binding
 
 if TYPE_CHECKING:
@@ -41,10 +41,13 @@ class CLBuffer:
         self._block, self._allocator, self._owner = block, allocator, owner
 
     def view(self) -> memoryview:
-        """The bytes themselves; DeviceError where the host cannot see them."""
+        """The bytes themselves, which keep the buffer alive.
+
+        DeviceError where the host cannot see them.
+        """
         if self._block is None:
             raise DeviceError("the host has no access to memory of this OpenCL device: read it")
-        return self._block.view()[: self.nbytes]
+        return host_view(self._block.pointer, self.nbytes, self)
 
     def __del__(self) -> None:
         if self._allocator is not None:

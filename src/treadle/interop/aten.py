@@ -1,0 +1,334 @@
+"""What PyTorch's operators mean in treadle: one table, from ATen's names to functions of Tensors.
+
+    MEANINGS[torch.ops.aten.addmm.default](bias, x, w)  ->  a lazy Tensor
+
+An operator that is not in the table stays PyTorch's. Results take the dtype that PyTorch gives
+them where the table is used (interop/dynamo.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..dtype import _from_torch_dtype, dtypes
+from ..tensor import Tensor
+
+__all__ = ["MEANINGS"]
+
+aten = torch.ops.aten
+
+MEANINGS: dict[Any, Callable[..., Any]] = {}
+
+
+def _means(*operators: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The function below is what `operators` mean."""
+
+    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+        MEANINGS.update(dict.fromkeys(operators, function))
+        return function
+
+    return enter
+
+
+# -- one or two tensors, element by element -------------------------------------------------------
+
+_UNARY = (
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_not", "ceil", "cos", "cosh",
+    "erf", "exp", "exp2", "floor", "isinf", "isnan", "log", "log2", "logical_not", "neg",
+    "reciprocal", "relu", "round", "rsqrt", "sigmoid", "sign", "silu", "sin", "sinh", "sqrt",
+    "square", "tan", "tanh", "trunc",
+)  # fmt: skip
+_BINARY = (
+    "bitwise_and", "bitwise_or", "eq", "ge", "gt", "le", "logical_and", "logical_or", "lt",
+    "maximum", "minimum", "mul", "ne",
+)  # fmt: skip
+_OVERLOADS = ("default", "Tensor", "Scalar")
+
+
+def _method(name: str) -> Callable[..., Tensor]:
+    return lambda x, *others: getattr(x, name)(*others)
+
+
+for _name in _UNARY:
+    _means(getattr(aten, _name).default)(_method(_name))
+for _name in _BINARY:
+    _packet = getattr(aten, _name)
+    _known = [getattr(_packet, over) for over in _packet.overloads() if over in _OVERLOADS]
+    _means(*_known)(_method(_name))
+
+
+@_means(aten.add.Tensor, aten.add.Scalar)
+def _add(x: Tensor, other: Any, alpha: Any = 1) -> Tensor:
+    return x + (other if alpha == 1 else other * alpha)
+
+
+@_means(aten.sub.Tensor, aten.sub.Scalar)
+def _sub(x: Tensor, other: Any, alpha: Any = 1) -> Tensor:
+    return x - (other if alpha == 1 else other * alpha)
+
+
+@_means(aten.rsub.Scalar)
+def _rsub(x: Tensor, other: Any, alpha: Any = 1) -> Tensor:
+    return other - (x if alpha == 1 else x * alpha)
+
+
+@_means(aten.div.Tensor, aten.div.Scalar)
+def _div(x: Tensor, other: Any) -> Tensor:
+    return x / other
+
+
+@_means(aten.pow.Scalar, aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor)
+def _pow(x: Any, exponent: Any) -> Tensor:
+    return x**exponent
+
+
+@_means(aten.where.self)
+def _where(condition: Tensor, x: Any, y: Any) -> Tensor:
+    return condition.where(x, y)
+
+
+@_means(aten.clamp.default)
+def _clamp(x: Tensor, low: Any = None, high: Any = None) -> Tensor:
+    return x.clamp(low, high)
+
+
+@_means(aten.gelu.default)
+def _gelu(x: Tensor, approximate: str = "none") -> Tensor:
+    if approximate == "tanh":
+        return x.gelu()
+    return x * 0.5 * (1 + (x * 0.5**0.5).erf())
+
+
+@_means(aten.hardtanh.default)
+def _hardtanh(x: Tensor, low: float = -1.0, high: float = 1.0) -> Tensor:
+    return x.clamp(low, high)
+
+
+@_means(aten.leaky_relu.default)
+def _leaky_relu(x: Tensor, slope: float = 0.01) -> Tensor:
+    return x.leaky_relu(slope)
+
+
+# -- shapes ---------------------------------------------------------------------------------------
+
+
+@_means(aten.view.default, aten.reshape.default, aten._unsafe_view.default)
+def _view(x: Tensor, shape: Any) -> Tensor:
+    return x.reshape(tuple(shape))
+
+
+@_means(aten.permute.default)
+def _permute(x: Tensor, order: Any) -> Tensor:
+    return x.permute(tuple(order))
+
+
+@_means(aten.transpose.int)
+def _transpose(x: Tensor, first: int, second: int) -> Tensor:
+    return x.transpose(first, second)
+
+
+@_means(aten.t.default)
+def _t(x: Tensor) -> Tensor:
+    return x.T
+
+
+@_means(aten.expand.default)
+def _expand(x: Tensor, shape: Any) -> Tensor:
+    return x.expand(tuple(shape))
+
+
+@_means(aten.unsqueeze.default)
+def _unsqueeze(x: Tensor, axis: int) -> Tensor:
+    return x.unsqueeze(axis)
+
+
+@_means(aten.squeeze.dim, aten.squeeze.dims)
+def _squeeze(x: Tensor, axes: Any) -> Tensor:
+    listed = {axis % x.ndim for axis in ([axes] if isinstance(axes, int) else axes)}
+    gone = [axis for axis in listed if x.shape[axis] == 1]
+    return x.reshape(tuple(size for axis, size in enumerate(x.shape) if axis not in gone))
+
+
+@_means(aten.slice.Tensor)
+def _slice(x: Tensor, axis: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
+    return x[(*(slice(None),) * (axis % x.ndim), slice(start, end, step))]
+
+
+@_means(aten.select.int)
+def _select(x: Tensor, axis: int, index: int) -> Tensor:
+    return x[(*(slice(None),) * (axis % x.ndim), index)]
+
+
+@_means(aten.split_with_sizes.default)
+def _split(x: Tensor, sizes: Any, axis: int = 0) -> tuple[Tensor, ...]:
+    return tuple(x.split(tuple(sizes), axis))
+
+
+@_means(aten.cat.default)
+def _cat(tensors: Any, axis: int = 0) -> Tensor:
+    return tensors[0].cat(*tensors[1:], dim=axis)
+
+
+@_means(aten.alias.default, aten.detach.default)
+def _same(x: Tensor) -> Tensor:
+    return x
+
+
+@_means(aten.clone.default)
+def _clone(x: Tensor, memory_format: Any = None) -> Tensor:
+    return x
+
+
+@_means(aten._to_copy.default)
+def _to_copy(x: Tensor, dtype: Any = None, layout: Any = None, device: Any = None,
+             pin_memory: Any = None, non_blocking: bool = False,
+             memory_format: Any = None) -> Tensor:  # fmt: skip
+    return x if dtype is None else x.cast(_from_torch_dtype(dtype))
+
+
+@_means(aten.full.default)
+def _full(shape: Any, value: Any, dtype: Any = None, **placement: Any) -> Tensor:
+    kind = None if dtype is None else _from_torch_dtype(dtype)
+    return Tensor.full(tuple(shape), value, dtype=kind, device="CPU")
+
+
+@_means(aten.full_like.default)
+def _full_like(x: Tensor, value: Any, dtype: Any = None, **placement: Any) -> Tensor:
+    kind = x.dtype if dtype is None else _from_torch_dtype(dtype)
+    return Tensor.full(x.shape, value, dtype=kind, device="CPU")
+
+
+@_means(aten.scalar_tensor.default)
+def _scalar_tensor(value: Any, dtype: Any = None, **placement: Any) -> Tensor:
+    return _full((), value, dtype)
+
+
+# -- reductions -----------------------------------------------------------------------------------
+
+
+@_means(aten.sum.default, aten.sum.dim_IntList)
+def _sum(x: Tensor, axes: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+    if dtype is not None:
+        return x.sum(_axes(axes), keepdim, _from_torch_dtype(dtype))
+    # PyTorch adds integers, and counts truths, in 64 bits
+    return (x if x.dtype.is_float else x.cast(dtypes.int64)).sum(_axes(axes), keepdim)
+
+
+@_means(aten.mean.default, aten.mean.dim)
+def _mean(x: Tensor, axes: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+    x = x if dtype is None else x.cast(_from_torch_dtype(dtype))
+    return x.mean(_axes(axes), keepdim)
+
+
+@_means(aten.amax.default)
+def _amax(x: Tensor, axes: Any = (), keepdim: bool = False) -> Tensor:
+    return x.max(_axes(axes), keepdim)
+
+
+@_means(aten.amin.default)
+def _amin(x: Tensor, axes: Any = (), keepdim: bool = False) -> Tensor:
+    return x.min(_axes(axes), keepdim)
+
+
+@_means(aten.var.correction)
+def _var(x: Tensor, axes: Any = None, *, correction: Any = None, keepdim: bool = False) -> Tensor:
+    return x.var(_axes(axes), keepdim, 1 if correction is None else correction)
+
+
+@_means(aten.var_mean.correction)
+def _var_mean(
+    x: Tensor, axes: Any = None, *, correction: Any = None, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    return (
+        _var(x, axes, correction=correction, keepdim=keepdim),
+        x.mean(_axes(axes), keepdim),
+    )
+
+
+def _axes(axes: Any) -> Any:
+    """PyTorch's empty list of axes means all of them."""
+    return tuple(axes) if axes else None
+
+
+@_means(aten._softmax.default)
+def _softmax(x: Tensor, axis: int, half_to_float: bool) -> Tensor:
+    return (x.float() if half_to_float else x).softmax(axis)
+
+
+@_means(aten._log_softmax.default)
+def _log_softmax(x: Tensor, axis: int, half_to_float: bool) -> Tensor:
+    return (x.float() if half_to_float else x).log_softmax(axis)
+
+
+# -- products and windows -------------------------------------------------------------------------
+
+
+@_means(aten.mm.default, aten.bmm.default)
+def _mm(x: Tensor, y: Tensor) -> Tensor:
+    return x @ y
+
+
+@_means(aten.addmm.default)
+def _addmm(bias: Tensor, x: Tensor, y: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    product = x @ y if alpha == 1 else (x @ y) * alpha
+    return product + (bias if beta == 1 else bias * beta)
+
+
+@_means(aten.convolution.default)
+def _convolution(
+    x: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any, dilation: Any,
+    transposed: bool, output_padding: Any, groups: int,
+) -> Tensor:  # fmt: skip
+    settings = groups, tuple(stride), tuple(dilation), tuple(padding)
+    if transposed:
+        return x.conv_transpose2d(weight, bias, *settings, tuple(output_padding))
+    return x.conv2d(weight, bias, *settings)
+
+
+@_means(aten.convolution_backward.default)
+def _convolution_backward(
+    gradient: Tensor, x: Tensor, weight: Tensor, bias_sizes: Any, stride: Any, padding: Any,
+    dilation: Any, transposed: bool, output_padding: Any, groups: int, wanted: Any,
+) -> tuple[Any, ...]:  # fmt: skip
+    result = _convolution(
+        x, weight, None, stride, padding, dilation, transposed, output_padding, groups
+    )
+    targets = [t for t, is_wanted in zip((x, weight), wanted, strict=False) if is_wanted]
+    found = iter(result.gradient(*targets, gradient=gradient) if targets else [])
+    by_input = [next(found) if is_wanted else None for is_wanted in wanted[:2]]
+    over = (0, *range(2, gradient.ndim))
+    return (*by_input, gradient.sum(over) if wanted[2] else None)
+
+
+@_means(aten.max_pool2d_with_indices.default)
+def _max_pool2d(
+    x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    shape = (*_pooling(kernel, stride), _pair(dilation), _pair(padding))
+    return x.max_pool2d(*shape, ceil_mode, return_indices=True)
+
+
+@_means(aten.avg_pool2d.default)
+def _avg_pool2d(
+    x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: Any = None,
+) -> Tensor:  # fmt: skip
+    mean = x.avg_pool2d(*_pooling(kernel, stride), 1, _pair(padding), ceil_mode, count_include_pad)
+    if divisor_override is None:
+        return mean
+    height, width = _pair(kernel)
+    return mean * (height * width / divisor_override)
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    sizes = (value,) if isinstance(value, int) else tuple(value)
+    return sizes if len(sizes) == 2 else (sizes[0], sizes[0])
+
+
+def _pooling(kernel: Any, stride: Any) -> tuple[Any, Any]:
+    """Kernel and stride, which is the kernel's size where it is not given."""
+    return _pair(kernel), _pair(stride) if stride else _pair(kernel)

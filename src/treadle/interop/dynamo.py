@@ -1,0 +1,159 @@
+"""treadle as a backend of `torch.compile`.
+
+    compiled = torch.compile(model, backend="treadle")
+    compiled(x).sum().backward()
+
+PyTorch traces the model, and its gradients, into graphs of ATen operators. Each stretch of such a
+graph that the table in interop/aten.py knows is a captured function of treadle's, on the CPU and on
+memory that both share; the rest runs in PyTorch as before: other devices, symbolic sizes, random
+numbers, and operators that the table lacks.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from functorch.compile import make_boxed_func
+from torch._decomp import core_aten_decompositions, get_decompositions
+from torch._dynamo.backends.common import aot_autograd
+from torch.fx.node import map_arg
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+from ..dtype import _from_torch_dtype
+from ..engine.jit import TinyJit
+from ..tensor import Tensor
+from .aten import MEANINGS
+
+__all__ = ["compile_graph"]
+
+aten = torch.ops.aten
+
+# PyTorch's views, which cost nothing there: results that are moved last are moved in PyTorch.
+_VIEWS = frozenset((
+    aten.alias.default, aten.detach.default, aten.expand.default, aten.permute.default,
+    aten.select.int, aten.slice.Tensor, aten.squeeze.dim, aten.squeeze.dims, aten.t.default,
+    aten.transpose.int, aten.unsqueeze.default, aten.view.default,
+))  # fmt: skip
+
+
+class _Known(OperatorSupportBase):
+    """The nodes of a graph that treadle computes."""
+
+    def is_node_supported(self, submodules: Any, node: torch.fx.Node) -> bool:
+        if node.op != "call_function" or not all(map(_is_plain, (node, *node.all_input_nodes))):
+            return False
+        if node.target is operator.getitem:
+            return self.is_node_supported(submodules, node.all_input_nodes[0])
+        return node.target in MEANINGS
+
+
+def _is_plain(node: torch.fx.Node) -> bool:
+    """Whether a node is dense memory of the host, of a known dtype and fixed sizes."""
+    value = node.meta.get("val")
+    listed = value if isinstance(value, (tuple, list)) else [value]
+    return all(item is None or _is_plain_tensor(item) for item in listed) and value is not None
+
+
+def _is_plain_tensor(value: Any) -> bool:
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return False
+    try:
+        _from_torch_dtype(value.dtype)
+    except TypeError:
+        return False
+    return value.device.type == "cpu" and all(isinstance(size, int) for size in value.shape)
+
+
+class _Part(torch.nn.Module):
+    """A stretch of a graph: tensors of PyTorch in and out, captured once and replayed."""
+
+    def __init__(self, graph: torch.fx.Graph) -> None:
+        super().__init__()
+        *nodes, last = graph.nodes
+        self._inputs = [node for node in nodes if node.op == "placeholder"]
+        self._calls = [node for node in nodes if node.op == "call_function"]
+        self._is_tuple = isinstance(last.args[0], (tuple, list))
+        self._results: Any = last.args[0] if self._is_tuple else last.args
+        bases = dict.fromkeys(map(_base_of, self._results))
+        self._computed = [node for node in bases if node.op != "placeholder"]
+        self._captured = TinyJit(self._run)
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        """What the graph returns: computed by treadle, and moved by PyTorch."""
+        mine = [Tensor.from_dlpack(tensor.detach(), device="CPU") for tensor in inputs]
+        values = dict(zip(self._inputs, inputs, strict=True))
+        seen: set[int] = set()
+        for node, result in zip(self._computed, self._captured(*mine), strict=True):
+            values[node] = _handed_over(result, node.meta["val"], seen)
+        results = tuple(_moved(node, values) for node in self._results)
+        return results if self._is_tuple else results[0]
+
+    def _run(self, *inputs: Tensor) -> list[Tensor]:
+        """The graph on tensors of treadle's."""
+        values: dict[torch.fx.Node, Any] = dict(zip(self._inputs, inputs, strict=True))
+        for node in self._calls:
+            args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
+            meaning: Any = MEANINGS.get(node.target, node.target)
+            values[node] = _of_dtype(meaning(*args, **kwargs), node.meta["val"])
+        found = [values[node] for node in self._computed]
+        # A copy may be no more than the input itself, which is PyTorch's memory.
+        return [(t.clone() if t.is_realized else t).realize() for t in found]
+
+
+def _base_of(node: torch.fx.Node) -> torch.fx.Node:
+    """What a chain of views shows."""
+    while node.target in _VIEWS:
+        node = node.all_input_nodes[0]
+    return node
+
+
+def _moved(node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> Any:
+    """A chain of views, down to one of `values`, in PyTorch."""
+    if node in values:
+        return values[node]
+    args, kwargs = map_arg((node.args, node.kwargs), lambda source: _moved(source, values))
+    view: Any = node.target
+    return view(*args, **kwargs)
+
+
+def _of_dtype(value: Any, wanted: Any) -> Any:
+    """`value`, or each of several, in the dtype that PyTorch gives it."""
+    if isinstance(value, (tuple, list)):
+        return tuple(map(_of_dtype, value, wanted))
+    return None if value is None else value.cast(_from_torch_dtype(wanted.dtype))
+
+
+def _handed_over(result: Tensor, wanted: torch.Tensor, seen: set[int]) -> torch.Tensor:
+    """A result as PyTorch expects it: its strides, and memory that no other result has."""
+    tensor = torch.from_dlpack(result)
+    if tensor.stride() != wanted.stride() or tensor.data_ptr() in seen:
+        empty = torch.empty_strided(tensor.shape, wanted.stride(), dtype=tensor.dtype)
+        tensor = empty.copy_(tensor)
+    seen.add(tensor.data_ptr())
+    return tensor
+
+
+def _compiled(graph: torch.fx.GraphModule, example_inputs: Any) -> Any:
+    """A traced graph with each stretch that the table knows as a part of treadle's."""
+    partitioner = CapabilityBasedPartitioner(graph, _Known(), allows_single_node_partition=True)
+    fused = partitioner.partition_and_fuse()
+    for name, part in list(fused.named_children()):
+        if not name.startswith("fused_") or not isinstance(part, torch.fx.GraphModule):
+            continue
+        called = [node.target for node in part.graph.nodes if node.op == "call_function"]
+        if not _VIEWS.issuperset(called):
+            setattr(fused, name, _Part(part.graph))
+    return make_boxed_func(fused.forward)
+
+
+_DECOMPOSED = {
+    **core_aten_decompositions(),
+    **get_decompositions([aten.native_layer_norm, aten.native_layer_norm_backward]),
+}
+# Its second result is not the one that its gradient, which has no decomposition, reads.
+del _DECOMPOSED[aten._scaled_dot_product_flash_attention_for_cpu.default]
+
+compile_graph = aot_autograd(fw_compiler=_compiled, decompositions=_DECOMPOSED)

@@ -1,0 +1,306 @@
+"""Values where the host sees them, for other libraries; and memory of theirs as nodes.
+
+    in_place(tensor)                   ->  a NumPy array of the tensor's own memory
+    exported(tensor, versioned=True)   ->  a DLPack capsule
+    imported("CPU", capsule, None)     ->  a node over the memory that is in the capsule
+
+Movements of memory (`.T`, slices, `.detach()`) are exported as strides, without a copy. What is
+shared stays shared: each side sees what the other writes, in what it computes from then on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..engine.backends import Device, compile_for_host
+from ..engine.known import resolve
+from ..engine.memory import from_host, memory_of, on_read
+from ..engine.run import realize
+from ..errors import ExchangeError
+from ..ir.node import Node
+from ..ir.op import Op
+from ..runtime import dlpack
+from .shapes import expand, move_axes, reshape
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from .core import Core
+
+    Array = np.ndarray[Any, Any]
+
+__all__ = ["device_of", "exported", "imported", "in_place", "is_shareable"]
+
+_HOST = (dlpack.CPU, 0)
+
+
+# -- from here to there ---------------------------------------------------------------------------
+
+
+def is_shareable(tensor: Core) -> bool:
+    """Whether the host sees the memory of `tensor`'s device."""
+    return not isinstance(tensor.device, tuple) and Device[tensor.device].runtime.shares_memory
+
+
+def in_place(tensor: Core) -> tuple[Array, bool]:
+    """The values as an array, and whether they are copied: not where the host sees the memory.
+
+    The array is read-only where the memory is. Pending work is done first.
+    """
+    import numpy as np
+
+    for refuse in on_read:
+        refuse()
+    if isinstance(tensor.device, tuple) or not all(isinstance(n, int) for n in tensor.shape):
+        return tensor.numpy(), True
+    moves, base = _moves(tensor.node)
+    if base.op is Op.AFTER:
+        realize([(base, tensor.device)])
+        moves, base = _moves(tensor.node)
+    if base.op is not Op.BUFFER or (moves and not is_shareable(tensor)):
+        node = realize([(tensor.node, tensor.device)])[0]
+        if tensor._requires_grad is not True:
+            tensor.node = node
+        moves, base = _moves(node)
+    memory = memory_of(base.arg)
+    array = whole = memory.array()
+    if memory.read_only:
+        array.flags.writeable = False
+    for move in reversed(moves):
+        array = _MOVES[move.op](array, move)
+    shared = not array.size or np.may_share_memory(array, whole)
+    return array, not (memory.is_shared and shared)
+
+
+def _moves(node: Node) -> tuple[list[Node], Node]:
+    """The movements from `node` down to what they move."""
+    moves, node = [], resolve(node)
+    while node.op in _MOVES:
+        moves.append(node)
+        node = resolve(node.src[0])
+    return moves, node
+
+
+def _windows(array: Array, node: Node) -> Array:
+    import numpy as np
+
+    arg = node.arg
+    span = (arg.size - 1) * arg.dilation + 1
+    windows = np.lib.stride_tricks.sliding_window_view(array, span, arg.axis, writeable=True)
+    strided = (*(slice(None),) * arg.axis, slice(None, None, arg.stride), ...)
+    return windows[strided][..., :: arg.dilation]
+
+
+def _expanded(array: Array, node: Node) -> Array:
+    import numpy as np
+
+    return np.broadcast_to(array, node.shape)
+
+
+def _flipped(array: Array, node: Node) -> Array:
+    flips = (slice(None, None, -1 if axis in node.arg else 1) for axis in range(array.ndim))
+    return array[(*flips, ...)]
+
+
+# The movements of the IR as those of NumPy.
+_MOVES: dict[Op, Callable[[Array, Node], Array]] = {
+    Op.RESHAPE: lambda array, node: array.reshape(node.shape),
+    Op.PERMUTE: lambda array, node: array.transpose(node.arg),
+    Op.SHRINK: lambda array, node: array[(*(slice(*pair) for pair in node.arg), ...)],
+    Op.FLIP: _flipped,
+    Op.EXPAND: _expanded,
+    Op.WINDOW: _windows,
+    Op.DETACH: lambda array, node: array,
+}
+
+
+def device_of(tensor: Core) -> tuple[int, int]:
+    """DLPack's type and number of the device that the memory is on. Raises ExchangeError."""
+    if isinstance(tensor.device, tuple):
+        raise ExchangeError(
+            f"[dlpack] a tensor over {tensor.device} is not one piece of memory: gather it with "
+            ".to(device) first"
+        )
+    if is_shareable(tensor):
+        return _HOST
+    runtime, _, number = tensor.device.partition(":")
+    if runtime not in dlpack.RUNTIME_DEVICES:
+        raise ExchangeError(f"[dlpack] memory on {tensor.device} has no device type in DLPack")
+    return dlpack.RUNTIME_DEVICES[runtime], int(number) if number.isdigit() else 0
+
+
+def exported(
+    tensor: Core, *, stream: Any, versioned: bool, dl_device: Any, copy: bool | None
+) -> Any:
+    """A capsule of the tensor's memory, or of a copy. Raises ExchangeError."""
+    if tensor._requires_grad is True:
+        raise ExchangeError(
+            "[dlpack] the tensor requires gradients, which nobody could follow there: export "
+            ".detach()"
+        )
+    home = device_of(tensor)
+    if stream is not None:
+        raise ExchangeError(f"[dlpack] {tensor.device} has no streams: stream must be None")
+    wanted = home if dl_device is None else tuple(map(int, dl_device))
+    if wanted != _HOST:
+        raise ExchangeError(
+            f"[dlpack] memory on {tensor.device} can be exported to the host alone: ask for "
+            f"dl_device={_HOST}, or move it with .to('CPU')"
+        )
+    if copy is False and home != _HOST:
+        raise ExchangeError(
+            f"[dlpack] the host does not see memory on {tensor.device}: allow a copy"
+        )
+    array, copied = in_place(tensor)
+    if copied and copy is False:
+        raise ExchangeError(
+            "[dlpack] this view has no strides: allow a copy, or take .contiguous()"
+        )
+    reason = None if copied else _unfit(array, versioned)
+    if reason is not None and copy is False:
+        raise ExchangeError(f"[dlpack] {reason}: allow a copy, or take .contiguous()")
+    if not copied and (copy or reason is not None):
+        array, copied = array.copy(), True
+    flags = dlpack.IS_COPIED * copied + dlpack.READ_ONLY * (not array.flags.writeable)
+    return _exporter().capsule(array, tensor.dtype, _HOST, versioned=versioned, flags=flags)
+
+
+@functools.cache
+def _exporter() -> dlpack.Exporter:
+    return dlpack.Exporter(compile_for_host)
+
+
+def _unfit(array: Array, versioned: bool) -> str | None:
+    """Why the memory itself cannot be exported."""
+    for size, stride in zip(array.shape, array.strides, strict=True):
+        if size > 1 and stride <= 0 and array.size:
+            return "flipped and expanded views are not shared, since many libraries refuse them"
+    if not array.flags.writeable and not versioned:
+        return "read-only memory needs max_version=(1, 0) or newer, which can say so"
+    return None
+
+
+# -- from there to here ---------------------------------------------------------------------------
+
+
+def imported(
+    adopt_dense: Callable[[dlpack.Import, int, int], Node],
+    device: str,
+    source: Any,
+    copy: bool | None,
+) -> Node:
+    """A node over the memory of `source`, an array with __dlpack__ or a capsule; or over a copy.
+
+    `adopt_dense(import, address, count)` takes dense memory as a node.
+    """
+    found = dlpack.Import(source if dlpack.is_capsule(source) else _capsule_of(source, copy))
+    if found.device[0] not in dlpack.HOST_DEVICES:
+        raise ExchangeError(
+            f"[from_dlpack] the memory is on a device of DLPack's type {found.device[0]}, which "
+            "treadle does not share: move it to the host first"
+        )
+    order = _dense_order(found.sizes, found.strides)
+    reason = None
+    if order is None:
+        reason = f"strides {found.strides} of shape {found.sizes} leave gaps"
+    elif found.address % found.dtype.itemsize:
+        reason = f"address {found.address:#x} is no multiple of {found.dtype.itemsize} bytes"
+    elif not Device[device].runtime.shares_memory:
+        reason = f"{device} does not share the host's memory"
+    if reason is not None and copy is False:
+        raise ExchangeError(f"[from_dlpack] {reason}: allow a copy")
+    if copy or reason is not None or order is None:
+        release = found.take()
+        try:
+            node = from_host(device, found.dtype, _array_of(found))
+        finally:
+            release()
+        return reshape(node, found.sizes)
+    count, lowest = 1, 0
+    for axis in order:
+        count *= found.sizes[axis]
+        lowest += min(found.strides[axis], 0) * (found.sizes[axis] - 1)
+    if 0 in found.sizes:
+        count = 0
+    address = found.address + lowest * found.dtype.itemsize
+    return _arranged(adopt_dense(found, address, count), order, found)
+
+
+def _capsule_of(source: Any, copy: bool | None) -> Any:
+    """What `source.__dlpack__` gives: versioned where the producer knows how.
+
+    A producer on a device of its own is asked for a copy on the host.
+    """
+    if not hasattr(source, "__dlpack__") or not hasattr(source, "__dlpack_device__"):
+        raise ExchangeError(
+            f"[from_dlpack] a {type(source).__name__} has no __dlpack__: pass an array of a "
+            "library that exports DLPack, or use Tensor(...) for a copy"
+        )
+    asked: dict[str, Any] = {"max_version": dlpack.VERSION}
+    kind = int(source.__dlpack_device__()[0])
+    if kind not in dlpack.HOST_DEVICES:
+        if copy is False:
+            raise ExchangeError(
+                f"[from_dlpack] memory on a device of DLPack's type {kind} is not shared: allow a "
+                "copy"
+            )
+        asked["dl_device"] = _HOST
+    try:
+        return source.__dlpack__(**asked)
+    except TypeError:  # a producer from before DLPack 1.0
+        return source.__dlpack__()
+
+
+def _dense_order(sizes: Sequence[int], strides: Sequence[int]) -> list[int] | None:
+    """The axes from the outermost in memory to the innermost; None where gaps are between.
+
+    Axes that do not move (of one element, or with stride 0) are left out.
+    """
+    if 0 in sizes:
+        return []
+    moving = [axis for axis, size in enumerate(sizes) if size > 1 and strides[axis]]
+    moving.sort(key=lambda axis: -abs(strides[axis]))
+    step = 1
+    for axis in reversed(moving):
+        if abs(strides[axis]) != step:
+            return None
+        step *= sizes[axis]
+    return moving
+
+
+def _arranged(base: Node, order: list[int], found: dlpack.Import) -> Node:
+    """Dense memory in the order of its axes, as the tensor that its strides describe."""
+    sizes, strides = found.sizes, found.strides
+    if 0 in sizes:
+        return reshape(base, sizes)
+    node = move_axes(reshape(base, tuple(sizes[axis] for axis in order)), _ranks(order))
+    node = reshape(node, tuple(n if axis in order else 1 for axis, n in enumerate(sizes)))
+    flips = tuple(axis for axis in sorted(order) if strides[axis] < 0)
+    if flips:
+        node = Node(Op.FLIP, node.dtype, (node,), flips)
+    return expand(node, sizes)
+
+
+def _ranks(order: list[int]) -> list[int]:
+    """Where each axis, from the first on, stands in `order`."""
+    return [order.index(axis) for axis in sorted(order)]
+
+
+def _array_of(found: dlpack.Import) -> Array:
+    """The memory as an array, whatever its strides."""
+    import numpy as np
+
+    from ..dtype import _to_np_dtype
+
+    dtype = _to_np_dtype(found.dtype)
+    if 0 in found.sizes:
+        return np.empty(found.sizes, dtype)
+    reach = [(n - 1) * s for n, s in zip(found.sizes, found.strides, strict=True)]
+    lowest = sum(r for r in reach if r < 0) * dtype.itemsize
+    nbytes = sum(r for r in reach if r > 0) * dtype.itemsize - lowest + dtype.itemsize
+    memory = (ctypes.c_uint8 * nbytes).from_address(found.address + lowest)
+    strides = [stride * dtype.itemsize for stride in found.strides]
+    return np.ndarray(found.sizes, dtype, memoryview(memory), -lowest, strides)
