@@ -50,7 +50,8 @@ class Arranging(Special):
         sources, targets = flatten_args(source, ()), flatten_args(destination, ())
         if len(sources) != len(targets):
             raise ShapeError(f"[movedim] {len(sources)} axes cannot go to {len(targets)} places")
-        resolve_axes("movedim", sources, self.ndim), resolve_axes("movedim", targets, self.ndim)
+        for axes in (sources, targets):
+            resolve_axes("movedim", axes, self.ndim)
         places = {
             resolve_axis("movedim", to, self.ndim): resolve_axis("movedim", axis, self.ndim)
             for axis, to in zip(sources, targets, strict=True)
@@ -171,19 +172,19 @@ def _groups(formula: str, side: str) -> Groups:
     place, text = 0, side.rstrip()
     while place < len(text):
         match = _TOKEN.match(text, place)
-        token = match.group(1) if match else text[place:]
-        if match is None or (token == "(") != (inner is None) and token in "()":
+        part = match.group(1) if match else text[place:]
+        if match is None or ((part == "(") != (inner is None) and part in "()"):
             raise ShapeError(f"[rearrange] {formula!r} cannot be read at {text[place:]!r}")
         place = match.end()
-        if token == "(":
+        if part == "(":
             inner = []
-        elif token == ")":
+        elif part == ")":
             groups.append(tuple(inner or ()))
             inner = None
         elif inner is not None:
-            inner += [] if token == "1" else [token]
+            inner += [] if part == "1" else [part]
         else:
-            groups.append(() if token == "1" else (token,))
+            groups.append(() if part == "1" else (part,))
     if inner is not None:
         raise ShapeError(f"[rearrange] {formula!r} has a '(' that is not closed")
     return groups

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import gzip
 import math
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from ..dtype import dtypes
@@ -77,43 +77,33 @@ class Bytes(Resampling):
         last = place.eq(blocks * rate - 1).where(0x80, 0).cast(dtypes.uint8)
         words = padded.bitwise_xor(last).reshape((rows, blocks, rate)).bitcast(dtypes.uint64)
         words = words._padded([(0, 0), (0, 0), (0, (_STATE - rate) // 8)]).contiguous()
-        state = words._slice(1, 0, 1).reshape((rows, 5, 5))
+        state = words._filled(0).expand((rows, 25)).contiguous().realize()
+        words, tables = words.realize(), _tables(type(self), self.device)
         for block in range(blocks):
-            if block:
-                state = state.bitwise_xor(words._slice(1, block, block + 1).reshape((rows, 5, 5)))
-            state = state._permuted_state().realize()
+            # read at a place in memory, so that all blocks are one program
+            place = type(self)([block], device=self.device, dtype=dtypes.int32)
+            state = state.bitwise_xor(words._pick(1, place).reshape((rows, 25)))
+            state = state._permuted_state(tables).realize()
         length = (_STATE - rate) // 2
-        return (
-            state.reshape((rows, 25))
-            .bitcast(dtypes.uint8)
-            ._slice(1, 0, length)
-            .reshape((*lead, length))
-        )
+        return state.bitcast(dtypes.uint8)._slice(1, 0, length).reshape((*lead, length))
 
-    def _permuted_state(self) -> Self:
-        """Keccak-f[1600] of (rows, y, x) words: 24 rounds, each computed into memory."""
+    def _permuted_state(self, tables: _Tables) -> Self:
+        """Keccak-f[1600] of (rows, 25) words: 24 rounds, each computed into memory."""
         state = self
-        rotations, order = _rotations(), _pi_order()
-        shifts = type(self)(rotations, device=self.device, dtype=dtypes.uint64).reshape((1, 25))
-        lanes = type(self)(order, device=self.device, dtype=dtypes.int32)
-        for constant in _round_constants():
-            column = state._column_parity()
-            mixed = column.roll(1, 1).bitwise_xor(_rotated(column.roll(-1, 1), 1))
-            state = state.bitwise_xor(mixed.unsqueeze(1))
-            turned = _rotated(state.reshape((-1, 25)), shifts)
-            moved = turned._pick(1, lanes).reshape((-1, 5, 5)).contiguous()
-            ahead = moved.roll(-1, 2).bitwise_not().bitwise_and(moved.roll(-2, 2))
-            state = moved.bitwise_xor(ahead)
-            corner = state._places(1).add(state._places(2)).eq(0)
-            mask = type(self)(constant, device=self.device, dtype=dtypes.uint64)
-            state = corner.where(state.bitwise_xor(mask), state).contiguous()
+        for i in range(24):
+            parity = state._column_parity()
+            before, after = (parity._pick(1, lanes) for lanes in (tables.before, tables.after))
+            mixed = state.bitwise_xor(before.bitwise_xor(_rotated(after, 1)))
+            moved = _rotated(mixed, tables.turns)._pick(1, tables.origin).contiguous()
+            ahead = moved._pick(1, tables.next).bitwise_not()
+            state = moved.bitwise_xor(ahead.bitwise_and(moved._pick(1, tables.second)))
+            state = state.bitwise_xor(tables.constants._slice(0, i, i + 1)).contiguous()
         return state
 
     def _column_parity(self) -> Self:
-        rows = [self._slice(1, y, y + 1).squeeze(1) for y in range(5)]
-        total = rows[0]
-        for row in rows[1:]:
-            total = total.bitwise_xor(row)
+        total = self._slice(1, 0, 5)
+        for begin in range(5, 25, 5):
+            total = total.bitwise_xor(self._slice(1, begin, begin + 5))
         return total
 
     def hash(self) -> Self:
@@ -132,24 +122,45 @@ class Bytes(Resampling):
                 return data
 
 
+class _Tables(NamedTuple):
+    """What a round looks up for each lane, number 5 y + x."""
+
+    before: Any  # the column to the left, and to the right (theta)
+    after: Any
+    turns: Any  # how far a lane turns (rho), and which lane comes to its place (pi)
+    origin: Any
+    next: Any  # the next lane of its row, and the one after that (chi)
+    second: Any
+    constants: Any  # (24, 25): what each round adds (iota)
+
+
+def _tables(kind: Any, device: Any) -> _Tables:
+    import numpy as np
+
+    lanes = [(y, x) for y in range(5) for x in range(5)]
+    turns, x, y = [0] * 25, 1, 0
+    for t in range(24):  # triangular numbers along a walk through the lanes
+        turns[5 * y + x] = (t + 1) * (t + 2) // 2 % 64
+        x, y = y, (2 * x + 3 * y) % 5
+    places = [
+        [(x - 1) % 5 for _, x in lanes],
+        [(x + 1) % 5 for _, x in lanes],
+        [5 * x + (x + 3 * y) % 5 for y, x in lanes],
+        [5 * y + (x + 1) % 5 for y, x in lanes],
+        [5 * y + (x + 2) % 5 for y, x in lanes],
+    ]
+    before, after, origin, following, second = (
+        kind(row, device=device, dtype=dtypes.int32) for row in places
+    )
+    constants = [[constant, *[0] * 24] for constant in _round_constants()]
+    far, added = (kind(np.array(data, np.uint64), device=device) for data in (turns, constants))
+    return _Tables(before, after, far, origin, following, second, added)
+
+
 def _rotated(words: Any, by: Any) -> Any:
     """uint64 rotated to the left; a shift by 64 gives 0, so that 0 stays 0."""
-    rest = by.neg().add(64) if not isinstance(by, int) else 64 - by
+    rest = 64 - by if isinstance(by, int) else by.neg().add(64)
     return words.lshift(by).bitwise_or(words.rshift(rest))
-
-
-def _rotations() -> list[int]:
-    """How far each lane (y, x) turns: triangular numbers along the walk of the rho step."""
-    result, x, y = [0] * 25, 1, 0
-    for t in range(24):
-        result[5 * y + x] = (t + 1) * (t + 2) // 2 % 64
-        x, y = y, (2 * x + 3 * y) % 5
-    return result
-
-
-def _pi_order() -> list[int]:
-    """Which lane comes to place (y, x): that of row x, column x + 3y."""
-    return [5 * x + (x + 3 * y) % 5 for y in range(5) for x in range(5)]
 
 
 def _round_constants() -> list[int]:

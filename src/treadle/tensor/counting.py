@@ -186,8 +186,7 @@ class Counting(Selecting):
         low, high = flat_range.where(low.sub(1), low), flat_range.where(high.add(1), high)
         place = x.sub(low).mul(bins).div(high.sub(low)).int().minimum(bins - 1)
         inside = x.ge(low).bitwise_and(x.le(high))
-        counts = inside.where(place, -1)._binned(bins, flat._filled(1).expand(flat.shape))
-        return counts
+        return inside.where(place, -1)._binned(bins, flat._filled(1).expand(flat.shape))
 
     # -- distinct values ----------------------------------------------------------------------
 
