@@ -154,7 +154,7 @@ class Special(Sharding):
             for _ in range(2):
                 slope = result.square().neg().exp().mul(2 / math.sqrt(math.pi))
                 result = result.sub(result.erf().sub(y).div(slope))
-        edge = x._magnitude().eq(1.0).where(x.mul(math.inf), math.nan)
+        edge = x._magnitude().eq(1.0).where(x.detach().mul(math.inf), math.nan)
         return inside.where(result, edge).cast(self._float().dtype)
 
     # -- gamma --------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ class Special(Sharding):
         return infinite.where(math.inf, length).cast(self._common_float(other))
 
     def sinc(self) -> Self:
-        """sin(pi x) / (pi x), 1 at 0."""
+        """sin(pi x) / (pi x), 1 at 0; NaN at infinities."""
         x = self._wide()
         zero = x.eq(0)
         # the sine of what is beyond the nearest whole number, with the sign of that
@@ -252,7 +252,7 @@ class Special(Sharding):
         odd = whole.mod(2.0).ne(0)
         sine = safe.sub(whole).mul(math.pi).sin()
         wave = odd.where(sine.neg(), sine).div(safe.mul(math.pi))
-        return zero.where(1.0, x.isinf().where(0.0, wave)).cast(self._float().dtype)
+        return zero.where(1.0, wave).cast(self._float().dtype)
 
     def deg2rad(self) -> Self:
         """Degrees as radians."""
