@@ -41,3 +41,29 @@ def compare(
         if f and b.grad is not None:
             mine_grad = np.zeros(b.shape) if a.grad is None else a.grad.numpy()
             np.testing.assert_allclose(mine_grad, b.grad.numpy(), rtol=rtol, atol=atol)
+
+
+def compare_twice(
+    ours: Callable[..., Any],
+    theirs: Callable[..., Any],
+    *arrays: np.ndarray,
+    device: str = "CPU",
+    rtol: float = 1e-4,
+    atol: float = 1e-5,
+) -> None:
+    """Check the gradient of a sum of squared gradients, all inputs float, against PyTorch's."""
+    torch = pytest.importorskip("torch")
+    mine = [Tensor(a, device=device, requires_grad=True) for a in arrays]
+    other = [torch.tensor(a, requires_grad=True) for a in arrays]
+    weights = np.random.default_rng(1).normal(size=ours(*mine).shape).astype(arrays[0].dtype)
+    first = ours(*mine).mul(Tensor(weights, device=device)).sum().gradient(*mine)
+    loss = theirs(*other).mul(torch.tensor(weights)).sum()
+    wanted = torch.autograd.grad(loss, other, create_graph=True)
+    total = first[0].square().sum()
+    for part in first[1:]:
+        total = total.add(part.square().sum())
+    got = total.gradient(*mine, materialize_grads=True)
+    want = torch.autograd.grad(sum((g * g).sum() for g in wanted), other, allow_unused=True)
+    for a, b, source in zip(got, want, other, strict=True):
+        expected = np.zeros(source.shape) if b is None else b.numpy()
+        np.testing.assert_allclose(a.numpy(), expected, rtol=rtol, atol=atol)

@@ -296,6 +296,7 @@ _TENSOR: dict[Op, Callable[[_Interpreter, Node, list[Array]], Array]] = {
     Op.SORT: _sort,
     Op.DISTRIBUTE: _distribute,
     Op.CONTIGUOUS: _same,
+    Op.CONTIGUOUS_BACKWARD: _same,
     Op.DETACH: _same,
     Op.COPY: _same,
     Op.MULTI: lambda run, node, source: (

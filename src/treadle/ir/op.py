@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum, auto
 
-__all__ = ["ALU", "BINARY", "COMMUTATIVE", "COMPARE", "INFO", "MOVEMENT", "TERNARY", "UNARY", "Op"]
+__all__ = [
+    "ALU", "BINARY", "COMMUTATIVE", "COMPARE", "INFO", "MOVEMENT", "SAME", "TERNARY", "UNARY", "Op",
+]  # fmt: skip
 
 
 class Op(IntEnum):
@@ -76,6 +78,7 @@ class Op(IntEnum):
     SORT = auto()
     DISTRIBUTE = auto()
     CONTIGUOUS = auto()
+    CONTIGUOUS_BACKWARD = auto()
     DETACH = auto()
     COPY = auto()
     MULTI = auto()
@@ -194,6 +197,7 @@ INFO: dict[Op, OpInfo] = {
         "shape arg, its places row-major",
     ),
     Op.CONTIGUOUS: OpInfo(1, "the same values, in memory of their own"),
+    Op.CONTIGUOUS_BACKWARD: OpInfo(1, "the same values; the gradient in memory of its own"),
     Op.DETACH: OpInfo(1, "the same values, no gradient"),
     Op.COPY: OpInfo(1, "the same values on device arg"),
     Op.MULTI: OpInfo(
@@ -244,4 +248,5 @@ TERNARY = frozenset((Op.WHERE, Op.FMA))
 ALU = UNARY | BINARY | TERNARY
 COMPARE = frozenset((Op.CMPLT, Op.CMPEQ, Op.CMPNE))
 COMMUTATIVE = frozenset((Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR, Op.CMPEQ, Op.CMPNE))
+SAME = frozenset((Op.CONTIGUOUS_BACKWARD, Op.DETACH))  # nothing to compute
 MOVEMENT = frozenset(op for op in Op if Op.RESHAPE <= op <= Op.UNWINDOW) - {Op.UNWINDOW}

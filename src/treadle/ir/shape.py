@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ..errors import ShapeError
-from .op import ALU, Op
+from .op import ALU, SAME, Op
 
 if TYPE_CHECKING:
     from .node import Node
@@ -206,7 +206,7 @@ def _multi(src: tuple[Node, ...], arg: Any) -> Shape:
     return (*shape[: arg.axis], total, *shape[arg.axis + 1 :])
 
 
-_SOURCE_SHAPE = frozenset((Op.CONTIGUOUS, Op.DETACH, Op.COPY, Op.AFTER, Op.SCAN))
+_SOURCE_SHAPE = SAME | {Op.CONTIGUOUS, Op.COPY, Op.AFTER, Op.SCAN}
 
 
 def infer_shape(op: Op, src: tuple[Node, ...], arg: Any) -> Shape:

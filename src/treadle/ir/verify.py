@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from ..errors import InternalError
 from .node import Node
-from .op import ALU, COMPARE, INFO, MOVEMENT, Op
+from .op import ALU, COMPARE, INFO, MOVEMENT, SAME, Op
 
 __all__ = ["verify_kernel", "verify_linear", "verify_tensor"]
 
@@ -20,7 +20,8 @@ _VALUES = frozenset((Op.CONST, Op.VARIABLE, Op.BIND))
 _LANES = frozenset((Op.BROADCAST, Op.LANES, Op.EXTRACT, Op.STACK, Op.SHUFFLE, Op.HREDUCE))
 TENSOR_OPS = ALU | MOVEMENT | _VALUES | frozenset((
     Op.BUFFER, Op.IOTA, Op.UNWINDOW, Op.REDUCE, Op.SCAN, Op.GATHER, Op.SCATTER, Op.SORT,
-    Op.DISTRIBUTE, Op.CONTIGUOUS, Op.DETACH, Op.COPY, Op.MULTI, Op.ASSIGN, Op.AFTER, Op.SINK,
+    Op.DISTRIBUTE, Op.CONTIGUOUS, Op.CONTIGUOUS_BACKWARD, Op.DETACH, Op.COPY, Op.MULTI, Op.ASSIGN,
+    Op.AFTER, Op.SINK,
 ))  # fmt: skip
 _MACHINE = ALU | _VALUES | _LANES | frozenset((
     Op.PARAM, Op.LOCAL, Op.REGISTER, Op.RANGE, Op.LOAD, Op.STORE, Op.UPDATE, Op.END, Op.AFTER,
@@ -193,7 +194,7 @@ def _check_assign(node: Node) -> None:
 CHECKS: dict[Op, Callable[[Node], None]] = {
     **dict.fromkeys(ALU, _check_alu),
     **dict.fromkeys(_LANES, _check_lanes),
-    **dict.fromkeys(MOVEMENT | {Op.UNWINDOW, Op.CONTIGUOUS, Op.DETACH, Op.COPY}, _check_same),
+    **dict.fromkeys(MOVEMENT | SAME | {Op.UNWINDOW, Op.CONTIGUOUS, Op.COPY}, _check_same),
     **dict.fromkeys((Op.REDUCE, Op.SCAN), _check_reduce),
     **dict.fromkeys((Op.LOAD, Op.STORE), _check_memory),
     **dict.fromkeys((Op.GATHER, Op.SCATTER), _check_places),

@@ -19,7 +19,7 @@ from typing import Any
 
 from ..dtype import dtypes
 from ..ir.node import Node
-from ..ir.op import ALU, MOVEMENT, Op
+from ..ir.op import ALU, MOVEMENT, SAME, Op
 from ..ir.rules.index import simplify
 from ..ir.shape import same_size, size_max, size_product
 from .index import Index, gathered_index, places_index, source_index, unwindow_index
@@ -150,7 +150,7 @@ def _reason_to_store(
         return "it is an output"
     if node.op in STORED:
         return f"{node.op.name.lower()} has memory of its own"
-    if node.op in MOVEMENT or node.op is Op.DETACH:
+    if node.op in MOVEMENT or node.op in SAME:
         return None
     if node.op is Op.GATHER:
         return _why_store_elementwise(node, demands, weights[node])
@@ -389,7 +389,7 @@ def _inline(
     demands: dict[Node, dict[tuple[Any, ...], Demand]],
 ) -> None:
     group, index = demand.group, demand.index
-    if node.op in ALU or node.op is Op.DETACH:
+    if node.op in ALU or node.op in SAME:
         group.ops += 1
         linear = demand.linear and node.op is Op.CAST and node.dtype.is_float
         heavy = FACTOR if demand.heavy == PRODUCT and node.op is Op.MUL else demand.heavy

@@ -16,7 +16,7 @@ from ..errors import InternalError
 from ..ir.args import ParamRef, ReduceArg, RegisterRef, StageArg
 from ..ir.loops import identity
 from ..ir.node import Node, as_index, rebuild
-from ..ir.op import ALU, MOVEMENT, Op
+from ..ir.op import ALU, MOVEMENT, SAME, Op
 from ..ir.rules.index import simplify
 from ..ir.shape import Shape, size_product
 from .effects import in_order
@@ -124,7 +124,7 @@ class _Builder:
             return [(source, index, valid) for source in node.src]
         if node.op in MOVEMENT:
             return [self._moved(node, index, valid)[0]]
-        if node.op in (Op.DETACH, Op.CONTIGUOUS):
+        if node.op in SAME or node.op is Op.CONTIGUOUS:
             return [(node.src[0], index, valid)]
         if node.op in (Op.REDUCE, Op.UNWINDOW):
             return [self._reduced(node, index, valid)[0]]
@@ -155,7 +155,7 @@ class _Builder:
         if node.op in MOVEMENT:
             key, inside = self._moved(node, index, valid)
             return self._masked(self.values[key], inside, key[2])
-        if node.op in (Op.DETACH, Op.CONTIGUOUS):
+        if node.op in SAME or node.op is Op.CONTIGUOUS:
             return self.values[node.src[0], index, valid]
         if node.op in (Op.REDUCE, Op.UNWINDOW):
             return self._reduce(node, index, valid)

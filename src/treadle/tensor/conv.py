@@ -87,6 +87,17 @@ class Convolution(Linalg):
         result = full._padded(pads)
         return result if bias is None else result.add(bias.reshape((1, -1, *(1,) * rank)))
 
+    def image_conv2d(
+        self, weight: Self, bias: Self | None = None, groups: int = 1, stride: Any = 1,
+        dilation: Any = 1, padding: Any = 0, dtype: Any = None,
+    ) -> Self:  # fmt: skip
+        """The same as `conv2d`: whether memory is textures is decided by the setting IMAGE=1."""
+        return self.conv2d(weight, bias, groups, stride, dilation, padding, dtype)
+
+    def image_dot(self, w: Self, dtype: Any = None) -> Self:
+        """The same as `dot`: whether memory is textures is decided by the setting IMAGE=1."""
+        return self.dot(w, dtype)
+
     def _unwindows(self, kernel: Sequence[int], stride: Any, dilation: Any, extra: Any) -> Self:
         """Window axes, the last ones, added back into the axes before them."""
         rank = len(kernel)

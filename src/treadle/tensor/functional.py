@@ -13,15 +13,14 @@ from typing import Any, Self
 
 from ..dtype import dtypes, least_upper_dtype
 from ..errors import ShapeError
-from .sampling import Sampling
+from .losses import reduced
 from .shapes import resolve_axes
+from .synonyms import Synonyms
 
 __all__ = ["Functional"]
 
-REDUCTIONS = ("none", "mean", "sum")
 
-
-class Functional(Sampling):
+class Functional(Synonyms):
     """Layers and losses on top of everything else."""
 
     __slots__ = ()
@@ -95,18 +94,37 @@ class Functional(Sampling):
         weights = scores.softmax(-1).cast(self.dtype).dropout(dropout_p)
         return weights.dot(value)
 
-    # -- losses -------------------------------------------------------------------------------
+    def newton_schulz(self, steps: int, params: Sequence[float], eps: float = 1.0e-7) -> Self:
+        """The nearest orthogonal matrices, approximately: X (p0 + p1 XᵀX + p2 (XᵀX)² + ...).
 
-    def _reduced(self, reduction: str) -> Self:
-        if reduction not in REDUCTIONS:
-            raise ValueError(f"[loss] reduction is one of {REDUCTIONS}, not {reduction!r}")
-        return {"none": lambda: self, "mean": self.mean, "sum": self.sum}[reduction]()
+        `params` are the coefficients of one step, used `steps` times (Muon: 3.4445, -4.7750,
+        2.0315) on the last two axes divided by their Frobenius norm plus `eps`. Raises ShapeError.
+        """
+        if self.ndim < 2 or not params:
+            raise ShapeError(
+                f"[newton_schulz] needs matrices and coefficients, not shape {self.shape} and "
+                f"{len(params)} of them"
+            )
+        length = self.square().sum((-2, -1), keepdim=True).sqrt()
+        x = self.div(length.add(eps))
+        tall = isinstance(x.shape[-2], int) and x.shape[-2] > x.shape[-1]
+        x = x.mT if tall else x
+        for _ in range(steps):
+            square, power = x.dot(x.mT), x
+            total = x.mul(params[0])
+            for factor in params[1:]:
+                power = square.dot(power)
+                total = total.add(power.mul(factor))
+            x = total
+        return x.mT if tall else x
+
+    # -- losses -------------------------------------------------------------------------------
 
     def binary_crossentropy(self, Y: Self, reduction: str = "mean") -> Self:
         """-(Y log(self) + (1 - Y) log(1 - self)) for probabilities; logs stop at -100."""
         yes = self.log().clamp(min_=-100.0)
         no = self.neg().add(1.0).log().clamp(min_=-100.0)
-        return Y.mul(yes).add(Y.neg().add(1).mul(no)).neg()._reduced(reduction)
+        return reduced(Y.mul(yes).add(Y.neg().add(1).mul(no)).neg(), reduction)
 
     def binary_crossentropy_logits(
         self, Y: Self, reduction: str = "mean", pos_weight: Self | None = None
@@ -114,7 +132,7 @@ class Functional(Sampling):
         """`binary_crossentropy` of the sigmoid of this tensor, without overflow."""
         yes, no = self.logsigmoid(), self.neg().logsigmoid()
         positive = Y.mul(yes) if pos_weight is None else Y.mul(yes).mul(pos_weight)
-        return positive.add(Y.neg().add(1).mul(no)).neg()._reduced(reduction)
+        return reduced(positive.add(Y.neg().add(1).mul(no)).neg(), reduction)
 
     def sparse_categorical_crossentropy(
         self, Y: Self, ignore_index: int = -1, label_smoothing: Any = 0.0, reduction: str = "mean"
@@ -135,7 +153,7 @@ class Functional(Sampling):
         rows = chosen.mul(1.0 - label_smoothing).add(smooth)
         rows = counted.where(rows, 0.0).neg()
         if reduction != "mean":
-            return rows._reduced(reduction)
+            return reduced(rows, reduction)
         return rows.sum().div(counted.sum())
 
     def cross_entropy(self, Y: Self, reduction: str = "mean", label_smoothing: Any = 0.0) -> Self:
@@ -152,7 +170,7 @@ class Functional(Sampling):
             chosen = _at_labels(logs, Y, axis)
             smooth = logs.mean(axis).mul(label_smoothing) if label_smoothing else 0.0
             rows = chosen.mul(1.0 - label_smoothing).add(smooth).neg()
-        return rows._reduced(reduction)
+        return reduced(rows, reduction)
 
     def nll_loss(
         self, Y: Self, weight: Self | None = None, ignore_index: int | None = None,
@@ -163,7 +181,7 @@ class Functional(Sampling):
         safe = counted.where(Y, 0)
         factors = counted.cast(self.dtype) if weight is None else counted.where(weight[safe], 0)
         rows = self.gather(1, safe.unsqueeze(1)).squeeze(1).mul(factors).neg()
-        return rows.sum().div(factors.sum()) if reduction == "mean" else rows._reduced(reduction)
+        return rows.sum().div(factors.sum()) if reduction == "mean" else reduced(rows, reduction)
 
 
 def _at_labels(logs: Any, labels: Any, axis: int) -> Any:

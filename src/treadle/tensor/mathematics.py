@@ -26,7 +26,7 @@ _ATAN_Q = (
     1.0, 2.485846490142306297962e1, 1.650270098316988542046e2, 4.328810604912902668951e2,
     4.853903996359136964868e2, 1.945506571482613964425e2,
 )  # fmt: skip
-_ATANH_SERIES = tuple(1 / (2 * k + 1) for k in reversed(range(12)))
+_ATANH_SERIES = tuple(1 / (2 * k + 1) for k in reversed(range(17)))
 _SINH_SERIES = tuple(1 / math.factorial(2 * k + 1) for k in reversed(range(9)))
 
 
@@ -157,7 +157,8 @@ class Mathematics(Elementwise):
         small = self.abs().lt(0.5)
         inner = small.where(self, 0.0)
         ratio = inner.div(inner.add(2.0))
-        series = ratio.mul(ratio.mul(ratio)._polynomial(_ATANH_SERIES)).mul(2.0)
+        terms = _ATANH_SERIES if self.dtype is dtypes.float64 else _ATANH_SERIES[-9:]
+        series = ratio.mul(ratio.mul(ratio)._polynomial(terms)).mul(2.0)
         return small.where(series, small.where(1.0, self.add(1.0)).log())
 
     # -- rounding and signs -------------------------------------------------------------------

@@ -189,6 +189,25 @@ class Reduce(Joining):
         """Running maxima along an axis."""
         return self._scan(Op.MAX, "cummax", axis)
 
+    def cummin(self, axis: int = 0) -> Self:
+        """Running minima along an axis."""
+        return self._scan(Op.MIN, "cummin", axis)
+
+    def logcumsumexp(self, axis: int = 0) -> Self:
+        """log of the running sums of exp(x), without overflow; as floats.
+
+        Sums over 1, 2, 4, ... elements in turn: a sum of n elements rounds log2(n) times.
+        """
+        at = resolve_axis("logcumsumexp", axis, self.ndim)
+        result, step = self._float(), 1
+        while self.ndim and step < self.shape[at]:
+            pairs = [(step if i == at else 0, 0) for i in range(self.ndim)]
+            whole = [(0, n) for n in self.shape]
+            before = result._padded(pairs, -math.inf).shrink(whole)
+            result = result.logaddexp(before).contiguous()
+            step *= 2
+        return result
+
     def triu(self, diagonal: int = 0) -> Self:
         """The last two axes' upper triangle, from a diagonal on; 0 elsewhere."""
         return self._triangle("triu", diagonal).where(self, 0)

@@ -18,12 +18,12 @@ from ..dtype import DType, dtypes
 from ..engine.backends import Device
 from ..engine.known import resolve
 from ..engine.memory import from_host
-from ..errors import DTypeError
+from ..errors import DTypeError, ShapeError
 from ..ir.node import Node
 from ..ir.op import Op
 from .creation import _known_dtype, _shape_of
+from .losses import Losses
 from .shapes import expand, reshape
-from .sharding import Sharding
 
 __all__ = ["Sampling"]
 
@@ -39,7 +39,7 @@ _lock = threading.Lock()
 _states: dict[str, Node] = {}
 
 
-class Sampling(Sharding):
+class Sampling(Losses):
     """Random tensors."""
 
     __slots__ = ()
@@ -151,6 +151,62 @@ class Sampling(Sharding):
     def kaiming_normal(cls, *shape: Any, a: float = 0.01, **kwargs: Any) -> Self:
         """Normal with standard deviation sqrt(2 / ((1 + a²) fan in)) (He et al., 2015)."""
         return cls.normal(*shape, mean=0.0, std=_kaiming_std(_shape_of(shape), a), **kwargs)
+
+    @classmethod
+    def randperm(
+        cls, n: int, device: str | None = None, dtype: Any = dtypes.int32,
+        requires_grad: bool | None = None,
+    ) -> Self:  # fmt: skip
+        """0 to n - 1 in random order: the places of n sorted random numbers of 64 bits.
+
+        Raises ShapeError for a negative `n`.
+        """
+        if not isinstance(n, int) or n < 0:
+            raise ShapeError(f"[randperm] n is a whole number of at least 0, not {n!r}")
+        name = Device.canonicalize(device)
+        low, high = _random_words((n,), name)
+        wide = (high.cast(dtypes.uint64) << 32) | low.cast(dtypes.uint64)
+        order = cls._of(wide, name).argsort().cast(_known_dtype(dtype)).contiguous()
+        return order if requires_grad is None else order.requires_grad_(requires_grad)
+
+    @classmethod
+    def bernoulli(cls, p: Self) -> Self:
+        """1 with the probability that each element of `p` says, else 0, in its dtype."""
+        drawn = cls.rand(*p.shape, device=p.device, dtype=dtypes.float32)
+        return drawn.lt(p).cast(p.dtype)
+
+    def multinomial(self, num_samples: int = 1, replacement: bool = False) -> Self:
+        """Places drawn by the weights of each line (.., n): int32 (.., num_samples).
+
+        Weights are not negative, and need not add up to 1. Without `replacement` no place is
+        drawn twice; that needs as many positive weights. Raises DTypeError, ShapeError.
+        """
+        if self.dtype.is_bool:
+            raise DTypeError("[multinomial] weights are numbers, not bool")
+        if self.ndim not in (1, 2) or num_samples < 1 or not self.shape[-1]:
+            raise ShapeError(
+                f"[multinomial] needs one or two axes of weights and at least one sample, not "
+                f"shape {self.shape} and {num_samples}"
+            )
+        if not replacement and num_samples > self.shape[-1]:
+            raise ShapeError(
+                f"[multinomial] {num_samples} samples without replacement need as many weights, "
+                f"not {self.shape[-1]}"
+            )
+        weights, kind = self.detach()._wide(), type(self)
+        if replacement or num_samples == 1:
+            total = weights.cumsum(-1).contiguous()
+            shape = (*self.shape[:-1], num_samples)
+            drawn = kind.rand(*shape, device=self.device, dtype=weights.dtype)
+            last = total._slice(total.ndim - 1, self.shape[-1] - 1, self.shape[-1])
+            # rounding must not lead beyond the last weight that is not 0
+            end = total._searched(last, False)
+            return total._searched(drawn.mul(last), True).minimum(end)
+        # the smallest of exponential times of which each has its weight as rate
+        drawn = kind.rand(*self.shape, device=self.device, dtype=weights.dtype)
+        times = drawn.neg().add(1.0).log().neg()
+        never = weights.gt(0).where(times.div(weights), math.inf)
+        return never.topk(num_samples, -1, largest=False)[1]
 
     def rand_like(self, **kwargs: Any) -> Self:
         """`rand` in this tensor's shape, dtype and device."""

@@ -177,6 +177,7 @@ RULES: dict[Op, Rule] = {
     Op.WINDOW: _window,
     Op.UNWINDOW: _unwindow,
     Op.CONTIGUOUS: lambda n, g: (g,),
+    Op.CONTIGUOUS_BACKWARD: lambda n, g: (Node(Op.CONTIGUOUS, g.dtype, (g,)),),
     Op.COPY: copy,
     Op.MULTI: multi,
     Op.GATHER: gather,

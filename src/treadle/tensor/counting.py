@@ -1,0 +1,240 @@
+"""What is where and how often: nonzero, unique, searchsorted, bincount, histc.
+
+    Tensor([0, 3, 0, 5]).nonzero()                 -> [[1], [3]]
+    Tensor([3, 1, 3]).unique()                     -> [1, 3]
+    Tensor([1, 4, 9]).searchsorted(Tensor([4]))    -> [1]
+
+Places and counts are int32. Where values decide the shape (`nonzero`, `unique`, `bincount`),
+calling the method computes as much as that takes: the size, one number.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Self
+
+from ..dtype import dtypes
+from ..errors import DTypeError, ShapeError
+from ..ir.op import Op
+from .operands import check_device, is_scalar
+from .selecting import Selecting
+
+__all__ = ["Counting", "UniqueAll", "UniqueCounts", "UniqueInverse"]
+
+
+class UniqueAll(NamedTuple):
+    """What `unique_all` finds; `indices` are those of the first occurrences."""
+
+    values: Any
+    indices: Any
+    inverse_indices: Any
+    counts: Any
+
+
+class UniqueCounts(NamedTuple):
+    """What `unique_counts` finds."""
+
+    values: Any
+    counts: Any
+
+
+class UniqueInverse(NamedTuple):
+    """What `unique_inverse` finds."""
+
+    values: Any
+    inverse_indices: Any
+
+
+class Counting(Selecting):
+    """Places and counts on top of sorting and scans."""
+
+    __slots__ = ()
+
+    # -- places -------------------------------------------------------------------------------
+
+    def nonzero(self, as_tuple: bool = False) -> Any:
+        """Where elements are not 0, in row-major order: (count, axes), computed now.
+
+        `as_tuple`: a vector for each axis instead, which index this tensor.
+        """
+        mask = self.reshape((1,)) if as_tuple and not self.ndim else self
+        flat = mask.bool().flatten()._true_places()
+        columns, stride = [], 1
+        for size in reversed(mask.shape):
+            columns.append(flat.idiv(stride).mod(size))
+            stride *= size
+        columns.reverse()
+        if as_tuple:
+            return tuple(columns)
+        return (
+            columns[0].stack(*columns[1:], dim=1)
+            if columns
+            else flat.reshape((-1, 1))._slice(1, 0, 0)
+        )
+
+    def _true_places(self) -> Self:
+        """The places of a bool vector that are true, in order; their number is computed now."""
+        size = self.shape[0]
+        if not size:
+            return self.int()
+        before = self.int().cumsum(0)
+        count = int(before._slice(0, size - 1, size).item())
+        target = self.where(before.sub(1), -1)  # what is not true is dropped
+        empty = before._filled(0).expand((count,))
+        if not count:
+            return empty
+        return empty._put(0, target, self._places(0))
+
+    def count_nonzero(self, axis: Any = None, keepdim: Any = False) -> Self:
+        """How many elements are not 0, as int32."""
+        return self.ne(0).sum(axis, keepdim)
+
+    # -- sorted lines -------------------------------------------------------------------------
+
+    def searchsorted(
+        self, values: Any, right: Any = False, side: str | None = None, sorter: Self | None = None
+    ) -> Self:
+        """Where `values` would be inserted into this ascending tensor, as int32 in their shape.
+
+        This tensor is one line, or one line for each line of `values`. `right` (or `side`
+        "right"): behind equal elements, not before. `sorter`: the places that sort this tensor.
+        NaN counts as larger than any number. Raises ShapeError, DTypeError.
+        """
+        if side not in (None, "left", "right"):
+            raise DTypeError(f'[searchsorted] side is "left" or "right", not {side!r}')
+        behind = right if side is None else side == "right"
+        line = self if sorter is None else self.gather(-1, sorter)
+        values = self._operand("searchsorted", values)
+        scalar = is_scalar(values)
+        found = self._filled(values).reshape((1,)) if scalar else values
+        check_device("searchsorted", self, found)
+        if not self.ndim or (self.ndim > 1 and self.shape[:-1] != found.shape[:-1]):
+            raise ShapeError(
+                f"[searchsorted] {self.shape} holds no sorted line for each of the values of "
+                f"shape {found.shape}: all axes but the last must be equal, or it has one axis"
+            )
+        places = line._searched(found, behind)
+        return places.reshape(()) if scalar else places
+
+    def _searched(self, values: Self, behind: Any) -> Self:
+        """A binary search for all values at once: one step for each bit of the line's size."""
+        size = self.shape[-1]
+        found = values._filled(0).cast(dtypes.int32).expand(values.shape)
+        step = 1 << max(size.bit_length() - 1, 0)
+        while step and size:
+            probe = found.add(step)
+            inside = probe.le(size)
+            place = inside.where(probe.sub(1), 0)
+            seen = self._pick(self.ndim - 1, place, along=self.ndim > 1)
+            before = seen.le(values) if behind else seen.lt(values)
+            if values.dtype.is_float:
+                larger = (
+                    values.isnan()
+                    if behind
+                    else values.isnan().bitwise_and(seen.isnan().logical_not())
+                )
+                before = before.bitwise_or(larger)
+            found = inside.bitwise_and(before).where(probe, found)
+            step >>= 1
+        return found
+
+    def bucketize(self, boundaries: Self, right: Any = False) -> Self:
+        """The number of the interval between ascending `boundaries` that each element is in."""
+        return boundaries.searchsorted(self, right)
+
+    # -- counts -------------------------------------------------------------------------------
+
+    def bincount(self, weights: Self | None = None, minlength: int = 0) -> Self:
+        """How often 0, 1, ... are in a vector of integers, or the sum of their `weights`.
+
+        The largest value is computed now. Raises DTypeError, ShapeError.
+        """
+        if not self.dtype.is_int:
+            raise DTypeError(f"[bincount] counts integers, not {self.dtype.name}")
+        if self.ndim != 1 or (weights is not None and weights.shape != self.shape):
+            given = "" if weights is None else f" and weights of {weights.shape}"
+            raise ShapeError(f"[bincount] takes a vector, not shape {self.shape}{given}")
+        if minlength < 0:
+            raise ShapeError(f"[bincount] minlength must not be negative: {minlength}")
+        low, high = (int(n.item()) for n in (self.min(), self.max())) if len(self) else (0, -1)
+        if low < 0:
+            raise ShapeError(f"[bincount] {low} is negative and has no bin")
+        ones = self._filled(1).cast(dtypes.int32).expand(self.shape)
+        return self._binned(max(high + 1, minlength), ones if weights is None else weights)
+
+    def _binned(self, bins: int, weights: Self) -> Self:
+        """The sum of the weights in each bin; this vector says which. Others are dropped."""
+        empty = weights._filled(0).expand((bins,))
+        if not bins or not len(self):
+            return empty
+        places = self if self.dtype.itemsize >= 4 else self.int()
+        return empty._put(0, places, weights, Op.ADD)
+
+    def histc(self, bins: int = 100, min: float = 0, max: float = 0) -> Self:
+        """How many elements are in each of `bins` equal intervals, in this tensor's dtype.
+
+        `min` and `max` both 0 take the least and largest element. Elements outside are not
+        counted; `max` itself belongs to the last interval. Raises ShapeError.
+        """
+        if bins < 1 or max < min:
+            raise ShapeError(f"[histc] {bins} bins from {min} to {max} are none")
+        flat = self.flatten()
+        x = flat._wide()
+        low, high = x._filled(float(min)), x._filled(float(max))
+        if min == max == 0 and self.numel():
+            low, high = x.detach().min(), x.detach().max()
+        flat_range = low.eq(high)
+        low, high = flat_range.where(low.sub(1), low), flat_range.where(high.add(1), high)
+        place = x.sub(low).mul(bins).div(high.sub(low)).int().minimum(bins - 1)
+        inside = x.ge(low).bitwise_and(x.le(high))
+        return inside.where(place, -1)._binned(bins, flat._filled(1).expand(flat.shape))
+
+    # -- distinct values ----------------------------------------------------------------------
+
+    def unique(
+        self, sorted: Any = True, return_inverse: bool = False, return_counts: bool = False
+    ) -> Any:
+        """The distinct elements in ascending order, whatever `sorted` says; computed now.
+
+        With `return_inverse` also where each element went, with `return_counts` also how many
+        there are of each. NaNs are all distinct.
+        """
+        found = self.unique_all()
+        results = [found.values]
+        results += [found.inverse_indices] if return_inverse else []
+        results += [found.counts] if return_counts else []
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def unique_all(self) -> UniqueAll:
+        """The distinct elements, ascending, their first places (in the flat tensor), where each
+        element went, and how often there is each. NaNs are all distinct.
+        """
+        flat = self.flatten()
+        size = flat.shape[0]
+        places = flat._filled(0).cast(dtypes.int32).expand((size,))
+        if not size:
+            return UniqueAll(flat, places, places.reshape(self.shape), places)
+        line, order = flat.sort()
+        line, order = line.contiguous(), order.contiguous()
+        differs = line._slice(0, 1, size).ne(line._slice(0, 0, size - 1)) if size > 1 else None
+        first = places._slice(0, 0, 1).eq(0)
+        first = first if differs is None else first.cat(differs)
+        starts = first._true_places().contiguous().realize()
+        count = starts.shape[0]
+        inverse = places._put(0, order, first.int().cumsum(0).sub(1))
+        ends = starts._slice(0, 1, count).cat(places._slice(0, 0, 1).add(size))
+        values, indices = line._pick(0, starts), order._pick(0, starts)
+        return UniqueAll(values, indices, inverse.reshape(self.shape), ends.sub(starts))
+
+    def unique_counts(self) -> UniqueCounts:
+        """The distinct elements, ascending, and how often there is each."""
+        found = self.unique_all()
+        return UniqueCounts(found.values, found.counts)
+
+    def unique_inverse(self) -> UniqueInverse:
+        """The distinct elements, ascending, and where each element went."""
+        found = self.unique_all()
+        return UniqueInverse(found.values, found.inverse_indices)
+
+    def unique_values(self) -> Self:
+        """The distinct elements, ascending."""
+        return self.unique_all().values

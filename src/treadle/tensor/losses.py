@@ -1,0 +1,167 @@
+"""Losses and distances, as PyTorch's `nn.functional` has them.
+
+    prediction.mse_loss(target), prediction.huber_loss(target, delta=0.5, reduction="sum")
+    a.cosine_similarity(b, dim=-1)
+
+Each loss takes a prediction (this tensor), a target that broadcasts with it, and `reduction`:
+"mean", "sum" or "none". Raises ValueError for another one, ShapeError where shapes do not fit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+from ..errors import ShapeError
+from .shapes import resolve_axis
+from .statistics import Statistics
+
+__all__ = ["Losses", "reduced"]
+
+REDUCTIONS = ("none", "mean", "sum")
+
+
+def reduced(x: Any, reduction: str) -> Any:
+    """A loss of each element as `reduction` says. Raises ValueError for an unknown one."""
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"[loss] reduction is one of {REDUCTIONS}, not {reduction!r}")
+    return {"none": lambda: x, "mean": x.mean, "sum": x.sum}[reduction]()
+
+
+class Losses(Statistics):
+    """Losses on top of everything elementwise."""
+
+    __slots__ = ()
+
+    def l1_loss(self, target: Self, reduction: str = "mean") -> Self:
+        """|x - y|."""
+        return reduced(self.sub(target).abs(), reduction)
+
+    def mse_loss(self, target: Self, reduction: str = "mean") -> Self:
+        """(x - y)²."""
+        return reduced(self.sub(target).square(), reduction)
+
+    def huber_loss(self, target: Self, reduction: str = "mean", delta: float = 1.0) -> Self:
+        """(x - y)² / 2 up to a distance `delta`, delta (|x - y| - delta / 2) beyond."""
+        gap = self.sub(target)
+        size = gap.abs()
+        near = gap.square().mul(0.5)
+        return reduced(size.le(delta).where(near, size.sub(delta / 2).mul(delta)), reduction)
+
+    def smooth_l1_loss(self, target: Self, reduction: str = "mean", beta: float = 1.0) -> Self:
+        """(x - y)² / 2 beta up to a distance `beta`, |x - y| - beta / 2 beyond; 0 is `l1_loss`."""
+        if beta == 0:
+            return self.l1_loss(target, reduction)
+        return reduced(self.huber_loss(target, "none", beta).div(beta), reduction)
+
+    def kl_div(self, target: Self, reduction: str = "mean", log_target: bool = False) -> Self:
+        """target (log(target) - x), where x and, with `log_target`, the target are logarithms.
+
+        `reduction` may be "batchmean" too: the sum over the size of the first axis.
+        """
+        rows = (
+            target.exp().mul(target.sub(self))
+            if log_target
+            else (target.xlogy(target).sub(target.mul(self)))
+        )
+        if reduction == "batchmean":
+            return rows.sum().div(rows.shape[0] if rows.ndim else 1)
+        return reduced(rows, reduction)
+
+    def poisson_nll_loss(
+        self, target: Self, log_input: bool = True, full: bool = False, eps: float = 1e-8,
+        reduction: str = "mean",
+    ) -> Self:  # fmt: skip
+        """-log of the Poisson probability of `target`, whose rate is exp(x) (or x).
+
+        `full` adds Stirling's approximation of log(target!) for targets above 1.
+        """
+        rows = (
+            self.exp().sub(target.mul(self))
+            if log_input
+            else (self.sub(target.mul(self.add(eps).log())))
+        )
+        if full:
+            large = target.gt(1)
+            y = large.where(target, 1.0)
+            stirling = y.mul(y.log()).sub(y).add(y.mul(2 * math.pi).log().mul(0.5))
+            rows = rows.add(large.where(stirling, 0.0))
+        return reduced(rows, reduction)
+
+    def gaussian_nll_loss(
+        self, target: Self, var: Self, full: bool = False, eps: float = 1e-6,
+        reduction: str = "mean",
+    ) -> Self:  # fmt: skip
+        """-log of the normal density of `target` around x, with variances of at least `eps`."""
+        safe = var.add(var.detach().maximum(eps).sub(var.detach()))  # gradients as if not clamped
+        rows = safe.log().add(self.sub(target).square().div(safe)).mul(0.5)
+        return reduced(rows.add(0.5 * math.log(2 * math.pi)) if full else rows, reduction)
+
+    def soft_margin_loss(self, target: Self, reduction: str = "mean") -> Self:
+        """log(1 + exp(-y x)) for targets of 1 and -1."""
+        return reduced(target.mul(self).neg().softplus(), reduction)
+
+    def hinge_embedding_loss(
+        self, target: Self, margin: float = 1.0, reduction: str = "mean"
+    ) -> Self:
+        """x where the target is 1, max(0, margin - x) where it is -1."""
+        away = target.ne(1).where(self.neg().add(margin).relu(), 0.0)
+        return reduced(away.add(target.ne(-1).where(self, 0.0)), reduction)
+
+    def margin_ranking_loss(
+        self, other: Self, target: Self, margin: float = 0.0, reduction: str = "mean"
+    ) -> Self:
+        """max(0, -y (self - other) + margin)."""
+        return reduced(self.sub(other).mul(target).neg().add(margin).relu(), reduction)
+
+    def cosine_similarity(self, other: Self, dim: int = 1, eps: float = 1e-8) -> Self:
+        """The cosine of the angle between lines along `dim`; lengths count as at least `eps`."""
+        lengths = [t.square().sum(dim, keepdim=True).sqrt().maximum(eps) for t in (self, other)]
+        return self.div(lengths[0]).mul(other.div(lengths[1])).sum(dim)
+
+    def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Self:
+        """Divided by the p-norm along an axis, or by `eps` if that is larger."""
+        if p == math.inf:
+            length = self.abs().max(dim, keepdim=True)
+        elif p == 2:
+            length = self.square().sum(dim, keepdim=True).sqrt()
+        else:
+            length = self.abs().pow(p).sum(dim, keepdim=True).pow(1 / p)
+        return self.div(length.maximum(eps))
+
+    # -- further activations ------------------------------------------------------------------
+
+    def softmin(self, axis: int = -1, dtype: Any = None) -> Self:
+        """The softmax of the negated values."""
+        return self.neg().softmax(axis, dtype)
+
+    def glu(self, dim: int = -1) -> Self:
+        """The first half of an axis times the sigmoid of the second. Raises ShapeError."""
+        size = self.shape[resolve_axis("glu", dim, self.ndim)] if self.ndim else 0
+        if not size or size % 2:
+            raise ShapeError(f"[glu] axis {dim} of shape {self.shape} has no two halves")
+        first, second = self.split(size // 2, dim)
+        return first.mul(second.sigmoid())
+
+    def prelu(self, weight: Self) -> Self:
+        """x, or weight x below 0, with one weight or one for each place of axis 1."""
+        channels = self.ndim > 1 and weight.numel() > 1
+        shape = [-1 if i == 1 else 1 for i in range(self.ndim)] if channels else [weight.numel()]
+        return self.gt(0).where(self, self.mul(weight.reshape(shape)))
+
+    def threshold(self, threshold: float, value: float) -> Self:
+        """x above `threshold`, `value` elsewhere."""
+        return self.gt(threshold).where(self, value)
+
+    def hardshrink(self, lambd: float = 0.5) -> Self:
+        """x outside of ±lambd, 0 inside."""
+        return self.abs().le(lambd).where(0, self)
+
+    def softshrink(self, lambd: float = 0.5) -> Self:
+        """x moved towards 0 by `lambd`, 0 within that distance."""
+        below = self.lt(-lambd).where(self.add(lambd), 0.0)
+        return self.gt(lambd).where(self.sub(lambd), below)
+
+    def tanhshrink(self) -> Self:
+        """x - tanh(x)."""
+        return self.sub(self.tanh())

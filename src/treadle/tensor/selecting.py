@@ -1,0 +1,107 @@
+"""Reading and writing whole places of an axis: index_select, take, index_add.
+
+    x.index_select(1, Tensor([2, 0]))         -> columns 2 and 0
+    x.index_add(0, places, rows)              -> a copy with rows added at their places
+
+Negative places count from the end. Places that are out of range read 0 and are not written.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from ..errors import DTypeError, ShapeError
+from ..ir.args import GatherArg, ScatterArg
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.shape import size_product
+from .arranging import Arranging
+from .operands import check_device
+from .shapes import broadcast_shapes, resolve_axis
+
+__all__ = ["Selecting"]
+
+
+class Selecting(Arranging):
+    """Lists of places on top of indexing."""
+
+    __slots__ = ()
+
+    def _pick(self, axis: int, places: Self, along: bool = False) -> Self:
+        """The elements at `places` of one axis, which are known to be inside of it."""
+        arg = GatherArg(axis, along)
+        return self._result(Node(Op.GATHER, self.dtype, (self.node, places.node), arg))
+
+    def _put(self, axis: int, places: Self, values: Self, op: Op | None = None) -> Self:
+        """A copy with `values` at (or combined into) `places` of one axis; dropped outside."""
+        arg = ScatterArg(axis, op)
+        nodes = (self.node, places.node, values.node)
+        return self._result(Node(Op.SCATTER, self.dtype, nodes, arg), values)
+
+    def index_select(self, dim: int, index: Self) -> Self:
+        """The places `index` (a vector, or a scalar) of one axis. Raises DTypeError."""
+        axis = resolve_axis("index_select", dim, self.ndim)
+        if not index.dtype.is_int or index.ndim > 1:
+            raise DTypeError(
+                f"[index_select] the index is a vector of integers, not {index.dtype.name} of "
+                f"shape {index.shape}"
+            )
+        return self[(*(slice(None) for _ in range(axis)), index.reshape((-1,)))]
+
+    def take(self, index: Self, axis: int | None = None) -> Self:
+        """Elements of the flat tensor at `index`, in its shape; with `axis`, those of an axis."""
+        if axis is not None:
+            return self.index_select(axis, index)
+        return self.flatten()[index] if self.ndim != 1 else self[index]
+
+    def take_along_dim(self, indices: Self, dim: int | None = None) -> Self:
+        """`gather` whose index broadcasts; without `dim`, of the flat tensor. Negative places
+        count from the end. Raises ShapeError, DTypeError.
+        """
+        if dim is None:
+            return self.flatten().take_along_dim(indices.flatten(), 0)
+        axis = resolve_axis("take_along_dim", dim, self.ndim)
+        if indices.ndim != self.ndim:
+            raise ShapeError(
+                f"[take_along_dim] the index has shape {indices.shape}, the tensor {self.shape}: "
+                "it needs as many axes"
+            )
+        others = [[1 if i == axis else n for i, n in enumerate(t.shape)] for t in (self, indices)]
+        shape = broadcast_shapes("take_along_dim", *map(tuple, others))
+        lines, wanted = (
+            [
+                n if i == axis else size
+                for i, (n, size) in enumerate(zip(t.shape, shape, strict=True))
+            ]
+            for t in (self, indices)
+        )
+        index = indices._wrapped(indices, self.shape[axis])
+        return self.expand(lines).gather(axis, index.expand(wanted))
+
+    def index_add(self, dim: int, index: Self, source: Self, alpha: Any = 1) -> Self:
+        """A copy with `source` times `alpha` added at the places `index` of one axis."""
+        return self._at_places("index_add", dim, index, source.mul(alpha), Op.ADD)
+
+    def index_copy(self, dim: int, index: Self, source: Self) -> Self:
+        """A copy with `source` at the places `index` of one axis; the last of equals stays."""
+        return self._at_places("index_copy", dim, index, source, None)
+
+    def index_fill(self, dim: int, index: Self, value: Any) -> Self:
+        """A copy with `value` at the places `index` of one axis."""
+        axis = resolve_axis("index_fill", dim, self.ndim)
+        shape = [size_product(index.shape) if i == axis else n for i, n in enumerate(self.shape)]
+        filling = self._as_tensor("index_fill", value).cast(self.dtype).expand(shape)
+        return self._at_places("index_fill", dim, index, filling, None)
+
+    def _at_places(self, name: str, dim: int, index: Self, source: Self, op: Op | None) -> Self:
+        axis = resolve_axis(name, dim, self.ndim)
+        count = size_product(index.shape)
+        wanted = tuple(count if i == axis else n for i, n in enumerate(self.shape))
+        if index.ndim > 1 or not index.dtype.is_int or source.shape != wanted:
+            raise ShapeError(
+                f"[{name}] needs a vector of integers and a source of {wanted}, not "
+                f"{index.dtype.name} of {index.shape} and {source.shape}"
+            )
+        check_device(name, self, index, source)
+        places = index._wrapped(index, self.shape[axis]).reshape((-1,))
+        return self._put(axis, places, source.cast(self.dtype), op)

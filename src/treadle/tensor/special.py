@@ -1,0 +1,337 @@
+"""Special functions: those of libm and of statistics that are written with the others.
+
+    Tensor([1e-8]).log1p()          -> 1e-8: exact near 0, where log(1 + x) would round it away
+    Tensor([0.5, 4.0]).lgamma()     -> the logarithm of |gamma|
+    y.atan2(x)                      -> the angle of (x, y), in all four quadrants
+
+Integers become the default float first; half types are computed in float32. Errors are of a few
+units in the last place of float32 and float64, or what a function's docstring says. Gradients are
+those of the formulas, so they hold for any order.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+from ..dtype import dtypes, finfo
+from ..errors import DTypeError
+from .sharding import Sharding
+
+__all__ = ["Special"]
+
+_EXPM1_SERIES = tuple(1 / math.factorial(k + 1) for k in reversed(range(16)))
+# erfc on 1 <= x < 8 and beyond, from Cephes (S. L. Moshier, ndtr.c): exp(-x^2) P(x) / Q(x)
+_ERFC_P = (
+    2.46196981473530512524e-10, 5.64189564831068821977e-1, 7.46321056442269912687,
+    4.86371970985681366614e1, 1.96520832956077098242e2, 5.26445194995477358631e2,
+    9.34528527171957607540e2, 1.02755188689515710272e3, 5.57535335369399327526e2,
+)  # fmt: skip
+_ERFC_Q = (
+    1.0, 1.32281951154744992508e1, 8.67072140885989742329e1, 3.54937778887819891062e2,
+    9.75708501743205489753e2, 1.82390916687909736289e3, 2.24633760818710981792e3,
+    1.65666309194161350182e3, 5.57535340817727675546e2,
+)  # fmt: skip
+_ERFC_R = (
+    5.64189583547755073984e-1, 1.27536670759978104416, 5.01905042251180477414,
+    6.16021097993053585195, 7.40974269950448939160, 2.97886665372100240670,
+)  # fmt: skip
+_ERFC_S = (
+    1.0, 2.26052863220117276590, 9.39603524938001434673, 1.20489539808096656605e1,
+    1.70814450747565897222e1, 9.60896809063285878198, 3.36907645100081516050,
+)  # fmt: skip
+# lgamma(x + 2) / x on 0 <= x <= 1, and the tail of Stirling's series, from Cephes (gamma.c)
+_LGAMMA_B = (
+    -1.37825152569120859100e3, -3.88016315134637840924e4, -3.31612992738871184744e5,
+    -1.16237097492762307383e6, -1.72173700820839662146e6, -8.53555664245765465627e5,
+)  # fmt: skip
+_LGAMMA_C = (
+    1.0, -3.51815701436523470549e2, -1.70642106651881159223e4, -2.20528590553854454839e5,
+    -1.13933444367982507207e6, -2.53252307177582951285e6, -2.01889141433532773231e6,
+)  # fmt: skip
+_STIRLING = (
+    8.11614167470508450300e-4, -5.95061904284301438324e-4, 7.93650340457716943945e-4,
+    -2.77777777730099687205e-3, 8.33333333333331927722e-2,
+)  # fmt: skip
+_SHIFTS = 11  # lgamma and digamma are brought beyond 13 and 10 by so many steps at most
+# digamma(x) - log(x) + 1 / (2x), in powers of 1 / x^2: Bernoulli numbers over 2k
+_DIGAMMA = (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12, 0.0)
+# erfinv, from M. Giles, Approximating the erfinv function (2010), single precision
+_ERFINV_CENTRE = (
+    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
+    -0.00125372503, -0.00417768164, 0.246640727, 1.50140941,
+)  # fmt: skip
+_ERFINV_TAIL = (
+    -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
+    -0.0076224613, 0.00943887047, 1.00167406, 2.83297682,
+)  # fmt: skip
+_INTEGERS = {8: dtypes.int8, 16: dtypes.int16, 32: dtypes.int32, 64: dtypes.int64}
+
+
+class Special(Sharding):
+    """Special functions on top of the common ones."""
+
+    __slots__ = ()
+
+    # -- exponentials and logarithms ----------------------------------------------------------
+
+    def log1p(self) -> Self:
+        """log(1 + x), exact near 0."""
+        return self._wide()._log1p().cast(self._float().dtype)
+
+    def expm1(self) -> Self:
+        """exp(x) - 1, exact near 0."""
+        x = self._wide()
+        small = x.abs().lt(0.5)
+        inner = small.where(x, 0.0)
+        terms = _EXPM1_SERIES if x.dtype is dtypes.float64 else _EXPM1_SERIES[-9:]
+        result = small.where(inner.mul(inner._polynomial(terms)), x.exp().sub(1.0))
+        return result.cast(self._float().dtype)
+
+    def log10(self) -> Self:
+        """Logarithm to base 10."""
+        x = self._wide()
+        return x.log().mul(1 / math.log(10)).cast(self._float().dtype)
+
+    def logaddexp2(self, other: Any) -> Self:
+        """log2(2 ** self + 2 ** other), without overflow."""
+        other = self._as_tensor("logaddexp2", other)
+        return self.mul(math.log(2)).logaddexp(other.mul(math.log(2))).mul(1 / math.log(2))
+
+    def logit(self, eps: float | None = None) -> Self:
+        """log(x / (1 - x)); `eps` brings x into [eps, 1 - eps] first. NaN outside of 0 to 1."""
+        x = self._wide()
+        if eps is not None:
+            x = x.clamp(eps, 1 - eps)
+        return x.div(x.neg().add(1.0)).log().cast(self._float().dtype)
+
+    def xlogy(self, other: Any) -> Self:
+        """self * log(other), and 0 where `self` is 0 (NaN if `other` is)."""
+        other = self._as_tensor("xlogy", other)
+        nothing = self.eq(0).bitwise_and(other.isnan().logical_not())
+        return nothing.where(0.0, self.mul(nothing.where(1.0, other).log()))
+
+    def ldexp(self, other: Any) -> Self:
+        """self * 2 ** other."""
+        return self._float().mul(self._as_tensor("ldexp", other)._float().exp2())
+
+    # -- around the normal distribution -------------------------------------------------------
+
+    def erfc(self) -> Self:
+        """1 - erf(x), exact to a few units in the last place where that is tiny too."""
+        x = self._wide()
+        size = x._magnitude()
+        middle, far = size.ge(1.0), size.ge(8.0)
+        large = middle.where(size, 1.0).minimum(30.0)
+        # exp(-x^2) in two factors: the square of the head is exact
+        head = large.mul(16.0).trunc().mul(1 / 16).detach()
+        bell = head.square().neg().exp().mul(large.sub(head).mul(large.add(head)).neg().exp())
+        near, away = far.where(1.0, large), far.where(large, 8.0)
+        ratio = far.where(
+            away._polynomial(_ERFC_R).div(away._polynomial(_ERFC_S)),
+            near._polynomial(_ERFC_P).div(near._polynomial(_ERFC_Q)),
+        )
+        tail = bell.mul(ratio)
+        tail = x.lt(0).where(tail.neg().add(2.0), tail)
+        centre = middle.where(0.0, x).erf().neg().add(1.0)
+        result = middle.where(tail, centre)
+        return x.isnan().where(x, result).cast(self._float().dtype)
+
+    def erfinv(self) -> Self:
+        """The x with erf(x) = self; ±inf at ±1, NaN beyond. Within 4 ulp of float32.
+
+        In float64 two steps of Newton's method follow, exact to about 1e-14.
+        """
+        x = self._wide()
+        inside = x._magnitude().lt(1.0)
+        y = inside.where(x, 0.0)
+        w = y.neg().add(1.0).mul(y.add(1.0)).log().neg()
+        central = w.lt(5.0)
+        middle, outer = central.where(w, 0.0).sub(2.5), central.where(9.0, w).sqrt().sub(3.0)
+        factor = central.where(middle._polynomial(_ERFINV_CENTRE), outer._polynomial(_ERFINV_TAIL))
+        result = factor.mul(y)
+        if x.dtype is dtypes.float64:
+            for _ in range(2):
+                slope = result.square().neg().exp().mul(2 / math.sqrt(math.pi))
+                result = result.sub(result.erf().sub(y).div(slope))
+        edge = x._magnitude().eq(1.0).where(x.detach().mul(math.inf), math.nan)
+        return inside.where(result, edge).cast(self._float().dtype)
+
+    # -- gamma --------------------------------------------------------------------------------
+
+    def lgamma(self) -> Self:
+        """log(|gamma(x)|); inf at 0, -1, -2, ...
+
+        Errors are below 1e-6 (float32) or 1e-14 (float64) of the larger of 1 and the result.
+        """
+        x = self._wide()
+        reflected = x.lt(0.5)
+        size = reflected.where(x.neg().add(1.0), x)  # at least 0.5
+        large = size.ge(13.0)
+        # brought into [2, 3) by lgamma(z + 1) = lgamma(z) + log(z)
+        z, factor = large.where(2.5, size), large.where(1.0, 1.0).cast(x.dtype)
+        for _ in range(2):
+            low = z.lt(2.0)
+            factor = low.where(factor.div(z), factor)
+            z = low.where(z.add(1.0), z)
+        for _ in range(_SHIFTS):
+            high = z.ge(3.0)
+            lower = high.where(z.sub(1.0), z)
+            factor, z = high.where(factor.mul(lower), factor), lower
+        z = z.sub(2.0)
+        near = factor.log().add(z.mul(z._polynomial(_LGAMMA_B).div(z._polynomial(_LGAMMA_C))))
+        far = large.where(size, 13.0)
+        inverse = far.reciprocal()
+        series = inverse.square()._polynomial(_STIRLING).mul(inverse)
+        stirling = far.sub(0.5).mul(far.log()).sub(far).add(0.5 * math.log(2 * math.pi))
+        positive = large.where(far.isinf().where(math.inf, stirling.add(series)), near)
+        # lgamma(x) = log(pi / |sin(pi x)|) - lgamma(1 - x)
+        part = reflected.where(x, 0.25)
+        sine = part.sub(part.round().detach()).mul(math.pi).sin()
+        other = sine._magnitude().log().neg().add(math.log(math.pi)).sub(positive)
+        result = reflected.where(x.eq(-math.inf).where(math.inf, other), positive)
+        return result.cast(self._float().dtype)
+
+    def digamma(self) -> Self:
+        """The derivative of `lgamma`; NaN at -1, -2, ..., -inf at 0.
+
+        Errors are below 1e-6 (float32) or 1e-13 (float64) of the larger of 1 and the result.
+        """
+        x = self._wide()
+        reflected = x.lt(0.5)
+        z = reflected.where(x.neg().add(1.0), x)
+        total = z.mul(0.0)
+        for _ in range(_SHIFTS):
+            low = z.lt(10.0)
+            total = low.where(total.sub(low.where(z, 1.0).reciprocal()), total)
+            z = low.where(z.add(1.0), z)
+        inverse = z.reciprocal()
+        series = inverse.square()._polynomial(_DIGAMMA)
+        positive = total.add(z.log()).sub(inverse.mul(0.5)).sub(series)
+        part = reflected.where(x, 0.25)
+        turn = part.sub(part.round().detach()).mul(math.pi)
+        whole = turn.eq(0)
+        cotangent = whole.where(1.0, turn.cos()).div(whole.where(1.0, turn.sin()))
+        pole = x.eq(0).where(x.reciprocal().neg(), math.nan)
+        other = whole.where(pole, positive.sub(cotangent.mul(math.pi)))
+        return reflected.where(other, positive).cast(self._float().dtype)
+
+    # -- angles and lengths -------------------------------------------------------------------
+
+    def atan2(self, other: Any) -> Self:
+        """The angle from the positive first axis to (other, self), in -pi to pi."""
+        y, x = self._wide_pair("atan2", other)
+        both_zero = y.eq(0).bitwise_and(x.eq(0))
+        both_inf = y.isinf().bitwise_and(x.isinf())
+        steep = y._magnitude().gt(x._magnitude())
+        top, bottom = steep.where(x, y), steep.where(y, x)
+        harmless = both_zero.bitwise_or(both_inf)
+        ratio = harmless.where(top, top.div(harmless.where(1.0, bottom)))
+        ratio = both_inf.where(y.sign().mul(x.sign()), ratio)
+        angle = both_zero.where(0.0, ratio).atan()
+        half = y.signbit().where(-math.pi, math.pi)
+        flat = x.signbit().where(angle.add(half), angle)
+        return steep.where(half.mul(0.5).sub(angle), flat).cast(self._common_float(other))
+
+    def hypot(self, other: Any) -> Self:
+        """sqrt(self^2 + other^2), without overflow in between."""
+        x, y = self._wide_pair("hypot", other)
+        top = x._magnitude().maximum(y._magnitude()).detach()
+        infinite = x.isinf().bitwise_or(y.isinf())
+        scale = top.eq(0).bitwise_or(infinite).where(1.0, top)
+        length = x.div(scale).square().add(y.div(scale).square()).sqrt().mul(scale)
+        return infinite.where(math.inf, length).cast(self._common_float(other))
+
+    def sinc(self) -> Self:
+        """sin(pi x) / (pi x), 1 at 0; NaN at infinities."""
+        x = self._wide()
+        zero = x.eq(0)
+        # the sine of what is beyond the nearest whole number, with the sign of that
+        safe = zero.where(1.0, x)
+        whole = safe.round().detach()
+        odd = whole.mod(2.0).ne(0)
+        sine = safe.sub(whole).mul(math.pi).sin()
+        wave = odd.where(sine.neg(), sine).div(safe.mul(math.pi))
+        return zero.where(1.0, wave).cast(self._float().dtype)
+
+    def deg2rad(self) -> Self:
+        """Degrees as radians."""
+        return self._float().mul(math.pi / 180)
+
+    def rad2deg(self) -> Self:
+        """Radians as degrees."""
+        return self._float().mul(180 / math.pi)
+
+    # -- parts and neighbours of a number -----------------------------------------------------
+
+    def fmod(self, other: Any) -> Self:
+        """The rest of a division rounded towards zero: it has the sign of `self`."""
+        other = self._as_tensor("fmod", other)
+        size = self._magnitude().mod(other._magnitude())
+        return self.lt(0).where(size.neg(), size)
+
+    def frac(self) -> Self:
+        """What is beyond the whole part, with the sign of the number."""
+        return self.sub(self.trunc())
+
+    def signbit(self) -> Self:
+        """Where a number is negative, -0.0 and NaN with a sign counted."""
+        if not self.dtype.is_float:
+            return self.lt(0)
+        return self._result(self.node.bitcast(_INTEGERS[self.dtype.bits])).lt(0)
+
+    def nextafter(self, other: Any) -> Self:
+        """The neighbouring float towards `other`. Raises DTypeError unless both are floats."""
+        other = self._as_tensor("nextafter", other)
+        if not (self.dtype.is_float and other.dtype.is_float):
+            raise DTypeError(
+                f"[nextafter] needs floats, not {self.dtype.name} and {other.dtype.name}"
+            )
+        dtype = self.add(other).dtype
+        x, y = self.cast(dtype), other.cast(dtype)
+        bits = x._result(x.node.bitcast(_INTEGERS[dtype.bits]))
+        outwards = x.lt(y).eq(x.gt(0))
+        moved = outwards.where(bits.add(1), bits.sub(1))
+        least = bits.mul(0).add(1)
+        first = y.gt(0).where(least, least.add(bits.dtype.min))
+        stepped = x.eq(0).where(first, moved)
+        result = stepped._result(stepped.node.bitcast(dtype))
+        return x.eq(y).where(y, x.isnan().bitwise_or(y.isnan()).where(math.nan, result))
+
+    def nan_to_num(
+        self, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+    ) -> Self:
+        """NaN and the infinities replaced, the latter by the largest finite numbers."""
+        if not self.dtype.is_float:
+            return self
+        largest = finfo(self.dtype).max
+        high = largest if posinf is None else posinf
+        low = -largest if neginf is None else neginf
+        finite = self.eq(math.inf).where(high, self.eq(-math.inf).where(low, self))
+        return self.isnan().where(nan, finite)
+
+    def heaviside(self, values: Any) -> Self:
+        """0 below zero, 1 above, `values` at zero; NaN stays NaN."""
+        step = self.eq(0).where(values, self.gt(0).cast(self.dtype))
+        return self.isnan().where(self, step) if self.dtype.is_float else step
+
+    def isposinf(self) -> Self:
+        """Where a value is +inf."""
+        return self.eq(math.inf)
+
+    def isneginf(self) -> Self:
+        """Where a value is -inf."""
+        return self.eq(-math.inf)
+
+    def logical_xor(self, x: Any) -> Self:
+        """Where exactly one of the two is not 0."""
+        return self.bool().bitwise_xor(self._as_tensor("logical_xor", x).bool())
+
+    def _common_float(self, other: Any) -> Any:
+        return self.add(other)._float().dtype
+
+    def _wide_pair(self, name: str, other: Any) -> tuple[Self, Self]:
+        """Both as floats of one type of at least 32 bits, broadcast."""
+        other = self._operand(name, other)
+        wide = self.add(other)._wide().dtype
+        return self._wide().cast(wide), self._as_tensor(name, other)._wide().cast(wide)

@@ -1,0 +1,212 @@
+"""Statistics and differences along axes: median, quantile, diff, trapezoid, sums without NaN.
+
+x.quantile(0.9, dim=0), x.median(-1), x.diff(), y.trapezoid(x), x.nanmean()
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from ..errors import DTypeError, ShapeError
+from .bytes import Bytes
+from .operands import is_scalar
+from .shapes import resolve_axis
+
+__all__ = ["Statistics"]
+
+
+class Statistics(Bytes):
+    """Summaries on top of sorting and scans."""
+
+    __slots__ = ()
+
+    # -- without NaN --------------------------------------------------------------------------
+
+    def nansum(self, axis: Any = None, keepdim: Any = False) -> Self:
+        """The sum of what is not NaN."""
+        return self.isnan().where(0, self).sum(axis, keepdim)
+
+    def nanmean(self, axis: Any = None, keepdim: Any = False) -> Self:
+        """The mean of what is not NaN; NaN if nothing is left."""
+        count = self.isnan().logical_not().sum(axis, keepdim)
+        return self.nansum(axis, keepdim).div(count)
+
+    def amax(self, axis: Any = None, keepdim: Any = False) -> Self:
+        """The same as `max`."""
+        return self.max(axis, keepdim)
+
+    def amin(self, axis: Any = None, keepdim: Any = False) -> Self:
+        """The same as `min`."""
+        return self.min(axis, keepdim)
+
+    def aminmax(self, axis: Any = None, keepdim: Any = False) -> tuple[Self, Self]:
+        """The least and the largest element."""
+        return self.min(axis, keepdim), self.max(axis, keepdim)
+
+    def allclose(
+        self, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+    ) -> bool:
+        """Whether all elements are close to those of `other` (see `isclose`); computed now."""
+        return bool(self.isclose(other, rtol, atol, equal_nan).all().item())
+
+    # -- order --------------------------------------------------------------------------------
+
+    def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
+        """The middle element, the lower of two; with `dim`, and its place, for each line.
+
+        NaN if there is one. Raises ShapeError on no elements.
+        """
+        if dim is None:
+            return self.flatten().median(0)[0]
+        axis = resolve_axis("median", dim, self.ndim)
+        size = self.shape[axis] if self.ndim else 1
+        value, place = self.kthvalue((size + 1) // 2, axis, True)
+        if self.dtype.is_float and self.ndim:
+            broken = self.isnan()
+            any_broken = broken.any(axis, True)
+            place = any_broken.where(broken.cast(place.dtype).argmax(axis, True), place)
+            value = self.gather(axis, place)
+        return _kept(value, axis, keepdim), _kept(place, axis, keepdim)
+
+    def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Self, Self]:
+        """The k-th smallest element of each line, counted from 1, and its place.
+
+        Raises ShapeError if there is none.
+        """
+        axis = resolve_axis("kthvalue", dim, self.ndim)
+        size = self.shape[axis] if self.ndim else 1
+        if not 1 <= k <= size:
+            raise ShapeError(f"[kthvalue] axis {dim} of shape {self.shape} has no {k}-th element")
+        if not self.ndim:
+            return self, self._filled(0).int()
+        values, places = self.sort(axis)
+        found = values._slice(axis, k - 1, k), places._slice(axis, k - 1, k)
+        return _kept(found[0], axis, keepdim), _kept(found[1], axis, keepdim)
+
+    def msort(self) -> Self:
+        """The elements in ascending order along the first axis."""
+        return self.sort(0)[0]
+
+    def quantile(
+        self, q: Any, dim: int | None = None, keepdim: bool = False, interpolation: str = "linear"
+    ) -> Self:
+        """The value below which a share `q` of each line lies; a vector `q` adds a first axis.
+
+        `interpolation` between two elements: "linear", "lower", "higher", "midpoint", "nearest".
+        NaN if there is one. Raises DTypeError, ShapeError.
+        """
+        if not self.dtype.is_float:
+            raise DTypeError(f"[quantile] needs floats, not {self.dtype.name}")
+        if interpolation not in _BETWEEN:
+            raise ShapeError(
+                f"[quantile] interpolation {interpolation!r} is not one of {', '.join(_BETWEEN)}"
+            )
+        if dim is None:
+            found = self.flatten().quantile(q, 0, False, interpolation)
+            lead = found.shape
+            return found.reshape((*lead, *(1,) * self.ndim)) if keepdim else found
+        axis = resolve_axis("quantile", dim, self.ndim)
+        moved = self.movedim(axis, -1) if self.ndim else self.reshape((1,))
+        size = moved.shape[-1]
+        if not size:
+            raise ShapeError(f"[quantile] shape {self.shape} has no elements on axis {dim}")
+        shares = self._filled(q) if is_scalar(q) else q
+        if shares.ndim > 1:
+            raise ShapeError(f"[quantile] q is a number or a vector, not shape {shares.shape}")
+        line = moved.sort(-1)[0]
+        place = shares.cast(self.dtype).mul(size - 1).reshape((-1,))
+        broken = moved.isnan().any(-1, True)
+        low, high = place.floor(), place.ceil()
+        weight = _BETWEEN[interpolation](place.sub(low))
+        last = line.ndim - 1
+        first, second = (line._pick(last, at.int()) for at in (low, high))
+        found = broken.where(float("nan"), weight.eq(0).where(first, first.lerp(second, weight)))
+        found = found.movedim(-1, 0)
+        if keepdim and self.ndim:
+            found = found.unsqueeze(axis + 1)
+        return found if shares.ndim else found.squeeze(0)
+
+    # -- differences and areas ----------------------------------------------------------------
+
+    def diff(
+        self, n: int = 1, dim: int = -1, prepend: Self | None = None, append: Self | None = None
+    ) -> Self:
+        """Each element less the one before it, `n` times over; of bools, whether they differ.
+
+        `prepend` and `append` are joined on first. Raises ShapeError.
+        """
+        if n < 0 or not self.ndim:
+            raise ShapeError(f"[diff] needs an axis and n of at least 0, not {self.shape} and {n}")
+        axis = resolve_axis("diff", dim, self.ndim)
+        parts = [part for part in (prepend, self, append) if part is not None]
+        line = parts[0].cat(*parts[1:], dim=axis)
+        for _ in range(min(n, line.shape[axis])):
+            size = line.shape[axis]
+            later, before = line._slice(axis, 1, size), line._slice(axis, 0, size - 1)
+            line = later.bitwise_xor(before) if line.dtype.is_bool else later.sub(before)
+        return line
+
+    def trapezoid(self, x: Self | None = None, dx: float = 1.0, dim: int = -1) -> Self:
+        """The area under these values by the trapezoidal rule, `dx` or the places `x` apart."""
+        return self._trapezoids("trapezoid", x, dx, dim).sum(dim)
+
+    def cumulative_trapezoid(self, x: Self | None = None, dx: float = 1.0, dim: int = -1) -> Self:
+        """The areas that `trapezoid` adds up, added up so far; one element less."""
+        return self._trapezoids("cumulative_trapezoid", x, dx, dim).cumsum(dim)
+
+    def _trapezoids(self, name: str, x: Self | None, dx: float, dim: int) -> Self:
+        if not self.ndim:
+            raise ShapeError(f"[{name}] needs an axis, shape () has none")
+        axis = resolve_axis(name, dim, self.ndim)
+        size = self.shape[axis]
+        last = max(size - 1, 0)
+        height = self._slice(axis, 1, max(size, 1)).add(self._slice(axis, 0, last))
+        if x is None:
+            return height.mul(dx / 2)
+        if x.ndim == 1:
+            x = x.reshape([x.shape[0] if i == axis else 1 for i in range(self.ndim)])
+        return height.mul(x.diff(dim=axis - self.ndim)).mul(0.5)
+
+    def cumulative_sum(
+        self, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    ) -> Self:
+        """`cumsum` by the Array API standard: a vector needs no axis, `include_initial` puts a 0
+        in front. Raises ShapeError.
+        """
+        return self._cumulative("cumulative_sum", axis, dtype, include_initial)
+
+    def cumulative_prod(
+        self, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    ) -> Self:
+        """`cumprod` by the Array API standard: a vector needs no axis, `include_initial` puts a 1
+        in front. Raises ShapeError.
+        """
+        return self._cumulative("cumulative_prod", axis, dtype, include_initial)
+
+    def _cumulative(self, name: str, axis: int | None, dtype: Any, initial: bool) -> Self:
+        if axis is None and self.ndim != 1:
+            raise ShapeError(f"[{name}] shape {self.shape} needs an axis")
+        at = resolve_axis(name, 0 if axis is None else axis, self.ndim)
+        x = self if dtype is None else self.cast(dtype)
+        total = x.cumsum(at) if name == "cumulative_sum" else x.cumprod(at)
+        if dtype is not None:
+            total = total.cast(dtype)
+        if not initial:
+            return total
+        start = total._filled(0 if name == "cumulative_sum" else 1)
+        shape = tuple(1 if i == at else n for i, n in enumerate(total.shape))
+        return start.expand(shape).cat(total, dim=at)
+
+
+def _kept(x: Any, axis: int, keepdim: bool) -> Any:
+    return x if keepdim or not x.ndim else x.squeeze(axis)
+
+
+# how far from the lower to the higher neighbour, from the exact share
+_BETWEEN = {
+    "linear": lambda share: share,
+    "lower": lambda share: share.mul(0),
+    "higher": lambda share: share.ceil(),
+    "midpoint": lambda share: share.gt(0).where(share.mul(0).add(0.5), share),
+    "nearest": lambda share: share.round(),
+}
