@@ -149,6 +149,11 @@ class Convolution(Linalg):
         padding: Any = 0, output_size: Any = None,
     ) -> Self:  # fmt: skip
         """Values put back where `max_pool2d(return_indices=True)` found them, zeros around."""
+        if indices.shape != self.shape:
+            raise ShapeError(
+                f"[max_unpool2d] one place for each value: the values have shape {self.shape}, the "
+                f"indices {indices.shape}"
+            )
         kernel = (
             tuple(kernel_size) if isinstance(kernel_size, (tuple, list)) else (kernel_size,) * 2
         )
@@ -196,6 +201,11 @@ class _Pool:
             axis = x.ndim - rank + i
             size = x.shape[axis] + sum(self.pads[axis])
             span = self.dilation[i] * (self.kernel[i] - 1) + 1
+            if not all(0 <= pad < span for pad in self.pads[axis]):
+                raise ShapeError(
+                    f"[{name}] padding {self.pads[axis]} of axis {axis} must be from 0 to less "
+                    f"than the window of {span}: each window needs an element of its own"
+                )
             if isinstance(size, int) and span > size:
                 raise ShapeError(
                     f"[{name}] a window of {span} does not fit axis {axis} of shape {x.shape} "

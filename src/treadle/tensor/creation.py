@@ -136,8 +136,8 @@ class Creation(Convolution):
         requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
         """`steps` numbers from `start` to `stop` inclusive, evenly apart."""
-        if steps < 0:
-            raise ShapeError(f"[linspace] steps must not be negative: {steps}")
+        if not isinstance(steps, int) or steps < 0:
+            raise ShapeError(f"[linspace] steps is a whole number of 0 or more, not {steps!r}")
         kind = _float_or(dtype)
         wide = kind if kind.is_float and kind.bits >= 32 else dtypes.float32
         place = Node(Op.IOTA, dtypes.int32, (), steps)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from ..dtype import dtypes, least_upper_dtype
-from ..errors import ShapeError
+from ..errors import DTypeError, ShapeError
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from ..ir.shape import same_size
@@ -31,6 +31,9 @@ class Joining(Reinterpret):
         Raises ShapeError where another axis differs.
         """
         tensors = [self, *args]
+        for other in args:
+            if not isinstance(other, Joining):
+                raise DTypeError(f"[cat] joins tensors, not a {type(other).__name__}")
         check_device("cat", *tensors)
         axis = resolve_axis("cat", dim, self.ndim)
         _check_joinable(tensors, axis)
