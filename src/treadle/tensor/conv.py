@@ -29,6 +29,11 @@ class Convolution(Linalg):
 
     def _windows(self, kernel: Sequence[int], stride: Any, dilation: Any) -> Self:
         """Windows over the last axes: (..., *out) with the window axes `kernel` appended."""
+        if min(*stride, *dilation) < 1:
+            raise ShapeError(
+                f"[windows] stride {tuple(stride)} and dilation {tuple(dilation)} must be at least "
+                "1 on every axis"
+            )
         result, first = self, self.ndim - len(kernel)
         for i, size in enumerate(kernel):
             result = result._window(first + i, size, stride[i], dilation[i])
@@ -249,7 +254,7 @@ def _spatial_pads(ndim: int, padding: Any, rank: int) -> list[tuple[int, int]]:
 
 
 def _check_conv(name: str, x: Linalg, weight: Linalg, groups: int, channel_axis: int) -> None:
-    fits = weight.ndim == x.ndim and x.ndim > 2
+    fits = weight.ndim == x.ndim and x.ndim > 2 and groups > 0
     channels = weight.shape[channel_axis] * (groups if channel_axis else 1) if fits else 0
     divides = fits and (weight.shape[0] % groups == 0)
     if not fits or channels != x.shape[1] or not divides:

@@ -118,6 +118,8 @@ class Creation(Convolution):
             start, stop = 0, start
         if step == 0:
             raise ShapeError("[arange] a step of 0 never arrives")
+        if not all(map(math.isfinite, (start, stop, step))):
+            raise ShapeError(f"[arange] {start}, {stop} and {step} must be finite")
         floats = any(isinstance(n, float) for n in (start, stop, step))
         default = dtypes.default_float if floats else dtypes.default_int
         kind = default if dtype is None else _known_dtype(dtype)

@@ -149,6 +149,10 @@ class Movement(Operators):
         before, after = pair
         if before == after == 0:
             return self
+        if mode == "circular" and min(pair) < 0:  # what is cut off does not come round again
+            bounds: list[Any] = [None] * self.ndim
+            bounds[axis] = (max(-before, 0), self.shape[axis] - max(-after, 0))
+            return self.shrink(bounds)._pad_from_itself(axis, (max(before, 0), max(after, 0)), mode)
         size = self.shape[axis]
         limit = {"reflect": size - 1, "circular": size}.get(mode)
         if limit is not None and max(before, after) > limit:

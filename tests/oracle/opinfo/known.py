@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .check import Outcome
 
-__all__ = ["known", "problems", "reason"]
+__all__ = ["known", "patterns", "problems"]
 
 
 @cache
@@ -23,10 +23,9 @@ def known() -> dict[str, dict[str, Any]]:
     return tomllib.loads(Path(__file__).with_name("known.toml").read_text(encoding="utf-8"))
 
 
-def reason(name: str) -> str | None:
-    """Why treadle has no operator of this name."""
-    table = known()["uncovered"]
-    return next((table[pattern] for pattern in table if fnmatchcase(name, pattern)), None)
+def patterns(name: str) -> list[str]:
+    """The patterns of names without a row that fit; the first one's reason counts."""
+    return [pattern for pattern in known()["uncovered"] if fnmatchcase(name, pattern)]
 
 
 def problems(name: str, found: dict[str, Outcome]) -> list[str]:

@@ -11,7 +11,7 @@ __all__ = ["LAYERS"]
 
 # what treadle has under the same name, with the same arguments
 SAME = """
-celu cosine_similarity elu gaussian_nll_loss glu hardshrink hardsigmoid hardswish hardtanh
+celu cosine_similarity elu gaussian_nll_loss gelu glu hardshrink hardsigmoid hardswish hardtanh
 hinge_embedding_loss huber_loss kl_div l1_loss leaky_relu logsigmoid margin_ranking_loss mish
 mse_loss normalize pixel_shuffle pixel_unshuffle poisson_nll_loss prelu relu relu6 selu silu
 smooth_l1_loss soft_margin_loss softshrink softsign tanhshrink threshold
@@ -134,7 +134,9 @@ def scaled(x: Tensor, weight: Any, bias: Any) -> Tensor:
     return x if bias is None else x + bias.reshape(column)
 
 
-def layer_norm(x: Tensor, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
+def layer_norm(
+    x: Tensor, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Tensor:
     x = x.layernorm(tuple(range(-len(shape), 0)), eps)
     x = x if weight is None else x * weight
     return x if bias is None else x + bias
@@ -160,13 +162,14 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = Fa
 LAYERS: dict[str, Callable[..., Any]] = {
     **{f"nn.functional.{name}": function(name) for name in SAME.split()},
     "nn.functional.softmin": lambda x, dim, dtype=None: x.softmin(dim, dtype),
-    "nn.functional.gelu": lambda x, *, approximate="none": x.gelu(
-        *([] if approximate == "none" else [approximate])
-    ),
     "nn.functional.softplus": lambda x, beta=1, threshold=20: x.softplus(beta),
-    "nn.functional.linear": lambda x, weight, bias=None: x.linear(weight.transpose(-1, -2), bias)
-    if weight.ndim > 1
-    else x.dot(weight) if bias is None else x.dot(weight) + bias,
+    "nn.functional.linear": lambda x, weight, bias=None: (
+        x.linear(weight.transpose(-1, -2), bias)
+        if weight.ndim > 1
+        else x.dot(weight)
+        if bias is None
+        else x.dot(weight) + bias
+    ),
     "nn.functional.layer_norm": layer_norm,
     "nn.functional.group_norm": group_norm,
     "nn.functional.instance_norm": instance_norm,

@@ -1,3 +1,4 @@
+# ruff: noqa: A006 - the parameters have PyTorch's names
 """Which call of treadle each operator of PyTorch's OpInfo database is: one row for each name.
 
 A row is a function with PyTorch's own parameters, on tensors of treadle. A name in `SAME` is a
@@ -24,8 +25,8 @@ digamma dot eq erf erfc erfinv exp exp2 expand_as expm1 fliplr flipud floor fmod
 heaviside histc hypot index_add index_copy index_fill index_select inner isfinite isinf isnan
 isneginf isposinf kron kthvalue ldexp le lerp lgamma log log10 log1p log2 logaddexp logaddexp2
 logdet logical_and logical_not logical_or logical_xor logit lt masked_fill masked_select matmul
-maximum median minimum movedim msort mul nan_to_num ne neg nextafter outer permute quantile rad2deg
-ravel reciprocal rot90 round rsqrt sigmoid sign signbit sin sinc sinh sqrt square squeeze t take
+maximum median minimum movedim msort mul nan_to_num narrow ne neg nextafter outer permute quantile rad2deg
+ravel reciprocal rot90 round rsqrt select sigmoid sign signbit sin sinc sinh sqrt square squeeze t take
 take_along_dim tan tanh trace trapezoid trunc unbind unflatten unfold unsqueeze view_as xlogy
 """
 
@@ -38,7 +39,6 @@ ALIASES = {
     "diagonal_copy": "diagonal",
     "linalg.cross": "cross",
     "linalg.det": "det",
-    "linalg.diagonal": "diagonal",
     "linalg.inv": "inv",
     "linalg.matrix_norm": "matrix_norm",
     "linalg.matrix_power": "matrix_power",
@@ -53,7 +53,9 @@ ALIASES = {
     "linalg.vector_norm": "vector_norm",
     "mm": "matmul",
     "mv": "matmul",
+    "narrow_copy": "narrow",
     "permute_copy": "permute",
+    "pinverse": "pinv",
     "positive": "clone",
     "squeeze_copy": "squeeze",
     "t_copy": "t",
@@ -111,13 +113,6 @@ def split(x: Tensor, sizes: Any, dim: int = 0) -> Any:
     return x.split(sizes, dim)
 
 
-def narrow(x: Tensor, dim: int, start: Any, length: int) -> Tensor:
-    bounds: list[Any] = [None] * x.ndim
-    begin = int(start) + (x.shape[dim] if start < 0 else 0)
-    bounds[dim] = (begin, begin + length)
-    return x.shrink(bounds)
-
-
 def pad(x: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
     flat = (*pad, *(0,) * (2 * x.ndim - len(pad)))  # the last axis first, all of them
     return x.pad(flat, mode=mode, value=0.0 if value is None else value)
@@ -136,19 +131,24 @@ def sort(x: Tensor, dim: int = -1, descending: bool = False, stable: bool = Fals
     return x.sort(dim, descending)
 
 
-def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, **_: Any) -> Tensor:
-    return Tensor.arange(start, end, step, dtype=dtype)
+def unique(x: Tensor, sorted: bool = True, return_inverse: bool = False,
+           return_counts: bool = False, dim: Any = None) -> Any:  # fmt: skip
+    axis = {} if dim is None else {"dim": dim}
+    return x.unique(sorted, return_inverse, return_counts, **axis)
 
 
 def filled(name: str) -> Callable[..., Any]:
-    def row(x: Any, *rest: Any, dtype: Any = None, **_: Any) -> Tensor:
+    """Constructors; PyTorch's settings of memory mean nothing here."""
+
+    def row(x: Any, *rest: Any, dtype: Any = None, device: Any = None, layout: Any = None,
+            requires_grad: bool = False) -> Tensor:  # fmt: skip
         return getattr(Tensor, name)(x, *rest, dtype=dtype)
 
     return row
 
 
 def filled_like(name: str) -> Callable[..., Any]:
-    """zeros_like and the like; PyTorch's settings of memory mean nothing here."""
+    """zeros_like and the like."""
 
     def row(x: Tensor, *value: Any, dtype: Any = None, **_: Any) -> Tensor:
         return getattr(x, name)(*value, dtype=dtype)
@@ -185,6 +185,11 @@ ROWS: dict[str, Callable[..., Any]] = {
     "__rdiv__": lambda x, other: other / x,
     "__rmod__": lambda x, other: other % x,
     "__rpow__": lambda x, other: other**x,
+    "__rand__": lambda x, other: other & x,
+    "__ror__": lambda x, other: other | x,
+    "__rxor__": lambda x, other: other ^ x,
+    "bitwise_left_shift": lambda x, other: x << other,
+    "bitwise_right_shift": lambda x, other: x >> other,
     "__rmatmul__": lambda x, other: other @ x,
     "clamp": lambda x, min=None, max=None: x.clamp(min, max),
     "isclose": lambda x, other, *, rtol=1e-5, atol=1e-8, equal_nan=False: x.isclose(
@@ -207,6 +212,7 @@ ROWS: dict[str, Callable[..., Any]] = {
     "einsum": lambda operands, formula: Tensor.einsum(formula, *operands),
     "tensordot": lambda x, other, dims=2: x.tensordot(other, dims),
     "linalg.cholesky": lambda x, *, upper=False: x.cholesky(upper),
+    "linalg.diagonal": lambda x, *, offset=0, dim1=-2, dim2=-1: x.diagonal(offset, dim1, dim2),
     "linalg.eigvalsh": lambda x, UPLO="L": x.eigvalsh(),
     "linalg.norm": lambda x, ord=None, dim=None, keepdim=False, *, dtype=None: x.norm(
         "fro" if ord is None else ord, dim, keepdim, dtype
@@ -250,9 +256,7 @@ ROWS: dict[str, Callable[..., Any]] = {
     "bucketize": lambda x, boundaries, *, out_int32=False, right=False: x.bucketize(
         boundaries, right
     ),
-    "unique": lambda x, sorted=True, return_inverse=False, return_counts=False: x.unique(
-        sorted, return_inverse, return_counts
-    ),
+    "unique": unique,
     "softmax": lambda x, dim, dtype=None: x.softmax(dim, dtype),
     "log_softmax": lambda x, dim, dtype=None: x.log_softmax(dim, dtype),
     "sort": sort,
@@ -284,12 +288,10 @@ ROWS: dict[str, Callable[..., Any]] = {
     "cat": lambda tensors, dim=0: tensors[0].cat(*tensors[1:], dim=dim),
     "stack": lambda tensors, dim=0: tensors[0].stack(*tensors[1:], dim=dim),
     "meshgrid": lambda x, *rest, indexing="ij": (
-        x[0].meshgrid(*x[1:], indexing=indexing) if isinstance(x, list)
+        x[0].meshgrid(*x[1:], indexing=indexing)
+        if isinstance(x, list)
         else x.meshgrid(*rest, indexing=indexing)
     ),
-    "narrow": narrow,
-    "narrow_copy": narrow,
-    "select": lambda x, dim, index: x[(slice(None),) * (dim % x.ndim) + (index,)],
     "triu": lambda x, diagonal=0: x.triu(diagonal),
     "tril": lambda x, diagonal=0: x.tril(diagonal),
     # places
@@ -298,9 +300,10 @@ ROWS: dict[str, Callable[..., Any]] = {
     "scatter": scatter,
     "scatter_add": lambda x, dim, index, src: x.scatter(dim, index, src, reduce="add"),
     "scatter_reduce": scatter_reduce,
+    "fill": filled_like("full_like"),
     "nonzero": lambda x, as_tuple=False: x.nonzero(as_tuple),
     # creation
-    "arange": arange,
+    "arange": filled("arange"),
     "eye": filled("eye"),
     "full": filled("full"),
     "linspace": filled("linspace"),
