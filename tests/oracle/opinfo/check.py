@@ -221,7 +221,8 @@ class _noted:
     def __bool__(self) -> bool:
         return self.fine
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+    def __exit__(self, *raised: object) -> bool:
+        kind, error, _ = raised
         if error is None:
             return False
         if isinstance(error, AttributeError) and _is_tensor(error.obj):

@@ -26,7 +26,9 @@ def function(name: str) -> Callable[..., Any]:
 
 
 def each(value: Any, rank: int) -> tuple[int, ...]:
-    return (value,) * rank if isinstance(value, int) else tuple(value) * (rank // len(value) or 1)
+    """A number for each spatial axis; one alone is for all."""
+    numbers = (value,) if isinstance(value, int) else tuple(value)
+    return numbers * rank if len(numbers) == 1 else numbers
 
 
 def same_padding(kernel: Any, dilation: Any) -> list[int]:
@@ -72,7 +74,8 @@ def max_pool(rank: int) -> Callable[..., Any]:
 
 def avg_pool(rank: int) -> Callable[..., Any]:
     def row(x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
-            ceil_mode: bool = False, count_include_pad: bool = True, **options: Any) -> Tensor:  # fmt: skip
+            ceil_mode: bool = False, count_include_pad: bool = True,
+            **options: Any) -> Tensor:  # fmt: skip
         kernel = each(kernel_size, rank)
         steps = kernel if stride in (None, []) else each(stride, rank)
         return x.avg_pool2d(kernel, steps, 1, each(padding, rank), ceil_mode, count_include_pad,
@@ -120,7 +123,8 @@ def instance_norm(x: Tensor, running_mean: Any = None, running_var: Any = None, 
 
 
 def batch_norm(x: Tensor, mean: Any, var: Any, weight: Any = None, bias: Any = None,
-               training: bool = False, momentum: float = 0.1, eps: float = 1e-5) -> Tensor:  # fmt: skip
+               training: bool = False, momentum: float = 0.1,
+               eps: float = 1e-5) -> Tensor:  # fmt: skip
     layer = nn.BatchNorm(x.shape[1], eps, affine=False, track_running_stats=not training)
     if not training:
         layer.running_mean, layer.running_var = mean, var
