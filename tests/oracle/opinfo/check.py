@@ -108,7 +108,6 @@ def _compare(op: Any, row: Callable[..., Any], sample: Any, device: str, found: 
     args, kwargs, pairs = inputs(sample, device)
     pairs = [pair for pair in pairs if pair[0].numel()]
     theirs = op(sample.input, *sample.args, **sample.kwargs)
-    theirs = _gathered(op, theirs)
     with _noted(found["values"], sample) as agreed:
         ours = row(*args, **kwargs)
         _assert_same(op, ours, theirs)
@@ -127,10 +126,6 @@ def _compare(op: Any, row: Callable[..., Any], sample: Any, device: str, found: 
         with _noted(found[kind], sample) as agreed:
             ours = _our_gradients(mine, pairs, weights)
             _assert_same(op, ours, theirs, scaled=kind == "second")
-
-
-def _gathered(op: Any, result: Any) -> Any:
-    return op.output_func(result) if hasattr(op, "output_func") else result
 
 
 def _weights(results: list[torch.Tensor]) -> list[np.ndarray]:
@@ -200,7 +195,8 @@ def _check_errors(op: Any, row: Callable[..., Any], device: str, outcome: Outcom
                 args, kwargs, _ = inputs(sample, device)
                 result = row(*args, **kwargs)
                 for tensor in flat(result):
-                    tensor.numpy() if isinstance(tensor, Tensor) else None
+                    if isinstance(tensor, Tensor):
+                        tensor.realize()
             except CLEAR as error:
                 if isinstance(error, InternalError) or not str(error):
                     raise
@@ -225,7 +221,7 @@ class _noted:
         kind, error, _ = raised
         if error is None:
             return False
-        if isinstance(error, AttributeError) and _is_tensor(error.obj):
+        if isinstance(error, AttributeError) and _lacks_method(error):
             raise Absent(error.name) from error
         self.fine = False
         words = " ".join(str(error).split())[:200]
@@ -233,8 +229,9 @@ class _noted:
         return isinstance(error, Exception)
 
 
-def _is_tensor(value: Any) -> bool:
-    return value is Tensor or isinstance(value, Tensor)
+def _lacks_method(error: AttributeError) -> bool:
+    of_tensor = error.obj is Tensor or isinstance(error.obj, Tensor)
+    return of_tensor and not error.name.startswith("_")
 
 
 def _shown(sample: Any) -> str:
