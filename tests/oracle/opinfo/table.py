@@ -132,6 +132,15 @@ def sort(x: Tensor, dim: int = -1, descending: bool = False, stable: bool = Fals
     return x.sort(dim, descending)
 
 
+def linalg_norm(x: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *,
+                dtype: Any = None) -> Tensor:  # fmt: skip
+    """Of two axes a matrix's norm, if one is named; else that of a vector."""
+    pair = x.ndim == 2 if dim is None else isinstance(dim, (tuple, list)) and len(dim) == 2
+    if ord is not None and pair:
+        return x.matrix_norm(ord, (0, 1) if dim is None else dim, keepdim, dtype)
+    return x.vector_norm(2 if ord is None else ord, dim, keepdim, dtype)
+
+
 def unique(x: Tensor, sorted: bool = True, return_inverse: bool = False,
            return_counts: bool = False, dim: Any = None) -> Any:  # fmt: skip
     axis = {} if dim is None else {"dim": dim}
@@ -215,9 +224,7 @@ ROWS: dict[str, Callable[..., Any]] = {
     "linalg.cholesky": lambda x, *, upper=False: x.cholesky(upper),
     "linalg.diagonal": lambda x, *, offset=0, dim1=-2, dim2=-1: x.diagonal(offset, dim1, dim2),
     "linalg.eigvalsh": lambda x, UPLO="L": x.eigvalsh(),
-    "linalg.norm": lambda x, ord=None, dim=None, keepdim=False, *, dtype=None: x.norm(
-        "fro" if ord is None else ord, dim, keepdim, dtype
-    ),
+    "linalg.norm": linalg_norm,
     "norm": lambda x, p="fro", dim=None, keepdim=False, dtype=None: x.norm(p, dim, keepdim, dtype),
     # reductions and scans
     "sum": lambda x, dim=None, keepdim=False, *, dtype=None: x.sum(axes(dim), keepdim, dtype),
