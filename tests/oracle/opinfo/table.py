@@ -146,6 +146,11 @@ def unique(x: Tensor, sorted: bool = True, return_inverse: bool = False,
     return x.unique(sorted, return_inverse, return_counts, **axis)
 
 
+def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None,
+           device: Any = None) -> Tensor:  # fmt: skip
+    return Tensor.arange(start, end, step, dtype=dtype)
+
+
 def filled(name: str) -> Callable[..., Any]:
     """Constructors; PyTorch's settings of memory mean nothing here."""
 
@@ -307,10 +312,9 @@ ROWS: dict[str, Callable[..., Any]] = {
     "scatter": scatter,
     "scatter_add": lambda x, dim, index, src: x.scatter(dim, index, src, reduce="add"),
     "scatter_reduce": scatter_reduce,
-    "fill": filled_like("full_like"),
     "nonzero": lambda x, as_tuple=False: x.nonzero(as_tuple),
     # creation
-    "arange": filled("arange"),
+    "arange": arange,
     "eye": filled("eye"),
     "full": filled("full"),
     "linspace": filled("linspace"),
