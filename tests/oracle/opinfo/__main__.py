@@ -16,6 +16,9 @@ from .table import ROWS
 
 
 def main(wanted: list[str]) -> int:
+    unknown = [name for name in wanted if name not in ROWS]
+    if unknown:
+        raise SystemExit(f"no row for {', '.join(unknown)}; layers are nn.functional.NAME")
     everything = names()
     found = {}
     unexpected = 0
