@@ -29,6 +29,11 @@ class Convolution(Linalg):
 
     def _windows(self, kernel: Sequence[int], stride: Any, dilation: Any) -> Self:
         """Windows over the last axes: (..., *out) with the window axes `kernel` appended."""
+        if min(*stride, *dilation) < 1:
+            raise ShapeError(
+                f"[windows] stride {tuple(stride)} and dilation {tuple(dilation)} must be at least "
+                "1 on every axis"
+            )
         result, first = self, self.ndim - len(kernel)
         for i, size in enumerate(kernel):
             result = result._window(first + i, size, stride[i], dilation[i])
@@ -160,6 +165,11 @@ class Convolution(Linalg):
         padding: Any = 0, output_size: Any = None,
     ) -> Self:  # fmt: skip
         """Values put back where `max_pool2d(return_indices=True)` found them, zeros around."""
+        if indices.shape != self.shape:
+            raise ShapeError(
+                f"[max_unpool2d] one place for each value: the values have shape {self.shape}, the "
+                f"indices {indices.shape}"
+            )
         kernel = (
             tuple(kernel_size) if isinstance(kernel_size, (tuple, list)) else (kernel_size,) * 2
         )
@@ -207,6 +217,11 @@ class _Pool:
             axis = x.ndim - rank + i
             size = x.shape[axis] + sum(self.pads[axis])
             span = self.dilation[i] * (self.kernel[i] - 1) + 1
+            if not all(0 <= pad < span for pad in self.pads[axis]):
+                raise ShapeError(
+                    f"[{name}] padding {self.pads[axis]} of axis {axis} must be from 0 to less "
+                    f"than the window of {span}: each window needs an element of its own"
+                )
             if isinstance(size, int) and span > size:
                 raise ShapeError(
                     f"[{name}] a window of {span} does not fit axis {axis} of shape {x.shape} "
@@ -250,7 +265,7 @@ def _spatial_pads(ndim: int, padding: Any, rank: int) -> list[tuple[int, int]]:
 
 
 def _check_conv(name: str, x: Linalg, weight: Linalg, groups: int, channel_axis: int) -> None:
-    fits = weight.ndim == x.ndim and x.ndim > 2
+    fits = weight.ndim == x.ndim and x.ndim > 2 and groups > 0
     channels = weight.shape[channel_axis] * (groups if channel_axis else 1) if fits else 0
     divides = fits and (weight.shape[0] % groups == 0)
     if not fits or channels != x.shape[1] or not divides:

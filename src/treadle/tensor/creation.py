@@ -118,6 +118,8 @@ class Creation(Convolution):
             start, stop = 0, start
         if step == 0:
             raise ShapeError("[arange] a step of 0 never arrives")
+        if not all(map(math.isfinite, (start, stop, step))):
+            raise ShapeError(f"[arange] {start}, {stop} and {step} must be finite")
         floats = any(isinstance(n, float) for n in (start, stop, step))
         default = dtypes.default_float if floats else dtypes.default_int
         kind = default if dtype is None else _known_dtype(dtype)
@@ -136,8 +138,8 @@ class Creation(Convolution):
         requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
         """`steps` numbers from `start` to `stop` inclusive, evenly apart."""
-        if steps < 0:
-            raise ShapeError(f"[linspace] steps must not be negative: {steps}")
+        if not isinstance(steps, int) or steps < 0:
+            raise ShapeError(f"[linspace] steps is a whole number of 0 or more, not {steps!r}")
         kind = _float_or(dtype)
         wide = kind if kind.is_float and kind.bits >= 32 else dtypes.float32
         place = Node(Op.IOTA, dtypes.int32, (), steps)

@@ -142,7 +142,7 @@ class Indexing(Sorting):
     def masked_select(self, mask: Any) -> Self:
         """The elements where `mask` is true, as a vector; computes the mask now."""
         shape = broadcast_shapes("masked_select", self.shape, mask.shape)
-        return self.expand(shape)[mask.expand(shape)]
+        return self.expand(shape).flatten()[mask.expand(shape).flatten()]
 
 
 def _check_fits(shape: Any, wanted: Any) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from ..dtype import dtypes, least_upper_dtype
-from ..errors import ShapeError
+from ..errors import DTypeError, ShapeError
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from ..ir.shape import same_size
@@ -31,6 +31,9 @@ class Joining(Reinterpret):
         Raises ShapeError where another axis differs.
         """
         tensors = [self, *args]
+        for other in args:
+            if not isinstance(other, Joining):
+                raise DTypeError(f"[cat] joins tensors, not a {type(other).__name__}")
         check_device("cat", *tensors)
         axis = resolve_axis("cat", dim, self.ndim)
         _check_joinable(tensors, axis)
@@ -125,28 +128,40 @@ class Joining(Reinterpret):
         full = broadcast_shapes("meshgrid", *map(tuple, shapes))
         return tuple(t.reshape(s).expand(full) for t, s in zip(tensors, shapes, strict=True))
 
-    def diag(self) -> Self:
-        """A vector as the diagonal of a square matrix; of a matrix, its diagonal."""
+    def diag(self, diagonal: int = 0) -> Self:
+        """A vector as a diagonal of a square matrix; of a matrix, that diagonal.
+
+        `diagonal` counts upwards from the main one. Raises ShapeError.
+        """
         if self.ndim == 2:
-            return self.diagonal()
+            return self.diagonal(diagonal)
         if self.ndim != 1:
             raise ShapeError(f"[diag] takes a vector or a matrix, not shape {self.shape}")
         n = self.shape[0]
         # element i lands at flat place i * (n + 1)
         spread = self.reshape((n, 1))._padded([(0, 0), (0, n)]).flatten()
-        return spread._slice(0, 0, n * n).reshape((n, n))
+        square = spread._slice(0, 0, n * n).reshape((n, n))
+        above, below = max(diagonal, 0), max(-diagonal, 0)
+        return square._padded([(below, above), (above, below)])
 
-    def diagonal(self) -> Self:
-        """The diagonal of the first two axes, as a new last axis. Raises ShapeError."""
+    def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Self:
+        """A diagonal of two axes, as a new last axis: x[i, i + offset]. Raises ShapeError."""
         if self.ndim < 2:
             raise ShapeError(f"[diagonal] needs at least two axes, shape {self.shape} has less")
-        n = min(self.shape[0], self.shape[1])
-        square = self._slice(0, 0, n)._slice(1, 0, n)
-        rest = self.shape[2:]
+        first, second = (resolve_axis("diagonal", dim, self.ndim) for dim in (dim1, dim2))
+        if first == second:
+            raise ShapeError(f"[diagonal] dim1 {dim1} and dim2 {dim2} are the same axis")
+        others = [axis for axis in range(self.ndim) if axis not in (first, second)]
+        moved = self.permute((first, second, *others))
+        rows, columns, *rest = moved.shape
+        top, left = max(-offset, 0), max(offset, 0)
+        n = max(min(rows - top, columns - left), 0)
+        begin, edge = (top, left) if n else (0, 0)
+        square = moved._slice(0, begin, begin + n)._slice(1, edge, edge + n)
         pairs = [(0, n), *((0, 0) for _ in rest)]
         padded = square.reshape((n * n, *rest))._padded(pairs)
-        first = padded.reshape((n, n + 1, *rest))._slice(1, 0, 1).reshape((n, *rest))
-        return first.permute((*range(1, first.ndim), 0))
+        line = padded.reshape((n, n + 1, *rest))._slice(1, 0, 1).reshape((n, *rest))
+        return line.permute((*range(1, line.ndim), 0))
 
 
 def _check_joinable(tensors: Sequence[Joining], axis: int) -> None:

@@ -147,12 +147,16 @@ class Movement(Operators):
 
     def _pad_from_itself(self, axis: int, pair: tuple[int, int], mode: str) -> Self:
         before, after = pair
+        if before == after == 0:
+            return self
+        if mode == "circular" and min(pair) < 0:  # what is cut off does not come round again
+            bounds: list[Any] = [None] * self.ndim
+            bounds[axis] = (max(-before, 0), self.shape[axis] - max(-after, 0))
+            return self.shrink(bounds)._pad_from_itself(axis, (max(before, 0), max(after, 0)), mode)
         size = self.shape[axis]
         limit = {"reflect": size - 1, "circular": size}.get(mode)
         if limit is not None and max(before, after) > limit:
             raise ShapeError(f"[pad] {mode} padding {pair} is too much for an axis of size {size}")
-        if before == after == 0:
-            return self
         places = [_INDEX_BEYOND[mode](i, size) for i in range(-before, size + after)]
         return self._take_runs(axis, places)
 

@@ -145,8 +145,13 @@ class Power(Mathematics):
         """The same as `swish`."""
         return self.swish()
 
-    def gelu(self) -> Self:
-        """x times the normal distribution function of x, by `erf`."""
+    def gelu(self, approximate: str = "none") -> Self:
+        """x times the normal distribution function of x, by `erf`, or nearly so by "tanh"."""
+        if approximate not in ("none", "tanh"):
+            raise ValueError(f'[gelu] approximate is "none" or "tanh", not {approximate!r}')
+        if approximate == "tanh":
+            inner = self.square().mul(self).mul(0.044715).add(self).mul(math.sqrt(2 / math.pi))
+            return self.mul(inner.tanh().add(1.0)).mul(0.5)
         return self.mul(self.mul(math.sqrt(0.5)).erf().add(1.0)).mul(0.5)
 
     def quick_gelu(self) -> Self:

@@ -113,14 +113,14 @@ class Reduce(Joining):
     def softmax(self, axis: Any = -1, dtype: Any = None) -> Self:
         """exp(x) / sum(exp(x)) along an axis, without overflow."""
         if 0 in self.shape:
-            return self._float()
+            return self._float() if dtype is None else self.cast(dtype)
         exps = self._shifted(axis, dtype).exp()
         return exps.div(exps.sum(axis, keepdim=True))
 
     def log_softmax(self, axis: Any = -1, dtype: Any = None) -> Self:
         """The logarithm of `softmax`."""
         if 0 in self.shape:
-            return self._float()
+            return self._float() if dtype is None else self.cast(dtype)
         shifted = self._shifted(axis, dtype)
         return shifted.sub(shifted.exp().sum(axis, keepdim=True).log())
 
