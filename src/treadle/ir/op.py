@@ -78,6 +78,7 @@ class Op(IntEnum):
     CONTIGUOUS = auto()
     DETACH = auto()
     COPY = auto()
+    HOST = auto()
     MULTI = auto()
     ASSIGN = auto()
     AFTER = auto()
@@ -196,6 +197,11 @@ INFO: dict[Op, OpInfo] = {
     Op.CONTIGUOUS: OpInfo(1, "the same values, in memory of their own"),
     Op.DETACH: OpInfo(1, "the same values, no gradient"),
     Op.COPY: OpInfo(1, "the same values on device arg"),
+    Op.HOST: OpInfo(
+        -1,
+        "result arg.number of the NumPy function arg.name (ir/lapack.py) on src and arg.options; "
+        "its results have shapes arg.shapes",
+    ),
     Op.MULTI: OpInfo(
         -1, "src[i] on device arg.devices[i]: pieces of axis arg.axis, or equal copies if None"
     ),
