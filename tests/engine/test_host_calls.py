@@ -176,4 +176,3 @@ def live_bytes(node):
     while base.op is Op.RESHAPE:
         base = base.src[0]
     return Device[base.arg.device].allocator.stats.live
-

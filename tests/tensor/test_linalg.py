@@ -91,7 +91,7 @@ def test_products_that_do_not_fit_are_refused_at_the_call(call, message):
             "vecdot axis", [(3, 4), (3, 4)], lambda a, b: a.vecdot(b, 0),
             lambda a, b: torch.linalg.vecdot(a, b, dim=0),
         ),
-        ("cross", [(2, 3), (4, 1, 3)], lambda a, b: a.cross(b), torch.linalg.cross),
+        ("cross", [(1, 2, 3), (4, 1, 3)], lambda a, b: a.cross(b), torch.linalg.cross),
         (
             "cross axis", [(3, 4), (3, 4)], lambda a, b: a.cross(b, dim=0),
             lambda a, b: torch.linalg.cross(a, b, dim=0),
@@ -102,7 +102,8 @@ def test_products_that_do_not_fit_are_refused_at_the_call(call, message):
             lambda a, b: torch.tensordot(a, b, 0),
         ),
         (
-            "tensordot axes", [(3, 2, 4), (4, 5, 3)], lambda a, b: a.tensordot(b, ([0, -1], [2, 0])),
+            "tensordot axes", [(3, 2, 4), (4, 5, 3)],
+            lambda a, b: a.tensordot(b, ([0, -1], [2, 0])),
             lambda a, b: torch.tensordot(a, b, ([0, -1], [2, 0])),
         ),
         (

@@ -111,7 +111,8 @@ GRADIENTS = {
     ),
     "solve": (lambda x, y: x.solve(y), lambda L, x, y: L.solve(x, y), [normal(4, 4), normal(4, 2)]),
     "solve broadcast": (
-        lambda x, y: x.solve(y), lambda L, x, y: L.solve(x, y), [normal(2, 1, 3, 3), normal(5, 3, 1)],
+        lambda x, y: x.solve(y), lambda L, x, y: L.solve(x, y),
+        [normal(2, 1, 3, 3), normal(5, 3, 1)],
     ),
     "solve vector": (
         lambda x, y: x.solve(y), lambda L, x, y: L.solve(x, y), [normal(3, 3), normal(3)],
@@ -338,4 +339,3 @@ def test_no_gradient_is_recorded_where_none_is_wanted():
         assert not x.inv().requires_grad
     sign, _ = x.slogdet()
     assert sign.gradient(x)[0].tolist() == np.zeros((3, 3)).tolist()
-

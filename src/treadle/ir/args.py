@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from ..dtype import ImageDType
 
 __all__ = [
-    "BufferRef", "GatherArg", "HostArg", "LocalRef", "ParamRef", "RangeArg", "ReduceArg", "RegisterRef",
-    "ScanArg", "ScatterArg", "ShardArg", "SortArg", "StageArg", "Token", "VarArg", "WindowArg",
+    "BufferRef", "GatherArg", "HostArg", "LocalRef", "ParamRef", "RangeArg", "ReduceArg",
+    "RegisterRef", "ScanArg", "ScatterArg", "ShardArg", "SortArg", "StageArg", "Token", "VarArg",
+    "WindowArg",
 ]  # fmt: skip
 
 

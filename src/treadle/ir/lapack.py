@@ -33,7 +33,9 @@ def call(arg: HostArg, operands: Sequence[Array]) -> list[Array]:
             found = FUNCTIONS[arg.name](*operands, *arg.options)
     except np.linalg.LinAlgError as error:
         shapes = " and ".join(str(operand.shape) for operand in operands)
-        raise _LinAlgError(f"[{arg.name}] of shape {shapes}: {error}; {_ADVICE[arg.name]}") from None
+        raise _LinAlgError(
+            f"[{arg.name}] of shape {shapes}: {error}; {_ADVICE[arg.name]}"
+        ) from None
     dtype = operands[0].dtype
     return [
         np.asarray(result, dtype).reshape(shape)

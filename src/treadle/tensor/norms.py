@@ -1,8 +1,8 @@
 """Norms of vectors and matrices, and powers of matrices, composed of what stands below.
 
-    x.norm()                     the square root of the sum of all squares
-    x.vector_norm(1, dim=-1)     sums of magnitudes along one axis
-    x.matrix_norm("nuc")         sums of singular values, of the last two axes
+x.norm()                     the square root of the sum of all squares
+x.vector_norm(1, dim=-1)     sums of magnitudes along one axis
+x.matrix_norm("nuc")         sums of singular values, of the last two axes
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ class Norms(Decompositions):
 
     __slots__ = ()
 
-    def norm(self, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Self:
+    def norm(
+        self, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
+    ) -> Self:
         """`vector_norm` of a number `p`, where "fro" is 2; `matrix_norm` of two axes for "nuc"."""
         if p == "nuc":
             axes = (-2, -1) if dim is None else dim
@@ -102,7 +104,9 @@ class Norms(Decompositions):
     def _normed(self, name: str, dtype: Any) -> Self:
         x = self if dtype is None else self.cast(to_dtype(dtype))
         if not x.dtype.is_float:
-            raise DTypeError(f"[{name}] takes floats, not {x.dtype.name}; cast first, or give dtype")
+            raise DTypeError(
+                f"[{name}] takes floats, not {x.dtype.name}; cast first, or give dtype"
+            )
         return x
 
 

@@ -104,7 +104,9 @@ def beside(a: Node, b: Node) -> Node:
 # -- decompositions --------------------------------------------------------------------------------
 
 
-def host(name: str, src: tuple[Node, ...], shapes: Any, options: tuple[Any, ...] = ()) -> list[Node]:
+def host(
+    name: str, src: tuple[Node, ...], shapes: Any, options: tuple[Any, ...] = ()
+) -> list[Node]:
     """The results of a host function, each a node of the operands' dtype."""
     shapes = tuple(tuple(shape) for shape in shapes)
     return [
