@@ -322,12 +322,15 @@ def _compute_cuts(outputs: list[Node]) -> None:
         if cut.op not in CUTS or resolve(cut) is not cut:
             continue
         device = _device_of(cut.src, cut)
-        flat = [_memory_below(node) for node in realize([(node, device) for node in cut.src])]
+        nodes = [resolve(node) for node in cut.src]
+        if not all(map(is_backed, nodes)):
+            nodes = realize([(node, device) for node in cut.src])
+        sources = [_memory_below(node) for node in nodes]
         if cut.op is Op.COPY:
-            step: Transfer | HostCall = _copy(cut, *flat)
+            step: Transfer | HostCall = _copy(cut, *sources)
             results = [cut]
         else:
-            step = _host_call(cut, flat, device)
+            step = _host_call(cut, sources, device)
             results = [cut.replace(arg=replace(cut.arg, number=i)) for i in range(len(step.made))]
         start = time.perf_counter()
         step.run()
