@@ -5,6 +5,7 @@ TreadleError
 │   ├── ShapeError       shapes or axes do not fit (also a ValueError)
 │   ├── DTypeError       element types do not fit (also a TypeError)
 │   ├── IndexOutOfRange  an index known on the host lies outside its axis (also an IndexError)
+│   ├── LinAlgError      a matrix has no such decomposition or inverse (also a ValueError)
 │   ├── SettingError     an environment variable or `Context` value is wrong
 │   ├── DeviceError      a device or compiler is missing, busy or refuses
 │   │   └── StaleCodeError   a driver refuses cached code; it is compiled anew by itself
@@ -23,6 +24,7 @@ __all__ = [
     "IndexOutOfRange",
     "InternalError",
     "JitError",
+    "LinAlgError",
     "OutOfMemory",
     "SettingError",
     "ShapeError",
@@ -51,6 +53,13 @@ class DTypeError(UserError, TypeError):
 
 class IndexOutOfRange(UserError, IndexError):
     """An index that is known on the host lies outside its axis."""
+
+
+class LinAlgError(UserError, ValueError):
+    """A matrix has no such decomposition or inverse; raised when it is computed.
+
+    What is raised is a `numpy.linalg.LinAlgError`, too.
+    """
 
 
 class SettingError(UserError, ValueError):

@@ -80,3 +80,67 @@ def test_einsum_matches_pytorch(device, formula, shapes):
 def test_products_that_do_not_fit_are_refused_at_the_call(call, message):
     with pytest.raises(ShapeError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "ours", "theirs"),
+    [
+        ("outer", [(3,), (4,)], lambda a, b: a.outer(b), torch.outer),
+        ("vecdot", [(2, 1, 3), (4, 3)], lambda a, b: a.vecdot(b), torch.linalg.vecdot),
+        (
+            "vecdot axis", [(3, 4), (3, 4)], lambda a, b: a.vecdot(b, 0),
+            lambda a, b: torch.linalg.vecdot(a, b, dim=0),
+        ),
+        ("cross", [(1, 2, 3), (4, 1, 3)], lambda a, b: a.cross(b), torch.linalg.cross),
+        (
+            "cross axis", [(3, 4), (3, 4)], lambda a, b: a.cross(b, dim=0),
+            lambda a, b: torch.linalg.cross(a, b, dim=0),
+        ),
+        ("tensordot", [(2, 3, 4), (3, 4, 5)], lambda a, b: a.tensordot(b), torch.tensordot),
+        (
+            "tensordot none", [(2, 3), (4,)], lambda a, b: a.tensordot(b, 0),
+            lambda a, b: torch.tensordot(a, b, 0),
+        ),
+        (
+            "tensordot axes", [(3, 2, 4), (4, 5, 3)],
+            lambda a, b: a.tensordot(b, ([0, -1], [2, 0])),
+            lambda a, b: torch.tensordot(a, b, ([0, -1], [2, 0])),
+        ),
+        (
+            "tensordot all", [(3, 2), (3, 2)], lambda a, b: a.tensordot(b),
+            lambda a, b: torch.tensordot(a, b),
+        ),
+        ("kron", [(2, 3), (4, 2)], lambda a, b: a.kron(b), torch.kron),
+        ("kron ranks", [(2,), (2, 1, 3)], lambda a, b: a.kron(b), torch.kron),
+    ],
+)  # fmt: skip
+def test_products_match_pytorch_in_value_and_gradient(device, name, shapes, ours, theirs):
+    compare(device, ours, theirs, *(normal(*shape) for shape in shapes))
+
+
+def test_trace_sums_the_diagonal_of_the_last_two_axes(device):
+    compare(device, lambda x: x.trace(), lambda x: x.trace(), normal(3, 4))
+    a = normal(2, 4, 3)
+    got = Tensor(a, device=device).trace()
+    np.testing.assert_allclose(got.numpy(), np.trace(a, axis1=-2, axis2=-1), rtol=1e-5)
+    assert Tensor([[1, 2], [3, 4]], dtype=dtypes.int8).trace().item() == 5
+
+
+def test_products_that_do_not_fit_raise_at_once():
+    x = Tensor.ones(2, 3)
+    with pytest.raises(ShapeError, match=r"\[outer\] takes two vectors"):
+        x.outer(Tensor.ones(3))
+    with pytest.raises(ShapeError, match=r"\[outer\] takes two vectors"):
+        Tensor.ones(3).outer(2.0)
+    with pytest.raises(ShapeError, match=r"\[vecdot\] shapes"):
+        x.vecdot(Tensor.ones(2))
+    with pytest.raises(ShapeError, match=r"\[cross\] axis 0 of shape \(2, 3\) has not the size 3"):
+        x.cross(x, dim=0)
+    with pytest.raises(ShapeError, match=r"have not 3 axes to sum"):
+        x.tensordot(x, 3)
+    with pytest.raises(ShapeError, match=r"axes \(1,\) of shape \(2, 3\) do not pair"):
+        x.tensordot(x, ([1], [0]))
+    with pytest.raises(ShapeError, match=r"do not pair"):
+        x.tensordot(x, ([0, 1], [0]))
+    with pytest.raises(ShapeError, match=r"\[trace\] needs at least two axes"):
+        Tensor.ones(3).trace()

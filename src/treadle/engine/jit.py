@@ -31,8 +31,9 @@ from ..ir.op import Op
 from . import memory as memory_table
 from .backends import Device
 from .known import holders, is_backed, next_number, remember, resolve, tracked_since
-from .memory import Memory, adopt, from_host, memory_of, new_memory, read, transfer
-from .run import Run, Transfer, count_program, listeners, on_interpret, realize
+from .memory import Memory, adopt, from_host, memory_of, new_memory, read
+from .run import count_program, listeners, on_interpret, realize
+from .steps import HostCall, Run, Step, Transfer
 
 __all__ = ["TinyJit", "jit"]
 
@@ -45,12 +46,12 @@ class _Capture:
 
     signature: Any
     inputs: list[Memory]
-    steps: list[Run | Transfer] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
     result: Any = None
     interpreted: bool = False
     returned: list[tuple[Node, list[Memory]]] = field(default_factory=list)
     made: list[Memory] = field(default_factory=list)  # what each replay gives new memory
-    replay: list[Any] = field(default_factory=list)  # call lists, and Transfers between them
+    replay: list[Any] = field(default_factory=list)  # call lists, and other steps between them
     patches: dict[int, list[tuple[Any, int, int]]] = field(default_factory=dict)
     state: list[weakref.ref[Any]] = field(default_factory=list)
     tokens: frozenset[Token] = frozenset()  # of the state's memory, from the first replay on
@@ -73,7 +74,7 @@ def _refuse_reading() -> None:
         )
 
 
-def _listen(step: Run | Transfer) -> None:
+def _listen(step: Step) -> None:
     capture = getattr(_capturing, "active", None)
     if capture is not None:
         capture.steps.append(step)
@@ -171,8 +172,7 @@ class TinyJit(Generic[R]):
                         "[jit] the function assigns to one of its arguments; make it an attribute "
                         "or a closure variable, which replays keep, or return the new value"
                     )
-        made = {id(m) for run in capture.runs for m in run.outputs}
-        made.update(id(s.target) for s in capture.steps if isinstance(s, Transfer))
+        made = {id(m) for step in capture.steps for m in step.made}
         owned = {id(m): m for _, of_one in capture.returned for m in of_one}
         capture.made = [memory for number, memory in owned.items() if number in made]
         _prepare(capture)
@@ -193,9 +193,8 @@ class TinyJit(Generic[R]):
                 calls.set_arg(call, slot, new.buffer.argument)
         start = time.perf_counter()
         for step in capture.replay:
-            if isinstance(step, Transfer):
-                source, target = step.source, step.target
-                transfer(moved.get(id(source), source), moved.get(id(target), target))
+            if isinstance(step, (Transfer, HostCall)):
+                step.run(moved)
             else:
                 step.run()
         seconds = time.perf_counter() - start
@@ -211,7 +210,7 @@ jit = TinyJit
 def _prepare(capture: _Capture) -> None:
     """A call list for each stretch of steps on one device, and where each memory stands in them.
 
-    A Transfer stands between the lists, as it stood between the runs.
+    A Transfer or a HostCall stands between the lists, as it stood between the runs.
     """
     stretch: list[Run] = []
     for step in [*capture.steps, None]:

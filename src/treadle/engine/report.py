@@ -2,6 +2,8 @@
 
 DEBUG=2: time, operations, bytes, share of the roofline     DEBUG=3: buffers and moves
 DEBUG=4: source                                              DEBUG=7: assembly
+
+Of what the host computes between kernels, DEBUG=2 shows the time and the shapes.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ if TYPE_CHECKING:
     from ..lower.passes import Lowered
     from .backends import Opened
     from .program import Program
+    from .steps import HostCall
 
-__all__ = ["report_compilation", "report_kernels"]
+__all__ = ["report_compilation", "report_host_call", "report_kernels"]
 
 
 def report_compilation(name: str, ast: Node, lowered: Lowered) -> None:
@@ -49,6 +52,14 @@ def report_kernels(program: Program, times: list[tuple[int, int]], opened: Opene
         if settings.DEBUG >= 7 and hasattr(opened.compiler, "assembly"):
             lines.append(opened.compiler.assembly(kernel.source))
         print("\n".join(lines), file=sys.stderr)
+
+
+def report_host_call(call: HostCall, device: str, seconds: float) -> None:
+    """Write a line for a function that the host has computed of memory of `device`."""
+    if settings.DEBUG >= 2:
+        shapes = " and ".join(map(str, call.shapes))
+        name = f"host {call.arg.name} of {shapes}"
+        print(f"*** {device:6} {name:40} {seconds * 1e6:10.1f} us", file=sys.stderr)
 
 
 def _share(ops: int, nbytes: int, seconds: float, opened: Opened) -> str:

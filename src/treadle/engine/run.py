@@ -7,20 +7,20 @@ What known.py knows already is read from memory; effects.py sees to what assignm
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from ..config import settings
 from ..errors import InternalError
 from ..ir.args import BufferRef, Token
-from ..ir.node import Node, toposort
+from ..ir.node import Node, substitute, toposort
 from ..ir.op import Op
 from ..ir.shape import size_product
 from ..ir.symbolic import size_with, unbind
-from ..runtime.base import Launch
 from ..schedule.kernel import Kernel
 from ..schedule.schedule import schedule
 from ..schedule.shard import Spread, Value, partition, spread_over
@@ -28,42 +28,22 @@ from .backends import Device
 from .counters import GlobalCounters
 from .effects import buffer_below, commit, is_stored, keep_old_versions, readers, still_read
 from .known import current, is_backed, remember, resolve
-from .memory import Memory, adopt, from_host, memory_of, new_memory, read, transfer
+from .memory import Memory, adopt, from_host, memory_of, new_memory, read
 from .pipeline import program_of
 from .program import Program
-from .report import report_kernels
+from .report import report_host_call, report_kernels
+from .steps import HostCall, Run, Step, Transfer
 
-__all__ = ["Run", "Transfer", "count_program", "listeners", "on_interpret", "realize", "scheduled"]
+__all__ = ["count_program", "listeners", "on_interpret", "realize", "scheduled"]
+
+# What no kernel computes: it cuts a graph into what comes before and what comes after.
+CUTS = frozenset((Op.COPY, Op.HOST))
 
 _lock = threading.RLock()
 
 
-@dataclass(eq=False)
-class Run:
-    """A program with everything that one run of it reads and writes."""
-
-    program: Program
-    inputs: list[Memory]
-    outputs: list[Memory]
-    scratch: list[Any]
-    values: dict[str, int]
-
-    def launches(self) -> list[Launch]:
-        """The launches of this run."""
-        inputs, outputs = [m.buffer for m in self.inputs], [m.buffer for m in self.outputs]
-        return self.program.launches(inputs, outputs, self.scratch, self.values)
-
-
-@dataclass(frozen=True, eq=False)
-class Transfer:
-    """A copy of all of `source` to `target`, which may be on another device."""
-
-    source: Memory
-    target: Memory
-
-
 # Told of each step that was taken, in order; a capturing jit listens.
-listeners: list[Callable[[Run | Transfer], None]] = []
+listeners: list[Callable[[Step], None]] = []
 
 # Told when a graph was interpreted, which nothing can replay.
 on_interpret: list[Callable[[], None]] = []
@@ -101,7 +81,7 @@ def _realize_shards(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
     placed = partition([*roots, *images])
     jobs = _jobs([placed[root] for root in roots], [device for _, device in outputs])
     # What devices tell each other first: later it may have been overwritten.
-    _transfer_copies([node for node, _ in jobs])
+    _compute_cuts([node for node, _ in jobs])
     done = iter(realize(jobs))
     for effect, image in zip(pending, images, strict=True):
         _remember_effect(effect, placed[image])
@@ -145,8 +125,8 @@ def _compute(
     outputs: list[Node], device: str, roots: tuple[Node, ...], order: list[Node], ops: set[Op]
 ) -> list[Node]:
     """Compute graphs on one device; `roots`, of the nodes `order` and ops `ops`, are current."""
-    if Op.COPY in ops:
-        _transfer_copies(outputs)
+    if not ops.isdisjoint(CUTS):
+        _compute_cuts(outputs)
         roots, order = current(outputs)
     if Op.AFTER in ops:
         return _compute_with_effects(outputs, device, roots, order)
@@ -213,23 +193,23 @@ def scheduled(outputs: Sequence[tuple[Node, Any]]) -> list[Kernel]:
 
 
 def _rounds(jobs: list[tuple[Node, str]]) -> list[tuple[list[Node], str]]:
-    """The graphs that are computed one after the other: what each COPY copies, then `jobs`.
+    """The graphs that are computed one after the other: what each COPY or HOST reads, then `jobs`.
 
     What an earlier one computes is a BUFFER in the later ones.
     """
     rounds: list[tuple[list[Node], str]] = []
     computed: dict[Node, Node] = {}
-    for copy in toposort(node for node, _ in jobs):
-        if copy.op is not Op.COPY:
+    for cut in toposort(node for node, _ in jobs):
+        if cut.op not in CUTS:
             continue
-        source = copy.src[0].substitute(computed)
-        device = _device_of(source, copy.arg)
-        rounds.append(([source], device))
-        if any(n.op is Op.BUFFER for n in source.toposort()):  # constants are not remembered
-            below = copy.src[0].toposort(lambda n: n not in computed and not is_backed(n))
-            new = [n for n in below if n is copy.src[0] or n.op is Op.AFTER]
+        sources = list(substitute(cut.src, computed))
+        device = _device_of(sources, cut)
+        rounds.append((sources, device))
+        if any(n.op is Op.BUFFER for n in toposort(sources)):  # constants are not remembered
+            below = toposort(cut.src, lambda n: n not in computed and not is_backed(n))
+            new = [n for n in below if n in cut.src or n.op is Op.AFTER]
             computed.update({n: _made_on(device, n) for n in new if n not in computed})
-        computed[copy] = _made_on(copy.arg, copy)
+        computed[cut] = _made_on(cut.arg if cut.op is Op.COPY else device, cut)
     for device in dict.fromkeys(device for _, device in jobs):
         mine = [node.substitute(computed) for node, home in jobs if home == device]
         rounds.append((mine, device))
@@ -336,29 +316,56 @@ def _interpret(roots: list[Node], device: str, effects: list[Node]) -> list[Node
     return found
 
 
-def _transfer_copies(outputs: list[Node]) -> None:
-    """Compute the source of each COPY on its own device, and move it."""
-    for copy in toposort(outputs, lambda n: resolve(n) is n):
-        if copy.op is not Op.COPY or resolve(copy) is not copy:
+def _compute_cuts(outputs: list[Node]) -> None:
+    """Compute what no kernel does: each COPY and HOST, after what it reads, on that's device."""
+    for cut in toposort(outputs, lambda n: resolve(n) is n):
+        if cut.op not in CUTS or resolve(cut) is not cut:
             continue
-        flat = realize([(copy.src[0], _device_of(copy.src[0], copy.arg))])[0]
-        while flat.op is Op.RESHAPE:
-            flat = flat.src[0]
-        step = Transfer(memory_of(flat.arg), new_memory(copy.arg, copy.dtype, flat.arg.size))
-        transfer(step.source, step.target)
+        device = _device_of(cut.src, cut)
+        nodes = [resolve(node) for node in cut.src]
+        if not all(map(is_backed, nodes)):
+            nodes = realize([(node, device) for node in cut.src])
+        sources = [_memory_below(node) for node in nodes]
+        if cut.op is Op.COPY:
+            step: Transfer | HostCall = _copy(cut, *sources)
+            results = [cut]
+        else:
+            step = _host_call(cut, sources, device)
+            results = [cut.replace(arg=replace(cut.arg, number=i)) for i in range(len(step.made))]
+        start = time.perf_counter()
+        step.run()
+        if isinstance(step, HostCall):
+            report_host_call(step, device, time.perf_counter() - start)
         for listen in listeners:
             listen(step)
-        remember(copy, Node(Op.RESHAPE, copy.dtype, (adopt(step.target),), copy.shape))
+        for node, memory in zip(results, step.made, strict=True):
+            remember(node, Node(Op.RESHAPE, node.dtype, (adopt(memory),), node.shape))
 
 
-def _device_of(node: Node, default: str) -> str:
-    """Where the memory that a graph reads is."""
-    for item in reversed(node.toposort(lambda n: n.op is not Op.COPY)):
+def _copy(node: Node, source: Memory) -> Transfer:
+    return Transfer(source, new_memory(node.arg, node.dtype, source.size))
+
+
+def _host_call(node: Node, operands: list[Memory], device: str) -> HostCall:
+    """The call that a HOST node is a result of, with memory for all of its results."""
+    made = [new_memory(device, node.dtype, math.prod(shape)) for shape in node.arg.shapes]
+    return HostCall(node.arg, operands, [source.shape for source in node.src], made)
+
+
+def _memory_below(node: Node) -> Memory:
+    while node.op is Op.RESHAPE:
+        node = node.src[0]
+    return memory_of(node.arg)
+
+
+def _device_of(sources: Sequence[Node], cut: Node) -> str:
+    """Where the memory is that `sources` of a COPY or HOST read."""
+    for item in reversed(toposort(sources, lambda n: n.op is not Op.COPY)):
         if item.op is Op.COPY:
             return item.arg
         if item.op is Op.BUFFER:
             return item.arg.device
-    return default
+    return cut.arg if cut.op is Op.COPY else Device.DEFAULT
 
 
 def _reading_memory(order: list[Node]) -> set[Node]:

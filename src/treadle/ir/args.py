@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from ..dtype import ImageDType
 
 __all__ = [
-    "BufferRef", "GatherArg", "LocalRef", "ParamRef", "RangeArg", "ReduceArg", "RegisterRef",
-    "ScanArg", "ScatterArg", "ShardArg", "SortArg", "StageArg", "Token", "VarArg", "WindowArg",
+    "BufferRef", "GatherArg", "HostArg", "LocalRef", "ParamRef", "RangeArg", "ReduceArg",
+    "RegisterRef", "ScanArg", "ScatterArg", "ShardArg", "SortArg", "StageArg", "Token", "VarArg",
+    "WindowArg",
 ]  # fmt: skip
 
 
@@ -103,6 +104,20 @@ class ShardArg:
 
     devices: tuple[str, ...]
     axis: int | None
+
+
+@dataclass(frozen=True)
+class HostArg:
+    """Result `number` of the host function `name`, whose results have `shapes`.
+
+    `options` are what it takes after its operands. Nodes that differ in `number` alone are results
+    of one call.
+    """
+
+    name: str
+    shapes: tuple[tuple[int, ...], ...]
+    number: int = 0
+    options: tuple[Any, ...] = ()
 
 
 RangeKind = Literal["loop", "grid", "local", "subgroup", "unroll", "vector"]

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InternalError
+from . import lapack
 from .args import BufferRef
 from .elementwise import ELEMENTWISE, apply_alu, constant_array, numpy_dtype
 from .evaluate import evaluate
@@ -277,6 +278,10 @@ def _buffer(run: _Interpreter, node: Node, source: list[Array]) -> Array:
     return (flat.copy() if run.has_effects else flat).reshape(run.sizes(node.shape))
 
 
+def _host(run: _Interpreter, node: Node, source: list[Array]) -> Array:
+    return lapack.call(node.arg, source)[node.arg.number]
+
+
 def _same(run: _Interpreter, node: Node, source: list[Array]) -> Array:
     return source[0]
 
@@ -299,6 +304,7 @@ _TENSOR: dict[Op, Callable[[_Interpreter, Node, list[Array]], Array]] = {
     Op.CONTIGUOUS_BACKWARD: _same,
     Op.DETACH: _same,
     Op.COPY: _same,
+    Op.HOST: _host,
     Op.MULTI: lambda run, node, source: (
         source[0] if node.arg.axis is None else np.concatenate(source, node.arg.axis)
     ),

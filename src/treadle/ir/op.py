@@ -81,6 +81,7 @@ class Op(IntEnum):
     CONTIGUOUS_BACKWARD = auto()
     DETACH = auto()
     COPY = auto()
+    HOST = auto()
     MULTI = auto()
     ASSIGN = auto()
     AFTER = auto()
@@ -200,6 +201,11 @@ INFO: dict[Op, OpInfo] = {
     Op.CONTIGUOUS_BACKWARD: OpInfo(1, "the same values; the gradient in memory of its own"),
     Op.DETACH: OpInfo(1, "the same values, no gradient"),
     Op.COPY: OpInfo(1, "the same values on device arg"),
+    Op.HOST: OpInfo(
+        -1,
+        "result arg.number of the NumPy function arg.name (ir/lapack.py) on src and arg.options; "
+        "its results have shapes arg.shapes",
+    ),
     Op.MULTI: OpInfo(
         -1, "src[i] on device arg.devices[i]: pieces of axis arg.axis, or equal copies if None"
     ),

@@ -246,6 +246,8 @@ def infer_shape(op: Op, src: tuple[Node, ...], arg: Any) -> Shape:
         return _assign(src)
     if op in (Op.BUFFER, Op.IOTA):
         return (arg.size if op is Op.BUFFER else arg,)
+    if op is Op.HOST:
+        return arg.shapes[arg.number]
     if op is Op.MULTI:
         return _multi(src, arg)
     if op in _SOURCE_SHAPE:

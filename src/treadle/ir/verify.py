@@ -20,8 +20,8 @@ _VALUES = frozenset((Op.CONST, Op.VARIABLE, Op.BIND))
 _LANES = frozenset((Op.BROADCAST, Op.LANES, Op.EXTRACT, Op.STACK, Op.SHUFFLE, Op.HREDUCE))
 TENSOR_OPS = ALU | MOVEMENT | _VALUES | frozenset((
     Op.BUFFER, Op.IOTA, Op.UNWINDOW, Op.REDUCE, Op.SCAN, Op.GATHER, Op.SCATTER, Op.SORT,
-    Op.DISTRIBUTE, Op.CONTIGUOUS, Op.CONTIGUOUS_BACKWARD, Op.DETACH, Op.COPY, Op.MULTI, Op.ASSIGN,
-    Op.AFTER, Op.SINK,
+    Op.DISTRIBUTE, Op.CONTIGUOUS, Op.CONTIGUOUS_BACKWARD, Op.DETACH, Op.COPY, Op.HOST, Op.MULTI,
+    Op.ASSIGN, Op.AFTER, Op.SINK,
 ))  # fmt: skip
 _MACHINE = ALU | _VALUES | _LANES | frozenset((
     Op.PARAM, Op.LOCAL, Op.REGISTER, Op.RANGE, Op.LOAD, Op.STORE, Op.UPDATE, Op.END, Op.AFTER,
@@ -183,6 +183,12 @@ def _check_ticket(node: Node) -> None:
     _need(node, node.dtype is node.src[0].dtype, "the dtype is not the STAGE's")
 
 
+def _check_host(node: Node) -> None:
+    _need(node, len(node.src) > 0, "needs an operand")
+    _need(node, all(s.dtype is node.dtype for s in node.src), "the dtype is not the operands'")
+    _need(node, 0 <= node.arg.number < len(node.arg.shapes), "there is no such result")
+
+
 def _check_same(node: Node) -> None:
     _need(node, node.src[0].dtype is node.dtype, "the dtype is not the source's")
 
@@ -200,6 +206,7 @@ CHECKS: dict[Op, Callable[[Node], None]] = {
     **dict.fromkeys((Op.GATHER, Op.SCATTER), _check_places),
     Op.SUBGROUP: _check_subgroup,
     Op.SORT: _check_sort,
+    Op.HOST: _check_host,
     Op.DISTRIBUTE: _check_distribute,
     Op.UPDATE: _check_update,
     Op.TICKET: _check_ticket,

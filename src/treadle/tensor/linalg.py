@@ -1,4 +1,4 @@
-"""Products: matmul, dot and einsum, as one multiplication and one sum that the compiler tiles.
+"""Products: matmul, dot, einsum and their kin, as one multiplication and one sum to be tiled.
 
 (B, M, K) @ (K, N)  ->  (B, M, N)
 Tensor.einsum("bik,bkj->bij", a, b)
@@ -10,10 +10,10 @@ from typing import Any, Self
 
 from ..dtype import DType, least_upper_dtype, sum_acc_dtype, to_dtype
 from ..errors import ShapeError
-from ..ir.shape import same_size
+from ..ir.shape import same_size, size_product
 from .indexing import Indexing
-from .operands import check_device
-from .shapes import broadcast_shapes
+from .operands import check_device, is_scalar, scalar_node, weak_dtype
+from .shapes import broadcast_shapes, resolve_axis
 
 __all__ = ["Linalg"]
 
@@ -59,6 +59,91 @@ class Linalg(Indexing):
         if self.ndim == 1:
             product = product.squeeze(-2)
         return product.squeeze(-1) if w.ndim == 1 else product
+
+    def outer(self, b: Self) -> Self:
+        """self[i] * b[j] of two vectors, (m, n). Raises ShapeError."""
+        b = self._operand("outer", b)
+        if self.ndim != 1 or is_scalar(b) or b.ndim != 1:
+            shape = () if is_scalar(b) else b.shape
+            raise ShapeError(f"[outer] takes two vectors, not shapes {self.shape} and {shape}")
+        return self.unsqueeze(1).mul(b.unsqueeze(0))
+
+    def vecdot(self, b: Any, dim: int = -1) -> Self:
+        """Sums of products along one axis; the other axes broadcast. Raises ShapeError."""
+        a, b = self._broadcast_with("vecdot", b)
+        axis = resolve_axis("vecdot", dim, a.ndim)
+        return a._product_sum(b, (axis,), None, "vecdot")
+
+    def cross(self, b: Any, dim: int = -1) -> Self:
+        """The cross product along one axis, of size 3; the other axes broadcast.
+
+        Raises ShapeError.
+        """
+        a, b = self._broadcast_with("cross", b)
+        axis = resolve_axis("cross", dim, a.ndim)
+        if not a.ndim or not same_size(a.shape[axis], 3):
+            raise ShapeError(f"[cross] axis {dim} of shape {a.shape} has not the size 3")
+        # a[1] b[2] - a[2] b[1], and so on round
+        left = a.roll(-1, axis).mul(b.roll(-2, axis))
+        return left.sub(a.roll(-2, axis).mul(b.roll(-1, axis)))
+
+    def tensordot(self, b: Any, dims: Any = 2) -> Self:
+        """Sums of products over pairs of axes: (axes of self, axes of b).
+
+        A number stands for that many axes, the last ones of self and the first ones of b.
+        Raises ShapeError.
+        """
+        b = self._tensor_operand("tensordot", b)
+        if isinstance(dims, int):
+            if not 0 <= dims <= min(self.ndim, b.ndim):
+                raise ShapeError(
+                    f"[tensordot] shapes {self.shape} and {b.shape} have not {dims} axes to sum"
+                )
+            dims = (range(self.ndim - dims, self.ndim), range(dims))
+        mine = [resolve_axis("tensordot", axis, self.ndim) for axis in dims[0]]
+        others = [resolve_axis("tensordot", axis, b.ndim) for axis in dims[1]]
+        pairs = [(self.shape[i], b.shape[j]) for i, j in zip(mine, others, strict=False)]
+        unequal = any(not same_size(n, m) for n, m in pairs) or len(mine) != len(others)
+        if unequal or len({*mine}) < len(mine) or len({*others}) < len(others):
+            raise ShapeError(
+                f"[tensordot] axes {tuple(mine)} of shape {self.shape} do not pair with axes "
+                f"{tuple(others)} of shape {b.shape}: as many, each once, of equal sizes"
+            )
+        rest = [axis for axis in range(self.ndim) if axis not in mine]
+        columns = [axis for axis in range(b.ndim) if axis not in others]
+        shape = (*(self.shape[i] for i in rest), *(b.shape[i] for i in columns))
+        inner = size_product(self.shape[i] for i in mine)
+        left = self.permute((*rest, *mine)).reshape((size_product(shape[: len(rest)]), inner))
+        right = b.permute((*others, *columns)).reshape((inner, size_product(shape[len(rest) :])))
+        return left.dot(right).reshape(shape)
+
+    def kron(self, b: Any) -> Self:
+        """The Kronecker product: each element of self times all of `b`, as blocks."""
+        b = self._tensor_operand("kron", b)
+        rank = max(self.ndim, b.ndim)
+        outer = (1,) * (rank - self.ndim) + self.shape
+        inner = (1,) * (rank - b.ndim) + b.shape
+        left = self.reshape([size for n in outer for size in (n, 1)])
+        right = b.reshape([size for n in inner for size in (1, n)])
+        return left.mul(right).reshape([n * m for n, m in zip(outer, inner, strict=True)])
+
+    def trace(self) -> Self:
+        """The sum of the diagonal of the last two axes, in the dtypes of `sum`."""
+        if self.ndim < 2:
+            raise ShapeError(f"[trace] needs at least two axes, shape {self.shape} has less")
+        order = (self.ndim - 2, self.ndim - 1, *range(self.ndim - 2))
+        return self.permute(order).diagonal().sum(-1)
+
+    def _tensor_operand(self, name: str, b: Any) -> Self:
+        b = self._operand(name, b)
+        if not is_scalar(b):
+            return b
+        return type(self)._of(scalar_node(name, b, weak_dtype(b, self.dtype)), self.device)
+
+    def _broadcast_with(self, name: str, b: Any) -> tuple[Self, Self]:
+        b = self._tensor_operand(name, b)
+        shape = broadcast_shapes(name, self.shape, b.shape)
+        return self.expand(shape), b.expand(shape)
 
     @classmethod
     def einsum(cls, formula: str, *operands: Any, dtype: Any = None) -> Any:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..config import Context
-from .autograd import Autograd
+from .norms import Norms
 
 __all__ = ["Tensor"]
 
 
-class Tensor(Autograd):
+class Tensor(Norms):
     """An n-dimensional array that is computed when its values are asked for.
 
     Operations build a graph and check shapes and dtypes at once; `realize`, `numpy`, `item`,

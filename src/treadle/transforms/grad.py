@@ -16,6 +16,7 @@ from ..errors import UserError
 from ..ir.args import WindowArg
 from ..ir.node import Node, alu
 from ..ir.op import MOVEMENT, Op
+from .grad_linalg import host_rule
 from .grad_memory import after, assign, copy, gather, multi, scatter
 from .grad_reduce import reduce_rule, scan_rule
 from .shapes import constant, grown_axes, reduce, reshape
@@ -179,6 +180,7 @@ RULES: dict[Op, Rule] = {
     Op.CONTIGUOUS: lambda n, g: (g,),
     Op.CONTIGUOUS_BACKWARD: lambda n, g: (Node(Op.CONTIGUOUS, g.dtype, (g,)),),
     Op.COPY: copy,
+    Op.HOST: host_rule,
     Op.MULTI: multi,
     Op.GATHER: gather,
     Op.SCATTER: scatter,

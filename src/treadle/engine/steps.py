@@ -1,0 +1,95 @@
+"""What computing a graph consists of, step by step; a capturing jit records them and replays them.
+
+    Run        kernels on one device
+    Transfer   a copy from one device to another
+    HostCall   a NumPy function of tensors, computed by the host between kernels
+
+A Transfer and a HostCall run again on other memory by `step.run(moved)`: what is in `moved`, by
+id, stands for the memory of the first time. Both wait for what they read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..ir.args import HostArg
+from ..runtime.base import Launch
+from .memory import Memory, transfer
+from .program import Program
+
+__all__ = ["HostCall", "Moved", "Run", "Step", "Transfer"]
+
+Moved = Mapping[int, Memory]
+_AS_THEY_ARE: Moved = {}
+
+
+@dataclass(eq=False)
+class Run:
+    """A program with everything that one run of it reads and writes."""
+
+    program: Program
+    inputs: list[Memory]
+    outputs: list[Memory]
+    scratch: list[Any]
+    values: dict[str, int]
+
+    @property
+    def made(self) -> list[Memory]:
+        """The memory that this step was the first to write."""
+        return self.outputs
+
+    def launches(self) -> list[Launch]:
+        """The launches of this run."""
+        inputs, outputs = [m.buffer for m in self.inputs], [m.buffer for m in self.outputs]
+        return self.program.launches(inputs, outputs, self.scratch, self.values)
+
+
+@dataclass(frozen=True, eq=False)
+class Transfer:
+    """A copy of all of `source` to `target`, which may be on another device."""
+
+    source: Memory
+    target: Memory
+
+    @property
+    def made(self) -> list[Memory]:
+        """The memory that this step was the first to write."""
+        return [self.target]
+
+    def run(self, moved: Moved = _AS_THEY_ARE) -> None:
+        """Copy."""
+        transfer(_now(self.source, moved), _now(self.target, moved))
+
+
+@dataclass(frozen=True, eq=False)
+class HostCall:
+    """The function `arg.name` of `operands` in `shapes`: all its results into `made`.
+
+    Operands are read where they are if the host sees them there.
+    """
+
+    arg: HostArg
+    operands: Sequence[Memory]
+    shapes: Sequence[tuple[int, ...]]
+    made: Sequence[Memory]
+
+    def run(self, moved: Moved = _AS_THEY_ARE) -> None:
+        """Compute. Raises LinAlgError."""
+        from ..ir.lapack import call  # brings NumPy, which only this path needs at once
+
+        arrays = []
+        for memory, shape in zip(self.operands, self.shapes, strict=True):
+            array = _now(memory, moved).array().reshape(shape)
+            array.flags.writeable = False
+            arrays.append(array)
+        for memory, result in zip(self.made, call(self.arg, arrays), strict=True):
+            _now(memory, moved).fill(result)
+
+
+Step = Run | Transfer | HostCall
+
+
+def _now(memory: Memory, moved: Moved) -> Memory:
+    return moved.get(id(memory), memory)

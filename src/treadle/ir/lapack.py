@@ -1,0 +1,92 @@
+"""Dense decompositions in NumPy: the functions behind HOST nodes.
+
+    call(HostArg("qr", ((3, 2), (2, 2)), options=(False,)), [a])  ->  [q, r]
+
+Each takes arrays of one float dtype, with any axes before the last two, and gives a tuple of
+results. NumPy hands them to LAPACK, in float64 for float32 too. Where a matrix has no such
+decomposition, LinAlgError names the operation and the shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ..errors import LinAlgError
+from .args import HostArg
+
+__all__ = ["FUNCTIONS", "call"]
+
+Array = np.ndarray
+Results = tuple[Array, ...]
+
+
+class _LinAlgError(LinAlgError, np.linalg.LinAlgError):
+    """What both those who know treadle's errors and those who know NumPy's can catch."""
+
+
+def call(arg: HostArg, operands: Sequence[Array]) -> list[Array]:
+    """All results of a host function, of the shapes that `arg` says. Raises LinAlgError."""
+    try:
+        with np.errstate(all="ignore"):
+            found = FUNCTIONS[arg.name](*operands, *arg.options)
+    except np.linalg.LinAlgError as error:
+        shapes = " and ".join(str(operand.shape) for operand in operands)
+        raise _LinAlgError(
+            f"[{arg.name}] of shape {shapes}: {error}; {_ADVICE[arg.name]}"
+        ) from None
+    dtype = operands[0].dtype
+    return [
+        np.asarray(result, dtype).reshape(shape)
+        for result, shape in zip(found, arg.shapes, strict=True)
+    ]
+
+
+def _qr(a: Array, complete: bool) -> Results:
+    return tuple(np.linalg.qr(a, "complete" if complete else "reduced"))
+
+
+def _svd(a: Array, full_matrices: bool) -> Results:
+    return tuple(np.linalg.svd(a, full_matrices))
+
+
+def _pinv(a: Array, rcond: float) -> Results:
+    return (np.linalg.pinv(a, rcond),)
+
+
+def _cofactors(a: Array) -> Results:
+    """The gradient of the determinant: det(a) inv(a).T, for singular matrices as well.
+
+    From the singular values: U diag(products of all others) V.T det(U) det(V).
+    """
+    u, s, vh = np.linalg.svd(a.astype(np.float64))
+    n = s.shape[-1]
+    others = np.where(np.eye(n, dtype=bool), 1.0, s[..., None, :]).prod(-1)
+    signs = np.linalg.det(u) * np.linalg.det(vh)
+    return ((u * (others * signs[..., None])[..., None, :]) @ vh,)
+
+
+FUNCTIONS: dict[str, Callable[..., Results]] = {
+    "cholesky": lambda a: (np.linalg.cholesky(a),),
+    "qr": _qr,
+    "svd": _svd,
+    "svdvals": lambda a: (np.linalg.svd(a, compute_uv=False),),
+    "eigh": lambda a: tuple(np.linalg.eigh(a)),
+    "eigvalsh": lambda a: (np.linalg.eigvalsh(a),),
+    "solve": lambda a, b: (np.linalg.solve(a, b),),
+    "inv": lambda a: (np.linalg.inv(a),),
+    "det": lambda a: (np.linalg.det(a),),
+    "slogdet": lambda a: tuple(np.linalg.slogdet(a)),
+    "pinv": _pinv,
+    "cofactors": _cofactors,
+}
+
+_SINGULAR = "pinv() and lstsq() take singular matrices, too"
+_FINITE = "are there NaNs or infinities in it?"
+_ADVICE = {
+    **dict.fromkeys(FUNCTIONS, _FINITE),
+    "cholesky": "it must be symmetric with positive eigenvalues, so add a multiple of eye(n) maybe",
+    "solve": _SINGULAR,
+    "inv": _SINGULAR,
+}

@@ -1,0 +1,260 @@
+"""Dense decompositions, inverses and determinants, batched over the axes before the last two.
+
+    q, r = x.qr()                    x = a.solve(b)              w, v = x.eigh()
+    u, s, vh = x.svd()               x.inv(), x.det()            x.cholesky()
+
+Each is a HOST node: nothing is computed before its values are wanted, then NumPy's LAPACK computes
+it on the host, whatever the device is. Gradients are in transforms/grad_linalg.py. Where a matrix
+has no such decomposition or inverse, LinAlgError is raised when it is computed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self
+
+from ..dtype import dtypes, finfo, least_upper_dtype
+from ..errors import DTypeError, ShapeError
+from ..ir.args import ShardArg
+from ..ir.node import Node
+from ..ir.op import Op
+from ..transforms import matrices
+from .autograd import Autograd
+from .operands import check_device, is_scalar
+from .shapes import broadcast_shapes, expand
+
+__all__ = ["Decompositions", "LeastSquares"]
+
+
+class LeastSquares(NamedTuple):
+    """What `lstsq` finds; residuals are empty where the system is not overdetermined."""
+
+    solution: Any
+    residuals: Any
+    rank: Any
+    singular_values: Any
+
+
+class Decompositions(Autograd):
+    """What LAPACK computes."""
+
+    __slots__ = ()
+
+    # -- factors --------------------------------------------------------------------------------
+
+    def qr(self, mode: str = "reduced") -> tuple[Self, Self]:
+        """Q of orthonormal columns and R, upper triangular, with Q @ R = self, of (.., m, n).
+
+        With k = min(m, n), "reduced" gives Q of (.., m, k) and R of (.., k, n); "complete" gives
+        (.., m, m) and (.., m, n), which has no gradient if m > n. float32 or float64.
+        Raises ShapeError or DTypeError.
+        """
+        if mode not in ("reduced", "complete"):
+            raise ShapeError(f"[qr] mode {mode!r} is not known; there are 'reduced' and 'complete'")
+        q, r = matrices.qr(self._matrix("qr"), mode == "complete")
+        return self._result(q), self._result(r)
+
+    def svd(self, full_matrices: bool = True) -> tuple[Self, Self, Self]:
+        """U, the singular values from the largest on, and V transposed: U @ diag(S) @ Vh = self.
+
+        Of (.., m, n), with k = min(m, n): U is (.., m, m), S is (.., k) and Vh is (.., n, n), or
+        (.., m, k) and (.., k, n) without `full_matrices`. Gradients of U and Vh exist where the
+        singular values differ, for their first k vectors. float32 or float64.
+        Raises ShapeError or DTypeError.
+        """
+        u, s, vh = matrices.svd(self._matrix("svd"), bool(full_matrices))
+        return self._result(u), self._result(s), self._result(vh)
+
+    def svdvals(self) -> Self:
+        """The singular values of (.., m, n) alone, from the largest on: (.., min(m, n))."""
+        return self._result(matrices.svdvals(self._matrix("svdvals")))
+
+    def eigh(self) -> tuple[Self, Self]:
+        """The eigenvalues of symmetric (.., n, n), from the smallest on, and their vectors.
+
+        Only the lower triangle is read. Eigenvectors are the columns of (.., n, n); their gradients
+        exist where eigenvalues differ. float32 or float64. Raises ShapeError or DTypeError.
+        """
+        w, v = matrices.eigh(self._matrix("eigh", square=True))
+        return self._result(w), self._result(v)
+
+    def eigvalsh(self) -> Self:
+        """The eigenvalues of symmetric (.., n, n) alone, from the smallest on."""
+        return self._result(matrices.eigvalsh(self._matrix("eigvalsh", square=True)))
+
+    def cholesky(self, upper: bool = False) -> Self:
+        """L, lower triangular, with L @ L.mT = self; `upper`: L.mT. Reads the lower triangle.
+
+        float32 or float64. Raises ShapeError or DTypeError, and LinAlgError, when computed, where a
+        matrix is not positive definite.
+        """
+        lower = self._result(matrices.cholesky(self._matrix("cholesky", square=True)))
+        return lower.mT if upper else lower
+
+    # -- systems of equations -------------------------------------------------------------------
+
+    def solve(self, b: Any, left: bool = True) -> Self:
+        """The x of self @ x = b, or of x @ self = b if not `left`; self is square, (.., n, n).
+
+        `b` is (.., n, k), or vectors: (n,), or self's shape without its last axis. Batch axes
+        broadcast. Raises ShapeError or DTypeError, and LinAlgError, when computed, of a singular
+        matrix.
+        """
+        return self._solved("solve", b, left, matrices.solve)
+
+    def solve_triangular(
+        self, b: Any, upper: bool, left: bool = True, unitriangular: bool = False
+    ) -> Self:
+        """As `solve`, of the upper or lower triangle of self; the other one is not read.
+
+        `unitriangular`: its diagonal counts as 1.
+        """
+        solver = matrices.solve_upper if upper is left else matrices.solve_lower
+
+        def solved(a: Node, right: Node) -> Node:
+            return solver(matrices.mask_diagonal(a, 1.0) if unitriangular else a, right)
+
+        return self._solved("solve_triangular", b, left, solved)
+
+    def triangular_solve(
+        self, A: Self, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+    ) -> tuple[Self, Self]:
+        """(x, A) with A @ x = self for triangular A, as in PyTorch; see `solve_triangular`.
+
+        `transpose`: of A transposed.
+        """
+        a = A.mT if transpose else A
+        return a.solve_triangular(self, upper is not transpose, True, unitriangular), A
+
+    def lstsq(self, b: Any, rcond: float | None = None) -> LeastSquares:
+        """The x of least norm for which self @ x is nearest to b: (.., m, n), (.., m, k) or (m,).
+
+        Also the sums of squared residuals where m > n, the rank and the singular values.
+        Singular values up to `rcond` times the largest count as 0; see `pinv`.
+        Raises ShapeError or DTypeError.
+        """
+        b = self._right_side("lstsq", b)
+        self._matrix("lstsq")
+        columns = b.unsqueeze(-1) if b.ndim == 1 else b
+        if b.ndim == 0 or columns.shape[-2] != self.shape[-2]:
+            raise ShapeError(
+                f"[lstsq] a matrix of shape {self.shape} needs {self.shape[-2]} rows on the right "
+                f"side, not shape {b.shape}"
+            )
+        solution = self.pinv(rcond) @ columns
+        rest = (self @ solution).sub(columns)
+        if self.shape[-2] > self.shape[-1]:
+            residuals = (rest * rest).sum(-2)
+        else:
+            residuals = type(self).zeros(0, dtype=rest.dtype, device=self.device)
+        found = solution.squeeze(-1) if b.ndim == 1 else solution
+        return LeastSquares(found, residuals, self.matrix_rank(rcond), self.svdvals())
+
+    # -- inverses, determinants, rank -----------------------------------------------------------
+
+    def inv(self) -> Self:
+        """The inverse of (.., n, n). `solve` is quicker and more exact where it is multiplied.
+
+        Raises ShapeError or DTypeError, and LinAlgError, when computed, of a singular matrix.
+        """
+        return self._result(matrices.inv(self._matrix("inv", square=True)))
+
+    def inverse(self) -> Self:
+        """The same as `inv`."""
+        return self.inv()
+
+    def pinv(self, rtol: float | None = None) -> Self:
+        """The pseudo-inverse (Moore and Penrose), (.., n, m) of (.., m, n).
+
+        Singular values up to `rtol` times the largest count as 0; None: max(m, n) times the
+        distance from 1 to the next number. Raises ShapeError or DTypeError.
+        """
+        node = self._matrix("pinv")
+        return self._result(matrices.pinv(node, self._tolerance(rtol)))
+
+    def det(self) -> Self:
+        """The determinant of (.., n, n). Its gradient exists for singular matrices, too."""
+        return self._result(matrices.det(self._matrix("det", square=True)))
+
+    def slogdet(self) -> tuple[Self, Self]:
+        """The sign of the determinant of (.., n, n), and the logarithm of its magnitude."""
+        sign, logarithm = matrices.slogdet(self._matrix("slogdet", square=True))
+        return self._result(sign), self._result(logarithm)
+
+    def logdet(self) -> Self:
+        """The logarithm of the determinant of (.., n, n); NaN where that is negative."""
+        sign, logarithm = self.slogdet()
+        return (sign < 0).where(math.nan, logarithm)
+
+    def matrix_rank(self, rtol: float | None = None) -> Self:
+        """How many singular values exceed `rtol` times the largest; see `pinv`."""
+        values = self.svdvals()
+        if not values.shape[-1]:
+            return values.sum(-1).cast(dtypes.default_int)
+        return (values > values.max(-1, keepdim=True) * self._tolerance(rtol)).sum(-1)
+
+    # -- operands -------------------------------------------------------------------------------
+
+    def _tolerance(self, rtol: float | None) -> float:
+        return max(self.shape[-2:]) * finfo(self.dtype).eps if rtol is None else float(rtol)
+
+    def _matrix(self, name: str, square: bool = False) -> Node:
+        """This tensor as an operand of LAPACK. Raises ShapeError or DTypeError."""
+        if self.dtype not in (dtypes.float32, dtypes.float64):
+            raise DTypeError(
+                f"[{name}] takes float32 or float64, not {self.dtype.name} (shape {self.shape}); "
+                "cast it first, as with .float()"
+            )
+        if self.ndim < 2 or not all(isinstance(size, int) for size in self.shape):
+            raise ShapeError(
+                f"[{name}] takes matrices, (.., rows, columns), of sizes that are known, not shape "
+                f"{self.shape}"
+            )
+        if square and self.shape[-1] != self.shape[-2]:
+            raise ShapeError(
+                f"[{name}] takes square matrices, shape {self.shape} has {self.shape[-2]} rows and "
+                f"{self.shape[-1]} columns"
+            )
+        return _in_memory(self.node, self.device)
+
+    def _right_side(self, name: str, b: Any) -> Self:
+        b = self._operand(name, b)
+        if is_scalar(b):
+            raise ShapeError(f"[{name}] the right side is a vector or a matrix, not the number {b}")
+        check_device(name, self, b)
+        return b
+
+    def _solved(self, name: str, b: Any, left: bool, solver: Callable[[Node, Node], Node]) -> Self:
+        """`solver(a, b)` on operands that were promoted and broadcast; vectors as columns.
+
+        Of the transposed operands, and its result transposed, if not `left`.
+        """
+        b = self._right_side(name, b)
+        is_vector = b.ndim == 1 or (b.ndim == self.ndim - 1 and b.shape == self.shape[:-1])
+        dtype = least_upper_dtype(self.dtype, b.dtype)
+        a, right = self.cast(dtype), (b.unsqueeze(-1) if is_vector else b).cast(dtype)
+        a._matrix(name, square=True)
+        right._matrix(name)
+        turned = not left and not is_vector
+        a, right = a if left else a.mT, right.mT if turned else right
+        if right.shape[-2] != self.shape[-1]:
+            side = "columns" if turned else "rows"
+            raise ShapeError(
+                f"[{name}] a matrix of shape {self.shape} needs {self.shape[-1]} {side} on the "
+                f"other side, not shape {b.shape}"
+            )
+        batch = broadcast_shapes(name, a.shape[:-2], right.shape[:-2])
+        sides = [expand(side.node, (*batch, *side.shape[-2:])) for side in (a, right)]
+        found = self._result(solver(_in_memory(sides[0], self.device), sides[1]), b)
+        return found.squeeze(-1) if is_vector else found.mT if turned else found
+
+
+def _in_memory(node: Node, device: Any) -> Node:
+    """`node` where a HOST node of it has a device: a graph of constants has none by itself."""
+    if any(n.op in (Op.BUFFER, Op.COPY) for n in node.toposort()):
+        return node
+    if not isinstance(device, tuple):
+        return Node(Op.COPY, node.dtype, (node,), device)
+    copies = tuple(Node(Op.COPY, node.dtype, (node,), one) for one in device)
+    return Node(Op.MULTI, node.dtype, copies, ShardArg(device, None))

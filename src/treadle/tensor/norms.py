@@ -1,0 +1,136 @@
+"""Norms of vectors and matrices, and powers of matrices, composed of what stands below.
+
+x.norm()                     the square root of the sum of all squares
+x.vector_norm(1, dim=-1)     sums of magnitudes along one axis
+x.matrix_norm("nuc")         sums of singular values, of the last two axes
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Self
+
+from ..dtype import to_dtype
+from ..errors import DTypeError, ShapeError
+from .decompositions import Decompositions
+from .shapes import resolve_axes, resolve_axis
+
+__all__ = ["Norms"]
+
+
+class Norms(Decompositions):
+    """Norms and powers."""
+
+    __slots__ = ()
+
+    def norm(
+        self, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
+    ) -> Self:
+        """`vector_norm` of a number `p`, where "fro" is 2; `matrix_norm` of two axes for "nuc"."""
+        if p == "nuc":
+            axes = (-2, -1) if dim is None else dim
+            return self.matrix_norm("nuc", axes, keepdim, dtype)
+        return self.vector_norm(2 if p is None or p == "fro" else p, dim, keepdim, dtype)
+
+    def vector_norm(
+        self, ord: float = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None
+    ) -> Self:
+        """(sum of |x| ** ord) ** (1 / ord) over axes, over all if `dim` is None.
+
+        inf and -inf are the largest and the smallest magnitude, 0 counts what is not 0. The
+        gradient of the 2-norm at 0 is 0. Floats; `dtype` converts first. Raises DTypeError.
+        """
+        x = self._normed("vector_norm", dtype)
+        axes = resolve_axes("vector_norm", dim, self.ndim)
+        if isinstance(ord, bool) or not isinstance(ord, (int, float)):
+            raise ShapeError(f"[vector_norm] ord is a number, not {ord!r}")
+        if ord in (math.inf, -math.inf):
+            size = x.abs()
+            return size.max(axes, keepdim) if ord > 0 else size.min(axes, keepdim)
+        if ord == 0:
+            return x.ne(0).cast(x.dtype).sum(axes, keepdim)
+        if ord == 1:
+            return x.abs().sum(axes, keepdim)
+        if ord == 2:
+            return _root((x * x).sum(axes, keepdim))
+        return x.abs().pow(ord).sum(axes, keepdim).pow(1.0 / ord)
+
+    def matrix_norm(
+        self, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, dtype: Any = None
+    ) -> Self:
+        """A norm of the matrices in two axes.
+
+        "fro": of all elements; "nuc": the sum of the singular values; 2, -2: the largest and the
+        smallest of them; 1, -1: the largest and the smallest sum of magnitudes of a column; inf,
+        -inf: of a row. Raises ShapeError or DTypeError.
+        """
+        x = self._normed("matrix_norm", dtype)
+        row, column = _two_axes("matrix_norm", dim, self.ndim)
+        if ord == "fro":
+            return _root((x * x).sum((row, column), keepdim))
+        if ord not in _MATRIX_NORMS:
+            known = "'fro', 'nuc', 1, -1, 2, -2, inf and -inf"
+            raise ShapeError(f"[matrix_norm] ord {ord!r} is not known; there are {known}")
+        others = [axis for axis in range(self.ndim) if axis not in (row, column)]
+        found = _MATRIX_NORMS[ord](x.permute((*others, row, column)))
+        if not keepdim:
+            return found
+        return found.reshape([1 if a in (row, column) else n for a, n in enumerate(self.shape)])
+
+    def matrix_power(self, n: int) -> Self:
+        """The product of `n` times self, (.., m, m); of the inverse if `n` is negative.
+
+        Raises ShapeError or DTypeError.
+        """
+        if isinstance(n, bool) or not isinstance(n, int):
+            raise ShapeError(f"[matrix_power] the power is an integer, not {n!r}")
+        if self.ndim < 2 or self.shape[-1] != self.shape[-2]:
+            raise ShapeError(f"[matrix_power] takes square matrices, not shape {self.shape}")
+        if n == 0:
+            size = self.shape[-1]
+            eye = type(self).eye(size, dtype=self.dtype, device=self.device)
+            return eye.expand(self.shape)
+        square, rest, result = self if n > 0 else self.inv(), abs(n), None
+        while True:
+            if rest & 1:
+                result = square if result is None else result @ square
+            rest >>= 1
+            if not rest:
+                assert result is not None
+                return result
+            square = square @ square
+
+    def _normed(self, name: str, dtype: Any) -> Self:
+        x = self if dtype is None else self.cast(to_dtype(dtype))
+        if not x.dtype.is_float:
+            raise DTypeError(
+                f"[{name}] takes floats, not {x.dtype.name}; cast first, or give dtype"
+            )
+        return x
+
+
+def _root(total: Any) -> Any:
+    """The square root, with the gradient 0 at 0."""
+    positive = total.ne(0)
+    return positive.where(positive.where(total, 1).sqrt(), 0)
+
+
+def _two_axes(name: str, dim: Any, rank: int) -> tuple[int, int]:
+    if not isinstance(dim, (tuple, list)) or len(dim) != 2:
+        raise ShapeError(f"[{name}] dim names two axes, not {dim!r}")
+    row, column = (resolve_axis(name, axis, rank) for axis in dim)
+    if rank < 2 or row == column:
+        raise ShapeError(f"[{name}] dim {tuple(dim)} names no two axes of {rank}")
+    return row, column
+
+
+_MATRIX_NORMS: dict[Any, Callable[[Any], Any]] = {
+    "nuc": lambda x: x.svdvals().sum(-1),
+    1: lambda x: x.abs().sum(-2).max(-1),
+    -1: lambda x: x.abs().sum(-2).min(-1),
+    2: lambda x: x.svdvals().max(-1),
+    -2: lambda x: x.svdvals().min(-1),
+    math.inf: lambda x: x.abs().sum(-1).max(-1),
+    -math.inf: lambda x: x.abs().sum(-1).min(-1),
+}

@@ -1,0 +1,199 @@
+"""Matrices as nodes: products, masks, and the HOST nodes of dense decompositions.
+
+    qr(a, complete=False)         -> [q, r]
+    solve_upper(r, b)             -> the x of r @ x = b, r triangular
+
+Axes before the last two are batches, and all operands have the same: nothing broadcasts here. What
+triangles hide is masked on the device, so that the gradients of masks do the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir.args import HostArg
+from ..ir.node import Node
+from ..ir.op import Op
+from .shapes import expand, flip, iota_along, permute, reduce, reshape
+
+__all__ = [
+    "beside", "cholesky", "cofactors", "det", "eigh", "eigvalsh", "host", "inv", "mask_diagonal",
+    "matmul", "narrow", "of_columns", "of_rows", "pinv", "qr", "scaled", "siblings", "slogdet",
+    "solve", "solve_lower", "solve_upper", "svd", "svdvals", "total", "transpose", "tril", "triu",
+]  # fmt: skip
+
+# -- elementwise and products --------------------------------------------------------------------
+
+
+def transpose(a: Node) -> Node:
+    """The last two axes exchanged."""
+    rank = len(a.shape)
+    return permute(a, (*range(rank - 2), rank - 1, rank - 2))
+
+
+def matmul(a: Node, b: Node) -> Node:
+    """(.., m, k) @ (.., k, n)."""
+    *batch, m, k = a.shape
+    n = b.shape[-1]
+    wide = (*batch, m, n, k)
+    left = expand(reshape(a, (*batch, m, 1, k)), wide)
+    right = expand(reshape(transpose(b), (*batch, 1, n, k)), wide)
+    return reshape(reduce(left * right, Op.ADD, (len(wide) - 1,)), wide[:-1])
+
+
+def of_columns(a: Node, matrix: tuple[Any, ...]) -> Node:
+    """A value for each column, (.., n), as a matrix of equal rows."""
+    return expand(reshape(a, (*a.shape[:-1], 1, a.shape[-1])), matrix)
+
+
+def of_rows(a: Node, matrix: tuple[Any, ...]) -> Node:
+    """A value for each row, (.., n), as a matrix of equal columns."""
+    return expand(reshape(a, (*a.shape, 1)), matrix)
+
+
+def scaled(a: Node, scalars: Node) -> Node:
+    """Each matrix of `a` times its scalar."""
+    return a * expand(reshape(scalars, (*scalars.shape, 1, 1)), a.shape)
+
+
+def total(a: Node) -> Node:
+    """The sum of the elements of each matrix."""
+    rank = len(a.shape)
+    return reshape(reduce(a, Op.ADD, (rank - 2, rank - 1)), a.shape[:-2])
+
+
+def _places(a: Node) -> tuple[Node, Node]:
+    """The row and the column of each element."""
+    rank = len(a.shape)
+    return iota_along(a.shape, rank - 2), iota_along(a.shape, rank - 1)
+
+
+def triu(a: Node) -> Node:
+    """The upper triangle with the diagonal, 0 elsewhere."""
+    row, column = _places(a)
+    return (column < row).where(0.0, a)
+
+
+def tril(a: Node) -> Node:
+    """The lower triangle with the diagonal, 0 elsewhere."""
+    row, column = _places(a)
+    return (row < column).where(0.0, a)
+
+
+def mask_diagonal(a: Node, value: float | Node) -> Node:
+    """`a` with `value`, of one element or of the same shape, on the diagonal."""
+    row, column = _places(a)
+    return row.eq(column).where(value, a)
+
+
+def narrow(a: Node, axis: int, begin: int, end: int) -> Node:
+    """A part of the rows (`axis` -2) or columns (-1)."""
+    at = len(a.shape) + axis
+    bounds = tuple((begin, end) if i == at else (0, n) for i, n in enumerate(a.shape))
+    return a if bounds[at] == (0, a.shape[at]) else Node(Op.SHRINK, a.dtype, (a,), bounds)
+
+
+def beside(a: Node, b: Node) -> Node:
+    """The columns of `a`, then those of `b`."""
+    begin, end = a.shape[-1], b.shape[-1]
+    batch = ((0, 0),) * (len(a.shape) - 1)
+    left = Node(Op.PAD, a.dtype, (a,), (*batch, (0, end)))
+    return left + Node(Op.PAD, b.dtype, (b,), (*batch, (begin, 0)))
+
+
+# -- decompositions --------------------------------------------------------------------------------
+
+
+def host(
+    name: str, src: tuple[Node, ...], shapes: Any, options: tuple[Any, ...] = ()
+) -> list[Node]:
+    """The results of a host function, each a node of the operands' dtype."""
+    shapes = tuple(tuple(shape) for shape in shapes)
+    return [
+        Node(Op.HOST, src[0].dtype, src, HostArg(name, shapes, number, options))
+        for number in range(len(shapes))
+    ]
+
+
+def siblings(node: Node) -> list[Node]:
+    """All results of the call that a HOST node is one result of."""
+    return host(node.arg.name, node.src, node.arg.shapes, node.arg.options)
+
+
+def cholesky(a: Node) -> Node:
+    """The lower triangular L of a = L @ L.T, from the lower triangle of `a`."""
+    return host("cholesky", (a,), (a.shape,))[0]
+
+
+def qr(a: Node, complete: bool) -> list[Node]:
+    """Q of orthonormal columns and R, upper triangular, of (.., m, n)."""
+    *batch, m, n = a.shape
+    k = m if complete else min(m, n)
+    return host("qr", (a,), ((*batch, m, k), (*batch, k, n)), (complete,))
+
+
+def svd(a: Node, full_matrices: bool) -> list[Node]:
+    """U, the singular values from the largest on, and the transposed V."""
+    *batch, m, n = a.shape
+    k = min(m, n)
+    rows, columns = (m, n) if full_matrices else (k, k)
+    shapes = ((*batch, m, rows), (*batch, k), (*batch, columns, n))
+    return host("svd", (a,), shapes, (full_matrices,))
+
+
+def svdvals(a: Node) -> Node:
+    """The singular values alone."""
+    *batch, m, n = a.shape
+    return host("svdvals", (a,), ((*batch, min(m, n)),))[0]
+
+
+def eigh(a: Node) -> list[Node]:
+    """The eigenvalues from the smallest on, and eigenvectors as columns; of the lower triangle."""
+    return host("eigh", (a,), (a.shape[:-1], a.shape))
+
+
+def eigvalsh(a: Node) -> Node:
+    """The eigenvalues alone."""
+    return host("eigvalsh", (a,), (a.shape[:-1],))[0]
+
+
+def det(a: Node) -> Node:
+    """The determinant."""
+    return host("det", (a,), (a.shape[:-2],))[0]
+
+
+def slogdet(a: Node) -> list[Node]:
+    """The sign of the determinant, and the logarithm of its magnitude."""
+    return host("slogdet", (a,), (a.shape[:-2], a.shape[:-2]))
+
+
+def cofactors(a: Node) -> Node:
+    """The derivative of the determinant for each element."""
+    return host("cofactors", (a,), (a.shape,))[0]
+
+
+def pinv(a: Node, rcond: float) -> Node:
+    """The pseudo-inverse; singular values up to `rcond` times the largest count as 0."""
+    return host("pinv", (a,), (transpose(a).shape,), (rcond,))[0]
+
+
+def inv(a: Node) -> Node:
+    """The inverse."""
+    return host("inv", (a,), (a.shape,))[0]
+
+
+def solve(a: Node, b: Node) -> Node:
+    """The x of a @ x = b."""
+    return host("solve", (a, b), (b.shape,))[0]
+
+
+def solve_upper(a: Node, b: Node) -> Node:
+    """The x of triu(a) @ x = b. LAPACK's pivots are the diagonal: nothing is exchanged."""
+    return solve(triu(a), b)
+
+
+def solve_lower(a: Node, b: Node) -> Node:
+    """The x of tril(a) @ x = b, as an upper triangle: rows and columns from the last on."""
+    rows, columns = len(a.shape) - 2, len(a.shape) - 1
+    turned = flip(flip(a, rows), columns)
+    return flip(solve_upper(turned, flip(b, rows)), rows)
