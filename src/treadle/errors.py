@@ -5,6 +5,7 @@ TreadleError
 │   ├── ShapeError       shapes or axes do not fit (also a ValueError)
 │   ├── DTypeError       element types do not fit (also a TypeError)
 │   ├── IndexOutOfRange  an index known on the host lies outside its axis (also an IndexError)
+│   ├── NonFiniteError   a result holds NaN or infinities (also a FloatingPointError); CHECK_NAN
 │   ├── SettingError     an environment variable or `Context` value is wrong
 │   ├── DeviceError      a device or compiler is missing, busy or refuses
 │   │   └── StaleCodeError   a driver refuses cached code; it is compiled anew by itself
@@ -21,6 +22,7 @@ __all__ = [
     "IndexOutOfRange",
     "InternalError",
     "JitError",
+    "NonFiniteError",
     "OutOfMemory",
     "SettingError",
     "ShapeError",
@@ -48,7 +50,11 @@ class DTypeError(UserError, TypeError):
 
 
 class IndexOutOfRange(UserError, IndexError):
-    """An index that is known on the host lies outside its axis."""
+    """An index that is known on the host, or checked by CHECK_INDEX, lies outside its axis."""
+
+
+class NonFiniteError(UserError, FloatingPointError):
+    """Under CHECK_NAN, a result holds NaN or infinities."""
 
 
 class SettingError(UserError, ValueError):
