@@ -157,7 +157,7 @@ def test_every_way_to_index_is_checked(name):
         "scatter": lambda: x.scatter(1, index, 1.0),
         "setitem": lambda: x.__setitem__((0, index), 1.0),
     }
-    with Context(CHECK_INDEX=1), pytest.raises(IndexOutOfRange, match="axis 1 of size 3|axis 0"):
+    with Context(CHECK_INDEX=1), pytest.raises(IndexOutOfRange, match=r"axis 1 of size 3|axis 0"):
         ways[name]()
 
 

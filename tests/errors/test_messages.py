@@ -24,7 +24,7 @@ WHOLE = {
        2
        ^
 sizes must be equal or 1, aligned from the right; use reshape or unsqueeze to line them up"""),
-    "broadcast in the middle": (lambda: Tensor.zeros(10, 4, 5) * Tensor.zeros(3, 1), ShapeError, """\
+    "broadcast inside": (lambda: Tensor.zeros(10, 4, 5) * Tensor.zeros(3, 1), ShapeError, """\
 [mul] shapes (10, 4, 5) and (3, 1) do not broadcast at axis -2:
     10  4  5
         3  1
@@ -163,8 +163,8 @@ all need as many; use unsqueeze, or stack for a new axis"""),
         ("[gradient] targets [0] do not influence the result; give materialize_grads=True for "
         "zeros")),
     "leaf in place": (lambda: _leaf().__iadd__(1.0), UserError,
-        ("[add_] a leaf of shape (2,) that requires gradients is changed in place, and its gradient "
-        "would be that of the new value alone: do it under Tensor.no_grad(), or with .assign()")),
+        ("[add_] a leaf of shape (2,) that requires gradients is changed in place, and its "
+        "gradient would be that of the new value alone: do it under Tensor.no_grad(), or with .assign()")),
     "item": (lambda: X.item(), ShapeError,
         "[item] shape (2, 3) holds 6 values, not one; use .tolist(), or index one element first"),
     "truth": (lambda: bool(X), ShapeError,

@@ -93,7 +93,8 @@ def own_memory(tensor: Core, exclusive: bool = False) -> Node:
     taken = base is not None and base in _overwritten
     if base is not None and exclusive:
         leaf = _leaf_of.get(_token(base))
-        taken = taken or (leaf is not None and leaf() not in (None, tensor))
+        owner = None if leaf is None else leaf()
+        taken = taken or (owner is not None and owner is not tensor)
     if base is None or taken:
         tensor.node = _fresh(tensor.node, tensor.shape, tensor.device)
         base = base_of(tensor.node)
