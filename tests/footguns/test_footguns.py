@@ -290,7 +290,7 @@ def test_chained_comparisons_and_bool_operators_raise_instead_of_dropping_half()
     with pytest.raises(ShapeError, match="&"):
         0 < x < 3  # noqa: B015
     with pytest.raises(ShapeError, match="&"):
-        (x > 0) and (x < 3)
+        bool((x > 0) and (x < 3))
 
 
 def test_a_list_of_tensors_is_not_searched_by_value():

@@ -186,7 +186,7 @@ class Core(metaclass=Modes):
         """Another tensor of the same values; assigning to one leaves the other as it is."""
         if not self.is_leaf:
             return type(self)._of(self.node, self.device, self._requires_grad)
-        return type(self)._of(self.node, self.device).requires_grad_()
+        return self.detach().requires_grad_()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """A copy with memory of its own, and of the gradient. Raises UserError inside a graph."""
