@@ -164,7 +164,8 @@ all need as many; use unsqueeze, or stack for a new axis"""),
         "zeros")),
     "leaf in place": (lambda: _leaf().__iadd__(1.0), UserError,
         ("[add_] a leaf of shape (2,) that requires gradients is changed in place, and its "
-        "gradient would be that of the new value alone: do it under Tensor.no_grad(), or with .assign()")),
+        "gradient would be that of the new value alone: do it under Tensor.no_grad(), or with "
+        ".assign()")),
     "item": (lambda: X.item(), ShapeError,
         "[item] shape (2, 3) holds 6 values, not one; use .tolist(), or index one element first"),
     "truth": (lambda: bool(X), ShapeError,
