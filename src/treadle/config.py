@@ -223,6 +223,16 @@ class Settings:
     DEFAULT_FLOAT = Setting(
         FLOAT_NAME, "float32", "The type of Python floats and of tensors made without a dtype."
     )
+    CHECK_NAN = Setting(
+        _integer(0, 2), 0,
+        "1 computes each operation on its own and names the line whose result first holds a NaN "
+        "that reaches what is computed; 2 names infinities too. Slow.",
+    )  # fmt: skip
+    CHECK_INDEX = Setting(
+        FLAG, False,
+        "Tensors that index are computed at once, and places out of range raise; otherwise they "
+        "read 0 and are not written. Slow.",
+    )  # fmt: skip
     TRAINING = Setting(
         FLAG, False, "Layers behave as in training: dropout drops, batch norm uses the batch."
     )

@@ -6,6 +6,7 @@ TreadleError
 │   ├── DTypeError       element types do not fit (also a TypeError)
 │   ├── IndexOutOfRange  an index known on the host lies outside its axis (also an IndexError)
 │   ├── LinAlgError      a matrix has no such decomposition or inverse (also a ValueError)
+│   ├── NonFiniteError   a result holds NaN or infinities (also a FloatingPointError); CHECK_NAN
 │   ├── SettingError     an environment variable or `Context` value is wrong
 │   ├── DeviceError      a device or compiler is missing, busy or refuses
 │   │   └── StaleCodeError   a driver refuses cached code; it is compiled anew by itself
@@ -25,6 +26,7 @@ __all__ = [
     "InternalError",
     "JitError",
     "LinAlgError",
+    "NonFiniteError",
     "OutOfMemory",
     "SettingError",
     "ShapeError",
@@ -52,7 +54,11 @@ class DTypeError(UserError, TypeError):
 
 
 class IndexOutOfRange(UserError, IndexError):
-    """An index that is known on the host lies outside its axis."""
+    """An index that is known on the host, or checked by CHECK_INDEX, lies outside its axis."""
+
+
+class NonFiniteError(UserError, FloatingPointError):
+    """Under CHECK_NAN, a result holds NaN or infinities."""
 
 
 class LinAlgError(UserError, ValueError):

@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 
 from .errors import SettingError
 
-__all__ = ["Timing", "colored", "getenv", "tqdm", "trange"]
+__all__ = ["Timing", "colored", "getenv", "human_bytes", "tqdm", "trange"]
 
 T = TypeVar("T")
 _COLORS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
@@ -44,6 +44,14 @@ def colored(text: str, color: str | None, background: bool = False) -> str:
         return text
     code = 30 + 10 * background + 60 * color.isupper() + _COLORS.index(color.lower())
     return f"\x1b[{code}m{text}\x1b[0m"
+
+
+def human_bytes(nbytes: int) -> str:
+    """A number of bytes for people: 1536 is "1.5 KiB"."""
+    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if nbytes >= 1 << shift:
+            return f"{nbytes / (1 << shift):.1f} {unit}"
+    return f"{nbytes} bytes"
 
 
 class Timing:

@@ -113,7 +113,8 @@ class TinyJit(Generic[R]):
         return self if obj is None else functools.partial(self.__call__, obj)
 
     def __call__(self, *args: Any, **kwargs: Any) -> R:
-        if not settings.JIT or getattr(_capturing, "active", None) is not None:
+        checked = settings.CHECK_NAN or settings.CHECK_INDEX  # which look at values in between
+        if not settings.JIT or checked or getattr(_capturing, "active", None) is not None:
             return self.function(*args, **kwargs)
         with self._lock:
             self.calls += 1

@@ -19,7 +19,7 @@ from typing import Any
 
 from ..config import settings
 from ..dtype import ImageDType, dtypes
-from ..errors import DeviceError, DTypeError, StaleCodeError
+from ..errors import DeviceError, DTypeError, StaleCodeError, TreadleError
 from ..ir.args import BufferRef
 from ..ir.loops import closed_ranges, free_ranges
 from ..ir.node import Node, toposort
@@ -38,6 +38,7 @@ from ..schedule.kernel import Kernel
 from ..schedule.memory import Life, plan, plan_blocks
 from ..schedule.schedule import schedule
 from .backends import Device, Opened, compile_cache, digest_of_sources
+from .blame import blamed
 from .counters import GlobalCounters
 from .program import CompiledKernel, Place, Program, loaded, saved
 from .report import report_compilation
@@ -142,7 +143,11 @@ def _build(roots: Sequence[Node], device: str, inputs: list[BufferRef]) -> Progr
         found = places.get(node)
         program.roots.append(found.number if found and found.kind == "output" else None)
     steps = [step for step in steps if _has_work(step.roots[0])]
-    program.kernels = [_compiled(step, opened) for step in steps]
+    for step in steps:
+        try:
+            program.kernels.append(_compiled(step, opened))
+        except TreadleError as error:
+            raise blamed(error, step.roots, step.buffers) from error.__cause__
     program.scratch = _place_the_rest(program, steps, places, opened.runtime.has_addresses)
     for kernel, step in zip(program.kernels, steps, strict=True):
         scratch = [places[kernel, i] for i in range(len(kernel.scratch))]

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..config import settings
-from ..errors import InternalError
+from ..errors import DeviceError, InternalError
 from ..ir.args import BufferRef, Token
 from ..ir.node import Node, substitute, toposort
 from ..ir.op import Op
@@ -25,6 +25,8 @@ from ..schedule.kernel import Kernel
 from ..schedule.schedule import schedule
 from ..schedule.shard import Spread, Value, partition, spread_over
 from .backends import Device
+from .blame import blamed
+from .check import check_values
 from .counters import GlobalCounters
 from .effects import buffer_below, commit, is_stored, keep_old_versions, readers, still_read
 from .known import current, is_backed, remember, resolve
@@ -53,9 +55,11 @@ def realize(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
     """Compute every (graph, device); the result has memory of its own, and the same shape.
 
     For a tuple of devices it is a MULTI of such results. Raises DeviceError if a device is missing,
-    OutOfMemory if one is full.
+    OutOfMemory if one is full, NonFiniteError as CHECK_NAN asks for.
     """
     with _lock:
+        if settings.CHECK_NAN:
+            check_values(outputs, realize)
         nodes = [node for node, _ in outputs]
         devices = dict.fromkeys([device for _, device in outputs])
         roots, order = current(nodes)
@@ -246,11 +250,14 @@ def _execute(roots: list[Node], device: str, effects: list[Node]) -> list[Node |
     for memory in memories:
         if memory.device != device:
             raise InternalError(f"[realize] a kernel on {device} reads memory on {memory.device}")
-    outputs = [
-        new_memory(device, dtype, size_with(size, values), image)
-        for dtype, size, image in program.outputs
-    ]
-    run_program(program, memories, outputs, values)
+    try:
+        outputs = [
+            new_memory(device, dtype, size_with(size, values), image)
+            for dtype, size, image in program.outputs
+        ]
+        run_program(program, memories, outputs, values)
+    except (DeviceError, MemoryError) as error:
+        raise blamed(error, todo) from error.__cause__
     nodes = [adopt(memory) for memory in outputs]
     numbers = dict(zip(todo, program.roots, strict=True))
     found = [numbers.get(root) for root in roots]

@@ -38,16 +38,18 @@ def intern_count() -> int:
 class Node:
     """`op` applied to `src`, giving `dtype` and, in tensor graphs, `shape`; `arg` says how.
 
+    `origin` is the line that made it, if known, in the form of `ir.origin`; no part of its meaning.
     Raises ShapeError if the sources' shapes do not fit the op.
     """
 
-    __slots__ = ("__weakref__", "arg", "dtype", "op", "shape", "src")
+    __slots__ = ("__weakref__", "arg", "dtype", "op", "origin", "shape", "src")
 
     op: Op
     dtype: DType
     src: tuple[Node, ...]
     arg: Any
     shape: Shape
+    origin: tuple[Any, ...] | None
 
     def __new__(  # noqa: PYI034 (an interned node is found, not made)
         cls, op: Op, dtype: DType, src: tuple[Node, ...] = (), arg: Any = None
@@ -68,6 +70,7 @@ class Node:
             setter(node, "src", src)
             setter(node, "arg", arg)
             setter(node, "shape", shape)
+            setter(node, "origin", None)
             _interned[key] = node
         return node
 
@@ -296,7 +299,9 @@ def substitute(roots: tuple[Node, ...], mapping: dict[Node, Node]) -> tuple[Node
     for node in toposort(roots, lambda n: n not in mapping):
         if node not in new:
             src = tuple(new[s] for s in node.src)
-            new[node] = node if src == node.src else rebuild(node, src)
+            new[node] = made = node if src == node.src else rebuild(node, src)
+            if node.origin is not None and made.origin is None:
+                object.__setattr__(made, "origin", node.origin)
     return tuple(new[root] for root in roots)
 
 

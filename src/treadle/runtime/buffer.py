@@ -18,6 +18,7 @@ from collections import OrderedDict, deque
 from typing import TYPE_CHECKING
 
 from treadle.errors import DeviceError, OutOfMemory
+from treadle.helpers import human_bytes
 from treadle.runtime.base import MemoryStats
 from treadle.runtime.memory import ALIGNMENT, allocate, machine_memory, release
 
@@ -177,19 +178,13 @@ class HostAllocator:
 
     def _report(self, nbytes: int) -> str:
         asked = sorted((asked for _, asked in self._live.values()), reverse=True)
-        largest = ", ".join(_human(size) for size in asked[:5]) or "none"
+        largest = ", ".join(human_bytes(size) for size in asked[:5]) or "none"
         return (
-            f"CPU: no memory for {_human(nbytes)}; {_human(self._live_bytes)} are live in "
-            f"{len(asked)} buffers (largest: {largest}) of {_human(machine_memory())} in all. "
+            f"CPU: no memory for {human_bytes(nbytes)}; {human_bytes(self._live_bytes)} are live "
+            f"in {len(asked)} buffers (largest: {largest}) of {human_bytes(machine_memory())} in "
+            "all. "
             "Delete tensors that are no longer needed, use smaller batches or a narrower dtype"
         )
-
-
-def _human(nbytes: int) -> str:
-    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if nbytes >= 1 << shift:
-            return f"{nbytes / (1 << shift):.1f} {unit}"
-    return f"{nbytes} bytes"
 
 
 _allocators: weakref.WeakSet[HostAllocator] = weakref.WeakSet()

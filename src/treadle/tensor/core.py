@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING, Any, Self
 from ..dtype import DType
 from ..engine.backends import Device
 from ..engine.known import is_backed, resolve, track
-from ..engine.memory import to_host
+from ..engine.memory import read, to_host
 from ..engine.run import realize, scheduled
-from ..errors import DTypeError, ShapeError
+from ..errors import DTypeError, IndexOutOfRange, ShapeError, UserError
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.origin import mark
 from ..ir.shape import Shape, size_product
 from ..ir.symbolic import bound_size
 from ..schedule.shard import sharded
 from .inplace import own_memory
 from .modes import Modes, no_grad
+from .shapes import resolve_axis
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,6 +57,7 @@ class Core(metaclass=Modes):
     def _set(self, node: Node, device: Any, requires_grad: bool | None) -> None:
         self.device, self.grad = device, None
         self._requires_grad, self.is_leaf = requires_grad, False
+        mark(node)
         self._node, self._number = node, track(self)
 
     @property
@@ -119,18 +122,23 @@ class Core(metaclass=Modes):
 
     def size(self, dim: int | None = None) -> Any:
         """The shape, or the size of one axis."""
-        return self.shape if dim is None else self.shape[dim]
+        if dim is not None and not self.ndim:
+            raise IndexOutOfRange(f"[size] axis {dim} does not exist: shape () has none")
+        return self.shape if dim is None else self.shape[resolve_axis("size", dim, self.ndim)]
 
     def __len__(self) -> int:
         if not self.ndim:
-            raise ShapeError("[len] a tensor of shape () has no first axis")
+            raise ShapeError(
+                "[len] a tensor of shape () has no axis to count or to iterate over; .item() gives "
+                "its value, .reshape(1) an axis"
+            )
         return self.shape[0]
 
     def __bool__(self) -> bool:
         if self.numel() != 1:
             raise ShapeError(
                 f"[bool] the truth value of a tensor of shape {self.shape} is not one value; use "
-                ".any() or .all()"
+                ".any() or .all(), and &, | and ~ in place of `and`, `or` and `not`"
             )
         return bool(self.item())
 
@@ -145,19 +153,62 @@ class Core(metaclass=Modes):
 
     def __index__(self) -> int:
         if self.dtype.is_float:
-            raise DTypeError(f"[index] a tensor of {self.dtype.name} is no index")
+            raise DTypeError(
+                f"[index] a tensor of {self.dtype.name} is no index; convert it with .int()"
+            )
         return int(self.item())
 
+    def __contains__(self, value: Any) -> bool:
+        """Whether any element equals `value`, a scalar or a tensor that broadcasts."""
+        if isinstance(value, (Core, int, float)) or type(value).__module__ == "numpy":
+            equal: Any = self == value
+            return bool(equal.any().item())
+        raise DTypeError(
+            f"[in] elements of a {self.dtype.name} tensor compare with numbers and tensors, not "
+            f"with a {type(value).__name__}"
+        )
+
+    def __format__(self, spec: str) -> str:
+        if not spec:
+            return str(self)
+        if self.ndim:
+            raise ShapeError(
+                f"[format] {spec!r} formats one number, not a tensor of shape {self.shape}; use "
+                ".item() or .numpy()"
+            )
+        return format(self.item(), spec)
+
     def __reduce__(self) -> Any:
-        """Pickled (and deep-copied) by value, on the same device; pending work is done first."""
+        """Pickled by value, on the same device; pending work is done first."""
         return (_restored, (type(self), self.numpy(), self.device, self._requires_grad))
+
+    def __copy__(self) -> Self:
+        """Another tensor of the same values; assigning to one leaves the other as it is."""
+        if not self.is_leaf:
+            return type(self)._of(self.node, self.device, self._requires_grad)
+        return self.detach().requires_grad_()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """A copy with memory of its own, and of the gradient. Raises UserError inside a graph."""
+        if self._requires_grad is True and not self.is_leaf:
+            raise UserError(
+                f"[deepcopy] a result of shape {self.shape} that leads to gradients cannot be "
+                "copied with its graph: copy .detach(), or use .clone() to stay in the graph"
+            )
+        result = self.detach().clone().realize()
+        result._requires_grad = None
+        if self._requires_grad is not None:
+            result.requires_grad_(self._requires_grad)
+        if self.grad is not None:
+            result.grad = self.grad.detach().clone().realize()
+        memo[id(self)] = result
+        return result
 
     def __repr__(self) -> str:
         head = f"shape={self.shape}, dtype={self.dtype.name}, device={self.device}"
         grad = ", requires_grad=True" if self.requires_grad else ""
-        if not self.is_realized:
-            return f"<Tensor lazy {head}{grad}>"
-        return f"<Tensor {_shown_values(self)} {head}{grad}>"
+        values = _shown_values(self) if self.is_realized else "lazy"
+        return f"<Tensor {values} {head}{grad}>"
 
     # -- gradients ----------------------------------------------------------------------------
 
@@ -235,7 +286,10 @@ class Core(metaclass=Modes):
     def item(self) -> Any:
         """The one value, as a Python scalar. Raises ShapeError if there is not exactly one."""
         if self.numel() != 1:
-            raise ShapeError(f"[item] shape {self.shape} holds {self.numel()} values, not one")
+            raise ShapeError(
+                f"[item] shape {self.shape} holds {self.numel()} values, not one; use .tolist(), "
+                "or index one element first"
+            )
         return _python_values(self.numpy().reshape(()), self.dtype)
 
     def tolist(self) -> Any:
@@ -292,9 +346,24 @@ _MOST_VALUES = 1000
 
 
 def _shown_values(tensor: Core) -> str:
+    """The values in memory, where there are not too many."""
     import numpy as np
 
-    if tensor.numel() > _MOST_VALUES and math.prod(tensor.shape) > _MOST_VALUES:
-        return f"({tensor.numel()} values)"
+    shape = tuple(bound_size(size) for size in tensor.shape)
+    if math.prod(shape) > _MOST_VALUES:
+        return f"({math.prod(shape)} values)"
+    values = _in_memory(resolve(tensor.node)).reshape(shape)
     with np.printoptions(threshold=20, edgeitems=2, precision=4):
-        return np.array2string(tensor.numpy(), separator=", ").replace("\n", "\n        ")
+        return np.array2string(values, separator=", ").replace("\n", "\n        ")
+
+
+def _in_memory(node: Node) -> np.ndarray[Any, Any]:
+    """The values of a node that is in memory, which computes and copies nothing on devices."""
+    import numpy as np
+
+    if node.op is Op.RESHAPE:
+        return _in_memory(node.src[0]).reshape(node.shape)
+    if node.op is not Op.MULTI:
+        return read(node.arg)
+    parts = [_in_memory(part) for part in node.src]
+    return parts[0] if node.arg.axis is None else np.concatenate(parts, node.arg.axis)

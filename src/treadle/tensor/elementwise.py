@@ -26,7 +26,7 @@ from ..ir.node import Node, alu
 from ..ir.op import Op
 from .core import Core
 from .images import check_image, into_image
-from .inplace import assign_node, base_of, check_value
+from .inplace import assign_node, base_of, check_leaf, check_value
 from .operands import check_device, is_scalar, operands, scalar_node, weak_dtype
 from .shapes import broadcast_shapes, expand
 
@@ -44,7 +44,10 @@ class Elementwise(Core):
         """`other` as a tensor or Python scalar. Raises DTypeError for anything else."""
         found = self._accept(other)
         if found is NotImplemented:
-            raise DTypeError(f"[{name}] cannot compute with a {type(other).__name__}")
+            raise DTypeError(
+                f"[{name}] cannot compute with a {type(other).__name__}; expected a tensor, a "
+                "number or a NumPy array"
+            )
         return found
 
     def _accept(self, other: Any) -> Any:
@@ -280,6 +283,7 @@ class Elementwise(Core):
 
     def _in_place(self, name: str, result: Self) -> Self:
         """Take the value of `result`, in memory where this tensor owns some."""
+        check_leaf(name, self)
         if result.dtype is not self.dtype or result.shape != self.shape:
             raise DTypeError(
                 f"[{name}] the result is {result.dtype.name} {result.shape}, which does not fit "

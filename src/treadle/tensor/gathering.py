@@ -18,6 +18,7 @@ from ..ir.op import Op
 from .operands import check_device, is_scalar
 from .reduce import Reduce
 from .shapes import resolve_axis
+from .subscript import check_places
 
 __all__ = ["Gathering"]
 
@@ -43,6 +44,7 @@ class Gathering(Reduce):
                 f"as many axes, none longer apart from axis {axis}"
             )
         check_device(name, self, index)
+        check_places(name, index, axis, self.shape[axis] if self.ndim else 1)
 
     def gather(self, dim: int, index: Self) -> Self:
         """Along one axis, the elements at `index`; the result has its shape.

@@ -21,11 +21,11 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import size_product, strides_of
 from .gathering import Gathering
-from .inplace import write_view
+from .inplace import check_leaf, write_view
 from .operands import check_device, is_scalar
 from .shapes import broadcast_shapes, expand, move_axes, reshape
 from .sorting import Sorting
-from .subscript import Subscript, parse
+from .subscript import Subscript, check_places, parse
 
 __all__ = ["Indexing"]
 
@@ -53,6 +53,7 @@ class Indexing(Sorting):
 
         Of equal places, the last written stays. Raises IndexOutOfRange, ShapeError.
         """
+        check_leaf("setitem", self)
         value = self._operand("setitem", v)
         if not is_scalar(value):
             check_device("setitem", self, value)
@@ -105,7 +106,10 @@ class Indexing(Sorting):
         if array.size == 0:
             array = array.astype(np.int64)
         if array.dtype.kind not in "iu":
-            raise DTypeError(f"[getitem] {item!r} is no index")
+            raise DTypeError(
+                f"[getitem] {item!r} is no index; expected integers, slices, None, ..., or "
+                "tensors, arrays and lists of integers or bools"
+            )
         return int(array) if array.ndim == 0 else array
 
     def _places_of(self, plan: Subscript) -> Node:
@@ -113,7 +117,8 @@ class Indexing(Sorting):
         axes = [axis for axis, _ in plan.advanced]
         sizes = tuple(self.shape[axis] for axis in axes)
         tensors = [
-            self._wrapped(index, n) for (_, index), n in zip(plan.advanced, sizes, strict=True)
+            self._wrapped(index, axis, n)
+            for (axis, index), n in zip(plan.advanced, sizes, strict=True)
         ]
         check_device("getitem", self, *tensors)
         if len(tensors) == 1:
@@ -127,9 +132,10 @@ class Indexing(Sorting):
             total = total.add(tensor.cast(wide).mul(stride))
         return expand(inside.where(total, -1).node, shape)
 
-    def _wrapped(self, index: Any, size: Any) -> Self:
+    def _wrapped(self, index: Any, axis: int, size: Any) -> Self:
         """An index as a tensor, negative places counted from the end."""
         if isinstance(index, Gathering):
+            check_places("getitem", index, axis, size, -size)
             if index.dtype.is_unsigned:
                 return type(self)._of(index.node, index.device)
             wide = index if index.dtype.itemsize >= 4 else index.cast(dtypes.int32)
@@ -149,7 +155,10 @@ def _check_fits(shape: Any, wanted: Any) -> None:
     extra = len(shape) - len(wanted)
     trimmed = shape[extra:] if extra > 0 and all(n == 1 for n in shape[:extra]) else shape
     if broadcast_shapes("setitem", trimmed, wanted) != wanted:
-        raise ShapeError(f"[setitem] a value of shape {shape} does not fit a part of {wanted}")
+        raise ShapeError(
+            f"[setitem] a value of shape {shape} does not fit a part of shape {wanted}, which it "
+            "would have to broadcast to"
+        )
 
 
 def _trim(node: Node, wanted: Any) -> Node:

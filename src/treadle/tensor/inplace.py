@@ -15,17 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 from ..engine.known import holders, resolve
 from ..engine.memory import allocate, is_read_only
-from ..errors import DeviceError, DTypeError, ShapeError
+from ..errors import DeviceError, DTypeError, ShapeError, UserError
 from ..ir.args import Token
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.origin import mark
 from ..schedule.shard import axis_of, sharded
+from .modes import no_grad
 from .shapes import reshape
 
 if TYPE_CHECKING:
     from .core import Core
 
-__all__ = ["assign_node", "base_of", "own_memory", "write_view"]
+__all__ = ["assign_node", "base_of", "check_leaf", "own_memory", "write_view"]
 
 _overwritten: weakref.WeakSet[Node] = weakref.WeakSet()
 _leaf_of: weakref.WeakKeyDictionary[Token, weakref.ref[Core]] = weakref.WeakKeyDictionary()
@@ -58,6 +60,7 @@ def _effect(base: Node, view: Node, value: Node) -> Node:
         )
     _overwritten.add(base)
     write = Node(Op.ASSIGN, view.dtype, (view, value))
+    mark(write)
     return Node(Op.AFTER, base.dtype, (base, write))
 
 
@@ -90,7 +93,8 @@ def own_memory(tensor: Core, exclusive: bool = False) -> Node:
     taken = base is not None and base in _overwritten
     if base is not None and exclusive:
         leaf = _leaf_of.get(_token(base))
-        taken = taken or (leaf is not None and leaf() not in (None, tensor))
+        owner = None if leaf is None else leaf()
+        taken = taken or (owner is not None and owner is not tensor)
     if base is None or taken:
         tensor.node = _fresh(tensor.node, tensor.shape, tensor.device)
         base = base_of(tensor.node)
@@ -100,10 +104,23 @@ def own_memory(tensor: Core, exclusive: bool = False) -> Node:
     return base
 
 
+def check_leaf(name: str, tensor: Core) -> None:
+    """Raises UserError where an operation in place would have to pass a leaf's gradient on."""
+    if tensor.is_leaf and not no_grad:
+        raise UserError(
+            f"[{name}] a leaf of shape {tensor.shape} that requires gradients is changed in place, "
+            "and its gradient would be that of the new value alone: do it under Tensor.no_grad(), "
+            "or with .assign()"
+        )
+
+
 def check_value(tensor: Core, shape: Any, value: Core) -> None:
     """Raises ShapeError or DTypeError where `value` cannot be assigned."""
     if value.shape != shape:
-        raise ShapeError(f"[assign] a value of shape {value.shape} does not fit {shape}")
+        raise ShapeError(
+            f"[assign] a value of shape {value.shape} does not fit {shape}; use .expand or "
+            ".reshape on the value, or rebind the name: x = value"
+        )
     if value.dtype is not tensor.dtype:
         raise DTypeError(
             f"[assign] a {value.dtype.name} value does not fit a {tensor.dtype.name} tensor; "

@@ -15,7 +15,7 @@ from ..ir.op import Op
 from ..ir.shape import same_size
 from .operands import check_device
 from .reinterpret import Reinterpret
-from .shapes import broadcast_shapes, expand, flatten_args, reshape, resolve_axis
+from .shapes import aligned, broadcast_shapes, expand, flatten_args, reshape, resolve_axis
 
 __all__ = ["Joining"]
 
@@ -44,9 +44,12 @@ class Joining(Reinterpret):
 
     def stack(self, *args: Self, dim: int = 0) -> Self:
         """Tensors of one shape, side by side on a new axis. Raises ShapeError."""
-        for other in args:
+        for place, other in enumerate(args, 1):
             if other.shape != self.shape:
-                raise ShapeError(f"[stack] shapes differ: {self.shape} and {other.shape}")
+                raise ShapeError(
+                    f"[stack] tensor {place} has shape {other.shape}, tensor 0 has {self.shape}: "
+                    "all must be the same; use cat to join along an axis that differs"
+                )
         first, *rest = (t.unsqueeze(dim) for t in (self, *args))
         return first.cat(*rest, dim=resolve_axis("stack", dim, self.ndim, extra=1))
 
@@ -166,16 +169,30 @@ class Joining(Reinterpret):
 
 def _check_joinable(tensors: Sequence[Joining], axis: int) -> None:
     first = tensors[0].shape
-    for other in tensors[1:]:
-        same = len(other.shape) == len(first) and all(
-            i == axis or same_size(a, b)
-            for i, (a, b) in enumerate(zip(first, other.shape, strict=True))
-        )
-        if not same:
+    for place, other in enumerate(tensors[1:], 1):
+        shapes = [first, other.shape]
+        if len(first) != len(other.shape):
             raise ShapeError(
-                f"[cat] shapes {first} and {other.shape} differ on another axis than {axis}; "
-                "only the joined axis may"
+                f"[cat] tensor {place} has {len(other.shape)} axes, tensor 0 has {len(first)}\n"
+                f"{aligned(shapes, [(), ()], right=False)}\n"
+                "all need as many; use unsqueeze, or stack for a new axis"
             )
+        wrong = {
+            i
+            for i, (a, b) in enumerate(zip(*shapes, strict=True))
+            if i != axis and not same_size(a, b)
+        }
+        if wrong:
+            raise ShapeError(
+                f"[cat] shapes {first} and {other.shape} differ on another axis than {axis}\n"
+                f"{aligned(shapes, [wrong, wrong])}\n"
+                f"only the joined axis, dim={axis}, may differ{_other_axis(wrong, *shapes)}"
+            )
+
+
+def _other_axis(wrong: set[int], first: Any, other: Any) -> str:
+    differing = [i for i, (a, b) in enumerate(zip(first, other, strict=True)) if a != b]
+    return f"; dim={differing[0]} would fit" if len(wrong) == len(differing) == 1 else ""
 
 
 def _joined(nodes: list[Node], axis: int) -> Node:

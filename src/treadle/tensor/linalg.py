@@ -13,7 +13,7 @@ from ..errors import ShapeError
 from ..ir.shape import same_size, size_product
 from .indexing import Indexing
 from .operands import check_device, is_scalar, scalar_node, weak_dtype
-from .shapes import broadcast_shapes, resolve_axis
+from .shapes import aligned, broadcast_shapes, resolve_axis
 
 __all__ = ["Linalg"]
 
@@ -215,12 +215,21 @@ def _check_matmul(a: Linalg, b: Linalg) -> None:
         )
     inner = b.shape[-2] if b.ndim > 1 else b.shape[-1]
     if not same_size(a.shape[-1], inner):
+        table = aligned([a.shape, b.shape], [{a.ndim - 1}, {max(b.ndim - 2, 0)}])
         raise ShapeError(
-            f"[matmul] shapes {a.shape} and {b.shape} do not fit: the last axis of the left has "
-            f"{a.shape[-1]} elements, axis {max(b.ndim - 2, 0)} of the right has {inner}; "
-            "they must be equal, so maybe one side needs .transpose(-1, -2)"
+            f"[matmul] shapes {a.shape} and {b.shape} do not fit: {a.shape[-1]} columns on the "
+            f"left, {inner} rows on the right\n{table}\n"
+            f"expected (..., m, k) @ (..., k, n){_transposed_hint(a.shape, b.shape)}"
         )
     broadcast_shapes("matmul", a.shape[:-2], b.shape[:-2])
+
+
+def _transposed_hint(a: Any, b: Any) -> str:
+    if len(b) > 1 and same_size(a[-1], b[-1]):
+        return "; a @ b.mT would fit"
+    if len(a) > 1 and same_size(a[-2], b[-2] if len(b) > 1 else b[-1]):
+        return "; a.mT @ b would fit"
+    return ""
 
 
 def _parse(formula: str, ranks: list[int]) -> tuple[list[str], str]:
@@ -251,4 +260,7 @@ def _learn_sizes(letters: str, tensor: Linalg, sizes: dict[str, Any]) -> None:
         if same_size(known, 1):
             sizes[letter] = size
         elif not same_size(size, 1) and not same_size(known, size):
-            raise ShapeError(f"[einsum] axis {letter!r} has size {known} and size {size}")
+            raise ShapeError(
+                f"[einsum] axis {letter!r} has size {known} in one operand and size {size} in "
+                f"another, of shape {tensor.shape}: equal letters need equal sizes"
+            )

@@ -53,9 +53,13 @@ def check_device(name: str, first: Core, *others: Core) -> None:
     for other in others:
         if other.device != first.device:
             raise DeviceError(
-                f"[{name}] one tensor is on {first.device}, another on {other.device}; move one "
-                f"with .to({first.device!r})"
+                f"[{name}] tensors are on different devices: {_placed(first)} and "
+                f"{_placed(other)}; move one with .to({first.device!r})"
             )
+
+
+def _placed(tensor: Core) -> str:
+    return f"{tensor.dtype.name} of shape {tensor.shape} on {tensor.device}"
 
 
 def operands(name: str, first: Core, other: Any) -> tuple[Node, Node]:

@@ -48,7 +48,9 @@ class Sampling(Losses):
 
     @classmethod
     def manual_seed(cls, seed: int = 0) -> None:
-        """Start every device's random numbers anew from `seed`."""
+        """Start every device's random numbers anew from `seed`, an integer."""
+        if not isinstance(seed, int):
+            raise DTypeError(f"[manual_seed] a seed is an integer, not {seed!r}")
         with _lock:
             Sampling._seed = seed
             _states.clear()

@@ -6,7 +6,7 @@ resolve_axes("sum", (-1, 0), 3)        ->  (0, 2)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ..errors import IndexOutOfRange, ShapeError
@@ -15,7 +15,7 @@ from ..ir.op import Op
 from ..ir.shape import Shape, same_size, size_product
 
 __all__ = [
-    "broadcast_shapes", "expand", "flatten_args", "move_axes", "reshape", "resolve_axes",
+    "aligned", "broadcast_shapes", "expand", "flatten_args", "move_axes", "reshape", "resolve_axes",
     "resolve_axis", "resolve_shape",
 ]  # fmt: skip
 
@@ -34,18 +34,35 @@ def broadcast_shapes(name: str, *shapes: Shape) -> Shape:
 
 
 def _mismatch(name: str, shapes: Sequence[Shape], axis: int) -> str:
-    """Both shapes, aligned on the right, with a mark under the axis that does not fit."""
-    rank = max(len(shape) for shape in shapes)
-    rows = [[""] * (rank - len(shape)) + [str(size) for size in shape] for shape in shapes]
-    widths = [max(len(row[i]) for row in rows) for i in range(rank)]
-    lines = ["  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in rows]
-    marks = ["^" * w if i - rank == axis else " " * w for i, w in enumerate(widths)]
-    shown = " and ".join(str(tuple(shape)) for shape in shapes)
-    table = "\n    ".join([*lines, "  ".join(marks).rstrip()])
+    *others, last = [str(tuple(shape)) for shape in shapes]
+    shown = f"{', '.join(others)} and {last}"
+    marks = [{len(shape) + axis} for shape in shapes]
     return (
-        f"[{name}] shapes {shown} do not broadcast at axis {axis}:\n    {table}\n"
+        f"[{name}] shapes {shown} do not broadcast at axis {axis}:\n{aligned(shapes, marks)}\n"
         "sizes must be equal or 1, aligned from the right; use reshape or unsqueeze to line them up"
     )
+
+
+def aligned(shapes: Sequence[Shape], marks: Sequence[Collection[int]], right: bool = True) -> str:
+    """Shapes below each other, `right`-aligned, with ^ under the axes in `marks` of each.
+
+    Marks that are the same for all shapes stand once, under the last.
+    """
+    rank = max(len(shape) for shape in shapes)
+    shift = [rank - len(shape) if right else 0 for shape in shapes]
+    rows = [
+        [""] * n + [str(size) for size in shape] + [""] * (rank - n - len(shape))
+        for n, shape in zip(shift, shapes, strict=True)
+    ]
+    widths = [max(len(row[i]) for row in rows) for i in range(rank)]
+    columns = [{axis + n for axis in wrong} for n, wrong in zip(shift, marks, strict=True)]
+    lines: list[str] = []
+    for i, row in enumerate(rows):
+        lines.append("  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)))
+        if columns[i] and columns[i] not in columns[i + 1 :]:
+            carets = ["^" * w if n in columns[i] else " " * w for n, w in enumerate(widths)]
+            lines.append("  ".join(carets))
+    return "\n".join(f"    {line}".rstrip() for line in lines)
 
 
 def reshape(node: Node, shape: Shape) -> Node:
@@ -114,8 +131,24 @@ def resolve_shape(name: str, old: Shape, new: Sequence[Any]) -> Shape:
     if isinstance(total, int) and isinstance(count, int) and total != count:
         raise ShapeError(
             f"[{name}] shape {old} has {total} elements, {tuple(sizes)} would have {count}"
+            f"{_reshape_hint(name, old, sizes, total)}"
         )
     return tuple(sizes)
+
+
+def _reshape_hint(name: str, old: Shape, sizes: list[Any], total: int) -> str:
+    """What may have been meant: one size that is to be inferred, or a broadcast."""
+    if len(old) <= len(sizes) and all(
+        same_size(a, b) or same_size(a, 1)
+        for a, b in zip(reversed(old), reversed(sizes), strict=False)
+    ):
+        return f"; to repeat elements, use .expand{tuple(sizes)}"
+    for axis in reversed(range(len(sizes))):
+        rest = size_product(size for i, size in enumerate(sizes) if i != axis)
+        if isinstance(rest, int) and rest and total % rest == 0:
+            fitting = (*sizes[:axis], total // rest, *sizes[axis + 1 :])
+            return f"; {fitting} would fit, and -1 in place of one size infers it"
+    return "; the product of the sizes must stay the same"
 
 
 def _as_size(name: str, size: Any) -> int:
@@ -136,7 +169,7 @@ def _infer(name: str, old: Shape, sizes: list[Any], place: int) -> Any:
             shown = tuple(sizes)
             raise ShapeError(
                 f"[{name}] shape {old} has {total} elements, which {shown} cannot hold: "
-                f"{total} is no multiple of {known}"
+                f"{total} is no multiple of {known}; change the sizes beside -1"
             )
         return total // known
     return total // known

@@ -12,14 +12,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..config import settings
 from ..errors import DTypeError, IndexOutOfRange, ShapeError
 from ..ir.args import WindowArg
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import Shape
+from ..ir.symbolic import bound_size
 from .core import Core
 
-__all__ = ["Subscript", "parse"]
+__all__ = ["Subscript", "check_places", "parse"]
 
 
 @dataclass
@@ -49,6 +51,23 @@ def parse(shape: Shape, items: Any, to_index: Callable[[Any], Any]) -> Subscript
     return _Parser(shape).run(full)
 
 
+def check_places(name: str, index: Core, axis: int, size: Any, lowest: int = 0) -> None:
+    """Under CHECK_INDEX, raises IndexOutOfRange for a place that is not in lowest..size-1."""
+    if not settings.CHECK_INDEX:
+        return
+    import numpy as np
+
+    places, size = index.numpy(), bound_size(size)
+    bad = (places < lowest) | (places >= size)
+    if bad.any():
+        first = tuple(int(n) for n in np.argwhere(bad)[0])
+        raise IndexOutOfRange(
+            f"[{name}] {int(bad.sum())} of {places.size} places lie outside of axis {axis} of size "
+            f"{size}: the index tensor of shape {index.shape} has {places[first]} at {first}, "
+            f"expected {lowest} to {size - 1}"
+        )
+
+
 def _is_advanced(item: Any) -> bool:
     return isinstance(item, (Core, _Host))
 
@@ -67,10 +86,12 @@ def _spell_out(shape: Shape, items: tuple[Any, ...], to_index: Callable[[Any], A
         spelled += [item] if _is_basic(item) else _advanced_items(item, to_index)
     dots = [i for i, item in enumerate(spelled) if item is Ellipsis]
     if len(dots) > 1:
-        raise ShapeError("[getitem] only one ... can stand in a subscript")
+        raise ShapeError("[getitem] only one ... can stand in a subscript; write : for single axes")
     used = sum(item is not None and item is not Ellipsis for item in spelled)
     if used > len(shape):
-        raise IndexOutOfRange(f"[getitem] {used} indices for the {len(shape)} axes of {shape}")
+        raise IndexOutOfRange(
+            f"[getitem] {used} indices for the {len(shape)} axes of {shape}; None adds an axis"
+        )
     at = dots[0] if dots else len(spelled)
     missing = [slice(None)] * (len(shape) - used)
     return spelled[:at] + missing + spelled[at + 1 :]
@@ -153,7 +174,9 @@ class _Parser:
             self.final.append(end - begin)
             return
         if item.step == 0:
-            raise ShapeError("[getitem] a slice cannot have step 0")
+            raise ShapeError(
+                "[getitem] a slice cannot have step 0; leave it out, or give 1 or more"
+            )
         begin, end, step = item.indices(size)
         count = len(range(begin, end, step))
         if step < 0 and count:
@@ -179,7 +202,8 @@ def _checked_int(index: Any, size: Any, axis: int) -> Any:
         return index
     if not -size <= index < size:
         raise IndexOutOfRange(
-            f"[getitem] index {index} is out of range for axis {axis} of size {size}"
+            f"[getitem] index {index} is out of range for axis {axis} of size {size}: "
+            f"{-size} to {size - 1} are there"
         )
     return index % size
 
@@ -194,6 +218,7 @@ def _checked(item: Any, size: Any, axis: int) -> Any:
     if array.size and not (-size <= array.min() and array.max() < size):
         bad = array.min() if array.min() < -size else array.max()
         raise IndexOutOfRange(
-            f"[getitem] index {bad} is out of range for axis {axis} of size {size}"
+            f"[getitem] index {bad} is out of range for axis {axis} of size {size}: "
+            f"{-size} to {size - 1} are there"
         )
     return array % size if size else array

@@ -16,6 +16,7 @@ from ..errors import UserError
 from ..ir.args import WindowArg
 from ..ir.node import Node, alu
 from ..ir.op import MOVEMENT, Op
+from ..ir.origin import pass_on
 from .grad_linalg import host_rule
 from .grad_memory import after, assign, copy, gather, multi, scatter
 from .grad_reduce import reduce_rule, scan_rule
@@ -39,7 +40,9 @@ def gradient(root: Node, targets: Sequence[Node], seed: Node) -> list[Node | Non
         arriving = found.get(node)
         if arriving is None or not any(source in wanted for source in node.src):
             continue
-        for source, part in zip(node.src, _apply(node, arriving), strict=True):
+        parts = _apply(node, arriving)
+        pass_on(node, parts)
+        for source, part in zip(node.src, parts, strict=True):
             if part is not None and source in wanted:
                 old = found.get(source)
                 found[source] = part if old is None else old + part

@@ -1,0 +1,39 @@
+"""What fails while a graph runs, told with what was being computed and the user's lines for it.
+
+OutOfMemory: CPU: no memory for 3.0 GiB ...
+  while computing float32 of shape (28000, 28000), 2.9 GiB
+  train.py:12: scores = q @ k.T
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, TypeVar
+
+from ..helpers import human_bytes
+from ..ir.node import Node, toposort
+from ..ir.origin import lines_of
+from ..ir.shape import size_max, size_product
+
+__all__ = ["blamed"]
+
+E = TypeVar("E", bound=BaseException)
+_MOST_RESULTS = 3
+
+
+def blamed(error: E, roots: Collection[Node], reads: Collection[Node] = ()) -> E:
+    """`error`, its message followed by what `roots` are and the lines that made them.
+
+    `reads` are the nodes whose values are in memory already: their lines are not named.
+    """
+    inside = toposort(roots, lambda n: n not in reads or n in roots)
+    own = [node for node in inside if node not in reads or node in roots]
+    results = [f"while computing {_described(node)}" for node in list(roots)[:_MOST_RESULTS]]
+    error.args = ("\n  ".join([str(error), *results, *lines_of(own)]), *error.args[1:])
+    return error
+
+
+def _described(node: Node) -> str:
+    target: Any = node.src[0] if node.dtype.name == "void" and node.src else node
+    nbytes = size_max(size_product(target.shape)) * target.dtype.itemsize
+    return f"{target.dtype.name} of shape {target.shape}, {human_bytes(nbytes)}"
