@@ -190,7 +190,7 @@ class _Machine:
         self._stack.append(self._persistent(self._pop()))
 
 
-_STEPS: dict[str, Callable[[_Machine, Any], None]] = {
+_STEPS: dict[str, Callable[[_Machine, Any], object]] = {
     "MARK": _Machine._mark, "POP": lambda machine, _: machine._stack.pop(),
     "POP_MARK": lambda machine, _: machine._pop_to_mark(),
     "MEMOIZE": _Machine._store, "BINPUT": _Machine._store, "LONG_BINPUT": _Machine._store,

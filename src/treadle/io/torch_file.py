@@ -129,9 +129,8 @@ class _Archive:
 
     def _storage(self, found: Any) -> _Storage:
         """The storage of a persistent id."""
-        kind, dtype, key, _, size = (
-            found if type(found) is tuple and len(found) == 5 else [None] * 5
-        )
+        parts: Any = found if type(found) is tuple and len(found) == 5 else (None,) * 5
+        kind, dtype, key, _, size = parts
         if kind != "storage" or not isinstance(dtype, DType) or type(key) is not str:
             raise PickleError("a persistent id is no reference to a storage")
         if not _is_size(size):
