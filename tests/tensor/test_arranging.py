@@ -33,12 +33,10 @@ def test_a_formula_rearranges(device, formula):
     np.testing.assert_array_equal(got.numpy(), want(CUBE))
 
 
-def test_a_formula_is_only_a_view_and_has_gradients():
+def test_a_formula_has_gradients():
     compare("CPU", lambda x: x.rearrange("b (h d) t -> h b (t d)", h=2).square(),
             lambda x: x.reshape(2, 2, 3, 4).permute(1, 0, 3, 2).reshape(2, 2, 12).square(),
             CUBE)  # fmt: skip
-    x = Tensor(CUBE).realize()
-    assert x.rearrange("b c t -> t c b").schedule() == x.permute(2, 1, 0).schedule()
 
 
 @pytest.mark.parametrize(
@@ -49,7 +47,8 @@ def test_a_formula_is_only_a_view_and_has_gradients():
         ("b (h d) t -> b h d t", {}, "sizes of h, d"), ("b c (t -> b c t", {}, "not closed"),
         ("b (h d) t -> b h d t", {"h": 4}, "no multiple of 4"),
         ("b c t -> b c t", {"z": 2}, "name z"),
-        ("b c) t -> b c t", {}, "cannot be read"), ("b ((c) d) t -> b c d t", {}, "cannot be read"),
+        ("b c) t -> b c t", {}, "cannot be read"),
+        ("b ((c) d) t -> b c d t", {}, "cannot be read"),
         ("b c t -> b c t", {"c": 5}, "6 elements, its names say 5"),
     ],
 )  # fmt: skip
