@@ -75,7 +75,7 @@ class Selecting(Arranging):
             ]
             for t in (self, indices)
         )
-        index = indices._wrapped(indices, self.shape[axis])
+        index = indices._wrapped(indices, axis, self.shape[axis])
         return self.expand(lines).gather(axis, index.expand(wanted))
 
     def index_add(self, dim: int, index: Self, source: Self, alpha: Any = 1) -> Self:
@@ -103,5 +103,5 @@ class Selecting(Arranging):
                 f"{index.dtype.name} of {index.shape} and {source.shape}"
             )
         check_device(name, self, index, source)
-        places = index._wrapped(index, self.shape[axis]).reshape((-1,))
+        places = index._wrapped(index, axis, self.shape[axis]).reshape((-1,))
         return self._put(axis, places, source.cast(self.dtype), op)
