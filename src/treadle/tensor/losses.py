@@ -13,7 +13,7 @@ import math
 from typing import Any, Self
 
 from ..errors import ShapeError
-from .shapes import resolve_axis
+from .shapes import broadcast_shapes, resolve_axis
 from .statistics import Statistics
 
 __all__ = ["Losses", "reduced"]
@@ -116,13 +116,20 @@ class Losses(Statistics):
 
     def cosine_similarity(self, other: Self, dim: int = 1, eps: float = 1e-8) -> Self:
         """The cosine of the angle between lines along `dim`; lengths count as at least `eps`."""
-        lengths = [t.square().sum(dim, keepdim=True).sqrt().maximum(eps) for t in (self, other)]
-        return self.div(lengths[0]).mul(other.div(lengths[1])).sum(dim)
+        shape = broadcast_shapes("cosine_similarity", self.shape, other.shape)
+        one, two = self.expand(shape), other.expand(shape)
+        lengths = [t.square().sum(dim, keepdim=True).sqrt().maximum(eps) for t in (one, two)]
+        return one.div(lengths[0]).mul(two.div(lengths[1])).sum(dim)
 
     def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Self:
-        """Divided by the p-norm along an axis, or by `eps` if that is larger."""
+        """Divided by the p-norm along an axis, or by `eps` if that is larger.
+
+        The norm is the largest magnitude for p = inf, and how many are not 0 for p = 0.
+        """
         if p == math.inf:
             length = self.abs().max(dim, keepdim=True)
+        elif p == 0:
+            length = self.ne(0).sum(dim, keepdim=True).cast(self._float().dtype)
         elif p == 2:
             length = self.square().sum(dim, keepdim=True).sqrt()
         else:
@@ -144,9 +151,18 @@ class Losses(Statistics):
         return first.mul(second.sigmoid())
 
     def prelu(self, weight: Self) -> Self:
-        """x, or weight x below 0, with one weight or one for each place of axis 1."""
-        channels = self.ndim > 1 and weight.numel() > 1
-        shape = [-1 if i == 1 else 1 for i in range(self.ndim)] if channels else [weight.numel()]
+        """x, or weight x below 0, with one weight or one for each place of axis 1.
+
+        Raises ShapeError for any other number of weights.
+        """
+        channels = self.shape[1] if self.ndim > 1 else 1
+        if weight.ndim > 1 or weight.numel() not in (1, channels):
+            raise ShapeError(
+                f"[prelu] needs a scalar or a vector of {channels} weights for shape {self.shape}, "
+                f"not {weight.shape}"
+            )
+        many = weight.numel() > 1
+        shape = [-1 if i == 1 else 1 for i in range(self.ndim)] if many else []
         return self.gt(0).where(self, self.mul(weight.reshape(shape)))
 
     def threshold(self, threshold: float, value: float) -> Self:

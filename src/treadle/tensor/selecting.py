@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from ..dtype import dtypes
 from ..errors import DTypeError, ShapeError
 from ..ir.args import GatherArg, ScatterArg
 from ..ir.node import Node
@@ -89,9 +90,15 @@ class Selecting(Arranging):
     def index_fill(self, dim: int, index: Self, value: Any) -> Self:
         """A copy with `value` at the places `index` of one axis."""
         axis = resolve_axis("index_fill", dim, self.ndim)
-        shape = [size_product(index.shape) if i == axis else n for i, n in enumerate(self.shape)]
-        filling = self._as_tensor("index_fill", value).cast(self.dtype).expand(shape)
-        return self._at_places("index_fill", dim, index, filling, None)
+        size, count = self.shape[axis], size_product(index.shape)
+        none, all_of_them = (
+            type(self).full((n,), hit, dtype=dtypes.bool, device=self.device)
+            for n, hit in ((size, False), (count, True))
+        )
+        is_filled = none._at_places("index_fill", 0, index, all_of_them, None)
+        line = [size if i == axis else 1 for i in range(self.ndim)]
+        filling = self._as_tensor("index_fill", value).cast(self.dtype)
+        return is_filled.reshape(line).where(filling, self)
 
     def _at_places(self, name: str, dim: int, index: Self, source: Self, op: Op | None) -> Self:
         axis = resolve_axis(name, dim, self.ndim)
