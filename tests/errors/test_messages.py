@@ -258,7 +258,7 @@ CASES = {
         ["(3,)", "(2, 3)", "expected (2,)"],
     ),
     "state": (
-        lambda: nn.state.load_state_dict(nn.Linear(2, 3), {"weight": X, "b": X}),
+        lambda: nn.state.load_state_dict(nn.Linear(3, 2), {"weight": X, "b": X}),
         UserError,
         ["[load_state_dict]", "missing: bias", "not in the model: b", "strict=False"],
     ),
