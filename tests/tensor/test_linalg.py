@@ -69,11 +69,11 @@ def test_einsum_matches_pytorch(device, formula, shapes):
     ("call", "message"),
     [
         (lambda: Tensor.ones(2, 3) @ Tensor.ones(4, 5),
-         r"\[matmul\] shapes \(2, 3\) and \(4, 5\) do not fit.*has 3 elements.*has 4"),
+         r"\[matmul\] shapes \(2, 3\) and \(4, 5\) do not fit: 3 columns .*, 4 rows"),
         (lambda: Tensor.ones(2, 2, 3) @ Tensor.ones(3, 3, 4), r"\[matmul\] .*do not broadcast"),
         (lambda: Tensor(2.0) @ Tensor.ones(3), r"\[matmul\] needs at least one axis"),
         (lambda: Tensor.einsum("ij,jk->ik", Tensor.ones(2, 3), Tensor.ones(4, 5)),
-         r"\[einsum\] axis 'j' has size 3 and size 4"),
+         r"\[einsum\] axis 'j' has size 3 .* and size 4"),
         (lambda: Tensor.einsum("ij", Tensor.ones(2)), r"\[einsum\] 'ij' does not name"),
     ],
 )  # fmt: skip
