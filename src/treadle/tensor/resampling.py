@@ -134,7 +134,11 @@ class Resampling(Counting):
             output_size if isinstance(output_size, (tuple, list)) else (output_size,) * 2
         )
         first = self.ndim - len(sizes)
-        if not sizes or first < 0 or any(n is not None and (not isinstance(n, int) or n < 1) for n in sizes):
+        if (
+            not sizes
+            or first < 0
+            or any(n is not None and (not isinstance(n, int) or n < 1) for n in sizes)
+        ):
             raise ShapeError(f"[{name}] shape {self.shape} has no parts {tuple(sizes)}")
         return [(first + i, n) for i, n in enumerate(sizes) if n is not None]
 
