@@ -6,10 +6,12 @@ npz_load("xs.npz")["x"]    -> Tensor
 
 from __future__ import annotations
 
+import contextlib
 import math
 import tokenize
 import zipfile
 import zlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import _from_np_dtype
@@ -34,12 +36,8 @@ def npy_load(fn: Any) -> Tensor:
     Raises UserError for a broken file or one of pickled objects, DTypeError for elements that
     treadle does not have.
     """
-    try:
+    with _named("npy_load", fn):
         return _tensor(mapped(fn))
-    except DTypeError as error:
-        raise DTypeError(f"[npy_load] {label_of(fn)}: {error}") from None
-    except _BROKEN as error:
-        raise UserError(f"[npy_load] {label_of(fn)} cannot be read: {error}") from None
 
 
 def npz_load(fn: Any) -> dict[str, Tensor]:
@@ -47,12 +45,19 @@ def npz_load(fn: Any) -> dict[str, Tensor]:
 
     Raises as `npy_load`.
     """
-    try:
+    with _named("npz_load", fn):
         return _tensors(mapped(fn))
+
+
+@contextlib.contextmanager
+def _named(operation: str, fn: Any) -> Iterator[None]:
+    """What is wrong with a file names the operation and the file."""
+    try:
+        yield
     except DTypeError as error:
-        raise DTypeError(f"[npz_load] {label_of(fn)}: {error}") from None
+        raise DTypeError(f"[{operation}] {label_of(fn)}: {error}") from None
     except _BROKEN as error:
-        raise UserError(f"[npz_load] {label_of(fn)} cannot be read: {error}") from None
+        raise UserError(f"[{operation}] {label_of(fn)} cannot be read: {error}") from None
 
 
 def _tensors(data: np.ndarray[Any, Any]) -> dict[str, Tensor]:

@@ -102,12 +102,14 @@ def _group_long_reductions(moves: Moves, target: Target, knobs: Knobs) -> None:
     """Cut reductions with few results into chunks; each chunk's result is kept, then combined."""
     seen: set[Node] = set()
     while True:  # a group changes what stands around it: look again after each
-        left = (
-            found for found in _whole_reductions(moves) if not seen & {*found, *found[1].src[1:]}
-        )
-        nest, reduce = next(left, (None, None))
-        if nest is None or reduce is None:
+        left = [
+            (nest, reduce)
+            for nest, reduce in _whole_reductions(moves)
+            if not seen & {reduce, *reduce.src[1:]}
+        ]
+        if not left:
             return
+        nest, reduce = left[0]
         seen.add(reduce)
         if target.workgroup is None and _is_over_far_rows(nest, reduce):
             moves.group(reduce, reduce.src[1], _size(reduce.src[1]) // NEAR_ROWS)
