@@ -173,9 +173,11 @@ class Creation(Convolution):
         return result
 
     def zeros_like(self, **kwargs: Any) -> Self:
+        """Zeros of this shape, dtype and device, unless `kwargs` say otherwise."""
         return self.full_like(0, **kwargs)
 
     def ones_like(self, **kwargs: Any) -> Self:
+        """Ones of this shape, dtype and device, unless `kwargs` say otherwise."""
         return self.full_like(1, **kwargs)
 
 

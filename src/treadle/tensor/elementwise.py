@@ -91,32 +91,41 @@ class Elementwise(Core):
         return self if wanted is self.dtype else self._result(self.node.cast(wanted))
 
     def float(self) -> Self:
+        """As float32."""
         return self.cast(dtypes.float32)
 
     def half(self) -> Self:
+        """As float16."""
         return self.cast(dtypes.float16)
 
     def bfloat16(self) -> Self:
+        """As bfloat16."""
         return self.cast(dtypes.bfloat16)
 
     def double(self) -> Self:
+        """As float64."""
         return self.cast(dtypes.float64)
 
     def int(self) -> Self:
+        """As int32."""
         return self.cast(dtypes.int32)
 
     def long(self) -> Self:
+        """As int64."""
         return self.cast(dtypes.int64)
 
     def short(self) -> Self:
+        """As int16."""
         return self.cast(dtypes.int16)
 
     def bool(self) -> Self:
+        """As bool: whether elements differ from 0."""
         return self.cast(dtypes.bool)
 
     # -- arithmetic ---------------------------------------------------------------------------
 
     def add(self, x: Any, reverse: Any = False) -> Self:
+        """The sum, elementwise: shapes broadcast, dtypes promote. Raises ShapeError."""
         return self._binary(Op.ADD, "add", x, reverse)
 
     def sub(self, x: Any, reverse: Any = False) -> Self:
@@ -126,6 +135,7 @@ class Elementwise(Core):
         return self._binary(Op.SUB, "sub", x, reverse)
 
     def mul(self, x: Any, reverse: Any = False) -> Self:
+        """The product, elementwise: shapes broadcast, dtypes promote. Raises ShapeError."""
         return self._binary(Op.MUL, "mul", x, reverse)
 
     def div(self, x: Any, reverse: Any = False, rounding_mode: str | None = None) -> Self:
@@ -163,6 +173,7 @@ class Elementwise(Core):
         return self._result(alu(Op.MOD, b, a) if reverse else alu(Op.MOD, a, b), *_tensors(x))
 
     def neg(self) -> Self:
+        """-x, elementwise; of bools `logical_not`."""
         return self.logical_not() if self.dtype.is_bool else self._unary(Op.NEG)
 
     def maximum(self, x: Any) -> Self:
@@ -183,56 +194,71 @@ class Elementwise(Core):
         return self._binary(op, name, x, reverse)
 
     def bitwise_and(self, x: Any, reverse: Any = False) -> Self:
+        """x & y of integers or bools, elementwise. Raises DTypeError."""
         return self._bits(Op.AND, "bitwise_and", x, reverse)
 
     def bitwise_or(self, x: Any, reverse: Any = False) -> Self:
+        """x | y of integers or bools, elementwise. Raises DTypeError."""
         return self._bits(Op.OR, "bitwise_or", x, reverse)
 
     def bitwise_xor(self, x: Any, reverse: Any = False) -> Self:
+        """x ^ y of integers or bools, elementwise. Raises DTypeError."""
         return self._bits(Op.XOR, "bitwise_xor", x, reverse)
 
     def bitwise_not(self) -> Self:
+        """~x of integers or bools, elementwise. Raises DTypeError."""
         if self.dtype.is_bool:
             return self.logical_not()
         return self._bits(Op.XOR, "bitwise_not", -1, False)
 
     def lshift(self, x: Any, reverse: Any = False) -> Self:
+        """x << y of integers, elementwise. Raises DTypeError."""
         return self._bits(Op.SHL, "lshift", x, reverse, bools=False)
 
     def rshift(self, x: Any, reverse: Any = False) -> Self:
+        """x >> y of integers, elementwise. Raises DTypeError."""
         return self._bits(Op.SHR, "rshift", x, reverse, bools=False)
 
     # -- comparison and selection -------------------------------------------------------------
 
     def lt(self, x: Any) -> Self:
+        """Where x < y, as bool."""
         return self._binary(Op.CMPLT, "lt", x)
 
     def gt(self, x: Any) -> Self:
+        """Where x > y, as bool."""
         return self._binary(Op.CMPLT, "gt", x, reverse=True)
 
     def eq(self, x: Any) -> Self:
+        """Where x == y, as bool."""
         return self._binary(Op.CMPEQ, "eq", x)
 
     def ne(self, x: Any) -> Self:
+        """Where x != y, as bool."""
         return self._binary(Op.CMPNE, "ne", x)
 
     def le(self, x: Any) -> Self:
+        """Where x <= y, as bool."""
         x = self._operand("le", x)
         a, b = operands("le", self, x)
         return self._result(_not_above(a, b), *_tensors(x))
 
     def ge(self, x: Any) -> Self:
+        """Where x >= y, as bool."""
         x = self._operand("ge", x)
         a, b = operands("ge", self, x)
         return self._result(_not_above(b, a), *_tensors(x))
 
     def logical_not(self) -> Self:
+        """Where x is 0 or False, as bool."""
         return self._result(alu(Op.XOR, self.node.cast(dtypes.bool), Node.const(dtypes.bool, True)))
 
     def logical_and(self, x: Any) -> Self:
+        """Where both differ from 0, as bool."""
         return self.bool().bitwise_and(self._as_tensor("logical_and", x).bool())
 
     def logical_or(self, x: Any) -> Self:
+        """Where either differs from 0, as bool."""
         return self.bool().bitwise_or(self._as_tensor("logical_or", x).bool())
 
     def _as_tensor(self, name: str, x: Any) -> Self:

@@ -43,33 +43,43 @@ class Mathematics(Elementwise):
         return self._float_unary(Op.LOG)
 
     def log2(self) -> Self:
+        """The logarithm to base 2, elementwise: NaN below 0, -inf at 0."""
         return self._float_unary(Op.LOG2)
 
     def exp(self) -> Self:
+        """e to the power of each element."""
         return self._float_unary(Op.EXP)
 
     def exp2(self) -> Self:
+        """2 to the power of each element."""
         return self._float_unary(Op.EXP2)
 
     def sqrt(self) -> Self:
+        """The square root, elementwise: NaN below 0."""
         return self._float_unary(Op.SQRT)
 
     def rsqrt(self) -> Self:
+        """1 / sqrt(x), elementwise."""
         return self.sqrt().reciprocal()
 
     def reciprocal(self) -> Self:
+        """1 / x, elementwise: integers become floats."""
         return self._float_unary(Op.RECIP)
 
     def sin(self) -> Self:
+        """The sine of each element, in radians."""
         return self._float_unary(Op.SIN)
 
     def cos(self) -> Self:
+        """The cosine of each element, in radians."""
         return self._float_unary(Op.COS)
 
     def tan(self) -> Self:
+        """The tangent of each element, in radians."""
         return self.sin().div(self.cos())
 
     def tanh(self) -> Self:
+        """The hyperbolic tangent, elementwise."""
         return self._float_unary(Op.TANH)
 
     def erf(self) -> Self:
@@ -104,6 +114,7 @@ class Mathematics(Elementwise):
         return half.mul(2.0).cast(self._float().dtype)
 
     def sinh(self) -> Self:
+        """The hyperbolic sine, elementwise."""
         x = self._wide()
         small = x.abs().lt(1.0)
         inner = small.where(x, 0.0)
@@ -111,10 +122,12 @@ class Mathematics(Elementwise):
         return small.where(series, x.exp().sub(x.neg().exp()).mul(0.5)).cast(self._float().dtype)
 
     def cosh(self) -> Self:
+        """The hyperbolic cosine, elementwise."""
         x = self._wide()
         return x.exp().add(x.neg().exp()).mul(0.5).cast(self._float().dtype)
 
     def asinh(self) -> Self:
+        """The inverse hyperbolic sine, elementwise."""
         x = self._wide()
         size = x._magnitude()
         square = size.mul(size)
@@ -171,9 +184,11 @@ class Mathematics(Elementwise):
         return self._rounded(Op.TRUNC)
 
     def ceil(self) -> Self:
+        """Each element rounded up."""
         return self._rounded(Op.CEIL)
 
     def floor(self) -> Self:
+        """Each element rounded down."""
         return self._rounded(Op.FLOOR)
 
     def round(self) -> Self:
@@ -181,6 +196,7 @@ class Mathematics(Elementwise):
         return self._rounded(Op.ROUND)
 
     def abs(self) -> Self:
+        """The magnitude of each element, of the same dtype."""
         if self.dtype.is_bool or self.dtype.is_unsigned:
             return self
         return self._result(alu(Op.MAX, self.node, alu(Op.NEG, self.node)))
@@ -204,9 +220,11 @@ class Mathematics(Elementwise):
         return negative.where(size.neg(), size)
 
     def square(self) -> Self:
+        """Each element times itself."""
         return self.mul(self)
 
     def isnan(self) -> Self:
+        """Where elements are NaN, as bool."""
         return self.ne(self)
 
     def isinf(self, detect_positive: Any = True, detect_negative: Any = True) -> Self:
@@ -215,6 +233,7 @@ class Mathematics(Elementwise):
         return positive.bitwise_or(self.eq(-math.inf).bitwise_and(bool(detect_negative)))
 
     def isfinite(self) -> Self:
+        """Where elements are neither infinite nor NaN, as bool."""
         return self.isinf().bitwise_or(self.isnan()).logical_not()
 
     def isclose(

@@ -95,26 +95,33 @@ class Power(Mathematics):
         return self.maximum(0)
 
     def relu6(self) -> Self:
+        """x between 0 and 6, elementwise."""
         return self.relu().minimum(6)
 
     def hardtanh(self, min_val: Any = -1, max_val: Any = 1) -> Self:
+        """x between `min_val` and `max_val`, elementwise."""
         return self.maximum(min_val).minimum(max_val)
 
     def hardsigmoid(self, alpha: Any = 1 / 6, beta: Any = 0.5) -> Self:
+        """alpha x + beta between 0 and 1, elementwise."""
         return self.mul(alpha).add(beta).maximum(0).minimum(1)
 
     def hardswish(self) -> Self:
+        """x relu6(x + 3) / 6, elementwise."""
         return self.mul(self.add(3).relu6()).mul(1 / 6)
 
     def leaky_relu(self, neg_slope: Any = 0.01) -> Self:
+        """x, or `neg_slope` x below 0, elementwise."""
         return self.gt(0).where(self, self.mul(neg_slope))
 
     def sigmoid(self) -> Self:
+        """1 / (1 + exp(-x)), elementwise."""
         x = self._float()
         # an infinite exp would make the gradient 0 * inf
         return x.neg().minimum(_EXP_LIMIT[x.dtype]).exp().add(1.0).reciprocal()
 
     def logsigmoid(self) -> Self:
+        """The logarithm of `sigmoid`, elementwise."""
         return self.neg().softplus().neg()
 
     def softplus(self, beta: Any = 1.0) -> Self:
@@ -127,14 +134,17 @@ class Power(Mathematics):
         return self.gt(0).where(0.0, self).exp().sub(1.0)
 
     def elu(self, alpha: Any = 1.0) -> Self:
+        """x, or alpha (exp(x) - 1) below 0, elementwise."""
         x = self._float()
         return x.gt(0).where(x, x._exp_below().mul(alpha))
 
     def celu(self, alpha: Any = 1.0) -> Self:
+        """x, or alpha (exp(x / alpha) - 1) below 0, elementwise."""
         x = self._float()
         return x.gt(0).where(x, x.div(alpha)._exp_below().mul(alpha))
 
     def selu(self, alpha: Any = 1.67326, gamma: Any = 1.0507) -> Self:
+        """gamma times `elu` of alpha: arXiv 1706.02515."""
         return self.elu(alpha).mul(gamma)
 
     def swish(self) -> Self:
@@ -159,7 +169,9 @@ class Power(Mathematics):
         return self.mul(self.mul(1.702).sigmoid())
 
     def mish(self) -> Self:
+        """x tanh(softplus(x)), elementwise."""
         return self.mul(self.softplus().tanh())
 
     def softsign(self) -> Self:
+        """x / (1 + |x|), elementwise."""
         return self.div(self.abs().add(1))

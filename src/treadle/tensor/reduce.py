@@ -93,6 +93,7 @@ class Reduce(Joining):
     def var_mean(
         self, axis: Any = None, keepdim: Any = False, correction: Any = 1
     ) -> tuple[Self, Self]:
+        """The variance and the mean, as `var` and `mean` give them."""
         return self.var(axis, keepdim, correction), self.mean(axis, keepdim)
 
     def std(self, axis: Any = None, keepdim: Any = False, correction: Any = 1) -> Self:
@@ -102,6 +103,7 @@ class Reduce(Joining):
     def std_mean(
         self, axis: Any = None, keepdim: Any = False, correction: Any = 1
     ) -> tuple[Self, Self]:
+        """The standard deviation and the mean, as `std` and `mean` give them."""
         return self.std(axis, keepdim, correction), self.mean(axis, keepdim)
 
     # -- softmax ------------------------------------------------------------------------------
