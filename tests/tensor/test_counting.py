@@ -31,6 +31,22 @@ def test_nonzero_and_unique_match_numpy(device):
     assert mine.count_nonzero().item() == np.count_nonzero(x)
 
 
+@pytest.mark.parametrize(("shape", "dim"), [((9, 3), 0), ((2, 9, 2), 1), ((3, 8), -1), ((6,), 0)])
+def test_unique_slices_match_numpy(device, shape, dim):
+    x = RNG.integers(0, 2, size=shape).astype(np.float32)
+    found = Tensor(x, device=device).unique(return_inverse=True, return_counts=True, dim=dim)
+    want = np.unique(x, return_inverse=True, return_counts=True, axis=dim)
+    for a, b in zip(found, want, strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.reshape(a.shape))
+
+
+def test_slices_of_nothing_are_all_the_same(device):
+    empty = Tensor.zeros(4, 0, device=device)
+    values, counts = empty.unique(return_counts=True, dim=0)
+    assert values.shape == (1, 0) and counts.tolist() == [4]
+    assert empty.unique(dim=1).shape == (4, 0)
+
+
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_searchsorted_matches_numpy(device, side):
     line = np.sort(np.array([1, 2, 2, 5, 5, 9, 11], np.float32))

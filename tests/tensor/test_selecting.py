@@ -58,3 +58,16 @@ def test_weights_of_a_leaky_unit_fit_its_channels(device):
     assert Tensor(-2.0, device=device).prelu(Tensor([0.25], device=device)).item() == -0.5
     with pytest.raises(ShapeError, match=r"\[prelu\] needs a scalar or a vector of 4 weights"):
         Tensor(VALUES, device=device).prelu(Tensor([1.0, 2.0], device=device))
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (3, 2)])
+def test_taking_or_putting_nothing_leaves_everything_as_it_is(device, shape):
+    x = Tensor(np.full(shape, 2.0, np.float32), device=device)
+    none = Tensor(np.zeros(0, np.int64), device=device)
+    seed = Tensor(np.zeros(0, np.float32), device=device)
+    gradient = (x.take(none) * seed).sum().gradient(x)[0]
+    np.testing.assert_array_equal(gradient.numpy(), np.zeros(shape))
+    flat = x.flatten().contiguous()
+    for op in ("add", "prod"):
+        put = flat.scatter_reduce(0, none, seed, reduce="sum" if op == "add" else op)
+        np.testing.assert_array_equal(put.numpy(), flat.numpy())

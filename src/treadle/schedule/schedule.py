@@ -39,9 +39,9 @@ def schedule(
 
     `target` tells how many buffers a kernel can have; without it, any number.
     The second result holds the outputs as scheduled: where an output's graph had to change (an
-    empty reduction became a constant), the node that is stored for it.
+    empty reduction became a constant, a scatter of nothing a copy), the node that is stored for it.
     """
-    replaced = _without_empty_reductions(list(outputs))
+    replaced = _without_empty_loops(list(outputs))
     nodes = expand_sorts([replaced.get(node, node) for node in outputs], target)
     nodes = cut_long_scans([_storable(node) for node in nodes], target)
     forced = _forced(nodes)
@@ -84,13 +84,19 @@ def _storable(node: Node) -> Node:
     return Node(Op.CONTIGUOUS, node.dtype, (node,)) if is_leaf else node
 
 
-def _without_empty_reductions(outputs: list[Node]) -> dict[Node, Node]:
+def _without_empty_loops(outputs: list[Node]) -> dict[Node, Node]:
+    """What reduces or scatters nothing, as what it starts with: a kernel's loops run once or more."""
     mapping: dict[Node, Node] = {}
     for node in Node.sink(outputs).toposort():
-        if node.op is Op.REDUCE and 0 in node.src[0].shape and 0 not in node.shape:
+        if 0 in node.shape:
+            continue
+        if node.op is Op.REDUCE and 0 in node.src[0].shape:
             scalar = identity(node.arg.op, node.dtype)
             ones = Node(Op.RESHAPE, node.dtype, (scalar,), (1,) * len(node.shape))
             mapping[node] = Node(Op.EXPAND, node.dtype, (ones,), node.shape)
+        if node.op is Op.SCATTER and 0 in node.src[2].shape:
+            base = node.src[0].substitute(mapping)
+            mapping[node] = Node(Op.CONTIGUOUS, node.dtype, (base,))
     return {node: node.substitute(mapping) for node in outputs} if mapping else {}
 
 

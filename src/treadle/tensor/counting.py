@@ -17,6 +17,7 @@ from ..errors import DTypeError, ShapeError
 from ..ir.op import Op
 from .operands import check_device, is_scalar
 from .selecting import Selecting
+from .shapes import resolve_axis
 
 __all__ = ["Counting", "UniqueAll", "UniqueCounts", "UniqueInverse"]
 
@@ -191,18 +192,54 @@ class Counting(Selecting):
     # -- distinct values ----------------------------------------------------------------------
 
     def unique(
-        self, sorted: Any = True, return_inverse: bool = False, return_counts: bool = False
+        self,
+        sorted: Any = True,
+        return_inverse: bool = False,
+        return_counts: bool = False,
+        dim: int | None = None,
     ) -> Any:
         """The distinct elements in ascending order, whatever `sorted` says; computed now.
 
-        With `return_inverse` also where each element went, with `return_counts` also how many
-        there are of each. NaNs are all distinct.
+        `dim`: the distinct slices of that axis, by their first elements, then by their second,
+        and so on. With `return_inverse` also where each element (or slice) went, with
+        `return_counts` also how many there are of each. NaNs are all distinct.
         """
-        found = self.unique_all()
+        if dim is None:
+            found = self.unique_all()
+        else:
+            axis = resolve_axis("unique", dim, self.ndim)
+            found = self._slice_ranks(axis).unique_all()
+            found = found._replace(values=self._pick(axis, found.indices))
         results = [found.values]
         results += [found.inverse_indices] if return_inverse else []
         results += [found.counts] if return_counts else []
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _slice_ranks(self, axis: int) -> Self:
+        """A vector of integers that order the slices of an axis as their elements do.
+
+        Neighbouring columns become one by ranking the pairs, until one is left.
+        """
+        size = self.shape[axis]
+        if not self.numel():
+            return self._filled(0).cast(dtypes.int32).expand((size,))
+        columns = self.movedim(axis, -1).reshape((-1, size))._line_ranks()
+        while columns.shape[0] > 1:
+            pairs, odd = divmod(columns.shape[0], 2)
+            both = columns._slice(0, 0, 2 * pairs).reshape((pairs, 2, size)).cast(dtypes.int64)
+            high, low = (both._slice(1, at, at + 1).squeeze(1) for at in (0, 1))
+            merged = high.mul(size).add(low)._line_ranks()
+            rest = columns._slice(0, 2 * pairs, 2 * pairs + odd)
+            columns = merged.cat(rest) if odd else merged
+        return columns.reshape((size,))
+
+    def _line_ranks(self) -> Self:
+        """For each element of each line, how many distinct ones of its line are before it."""
+        line, order = self.sort(1)
+        line, order = line.contiguous(), order.contiguous()
+        size = self.shape[1]
+        steps = line._slice(1, 1, size).ne(line._slice(1, 0, size - 1)).int().pad(((0, 0), (1, 0)))
+        return order.scatter(1, order, steps.cumsum(1)).contiguous()
 
     def unique_all(self) -> UniqueAll:
         """The distinct elements, ascending, their first places (in the flat tensor), where each
