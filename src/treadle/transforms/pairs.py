@@ -375,21 +375,28 @@ def _sum_of_products(node: Node, found: Found) -> Pair:
     """As one sum of real products; see the module's text."""
     a, b = sorted(node.src[0].src, key=_distinct, reverse=True)
     shape = node.src[0].shape
-    if _pair(found[b]).is_real or _pair(found[a]).is_real:
-        scale, other = (b, a) if _pair(found[b]).is_real else (a, b)
-        terms = _scaled(Pair(None, _pair(found[other]).whole), _pair(found[scale]).re, Op.MUL).whole
-        return Pair(None, Node(Op.REDUCE, terms.dtype, (terms,), node.arg))
-    *moves, core = _chain(b)
-    value = _pair(found[core])
+    for scale, other in ((a, b), (b, a)):
+        if _pair(found[scale]).is_real:
+            by = expand(reshape(_pair(found[scale]).re, (*shape, 1)), (*shape, 2))
+            terms = _repeated(other, _pair(found[_chain(other)[-1]]).whole, 1) * by
+            return Pair(None, Node(Op.REDUCE, terms.dtype, (terms,), node.arg))
+    value = _pair(found[_chain(b)[-1]])
     turned = Pair((-value.im, value.re))
-    matrix = _side_by_side(value.whole, turned.whole, len(core.shape))
-    matrix = Node(Op.CONTIGUOUS, matrix.dtype, (matrix,))
-    for move in reversed(moves):
-        matrix = _extended(move, matrix, 2)
-    rows = expand(reshape(_pair(found[a]).whole, (*shape, 2, 1)), (*shape, 2, 2))
-    terms, axes = rows * matrix, (*node.arg.axes, len(shape))
-    total = Node(Op.REDUCE, terms.dtype, (terms,), ReduceArg(Op.ADD, axes))
+    matrix = _side_by_side(value.whole, turned.whole, len(value.whole.shape) - 1)
+    rows = _pair(found[_chain(a)[-1]]).whole
+    rows = expand(reshape(rows, (*rows.shape, 1)), (*rows.shape, 2))
+    terms = _repeated(a, rows, 2) * _repeated(b, Node(Op.CONTIGUOUS, matrix.dtype, (matrix,)), 2)
+    total = Node(
+        Op.REDUCE, terms.dtype, (terms,), ReduceArg(Op.ADD, (*node.arg.axes, len(shape)))
+    )
     return Pair(None, reshape(total, (*node.shape, 2)))
+
+
+def _repeated(node: Node, core: Node, axes: int) -> Node:
+    """What the movements above the core of a factor make of `core`, which has `axes` behind."""
+    for move in reversed(_chain(node)[:-1]):
+        core = _extended(move, core, axes)
+    return core
 
 
 _RULES: dict[Op, Callable[[Node, Found], Value]] = {
