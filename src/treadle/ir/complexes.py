@@ -1,10 +1,12 @@
 """Which operations complex numbers have: the others are refused when the node is made.
 
-check_complex(Op.CMPLT, ...)  ->  DTypeError: [less] complex64 numbers have no order; ...
+x.relu()  ->  DTypeError: [relu] complex64 numbers have no order; use .abs(), .real or .imag of them
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DTypeError
@@ -16,7 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["check_complex"]
 
-_ORDERING = {Op.CMPLT: "less", Op.MAX: "maximum", Op.MIN: "minimum", Op.SORT: "sort"}
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_ORDERING = frozenset((Op.CMPLT, Op.MAX, Op.MIN, Op.SORT))
 _COMBINING = frozenset((Op.REDUCE, Op.SCAN, Op.SCATTER))
 
 
@@ -24,16 +27,22 @@ def check_complex(op: Op, dtype: DType, src: tuple[Node, ...], arg: Any) -> None
     """Raises DTypeError where `op` on `src`, the first of which is complex, has no meaning."""
     name = src[0].dtype.name
     combining = arg.op if op in _COMBINING else None
-    ordering = _ORDERING.get(op) or _ORDERING.get(combining)
-    if ordering:
+    if op in _ORDERING or combining in _ORDERING:
         raise DTypeError(
-            f"[{ordering}] {name} numbers have no order; use .abs(), .real or .imag of them"
+            f"[{_called(op)}] {name} numbers have no order; use .abs(), .real or .imag of them"
         )
     if op not in OF_COMPLEX or combining not in (None, Op.ADD):
-        called = (combining or op).name.lower()
-        raise DTypeError(f"[{called}] is not defined for {name}; use .real and .imag")
+        raise DTypeError(f"[{_called(op)}] is not defined for {name}; use .real and .imag of it")
     if op is Op.CAST and not (dtype.is_complex or dtype.is_bool):
         raise DTypeError(
             f"[cast] {name} to {dtype.name} would lose the imaginary part; use .real, .imag or "
             ".abs()"
         )
+
+
+def _called(op: Op) -> str:
+    """The method that the user called; for an operator, the op."""
+    frame, name = sys._getframe(2), "operator"
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        name, frame = frame.f_code.co_name, frame.f_back
+    return op.name.lower() if name == "operator" or name.startswith("<") else name.strip("_")

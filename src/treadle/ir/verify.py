@@ -64,7 +64,9 @@ def _check_alu(node: Node) -> None:
     if node.op in (Op.CAST, Op.REAL, Op.IMAG):
         return
     if node.op is Op.COMPLEX:
-        _need(node, all(s.dtype is node.dtype.real for s in node.src), "the parts have other dtypes")
+        _need(
+            node, all(s.dtype is node.dtype.real for s in node.src), "the parts have other dtypes"
+        )
         return
     if node.op is Op.BITCAST:
         _need(node, node.dtype.bits == node.src[0].dtype.bits, "a bitcast keeps the width")

@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
+from ..dtype import complex_of
 from .complexes import Complexes
-from .operands import is_scalar
+from .operands import is_scalar, weak_dtype
 
 __all__ = ["Analytic"]
 
@@ -31,7 +32,8 @@ class Analytic(Complexes):
             return super().exp()
         size, angle = self.real.exp(), self.imag
         flat = angle.eq(0).bitwise_and(size.isinf())  # inf * 0
-        return size.mul(angle.cos()).complex(flat.where(0.0, size.mul(flat.where(0.0, angle.sin()))))
+        im = flat.where(0.0, size.mul(flat.where(0.0, angle.sin())))
+        return size.mul(angle.cos()).complex(im)
 
     def exp2(self) -> Self:
         """2 to the power of each element."""
@@ -131,19 +133,24 @@ class Analytic(Complexes):
         """
         x = self._operand("pow", x)
         number = is_scalar(x)
-        if not (self.dtype.is_complex or (isinstance(x, complex) if number else x.dtype.is_complex)):
+        theirs = isinstance(x, complex) if number else x.dtype.is_complex
+        if not (self.dtype.is_complex or theirs):
             return super().pow(x, reverse)
-        if reverse:
-            return self._as_tensor("pow", x).pow(self)
-        if number and not isinstance(x, complex) and abs(x) <= _LARGEST_POWER and x == int(x):
-            return self._whole_power(int(x))
-        if number and x == 0.5:
-            return self.sqrt()
-        exponent, zero = self._as_tensor("pow", x), self.eq(0)
-        power = zero.where(1.0, self).mul(1 + 0j).log().mul(exponent).exp()
-        rising = exponent.mul(1 + 0j).real.gt(0)
-        of_zero = exponent.eq(0).where(1.0, rising.where(0.0, math.nan))
-        return zero.where(of_zero, power)
+        if number and not reverse and not theirs:
+            if x == 0.5:
+                return self.sqrt()
+            if abs(x) <= _LARGEST_POWER and x == int(x):
+                return self._whole_power(int(x))
+        if number:
+            x = self.cast(weak_dtype(x, self.dtype))._filled(x)
+        return x._principal_power(self) if reverse else self._principal_power(x)
+
+    def _principal_power(self, exponent: Self) -> Self:
+        zero, exponent = self.eq(0), exponent.cast(complex_of(exponent._float().dtype))
+        safe = zero.where(1.0, self)
+        power = safe.cast(complex_of(safe._float().dtype)).log().mul(exponent).exp()
+        rising = exponent.real.gt(0)
+        return zero.where(exponent.eq(0).where(1.0, rising.where(0.0, math.nan)), power)
 
     def _whole_power(self, exponent: int) -> Self:
         if exponent < 0:

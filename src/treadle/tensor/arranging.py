@@ -13,8 +13,8 @@ from typing import Any, Self
 
 from ..errors import ShapeError
 from ..ir.shape import same_size, size_product
-from .shapes import broadcast_shapes, flatten_args, resolve_axes, resolve_axis
 from .analytic import Analytic
+from .shapes import broadcast_shapes, flatten_args, resolve_axes, resolve_axis
 
 __all__ = ["Arranging"]
 

@@ -18,7 +18,7 @@ from ..errors import DTypeError, ShapeError
 from ..ir.node import alu
 from ..ir.op import Op
 from ..ir.shape import same_size
-from .operands import operands
+from .operands import is_scalar, operands, scalar_node
 from .shapes import resolve_axes, resolve_axis
 from .special import Special
 
@@ -83,12 +83,16 @@ class Complexes(Special):
 
     def isreal(self) -> Self:
         """Where the imaginary part is 0, as bool."""
-        return self.imag.eq(0) if self.dtype.is_complex else self._filled(True).bool().expand(self.shape)
+        if self.dtype.is_complex:
+            return self.imag.eq(0)
+        return self._filled(1).bool().expand(self.shape)
 
     def isinf(self, detect_positive: Any = True, detect_negative: Any = True) -> Self:
         """Where a value is +inf or -inf, or only one of them; of complex numbers, either part."""
         if not self.dtype.is_complex:
             return super().isinf(detect_positive, detect_negative)
+        if not (detect_positive and detect_negative):
+            raise DTypeError(f"[isinf] infinities of {self.dtype.name} have no sign")
         return self.real.isinf().bitwise_or(self.imag.isinf())
 
     def nan_to_num(
@@ -107,17 +111,24 @@ class Complexes(Special):
 
         Raises DTypeError for anything but floats.
         """
-        imag = self._as_tensor("complex", imag)
-        for part in (self, imag):
-            if not part.dtype.is_float:
-                raise DTypeError(f"[complex] takes floats, not {part.dtype.name}; cast them first")
+        imag = self._float_operand("complex", imag)
         a, b = operands("complex", self, imag)
         kind = complex_of(a.dtype).real
         return self._result(alu(Op.COMPLEX, a.cast(kind), b.cast(kind)), imag)
 
+    def _float_operand(self, name: str, other: Any) -> Self:
+        """`other` as a tensor, a number in this tensor's type. Raises DTypeError unless floats."""
+        other = self._operand(name, other)
+        if is_scalar(other):
+            other = type(self)._of(scalar_node(name, other, self.dtype), self.device)
+        for tensor in (self, other):
+            if not tensor.dtype.is_float:
+                raise DTypeError(f"[{name}] takes floats, not {tensor.dtype.name}; cast them first")
+        return other
+
     def polar(self, angle: Any) -> Self:
         """The complex numbers of lengths self and angles `angle`, floats. Raises DTypeError."""
-        angle = self._as_tensor("polar", angle)
+        angle = self._float_operand("polar", angle)
         return self.mul(angle.cos()).complex(self.mul(angle.sin()))
 
     def view_as_real(self) -> Self:
@@ -158,7 +169,8 @@ class Complexes(Special):
         while (size := line.shape[-1]) != 1:  # halves of the line, and a 1 where one is odd
             line = line._ones_behind(1 if size == 0 else size % 2)
             half = line.shape[-1] // 2
-            line = line._slice(len(rest), 0, half).mul(line._slice(len(rest), half, 2 * half)) if half else line
+            if half:
+                line = line._slice(len(rest), 0, half).mul(line._slice(len(rest), half, 2 * half))
         kept = [1 if i in axes else n for i, n in enumerate(x.shape)]
         return line.reshape(kept if keepdim else lead)
 
@@ -173,13 +185,13 @@ class Complexes(Special):
         if not self.dtype.is_complex:
             return super().cumprod(axis)
         at = resolve_axis("cumprod", axis, self.ndim)
-        line, step = self.movedim(at, -1) if self.ndim else self, 1
+        line, step = self.transpose(at, -1) if self.ndim else self, 1
         while self.ndim and step < line.shape[-1]:  # products of 1, 2, 4, ... elements
             size = line.shape[-1]
             ones = line._filled(1).expand((*line.shape[:-1], step))
             before = ones.cat(line._slice(self.ndim - 1, 0, size - step), dim=self.ndim - 1)
             line, step = line.mul(before).contiguous(), 2 * step
-        return line.movedim(-1, at) if self.ndim else line
+        return line.transpose(at, -1) if self.ndim else line
 
     def var(self, axis: Any = None, keepdim: Any = False, correction: Any = 1) -> Self:
         """The variance, of complex numbers that of the real parts plus that of the others."""

@@ -141,7 +141,7 @@ class Creation(Convolution):
         if not isinstance(steps, int) or steps < 0:
             raise ShapeError(f"[linspace] steps is a whole number of 0 or more, not {steps!r}")
         kind = _float_or(dtype)
-        wide = kind if kind.is_float and kind.bits >= 32 else dtypes.float32
+        wide = kind.real if kind.is_inexact and kind.real.bits >= 32 else dtypes.float32
         place = Node(Op.IOTA, dtypes.int32, (), steps)
         gap = (stop - start) / (steps - 1) if steps > 1 else 0.0
         # counted from the nearer end, so that both ends are exact

@@ -2,9 +2,9 @@
 
     dft(x, inverse=False)   # (.., n) -> (.., n): sum over j of x[j] exp(-2 pi i j k / n)
 
-A length a * b is a transforms of length b among transforms of length a (J. W. Cooley and J. W. Tukey,
+A length a * b splits into b transforms of length a and a of length b (J. W. Cooley and J. W. Tukey,
 1965): one matmul by the matrix of the short transform, factors in between, and the rest in the same
-way. A large prime becomes a circular convolution of a length that does split (L. I. Bluestein, 1970).
+way. A large prime becomes a circular convolution of a length that splits (L. I. Bluestein, 1970).
 Matrices and factors are computed in float64 from angles reduced exactly, and kept for later calls.
 """
 
@@ -58,8 +58,7 @@ def _first_factor(n: int) -> int:
         steps = math.ceil(math.log(n) / math.log(_LARGEST_MATRIX))
         wanted = math.log(n) / steps
         return min(fitting, key=lambda a: abs(math.log(a) - wanted))
-    least = next((a for a in range(_LARGEST_MATRIX + 1, _LARGEST_PRIME + 1) if n % a == 0), 1)
-    return least
+    return next((a for a in range(_LARGEST_MATRIX + 1, _LARGEST_PRIME + 1) if n % a == 0), 1)
 
 
 def _chirped(x: T, inverse: bool) -> T:
@@ -70,7 +69,7 @@ def _chirped(x: T, inverse: bool) -> T:
     kernel = _table(type(x), "kernel", n, size, inverse, x.dtype, x.device)
     padded = x.mul(chirp).pad_to((*x.shape[:-1], size))
     product = dft(padded, False).mul(kernel)
-    return dft(product, True)._slice(x.ndim - 1, 0, n).mul(chirp)
+    return dft(product, True).contiguous()._slice(x.ndim - 1, 0, n).mul(chirp)
 
 
 def _fast_length(least: int) -> int:
@@ -85,10 +84,9 @@ def _fast_length(least: int) -> int:
 
 def _roots(turns: Array, n: int, inverse: bool) -> Array:
     """exp(-2 pi i turns / n) of integers, or its conjugate: angles of at most an eighth turn."""
-    eighths, rest = np.divmod(8 * (turns % n) + n, 2 * n)  # quarters, and the rest beyond -1/8
+    quarters, rest = np.divmod(8 * (turns % n) + n, 2 * n)  # the rest begins an eighth before
     angle = (rest - n) * (np.pi / (4 * n))
-    quarter = np.array([1, 1j, -1, -1j])[eighths % 4]
-    root = quarter * (np.cos(angle) + 1j * np.sin(angle))
+    root = np.array([1, 1j, -1, -1j])[quarters % 4] * (np.cos(angle) + 1j * np.sin(angle))
     return root if inverse else root.conj()
 
 

@@ -4,8 +4,8 @@
     x.rfft().irfft(x.shape[-1])    x again, for real x
     x.fftn(axes=(0, 1))            over several axes; `s` cuts or pads them first
 
-`norm` says where results are divided: "backward" by n in inverse transforms, "forward" in the others,
-"ortho" by the square root of n in both. Integers become the default float, halves float32.
+`norm` says where results are divided: "backward" by n in inverse transforms, "forward" in the
+others, "ortho" by the square root of n in both. Integers become the default float, halves float32.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Fourier(Norms):
         Raises DTypeError for complex numbers.
         """
         self._check_real("rfft")
-        result = self._transformed("rfft", n, axis, norm, False)
+        result = self._transformed("rfft", n, axis, norm, False).contiguous()
         at = resolve_axis("rfft", axis, self.ndim)
         return result._slice(at, 0, result.shape[at] // 2 + 1)
 
@@ -199,13 +199,16 @@ class Fourier(Norms):
     ) -> Self:
         at = self._axis(name, axis)
         count = _length(name, self.shape[at] if n is None else n)
-        lines = self._complex()._resized(at, count).transpose(at, -1)
+        lines = self._complex()._resized(at, count)
         divides = _norm(name, norm)
         if divides == "ortho":
             lines = lines.mul(1 / math.sqrt(count))
         elif inverse == (divides == "backward"):
             lines = lines.mul(1 / count)
-        return dft(lines, inverse).transpose(at, -1)
+        if at == self.ndim - 1:
+            return dft(lines, inverse)
+        # rows, since the matmuls read them several times
+        return dft(lines.transpose(at, -1).contiguous(), inverse).transpose(at, -1)
 
     def _pairs(
         self, name: str, s: Sequence[int] | None, axes: Sequence[int] | None

@@ -317,11 +317,11 @@ class Special(Sharding):
 
     def isposinf(self) -> Self:
         """Where a value is +inf."""
-        return self.eq(math.inf)
+        return self.isinf(detect_negative=False)
 
     def isneginf(self) -> Self:
         """Where a value is -inf."""
-        return self.eq(-math.inf)
+        return self.isinf(detect_positive=False)
 
     def logical_xor(self, x: Any) -> Self:
         """Where exactly one of the two is not 0."""

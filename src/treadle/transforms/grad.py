@@ -17,9 +17,9 @@ from ..ir.args import WindowArg
 from ..ir.node import Node, alu
 from ..ir.op import MOVEMENT, Op
 from ..ir.origin import pass_on
+from .grad_complex import conj, converted, from_parts, imaginary_part, real_part
 from .grad_linalg import host_rule
 from .grad_memory import after, assign, copy, gather, multi, scatter
-from .grad_complex import conj, converted, from_parts, imaginary_part, real_part
 from .grad_reduce import reduce_rule, scan_rule
 from .shapes import constant, grown_axes, reduce, reshape
 

@@ -1,7 +1,7 @@
 """Derivatives of complex numbers, by PyTorch's convention.
 
-The gradient of a real loss for z = x + i y is dL/dx + i dL/dy. So what an analytic function passes on
-is multiplied by the conjugate of its derivative (conjugate Wirtinger calculus), and parts of a
+The gradient of a real loss for z = x + i y is dL/dx + i dL/dy. So what an analytic function passes
+on is multiplied by the conjugate of its derivative (conjugate Wirtinger calculus), and parts of a
 number get the parts of its gradient.
 """
 

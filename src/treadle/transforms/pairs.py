@@ -3,12 +3,12 @@
     a * b  ->  (a.re b.re - a.im b.im, a.re b.im + a.im b.re)
     BUFFER complex64 (n,)  ->  BUFFER float32 (2 n,), seen as (n, 2)
 
-One pass, before scheduling, so that neither scheduler nor kernels know of complex numbers. In memory
-the two parts are side by side, as in every other library: there a value is `whole`, real with a
-last axis of 2. What is computed is a pair of nodes, joined where it is stored. Movements, sums and
-whatever treats both parts alike keep a whole one whole. A sum of products with many results, such
-as a matmul, is one real sum: one factor stays in place, the other becomes a matrix of 2 by 2 for
-each of its elements.
+One pass, before scheduling, so that neither scheduler nor kernels know of complex numbers. In
+memory the two parts are side by side, as in every other library: there a value is `whole`, real
+with a last axis of 2. What is computed is a pair of nodes, joined where it is stored. Movements,
+sums and whatever treats both parts alike keep a whole one whole. A sum of products with many
+results, such as a matmul, is one real sum: one factor stays in place, the other becomes a matrix of
+2 by 2 for each of its elements.
 
     [x.re x.im] [ w.re  w.im]  =  [(x w).re  (x w).im]
                 [-w.im  w.re]
@@ -82,7 +82,7 @@ class Pair:
     @property
     def whole(self) -> Node:
         if self._whole is None:
-            self._whole = _side_by_side(*self.parts, len(self.re.shape))
+            self._whole = _side_by_side(self.re, self.im, len(self.re.shape))
         return self._whole
 
     def _part(self, number: int) -> Node:
@@ -386,9 +386,7 @@ def _sum_of_products(node: Node, found: Found) -> Pair:
     rows = _pair(found[_chain(a)[-1]]).whole
     rows = expand(reshape(rows, (*rows.shape, 1)), (*rows.shape, 2))
     terms = _repeated(a, rows, 2) * _repeated(b, Node(Op.CONTIGUOUS, matrix.dtype, (matrix,)), 2)
-    total = Node(
-        Op.REDUCE, terms.dtype, (terms,), ReduceArg(Op.ADD, (*node.arg.axes, len(shape)))
-    )
+    total = Node(Op.REDUCE, terms.dtype, (terms,), ReduceArg(Op.ADD, (*node.arg.axes, len(shape))))
     return Pair(None, reshape(total, (*node.shape, 2)))
 
 
