@@ -57,7 +57,7 @@ def test_values_come_and_go():
     assert complex(z[0, 0]) == z[0, 0].item() == 1 + 2j
     assert Tensor(np.complex128(2 - 1j)).item() == 2 - 1j
     assert Tensor(A).dtype is dtypes.complex128
-    assert "1.+2.j" in repr(z.realize())
+    assert "4.5+0.j" in repr(z.realize())
     assert 4.5 in z
     assert 1j not in z
     same(pickle.loads(pickle.dumps(z)), z.numpy())
@@ -111,6 +111,7 @@ def test_powers():
     same(z**0.1, A**0.1, 1e-12)
     same(2 ** Tensor(A), 2**A, 1e-12)
     same(Tensor(R) ** (1 + 1j), R ** (1 + 1j), 1e-12)
+    same(z.sigmoid(), 1 / (1 + np.exp(-A)), 1e-14)
     same(Tensor([0j, 0, 0]) ** Tensor([2 + 1j, 0, 1]), np.array([0, 1, 0], np.complex64))
 
 
@@ -171,7 +172,7 @@ GRADIENTS = {
     "mul": lambda x, y, r: x * y,
     "div": lambda x, y, r: x / y,
     "mixed": lambda x, y, r: x * r + (r * 1j) / y,
-    "matmul": lambda x, y, r: x @ y.mT + r @ y.mT,
+    "matmul": lambda x, y, r: x @ y.mT + (r + 0j) @ y.mT,
     "pow": lambda x, y, r: x**y + y**3,
     "where": lambda x, y, r: (r > 0).where(x, y) if isinstance(x, Tensor) else x.where(r > 0, y),
     "index": lambda x, y, r: x[[0, 2, 2]] * y[[1, 1, 0]],
@@ -253,6 +254,10 @@ REFUSED = {
     "round": lambda z: z.round(),
     "trunc": lambda z: z.trunc(),
     "mod": lambda z: z % 2,
+    "logsumexp": lambda z: z.logsumexp(),
+    "layernorm": lambda z: z.reshape(1).layernorm(),
+    "loss": lambda z: z.mse_loss(z + 1),
+    "rfft": lambda z: z.reshape(1).rfft(),
     "idiv": lambda z: z // 2,
     "relu": lambda z: z.relu(),
     "erf": lambda z: z.erf(),

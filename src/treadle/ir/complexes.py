@@ -41,8 +41,10 @@ def check_complex(op: Op, dtype: DType, src: tuple[Node, ...], arg: Any) -> None
 
 
 def _called(op: Op) -> str:
-    """The method that the user called; for an operator, the op."""
-    frame, name = sys._getframe(2), "operator"
+    """The method that the user called, by name or by an operator; without one, the op."""
+    frame, name = sys._getframe(2), op.name.lower()
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        name, frame = frame.f_code.co_name, frame.f_back
-    return op.name.lower() if name == "operator" or name.startswith("<") else name.strip("_")
+        found = frame.f_code.co_name
+        name = name if found == "operator" or found.startswith("<") else found.strip("_")
+        frame = frame.f_back
+    return name

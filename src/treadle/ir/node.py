@@ -60,8 +60,7 @@ class Node:
         reference = _references.get(key)
         if reference is not None and (found := reference()) is not None:
             return found
-        if src and src[0].dtype.kind == "complex":
-            check_complex(op, dtype, src, arg)
+        _check(op, dtype, src, arg)
         shape = infer_shape(op, src, arg)
         with _lock:
             found = _interned.get(key)
@@ -143,6 +142,7 @@ class Node:
         if dtype is self.dtype:
             return self
         if self.op is Op.CONST:
+            _check(Op.CAST, dtype, (self,), None)
             return Node.const(dtype, fold_scalar(Op.CAST, dtype, (self.dtype,), (self.arg,)))
         return Node(Op.CAST, dtype, (self,))
 
@@ -309,6 +309,11 @@ def substitute(roots: tuple[Node, ...], mapping: dict[Node, Node]) -> tuple[Node
     return tuple(new[root] for root in roots)
 
 
+def _check(op: Op, dtype: DType, src: tuple[Node, ...], arg: Any) -> None:
+    if src and src[0].dtype.kind == "complex":
+        check_complex(op, dtype, src, arg)
+
+
 def _const_key(value: Any) -> Any:
     if type(value) is complex:
         return struct.pack("dd", value.real, value.imag)
@@ -341,6 +346,7 @@ def alu(op: Op, *src: Node) -> Node:
     if op is Op.SUB and dtype.kind == "index":
         return alu(Op.ADD, src[0], alu(Op.MUL, src[1], src[1].like(-1)))
     if all(s.op is Op.CONST for s in src):
+        _check(op, dtype, src, None)
         folded = fold_scalar(op, dtype, tuple(s.dtype for s in src), tuple(s.arg for s in src))
         return Node(Op.CONST, dtype, (), folded)
     if op in COMMUTATIVE and src[0].op is Op.CONST:

@@ -122,6 +122,12 @@ class Analytic(Complexes):
         rest = far.where(x._magnitude(), 1.0).mul(-2.0).exp().mul(4.0)
         return re.complex(far.where(wave.mul(rest), wave.div(below)))
 
+    def sigmoid(self) -> Self:
+        """1 / (1 + exp(-x)), elementwise."""
+        if not self.dtype.is_complex:
+            return super().sigmoid()
+        return self.mul(0.5).tanh().mul(0.5).add(0.5)
+
     def _times_i(self) -> Self:
         return self.imag.neg().complex(self.real)
 

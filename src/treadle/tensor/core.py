@@ -18,6 +18,7 @@ from ..engine.known import is_backed, resolve, track
 from ..engine.memory import read, to_host
 from ..engine.run import realize, scheduled
 from ..errors import DTypeError, IndexOutOfRange, ShapeError, UserError
+from ..ir.complexes import check_complex
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.origin import mark
@@ -223,6 +224,16 @@ class Core(metaclass=Modes):
         grad = ", requires_grad=True" if self.requires_grad else ""
         values = _shown_values(self) if self.is_realized else "lazy"
         return f"<Tensor {values} {head}{grad}>"
+
+    def _check_real(self, name: str) -> None:
+        """Raises DTypeError for complex numbers, for which `name` would mean something else."""
+        if self.dtype.is_complex:
+            raise DTypeError(f"[{name}] takes real numbers, not {self.dtype.name}")
+
+    def _check_op(self, op: Op) -> None:
+        """Raises DTypeError for complex numbers where `op` has no meaning for them."""
+        if self.dtype.is_complex:
+            check_complex(op, self.dtype, (self.node,), None)
 
     # -- gradients ----------------------------------------------------------------------------
 

@@ -176,10 +176,6 @@ class Fourier(Norms):
     def _complex(self) -> Self:
         return self.cast(complex_of(self._float().dtype))
 
-    def _check_real(self, name: str) -> None:
-        if self.dtype.is_complex:
-            raise DTypeError(f"[{name}] takes real numbers, not {self.dtype.name}")
-
     def _axis(self, name: str, axis: int) -> int:
         if not self.ndim:
             raise ShapeError(f"[{name}] shape () has no axis to transform")

@@ -14,7 +14,6 @@ from typing import Self
 from ..dtype import dtypes
 from ..errors import ShapeError
 from ..ir.args import SortArg
-from ..ir.complexes import check_complex
 from ..ir.node import Node
 from ..ir.op import Op
 from .gathering import Gathering
@@ -74,8 +73,7 @@ class Sorting(Gathering):
 
     def _keys(self) -> Node:
         """Unsigned integers in the order of the elements."""
-        if self.dtype.is_complex:
-            check_complex(Op.SORT, self.dtype, (self.node,), None)
+        self._check_op(Op.SORT)
         node = self.node.cast(dtypes.uint8) if self.dtype.is_bool else self.node
         if node.dtype.is_float and node.dtype.bits == 8:
             node = node.cast(dtypes.float16)
