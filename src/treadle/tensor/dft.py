@@ -75,7 +75,7 @@ def _chirped(x: T, inverse: bool) -> T:
 def _fast_length(least: int) -> int:
     """The smallest 2^a 3^b 5^c of at least `least`."""
     best = 1 << (least - 1).bit_length()
-    odd = [3**b * 5**c for b in range(21) for c in range(14) if 3**b * 5**c < best]
+    odd = [3**b * 5**c for b in range(21) for c in range(14) if 3**b * 5**c <= best]
     return min(m << max((-(-least // m) - 1).bit_length(), 0) for m in odd)
 
 

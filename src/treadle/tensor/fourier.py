@@ -209,7 +209,7 @@ class Fourier(Norms):
     def _pairs(
         self, name: str, s: Sequence[int] | None, axes: Sequence[int] | None
     ) -> list[tuple[int, int | None]]:
-        """(axis, size) in the order given; a size of None keeps the axis as it is."""
+        """(axis, size) in the order given; a size of None is the transform's default."""
         if axes is None:
             axes = range(self.ndim) if s is None else range(-len(s), 0)
         listed = [self._axis(name, axis) for axis in axes]
@@ -217,7 +217,8 @@ class Fourier(Norms):
             raise ShapeError(f"[{name}] axes {tuple(axes)} name the same axis twice")
         if s is not None and len(s) != len(listed):
             raise ShapeError(f"[{name}] {len(s)} sizes for {len(listed)} axes")
-        sizes = [None if s is None or s[i] == -1 else s[i] for i in range(len(listed))]
+        sizes = [None] * len(listed) if s is None else list(s)
+        sizes = [self.shape[at] if n == -1 else n for at, n in zip(listed, sizes, strict=True)]
         return list(zip(listed, sizes, strict=True))
 
     def _along(

@@ -59,6 +59,7 @@ class Sorting(Gathering):
     def _order(self, name: str, dim: int, descending: bool, count: int | None) -> Self:
         """The places of the first `count` along an axis, of all if that is None."""
         axis = resolve_axis(name, dim, self.ndim)
+        self._check_op(Op.SORT)
         if any(not isinstance(size, int) for size in self.shape):
             raise ShapeError(f"[{name}] needs sizes that are known, not {self.shape}")
         size = self.shape[axis] if self.ndim else 1
@@ -73,7 +74,6 @@ class Sorting(Gathering):
 
     def _keys(self) -> Node:
         """Unsigned integers in the order of the elements."""
-        self._check_op(Op.SORT)
         node = self.node.cast(dtypes.uint8) if self.dtype.is_bool else self.node
         if node.dtype.is_float and node.dtype.bits == 8:
             node = node.cast(dtypes.float16)
