@@ -12,7 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import nn
+    from . import fft, nn
     from .config import Context
     from .dtype import dtypes
     from .engine.backends import Device
@@ -31,6 +31,7 @@ __all__ = [
     "Variable",
     "__version__",
     "dtypes",
+    "fft",
     "from_dlpack",
     "jit",
     "nn",
@@ -48,8 +49,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         value = getattr(importlib.import_module(_HOMES[name], __name__), name)
-    elif name == "nn":
-        value = importlib.import_module(".nn", __name__)
+    elif name in ("fft", "nn"):
+        value = importlib.import_module(f".{name}", __name__)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value

@@ -25,6 +25,7 @@ from ..schedule.images import image_of
 from ..schedule.kernel import Kernel
 from ..schedule.memory import Life, plan, plan_blocks
 from ..schedule.schedule import schedule
+from ..transforms.pairs import in_reals
 from .backends import Device, compile_cache
 from .kernels import compiled, digest, known_kernel
 from .program import Place, Program, loaded, saved
@@ -112,14 +113,14 @@ def _text(key: Any) -> str:
 
 def _build(roots: Sequence[Node], device: str, inputs: list[BufferRef]) -> Program:
     opened = Device[device]
-    steps, nodes = schedule(roots, device, opened.target)
+    steps, nodes = schedule(in_reals(roots), device, opened.target)
     program = Program(device)
     places: dict[object, Place] = {ref.token: Place("input", i) for i, ref in enumerate(inputs)}
     stored = {root for step in steps for root in step.roots if root.op is not Op.ASSIGN}
-    for node in nodes:
+    for root, node in zip(roots, nodes, strict=True):
         if node in stored and node not in places:
             places[node] = Place("output", len(program.outputs))
-            program.outputs.append((node.dtype, size_product(node.shape), image_of(node)))
+            program.outputs.append((root.dtype, size_product(root.shape), image_of(node)))
         found = places.get(node)
         program.roots.append(found.number if found and found.kind == "output" else None)
     steps = [step for step in steps if _has_work(step.roots[0])]

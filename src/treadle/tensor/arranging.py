@@ -13,15 +13,15 @@ from typing import Any, Self
 
 from ..errors import ShapeError
 from ..ir.shape import same_size, size_product
+from .analytic import Analytic
 from .shapes import broadcast_shapes, flatten_args, resolve_axes, resolve_axis
-from .special import Special
 
 __all__ = ["Arranging"]
 
 Groups = list[tuple[str, ...]]
 
 
-class Arranging(Special):
+class Arranging(Analytic):
     """Movement with names."""
 
     __slots__ = ()

@@ -39,6 +39,7 @@ class Functional(Synonyms):
 
     def layernorm(self, axis: Any = -1, eps: Any = 1e-05) -> Self:
         """Mean 0 and variance 1 over some axes."""
+        self._check_real("layernorm")
         centred = self.sub(self.mean(axis, keepdim=True))
         return centred.mul(centred.square().mean(axis, keepdim=True).add(eps).rsqrt())
 
@@ -46,6 +47,7 @@ class Functional(Synonyms):
         self, weight: Self | None, bias: Self | None, mean: Self, invstd: Self, axis: Any = 1
     ) -> Self:
         """`(self - mean) * weight * invstd + bias`, each a vector along `axis`."""
+        self._check_real("batchnorm")
         axes = resolve_axes("batchnorm", axis, self.ndim)
         shape = tuple(n if i in axes else 1 for i, n in enumerate(self.shape))
         x = self.sub(mean.reshape(shape))

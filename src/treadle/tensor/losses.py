@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
-from ..errors import ShapeError
+from ..errors import DTypeError, ShapeError
 from .shapes import broadcast_shapes, resolve_axis
 from .statistics import Statistics
 
@@ -25,6 +25,8 @@ def reduced(x: Any, reduction: str) -> Any:
     """A loss of each element as `reduction` says. Raises ValueError for an unknown one."""
     if reduction not in REDUCTIONS:
         raise ValueError(f"[loss] reduction is one of {REDUCTIONS}, not {reduction!r}")
+    if x.dtype.is_complex:
+        raise DTypeError(f"[loss] a loss is a real number, not {x.dtype.name}: give the parts")
     return {"none": lambda: x, "mean": x.mean, "sum": x.sum}[reduction]()
 
 

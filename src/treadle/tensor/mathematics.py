@@ -177,7 +177,7 @@ class Mathematics(Elementwise):
     # -- rounding and signs -------------------------------------------------------------------
 
     def _rounded(self, op: Op) -> Self:
-        return self._unary(op) if self.dtype.is_float else self
+        return self._unary(op) if self.dtype.is_inexact else self
 
     def trunc(self) -> Self:
         """Rounded towards zero."""

@@ -41,6 +41,8 @@ class Norms(Decompositions):
         inf and -inf are the largest and the smallest magnitude, 0 counts what is not 0. The
         gradient of the 2-norm at 0 is 0. Floats; `dtype` converts first. Raises DTypeError.
         """
+        if self.dtype.is_complex and dtype is None:
+            return self.abs().vector_norm(ord, dim, keepdim)
         x = self._normed("vector_norm", dtype)
         axes = resolve_axes("vector_norm", dim, self.ndim)
         if isinstance(ord, bool) or not isinstance(ord, (int, float)):

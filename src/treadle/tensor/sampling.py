@@ -126,6 +126,8 @@ class Sampling(Losses):
     ) -> Self:  # fmt: skip
         """Uniform in [low, high); an integer `dtype` rounds towards zero."""
         kind = dtypes.default_float if dtype is None else _known_dtype(dtype)
+        if kind.is_complex:
+            raise DTypeError(f"[uniform] gives real numbers, not {kind.name}; see Tensor.complex")
         unit = cls.rand(*shape, dtype=kind if kind.is_float else None, **kwargs)
         result = unit.mul(float(high - low)).add(float(low)).cast(kind)
         return result if requires_grad is None else result.requires_grad_(requires_grad)

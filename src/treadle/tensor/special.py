@@ -229,7 +229,7 @@ class Special(Sharding):
         ratio = harmless.where(top, top.div(harmless.where(1.0, bottom)))
         ratio = both_inf.where(y.sign().mul(x.sign()), ratio)
         angle = both_zero.where(0.0, ratio).atan()
-        half = y.signbit().where(-math.pi, math.pi)
+        half = y.signbit().where(y._filled(-math.pi), math.pi)
         flat = x.signbit().where(angle.add(half), angle)
         return steep.where(half.mul(0.5).sub(angle), flat).cast(self._common_float(other))
 
@@ -317,11 +317,11 @@ class Special(Sharding):
 
     def isposinf(self) -> Self:
         """Where a value is +inf."""
-        return self.eq(math.inf)
+        return self.isinf(detect_negative=False)
 
     def isneginf(self) -> Self:
         """Where a value is -inf."""
-        return self.eq(-math.inf)
+        return self.isinf(detect_positive=False)
 
     def logical_xor(self, x: Any) -> Self:
         """Where exactly one of the two is not 0."""

@@ -17,6 +17,7 @@ from ..ir.args import WindowArg
 from ..ir.node import Node, alu
 from ..ir.op import MOVEMENT, Op
 from ..ir.origin import pass_on
+from .grad_complex import conj, converted, from_parts, imaginary_part, real_part
 from .grad_linalg import host_rule
 from .grad_memory import after, assign, copy, gather, multi, scatter
 from .grad_reduce import reduce_rule, scan_rule
@@ -54,7 +55,7 @@ def _leading_to(order: list[Node], targets: set[Node]) -> set[Node]:
     wanted: set[Node] = set()
     for node in order:
         passes = node.op is not Op.DETACH and any(source in wanted for source in node.src)
-        if node in targets or (passes and node.dtype.is_float):
+        if node in targets or (passes and node.dtype.is_inexact):
             wanted.add(node)
     return wanted
 
@@ -71,8 +72,9 @@ def _nothing(node: Node, g: Node) -> tuple[Node | None, ...]:
     return (constant(node.dtype, 0, node.shape),) * len(node.src)
 
 
-def _cast(node: Node, g: Node) -> tuple[Node | None, ...]:
-    return (g.cast(node.src[0].dtype) if node.src[0].dtype.is_float else None,)
+def _quotient(node: Node, g: Node) -> tuple[Node | None, ...]:
+    divisor = conj(node.src[1])
+    return g / divisor, -(g * conj(node) / divisor)
 
 
 def _power(node: Node, g: Node) -> tuple[Node | None, ...]:
@@ -145,7 +147,7 @@ def _modulo(node: Node, g: Node) -> tuple[Node | None, ...]:
 
 RULES: dict[Op, Rule] = {
     Op.NEG: lambda n, g: (-g,),
-    Op.RECIP: lambda n, g: (-(g * n * n),),
+    Op.RECIP: lambda n, g: (-(g * conj(n) * conj(n)),),
     Op.SQRT: lambda n, g: (g * 0.5 / n,),
     Op.EXP2: lambda n, g: (g * n * math.log(2),),
     Op.EXP: lambda n, g: (g * n,),
@@ -159,11 +161,14 @@ RULES: dict[Op, Rule] = {
     Op.FLOOR: _nothing,
     Op.CEIL: _nothing,
     Op.ROUND: _nothing,
-    Op.CAST: _cast,
+    Op.REAL: real_part,
+    Op.IMAG: imaginary_part,
+    Op.CAST: converted,
     Op.ADD: lambda n, g: (g, g),
     Op.SUB: lambda n, g: (g, -g),
-    Op.MUL: lambda n, g: (g * n.src[1], g * n.src[0]),
-    Op.FDIV: lambda n, g: (g / n.src[1], -(g * n / n.src[1])),
+    Op.MUL: lambda n, g: (g * conj(n.src[1]), g * conj(n.src[0])),
+    Op.FDIV: _quotient,
+    Op.COMPLEX: from_parts,
     Op.MOD: _modulo,
     Op.POW: _power,
     Op.MAX: _extreme,
