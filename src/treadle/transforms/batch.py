@@ -93,7 +93,7 @@ def _host(node: Node, parts: Parts, size: int) -> Node:
 
 
 def _gather(node: Node, parts: Parts, size: int) -> Node:
-    return gather(node, *parts, size)
+    return gather(node, parts[0], parts[1], size)
 
 
 def _scatter(node: Node, parts: Parts, size: int) -> Node:
