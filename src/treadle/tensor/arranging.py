@@ -119,7 +119,9 @@ class Arranging(Special):
         return self.flip(1)
 
     def flipud(self) -> Self:
-        """The first axis reversed."""
+        """The first axis reversed. Raises ShapeError for a scalar."""
+        if not self.ndim:
+            raise ShapeError("[flipud] needs an axis, shape () has none")
         return self.flip(0)
 
     def rot90(self, k: int = 1, dims: tuple[int, int] = (0, 1)) -> Self:

@@ -70,18 +70,19 @@ class Decompositions(Autograd):
         """The singular values of (.., m, n) alone, from the largest on: (.., min(m, n))."""
         return self._result(matrices.svdvals(self._matrix("svdvals")))
 
-    def eigh(self) -> tuple[Self, Self]:
+    def eigh(self, UPLO: str = "L") -> tuple[Self, Self]:
         """The eigenvalues of symmetric (.., n, n), from the smallest on, and their vectors.
 
-        Only the lower triangle is read. Eigenvectors are the columns of (.., n, n); their gradients
-        exist where eigenvalues differ. float32 or float64. Raises ShapeError or DTypeError.
+        Only the lower triangle is read, or the upper one for `UPLO` "U". Eigenvectors are the
+        columns of (.., n, n); their gradients exist where eigenvalues differ. float32 or float64.
+        Raises ShapeError or DTypeError.
         """
-        w, v = matrices.eigh(self._matrix("eigh", square=True))
+        w, v = matrices.eigh(self._symmetric("eigh", UPLO))
         return self._result(w), self._result(v)
 
-    def eigvalsh(self) -> Self:
-        """The eigenvalues of symmetric (.., n, n) alone, from the smallest on."""
-        return self._result(matrices.eigvalsh(self._matrix("eigvalsh", square=True)))
+    def eigvalsh(self, UPLO: str = "L") -> Self:
+        """The eigenvalues of symmetric (.., n, n) alone, from the smallest on; see `eigh`."""
+        return self._result(matrices.eigvalsh(self._symmetric("eigvalsh", UPLO)))
 
     def cholesky(self, upper: bool = False) -> Self:
         """L, lower triangular, with L @ L.mT = self; `upper`: L.mT. Reads the lower triangle.
@@ -198,6 +199,13 @@ class Decompositions(Autograd):
 
     def _tolerance(self, rtol: float | None) -> float:
         return max(self.shape[-2:]) * finfo(self.dtype).eps if rtol is None else float(rtol)
+
+    def _symmetric(self, name: str, triangle: str) -> Node:
+        """The operand whose lower triangle is this tensor's `triangle`."""
+        if triangle not in ("L", "U"):
+            raise ShapeError(f'[{name}] UPLO is the triangle to read, "L" or "U", not {triangle!r}')
+        node = self._matrix(name, square=True)
+        return node if triangle == "L" else matrices.transpose(node)
 
     def _matrix(self, name: str, square: bool = False) -> Node:
         """This tensor as an operand of LAPACK. Raises ShapeError or DTypeError."""

@@ -119,15 +119,25 @@ class Resampling(Counting):
             result = result._adaptive_mean(axis, new)
         return result
 
-    def adaptive_max_pool2d(self, output_size: Any) -> Self:
-        """The largest element of each part; see `adaptive_avg_pool2d`."""
-        result = self
-        for axis, new in self._adaptive_sizes("adaptive_max_pool2d", output_size):
+    def adaptive_max_pool2d(self, output_size: Any, return_indices: bool = False) -> Any:
+        """The largest element of each part; see `adaptive_avg_pool2d`.
+
+        With `return_indices`, also where the first one was, as int32 places in the flattened axes.
+        """
+        sizes = self._adaptive_sizes("adaptive_max_pool2d", output_size)
+        rank = len(output_size) if isinstance(output_size, (tuple, list)) else 2
+        result, places = self, self._flat_places(rank) if return_indices else None
+        for axis, new in sizes:
             parts, inside = result._parts(axis, new)
             if inside is not None:
                 parts = inside.where(parts, self.dtype.min)
             result = parts.max(axis + 1)
-        return result
+            if places is not None:
+                won = parts._wins(result.unsqueeze(axis + 1))
+                won = won if inside is None else won.bitwise_and(inside)
+                where = places._parts(axis, new)[0]
+                places = won.where(where, dtypes.int32.max).min(axis + 1)
+        return result if places is None else (result, places)
 
     def _adaptive_sizes(self, name: str, output_size: Any) -> list[tuple[int, int]]:
         sizes: Sequence[Any] = (

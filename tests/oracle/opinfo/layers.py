@@ -75,11 +75,11 @@ def max_pool(rank: int) -> Callable[..., Any]:
 def avg_pool(rank: int) -> Callable[..., Any]:
     def row(x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
             ceil_mode: bool = False, count_include_pad: bool = True,
-            **options: Any) -> Tensor:  # fmt: skip
+            divisor_override: Any = None) -> Tensor:  # fmt: skip
         kernel = each(kernel_size, rank)
         steps = kernel if stride in (None, []) else each(stride, rank)
         return x.avg_pool2d(kernel, steps, 1, each(padding, rank), ceil_mode, count_include_pad,
-                            **options)  # fmt: skip
+                            divisor_override)  # fmt: skip
 
     return row
 
@@ -95,10 +95,10 @@ def max_unpool(rank: int) -> Callable[..., Any]:
 
 
 def adaptive(name: str, rank: int) -> Callable[..., Any]:
-    def row(x: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
+    def row(x: Tensor, output_size: Any, *args: Any, **options: Any) -> Any:
         sizes = [x.shape[i - rank] if n is None else n
                  for i, n in enumerate(each(output_size, rank))]  # fmt: skip
-        return getattr(x, f"adaptive_{name}_pool2d")(tuple(sizes))
+        return getattr(x, f"adaptive_{name}_pool2d")(tuple(sizes), *args, **options)
 
     return row
 
