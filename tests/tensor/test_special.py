@@ -28,7 +28,7 @@ UNARY = {
     "lgamma": (np.concatenate([SIGNED, [13.5, 40.0]]).astype(np.float32), torch.lgamma),
     "digamma": (np.concatenate([SIGNED, [13.5, 40.0]]).astype(np.float32), torch.digamma),
     "logit": ((INSIDE + 1) / 2, torch.logit),
-    "sinc": (np.delete(SIGNED, (3, 4)), torch.sinc),
+    "sinc": (SIGNED, torch.sinc),
     "deg2rad": (SIGNED, torch.deg2rad),
     "rad2deg": (SIGNED, torch.rad2deg),
     "frac": (SIGNED, torch.frac),

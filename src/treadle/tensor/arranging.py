@@ -63,6 +63,7 @@ class Arranging(Special):
         """`length` elements of an axis from `start` on. Raises ShapeError."""
         axis = resolve_axis("narrow", dim, self.ndim)
         size = self.shape[axis]
+        start = start.__index__()
         begin = start + size if start < 0 else start
         if not 0 <= begin <= size or length < 0 or begin + length > size:
             raise ShapeError(

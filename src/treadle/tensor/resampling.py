@@ -34,14 +34,15 @@ class Resampling(Counting):
 
     def interpolate(
         self, size: Any = None, mode: str = "linear", align_corners: bool = False,
-        scale_factor: Any = None,
+        scale_factor: Any = None, recompute_scale_factor: bool | None = False,
     ) -> Self:  # fmt: skip
         """The last axes of (N, C, *spatial) resized to `size`, one number for each of them.
 
         `mode`: "nearest", "nearest-exact", "linear" ("bilinear", "trilinear" are the same),
         "cubic" ("bicubic") or "area". `align_corners` puts the first and last elements of both
         sizes on each other (linear and cubic). Instead of `size`, `scale_factor` times the old one,
-        rounded down. Floats, in their dtype; "nearest" takes any. Raises ShapeError.
+        rounded down; with `recompute_scale_factor` elements are apart as the rounded sizes say.
+        Floats, in their dtype; "nearest" takes any. Raises ShapeError.
         """
         if mode not in _MODES:
             raise ShapeError(f"[interpolate] mode {mode!r} is not one of {', '.join(_MODES)}")
@@ -51,6 +52,8 @@ class Resampling(Counting):
         if (size is None) == (scale_factor is None):
             raise ShapeError("[interpolate] give size or scale_factor, one of them")
         sizes, scales = self._new_sizes(size, scale_factor)
+        if recompute_scale_factor:
+            sizes, scales = self._new_sizes(sizes, None)
         result = self if "nearest" in kind else self._float()
         first = self.ndim - len(sizes)
         for i, (new, scale) in enumerate(zip(sizes, scales, strict=True)):

@@ -47,6 +47,8 @@ class Selecting(Arranging):
                 f"[index_select] the index is a vector of integers, not {index.dtype.name} of "
                 f"shape {index.shape}"
             )
+        if not self.ndim:
+            return self.reshape((1,)).index_select(0, index).reshape(())
         return self[(*(slice(None) for _ in range(axis)), index.reshape((-1,)))]
 
     def take(self, index: Self, axis: int | None = None) -> Self:
