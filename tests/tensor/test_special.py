@@ -28,7 +28,7 @@ UNARY = {
     "lgamma": (np.concatenate([SIGNED, [13.5, 40.0]]).astype(np.float32), torch.lgamma),
     "digamma": (np.concatenate([SIGNED, [13.5, 40.0]]).astype(np.float32), torch.digamma),
     "logit": ((INSIDE + 1) / 2, torch.logit),
-    "sinc": (SIGNED, torch.sinc),
+    "sinc": (np.delete(SIGNED, (3, 4)), torch.sinc),
     "deg2rad": (SIGNED, torch.deg2rad),
     "rad2deg": (SIGNED, torch.rad2deg),
     "frac": (SIGNED, torch.frac),
@@ -50,6 +50,15 @@ def test_a_special_function_has_second_derivatives(name):
     compare_twice(
         lambda x: getattr(x, name)(), theirs, x.astype(np.float64), rtol=1e-6, atol=1e-6
     )  # fmt: skip
+
+
+def test_the_slope_of_sinc_keeps_its_digits_near_0():
+    """A quotient's does not: PyTorch's in float32 is three times too large at 1e-4."""
+    x = Tensor(np.array([-0.31, -0.29, -0.01, -1e-4, 0.0, 1e-7, 1e-3], np.float32))
+    y = math.pi * x.numpy().astype(np.float64)
+    series = -(y / 3) * (1 - y**2 / 10 * (1 - y**2 / 28 * (1 - y**2 / 54 * (1 - y**2 / 88))))
+    [found] = x.sinc().sum().gradient(x)
+    np.testing.assert_allclose(found.numpy(), math.pi * series, rtol=3e-6)
 
 
 @pytest.mark.parametrize("name", ["log1p", "expm1", "erfc", "erfinv", "lgamma", "log10", "sinc"])
