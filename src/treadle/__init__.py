@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .engine.backends import Device
     from .engine.counters import GlobalCounters
     from .engine.jit import TinyJit, jit
+    from .func import grad, hessian, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap
     from .interop import from_dlpack
     from .ir.symbolic import Variable
     from .tensor import Tensor
@@ -33,8 +34,16 @@ __all__ = [
     "dtypes",
     "fft",
     "from_dlpack",
+    "grad",
+    "hessian",
+    "jacfwd",
+    "jacrev",
     "jit",
+    "jvp",
     "nn",
+    "value_and_grad",
+    "vjp",
+    "vmap",
 ]
 
 __version__ = "0.1.0"  # the package's metadata is made from this line
@@ -43,6 +52,9 @@ _HOMES = {
     "Context": ".config", "Device": ".engine.backends", "GlobalCounters": ".engine.counters",
     "Tensor": ".tensor", "TinyJit": ".engine.jit", "dtypes": ".dtype", "jit": ".engine.jit",
     "Variable": ".ir.symbolic", "from_dlpack": ".interop",
+    **dict.fromkeys(
+        ("grad", "hessian", "jacfwd", "jacrev", "jvp", "value_and_grad", "vjp", "vmap"), ".func"
+    ),
 }  # fmt: skip
 
 

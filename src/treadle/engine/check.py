@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["check_values"]
 
 Realize = Callable[[Sequence[tuple[Node, Any]]], list[Node]]
-_PASSING = MOVEMENT | {Op.CONTIGUOUS, Op.DETACH, Op.COPY, Op.AFTER, Op.MULTI}
+_PASSING = MOVEMENT | {Op.CONTIGUOUS, Op.DETACH, Op.ALIAS, Op.COPY, Op.AFTER, Op.MULTI}
 
 
 @dataclass(frozen=True)

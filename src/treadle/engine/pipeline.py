@@ -75,6 +75,8 @@ def _shape_of(roots: Sequence[Node]) -> tuple[Any, list[BufferRef]]:
             if number == len(inputs):
                 inputs.append(arg)
             arg = (number, arg.size, arg.version - inputs[number].version, arg.image)
+        elif node.op is Op.ALIAS:
+            arg = None
         rows.append((node.op, node.dtype, tuple([numbers[s] for s in node.src]), arg))
     rows.append(tuple([numbers[root] for root in roots]))
     return tuple(rows), inputs

@@ -305,6 +305,7 @@ _TENSOR: dict[Op, Callable[[_Interpreter, Node, list[Array]], Array]] = {
     Op.CONTIGUOUS: _same,
     Op.CONTIGUOUS_BACKWARD: _same,
     Op.DETACH: _same,
+    Op.ALIAS: _same,
     Op.COPY: _same,
     Op.HOST: _host,
     Op.MULTI: lambda run, node, source: (

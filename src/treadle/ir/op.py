@@ -84,6 +84,7 @@ class Op(IntEnum):
     CONTIGUOUS = auto()
     CONTIGUOUS_BACKWARD = auto()
     DETACH = auto()
+    ALIAS = auto()
     COPY = auto()
     HOST = auto()
     MULTI = auto()
@@ -207,6 +208,7 @@ INFO: dict[Op, OpInfo] = {
     Op.CONTIGUOUS: OpInfo(1, "the same values, in memory of their own"),
     Op.CONTIGUOUS_BACKWARD: OpInfo(1, "the same values; the gradient in memory of its own"),
     Op.DETACH: OpInfo(1, "the same values, no gradient"),
+    Op.ALIAS: OpInfo(1, "the same values, under a name of its own: arg, a Token"),
     Op.COPY: OpInfo(1, "the same values on device arg"),
     Op.HOST: OpInfo(
         -1,
@@ -261,7 +263,7 @@ TERNARY = frozenset((Op.WHERE, Op.FMA))
 ALU = UNARY | BINARY | TERNARY
 COMPARE = frozenset((Op.CMPLT, Op.CMPEQ, Op.CMPNE))
 COMMUTATIVE = frozenset((Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR, Op.CMPEQ, Op.CMPNE))
-SAME = frozenset((Op.CONTIGUOUS_BACKWARD, Op.DETACH))  # nothing to compute
+SAME = frozenset((Op.CONTIGUOUS_BACKWARD, Op.DETACH, Op.ALIAS))  # nothing to compute
 MOVEMENT = frozenset(op for op in Op if Op.RESHAPE <= op <= Op.UNWINDOW) - {Op.UNWINDOW}
 # What takes complex numbers; transforms/pairs makes reals of it before scheduling.
 OF_COMPLEX = MOVEMENT | SAME | frozenset((

@@ -63,6 +63,7 @@ class Arranging(Analytic):
         """`length` elements of an axis from `start` on. Raises ShapeError."""
         axis = resolve_axis("narrow", dim, self.ndim)
         size = self.shape[axis]
+        start = start.__index__()
         begin = start + size if start < 0 else start
         if not 0 <= begin <= size or length < 0 or begin + length > size:
             raise ShapeError(
@@ -119,7 +120,9 @@ class Arranging(Analytic):
         return self.flip(1)
 
     def flipud(self) -> Self:
-        """The first axis reversed."""
+        """The first axis reversed. Raises ShapeError for a scalar."""
+        if not self.ndim:
+            raise ShapeError("[flipud] needs an axis, shape () has none")
         return self.flip(0)
 
     def rot90(self, k: int = 1, dims: tuple[int, int] = (0, 1)) -> Self:

@@ -10,11 +10,11 @@ maximum, and against a constant (`relu`) a tie gets none.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ..errors import UserError
 from ..ir.args import WindowArg
-from ..ir.node import Node, alu
+from ..ir.node import Node, alu, toposort
 from ..ir.op import MOVEMENT, Op
 from ..ir.origin import pass_on
 from .grad_complex import conj, converted, from_parts, imaginary_part, real_part
@@ -23,7 +23,7 @@ from .grad_memory import after, assign, copy, gather, multi, scatter
 from .grad_reduce import reduce_rule, scan_rule
 from .shapes import constant, grown_axes, reduce, reshape
 
-__all__ = ["gradient"]
+__all__ = ["adjoint", "derivative", "gradient", "gradients"]
 
 Rule = Callable[[Node, Node], "tuple[Node | None, ...]"]
 
@@ -34,14 +34,19 @@ def gradient(root: Node, targets: Sequence[Node], seed: Node) -> list[Node | Non
     `seed` has the shape and dtype of `root`. None where `root` does not depend on a target.
     Raises UserError for an op without derivative.
     """
-    order = root.toposort()
+    return gradients({root: seed}, targets)
+
+
+def gradients(seeds: Mapping[Node, Node], targets: Sequence[Node]) -> list[Node | None]:
+    """As `gradient`, of several roots at once, each with what arrives there: their sum."""
+    order = toposort(seeds)
     wanted = _leading_to(order, set(targets))
-    found: dict[Node, Node] = {root: seed} if root in wanted else {}
+    found = {root: seed for root, seed in seeds.items() if root in wanted}
     for node in reversed(order):
         arriving = found.get(node)
         if arriving is None or not any(source in wanted for source in node.src):
             continue
-        parts = _apply(node, arriving)
+        parts = derivative(node, arriving)
         pass_on(node, parts)
         for source, part in zip(node.src, parts, strict=True):
             if part is not None and source in wanted:
@@ -60,7 +65,11 @@ def _leading_to(order: list[Node], targets: set[Node]) -> set[Node]:
     return wanted
 
 
-def _apply(node: Node, g: Node) -> tuple[Node | None, ...]:
+def derivative(node: Node, g: Node) -> tuple[Node | None, ...]:
+    """What arrives at each source of `node` where `g` arrives at it; None for what is no float.
+
+    Raises UserError for an op without derivative.
+    """
     rule = RULES.get(node.op)
     if rule is None:
         raise UserError(f"[{node.op.name.lower()}] has no derivative; detach() what leads to it")
@@ -186,6 +195,7 @@ RULES: dict[Op, Rule] = {
     Op.WINDOW: _window,
     Op.UNWINDOW: _unwindow,
     Op.CONTIGUOUS: lambda n, g: (g,),
+    Op.ALIAS: lambda n, g: (g,),
     Op.CONTIGUOUS_BACKWARD: lambda n, g: (Node(Op.CONTIGUOUS, g.dtype, (g,)),),
     Op.COPY: copy,
     Op.HOST: host_rule,
@@ -197,11 +207,11 @@ RULES: dict[Op, Rule] = {
 
 
 def _after(node: Node, g: Node) -> tuple[Node | None, ...]:
-    return after(node, g, _adjoint)
+    return after(node, g, adjoint)
 
 
-def _adjoint(chain: list[Node], g: Node) -> Node:
-    """The adjoint of movements, the last one first, applied to `g`."""
+def adjoint(chain: list[Node], g: Node) -> Node:
+    """The adjoint of movements, the last one first, applied to `g`: what is beside them is 0."""
     for movement in chain:
         assert movement.op in MOVEMENT
         part = RULES[movement.op](movement, g)[0]

@@ -25,7 +25,7 @@ from treadle.errors import InternalError, TreadleError
 from .table import ROWS
 from .translate import flat, floats, inputs, to_torch
 
-__all__ = ["KINDS", "Outcome", "check", "names"]
+__all__ = ["CLEAR", "KINDS", "Outcome", "check", "names", "samples", "variants"]
 
 KINDS = ("values", "gradients", "second", "errors")
 CLEAR = (TreadleError, TypeError, ValueError, IndexError)
@@ -44,7 +44,8 @@ class Absent(Exception):
 
 
 @cache
-def _variants() -> dict[str, list[Any]]:
+def variants() -> dict[str, list[Any]]:
+    """The entries of each name."""
     found = defaultdict(list)
     for op in op_db:
         found[op.name].append(op)
@@ -53,7 +54,7 @@ def _variants() -> dict[str, list[Any]]:
 
 def names() -> list[str]:
     """Every name in OpInfo."""
-    return sorted(_variants())
+    return sorted(variants())
 
 
 def check(
@@ -68,9 +69,9 @@ def check(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            for op in _variants()[name]:
-                samples = list(_samples(op))
-                for sample in samples[:: -(-len(samples) // most) if most else 1]:
+            for op in variants()[name]:
+                chosen = list(samples(op))
+                for sample in chosen[:: max(1, len(chosen) // most) if most else 1]:
                     _compare(op, row, sample, device, found)
                 if "errors" in found:
                     _check_errors(op, row, device, found["errors"])
@@ -79,7 +80,7 @@ def check(
     return found
 
 
-def _samples(op: Any) -> Iterator[Any]:
+def samples(op: Any) -> Iterator[Any]:
     """The float32 samples; those of integers where floats make no sense."""
     known = op.supported_dtypes("cpu")
     kinds = (torch.float32, torch.int64, torch.bool)

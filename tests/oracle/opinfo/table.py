@@ -44,8 +44,6 @@ ALIASES = {
     "linalg.inv": "inv",
     "linalg.matrix_norm": "matrix_norm",
     "linalg.matrix_power": "matrix_power",
-    "linalg.matrix_rank": "matrix_rank",
-    "linalg.pinv": "pinv",
     "linalg.qr": "qr",
     "linalg.slogdet": "slogdet",
     "linalg.solve": "solve",
@@ -142,6 +140,11 @@ def linalg_norm(x: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = Fal
     return x.vector_norm(2 if ord is None else ord, dim, keepdim, dtype)
 
 
+def pinv(x: Tensor, other: Any = None, *, atol: Any = None, **options: Any) -> Tensor:
+    """A variant is of a product, which has a low rank."""
+    return (x if other is None else x @ other.mT).pinv(atol=atol or 0.0, **options)
+
+
 def unique(x: Tensor, sorted: bool = True, return_inverse: bool = False,
            return_counts: bool = False, dim: Any = None) -> Any:  # fmt: skip
     axis = {} if dim is None else {"dim": dim}
@@ -235,7 +238,9 @@ ROWS: dict[str, Callable[..., Any]] = {
     "tensordot": lambda x, other, dims=2: x.tensordot(other, dims),
     "linalg.cholesky": lambda x, *, upper=False: x.cholesky(upper),
     "linalg.diagonal": lambda x, *, offset=0, dim1=-2, dim2=-1: x.diagonal(offset, dim1, dim2),
-    "linalg.eigvalsh": lambda x, UPLO="L": x.eigvalsh(),
+    "linalg.matrix_rank": lambda x, tol=None, **options: x.matrix_rank(tol, **options),
+    "linalg.pinv": pinv,
+    "linalg.eigvalsh": lambda x, UPLO="L": x.eigvalsh(UPLO),
     "linalg.norm": linalg_norm,
     "norm": lambda x, p="fro", dim=None, keepdim=False, dtype=None: x.norm(p, dim, keepdim, dtype),
     # reductions and scans
