@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -58,3 +59,14 @@ def test_array_api_extra_computes_with_tensors():
     ):
         assert isinstance(got, Tensor)
         np.testing.assert_allclose(got.numpy(), want, rtol=1e-12)
+
+
+def test_the_examples_of_the_page_run_as_they_are_printed():
+    for name in ("sklearn", "array_api_compat"):
+        pytest.importorskip(name, reason=f"the page's examples import {name}")
+    page = Path(__file__).parents[2] / "docs" / "array_api.md"
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    code = "\n".join(blocks)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == re.findall(r"print\(.*\)  # (.*)", code)
