@@ -36,7 +36,15 @@ def test_the_readme_opens_with_exactly_two_commands_each_on_a_line_of_its_own():
 
 
 @pytest.mark.parametrize(
-    "page", [*PAGES, "CONTRIBUTING.md", "docs/index.md", "docs/devices.md", "docs/benchmarks.md"]
+    "page",
+    [
+        *PAGES,
+        "CONTRIBUTING.md",
+        "docs/index.md",
+        "docs/devices.md",
+        "docs/benchmarks.md",
+        "docs/array_api.md",
+    ],
 )
 def test_links_between_pages_lead_somewhere(page):
     source = ROOT / page

@@ -113,8 +113,10 @@ class Setting(Generic[T]):
     def __get__(self, obj: Settings | None, owner: type) -> Setting[T] | T:
         if obj is None:
             return self
-        scoped = _overrides.get()
-        return scoped[self.name] if self.name in scoped else self.resolve()[0]
+        scoped, cached = _overrides.get(), self._cached
+        if self.name in scoped:
+            return scoped[self.name]
+        return self.resolve()[0] if cached is None else cached[0]
 
     def __set__(self, obj: Settings, value: T) -> None:
         """Set the value for the whole process, below any `Context`."""

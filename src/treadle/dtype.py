@@ -426,7 +426,7 @@ def to_dtype(value: Any) -> DType:
 
 @dataclass(frozen=True)
 class finfo:
-    """Limits of a float type: `bits`, `eps`, `max`, `min`, `tiny` (smallest normal).
+    """Limits of a float type: `bits`, `eps`, `max`, `min`, `smallest_normal` (or `tiny`).
 
     Of a complex type those of its parts, as in NumPy.
     """
@@ -435,7 +435,13 @@ class finfo:
     eps: float
     max: float
     min: float
-    tiny: float
+    smallest_normal: float
+    dtype: DType
+
+    @property
+    def tiny(self) -> float:
+        """The smallest normal number, by NumPy's older name."""
+        return self.smallest_normal
 
     def __init__(self, dtype: Any) -> None:
         import ml_dtypes
@@ -445,8 +451,9 @@ class finfo:
             raise TypeError(f"finfo needs a float type, not {kind.name}")
         limits = ml_dtypes.finfo(_to_np_dtype(kind))
         object.__setattr__(self, "bits", kind.bits)
-        for field, source in (("eps", "eps"), ("max", "max"), ("min", "min"), ("tiny", "tiny")):
-            object.__setattr__(self, field, float(getattr(limits, source)))
+        object.__setattr__(self, "dtype", kind)
+        for field in ("eps", "max", "min", "smallest_normal"):
+            object.__setattr__(self, field, float(getattr(limits, field)))
 
 
 @dataclass(frozen=True)
@@ -456,10 +463,12 @@ class iinfo:
     bits: int
     max: int
     min: int
+    dtype: DType
 
     def __init__(self, dtype: Any) -> None:
         kind = to_dtype(dtype)
         if not kind.is_int:
             raise TypeError(f"iinfo needs an integer type, not {kind.name}")
-        for field, value in (("bits", kind.bits), ("max", kind.max), ("min", kind.min)):
+        limits = {"bits": kind.bits, "max": kind.max, "min": kind.min, "dtype": kind}
+        for field, value in limits.items():
             object.__setattr__(self, field, value)

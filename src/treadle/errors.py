@@ -12,6 +12,7 @@ TreadleError
 │   │   └── StaleCodeError   a driver refuses cached code; it is compiled anew by itself
 │   ├── OutOfMemory      an allocation failed (also a MemoryError)
 │   ├── ExchangeError    memory cannot be shared with another library (also a BufferError)
+│   │   └── CopyError    a copy is needed where copy=False forbids it (also a ValueError)
 │   └── JitError         a captured function cannot be replayed faithfully
 └── InternalError        a broken invariant: please report it
 """
@@ -19,6 +20,7 @@ TreadleError
 from __future__ import annotations
 
 __all__ = [
+    "CopyError",
     "DTypeError",
     "DeviceError",
     "ExchangeError",
@@ -86,6 +88,10 @@ class OutOfMemory(DeviceError, MemoryError):
 
 class ExchangeError(UserError, BufferError):
     """Memory cannot be handed to, or taken from, another library as it was asked for."""
+
+
+class CopyError(ExchangeError, ValueError):
+    """What was asked for takes a copy, which `copy=False` forbids."""
 
 
 class JitError(UserError, RuntimeError):

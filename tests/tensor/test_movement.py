@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from treadle import Tensor
+from treadle import Tensor, Variable
 from treadle.errors import IndexOutOfRange, ShapeError
 
 from .oracle import compare
@@ -112,3 +112,26 @@ def test_T_exchanges_the_first_two_axes(device):
 def test_a_wrong_movement_is_refused_at_the_call(call, error, message):
     with pytest.raises(error, match=message):
         call(Tensor(CUBE))
+
+
+def test_an_axis_is_taken_apart_whatever_the_size_of_the_others():
+    assert [t.shape for t in Tensor.zeros(0, 3).unbind(1)] == [(0,)] * 3
+    assert Tensor.zeros(0, 3).unbind(0) == Tensor.zeros(3, 0).unbind(1) == ()
+    with pytest.raises(ShapeError, match="unbind"):
+        Tensor(1.0).unbind()
+
+
+@pytest.mark.parametrize("part", [slice(None, None, -1), slice(-9, None, -1), slice(5, 9)])
+def test_a_slice_of_nothing_is_empty_in_either_direction(part):
+    for size in (0, 3):
+        assert Tensor.zeros(size)[part].shape == np.zeros(size)[part].shape
+
+
+def test_a_size_is_a_number_that_may_be_called():
+    x = Tensor.zeros(2, 3)
+    assert (x.size, x.size(), x.size(0), x.size(-1)) == (6, (2, 3), 2, 3)
+    assert (Tensor(1.0).size, Tensor(1.0).size()) == (1, ())
+    with pytest.raises(IndexOutOfRange, match=r"\[size\] axis 2"):
+        x.size(2)
+    n = Variable("n", 1, 5).bind(3)
+    assert Tensor.zeros(5, 2)[:n].size(1) == 2

@@ -144,3 +144,28 @@ def test_nan_and_infinities_are_replaced(device):
     assert x.nan_to_num().tolist()[1] == float(np.finfo(np.float32).max)
     assert x.isposinf().tolist() == [False, True, False, False]
     assert x.isneginf().tolist() == [False, False, True, False]
+
+
+def test_odd_functions_keep_the_sign_of_zero_and_do_not_overflow(device):
+    x = Tensor(np.array([-0.0, 0.0, -1e30, 1e30, 2.0], np.float32), device=device)
+    signs = slice(2 if device == "WEBGPU" else 0, None)  # WGSL need not know -0
+    np.testing.assert_array_equal(np.signbit(x.abs().numpy())[signs], False)
+    for name in ("asinh", "atan"):
+        got, want = getattr(x, name)().numpy(), getattr(np, f"arc{name[1:]}")(x.numpy())
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+        np.testing.assert_array_equal(np.signbit(got)[signs], np.signbit(want)[signs])
+    np.testing.assert_allclose(x[3:].acosh().numpy(), np.arccosh(x[3:].numpy()), rtol=1e-6)
+
+
+def test_gradients_of_the_inverse_hyperbolic_functions_are_finite_everywhere():
+    x = Tensor([-1e30, -2.0, 0.0, 1e-3, 5.0, 1e30], requires_grad=True)
+    got = x.asinh().sum().gradient(x)[0].numpy()
+    np.testing.assert_allclose(got, 1 / np.hypot(1, x.numpy().astype(np.float64)), rtol=1e-5)
+    y = Tensor([1.5, 1e30], requires_grad=True)
+    got = y.acosh().sum().gradient(y)[0].numpy()
+    np.testing.assert_allclose(got, [1 / np.sqrt(1.25), 1e-30], rtol=1e-5)
+
+
+def test_angles_of_float64_are_exact_to_float64():
+    y, x = np.array([0.0, -0.0, 1.0, -3.0, -0.0]), np.array([-1.0, -1.0, 0.0, -4.0, 0.0])
+    np.testing.assert_allclose(Tensor(y).atan2(Tensor(x)).numpy(), np.arctan2(y, x), rtol=1e-15)

@@ -132,6 +132,9 @@ def _compute(
     """Compute graphs on one device; `roots`, of the nodes `order` and ops `ops`, are current."""
     if not ops.isdisjoint(CUTS):
         _compute_cuts(outputs)
+        found = [resolve(node) for node in outputs]
+        if Op.AFTER not in ops and all(map(is_backed, found)):
+            return found
         roots, order = current(outputs)
     if Op.AFTER in ops:
         return _compute_with_effects(outputs, device, roots, order)
@@ -329,11 +332,12 @@ def _compute_cuts(outputs: list[Node]) -> None:
     for cut in toposort(outputs, lambda n: resolve(n) is n):
         if cut.op not in CUTS or resolve(cut) is not cut:
             continue
-        device = _device_of(cut.src, cut)
         nodes = [resolve(node) for node in cut.src]
         if not all(map(is_backed, nodes)):
+            device = _device_of(cut.src, cut)
             nodes = realize([(node, device) for node in cut.src])
         sources = [_memory_below(node) for node in nodes]
+        device = sources[0].device
         if cut.op is Op.COPY:
             step: Transfer | HostCall = _copy(cut, *sources)
             results = [cut]

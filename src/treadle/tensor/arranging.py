@@ -80,7 +80,9 @@ class Arranging(Analytic):
     def unbind(self, dim: int = 0) -> tuple[Self, ...]:
         """All places of an axis, each without it."""
         axis = resolve_axis("unbind", dim, self.ndim)
-        return tuple(piece.squeeze(axis) for piece in self.split(1, axis)) if len(self) else ()
+        if not self.ndim:
+            raise ShapeError("[unbind] a tensor of shape () has no axis to take apart")
+        return tuple(self.select(axis, place) for place in range(self.shape[axis]))
 
     def tile(self, reps: Any, *args: Any) -> Self:
         """The whole tensor repeated along its last axes, as NumPy's `tile`."""

@@ -17,7 +17,7 @@ from ..engine.backends import Device
 from ..engine.known import is_backed, resolve, track
 from ..engine.memory import read, to_host
 from ..engine.run import realize, scheduled
-from ..errors import DTypeError, IndexOutOfRange, ShapeError, UserError
+from ..errors import DeviceError, DTypeError, ShapeError, UserError
 from ..ir.complexes import check_complex
 from ..ir.node import Node
 from ..ir.op import Op
@@ -27,7 +27,7 @@ from ..ir.symbolic import bound_size
 from ..schedule.shard import sharded
 from .inplace import own_memory
 from .modes import Modes, no_grad
-from .shapes import resolve_axis
+from .shapes import Size
 
 if TYPE_CHECKING:
     import numpy as np
@@ -124,11 +124,10 @@ class Core(metaclass=Modes):
     def is_complex(self) -> bool:
         return self.dtype.is_complex
 
-    def size(self, dim: int | None = None) -> Any:
-        """The shape, or the size of one axis."""
-        if dim is not None and not self.ndim:
-            raise IndexOutOfRange(f"[size] axis {dim} does not exist: shape () has none")
-        return self.shape if dim is None else self.shape[resolve_axis("size", dim, self.ndim)]
+    @property
+    def size(self) -> Any:
+        """The number of elements; `x.size()` is the shape, `x.size(dim)` the size of one axis."""
+        return Size.of(self.shape)
 
     def __len__(self) -> int:
         if not self.ndim:
@@ -338,6 +337,12 @@ class Core(metaclass=Modes):
         result = self._result(Node(Op.COPY, self.dtype, (self.node,), name))
         result.device = name
         return result
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Self:
+        """`to` by the Array API standard. Raises DeviceError for a stream: there are none."""
+        if stream is not None:
+            raise DeviceError(f"[to_device] {self.device} has no streams: stream must be None")
+        return self.to(device)
 
     def to_(self, device: str | None) -> Self:
         """Move this tensor, in place, gradient included."""

@@ -87,7 +87,7 @@ class Creation(Convolution):
         requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
         """`fill_value` everywhere; its own dtype unless one is given."""
-        sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+        sizes = flatten_args(shape, ())
         if any(isinstance(n, int) and n < 0 for n in sizes):
             raise ShapeError(f"[full] sizes must not be negative: {sizes}")
         if not is_scalar(fill_value):
@@ -153,15 +153,16 @@ class Creation(Convolution):
     @classmethod
     def eye(
         cls, n: int, m: int | None = None, device: str | None = None, dtype: Any = None,
-        requires_grad: bool | None = None,
+        requires_grad: bool | None = None, diagonal: int = 0,
     ) -> Self:  # fmt: skip
-        """(n, m) with ones on the diagonal."""
+        """(n, m) with ones on a diagonal, counted upwards from the main one."""
         columns = n if m is None else m
         if n < 0 or columns < 0:
             raise ShapeError(f"[eye] sizes must not be negative: {(n, columns)}")
         rows = expand(reshape(Node(Op.IOTA, dtypes.int32, (), n), (n, 1)), (n, columns))
         across = expand(Node(Op.IOTA, dtypes.int32, (), columns), (n, columns))
-        return cls._new(rows.eq(across).cast(_float_or(dtype)), device, requires_grad)
+        at = across if not diagonal else across - diagonal
+        return cls._new(rows.eq(at).cast(_float_or(dtype)), device, requires_grad)
 
     def full_like(self, fill_value: Any, **kwargs: Any) -> Self:
         """`fill_value` in this tensor's shape, dtype and device."""

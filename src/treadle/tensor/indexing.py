@@ -37,6 +37,8 @@ class Indexing(Sorting):
 
     def __getitem__(self, indices: Any) -> Self:
         """A part of the tensor, by NumPy's rules. Raises IndexOutOfRange, ShapeError."""
+        if isinstance(indices, Gathering) and indices.dtype.is_bool and not indices.ndim:
+            return self.unsqueeze(0)[indices.reshape((1,))]
         plan = parse(self.shape, indices, self._to_index)
         view = self._result(plan.view(self.node))
         if not plan.advanced:
@@ -68,8 +70,14 @@ class Indexing(Sorting):
             self._requires_grad = True
 
     def _fill(self, mask: Any, value: Any) -> bool:
-        """`x[mask] = scalar` needs no places."""
-        if mask.shape != self.shape or not (is_scalar(value) or not value.ndim):
+        """`x[mask] = scalar` needs no places, and neither does a mask of one element."""
+        if not is_scalar(value) and value.ndim:
+            if mask.ndim:
+                return False
+            if mask.item():
+                self[...] = value
+            return True
+        if mask.ndim and mask.shape != self.shape:
             return False
         self.assign(mask.where(value, self).cast(self.dtype))
         return True

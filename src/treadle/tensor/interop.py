@@ -13,17 +13,19 @@ has to stay valid, and has to hold what is meant, until then: give its `owner`.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import math
 import operator
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..dtype import DType, ImageDType, dtypes, to_dtype
 from ..engine.backends import Device
 from ..engine.memory import Memory, adopt
-from ..errors import DeviceError, ExchangeError, ShapeError, UnsafeBlobWarning
+from ..errors import DeviceError, ExchangeError, ShapeError, UnsafeBlobWarning, UserError
 from ..ir.node import Node
 from ..runtime.dlpack import Import
 from .creation import Creation
@@ -136,6 +138,19 @@ class Interop(Creation):
     def __dlpack_device__(self) -> tuple[int, int]:
         """DLPack's device type and number: (1, 0) where the host sees the memory."""
         return device_of(self)
+
+    # -- the Array API standard -----------------------------------------------------------------
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
+        """The standard's functions: `treadle.array_api`. Raises UserError for other versions."""
+        # by name, since it is made of tensors: the one place that looks upwards
+        namespace = importlib.import_module("treadle.array_api")
+        if api_version not in (None, *namespace.VERSIONS):
+            raise UserError(
+                f"[array_namespace] version {api_version!r} of the Array API is not there; "
+                f"{', '.join(namespace.VERSIONS)} are"
+            )
+        return namespace
 
     # -- NumPy --------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ _ATAN_Q = (
     1.0, 2.485846490142306297962e1, 1.650270098316988542046e2, 4.328810604912902668951e2,
     4.853903996359136964868e2, 1.945506571482613964425e2,
 )  # fmt: skip
+_LOG_OF_2 = math.log(2)
 _ATANH_SERIES = tuple(1 / (2 * k + 1) for k in reversed(range(17)))
 _SINH_SERIES = tuple(1 / math.factorial(2 * k + 1) for k in reversed(range(9)))
 
@@ -99,7 +100,7 @@ class Mathematics(Elementwise):
         ratio = square._polynomial(_ATAN_P).div(square._polynomial(_ATAN_Q))
         offset = large.where(math.pi / 2, middle.where(math.pi / 4, x._filled(0.0)))
         result = offset.add(reduced.add(reduced.mul(square).mul(ratio)))
-        return x.lt(0).where(result.neg(), result).cast(self._float().dtype)
+        return x._odd(result).cast(self._float().dtype)
 
     def asin(self) -> Self:
         """Arc sine, in radians; NaN outside -1 to 1."""
@@ -130,14 +131,17 @@ class Mathematics(Elementwise):
         """The inverse hyperbolic sine, elementwise."""
         x = self._wide()
         size = x._magnitude()
-        square = size.mul(size)
-        grown = size.add(square.div(square.add(1.0).sqrt().add(1.0)))._log1p()
-        return x.lt(0).where(grown.neg(), grown).cast(self._float().dtype)
+        large = size.gt(1e9)  # there size^2 + 1 is size^2, which may overflow
+        inner = large.where(1.0, size)
+        square = inner.mul(inner)
+        grown = inner.add(square.div(square.add(1.0).sqrt().add(1.0)))._log1p()
+        grown = large.where(large.where(size, 1.0).log().add(_LOG_OF_2), grown)
+        return x._odd(grown).cast(self._float().dtype)
 
     def acosh(self) -> Self:
         """Inverse hyperbolic cosine; NaN below 1."""
         above = self._wide().sub(1.0)
-        root = above.mul(above.add(2.0)).sqrt()
+        root = above.sqrt().mul(above.add(2.0).sqrt())  # of the product it would overflow
         return above.add(root)._log1p().cast(self._float().dtype)
 
     def atanh(self) -> Self:
@@ -153,6 +157,10 @@ class Mathematics(Elementwise):
     def _magnitude(self) -> Self:
         """The absolute value with slope 1 at 0, where an odd function has a slope."""
         return self.lt(0).where(self.neg(), self)
+
+    def _odd(self, size: Self) -> Self:
+        """`size` with this tensor's sign, for odd functions of slope 1 at 0, where -0.0 stays."""
+        return self.eq(0).where(self, self.lt(0).where(size.neg(), size))
 
     def _filled(self, value: Any) -> Self:
         """A constant of this tensor's dtype that broadcasts to it."""
@@ -204,7 +212,9 @@ class Mathematics(Elementwise):
         """The magnitude of each element, of the same dtype."""
         if self.dtype.is_bool or self.dtype.is_unsigned:
             return self
-        return self._result(alu(Op.MAX, self.node, alu(Op.NEG, self.node)))
+        size = alu(Op.MAX, self.node, alu(Op.NEG, self.node))
+        # of equals a maximum may be either one: adding 0 makes -0.0 the other
+        return self._result(size + 0.0 if size.dtype.is_float else size)
 
     def sign(self) -> Self:
         """-1, 0 or 1, in the same dtype; NaN stays NaN."""

@@ -73,6 +73,7 @@ class Operators(Power):
         return self.neg()
 
     def __pos__(self) -> Self:
+        """The tensor itself."""
         return self
 
     def __invert__(self) -> Self:

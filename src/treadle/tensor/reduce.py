@@ -214,11 +214,11 @@ class Reduce(Joining):
 
     def triu(self, diagonal: int = 0) -> Self:
         """The last two axes' upper triangle, from a diagonal on; 0 elsewhere."""
-        return self._triangle("triu", diagonal).where(self, 0)
+        return self._triangle("triu", diagonal).where(self, self._filled(0))
 
     def tril(self, diagonal: int = 0) -> Self:
         """The last two axes' lower triangle, up to a diagonal; 0 elsewhere."""
-        return self._triangle("tril", diagonal + 1).where(0, self)
+        return self._triangle("tril", diagonal + 1).where(self._filled(0), self)
 
     def _triangle(self, name: str, diagonal: int) -> Self:
         """Where column >= row + diagonal."""

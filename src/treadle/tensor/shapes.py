@@ -6,6 +6,7 @@ resolve_axes("sum", (-1, 0), 3)        ->  (0, 2)
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -15,9 +16,38 @@ from ..ir.op import Op
 from ..ir.shape import Shape, same_size, size_product
 
 __all__ = [
-    "aligned", "broadcast_shapes", "expand", "flatten_args", "move_axes", "reshape", "resolve_axes",
-    "resolve_axis", "resolve_shape",
+    "Size", "aligned", "broadcast_shapes", "expand", "flatten_args", "move_axes", "reshape",
+    "resolve_axes", "resolve_axis", "resolve_shape",
 ]  # fmt: skip
+
+
+class Size(int):
+    """`x.size`: the number of elements to the Array API, a method of one argument to PyTorch.
+
+    `x.size == 6`, `x.size() == (2, 3)`, `x.size(-1) == 3`.
+    """
+
+    shape: Shape
+
+    @staticmethod
+    def of(shape: Shape) -> Any:
+        """The Size of a tensor; where sizes are symbolic, only the method, and no number."""
+        count = size_product(shape)
+        if not isinstance(count, int):
+            return functools.partial(_size_of, shape)
+        size = Size(count)
+        size.shape = shape
+        return size
+
+    def __call__(self, dim: int | None = None) -> Any:
+        """The shape, or the size of one axis. Raises IndexOutOfRange."""
+        return _size_of(self.shape, dim)
+
+
+def _size_of(shape: Shape, dim: int | None = None) -> Any:
+    if dim is not None and not shape:
+        raise IndexOutOfRange(f"[size] axis {dim} does not exist: shape () has none")
+    return shape if dim is None else shape[resolve_axis("size", dim, len(shape))]
 
 
 def broadcast_shapes(name: str, *shapes: Shape) -> Shape:
@@ -87,17 +117,18 @@ def move_axes(node: Node, order: Sequence[int]) -> Node:
 
 
 def flatten_args(first: Any, rest: Sequence[Any]) -> tuple[Any, ...]:
-    """`f(2, 3)` and `f((2, 3))` mean the same."""
-    if isinstance(first, (tuple, list)):
-        return (*first, *rest)
-    return (first, *rest)
+    """`f(2, 3)` and `f((2, 3))` mean the same; NumPy's integers are Python's."""
+    numbers = (*first, *rest) if isinstance(first, (tuple, list)) else (first, *rest)
+    return tuple(n.__index__() if hasattr(n, "__index__") else n for n in numbers)
 
 
 def resolve_axis(name: str, axis: int, rank: int, extra: int = 0) -> int:
     """`axis` counted from 0. Raises IndexOutOfRange if it is not in -rank..rank-1."""
     span = max(rank + extra, 1)
     if not isinstance(axis, int):
-        raise ShapeError(f"[{name}] an axis is an integer, not {axis!r}")
+        if not hasattr(axis, "__index__"):
+            raise ShapeError(f"[{name}] an axis is an integer, not {axis!r}")
+        axis = axis.__index__()
     if not -span <= axis < span:
         raise IndexOutOfRange(
             f"[{name}] axis {axis} does not exist: a tensor with {rank} axes takes "

@@ -229,7 +229,7 @@ class Special(Sharding):
         harmless = both_zero.bitwise_or(both_inf)
         ratio = harmless.where(top, top.div(harmless.where(1.0, bottom)))
         ratio = both_inf.where(y.sign().mul(x.sign()), ratio)
-        angle = both_zero.where(0.0, ratio).atan()
+        angle = both_zero.where(y.detach(), ratio).atan()
         half = y.signbit().where(y._filled(-math.pi), math.pi)
         flat = x.signbit().where(angle.add(half), angle)
         return steep.where(half.mul(0.5).sub(angle), flat).cast(self._common_float(other))

@@ -179,10 +179,12 @@ class _Parser:
             )
         begin, end, step = item.indices(size)
         count = len(range(begin, end, step))
-        if step < 0 and count:
+        if not count:  # and so wherever it is
+            begin = end = 0
+        elif step < 0:
             self.flips.append(axis)
             begin, end = begin + (count - 1) * step, begin + 1
-        self._keep(begin, max(begin, end) if count else begin, abs(step))
+        self._keep(begin, end, abs(step))
         self.final.append(count)
 
     def _place(self, items: list[Any]) -> int:

@@ -1,0 +1,95 @@
+"""Places and order: searching, sorting, sets, and reading by index. Places and counts are int32."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from ..errors import ShapeError
+from ..tensor import Tensor
+from ..tensor.counting import UniqueAll, UniqueCounts, UniqueInverse
+from .signatures import check_tensor
+
+__all__ = [
+    "argmax", "argmin", "argsort", "count_nonzero", "nonzero", "searchsorted", "sort", "take",
+    "take_along_axis", "unique_all", "unique_counts", "unique_inverse", "unique_values", "where",
+]  # fmt: skip
+
+
+def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """Where the largest element is, the first of equals; in the flat tensor if `axis` is None."""
+    return check_tensor("argmax", x).argmax(axis, keepdims)
+
+
+def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """Where the smallest element is, the first of equals; in the flat tensor if `axis` is None."""
+    return check_tensor("argmin", x).argmin(axis, keepdims)
+
+
+def count_nonzero(
+    x: Tensor, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
+) -> Tensor:
+    """How many elements are not 0."""
+    return check_tensor("count_nonzero", x).count_nonzero(axis, keepdims)
+
+
+def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
+    """Where elements are not 0, in row-major order: a vector for each axis, computed now."""
+    if not check_tensor("nonzero", x).ndim:
+        raise ShapeError("[nonzero] a tensor of shape () has no axes to have places on")
+    return x.nonzero(as_tuple=True)
+
+
+def searchsorted(
+    x1: Tensor, x2: Any, /, *, side: Literal["left", "right"] = "left", sorter: Any = None
+) -> Tensor:
+    """Where the elements of `x2` would be inserted into the ascending vector `x1`."""
+    return check_tensor("searchsorted", x1).searchsorted(x2, side=side, sorter=sorter)
+
+
+def where(condition: Tensor, x1: Any, x2: Any, /) -> Tensor:
+    """`x1` where the condition holds, else `x2`; either may be a Python scalar."""
+    return check_tensor("where", condition).where(x1, x2)
+
+
+def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+    """The elements in order along an axis; equal ones in theirs, whatever `stable` says."""
+    return check_tensor("sort", x).sort(axis, descending)[0]
+
+
+def argsort(
+    x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+) -> Tensor:
+    """The places of the elements in order along an axis; see `sort`."""
+    return check_tensor("argsort", x).argsort(axis, descending)
+
+
+def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
+    """The places `indices` of an axis, which a vector need not name. Raises ShapeError."""
+    if axis is None and check_tensor("take", x).ndim != 1:
+        raise ShapeError(f"[take] shape {x.shape} needs an axis")
+    return check_tensor("take", x).take(indices, 0 if axis is None else axis)
+
+
+def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
+    """For each line along an axis, the elements at the places in a line of `indices`."""
+    return check_tensor("take_along_axis", x).take_along_dim(indices, axis)
+
+
+def unique_all(x: Tensor, /) -> UniqueAll:
+    """The distinct elements, their first places, where each element went, and their counts."""
+    return check_tensor("unique_all", x).unique_all()
+
+
+def unique_counts(x: Tensor, /) -> UniqueCounts:
+    """The distinct elements, and how often there is each."""
+    return check_tensor("unique_counts", x).unique_counts()
+
+
+def unique_inverse(x: Tensor, /) -> UniqueInverse:
+    """The distinct elements, and where each element went."""
+    return check_tensor("unique_inverse", x).unique_inverse()
+
+
+def unique_values(x: Tensor, /) -> Tensor:
+    """The distinct elements, ascending."""
+    return check_tensor("unique_values", x).unique_values()

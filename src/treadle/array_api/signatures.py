@@ -1,0 +1,59 @@
+"""Methods of `Tensor` as functions of one or two positional arguments.
+
+sin = unary(Tensor.sin)               sin(x)
+equal = binary(Tensor.eq, "equal")    equal(x, y), equal(x, 1), equal(1, x)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import DTypeError
+from ..tensor import Tensor
+from ..tensor.operands import is_scalar, scalar_node, weak_dtype
+
+__all__ = ["binary", "check_tensor", "unary"]
+
+
+def check_tensor(name: str, x: Any) -> Tensor:
+    """`x` itself. Raises DTypeError for anything but a tensor: lists and arrays are not taken."""
+    if isinstance(x, Tensor):
+        return x
+    raise DTypeError(f"[{name}] takes a tensor, not a {type(x).__name__}; asarray(...) makes one")
+
+
+def unary(method: Callable[[Tensor], Tensor], name: str = "") -> Callable[[Tensor], Tensor]:
+    """`method` as a function of one tensor, called `name`; by default as the method is."""
+    name = name or method.__name__
+
+    def operator(x: Tensor, /) -> Tensor:
+        return method(check_tensor(name, x))
+
+    return _named(operator, name, method)
+
+
+def binary(method: Callable[..., Tensor], name: str = "") -> Callable[[Any, Any], Tensor]:
+    """`method` as a function of two tensors, one of which may be a Python scalar.
+
+    The scalar takes the dtype of the tensor, or the default one of its kind if that is higher.
+    """
+    name = name or method.__name__
+
+    def operator(x1: Any, x2: Any, /) -> Tensor:
+        if is_scalar(x1):
+            return method(_like(name, x1, check_tensor(name, x2)), x2)
+        return method(check_tensor(name, x1), _like(name, x2, x1) if is_scalar(x2) else x2)
+
+    return _named(operator, name, method)
+
+
+def _like(name: str, scalar: Any, tensor: Tensor) -> Tensor:
+    node = scalar_node(name, scalar, weak_dtype(scalar, tensor.dtype))
+    return Tensor._of(node, tensor.device)
+
+
+def _named(function: Any, name: str, method: Any) -> Any:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = method.__doc__
+    return function
