@@ -40,10 +40,12 @@ class DType:
 
     @property
     def itemsize(self) -> int:
+        """Bytes of one element, all lanes together; a bool takes one."""
         return max(1, self.bits // 8) * self.count
 
     @property
     def is_float(self) -> bool:
+        """Whether it is a float of any width."""
         return self.kind == "float"
 
     @property
@@ -53,10 +55,12 @@ class DType:
 
     @property
     def is_unsigned(self) -> bool:
+        """Whether it is an integer without a sign."""
         return self.kind == "uint"
 
     @property
     def is_bool(self) -> bool:
+        """Whether it is the type of truth values."""
         return self.kind == "bool"
 
     @property
@@ -227,14 +231,17 @@ class dtypes(metaclass=_Defaults):
 
     @staticmethod
     def is_float(dtype: DType) -> Any:
+        """The same as `dtype.is_float`."""
         return dtype.is_float
 
     @staticmethod
     def is_int(dtype: DType) -> Any:
+        """The same as `dtype.is_int`."""
         return dtype.is_int
 
     @staticmethod
     def is_unsigned(dtype: DType) -> Any:
+        """The same as `dtype.is_unsigned`."""
         return dtype.is_unsigned
 
     @staticmethod

@@ -90,14 +90,17 @@ class Core(metaclass=Modes):
 
     @property
     def shape(self) -> Shape:
+        """The size of each axis: integers, or symbolic sizes."""
         return self.node.shape
 
     @property
     def dtype(self) -> DType:
+        """The type of the elements."""
         return self.node.dtype
 
     @property
     def ndim(self) -> int:
+        """How many axes the tensor has."""
         return len(self.node.shape)
 
     @property
@@ -106,22 +109,23 @@ class Core(metaclass=Modes):
         return is_backed(resolve(self.node))
 
     def numel(self) -> Any:
-        """The number of elements."""
+        """How many elements there are: the product of the sizes."""
         return size_product(self.shape)
 
     def element_size(self) -> int:
-        """Bytes of one element."""
+        """How many bytes one element takes."""
         return self.dtype.itemsize
 
     def nbytes(self) -> int:
-        """Bytes of all elements."""
+        """How many bytes all elements take together."""
         return self.numel() * self.element_size()
 
     def is_floating_point(self) -> bool:
+        """Whether the elements are floats of any width."""
         return self.dtype.is_float
 
     def size(self, dim: int | None = None) -> Any:
-        """The shape, or the size of one axis."""
+        """The shape, or the size of one axis. Raises IndexOutOfRange."""
         if dim is not None and not self.ndim:
             raise IndexOutOfRange(f"[size] axis {dim} does not exist: shape () has none")
         return self.shape if dim is None else self.shape[resolve_axis("size", dim, self.ndim)]
@@ -362,7 +366,7 @@ def _in_memory(node: Node) -> np.ndarray[Any, Any]:
     import numpy as np
 
     if node.op is Op.RESHAPE:
-        return _in_memory(node.src[0]).reshape(node.shape)
+        return _in_memory(node.src[0]).reshape([bound_size(size) for size in node.shape])
     if node.op is not Op.MULTI:
         return read(node.arg)
     parts = [_in_memory(part) for part in node.src]

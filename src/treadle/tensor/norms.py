@@ -39,7 +39,8 @@ class Norms(Decompositions):
         """(sum of |x| ** ord) ** (1 / ord) over axes, over all if `dim` is None.
 
         inf and -inf are the largest and the smallest magnitude, 0 counts what is not 0. The
-        gradient of the 2-norm at 0 is 0. Floats; `dtype` converts first. Raises DTypeError.
+        gradient of the 2-norm at 0 is 0. Floats; `dtype` converts first. Raises DTypeError for
+        anything else, ShapeError for an `ord` that is no number.
         """
         x = self._normed("vector_norm", dtype)
         axes = resolve_axes("vector_norm", dim, self.ndim)

@@ -7,7 +7,7 @@ bool tensor, 1         -> default_int both
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..dtype import DType, dtypes, least_upper_dtype
 from ..errors import DeviceError, DTypeError
@@ -16,9 +16,14 @@ from ..ir.op import Op
 from .shapes import broadcast_shapes, expand
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from .core import Core
 
-__all__ = ["check_device", "is_scalar", "operands", "scalar_node", "weak_dtype"]
+__all__ = ["Operand", "check_device", "is_scalar", "operands", "scalar_node", "weak_dtype"]
+
+# What may stand beside a tensor: a symbolic size is a Node.
+Operand: TypeAlias = "Core | Node | bool | int | float | np.ndarray[Any, Any] | np.generic"
 
 
 def is_scalar(value: Any) -> bool:

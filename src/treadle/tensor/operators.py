@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+from .operands import Operand
 from .power import Power
 
 __all__ = ["Operators"]
 
-Method = Callable[..., Any]
+S = TypeVar("S", bound="Operators")
 
 
-def _forward(name: str) -> Method:
-    def operator(self: Operators, other: Any) -> Any:
+def _forward(name: str) -> Callable[[S, Operand], S]:
+    def operator(self: Any, other: Any) -> Any:
         if (value := self._accept(other)) is NotImplemented:
             return NotImplemented
         return getattr(self, name)(value)
@@ -21,8 +22,8 @@ def _forward(name: str) -> Method:
     return operator
 
 
-def _reflected(name: str) -> Method:
-    def operator(self: Operators, other: Any) -> Any:
+def _reflected(name: str) -> Callable[[S, Operand], S]:
+    def operator(self: Any, other: Any) -> Any:
         if (value := self._accept(other)) is NotImplemented:
             return NotImplemented
         return getattr(self, name)(value, reverse=True)
@@ -30,13 +31,18 @@ def _reflected(name: str) -> Method:
     return operator
 
 
-def _in_place(name: str) -> Method:
-    def operator(self: Operators, other: Any) -> Any:
+def _in_place(name: str) -> Callable[[S, Operand], S]:
+    def operator(self: Any, other: Any) -> Any:
         if (value := self._accept(other)) is NotImplemented:
             return NotImplemented
         return self._in_place(f"{name}_", getattr(self, name)(value))
 
     return operator
+
+
+# Python compares anything with anything: what is no operand is NotImplemented, and so unequal
+_equal: Any = _forward("eq")
+_unequal: Any = _forward("ne")
 
 
 class Operators(Power):
@@ -64,7 +70,12 @@ class Operators(Power):
     __ixor__ = _in_place("bitwise_xor")
     __ilshift__, __irshift__ = _in_place("lshift"), _in_place("rshift")
     __lt__, __gt__, __le__, __ge__ = _forward("lt"), _forward("gt"), _forward("le"), _forward("ge")
-    __eq__, __ne__ = _forward("eq"), _forward("ne")
+
+    def __eq__(self, other: object) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return _equal(self, other)
+
+    def __ne__(self, other: object) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return _unequal(self, other)
 
     def __hash__(self) -> int:
         return id(self)
