@@ -105,7 +105,11 @@ class DType:
     def __repr__(self) -> str:
         return f"dtypes.{self.name}" if self.count == 1 else f"dtypes.{self.name}.vec({self.count})"
 
-    __hash__ = object.__hash__
+    if TYPE_CHECKING:
+
+        def __hash__(self) -> int: ...  # fmt: skip
+    else:
+        __hash__ = object.__hash__  # at C's speed: nodes are looked up by their dtypes
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -207,17 +211,25 @@ class dtypes(metaclass=_Defaults):
     float32: ClassVar[DType] = _new("float32", "float", 32)
     float64: ClassVar[DType] = _new("float64", "float", 64)
 
-    half, float, double = float16, float32, float64
-    char, short, int, long = int8, int16, int32, int64
-    uchar, ushort, uint, ulong = uint8, uint16, uint32, uint64
+    half: ClassVar[DType] = float16
+    float: ClassVar[DType] = float32
+    double: ClassVar[DType] = float64
+    char: ClassVar[DType] = int8
+    short: ClassVar[DType] = int16
+    int: ClassVar[DType] = int32
+    long: ClassVar[DType] = int64
+    uchar: ClassVar[DType] = uint8
+    ushort: ClassVar[DType] = uint16
+    uint: ClassVar[DType] = uint32
+    ulong: ClassVar[DType] = uint64
 
     default_int: ClassVar[DType] = int32
 
-    floats = (fp8e4m3, fp8e5m2, float16, bfloat16, float32, float64)
-    uints = (uint8, uint16, uint32, uint64)
-    sints = (int8, int16, int32, int64)
-    ints = uints + sints
-    all = (bool, *ints, *floats)
+    floats: ClassVar[tuple[DType, ...]] = (fp8e4m3, fp8e5m2, float16, bfloat16, float32, float64)
+    uints: ClassVar[tuple[DType, ...]] = (uint8, uint16, uint32, uint64)
+    sints: ClassVar[tuple[DType, ...]] = (int8, int16, int32, int64)
+    ints: ClassVar[tuple[DType, ...]] = uints + sints
+    all: ClassVar[tuple[DType, ...]] = (bool, *ints, *floats)
 
     @staticmethod
     def imageh(shape: tuple[Any, Any]) -> ImageDType:

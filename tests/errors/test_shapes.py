@@ -178,7 +178,7 @@ apart from axis 1
 it needs as many axes, none shorter; a number will do, too"""),
     "a scalar among shapes": (lambda: Tensor.cat(X, Tensor(1.0)), """\
 [cat] tensor 1 has 0 axes, tensor 0 has 2
-    2  3
+     2  3
     ()
 all need as many; use unsqueeze, or stack for a new axis"""),
 }  # fmt: skip

@@ -18,8 +18,10 @@ class Linear:
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
-        self.weight = fan_in_uniform(out_features, in_features, fan_in=in_features)
-        self.bias = fan_in_uniform(out_features, fan_in=in_features) if bias else None
+        self.weight: Tensor = fan_in_uniform(out_features, in_features, fan_in=in_features)
+        self.bias: Tensor | None = (
+            fan_in_uniform(out_features, fan_in=in_features) if bias else None
+        )
 
     def __call__(self, x: Tensor) -> Tensor:
         out_features, in_features = self.weight.shape
@@ -35,7 +37,7 @@ class Embedding:
 
     def __init__(self, vocab_size: int, embed_size: int) -> None:
         self.vocab_size, self.embed_size = vocab_size, embed_size
-        self.weight = Tensor.normal(vocab_size, embed_size)
+        self.weight: Tensor = Tensor.normal(vocab_size, embed_size)
 
     def __call__(self, idx: Tensor) -> Tensor:
         if not idx.dtype.is_int:

@@ -85,8 +85,8 @@ class BatchNorm(_RunningStatistics):
     ) -> None:
         self.eps, self.track_running_stats, self.momentum = eps, track_running_stats, momentum
         self.num_features = sz
-        self.weight = Tensor.ones(sz) if affine else None
-        self.bias = Tensor.zeros(sz) if affine else None
+        self.weight: Tensor | None = Tensor.ones(sz) if affine else None
+        self.bias: Tensor | None = Tensor.zeros(sz) if affine else None
         if track_running_stats:
             self._start_tracking(sz)
 
@@ -121,8 +121,8 @@ class GroupNorm:
                 f"[GroupNorm] num_groups={num_groups} must divide num_channels={num_channels}"
             )
         self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
-        self.weight = Tensor.ones(num_channels) if affine else None
-        self.bias = Tensor.zeros(num_channels) if affine else None
+        self.weight: Tensor | None = Tensor.ones(num_channels) if affine else None
+        self.bias: Tensor | None = Tensor.zeros(num_channels) if affine else None
 
     def __call__(self, x: Tensor) -> Tensor:
         _check_channels(type(self).__name__, x, self.num_channels)
@@ -183,8 +183,12 @@ class LayerNorm:
         self.normalized_shape: tuple[int, ...] = tuple(shape)
         self.axis = tuple(range(-len(self.normalized_shape), 0))
         self.eps, self.elementwise_affine = eps, elementwise_affine
-        self.weight = Tensor.ones(*self.normalized_shape) if elementwise_affine else None
-        self.bias = Tensor.zeros(*self.normalized_shape) if elementwise_affine else None
+        self.weight: Tensor | None = (
+            Tensor.ones(*self.normalized_shape) if elementwise_affine else None
+        )
+        self.bias: Tensor | None = (
+            Tensor.zeros(*self.normalized_shape) if elementwise_affine else None
+        )
 
     def __call__(self, x: Tensor) -> Tensor:
         if x.shape[-len(self.normalized_shape) :] != self.normalized_shape:
@@ -213,7 +217,7 @@ class RMSNorm:
 
     def __init__(self, dim: int, eps: float = 1e-6, elementwise_affine: bool = True) -> None:
         self.dim, self.eps = dim, eps
-        self.weight = Tensor.ones(dim) if elementwise_affine else None
+        self.weight: Tensor | None = Tensor.ones(dim) if elementwise_affine else None
 
     def __call__(self, x: Tensor) -> Tensor:
         check_width("RMSNorm", x.shape, self.dim, self.dim)

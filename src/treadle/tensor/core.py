@@ -79,9 +79,13 @@ class Core(metaclass=Modes):
             node, needs = Node(Op.DETACH, node.dtype, (node,)), False
         return type(self)._of(node, self.device, True if needs else None)
 
+    def _take(self, other: Core) -> None:
+        """This very object takes the value of `other`, on its device."""
+        self.node, self.device = other.node, other.device
+
     def _become(self, other: Core) -> Self:
         """This very object takes the value and the gradient history of `other`."""
-        self.node, self.device = other.node, other.device
+        self._take(other)
         self._requires_grad = other._requires_grad or self._requires_grad
         self.is_leaf = False
         return self
@@ -320,8 +324,8 @@ class Core(metaclass=Modes):
 
     def to_(self, device: str | None) -> Self:
         """Move this tensor, in place, gradient included."""
-        moved, leaf = self.to(device), self.is_leaf
-        self.node, self.device = moved.node, moved.device
+        leaf = self.is_leaf
+        self._take(self.to(device))
         if leaf:
             own_memory(self, exclusive=True)
         if self.grad is not None:
