@@ -1,33 +1,60 @@
-"""The examples of the README and of the quickstart run as they are printed."""
+"""What the pages show is what happens: their examples run, and their links lead somewhere.
 
+A `python` block is a program to copy; a `pycon` block is a session, and has to print what it shows.
+Those of one page run in order and share their names.
+"""
+
+import doctest
 import re
 from pathlib import Path
 
 import pytest
 
+from treadle import Device
+
 ROOT = Path(__file__).parent.parent
-PAGES = ["README.md", "docs/quickstart.md"]
+PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))]
+NEEDED = {"docs/quickstart.md": "sklearn", "docs/pytorch.md": "torch"}
 
 
-def blocks(page, language):
+def blocks(page, *languages):
     text = (ROOT / page).read_text(encoding="utf-8")
-    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+    return re.findall(rf"```({'|'.join(languages)})\n(.*?)```", text, re.DOTALL)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_the_python_examples_of_a_page_run_in_order(page, tmp_path, monkeypatch, capsys):
-    pytest.importorskip("sklearn", reason="the quickstart's digits come with scikit-learn")
+EXAMPLES = [page for page in PAGES if blocks(page, "python", "pycon")]
+
+
+def run_session(text, scope, page):
+    test = doctest.DocTestParser().get_doctest(text, scope, page, page, 0)
+    runner, said = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS), []
+    runner.run(test, out=said.append, clear_globs=False)
+    scope.update(test.globs)
+    assert not runner.failures, "".join(said)
+
+
+@pytest.mark.parametrize("page", EXAMPLES)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's compiler warns of itself
+def test_the_examples_of_a_page_run_and_print_what_it_shows(page, tmp_path, monkeypatch):
+    if page in NEEDED:
+        pytest.importorskip(NEEDED[page], reason=f"{page} has examples with it")
     monkeypatch.chdir(tmp_path)
-    code = blocks(page, "python")
-    assert code
-    scope = {}
-    for block in code:
-        exec(compile(block, page, "exec"), scope)
-    assert capsys.readouterr().out
+    monkeypatch.setattr(Device, "DEFAULT", "CPU")
+    scope = {"__name__": "__main__"}
+    for language, text in blocks(page, "python", "pycon"):
+        if language == "python":
+            exec(compile(text, page, "exec"), scope)
+        else:
+            run_session(text, scope, page)
+
+
+def test_a_session_that_prints_something_else_fails():
+    with pytest.raises(AssertionError, match="Expected:"):
+        run_session(">>> 1 + 1\n3\n", {}, "page")
 
 
 def test_the_readme_opens_with_exactly_two_commands_each_on_a_line_of_its_own():
-    first, second, *others = blocks("README.md", "sh")
+    (_, first), (_, second), *others = blocks("README.md", "sh")
     assert first.startswith("python3 -m venv .venv && ")
     assert first.endswith(" .venv/bin/treadle demo\n")
     assert second.startswith("python3 -m venv .venv && ")
@@ -35,19 +62,23 @@ def test_the_readme_opens_with_exactly_two_commands_each_on_a_line_of_its_own():
     assert (first.count("\n"), second.count("\n"), others) == (1, 1, [])
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        *PAGES,
-        "CONTRIBUTING.md",
-        "docs/index.md",
-        "docs/devices.md",
-        "docs/benchmarks.md",
-        "docs/array_api.md",
-    ],
-)
-def test_links_between_pages_lead_somewhere(page):
+def anchors(page):
+    """What GitHub makes of a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md"])
+def test_links_lead_somewhere(page):
     source = ROOT / page
-    targets = re.findall(r"\]\((?!https?:)([^)#]+)", source.read_text(encoding="utf-8"))
-    missing = [t for t in targets if not (source.parent / t).exists()]
-    assert missing == []
+    links = re.findall(r"\]\((?!https?:)([^)]+)\)", source.read_text(encoding="utf-8"))
+    for link in links:
+        path, _, anchor = link.partition("#")
+        target = source.parent / path if path else source
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_the_index_leads_to_every_page():
+    linked = re.findall(r"\]\((\w[\w-]*\.md)", (ROOT / "docs/index.md").read_text(encoding="utf-8"))
+    assert {f"docs/{name}" for name in linked} == {*PAGES} - {"README.md", "docs/index.md"}

@@ -129,6 +129,7 @@ class Setting(Generic[T]):
 
     @property
     def default(self) -> T:
+        """What holds where neither the environment nor the program says anything."""
         return cast("T", self._default() if callable(self._default) else self._default)
 
     @property
@@ -168,6 +169,7 @@ class Setting(Generic[T]):
         return found[first], first
 
     def forget(self) -> None:
+        """Read the environment again, the next time that somebody asks."""
         self._cached = None
 
 

@@ -43,14 +43,17 @@ class DType:
 
     @property
     def itemsize(self) -> int:
+        """Bytes of one element, all lanes together; a bool takes one."""
         return max(1, self.bits // 8) * self.count
 
     @property
     def is_float(self) -> bool:
+        """Whether it is a float of any width."""
         return self.kind == "float"
 
     @property
     def is_complex(self) -> bool:
+        """Whether it is a pair of floats."""
         return self.kind == "complex"
 
     @property
@@ -70,10 +73,12 @@ class DType:
 
     @property
     def is_unsigned(self) -> bool:
+        """Whether it is an integer without a sign."""
         return self.kind == "uint"
 
     @property
     def is_bool(self) -> bool:
+        """Whether it is the type of truth values."""
         return self.kind == "bool"
 
     @property
@@ -120,7 +125,11 @@ class DType:
     def __repr__(self) -> str:
         return f"dtypes.{self.name}" if self.count == 1 else f"dtypes.{self.name}.vec({self.count})"
 
-    __hash__ = object.__hash__
+    if TYPE_CHECKING:
+
+        def __hash__(self) -> int: ...  # fmt: skip
+    else:
+        __hash__ = object.__hash__  # at C's speed: nodes are looked up by their dtypes
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -224,19 +233,28 @@ class dtypes(metaclass=_Defaults):
     complex64: ClassVar[DType] = _new("complex64", "complex", 64)
     complex128: ClassVar[DType] = _new("complex128", "complex", 128)
 
-    half, float, double = float16, float32, float64
-    cfloat, cdouble = complex64, complex128
-    char, short, int, long = int8, int16, int32, int64
-    uchar, ushort, uint, ulong = uint8, uint16, uint32, uint64
+    half: ClassVar[DType] = float16
+    float: ClassVar[DType] = float32
+    double: ClassVar[DType] = float64
+    cfloat: ClassVar[DType] = complex64
+    cdouble: ClassVar[DType] = complex128
+    char: ClassVar[DType] = int8
+    short: ClassVar[DType] = int16
+    int: ClassVar[DType] = int32
+    long: ClassVar[DType] = int64
+    uchar: ClassVar[DType] = uint8
+    ushort: ClassVar[DType] = uint16
+    uint: ClassVar[DType] = uint32
+    ulong: ClassVar[DType] = uint64
 
     default_int: ClassVar[DType] = int32
 
-    floats = (fp8e4m3, fp8e5m2, float16, bfloat16, float32, float64)
-    uints = (uint8, uint16, uint32, uint64)
-    sints = (int8, int16, int32, int64)
-    ints = uints + sints
-    complexes = (complex64, complex128)
-    all = (bool, *ints, *floats)
+    floats: ClassVar[tuple[DType, ...]] = (fp8e4m3, fp8e5m2, float16, bfloat16, float32, float64)
+    uints: ClassVar[tuple[DType, ...]] = (uint8, uint16, uint32, uint64)
+    sints: ClassVar[tuple[DType, ...]] = (int8, int16, int32, int64)
+    ints: ClassVar[tuple[DType, ...]] = uints + sints
+    complexes: ClassVar[tuple[DType, ...]] = (complex64, complex128)
+    all: ClassVar[tuple[DType, ...]] = (bool, *ints, *floats)
 
     @staticmethod
     def imageh(shape: tuple[Any, Any]) -> ImageDType:
@@ -250,18 +268,22 @@ class dtypes(metaclass=_Defaults):
 
     @staticmethod
     def is_float(dtype: DType) -> Any:
+        """The same as `dtype.is_float`."""
         return dtype.is_float
 
     @staticmethod
     def is_complex(dtype: DType) -> Any:
+        """The same as `dtype.is_complex`."""
         return dtype.is_complex
 
     @staticmethod
     def is_int(dtype: DType) -> Any:
+        """The same as `dtype.is_int`."""
         return dtype.is_int
 
     @staticmethod
     def is_unsigned(dtype: DType) -> Any:
+        """The same as `dtype.is_unsigned`."""
         return dtype.is_unsigned
 
     @staticmethod

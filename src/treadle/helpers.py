@@ -96,6 +96,7 @@ class tqdm(Iterable[T]):
         self._update: Callable[[str], None] | None = None
 
     def set_description(self, desc: str) -> None:
+        """Show `desc` in front of the bar from now on."""
         self.desc = desc
         if self._update:
             self._update(desc)
@@ -119,5 +120,5 @@ class tqdm(Iterable[T]):
 
 
 def trange(n: int, **options: Any) -> tqdm[int]:
-    """`tqdm(range(n), **options)`."""
+    """A bar over the numbers below n: `tqdm(range(n), **options)`."""
     return tqdm(range(n), **options)

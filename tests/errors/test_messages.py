@@ -58,9 +58,9 @@ expected (..., m, k) @ (..., k, n); a.mT @ b would fit"""),
        ^
 expected (..., m, k) @ (..., k, n)"""),
     "matmul, batches": (lambda: Tensor.zeros(2, 3, 4) @ Tensor.zeros(5, 4, 3), ShapeError, """\
-[matmul] shapes (2,) and (5,) do not broadcast at axis -1:
-    2
-    5
+[matmul] shapes (2, 3, 4) and (5, 4, 3) do not broadcast at axis -3:
+    2  3  4
+    5  4  3
     ^
 sizes must be equal or 1, aligned from the right; use reshape or unsqueeze to line them up"""),
     "matmul, scalar": (lambda: X @ Tensor(1.0), ShapeError,
@@ -83,9 +83,29 @@ only the joined axis, dim=0, may differ"""),
     2  3
     2
 all need as many; use unsqueeze, or stack for a new axis"""),
-    "stack": (lambda: X.stack(VECTOR), ShapeError,
-        ("[stack] tensor 1 has shape (2,), tensor 0 has (2, 3): all must be the same; use cat to "
-        "join along an axis that differs")),
+    "stack": (lambda: X.stack(VECTOR), ShapeError, """\
+[stack] tensor 1 has shape (2,), tensor 0 has (2, 3)
+    2  3
+    2
+all must be the same; use cat to join along an axis that differs"""),
+    "stack, one axis": (lambda: Tensor.stack(X, X, X.T), ShapeError, """\
+[stack] tensor 2 has shape (3, 2), tensor 0 has (2, 3)
+    2  3
+    3  2
+    ^  ^
+all must be the same; use cat to join along an axis that differs"""),
+    "expand": (lambda: X.expand(4, 3), ShapeError, """\
+[expand] shape (2, 3) does not expand to (4, 3)
+    2  3
+    4  3
+    ^
+axes of size 1 can grow, and new axes come in front; use repeat to copy others"""),
+    "expand, fewer axes": (lambda: X.expand(3), ShapeError, """\
+[expand] shape (2, 3) does not expand to (3,)
+    2  3
+    ^
+       3
+axes of size 1 can grow, and new axes come in front; use repeat to copy others"""),
     "reshape": (lambda: X.reshape(4, 2), ShapeError,
         ("[reshape] shape (2, 3) has 6 elements, (4, 2) would have 8; (3, 2) would fit, and -1 in "
         "place of one size infers it")),
@@ -208,9 +228,6 @@ all need as many; use unsqueeze, or stack for a new axis"""),
         "[rand] gives floats, not int32; see randint"),
     "gather": (lambda: X.gather(0, VECTOR), DTypeError,
         "[gather] the index is float32, not an integer"),
-    "gather, shape": (lambda: X.gather(0, Tensor([1])), ShapeError,
-        ("[gather] the index has shape (1,), the tensor (2, 3): it needs as many axes, none longer "
-        "apart from axis 0")),
     "masked_fill": (lambda: X.masked_fill(INTS, 0), DTypeError,
         "[masked_fill] the mask is int32, not bool"),
     "einsum, operands": (lambda: Tensor.einsum("ij,jk->ik", X), ShapeError,
@@ -218,9 +235,6 @@ all need as many; use unsqueeze, or stack for a new axis"""),
     "einsum, sizes": (lambda: Tensor.einsum("ij,jk->ik", X, X), ShapeError,
         ("[einsum] axis 'j' has size 3 in one operand and size 2 in another, of shape (2, 3): "
         "equal letters need equal sizes")),
-    "channels": (lambda: Tensor.zeros(1, 3, 8, 8).conv2d(Tensor.zeros(4, 2, 3, 3)), ShapeError,
-        ("[conv2d] input (1, 3, 8, 8) and weight (4, 2, 3, 3) do not fit with groups=1: expected "
-        "(N, C, *spatial) and (O, C / groups, *kernel)")),
     "binding": (lambda: Variable("n", 1, 4).bind(9), UserError,
         "[bind] 9 lies outside 1 to 4, the bounds of n"),
     "optimiser": (lambda: nn.optim.SGD([Tensor([1], requires_grad=False)]), UserError,
@@ -252,11 +266,6 @@ CASES = {
     ),
     "dtype name": (lambda: X.cast("float99"), TypeError, ["float99"]),
     "object": (lambda: Tensor(object()), DTypeError, ["[Tensor]", "object"]),
-    "labels": (
-        lambda: X.sparse_categorical_crossentropy(Tensor([1, 2, 0])),
-        ShapeError,
-        ["(3,)", "(2, 3)", "expected (2,)"],
-    ),
     "state": (
         lambda: nn.state.load_state_dict(nn.Linear(3, 2), {"weight": X, "b": X}),
         UserError,
@@ -265,7 +274,7 @@ CASES = {
     "state shapes": (
         lambda: nn.state.load_state_dict(nn.Linear(2, 3, bias=False), {"weight": X}),
         ShapeError,
-        ["weight: model (3, 2), given (2, 3)"],
+        ["weight: model (3, 2), given (2, 3)", "leave these names out"],
     ),
 }
 

@@ -21,7 +21,7 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from ..config import settings
 from ..errors import JitError
@@ -37,6 +37,8 @@ from .steps import HostCall, Run, Step, Transfer
 
 __all__ = ["TinyJit", "jit"]
 
+P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
 
 
@@ -91,7 +93,7 @@ on_interpret.append(_listen_to_interpreter)
 listeners.append(_listen)
 
 
-class TinyJit(Generic[R]):
+class TinyJit(Generic[P, R]):
     """Capture `function` at its second call, replay it from the third on.
 
     Tensors may be arguments, keyword arguments, or inside lists, tuples and dicts of them; all
@@ -99,7 +101,7 @@ class TinyJit(Generic[R]):
     Inside of a transform (grad, vmap, ...) it is the function itself.
     """
 
-    def __init__(self, function: Callable[..., R]) -> None:
+    def __init__(self, function: Callable[P, R]) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self.reset()
@@ -110,10 +112,16 @@ class TinyJit(Generic[R]):
         self._capture: _Capture | None = None
         self._lock = threading.Lock()
 
+    @overload
+    def __get__(self, obj: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(
+        self: TinyJit[Concatenate[Any, Q], R], obj: object, owner: type | None = None
+    ) -> Callable[Q, R]: ...
     def __get__(self, obj: Any, owner: type | None = None) -> Any:
         return self if obj is None else functools.partial(self.__call__, obj)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         checked = settings.CHECK_NAN or settings.CHECK_INDEX  # which look at values in between
         if not settings.JIT or checked or getattr(_capturing, "active", None) is not None:
             return self.function(*args, **kwargs)
@@ -147,9 +155,10 @@ class TinyJit(Generic[R]):
             id(t): _like(t, node, [fresh[id(m)] for m in _memories(node)])
             for t, node in zip(found, nodes, strict=True)
         }
+        function: Callable[..., R] = self.function
         _capturing.active = capture
         try:
-            result = self.function(*_swap(args, swapped), **_swap(kwargs, swapped))
+            result = function(*_swap(args, swapped), **_swap(kwargs, swapped))
             outputs: list[Any] = []
             _signature(result, outputs)
             returned = realize([(t.node, t.device) for t in outputs])
@@ -323,6 +332,26 @@ def _signature(value: Any, found: list[Any]) -> Any:
     return value
 
 
+def _shown_call(signature: Any) -> str:
+    """The description of (args, kwargs), as a call is written."""
+    (_, positional), (_, named) = signature[1]
+    shown = [_shown(item) for item in positional]
+    return f"({', '.join(shown + [f'{name}={_shown(item)}' for name, item in named])})"
+
+
+def _shown(signature: Any) -> str:
+    """What `_signature` gives of one argument, for people."""
+    if not isinstance(signature, tuple):
+        return repr(signature)
+    kind, items = signature
+    if kind == "tensor of shape":
+        return f"tensor of shape {items}"
+    if kind == "dict":
+        return "{" + ", ".join(f"{key!r}: {_shown(item)}" for key, item in items) + "}"
+    inner = ", ".join(map(_shown, items))
+    return f"[{inner}]" if kind == "list" else f"({inner})"
+
+
 def _swap(value: Any, swapped: dict[int, Any]) -> Any:
     if _is_tensor(value):
         return swapped[id(value)]
@@ -404,8 +433,9 @@ def _check_same(old: Any, new: Any) -> None:
         return
     if old[0] != new[0]:
         raise JitError(
-            f"[jit] captured with the arguments {old[0]}, called with {new[0]}: only tensors may "
-            "change between calls. Use one TinyJit for each, or .reset()"
+            f"[jit] captured with the arguments {_shown_call(old[0])}, called with "
+            f"{_shown_call(new[0])}: only tensors may change between calls, and not their shape. "
+            "Use one TinyJit for each, or .reset()"
         )
     for number, (was, now) in enumerate(zip(old[1], new[1], strict=True)):
         if was != now:

@@ -13,6 +13,7 @@ import math
 
 from ..errors import DTypeError, ShapeError
 from ..tensor import Tensor
+from ..tensor.shapes import aligned
 from .linear import Linear
 
 __all__ = ["MultiheadAttention"]
@@ -47,12 +48,12 @@ class MultiheadAttention:
         shared = self.num_kv_heads * self.head_dim
         self._rows = (embed_dim, shared, shared)
         if self.kdim == self.vdim == embed_dim:
-            self.in_proj_weight = Tensor.glorot_uniform(sum(self._rows), embed_dim)
+            self.in_proj_weight: Tensor = Tensor.glorot_uniform(sum(self._rows), embed_dim)
         else:
-            self.q_proj_weight = Tensor.glorot_uniform(embed_dim, embed_dim)
-            self.k_proj_weight = Tensor.glorot_uniform(shared, self.kdim)
-            self.v_proj_weight = Tensor.glorot_uniform(shared, self.vdim)
-        self.in_proj_bias = Tensor.zeros(sum(self._rows)) if bias else None
+            self.q_proj_weight: Tensor = Tensor.glorot_uniform(embed_dim, embed_dim)
+            self.k_proj_weight: Tensor = Tensor.glorot_uniform(shared, self.kdim)
+            self.v_proj_weight: Tensor = Tensor.glorot_uniform(shared, self.vdim)
+        self.in_proj_bias: Tensor | None = Tensor.zeros(sum(self._rows)) if bias else None
         self.out_proj = Linear(embed_dim, embed_dim, bias)
         if bias:
             self.out_proj.bias = Tensor.zeros(embed_dim)
@@ -114,17 +115,19 @@ class MultiheadAttention:
 
     def _check(self, query: Tensor, key: Tensor, value: Tensor) -> None:
         sizes = (self.embed_dim, self.kdim, self.vdim)
-        fits = all(
-            t.ndim == query.ndim and t.shape[-1] == size
-            for t, size in zip((query, key, value), sizes, strict=True)
-        )
+        shapes = [query.shape, key.shape, value.shape]
+        wrong = [
+            {len(shape) - 1} if shape and shape[-1] != size else set[int]()
+            for shape, size in zip(shapes, sizes, strict=True)
+        ]
+        fits = not any(wrong) and all(len(shape) == query.ndim for shape in shapes)
         fits = fits and query.ndim in (2, 3) and key.shape[:-1] == value.shape[:-1]
         batch = 0 if self.batch_first else 1
         if not fits or (query.ndim == 3 and query.shape[batch] != key.shape[batch]):
             raise ShapeError(
                 f"[MultiheadAttention] query {query.shape}, key {key.shape}, value {value.shape} "
-                f"do not fit: expected last axes {sizes}, two or three axes each, one batch size "
-                f"(axis {batch}), and key and value of the same length"
+                f"do not fit\n{aligned(shapes, wrong)}\nexpected last axes {sizes}, two or three "
+                f"axes each, one batch size (axis {batch}), and key and value of the same length"
             )
 
     def _batch_first(self, x: Tensor) -> Tensor:

@@ -50,8 +50,8 @@ class Conv2d:
     def _init_parameters(self, in_channels: int, out_channels: int, bias: bool) -> None:
         shape = (out_channels, in_channels // self.groups, *self.kernel_size)
         fan_in = math.prod(shape[1:])
-        self.weight = fan_in_uniform(*shape, fan_in=fan_in)
-        self.bias = fan_in_uniform(out_channels, fan_in=fan_in) if bias else None
+        self.weight: Tensor = fan_in_uniform(*shape, fan_in=fan_in)
+        self.bias: Tensor | None = fan_in_uniform(out_channels, fan_in=fan_in) if bias else None
 
     def _same(self, padding: str) -> tuple[int, ...]:
         """The padding, last axis first, that keeps sizes; the odd one goes after, as in PyTorch."""
@@ -104,8 +104,8 @@ class ConvTranspose2d(Conv2d):
         shape = (in_channels, out_channels // self.groups, *self.kernel_size)
         # PyTorch takes the fan-in from axis 1 here too, though that is the fan-out.
         fan_in = math.prod(shape[1:])
-        self.weight = fan_in_uniform(*shape, fan_in=fan_in)
-        self.bias = fan_in_uniform(out_channels, fan_in=fan_in) if bias else None
+        self.weight: Tensor = fan_in_uniform(*shape, fan_in=fan_in)
+        self.bias: Tensor | None = fan_in_uniform(out_channels, fan_in=fan_in) if bias else None
 
     def __call__(self, x: Tensor) -> Tensor:
         options: dict[str, Any] = {"stride": self.stride, "dilation": self.dilation}

@@ -11,7 +11,10 @@ import math
 from ..config import settings
 from ..dtype import dtypes
 from ..errors import ShapeError
+from ..ir.shape import same_size
 from ..tensor import Tensor
+from ..tensor.checks import check_width
+from ..tensor.shapes import aligned
 
 __all__ = [
     "BatchNorm",
@@ -50,6 +53,15 @@ class _RunningStatistics:
         self.num_batches_tracked.assign(self.num_batches_tracked + 1)
 
 
+def _check_channels(layer: str, x: Tensor, channels: int) -> None:
+    """Raises ShapeError where axis 1 of `x` does not hold so many channels."""
+    if x.ndim < 2 or not same_size(x.shape[1], channels):
+        raise ShapeError(
+            f"[{layer}] expected {channels} channels on axis 1, got shape {x.shape}\n"
+            f"{aligned([x.shape], [{1} if x.ndim > 1 else ()])}"
+        )
+
+
 def _state(value: object, dtype: object = None) -> Tensor:
     """A tensor that layers update in place and no gradient flows into."""
     return Tensor(value, dtype=dtype, requires_grad=False)
@@ -72,8 +84,9 @@ class BatchNorm(_RunningStatistics):
         momentum: float = 0.1,
     ) -> None:
         self.eps, self.track_running_stats, self.momentum = eps, track_running_stats, momentum
-        self.weight = Tensor.ones(sz) if affine else None
-        self.bias = Tensor.zeros(sz) if affine else None
+        self.num_features = sz
+        self.weight: Tensor | None = Tensor.ones(sz) if affine else None
+        self.bias: Tensor | None = Tensor.zeros(sz) if affine else None
         if track_running_stats:
             self._start_tracking(sz)
 
@@ -87,6 +100,7 @@ class BatchNorm(_RunningStatistics):
         return mean, centred.square().mean(axes)
 
     def __call__(self, x: Tensor) -> Tensor:
+        _check_channels(type(self).__name__, x, self.num_features)
         mean, var = self.calc_stats(x)
         if self.track_running_stats and settings.TRAINING:
             self._track(mean.detach(), var.detach(), x.numel() // x.shape[1])
@@ -107,14 +121,11 @@ class GroupNorm:
                 f"[GroupNorm] num_groups={num_groups} must divide num_channels={num_channels}"
             )
         self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
-        self.weight = Tensor.ones(num_channels) if affine else None
-        self.bias = Tensor.zeros(num_channels) if affine else None
+        self.weight: Tensor | None = Tensor.ones(num_channels) if affine else None
+        self.bias: Tensor | None = Tensor.zeros(num_channels) if affine else None
 
     def __call__(self, x: Tensor) -> Tensor:
-        if x.ndim < 2 or x.shape[1] != self.num_channels:
-            raise ShapeError(
-                f"[GroupNorm] expected {self.num_channels} channels on axis 1, got shape {x.shape}"
-            )
+        _check_channels(type(self).__name__, x, self.num_channels)
         size = math.prod(x.shape[1:]) // self.num_groups
         grouped = x.reshape(x.shape[0], self.num_groups, size)
         x = grouped.layernorm(eps=self.eps).reshape(x.shape)
@@ -172,13 +183,18 @@ class LayerNorm:
         self.normalized_shape: tuple[int, ...] = tuple(shape)
         self.axis = tuple(range(-len(self.normalized_shape), 0))
         self.eps, self.elementwise_affine = eps, elementwise_affine
-        self.weight = Tensor.ones(*self.normalized_shape) if elementwise_affine else None
-        self.bias = Tensor.zeros(*self.normalized_shape) if elementwise_affine else None
+        self.weight: Tensor | None = (
+            Tensor.ones(*self.normalized_shape) if elementwise_affine else None
+        )
+        self.bias: Tensor | None = (
+            Tensor.zeros(*self.normalized_shape) if elementwise_affine else None
+        )
 
     def __call__(self, x: Tensor) -> Tensor:
         if x.shape[-len(self.normalized_shape) :] != self.normalized_shape:
             raise ShapeError(
-                f"[LayerNorm] the last axes must be {self.normalized_shape}, got shape {x.shape}"
+                f"[LayerNorm] the last axes must be {self.normalized_shape}, got shape {x.shape}\n"
+                f"{aligned([x.shape, self.normalized_shape], [(), ()])}"
             )
         x = x.layernorm(self.axis, eps=self.eps)
         if self.weight is None or self.bias is None:
@@ -200,10 +216,11 @@ class RMSNorm:
     """
 
     def __init__(self, dim: int, eps: float = 1e-6, elementwise_affine: bool = True) -> None:
-        self.eps = eps
-        self.weight = Tensor.ones(dim) if elementwise_affine else None
+        self.dim, self.eps = dim, eps
+        self.weight: Tensor | None = Tensor.ones(dim) if elementwise_affine else None
 
     def __call__(self, x: Tensor) -> Tensor:
+        check_width("RMSNorm", x.shape, self.dim, self.dim)
         wide = x.float()
         scale = (wide.square().mean(-1, keepdim=True) + self.eps).rsqrt()
         x = (wide * scale).cast(x.dtype)

@@ -27,10 +27,10 @@ class _Cell:
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
         rows = self.gates * hidden_size
         self.hidden_size = hidden_size
-        self.weight_ih = fan_in_uniform(rows, input_size, fan_in=hidden_size)
-        self.weight_hh = fan_in_uniform(rows, hidden_size, fan_in=hidden_size)
-        self.bias_ih = Tensor.zeros(rows) if bias else None
-        self.bias_hh = Tensor.zeros(rows) if bias else None
+        self.weight_ih: Tensor = fan_in_uniform(rows, input_size, fan_in=hidden_size)
+        self.weight_hh: Tensor = fan_in_uniform(rows, hidden_size, fan_in=hidden_size)
+        self.bias_ih: Tensor | None = Tensor.zeros(rows) if bias else None
+        self.bias_hh: Tensor | None = Tensor.zeros(rows) if bias else None
 
     @classmethod
     def zero_state(cls, x: Tensor, hidden_size: int) -> tuple[Tensor, ...]:

@@ -131,7 +131,10 @@ def _check(
         if found and counts
     ]
     if wrong:
-        raise ShapeError(f"[load_state_dict] shapes do not match ({'; '.join(parts)})")
+        raise ShapeError(
+            f"[load_state_dict] shapes do not match ({'; '.join(parts)}); build the model with "
+            "these sizes, or leave these names out and give strict=False"
+        )
     if parts:
         raise UserError(
             f"[load_state_dict] names do not match ({'; '.join(parts)}); "

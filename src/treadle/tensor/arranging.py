@@ -118,17 +118,20 @@ class Arranging(Analytic):
         return self.T
 
     def fliplr(self) -> Self:
-        """The second axis reversed."""
+        """The second axis reversed: left and right exchanged."""
         return self.flip(1)
 
     def flipud(self) -> Self:
-        """The first axis reversed. Raises ShapeError for a scalar."""
+        """The first axis reversed: up and down exchanged. Raises ShapeError for a scalar."""
         if not self.ndim:
             raise ShapeError("[flipud] needs an axis, shape () has none")
         return self.flip(0)
 
     def rot90(self, k: int = 1, dims: tuple[int, int] = (0, 1)) -> Self:
-        """Turned by 90 degrees `k` times, from the first of `dims` towards the second."""
+        """Turned by 90 degrees `k` times, from the first of `dims` towards the second.
+
+        Raises ShapeError where both are the same axis.
+        """
         first, second = (resolve_axis("rot90", axis, self.ndim) for axis in dims)
         if first == second:
             raise ShapeError(f"[rot90] a plane has two axes, not {tuple(dims)}")

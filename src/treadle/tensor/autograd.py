@@ -26,7 +26,7 @@ class Autograd(Functional):
 
     def gradient(
         self, *targets: Self, gradient: Self | None = None, materialize_grads: bool = False
-    ) -> list[Any]:
+    ) -> list[Self]:
         """The gradients of this tensor with respect to `targets`, which may be any tensors below.
 
         `gradient` is the one that arrives here, 1 for a single element. A target that does not

@@ -9,13 +9,14 @@ A WINDOW op shows every patch without copying; a convolution is then one product
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
 from ..dtype import dtypes, sum_acc_dtype
 from ..errors import ShapeError
 from ..ir.args import WindowArg
 from ..ir.node import Node
 from ..ir.op import Op
+from .checks import check_conv
 from .linalg import Linalg
 from .operands import check_device
 
@@ -27,13 +28,10 @@ class Convolution(Linalg):
 
     __slots__ = ()
 
-    def _windows(self, kernel: Sequence[int], stride: Any, dilation: Any) -> Self:
+    def _windows(
+        self, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+    ) -> Self:
         """Windows over the last axes: (..., *out) with the window axes `kernel` appended."""
-        if min(*stride, *dilation) < 1:
-            raise ShapeError(
-                f"[windows] stride {tuple(stride)} and dilation {tuple(dilation)} must be at least "
-                "1 on every axis"
-            )
         result, first = self, self.ndim - len(kernel)
         for i, size in enumerate(kernel):
             result = result._window(first + i, size, stride[i], dilation[i])
@@ -48,12 +46,14 @@ class Convolution(Linalg):
         `padding`: a number, one for each spatial axis, or (left, right, top, bottom, ...) with the
         last axis first. Half types accumulate in float32. Raises ShapeError.
         """
-        _check_conv("conv2d", self, weight, groups, channel_axis=1)
+        biased = None if bias is None else bias.shape
+        check_conv("conv2d", self.shape, weight.shape, biased, groups)
         check_device("conv2d", self, weight, *([] if bias is None else [bias]))
         kernel = weight.shape[2:]
         rank = len(kernel)
-        steps, gaps = _each("stride", stride, rank), _each("dilation", dilation, rank)
-        x = self._padded(_spatial_pads(self.ndim, padding, rank))
+        steps = _each("conv2d", "stride", stride, rank)
+        gaps = _each("conv2d", "dilation", dilation, rank)
+        x = self._padded(_spatial_pads("conv2d", self.ndim, padding, rank))
         _check_kernel("conv2d", x, self.shape, kernel, gaps)
         x = x._windows(kernel, steps, gaps)
         batch, out, channels = self.shape[0], weight.shape[0], weight.shape[1]
@@ -75,7 +75,8 @@ class Convolution(Linalg):
         Sizes become (n - 1) stride - padding + dilation (kernel - 1) + output_padding + 1.
         Raises ShapeError.
         """
-        _check_conv("conv_transpose2d", self, weight, groups, channel_axis=0)
+        biased = None if bias is None else bias.shape
+        check_conv("conv_transpose2d", self.shape, weight.shape, biased, groups, transposed=True)
         check_device("conv_transpose2d", self, weight, *([] if bias is None else [bias]))
         batch, out, kernel = self.shape[0], weight.shape[1], weight.shape[2:]
         rank, channels = len(kernel), self.shape[1] // groups
@@ -88,7 +89,8 @@ class Convolution(Linalg):
         parts = x._product_sum(w, (-1,), None, "conv_transpose2d")
         parts = parts.reshape((batch, groups * out, *spatial, *kernel))
         full = parts._unwindows(kernel, stride, dilation, output_padding)
-        pads = [(-b, -a) for b, a in _spatial_pads(self.ndim, padding, rank)]
+        spatial_pads = _spatial_pads("conv_transpose2d", self.ndim, padding, rank)
+        pads = [(-before, -after) for before, after in spatial_pads]
         result = full._padded(pads)
         return result if bias is None else result.add(bias.reshape((1, -1, *(1,) * rank)))
 
@@ -105,9 +107,10 @@ class Convolution(Linalg):
 
     def _unwindows(self, kernel: Sequence[int], stride: Any, dilation: Any, extra: Any) -> Self:
         """Window axes, the last ones, added back into the axes before them."""
-        rank = len(kernel)
-        steps, gaps = _each("stride", stride, rank), _each("dilation", dilation, rank)
-        more = _each("output_padding", extra, rank)
+        name, rank = "conv_transpose2d", len(kernel)
+        steps = _each(name, "stride", stride, rank)
+        gaps = _each(name, "dilation", dilation, rank)
+        more = _each(name, "output_padding", extra, rank, least=0)
         result, first = self, self.ndim - 2 * rank
         for i in reversed(range(rank)):
             count = result.shape[first + i]
@@ -144,6 +147,16 @@ class Convolution(Linalg):
         ones = ones._padded(pool.pads, 1 if count_include_pad else 0)._padded(pool.tail)
         return total.div(pool.windows(ones).sum(axes)).cast(x.dtype)
 
+    @overload
+    def max_pool2d(
+        self, kernel_size: Any = ..., stride: Any = ..., dilation: Any = ..., padding: Any = ...,
+        ceil_mode: Any = ..., return_indices: Literal[False] = ...,
+    ) -> Self: ...  # fmt: skip
+    @overload
+    def max_pool2d(
+        self, kernel_size: Any = ..., stride: Any = ..., dilation: Any = ..., padding: Any = ...,
+        ceil_mode: Any = ..., *, return_indices: Literal[True],
+    ) -> tuple[Self, Self]: ...  # fmt: skip
     def max_pool2d(
         self, kernel_size: Any = (2, 2), stride: Any = None, dilation: Any = 1, padding: Any = 0,
         ceil_mode: Any = False, return_indices: Any = False,
@@ -173,7 +186,10 @@ class Convolution(Linalg):
         self, indices: Self, kernel_size: Any = (2, 2), stride: Any = None, dilation: Any = 1,
         padding: Any = 0, output_size: Any = None,
     ) -> Self:  # fmt: skip
-        """Values put back where `max_pool2d(return_indices=True)` found them, zeros around."""
+        """Values put back where `max_pool2d(return_indices=True)` found them, zeros around.
+
+        Raises ShapeError where the indices do not have the shape of this tensor.
+        """
         if indices.shape != self.shape:
             raise ShapeError(
                 f"[max_unpool2d] one place for each value: the values have shape {self.shape}, the "
@@ -183,9 +199,9 @@ class Convolution(Linalg):
             tuple(kernel_size) if isinstance(kernel_size, (tuple, list)) else (kernel_size,) * 2
         )
         rank = len(kernel)
-        steps = _each("stride", kernel if stride is None else stride, rank)
-        gaps = _each("dilation", dilation, rank)
-        pads = _spatial_pads(self.ndim, padding, rank)[-rank:]
+        steps = _each("max_unpool2d", "stride", kernel if stride is None else stride, rank)
+        gaps = _each("max_unpool2d", "dilation", dilation, rank)
+        pads = _spatial_pads("max_unpool2d", self.ndim, padding, rank)[-rank:]
         sizes = [
             (n - 1) * steps[i] - sum(pads[i]) + gaps[i] * (kernel[i] - 1) + 1
             for i, n in enumerate(self.shape[-rank:])
@@ -216,11 +232,12 @@ class _Pool:
     ) -> None:  # fmt: skip
         self.kernel = tuple(kernel) if isinstance(kernel, (tuple, list)) else (kernel,) * 2
         rank = len(self.kernel)
-        self.stride = _each("stride", self.kernel if stride is None else stride, rank)
-        self.dilation = _each("dilation", dilation, rank)
+        _each(name, "kernel_size", self.kernel, rank)
+        self.stride = _each(name, "stride", self.kernel if stride is None else stride, rank)
+        self.dilation = _each(name, "dilation", dilation, rank)
         if x.ndim < rank:
             raise ShapeError(f"[{name}] a kernel of {rank} axes does not fit shape {x.shape}")
-        self.pads = _spatial_pads(x.ndim, padding, rank)
+        self.pads = _spatial_pads(name, x.ndim, padding, rank)
         self.tail = [(0, 0)] * x.ndim
         for i in range(rank):
             axis = x.ndim - rank + i
@@ -250,15 +267,18 @@ class _Pool:
         return x._windows(self.kernel, self.stride, self.dilation)
 
 
-def _each(name: str, value: Any, rank: int) -> tuple[int, ...]:
-    """A number for each spatial axis. Raises ShapeError."""
-    numbers = (value,) * rank if isinstance(value, int) else tuple(value)
-    if len(numbers) != rank:
-        raise ShapeError(f"[conv2d] {name} has {len(numbers)} numbers for {rank} spatial axes")
+def _each(name: str, option: str, value: Any, rank: int, least: int = 1) -> tuple[int, ...]:
+    """A number of at least `least` for each spatial axis. Raises ShapeError."""
+    numbers = tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
+    if len(numbers) != rank or not all(isinstance(n, int) and n >= least for n in numbers):
+        raise ShapeError(
+            f"[{name}] {option}={value!r} does not fit {rank} spatial axes: expected one integer "
+            f"of at least {least}, or one for each axis"
+        )
     return numbers
 
 
-def _spatial_pads(ndim: int, padding: Any, rank: int) -> list[tuple[int, int]]:
+def _spatial_pads(name: str, ndim: int, padding: Any, rank: int) -> list[tuple[int, int]]:
     """(before, after) for every axis."""
     numbers = (padding,) * rank if isinstance(padding, int) else tuple(padding)
     if len(numbers) == 2 * rank and rank:
@@ -267,22 +287,10 @@ def _spatial_pads(ndim: int, padding: Any, rank: int) -> list[tuple[int, int]]:
         pairs = [(n, n) for n in numbers]
     else:
         raise ShapeError(
-            f"[pad] padding {numbers} has {len(numbers)} numbers; {rank} spatial axes take 1, "
+            f"[{name}] padding {numbers} has {len(numbers)} numbers; {rank} spatial axes take 1, "
             f"{rank} or {2 * rank}"
         )
     return [(0, 0)] * (ndim - rank) + pairs
-
-
-def _check_conv(name: str, x: Linalg, weight: Linalg, groups: int, channel_axis: int) -> None:
-    fits = weight.ndim == x.ndim and x.ndim > 2 and groups > 0
-    channels = weight.shape[channel_axis] * (groups if channel_axis else 1) if fits else 0
-    divides = fits and (weight.shape[0] % groups == 0)
-    if not fits or channels != x.shape[1] or not divides:
-        order = "(O, C / groups, *kernel)" if channel_axis else "(C, O / groups, *kernel)"
-        raise ShapeError(
-            f"[{name}] input {x.shape} and weight {weight.shape} do not fit with groups={groups}: "
-            f"expected (N, C, *spatial) and {order}"
-        )
 
 
 def _check_kernel(

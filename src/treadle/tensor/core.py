@@ -80,9 +80,13 @@ class Core(metaclass=Modes):
             node, needs = Node(Op.DETACH, node.dtype, (node,)), False
         return type(self)._of(node, self.device, True if needs else None)
 
+    def _take(self, other: Core) -> None:
+        """This very object takes the value of `other`, on its device."""
+        self.node, self.device = other.node, other.device
+
     def _become(self, other: Core) -> Self:
         """This very object takes the value and the gradient history of `other`."""
-        self.node, self.device = other.node, other.device
+        self._take(other)
         self._requires_grad = other._requires_grad or self._requires_grad
         self.is_leaf = False
         return self
@@ -91,14 +95,17 @@ class Core(metaclass=Modes):
 
     @property
     def shape(self) -> Shape:
+        """The size of each axis: integers, or symbolic sizes."""
         return self.node.shape
 
     @property
     def dtype(self) -> DType:
+        """The type of the elements."""
         return self.node.dtype
 
     @property
     def ndim(self) -> int:
+        """How many axes the tensor has."""
         return len(self.node.shape)
 
     @property
@@ -107,21 +114,23 @@ class Core(metaclass=Modes):
         return is_backed(resolve(self.node))
 
     def numel(self) -> Any:
-        """The number of elements."""
+        """How many elements there are: the product of the sizes."""
         return size_product(self.shape)
 
     def element_size(self) -> int:
-        """Bytes of one element."""
+        """How many bytes one element takes."""
         return self.dtype.itemsize
 
     def nbytes(self) -> int:
-        """Bytes of all elements."""
+        """How many bytes all elements take together."""
         return self.numel() * self.element_size()
 
     def is_floating_point(self) -> bool:
+        """Whether the elements are floats of any width."""
         return self.dtype.is_float
 
     def is_complex(self) -> bool:
+        """Whether the elements are complex numbers."""
         return self.dtype.is_complex
 
     @property
@@ -346,8 +355,8 @@ class Core(metaclass=Modes):
 
     def to_(self, device: str | None) -> Self:
         """Move this tensor, in place, gradient included."""
-        moved, leaf = self.to(device), self.is_leaf
-        self.node, self.device = moved.node, moved.device
+        leaf = self.is_leaf
+        self._take(self.to(device))
         if leaf:
             own_memory(self, exclusive=True)
         if self.grad is not None:
@@ -392,7 +401,7 @@ def _in_memory(node: Node) -> np.ndarray[Any, Any]:
     import numpy as np
 
     if node.op is Op.RESHAPE:
-        return _in_memory(node.src[0]).reshape(node.shape)
+        return _in_memory(node.src[0]).reshape([bound_size(size) for size in node.shape])
     if node.op is not Op.MULTI:
         return read(node.arg)
     parts = [_in_memory(part) for part in node.src]

@@ -10,7 +10,7 @@ calling the method computes as much as that takes: the size, one number.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, overload
 
 from ..dtype import dtypes
 from ..errors import DTypeError, ShapeError
@@ -52,6 +52,10 @@ class Counting(Selecting):
 
     # -- places -------------------------------------------------------------------------------
 
+    @overload
+    def nonzero(self, as_tuple: Literal[False] = ...) -> Self: ...
+    @overload
+    def nonzero(self, as_tuple: Literal[True]) -> tuple[Self, ...]: ...
     def nonzero(self, as_tuple: bool = False) -> Any:
         """Where elements are not 0, in row-major order: (count, axes), computed now.
 
@@ -273,5 +277,5 @@ class Counting(Selecting):
         return UniqueInverse(found.values, found.inverse_indices)
 
     def unique_values(self) -> Self:
-        """The distinct elements, ascending."""
+        """The distinct elements of all axes, ascending; computed now."""
         return self.unique_all().values

@@ -40,7 +40,8 @@ class Creation(Convolution):
         """`data`: a scalar, nested lists, a NumPy array, bytes, another tensor; None is empty.
 
         Without `dtype`, Python floats take `dtypes.default_float`, ints `dtypes.default_int`.
-        Raises DTypeError for what has no element type, ShapeError for ragged lists.
+        Raises DTypeError for what has no element type and integers that do not fit theirs,
+        ShapeError for ragged lists.
         """
         name = Device.canonicalize(device)
         if dtype is not None:
@@ -53,7 +54,7 @@ class Creation(Convolution):
             node = data.cast(dtypes.default_int if dtype is None else dtype)
         elif is_scalar(data):
             kind = dtypes.from_py(plain(data)) if dtype is None else dtype
-            node = _scalar(data, kind)
+            node = _scalar(data, kind, is_default=dtype is None)
         elif _holds_tensors(data):
             parts: list[Any] = [
                 item if isinstance(item, Core) else type(self)(item, name) for item in data
@@ -78,32 +79,41 @@ class Creation(Convolution):
         requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
         """Values that are not defined (here zeros). Raises ShapeError for a negative size."""
-        return cls.full(flatten_args(shape[0], shape[1:]) if shape else (), 0.0, device=device,
-                        dtype=_float_or(dtype), requires_grad=requires_grad)  # fmt: skip
+        return cls.full(_shape_of(shape), 0.0, device, _float_or(dtype), requires_grad)
 
     @classmethod
     def full(
         cls, shape: Any, fill_value: Any, device: str | None = None, dtype: Any = None,
         requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
-        """`fill_value` everywhere; its own dtype unless one is given."""
+        """`fill_value`, a number, everywhere; of its own dtype unless one is given.
+
+        Raises ShapeError for a negative size, DTypeError for an integer that does not fit.
+        """
         sizes = flatten_args(shape, ())
         if any(isinstance(n, int) and n < 0 for n in sizes):
             raise ShapeError(f"[full] sizes must not be negative: {sizes}")
         if not is_scalar(fill_value):
             fill_value = fill_value.item()
         kind = dtypes.from_py(plain(fill_value)) if dtype is None else _known_dtype(dtype)
-        return cls._new(expand(_scalar(fill_value, kind), sizes), device, requires_grad)
+        node = _scalar(fill_value, kind, is_default=dtype is None)
+        return cls._new(expand(node, sizes), device, requires_grad)
 
     @classmethod
-    def zeros(cls, *shape: Any, **kwargs: Any) -> Self:
-        """0 everywhere, `dtypes.default_float` unless a dtype is given."""
-        return cls.full(_shape_of(shape), 0.0, **{"dtype": dtypes.default_float, **_given(kwargs)})
+    def zeros(
+        cls, *shape: Any, device: str | None = None, dtype: Any = None,
+        requires_grad: bool | None = None,
+    ) -> Self:  # fmt: skip
+        """0 everywhere, `dtypes.default_float` unless a dtype is given. Raises ShapeError."""
+        return cls.full(_shape_of(shape), 0.0, device, _float_or(dtype), requires_grad)
 
     @classmethod
-    def ones(cls, *shape: Any, **kwargs: Any) -> Self:
-        """1 everywhere, `dtypes.default_float` unless a dtype is given."""
-        return cls.full(_shape_of(shape), 1.0, **{"dtype": dtypes.default_float, **_given(kwargs)})
+    def ones(
+        cls, *shape: Any, device: str | None = None, dtype: Any = None,
+        requires_grad: bool | None = None,
+    ) -> Self:  # fmt: skip
+        """1 everywhere, `dtypes.default_float` unless a dtype is given. Raises ShapeError."""
+        return cls.full(_shape_of(shape), 1.0, device, _float_or(dtype), requires_grad)
 
     @classmethod
     def arange(
@@ -137,7 +147,7 @@ class Creation(Convolution):
         cls, start: Any, stop: Any, steps: int, device: str | None = None, dtype: Any = None,
         requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
-        """`steps` numbers from `start` to `stop` inclusive, evenly apart."""
+        """`steps` numbers from `start` to `stop` inclusive, evenly apart. Raises ShapeError."""
         if not isinstance(steps, int) or steps < 0:
             raise ShapeError(f"[linspace] steps is a whole number of 0 or more, not {steps!r}")
         kind = _float_or(dtype)
@@ -155,7 +165,10 @@ class Creation(Convolution):
         cls, n: int, m: int | None = None, device: str | None = None, dtype: Any = None,
         requires_grad: bool | None = None, diagonal: int = 0,
     ) -> Self:  # fmt: skip
-        """(n, m) with ones on a diagonal, counted upwards from the main one."""
+        """(n, m), or (n, n), with ones on a diagonal, counted upwards from the main one.
+
+        Raises ShapeError.
+        """
         columns = n if m is None else m
         if n < 0 or columns < 0:
             raise ShapeError(f"[eye] sizes must not be negative: {(n, columns)}")
@@ -201,7 +214,9 @@ def _known_dtype(dtype: Any) -> DType:
         raise DTypeError(f"[dtype] {error}") from None
 
 
-def _scalar(value: Any, dtype: DType) -> Node:
+def _scalar(value: Any, dtype: DType, is_default: bool) -> Node:
+    if dtype.is_int and isinstance(value, int):
+        _check_fits(value, dtype, is_default)
     return scalar_node("Tensor", value, dtype)
 
 
@@ -222,6 +237,10 @@ def _host_array(data: Any, dtype: DType | None) -> tuple[np.ndarray[Any, Any], D
         array = np.asarray(data)
     except ValueError:
         raise ShapeError("[Tensor] nested lists must all have the same length") from None
+    if listed and _may_hold_large_integers(array):
+        exact = np.asarray(data, object)
+        if all(isinstance(value, int) for value in exact.flat):
+            return _large_integers(exact, dtype)
     if array.dtype.kind == "O":
         raise DTypeError(f"[Tensor] no element type for the values of a {type(data).__name__}")
     if array.dtype.kind == "c" and dtype is not None and not dtype.is_complex:
@@ -235,6 +254,45 @@ def _host_array(data: Any, dtype: DType | None) -> tuple[np.ndarray[Any, Any], D
         return array, _from_np_dtype(array.dtype) if dtype is None else dtype
     except TypeError as error:
         raise DTypeError(f"[Tensor] {error}") from None
+
+
+def _may_hold_large_integers(array: np.ndarray[Any, Any]) -> bool:
+    """Whether NumPy may have made floats or objects of integers that int64 does not hold."""
+    if array.dtype.kind == "f" and array.size:
+        return bool((abs(array) >= 2.0**63).any())
+    return array.dtype.kind == "O"
+
+
+def _large_integers(
+    exact: np.ndarray[Any, Any], dtype: DType | None
+) -> tuple[np.ndarray[Any, Any], DType]:
+    """An array of Python's integers in `dtype`, exactly where that is an integer type."""
+    import numpy as np
+
+    kind = dtypes.default_int if dtype is None else dtype
+    if kind.is_int:
+        for value in (min(exact.flat), max(exact.flat)):
+            _check_fits(value, kind, is_default=dtype is None)
+        wrapped = [value & (1 << 64) - 1 for value in exact.flat]
+        return np.array(wrapped, np.uint64).reshape(exact.shape), kind
+    try:
+        return exact.astype(np.float64), kind
+    except OverflowError:
+        raise DTypeError(f"[Tensor] an integer is too large for {kind.name}") from None
+
+
+def _check_fits(value: int, kind: DType, is_default: bool) -> None:
+    """Raises DTypeError where no bits of `kind` hold `value`, or `kind` was not asked for and
+    would show another number.
+    """
+    held = -(1 << (kind.bits - 1)) <= value < 1 << kind.bits
+    if held and not (is_default and not kind.min <= value <= kind.max):
+        return
+    wider = next((d for d in (dtypes.int64, dtypes.uint64) if d.min <= value <= d.max), None)
+    hint = "no integer type holds it; a float does, as in dtype=dtypes.float64"
+    if wider is not None:
+        hint = f"give a wider one, such as dtype=dtypes.{wider.name}"
+    raise DTypeError(f"[Tensor] the integer {value} does not fit {kind.name}; {hint}")
 
 
 def _from_bytes(data: bytes, dtype: DType | None) -> tuple[np.ndarray[Any, Any], DType]:
@@ -257,11 +315,5 @@ def _checked_list(array: np.ndarray[Any, Any], dtype: DType | None) -> DType:
         raise DTypeError(f"[Tensor] no element type for values of NumPy type {array.dtype}")
     if kind.is_int and array.dtype.kind in "iu" and array.size:
         for value in (int(array.min()), int(array.max())):
-            if not -(1 << (kind.bits - 1)) <= value < 1 << kind.bits or (
-                dtype is None and not kind.min <= value <= kind.max
-            ):
-                raise DTypeError(
-                    f"[Tensor] the integer {value} does not fit {kind.name}; "
-                    "give a wider one, such as dtype=dtypes.int64"
-                )
+            _check_fits(value, kind, is_default=dtype is None)
     return kind

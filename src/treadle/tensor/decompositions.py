@@ -162,7 +162,7 @@ class Decompositions(Autograd):
         return self._result(matrices.inv(self._matrix("inv", square=True)))
 
     def inverse(self) -> Self:
-        """The same as `inv`."""
+        """The same as `inv`, under PyTorch's name. Raises ShapeError."""
         return self.inv()
 
     def pinv(self, rtol: float | None = None, atol: float = 0.0, hermitian: bool = False) -> Self:

@@ -91,31 +91,31 @@ class Elementwise(Core):
         return self if wanted is self.dtype else self._result(self.node.cast(wanted))
 
     def float(self) -> Self:
-        """As float32."""
+        """The values converted to float32, as by `cast`."""
         return self.cast(dtypes.float32)
 
     def half(self) -> Self:
-        """As float16."""
+        """The values converted to float16, as by `cast`."""
         return self.cast(dtypes.float16)
 
     def bfloat16(self) -> Self:
-        """As bfloat16."""
+        """The values converted to bfloat16, as by `cast`."""
         return self.cast(dtypes.bfloat16)
 
     def double(self) -> Self:
-        """As float64."""
+        """The values converted to float64, as by `cast`."""
         return self.cast(dtypes.float64)
 
     def int(self) -> Self:
-        """As int32."""
+        """The values converted to int32, as by `cast`."""
         return self.cast(dtypes.int32)
 
     def long(self) -> Self:
-        """As int64."""
+        """The values converted to int64, as by `cast`."""
         return self.cast(dtypes.int64)
 
     def short(self) -> Self:
-        """As int16."""
+        """The values converted to int16, as by `cast`."""
         return self.cast(dtypes.int16)
 
     def bool(self) -> Self:
@@ -139,7 +139,10 @@ class Elementwise(Core):
         return self._binary(Op.MUL, "mul", x, reverse)
 
     def div(self, x: Any, reverse: Any = False, rounding_mode: str | None = None) -> Self:
-        """`self / x`, of floats; `rounding_mode` "trunc" or "floor" rounds the quotient."""
+        """`self / x`, of floats; `rounding_mode` "trunc" or "floor" rounds the quotient.
+
+        Raises ShapeError, and DTypeError for another `rounding_mode`.
+        """
         if rounding_mode == "floor":
             return self.idiv(x, reverse)
         if rounding_mode not in (None, "trunc"):

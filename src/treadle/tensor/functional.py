@@ -13,8 +13,9 @@ from typing import Any, Self
 
 from ..dtype import dtypes, least_upper_dtype
 from ..errors import ShapeError
+from .checks import check_attention, check_labels
 from .losses import reduced
-from .shapes import resolve_axes
+from .shapes import broadcast_shapes, resolve_axes
 from .synonyms import Synonyms
 
 __all__ = ["Functional"]
@@ -33,7 +34,7 @@ class Functional(Synonyms):
         x = self.mul(weight) if weight.ndim == 1 else self.dot(weight)
         return x if bias is None else x.add(bias)
 
-    def sequential(self, ll: Sequence[Callable[[Any], Any]]) -> Any:
+    def sequential(self, ll: Sequence[Callable[[Any], Any]]) -> Self:
         """Each callable in turn, on the result of the one before."""
         return functools.reduce(lambda x, f: f(x), ll, self)
 
@@ -77,9 +78,13 @@ class Functional(Synonyms):
     ) -> Self:  # fmt: skip
         """softmax(self @ key.T / sqrt(d) + mask) @ value, on the last two axes.
 
-        A bool mask is true where attention is allowed. `enable_gqa` repeats the heads (axis -3) of
-        key and value to those of the query.
+        Query (.., L, E), key (.., S, E) and value (.., S, Ev) give (.., L, Ev). A mask broadcasts
+        to (.., L, S): bool ones are true where attention is allowed, floats are added to the
+        scores. `enable_gqa` repeats the heads (axis -3) of key and value to those of the query.
+        Raises ShapeError.
         """
+        name = "scaled_dot_product_attention"
+        check_attention(name, self.shape, key.shape, value.shape, bool(enable_gqa))
         if enable_gqa:
             groups = self.shape[-3] // key.shape[-3]
             key, value = (t.repeat_interleave(groups, dim=-3) for t in (key, value))
@@ -87,9 +92,10 @@ class Functional(Synonyms):
         scores = self.dot(key.transpose(-2, -1), dtype=wide).div(math.sqrt(self.shape[-1]))
         if is_causal:
             if attn_mask is not None:
-                raise ShapeError("[scaled_dot_product_attention] give attn_mask or is_causal")
+                raise ShapeError(f"[{name}] give attn_mask or is_causal, not both")
             attn_mask = scores._triangle("attention", 1).logical_not()
         if attn_mask is not None:
+            broadcast_shapes(name, scores.shape, attn_mask.shape)
             if attn_mask.dtype.is_bool:
                 attn_mask = attn_mask.where(0.0, -math.inf)
             scores = scores.add(attn_mask)
@@ -154,11 +160,7 @@ class Functional(Synonyms):
 
         Rows whose label is `ignore_index` count for nothing. Raises ShapeError.
         """
-        if Y.shape != self.shape[:-1]:
-            raise ShapeError(
-                f"[sparse_categorical_crossentropy] labels of shape {Y.shape} do not fit logits of "
-                f"{self.shape}: expected {self.shape[:-1]}"
-            )
+        check_labels("sparse_categorical_crossentropy", self.shape, Y.shape, self.ndim - 1)
         logs = self.log_softmax(-1)
         return _of_labels(logs, Y, self.ndim - 1, None, ignore_index, label_smoothing, reduction)
 
@@ -177,6 +179,10 @@ class Functional(Synonyms):
             raise ValueError(
                 f"[cross_entropy] label_smoothing is a part of 1, not {label_smoothing}"
             )
+        if Y.dtype.is_float:
+            broadcast_shapes("cross_entropy", self.shape, Y.shape)
+        else:
+            check_labels("cross_entropy", self.shape, Y.shape, axis)
         if weight is not None and weight.shape != (self.shape[axis],):
             raise ShapeError(
                 f"[cross_entropy] weight has shape {weight.shape}, expected one for each of the "
@@ -194,7 +200,12 @@ class Functional(Synonyms):
         self, Y: Self, weight: Self | None = None, ignore_index: int | None = None,
         reduction: str = "mean",
     ) -> Self:  # fmt: skip
-        """-self[n, Y[n]] for log-probabilities (N, classes, ...), weighted by class."""
+        """-self[n, Y[n]] for log-probabilities (N, classes, ...) and integer labels (N, ...).
+
+        `weight` has one number a class; labels of `ignore_index` count for nothing. Raises
+        ShapeError.
+        """
+        check_labels("nll_loss", self.shape, Y.shape, 1)
         counted = Y.ne(ignore_index) if ignore_index is not None else Y.eq(Y)
         safe = counted.where(Y, 0)
         factors = counted.cast(self.dtype) if weight is None else counted.where(weight[safe], 0)

@@ -15,9 +15,10 @@ from ..errors import DTypeError, ShapeError
 from ..ir.args import GatherArg, ScatterArg
 from ..ir.node import Node
 from ..ir.op import Op
+from .checks import check_index
 from .operands import check_device, is_scalar
 from .reduce import Reduce
-from .shapes import resolve_axis
+from .shapes import aligned, resolve_axis
 from .subscript import check_places
 
 __all__ = ["Gathering"]
@@ -34,15 +35,7 @@ class Gathering(Reduce):
     def _check_index(self, name: str, axis: int, index: Self) -> None:
         if not index.dtype.is_int:
             raise DTypeError(f"[{name}] the index is {index.dtype.name}, not an integer")
-        fits = index.ndim == self.ndim and all(
-            i == axis or n <= m
-            for i, (n, m) in enumerate(zip(index.shape, self.shape, strict=True))
-        )
-        if not fits:
-            raise ShapeError(
-                f"[{name}] the index has shape {index.shape}, the tensor {self.shape}: it needs "
-                f"as many axes, none longer apart from axis {axis}"
-            )
+        check_index(name, self.shape, index.shape, axis)
         check_device(name, self, index)
         check_places(name, index, axis, self.shape[axis] if self.ndim else 1)
 
@@ -64,12 +57,14 @@ class Gathering(Reduce):
     def scatter(self, dim: int, index: Self, src: Any, reduce: str | None = None) -> Self:
         """A copy with `src` written to `index` along one axis; the last of equals stays.
 
-        `reduce` "add" or "multiply" combines instead. `src` may be a scalar.
+        `reduce` "add" or "multiply" combines instead. `src` may be a scalar. Raises ShapeError, and
+        DTypeError for an index of floats, a source of another dtype or another `reduce`.
         """
         if reduce not in (None, "add", "multiply"):
             raise DTypeError(f'[scatter] reduce is None, "add" or "multiply", not {reduce!r}')
         src = self._scatter_source("scatter", index, src)
-        return self._scatter(dim, index, src, None if reduce is None else _REDUCERS[reduce])
+        op = None if reduce is None else _REDUCERS[reduce]
+        return self._scatter("scatter", dim, index, src, op)
 
     def _scatter_source(self, name: str, index: Self, src: Any) -> Self:
         src = self._operand(name, src)
@@ -82,15 +77,20 @@ class Gathering(Reduce):
         if src.ndim != index.ndim or any(
             a > b for a, b in zip(index.shape, src.shape, strict=True)
         ):
-            raise ShapeError(f"[{name}] a source of {src.shape} is too small for {index.shape}")
+            table = aligned([index.shape, src.shape], [(), ()], right=False)
+            raise ShapeError(
+                f"[{name}] a source of shape {src.shape} is too small for an index of "
+                f"{index.shape}\n{table}\n"
+                "it needs as many axes, none shorter; a number will do, too"
+            )
         return src.shrink_to(index.shape)
 
-    def _scatter(self, dim: int, index: Self, src: Any, op: Op | None) -> Self:
-        axis = resolve_axis("scatter", dim, self.ndim)
-        self._check_index("scatter", axis, index)
+    def _scatter(self, name: str, dim: int, index: Self, src: Any, op: Op | None) -> Self:
+        axis = resolve_axis(name, dim, self.ndim)
+        self._check_index(name, axis, index)
         if not self.ndim:
-            line = self.reshape((1,))._scatter(0, index.reshape((1,)), src.reshape((1,)), op)
-            return line.reshape(())
+            line, places = self.reshape((1,)), index.reshape((1,))
+            return line._scatter(name, 0, places, src.reshape((1,)), op).reshape(())
         lines = tuple(m if at == axis else n for at, (n, m) in enumerate(self._beside(index)))
         if lines != index.shape:  # places outside are dropped: those beside the index are -1
             wide = index if index.dtype.itemsize >= 4 else index.cast(dtypes.int32)
@@ -109,31 +109,35 @@ class Gathering(Reduce):
     ) -> Self:
         """A copy with `src` combined into `index`: "sum", "prod", "mean", "amax" or "amin".
 
-        `include_self` false: places that are written start from nothing.
+        `include_self` false: places that are written start from nothing. Raises ShapeError,
+        DTypeError.
         """
         if reduce not in ("mean", *_REDUCERS):
             known = ", ".join(["mean", *_REDUCERS])
             raise DTypeError(f"[scatter_reduce] reduce {reduce!r} is not one of {known}")
-        src = self._scatter_source("scatter_reduce", index, src)
+        name = "scatter_reduce"
+        src = self._scatter_source(name, index, src)
         op = _REDUCERS.get(reduce, Op.ADD)
         base = self if include_self else self._emptied(dim, index, op)
-        total = base._scatter(dim, index, src, op)
+        total = base._scatter(name, dim, index, src, op)
         if reduce != "mean":
             return total
         ones = self._filled(1).expand(index.shape)
         start = self._filled(1 if include_self else 0).expand(self.shape)
-        count = start._scatter(dim, index, ones, Op.ADD).maximum(1)
+        count = start._scatter(name, dim, index, ones, Op.ADD).maximum(1)
         return total.div(count, rounding_mode=None if self.dtype.is_float else "floor")
 
     def _emptied(self, dim: int, index: Self, op: Op) -> Self:
         """A copy with the neutral element of `op` at `index`."""
         neutral = {Op.ADD: 0, Op.MUL: 1, Op.MAX: self.dtype.min, Op.MIN: self.dtype.max}[op]
-        return self._scatter(dim, index, self._filled(neutral).expand(index.shape), None)
+        filling = self._filled(neutral).expand(index.shape)
+        return self._scatter("scatter_reduce", dim, index, filling, None)
 
     def one_hot(self, num_classes: int = -1) -> Self:
         """Each integer as a row of int32 zeros with a 1 at its place, on a new last axis.
 
-        `num_classes` -1 takes the largest value + 1, which computes this tensor now.
+        `num_classes` -1 takes the largest value + 1, which computes this tensor now. Raises
+        DTypeError for what are no integers.
         """
         if not self.dtype.is_int:
             raise DTypeError(f"[one_hot] needs integers, not {self.dtype.name}")

@@ -108,7 +108,8 @@ class Interop(Creation):
         cannot be assigned to. Each side sees what the other writes, when it computes. An order of
         axes that is not row-major makes a view, which `realize` and `numpy` give memory of its own.
 
-        Raises ExchangeError (a BufferError), or what `x.__dlpack__` raises.
+        Raises ExchangeError (a BufferError), DeviceError for several devices, or what
+        `x.__dlpack__` raises.
         """
         name = Device.canonicalize(device)
         if isinstance(name, tuple):

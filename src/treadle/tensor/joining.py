@@ -28,7 +28,7 @@ class Joining(Reinterpret):
     def cat(self, *args: Self, dim: int = 0) -> Self:
         """This tensor and `args` one after the other on an axis; dtypes promote.
 
-        Raises ShapeError where another axis differs.
+        Raises ShapeError where another axis differs, DTypeError for what is no tensor.
         """
         tensors = [self, *args]
         for other in args:
@@ -46,8 +46,10 @@ class Joining(Reinterpret):
         """Tensors of one shape, side by side on a new axis. Raises ShapeError."""
         for place, other in enumerate(args, 1):
             if other.shape != self.shape:
+                shapes = [self.shape, other.shape]
                 raise ShapeError(
-                    f"[stack] tensor {place} has shape {other.shape}, tensor 0 has {self.shape}: "
+                    f"[stack] tensor {place} has shape {other.shape}, tensor 0 has {self.shape}\n"
+                    f"{aligned(shapes, [_differing(*shapes)] * 2, right=False)}\n"
                     "all must be the same; use cat to join along an axis that differs"
                 )
         first, *rest = (t.unsqueeze(dim) for t in (self, *args))
@@ -69,7 +71,7 @@ class Joining(Reinterpret):
         return tuple(self._slice(axis, b, b + size) for b, size in zip(begins, sizes, strict=True))
 
     def chunk(self, chunks: int, dim: int = 0) -> list[Self]:
-        """At most `chunks` pieces of equal size, the last maybe smaller."""
+        """At most `chunks` pieces of equal size, the last maybe smaller. Raises ShapeError."""
         axis = resolve_axis("chunk", dim, self.ndim)
         if chunks < 1:
             raise ShapeError(f"[chunk] needs at least 1 chunk, not {chunks}")
@@ -83,7 +85,10 @@ class Joining(Reinterpret):
         return self.shrink(bounds)
 
     def repeat(self, repeats: Any, *args: Any) -> Self:
-        """The whole tensor repeated along each axis; more numbers than axes add axes in front."""
+        """The whole tensor repeated along each axis; more numbers than axes add axes in front.
+
+        Raises ShapeError for fewer numbers than axes.
+        """
         counts = flatten_args(repeats, args)
         if len(counts) < self.ndim:
             raise ShapeError(f"[repeat] {len(counts)} repeats for the axes of shape {self.shape}")
@@ -118,7 +123,11 @@ class Joining(Reinterpret):
         return result
 
     def meshgrid(self, *args: Self, indexing: str = "ij") -> tuple[Self, ...]:
-        """Each 1-D tensor along an axis of its own, all expanded to one grid."""
+        """Each 1-D tensor along an axis of its own, all expanded to one grid.
+
+        `indexing` "ij" keeps the order of the tensors, "xy" exchanges the first two. Raises
+        ShapeError for another one.
+        """
         if indexing not in ("ij", "xy"):
             raise ShapeError(f'[meshgrid] indexing is "ij" or "xy", not {indexing!r}')
         tensors = [self, *args]
@@ -177,11 +186,7 @@ def _check_joinable(tensors: Sequence[Joining], axis: int) -> None:
                 f"{aligned(shapes, [(), ()], right=False)}\n"
                 "all need as many; use unsqueeze, or stack for a new axis"
             )
-        wrong = {
-            i
-            for i, (a, b) in enumerate(zip(*shapes, strict=True))
-            if i != axis and not same_size(a, b)
-        }
+        wrong = _differing(*shapes) - {axis}
         if wrong:
             raise ShapeError(
                 f"[cat] shapes {first} and {other.shape} differ on another axis than {axis}\n"
@@ -190,9 +195,15 @@ def _check_joinable(tensors: Sequence[Joining], axis: int) -> None:
             )
 
 
+def _differing(first: Any, other: Any) -> set[int]:
+    """The axes of different sizes, of two shapes with as many; else none."""
+    pairs = enumerate(zip(first, other, strict=False)) if len(first) == len(other) else ()
+    return {i for i, (a, b) in pairs if not same_size(a, b)}
+
+
 def _other_axis(wrong: set[int], first: Any, other: Any) -> str:
-    differing = [i for i, (a, b) in enumerate(zip(first, other, strict=True)) if a != b]
-    return f"; dim={differing[0]} would fit" if len(wrong) == len(differing) == 1 else ""
+    differing = _differing(first, other)
+    return f"; dim={min(differing)} would fit" if len(wrong) == len(differing) == 1 else ""
 
 
 def _joined(nodes: list[Node], axis: int) -> Node:

@@ -46,7 +46,7 @@ class Linalg(Indexing):
         return x.dot(self, dtype) if reverse else self.dot(x, dtype)
 
     def dot(self, w: Any, dtype: Any = None) -> Self:
-        """The same as `matmul`."""
+        """The same as `matmul`: (.., m, k) by (.., k, n) to (.., m, n). Raises ShapeError."""
         w = self._operand("dot", w)
         _check_matmul(self, w)
         check_device("matmul", self, w)
@@ -128,7 +128,10 @@ class Linalg(Indexing):
         return left.mul(right).reshape([n * m for n, m in zip(outer, inner, strict=True)])
 
     def trace(self) -> Self:
-        """The sum of the diagonal of the last two axes, in the dtypes of `sum`."""
+        """The sum of the diagonal of the last two axes, in the dtypes of `sum`.
+
+        Raises ShapeError.
+        """
         if self.ndim < 2:
             raise ShapeError(f"[trace] needs at least two axes, shape {self.shape} has less")
         order = (self.ndim - 2, self.ndim - 1, *range(self.ndim - 2))
@@ -146,7 +149,7 @@ class Linalg(Indexing):
         return self.expand(shape), b.expand(shape)
 
     @classmethod
-    def einsum(cls, formula: str, *operands: Any, dtype: Any = None) -> Any:
+    def einsum(cls, formula: str, *operands: Any, dtype: Any = None) -> Self:
         """Sums of products in Einstein's notation, "..." included, as in NumPy.
 
         Operands are contracted from left to right. Raises ShapeError.
@@ -221,7 +224,7 @@ def _check_matmul(a: Linalg, b: Linalg) -> None:
             f"left, {inner} rows on the right\n{table}\n"
             f"expected (..., m, k) @ (..., k, n){_transposed_hint(a.shape, b.shape)}"
         )
-    broadcast_shapes("matmul", a.shape[:-2], b.shape[:-2])
+    broadcast_shapes("matmul", a.shape, b.shape, apart=2)
 
 
 def _transposed_hint(a: Any, b: Any) -> str:

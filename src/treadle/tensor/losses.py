@@ -36,11 +36,11 @@ class Losses(Statistics):
     __slots__ = ()
 
     def l1_loss(self, target: Self, reduction: str = "mean") -> Self:
-        """|x - y|."""
+        """|x - y|, reduced to its mean by default."""
         return reduced(self.sub(target).abs(), reduction)
 
     def mse_loss(self, target: Self, reduction: str = "mean") -> Self:
-        """(x - y)²."""
+        """(x - y)², reduced to its mean by default."""
         return reduced(self.sub(target).square(), reduction)
 
     def huber_loss(self, target: Self, reduction: str = "mean", delta: float = 1.0) -> Self:
@@ -192,5 +192,5 @@ class Losses(Statistics):
         return self.gt(lambd).where(self.sub(lambd), below)
 
     def tanhshrink(self) -> Self:
-        """x - tanh(x)."""
+        """x - tanh(x), elementwise; integers give floats."""
         return self.sub(self.tanh())

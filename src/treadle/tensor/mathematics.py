@@ -40,7 +40,7 @@ class Mathematics(Elementwise):
         return self._float()._unary(op)
 
     def log(self) -> Self:
-        """Natural logarithm."""
+        """The natural logarithm of each element; integers give floats. NaN below 0, -inf at 0."""
         return self._float_unary(Op.LOG)
 
     def log2(self) -> Self:
@@ -60,7 +60,7 @@ class Mathematics(Elementwise):
         return self._float_unary(Op.SQRT)
 
     def rsqrt(self) -> Self:
-        """1 / sqrt(x), elementwise."""
+        """1 / sqrt(x) of each element; integers give floats."""
         return self.sqrt().reciprocal()
 
     def reciprocal(self) -> Self:
@@ -80,15 +80,15 @@ class Mathematics(Elementwise):
         return self.sin().div(self.cos())
 
     def tanh(self) -> Self:
-        """The hyperbolic tangent, elementwise."""
+        """The hyperbolic tangent of each element; integers give floats."""
         return self._float_unary(Op.TANH)
 
     def erf(self) -> Self:
-        """The error function."""
+        """The error function of each element; integers give floats."""
         return self._float_unary(Op.ERF)
 
     def atan(self) -> Self:
-        """Arc tangent, in radians."""
+        """The arc tangent of each element, in radians; integers give floats."""
         x = self._wide()
         size = x._magnitude()
         large, middle = size.gt(2.414213562373095), size.gt(0.66)
@@ -115,7 +115,7 @@ class Mathematics(Elementwise):
         return half.mul(2.0).cast(self._float().dtype)
 
     def sinh(self) -> Self:
-        """The hyperbolic sine, elementwise."""
+        """The hyperbolic sine of each element; integers give floats."""
         x = self._wide()
         small = x.abs().lt(1.0)
         inner = small.where(x, 0.0)
@@ -123,7 +123,7 @@ class Mathematics(Elementwise):
         return small.where(series, x.exp().sub(x.neg().exp()).mul(0.5)).cast(self._float().dtype)
 
     def cosh(self) -> Self:
-        """The hyperbolic cosine, elementwise."""
+        """The hyperbolic cosine of each element; integers give floats."""
         x = self._wide()
         return x.exp().add(x.neg().exp()).mul(0.5).cast(self._float().dtype)
 
@@ -188,15 +188,15 @@ class Mathematics(Elementwise):
         return self._unary(op) if self.dtype.is_inexact else self
 
     def trunc(self) -> Self:
-        """Rounded towards zero."""
+        """Each element rounded towards zero, in its own dtype."""
         return self._rounded(Op.TRUNC)
 
     def ceil(self) -> Self:
-        """Each element rounded up."""
+        """Each element rounded up, in its own dtype."""
         return self._rounded(Op.CEIL)
 
     def floor(self) -> Self:
-        """Each element rounded down."""
+        """Each element rounded down, in its own dtype."""
         return self._rounded(Op.FLOOR)
 
     def round(self, decimals: int = 0) -> Self:
@@ -235,7 +235,7 @@ class Mathematics(Elementwise):
         return negative.where(size.neg(), size)
 
     def square(self) -> Self:
-        """Each element times itself."""
+        """Each element times itself, in its own dtype."""
         return self.mul(self)
 
     def isnan(self) -> Self:
@@ -276,7 +276,7 @@ class Mathematics(Elementwise):
         return low if max_ is None else low.gt(max_).where(max_, low)
 
     def clip(self, min_: Any = None, max_: Any = None) -> Self:
-        """The same as `clamp`."""
+        """The same as `clamp`, under NumPy's name."""
         return self.clamp(min_, max_)
 
     def lerp(self, end: Any, weight: Any) -> Self:

@@ -16,7 +16,7 @@ from ..ir.op import Op
 from ..ir.shape import same_size
 from .operators import Operators
 from .shapes import (
-    broadcast_shapes,
+    aligned,
     expand,
     flatten_args,
     move_axes,
@@ -42,11 +42,14 @@ class Movement(Operators):
         return self._result(reshape(self.node, new))
 
     def view(self, shape: Any, *args: Any) -> Self:
-        """The same as `reshape`."""
+        """The same as `reshape`, under PyTorch's name. Raises ShapeError."""
         return self.reshape(shape, *args)
 
     def expand(self, shape: Any, *args: Any) -> Self:
-        """Axes of size 1 repeated, new axes in front; -1 and None keep a size."""
+        """Axes of size 1 repeated, new axes in front; -1 and None keep a size.
+
+        Raises ShapeError.
+        """
         wanted = flatten_args(shape, args)
         old = (1,) * (len(wanted) - self.ndim) + self.shape
         kept = (None, -1)
@@ -54,12 +57,12 @@ class Movement(Operators):
             o if not isinstance(n, Node) and n in kept else n
             for o, n in zip(old, wanted, strict=False)
         )
-        if len(old) != len(new) or broadcast_shapes("expand", old, new) != new:
-            raise ShapeError(f"[expand] shape {self.shape} does not expand to {tuple(wanted)}")
+        if len(old) != len(new) or not all(map(_grows, old, new)):
+            raise ShapeError(_no_expansion(self.shape, wanted, old, new))
         return self._result(expand(self.node, new))
 
     def permute(self, order: Any, *args: Any) -> Self:
-        """Axis i of the result is axis `order[i]` of this tensor."""
+        """Axis i of the result is axis `order[i]` of this tensor. Raises ShapeError."""
         given = flatten_args(order, args)
         axes = [resolve_axis("permute", axis, self.ndim) for axis in given]
         if sorted(axes) != list(range(self.ndim)):
@@ -67,12 +70,12 @@ class Movement(Operators):
         return self._result(move_axes(self.node, axes))
 
     def flip(self, axis: Any, *args: Any) -> Self:
-        """The given axes reversed."""
+        """The given axes reversed, as a view. Raises IndexOutOfRange."""
         axes = resolve_axes("flip", flatten_args(axis, args), self.ndim)
         return self._result(Node(Op.FLIP, self.dtype, (self.node,), axes)) if axes else self
 
     def shrink(self, arg: Sequence[Any]) -> Self:
-        """One (begin, end), or None for all, for each axis."""
+        """One (begin, end), or None for all, for each axis. Raises ShapeError."""
         if len(arg) != self.ndim:
             raise ShapeError(f"[shrink] {len(arg)} pairs for the {self.ndim} axes of {self.shape}")
         bounds = tuple(
@@ -190,7 +193,7 @@ class Movement(Operators):
     # -- axes ---------------------------------------------------------------------------------
 
     def transpose(self, dim0: int = 1, dim1: int = 0) -> Self:
-        """Two axes exchanged."""
+        """Two axes exchanged, the first two by default."""
         first = resolve_axis("transpose", dim0, self.ndim)
         second = resolve_axis("transpose", dim1, self.ndim)
         order = list(range(self.ndim))
@@ -222,7 +225,7 @@ class Movement(Operators):
         return self.reshape((*self.shape[:axis], 1, *self.shape[axis:]))
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
-        """Axes `start_dim` to `end_dim`, inclusive, as one."""
+        """Axes `start_dim` to `end_dim`, inclusive, as one. Raises ShapeError."""
         if not self.ndim:
             return self.reshape((1,))
         start = resolve_axis("flatten", start_dim, self.ndim)
@@ -250,6 +253,25 @@ class Movement(Operators):
             return self.reshape((*self.shape, 1))
         arg = WindowArg(axis, size, stride, dilation, self.shape[axis])
         return self._result(Node(Op.WINDOW, self.dtype, (self.node,), arg))
+
+
+def _grows(old: Any, new: Any) -> bool:
+    """Whether an axis of size `old` can be expanded to `new`."""
+    return same_size(old, new) or (same_size(old, 1) and not _negative(new))
+
+
+def _no_expansion(shape: Any, wanted: Any, old: Any, new: Any) -> str:
+    """The message for `wanted`, which is `new` once filled in; `old` is `shape` of as many axes."""
+    if len(old) > len(new):
+        wrong = set(range(len(old) - len(new)))
+    else:
+        wrong = {i for i, (a, b) in enumerate(zip(old, new, strict=True)) if not _grows(a, b)}
+    marks = [{axis - len(old) + len(s) for axis in wrong} for s in (shape, wanted)]
+    table = aligned([shape, wanted], [{axis for axis in found if axis >= 0} for found in marks])
+    return (
+        f"[expand] shape {shape} does not expand to {tuple(wanted)}\n{table}\n"
+        "axes of size 1 can grow, and new axes come in front; use repeat to copy others"
+    )
 
 
 def _is_whole(pair: tuple[Any, Any], size: Any) -> bool:

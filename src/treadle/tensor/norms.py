@@ -39,7 +39,8 @@ class Norms(Decompositions):
         """(sum of |x| ** ord) ** (1 / ord) over axes, over all if `dim` is None.
 
         inf and -inf are the largest and the smallest magnitude, 0 counts what is not 0. Elements
-        that are 0 get the gradient 0. Floats; `dtype` converts first. Raises DTypeError.
+        that are 0 get the gradient 0. Floats; `dtype` converts first. Raises DTypeError for
+        anything else, ShapeError for an `ord` that is no number.
         """
         if self.dtype.is_complex and dtype is None:
             return self.abs().vector_norm(ord, dim, keepdim)

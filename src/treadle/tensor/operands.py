@@ -8,7 +8,7 @@ bool tensor, 1         -> default_int both
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..dtype import DType, complex_of, dtypes, least_upper_dtype
 from ..errors import DeviceError, DTypeError
@@ -17,9 +17,18 @@ from ..ir.op import Op
 from .shapes import broadcast_shapes, expand
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from .core import Core
 
-__all__ = ["check_device", "is_scalar", "operands", "plain", "scalar_node", "weak_dtype"]
+__all__ = [
+    "Operand", "check_device", "is_scalar", "operands", "plain", "scalar_node", "weak_dtype",
+]  # fmt: skip
+
+# What may stand beside a tensor: any Python number is a `complex`, a symbolic size is a Node.
+Operand: TypeAlias = "Core | Node | complex | np.ndarray[Any, Any] | np.generic"
+    "Core | Node | bool | int | float | complex | np.ndarray[Any, Any] | np.generic"
+)
 
 
 def is_scalar(value: Any) -> bool:

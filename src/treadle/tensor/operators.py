@@ -1,42 +1,51 @@
-"""Python's operators: each is the method of the same meaning, reflected and in place too."""
+"""Python's operators: each is the method of the same meaning, reflected and in place too.
+
+What stands in the class is the operators' types; the decorators put the code in their place.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+from .operands import Operand
 from .power import Power
 
 __all__ = ["Operators"]
 
-Method = Callable[..., Any]
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _forward(name: str) -> Method:
-    def operator(self: Operators, other: Any) -> Any:
+def _forward(name: str) -> Callable[[F], F]:
+    def operator(self: Any, other: Any) -> Any:
         if (value := self._accept(other)) is NotImplemented:
             return NotImplemented
         return getattr(self, name)(value)
 
-    return operator
+    return _in_place_of(operator)
 
 
-def _reflected(name: str) -> Method:
-    def operator(self: Operators, other: Any) -> Any:
+def _reflected(name: str) -> Callable[[F], F]:
+    def operator(self: Any, other: Any) -> Any:
         if (value := self._accept(other)) is NotImplemented:
             return NotImplemented
         return getattr(self, name)(value, reverse=True)
 
-    return operator
+    return _in_place_of(operator)
 
 
-def _in_place(name: str) -> Method:
-    def operator(self: Operators, other: Any) -> Any:
+def _assigned(name: str) -> Callable[[F], F]:
+    def operator(self: Any, other: Any) -> Any:
         if (value := self._accept(other)) is NotImplemented:
             return NotImplemented
         return self._in_place(f"{name}_", getattr(self, name)(value))
 
-    return operator
+    return _in_place_of(operator)
+
+
+def _in_place_of(operator: Any) -> Callable[[F], F]:
+    """A decorator that replaces a function, of which it needs the types alone."""
+    return lambda function: operator
 
 
 class Operators(Power):
@@ -44,27 +53,98 @@ class Operators(Power):
 
     __slots__ = ()
 
-    __add__, __radd__, __iadd__ = _forward("add"), _reflected("add"), _in_place("add")
-    __sub__, __rsub__, __isub__ = _forward("sub"), _reflected("sub"), _in_place("sub")
-    __mul__, __rmul__, __imul__ = _forward("mul"), _reflected("mul"), _in_place("mul")
-    __truediv__, __rtruediv__ = _forward("div"), _reflected("div")
-    __itruediv__ = _in_place("div")
-    __floordiv__, __rfloordiv__ = _forward("idiv"), _reflected("idiv")
-    __ifloordiv__ = _in_place("idiv")
-    __mod__, __rmod__, __imod__ = _forward("mod"), _reflected("mod"), _in_place("mod")
-    __pow__, __rpow__, __ipow__ = _forward("pow"), _reflected("pow"), _in_place("pow")
-    __matmul__, __rmatmul__ = _forward("matmul"), _reflected("matmul")
-    __imatmul__ = _in_place("matmul")
-    __and__, __rand__ = _forward("bitwise_and"), _reflected("bitwise_and")
-    __or__, __ror__ = _forward("bitwise_or"), _reflected("bitwise_or")
-    __xor__, __rxor__ = _forward("bitwise_xor"), _reflected("bitwise_xor")
-    __lshift__, __rlshift__ = _forward("lshift"), _reflected("lshift")
-    __rshift__, __rrshift__ = _forward("rshift"), _reflected("rshift")
-    __iand__, __ior__ = _in_place("bitwise_and"), _in_place("bitwise_or")
-    __ixor__ = _in_place("bitwise_xor")
-    __ilshift__, __irshift__ = _in_place("lshift"), _in_place("rshift")
-    __lt__, __gt__, __le__, __ge__ = _forward("lt"), _forward("gt"), _forward("le"), _forward("ge")
-    __eq__, __ne__ = _forward("eq"), _forward("ne")
+    @_forward("add")
+    def __add__(self, x: Operand) -> Self: ...
+    @_reflected("add")
+    def __radd__(self, x: Operand) -> Self: ...
+    @_assigned("add")
+    def __iadd__(self, x: Operand) -> Self: ...
+    @_forward("sub")
+    def __sub__(self, x: Operand) -> Self: ...
+    @_reflected("sub")
+    def __rsub__(self, x: Operand) -> Self: ...
+    @_assigned("sub")
+    def __isub__(self, x: Operand) -> Self: ...
+    @_forward("mul")
+    def __mul__(self, x: Operand) -> Self: ...
+    @_reflected("mul")
+    def __rmul__(self, x: Operand) -> Self: ...
+    @_assigned("mul")
+    def __imul__(self, x: Operand) -> Self: ...
+    @_forward("div")
+    def __truediv__(self, x: Operand) -> Self: ...
+    @_reflected("div")
+    def __rtruediv__(self, x: Operand) -> Self: ...
+    @_assigned("div")
+    def __itruediv__(self, x: Operand) -> Self: ...
+    @_forward("idiv")
+    def __floordiv__(self, x: Operand) -> Self: ...
+    @_reflected("idiv")
+    def __rfloordiv__(self, x: Operand) -> Self: ...
+    @_assigned("idiv")
+    def __ifloordiv__(self, x: Operand) -> Self: ...
+    @_forward("mod")
+    def __mod__(self, x: Operand) -> Self: ...
+    @_reflected("mod")
+    def __rmod__(self, x: Operand) -> Self: ...
+    @_assigned("mod")
+    def __imod__(self, x: Operand) -> Self: ...
+    @_forward("pow")
+    def __pow__(self, x: Operand) -> Self: ...
+    @_reflected("pow")
+    def __rpow__(self, x: Operand) -> Self: ...
+    @_assigned("pow")
+    def __ipow__(self, x: Operand) -> Self: ...
+    @_forward("matmul")
+    def __matmul__(self, x: Operand) -> Self: ...
+    @_reflected("matmul")
+    def __rmatmul__(self, x: Operand) -> Self: ...
+    @_assigned("matmul")
+    def __imatmul__(self, x: Operand) -> Self: ...
+    @_forward("bitwise_and")
+    def __and__(self, x: Operand) -> Self: ...
+    @_reflected("bitwise_and")
+    def __rand__(self, x: Operand) -> Self: ...
+    @_assigned("bitwise_and")
+    def __iand__(self, x: Operand) -> Self: ...
+    @_forward("bitwise_or")
+    def __or__(self, x: Operand) -> Self: ...
+    @_reflected("bitwise_or")
+    def __ror__(self, x: Operand) -> Self: ...
+    @_assigned("bitwise_or")
+    def __ior__(self, x: Operand) -> Self: ...
+    @_forward("bitwise_xor")
+    def __xor__(self, x: Operand) -> Self: ...
+    @_reflected("bitwise_xor")
+    def __rxor__(self, x: Operand) -> Self: ...
+    @_assigned("bitwise_xor")
+    def __ixor__(self, x: Operand) -> Self: ...
+    @_forward("lshift")
+    def __lshift__(self, x: Operand) -> Self: ...
+    @_reflected("lshift")
+    def __rlshift__(self, x: Operand) -> Self: ...
+    @_assigned("lshift")
+    def __ilshift__(self, x: Operand) -> Self: ...
+    @_forward("rshift")
+    def __rshift__(self, x: Operand) -> Self: ...
+    @_reflected("rshift")
+    def __rrshift__(self, x: Operand) -> Self: ...
+    @_assigned("rshift")
+    def __irshift__(self, x: Operand) -> Self: ...
+    @_forward("lt")
+    def __lt__(self, x: Operand) -> Self: ...
+    @_forward("gt")
+    def __gt__(self, x: Operand) -> Self: ...
+    @_forward("le")
+    def __le__(self, x: Operand) -> Self: ...
+    @_forward("ge")
+    def __ge__(self, x: Operand) -> Self: ...
+
+    # Python compares anything with anything: what is no operand is unequal
+    @_forward("eq")
+    def __eq__(self, x: object) -> Self: ...  # pyright: ignore[reportIncompatibleMethodOverride]
+    @_forward("ne")
+    def __ne__(self, x: object) -> Self: ...  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __hash__(self) -> int:
         return id(self)

@@ -150,11 +150,11 @@ class Power(Mathematics):
         return self.elu(alpha).mul(gamma)
 
     def swish(self) -> Self:
-        """x * sigmoid(x)."""
+        """x sigmoid(x) of each element; integers give floats."""
         return self.mul(self.sigmoid())
 
     def silu(self) -> Self:
-        """The same as `swish`."""
+        """The same as `swish`, under PyTorch's name."""
         return self.swish()
 
     def gelu(self, approximate: str = "none") -> Self:
@@ -167,11 +167,11 @@ class Power(Mathematics):
         return self.mul(self.mul(math.sqrt(0.5)).erf().add(1.0)).mul(0.5)
 
     def quick_gelu(self) -> Self:
-        """x * sigmoid(1.702 x)."""
+        """x sigmoid(1.702 x), an approximation of `gelu`; integers give floats."""
         return self.mul(self.mul(1.702).sigmoid())
 
     def mish(self) -> Self:
-        """x tanh(softplus(x)), elementwise."""
+        """x tanh(softplus(x)) of each element; integers give floats."""
         return self.mul(self.softplus().tanh())
 
     def softsign(self) -> Self:

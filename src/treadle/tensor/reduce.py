@@ -121,7 +121,7 @@ class Reduce(Joining):
         return exps.div(exps.sum(axis, keepdim=True))
 
     def log_softmax(self, axis: Any = -1, dtype: Any = None) -> Self:
-        """The logarithm of `softmax`."""
+        """The logarithm of `softmax`, computed without overflow."""
         if 0 in self.shape:
             return self._float() if dtype is None else self.cast(dtype)
         shifted = self._shifted(axis, dtype)

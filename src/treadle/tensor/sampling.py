@@ -49,7 +49,10 @@ class Sampling(Losses):
 
     @classmethod
     def manual_seed(cls, seed: int = 0) -> None:
-        """Start every device's random numbers anew from `seed`, an integer."""
+        """Start every device's random numbers anew from `seed`, an integer.
+
+        Raises DTypeError for anything else.
+        """
         if not isinstance(seed, int):
             raise DTypeError(f"[manual_seed] a seed is an integer, not {seed!r}")
         with _lock:

@@ -50,15 +50,19 @@ def _size_of(shape: Shape, dim: int | None = None) -> Any:
     return shape if dim is None else shape[resolve_axis("size", dim, len(shape))]
 
 
-def broadcast_shapes(name: str, *shapes: Shape) -> Shape:
-    """The shape that all of `shapes` broadcast to, as in NumPy. Raises ShapeError."""
-    rank = max(len(shape) for shape in shapes)
-    padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
+def broadcast_shapes(name: str, *shapes: Shape, apart: int = 0) -> Shape:
+    """The shape that all of `shapes` broadcast to, as in NumPy, without the last `apart` axes.
+
+    Raises ShapeError.
+    """
+    lead = [shape[: max(len(shape) - apart, 0)] for shape in shapes] if apart else shapes
+    rank = max(len(shape) for shape in lead)
+    padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in lead]
     result: list[Any] = []
     for axis, sizes in enumerate(zip(*padded, strict=True)):
         wide = [size for size in sizes if not same_size(size, 1)]
         if any(not same_size(size, wide[0]) for size in wide):
-            raise ShapeError(_mismatch(name, shapes, axis - rank))
+            raise ShapeError(_mismatch(name, shapes, axis - rank - apart))
         result.append(wide[0] if wide else 1)
     return tuple(result)
 
@@ -78,12 +82,15 @@ def aligned(shapes: Sequence[Shape], marks: Sequence[Collection[int]], right: bo
 
     Marks that are the same for all shapes stand once, under the last.
     """
-    rank = max(len(shape) for shape in shapes)
+    rank = max(1, *(len(shape) for shape in shapes))
     shift = [rank - len(shape) if right else 0 for shape in shapes]
     rows = [
         [""] * n + [str(size) for size in shape] + [""] * (rank - n - len(shape))
         for n, shape in zip(shift, shapes, strict=True)
     ]
+    for row, shape in zip(rows, shapes, strict=True):
+        if not shape:
+            row[-1 if right else 0] = "()"
     widths = [max(len(row[i]) for row in rows) for i in range(rank)]
     columns = [{axis + n for axis in wrong} for n, wrong in zip(shift, marks, strict=True)]
     lines: list[str] = []

@@ -41,8 +41,8 @@ class Sharding(Interop):
 
     def shard_(self, devices: tuple[str, ...], axis: int | None = None) -> Self:
         """Spread this very tensor; a leaf stays one. Raises as `shard`."""
-        leaf, spread = self.is_leaf, self.shard(devices, axis)
-        self.node, self.device = spread.node, spread.device
+        leaf = self.is_leaf
+        self._take(self.shard(devices, axis))
         if leaf:
             own_memory(self, exclusive=True)
         if self.grad is not None:

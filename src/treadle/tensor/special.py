@@ -90,7 +90,7 @@ class Special(Sharding):
         return result.cast(self._float().dtype)
 
     def log10(self) -> Self:
-        """Logarithm to base 10."""
+        """The logarithm to base 10 of each element; integers give floats."""
         x = self._wide()
         return x.log().mul(1 / math.log(10)).cast(self._float().dtype)
 
@@ -259,11 +259,11 @@ class Special(Sharding):
         return near.where(square._polynomial(terms), wave).cast(self._float().dtype)
 
     def deg2rad(self) -> Self:
-        """Degrees as radians."""
+        """Degrees converted to radians, elementwise."""
         return self._float().mul(math.pi / 180)
 
     def rad2deg(self) -> Self:
-        """Radians as degrees."""
+        """Radians converted to degrees, elementwise."""
         return self._float().mul(180 / math.pi)
 
     # -- parts and neighbours of a number -----------------------------------------------------

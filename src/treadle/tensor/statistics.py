@@ -5,7 +5,7 @@ x.quantile(0.9, dim=0), x.median(-1), x.diff(), y.trapezoid(x), x.nanmean()
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from ..errors import DTypeError, ShapeError
 from .bytes import Bytes
@@ -32,11 +32,11 @@ class Statistics(Bytes):
         return self.nansum(axis, keepdim).div(count)
 
     def amax(self, axis: Any = None, keepdim: Any = False) -> Self:
-        """The same as `max`."""
+        """The same as `max`, under PyTorch's name."""
         return self.max(axis, keepdim)
 
     def amin(self, axis: Any = None, keepdim: Any = False) -> Self:
-        """The same as `min`."""
+        """The same as `min`, under PyTorch's name."""
         return self.min(axis, keepdim)
 
     def aminmax(self, axis: Any = None, keepdim: Any = False) -> tuple[Self, Self]:
@@ -51,6 +51,10 @@ class Statistics(Bytes):
 
     # -- order --------------------------------------------------------------------------------
 
+    @overload
+    def median(self, dim: None = ..., keepdim: bool = ...) -> Self: ...
+    @overload
+    def median(self, dim: int, keepdim: bool = ...) -> tuple[Self, Self]: ...
     def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
         """The middle element, the lower of two; with `dim`, and its place, for each line.
 

@@ -1,13 +1,25 @@
 """Other names for the same methods: those of PyTorch and of the Array API standard.
 
-x.absolute(), x.multiply(y), x.concat(y), x.arctan2(y), x.bitwise_left_shift(1)
+    x.absolute(), x.multiply(y), x.concat(y), x.arctan2(y), x.bitwise_left_shift(1)
+
+What stands in the class are the types; each name is the very method that its decorator names.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
+
 from .execution import Execution
 
 __all__ = ["Synonyms"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _same(method: Any) -> Callable[[F], F]:
+    """A decorator that puts `method` in the place of a function, of which it needs the types."""
+    return lambda function: method
 
 
 class Synonyms(Execution):
@@ -15,33 +27,85 @@ class Synonyms(Execution):
 
     __slots__ = ()
 
-    # arithmetic and comparison
-    subtract, multiply = Execution.sub, Execution.mul
-    divide = true_divide = Execution.div
-    floor_divide, remainder = Execution.idiv, Execution.mod
-    negative, absolute = Execution.neg, Execution.abs
-    less, less_equal = Execution.lt, Execution.le
-    greater, greater_equal, not_equal = Execution.gt, Execution.ge, Execution.ne
-    fix = Execution.trunc
+    # -- arithmetic and comparison ---------------------------------------------------------------
 
-    # bits
-    bitwise_invert = Execution.bitwise_not
-    bitwise_left_shift, bitwise_right_shift = Execution.lshift, Execution.rshift
+    @_same(Execution.sub)
+    def subtract(self, x: Any, reverse: Any = False) -> Self: ...
+    @_same(Execution.mul)
+    def multiply(self, x: Any, reverse: Any = False) -> Self: ...
+    @_same(Execution.div)
+    def divide(self, x: Any, reverse: Any = False, rounding_mode: str | None = None) -> Self: ...
+    @_same(Execution.div)
+    def true_divide(
+        self, x: Any, reverse: Any = False, rounding_mode: str | None = None
+    ) -> Self: ...
+    @_same(Execution.idiv)
+    def floor_divide(self, x: Any, reverse: Any = False) -> Self: ...
+    @_same(Execution.mod)
+    def remainder(self, x: Any, reverse: Any = False) -> Self: ...
+    @_same(Execution.neg)
+    def negative(self) -> Self: ...
+    @_same(Execution.abs)
+    def absolute(self) -> Self: ...
+    @_same(Execution.lt)
+    def less(self, x: Any) -> Self: ...
+    @_same(Execution.le)
+    def less_equal(self, x: Any) -> Self: ...
+    @_same(Execution.gt)
+    def greater(self, x: Any) -> Self: ...
+    @_same(Execution.ge)
+    def greater_equal(self, x: Any) -> Self: ...
+    @_same(Execution.ne)
+    def not_equal(self, x: Any) -> Self: ...
+    @_same(Execution.trunc)
+    def fix(self) -> Self: ...
 
-    # trigonometry
-    arccos, arcsin, arctan, arctan2 = (
-        Execution.acos,
-        Execution.asin,
-        Execution.atan,
-        Execution.atan2,
-    )
-    arccosh, arcsinh, arctanh = Execution.acosh, Execution.asinh, Execution.atanh
+    # -- bits ------------------------------------------------------------------------------------
 
-    # shapes
-    concat = concatenate = Execution.cat
-    permute_dims, expand_dims, moveaxis = Execution.permute, Execution.unsqueeze, Execution.movedim
-    swapaxes = swapdims = Execution.transpose
-    unstack = Execution.unbind
+    @_same(Execution.bitwise_not)
+    def bitwise_invert(self) -> Self: ...
+    @_same(Execution.lshift)
+    def bitwise_left_shift(self, x: Any, reverse: Any = False) -> Self: ...
+    @_same(Execution.rshift)
+    def bitwise_right_shift(self, x: Any, reverse: Any = False) -> Self: ...
 
-    # places
-    take_along_axis = Execution.take_along_dim
+    # -- trigonometry ----------------------------------------------------------------------------
+
+    @_same(Execution.acos)
+    def arccos(self) -> Self: ...
+    @_same(Execution.asin)
+    def arcsin(self) -> Self: ...
+    @_same(Execution.atan)
+    def arctan(self) -> Self: ...
+    @_same(Execution.atan2)
+    def arctan2(self, other: Any) -> Self: ...
+    @_same(Execution.acosh)
+    def arccosh(self) -> Self: ...
+    @_same(Execution.asinh)
+    def arcsinh(self) -> Self: ...
+    @_same(Execution.atanh)
+    def arctanh(self) -> Self: ...
+
+    # -- shapes ----------------------------------------------------------------------------------
+
+    @_same(Execution.cat)
+    def concat(self, *args: Self, dim: int = 0) -> Self: ...
+    @_same(Execution.cat)
+    def concatenate(self, *args: Self, dim: int = 0) -> Self: ...
+    @_same(Execution.permute)
+    def permute_dims(self, order: Any, *args: Any) -> Self: ...
+    @_same(Execution.unsqueeze)
+    def expand_dims(self, dim: int) -> Self: ...
+    @_same(Execution.movedim)
+    def moveaxis(self, source: Any, destination: Any) -> Self: ...
+    @_same(Execution.transpose)
+    def swapaxes(self, dim0: int = 1, dim1: int = 0) -> Self: ...
+    @_same(Execution.transpose)
+    def swapdims(self, dim0: int = 1, dim1: int = 0) -> Self: ...
+    @_same(Execution.unbind)
+    def unstack(self, dim: int = 0) -> tuple[Self, ...]: ...
+
+    # -- places ----------------------------------------------------------------------------------
+
+    @_same(Execution.take_along_dim)
+    def take_along_axis(self, indices: Self, dim: int | None = None) -> Self: ...

@@ -34,5 +34,5 @@ class Tensor(Fourier):
 
         if not allow_shape_mismatch and x.shape != self.shape:
             raise ShapeError(f"[replace] shape {x.shape} does not fit {self.shape}")
-        self.node, self.device = x.node, x.device
+        self._take(x)
         return self

@@ -131,7 +131,7 @@ class Optimizer:
             )
 
     @property
-    def lr(self) -> Any:
+    def lr(self) -> Tensor:
         """The learning rate of the first group, a float32 Tensor of shape (1,).
 
         Setting it raises UserError where there are several groups.
@@ -139,7 +139,7 @@ class Optimizer:
         return self.param_groups[0]["lr"]
 
     @lr.setter
-    def lr(self, value: Any) -> None:
+    def lr(self, value: Tensor | float) -> None:
         if len(self.param_groups) > 1:
             raise UserError(
                 f"[{type(self).__name__}] has no one learning rate; "
@@ -204,19 +204,21 @@ class OptimizerGroup(Optimizer):
         return len(self.optimizers)
 
     @property
-    def lr(self) -> Any:
+    def lr(self) -> Tensor:
         """The first's learning rate; set each by itself, as in `group[1].lr = 0.1`."""
         return self.optimizers[0].lr
 
     @lr.setter
-    def lr(self, value: Any) -> None:
+    def lr(self, value: Tensor | float) -> None:
         raise UserError("[OptimizerGroup] has no one learning rate; set group[i].lr instead")
 
     def zero_grad(self) -> None:
+        """Forget the gradients of all of them."""
         for opt in self.optimizers:
             opt.zero_grad()
 
     def schedule_step(self) -> list[Tensor]:
+        """What `Optimizer.schedule_step` gives, of all of them. Raises UserError."""
         return [t for opt in self.optimizers for t in opt.schedule_step()]
 
 

@@ -1,0 +1,88 @@
+"""Every public name says what it does, and which errors of treadle's it raises itself."""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import textwrap
+
+import treadle
+from treadle import errors, interop, io, nn
+from treadle.nn import optim
+
+MODULES = [treadle, errors, interop, io, nn, nn.datasets, nn.state, optim,
+           importlib.import_module("treadle.config"),
+           importlib.import_module("treadle.dtype"),
+           importlib.import_module("treadle.helpers")]  # fmt: skip
+LEAST_WORDS = 3
+ERRORS = {name for name in errors.__all__ if name.endswith(("Error", "Range", "Memory"))}
+
+
+def public_names():
+    for module in MODULES:
+        for name in module.__all__:
+            value = getattr(module, name)
+            if inspect.isclass(value) or inspect.isfunction(value):
+                yield f"{module.__name__}.{name}", value
+            if inspect.isclass(value):
+                yield from members(f"{module.__name__}.{name}", value)
+
+
+def members(path, kind):
+    """The functions and properties of a class that have public names, inherited ones included."""
+    for name, value in inspect.getmembers_static(kind):
+        if name.startswith("_") or name in vars(object):
+            continue
+        value = getattr(value, "__func__", value)
+        value = value.fget if isinstance(value, property) else value
+        ours = getattr(value, "__module__", None) or ""
+        if inspect.isfunction(value) and ours.startswith("treadle"):
+            yield f"{path}.{name}", value
+
+
+NAMES = dict(public_names())
+
+
+def raised(function):
+    """Names of the errors of treadle that the function's own body raises."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    inner = [node for node in ast.walk(tree) if isinstance(node, ast.Raise)]
+    called = (node.exc.func for node in inner if isinstance(node.exc, ast.Call))
+    return {node.id for node in called if isinstance(node, ast.Name)} & ERRORS
+
+
+def test_the_walk_reaches_what_users_meet():
+    known = {"Tensor.matmul", "TinyJit.reset", "nn.Conv2d", "nn.state.safe_load", "Context"}
+    assert {f"treadle.{name}" for name in known} <= NAMES.keys()
+    assert len(NAMES) > 500
+
+
+def test_every_public_name_has_a_docstring():
+    short = [
+        name
+        for name, value in NAMES.items()
+        if len((inspect.getdoc(value) or "").split()) < LEAST_WORDS
+    ]
+    assert short == []
+
+
+def test_a_docstring_names_the_errors_that_its_function_raises():
+    silent = {
+        name: sorted(missing)
+        for name, value in NAMES.items()
+        if inspect.isfunction(value)
+        and (missing := {e for e in raised(value) if e not in (inspect.getdoc(value) or "")})
+    }
+    assert silent == {}
+
+
+def test_every_module_says_what_it_is_for():
+    found = pkgutil.walk_packages(treadle.__path__, "treadle.")
+    names = [m.name for m in found if not m.name.endswith(("__main__", "dynamo", "aten"))]
+    silent = []
+    for name in names:
+        spec = importlib.util.find_spec(name)
+        with open(spec.origin, encoding="utf-8") as file:
+            if not ast.get_docstring(ast.parse(file.read())):
+                silent.append(name)
+    assert silent == []
