@@ -27,8 +27,6 @@ __all__ = [
 
 # What may stand beside a tensor: any Python number is a `complex`, a symbolic size is a Node.
 Operand: TypeAlias = "Core | Node | complex | np.ndarray[Any, Any] | np.generic"
-    "Core | Node | bool | int | float | complex | np.ndarray[Any, Any] | np.generic"
-)
 
 
 def is_scalar(value: Any) -> bool:
