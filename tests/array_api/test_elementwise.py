@@ -184,3 +184,14 @@ def test_real_numbers_are_their_own_real_part():
     x = array_api.asarray([1.0, -2.0])
     for name, want in (("real", [1, -2]), ("conj", [1, -2]), ("imag", [0, 0])):
         np.testing.assert_array_equal(getattr(array_api, name)(x).numpy(), want)
+
+
+def test_complex_numbers_have_parts():
+    x = array_api.asarray([1 + 2j, -3.5j])
+    assert x.dtype is array_api.complex64
+    for name in ("real", "conj", "imag"):
+        want = getattr(np, name)(np.array([1 + 2j, -3.5j], np.complex64))
+        np.testing.assert_array_equal(getattr(array_api, name)(x).numpy(), want)
+    np.testing.assert_allclose(
+        array_api.fft.fft(x, norm="ortho").numpy(), np.fft.fft([1 + 2j, -3.5j], norm="ortho"), 1e-6
+    )
