@@ -246,6 +246,37 @@ def test_tangents_batches_and_jacobians_of_an_operation_agree_with_pytorch(name)
 # -- Jacobians --------------------------------------------------------------------------------
 
 
+COMPLEX = {
+    "product": (lambda z, w: z * w + z / w, lambda z, w: z * w + z / w),
+    "magnitude": (lambda z, w: (z * w).abs(), lambda z, w: (z * w).abs()),
+    "functions": (lambda z, w: (z.exp() * w.sin()).sqrt(), lambda z, w: (z.exp() * w.sin()).sqrt()),
+    "parts": (lambda z, w: z.real * w.imag + w.conj(), lambda z, w: z.real * w.imag + w.conj()),
+    "spectrum": (lambda z, w: (z * w).fft(), lambda z, w: torch.fft.fft(z * w)),
+    "matrices": (lambda z, w: z @ w.T, lambda z, w: z @ w.T),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_tangents_gradients_and_batches_agree_with_pytorch(name):
+    ours, theirs = COMPLEX[name]
+    parts = RNG.normal(size=(2, 4, 3, 5)).astype(np.float32)
+    values = parts[0] + 1j * parts[1]
+    mine, other = [Tensor(v) for v in values], [torch.from_numpy(v) for v in values]
+    got = treadle.jvp(ours, tuple(mine[:2]), tuple(mine[2:]))
+    want = torch.func.jvp(theirs, tuple(other[:2]), tuple(other[2:]))
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.resolve_conj().numpy(), 2e-5, 2e-5)
+    got = treadle.grad(lambda z, w: ours(z, w).abs().sum(), (0, 1))(*mine[:2])
+    want = torch.func.grad(lambda z, w: theirs(z, w).abs().sum(), (0, 1))(*other[:2])
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.resolve_conj().numpy(), 1e-4, 1e-4)
+    batch = [Tensor(np.stack([v, 2 * v])) for v in values[:2]]
+    got = treadle.vmap(ours)(*batch).numpy()
+    for example, result in enumerate(got):
+        alone = ours(*(x[example] for x in batch)).numpy()
+        np.testing.assert_allclose(result, alone, 2e-5, 2e-5)
+
+
 def test_jacobians_in_both_directions_and_of_trees_agree_with_pytorch():
     def f(p, x):
         return {"a": x @ p[0], "b": (p[1] * x.sum()).sin()}
@@ -470,6 +501,8 @@ def test_what_leaves_vmap_another_way_cannot_be_read():
         (lambda: treadle.vjp(abs, Tensor(X))[1](Tensor(W)), ShapeError, "cotangents has shape"),
         (lambda: treadle.vjp(abs, Tensor(X))[1]((Tensor(X),)), UserError, "a tuple of 1 for one"),
         (lambda: treadle.jacrev(lambda x: x.int())(Tensor(X)), DTypeError, "result is int32"),
+        (lambda: treadle.jacfwd(abs)(Tensor([1j])), DTypeError, "is complex64 of shape"),
+        (lambda: treadle.grad(lambda x: x.sum())(Tensor([1j])), DTypeError, "result is complex64"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named(call, error, text):

@@ -25,11 +25,11 @@ from ..tensor.modes import no_grad
 from ..transforms.shapes import constant, named
 from . import trees
 
-__all__ = ["Arguments", "check_float", "check_tensor", "or_zeros", "tensor_of"]
+__all__ = ["Arguments", "check_float", "check_inexact", "check_tensor", "or_zeros", "tensor_of"]
 
 
 class Arguments:
-    """The positional arguments of one call; those that `argnums` names hold float tensors.
+    """The positional arguments of one call; those that `argnums` names have derivatives.
 
     Raises UserError for a number that names none, DTypeError for what has no derivatives.
     """
@@ -43,7 +43,7 @@ class Arguments:
         places = [_place(operation, number, len(args)) for number in numbers]
         for place in places:
             for path, _, leaf in trees.paired(operation, "args", None, args[place]):
-                check_float(operation, f"args[{place}]{path}", leaf)
+                check_inexact(operation, f"args[{place}]{path}", leaf)
                 self.inputs.append(leaf)
             self._all[place] = trees.mapped(self._named, args[place])
         picked = [args[place] for place in places]
@@ -99,19 +99,29 @@ def check_tensor(operation: str, what: str, value: Any) -> None:
         )
 
 
-def check_float(operation: str, what: str, value: Any) -> None:
-    """Raises UserError for what is no tensor, DTypeError for one that holds no floats."""
+def check_inexact(operation: str, what: str, value: Any) -> None:
+    """Raises UserError for what is no tensor, DTypeError for one of integers or truth values."""
     check_tensor(operation, what, value)
-    if not value.dtype.is_float:
+    if not value.dtype.is_inexact:
         raise DTypeError(
-            f"[{operation}] only floats have derivatives; {what} is {value.dtype.name} of shape "
-            f"{value.shape}"
+            f"[{operation}] only floats and complex numbers have derivatives; {what} is "
+            f"{value.dtype.name} of shape {value.shape}"
+        )
+
+
+def check_float(operation: str, what: str, value: Any) -> None:
+    """As `check_inexact`, where complex numbers will not do either."""
+    check_inexact(operation, what, value)
+    if value.dtype.is_complex:
+        raise DTypeError(
+            f"[{operation}] {what} is {value.dtype.name} of shape {value.shape}, where floats are "
+            "needed: take .real, .imag or .abs() of it"
         )
 
 
 def tensor_of(node: Node, device: Any) -> Tensor:
     """A result. It leads gradients to the leaves below it, unless Tensor.no_grad() holds."""
-    needs = node.dtype.is_float and leads_to_leaf(node)
+    needs = node.dtype.is_inexact and leads_to_leaf(node)
     if needs and no_grad:
         node, needs = Node(Op.DETACH, node.dtype, (node,)), False
     return Tensor._of(node, device, True if needs else None)

@@ -13,7 +13,14 @@ from ..transforms.grad import gradients
 from ..transforms.jvp import jvp as node_jvp
 from ..transforms.shapes import constant
 from . import trees
-from .arguments import Arguments, check_float, check_tensor, or_zeros, tensor_of
+from .arguments import (
+    Arguments,
+    check_float,
+    check_inexact,
+    check_tensor,
+    or_zeros,
+    tensor_of,
+)
 
 __all__ = ["grad", "jvp", "split", "value_and_grad", "vjp"]
 
@@ -25,8 +32,9 @@ def grad(func: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False
 
     `argnums` says for which positional arguments, each a tensor or a tree of them (tuples, lists,
     dicts): the gradient has the form of the argument, and is a tuple for several. Arguments that do
-    not matter get zeros. With `has_aux`, `func` returns (result, anything), and the gradient comes
-    with that: (gradient, anything).
+    not matter get zeros; that of complex z = x + i y is df/dx + i df/dy, as PyTorch's is. With
+    `has_aux`, `func` returns (result, anything), and the gradient comes with that: (gradient,
+    anything).
 
     The result can be differentiated and mapped again. Raises ShapeError where `func` gives more
     than one element, DTypeError for what holds no floats, UserError for other arguments.
@@ -85,7 +93,7 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]
         seeds: dict[Node, Node] = {}
         for path, own, leaf in trees.paired("vjp", "cotangents", cotangents, result, prefix=False):
             _check_like("vjp", f"cotangents{path}", own, leaf, "the result")
-            if leaf.dtype.is_float:
+            if leaf.dtype.is_inexact:
                 part = own.node.cast(leaf.dtype)
                 old = seeds.get(leaf.node)
                 seeds[leaf.node] = part if old is None else old + part
@@ -146,8 +154,8 @@ def _of_inputs(given: Arguments, found: list[Node | None]) -> list[Node]:
 def _check_like(name: str, what: str, value: Any, like: Tensor, whose: str) -> None:
     """Raises where `value` is no tensor of the shape of `like`, or no floats where that is."""
     check_tensor(name, what, value)
-    if like.dtype.is_float:
-        check_float(name, what, value)
+    if like.dtype.is_inexact:
+        (check_inexact if like.dtype.is_complex else check_float)(name, what, value)
     if value.shape != like.shape:
         raise ShapeError(
             f"[{name}] {what} has shape {value.shape}, {whose} that it belongs to {like.shape}"

@@ -34,7 +34,7 @@ def jacrev(func: Function, argnums: int | Sequence[int] = 0, has_aux: bool = Fal
 
     For each tensor of the result, in its form, there are those of the arguments that `argnums`
     names, in theirs, of shape (*result, *argument). `has_aux` as for `grad`. Raises as `grad` does,
-    for results that hold no floats as well.
+    and DTypeError for arguments and results that hold no floats.
     """
     return _jacobian("jacrev", func, argnums, has_aux, _rows)
 
@@ -56,6 +56,8 @@ def _jacobian(
     @functools.wraps(func)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         given = Arguments(name, args, argnums)
+        for number, x in enumerate(given.inputs):
+            check_float(name, f"tensor {number} of the arguments", x)
         result, aux = split(name, given.call(func, kwargs), has_aux)
         for path, _, leaf in trees.paired(name, "", None, result):
             check_float(name, f"the function's result{path}", leaf)

@@ -5,7 +5,8 @@
 No formula is written here: all are those of `grad`. What is linear applies itself to the tangent.
 Of an elementwise operation the rule that says what arrives at a source for what arrives at the
 result says as well what leaves the result for what leaves that source. Any other rule, which is
-linear in what arrives, is transposed: it is differentiated with respect to that.
+linear in what arrives, is transposed: it is differentiated with respect to that. The rules pass on
+the conjugates of complex derivatives (see grad_complex), so they get and give conjugates here.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ..ir.node import Node, rebuild, toposort
 from ..ir.op import ALU, MOVEMENT, Op
 from ..ir.origin import pass_on
 from .grad import derivative, gradient
+from .grad_complex import conj
 from .shapes import constant, named
 from .updates import as_value
 
@@ -23,7 +25,7 @@ __all__ = ["jvp"]
 
 _LINEAR = MOVEMENT | {
     Op.UNWINDOW, Op.CAST, Op.WHERE, Op.GATHER, Op.CONTIGUOUS, Op.CONTIGUOUS_BACKWARD, Op.ALIAS,
-    Op.COPY, Op.MULTI,
+    Op.COPY, Op.MULTI, Op.REAL, Op.IMAG, Op.COMPLEX,
 }  # fmt: skip
 _COMBINING = frozenset((Op.REDUCE, Op.SCAN, Op.SCATTER))  # linear where they add, or write
 _FLAT = frozenset((Op.DETACH, Op.TRUNC, Op.FLOOR, Op.CEIL, Op.ROUND))
@@ -55,7 +57,7 @@ def _extend(roots: Sequence[Node], found: dict[Node, Node | None]) -> None:
 
 
 def _tangent(node: Node, moving: list[Node | None]) -> Node | None:
-    if not node.dtype.is_float or node.op in _FLAT or not _known(moving):
+    if not node.dtype.is_inexact or node.op in _FLAT or not _known(moving):
         return None
     if node.op is Op.ASSIGN:  # its AFTER sees that something moves, and takes it for a value
         return _known(moving)[0]
@@ -77,12 +79,13 @@ def _applied(node: Node, moving: list[Node | None]) -> Node:
 
 
 def _still(source: Node) -> Node:
-    return constant(source.dtype, 0, source.shape) if source.dtype.is_float else source
+    return constant(source.dtype, 0, source.shape) if source.dtype.is_inexact else source
 
 
 def _along_elements(node: Node, at: int, moving: Node) -> Node | None:
     """Of an elementwise operation: its derivative is the same number in both directions."""
-    return derivative(node, moving)[at]
+    part = derivative(node, conj(moving))[at]
+    return None if part is None else conj(part)
 
 
 def _transposed(node: Node, at: int, moving: Node) -> Node | None:
