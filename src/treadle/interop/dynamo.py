@@ -51,7 +51,7 @@ class _Known(OperatorSupportBase):
 
 
 def _is_plain(node: torch.fx.Node) -> bool:
-    """Whether a node is dense memory of the host, of a known dtype and fixed sizes."""
+    """Whether a node is dense memory of the host, of a known real dtype and fixed sizes."""
     value = node.meta.get("val")
     listed = value if isinstance(value, (tuple, list)) else [value]
     return all(item is None or _is_plain_tensor(item) for item in listed) and value is not None
@@ -59,6 +59,8 @@ def _is_plain(node: torch.fx.Node) -> bool:
 
 def _is_plain_tensor(value: Any) -> bool:
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return False
+    if value.is_complex():  # PyTorch's own may be conjugated in name alone
         return False
     try:
         _from_torch_dtype(value.dtype)
