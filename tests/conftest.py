@@ -17,6 +17,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A process of the tests has a core of its own already; test_workers.py asks for more.
+    os.environ.setdefault("COMPILE_PROCESSES", "0")
     if config.getoption("--full"):
         os.environ["FULL_TESTS"] = "1"
 

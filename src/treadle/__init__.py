@@ -12,12 +12,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import nn
+    from . import fft, nn
     from .config import Context
     from .dtype import dtypes
     from .engine.backends import Device
     from .engine.counters import GlobalCounters
     from .engine.jit import TinyJit, jit
+    from .func import grad, hessian, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap
     from .interop import from_dlpack
     from .ir.symbolic import Variable
     from .tensor import Tensor
@@ -31,9 +32,18 @@ __all__ = [
     "Variable",
     "__version__",
     "dtypes",
+    "fft",
     "from_dlpack",
+    "grad",
+    "hessian",
+    "jacfwd",
+    "jacrev",
     "jit",
+    "jvp",
     "nn",
+    "value_and_grad",
+    "vjp",
+    "vmap",
 ]
 
 __version__ = "0.1.0"  # the package's metadata is made from this line
@@ -42,14 +52,17 @@ _HOMES = {
     "Context": ".config", "Device": ".engine.backends", "GlobalCounters": ".engine.counters",
     "Tensor": ".tensor", "TinyJit": ".engine.jit", "dtypes": ".dtype", "jit": ".engine.jit",
     "Variable": ".ir.symbolic", "from_dlpack": ".interop",
+    **dict.fromkeys(
+        ("grad", "hessian", "jacfwd", "jacrev", "jvp", "value_and_grad", "vjp", "vmap"), ".func"
+    ),
 }  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         value = getattr(importlib.import_module(_HOMES[name], __name__), name)
-    elif name == "nn":
-        value = importlib.import_module(".nn", __name__)
+    elif name in ("fft", "nn"):
+        value = importlib.import_module(f".{name}", __name__)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value

@@ -196,6 +196,11 @@ class Settings:
         _integer(0), 0, "Threads that CPU kernels use; 0 means as many as the process may use.",
         alias="THREADS",
     )  # fmt: skip
+    COMPILE_PROCESSES = Setting(
+        _integer(-1), -1,
+        "Processes that compile beside this one while a program with many new kernels is built; "
+        "-1 means one for each further core, 0 none.",
+    )  # fmt: skip
     CACHE = Setting(FLAG, True, "Keep compiled kernels on disk for the next process.")
     CACHE_DIR = Setting(
         PATH, _user_cache_dir, "Where compiled kernels are kept.",

@@ -3,6 +3,9 @@
     dtypes.float32.itemsize            -> 4
     least_upper_dtype(dtypes.int32, dtypes.float16) -> dtypes.float16
 
+Complex numbers are pairs of floats, side by side in memory. No kernel sees them
+(transforms/pairs), so `dtypes.all` are the types that kernels compute with.
+
 One surprise: `dtypes.index` is no storage type. Index arithmetic is done in it, over the unbounded
 integers, until the compiler knows the bounds and picks a machine width.
 """
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DType", "ImageDType", "dtypes", "finfo", "iinfo", "least_upper_dtype"]
 
-Kind = Literal["bool", "int", "uint", "float", "index", "void"]
+Kind = Literal["bool", "int", "uint", "float", "complex", "index", "void"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,6 +48,20 @@ class DType:
     @property
     def is_float(self) -> bool:
         return self.kind == "float"
+
+    @property
+    def is_complex(self) -> bool:
+        return self.kind == "complex"
+
+    @property
+    def is_inexact(self) -> bool:
+        """True for floats and complex numbers: what is rounded, and has gradients."""
+        return self.kind in ("float", "complex")
+
+    @property
+    def real(self) -> DType:
+        """The type of the real and the imaginary part; any other type itself."""
+        return _REAL_PARTS.get(self.name, self)
 
     @property
     def is_int(self) -> bool:
@@ -92,6 +109,8 @@ class DType:
             return bool(value)
         if self.kind == "float":
             return float(value)
+        if self.kind == "complex":
+            return complex(value)
         number = int(value)
         if self.kind == "index" or self.min <= number <= self.max:
             return number
@@ -202,8 +221,11 @@ class dtypes(metaclass=_Defaults):
     bfloat16: ClassVar[DType] = _new("bfloat16", "float", 16)
     float32: ClassVar[DType] = _new("float32", "float", 32)
     float64: ClassVar[DType] = _new("float64", "float", 64)
+    complex64: ClassVar[DType] = _new("complex64", "complex", 64)
+    complex128: ClassVar[DType] = _new("complex128", "complex", 128)
 
     half, float, double = float16, float32, float64
+    cfloat, cdouble = complex64, complex128
     char, short, int, long = int8, int16, int32, int64
     uchar, ushort, uint, ulong = uint8, uint16, uint32, uint64
 
@@ -213,6 +235,7 @@ class dtypes(metaclass=_Defaults):
     uints = (uint8, uint16, uint32, uint64)
     sints = (int8, int16, int32, int64)
     ints = uints + sints
+    complexes = (complex64, complex128)
     all = (bool, *ints, *floats)
 
     @staticmethod
@@ -228,6 +251,10 @@ class dtypes(metaclass=_Defaults):
     @staticmethod
     def is_float(dtype: DType) -> Any:
         return dtype.is_float
+
+    @staticmethod
+    def is_complex(dtype: DType) -> Any:
+        return dtype.is_complex
 
     @staticmethod
     def is_int(dtype: DType) -> Any:
@@ -246,6 +273,8 @@ class dtypes(metaclass=_Defaults):
             return dtypes.default_int
         if type(value) is _PY_BOOL:
             return dtypes.bool
+        if type(value) is complex:
+            return complex_of(dtypes.default_float)
         if isinstance(value, (list, tuple)):
             kinds = {dtypes.from_py(item) for item in value}
             return least_upper_dtype(*kinds) if kinds else dtypes.default_float
@@ -253,6 +282,7 @@ class dtypes(metaclass=_Defaults):
 
 
 _PY_BOOL = bool
+_REAL_PARTS = {"complex64": dtypes.float32, "complex128": dtypes.float64}
 
 _PROMOTIONS: dict[DType, tuple[DType, ...]] = {
     dtypes.bool: (dtypes.int8, dtypes.uint8),
@@ -268,14 +298,16 @@ _PROMOTIONS: dict[DType, tuple[DType, ...]] = {
     dtypes.fp8e5m2: (dtypes.float16, dtypes.bfloat16),
     dtypes.float16: (dtypes.float32,),
     dtypes.bfloat16: (dtypes.float32,),
-    dtypes.float32: (dtypes.float64,),
-    dtypes.float64: (),
+    dtypes.float32: (dtypes.float64, dtypes.complex64),
+    dtypes.float64: (dtypes.complex128,),
+    dtypes.complex64: (dtypes.complex128,),
+    dtypes.complex128: (),
 }
 # The lattice from narrow to wide: the first common upper bound in this order is the least one.
 _LATTICE_ORDER = (
     dtypes.bool, dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16, dtypes.int32,
     dtypes.uint32, dtypes.int64, dtypes.uint64, dtypes.fp8e4m3, dtypes.fp8e5m2, dtypes.float16,
-    dtypes.bfloat16, dtypes.float32, dtypes.float64,
+    dtypes.bfloat16, dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128,
 )  # fmt: skip
 
 
@@ -293,9 +325,14 @@ def least_upper_dtype(*types: DType) -> DType:
     return next(t for t in _LATTICE_ORDER if t in common)
 
 
+def complex_of(dtype: DType) -> DType:
+    """The complex type that holds all values of `dtype`, a float or complex one."""
+    return least_upper_dtype(dtype, dtypes.complex64)
+
+
 def least_upper_float(dtype: DType) -> DType:
-    """`dtype` if it is a float, else the float that arithmetic on it takes."""
-    return dtype if dtype.is_float else least_upper_dtype(dtype, dtypes.default_float)
+    """`dtype` if it is a float or complex, else the float that arithmetic on it takes."""
+    return dtype if dtype.is_inexact else least_upper_dtype(dtype, dtypes.default_float)
 
 
 def sum_acc_dtype(dtype: DType) -> DType:
@@ -314,7 +351,9 @@ def numpy_names() -> dict[DType, Any]:
     import numpy as np
 
     table: dict[DType, Any] = {
-        t: np.dtype(t.name) for t in dtypes.all if t.name in np.sctypeDict or t.is_bool
+        t: np.dtype(t.name)
+        for t in (*dtypes.all, *dtypes.complexes)
+        if t.name in np.sctypeDict or t.is_bool
     }
     table[dtypes.bfloat16] = np.dtype(ml_dtypes.bfloat16)
     table[dtypes.fp8e4m3] = np.dtype(ml_dtypes.float8_e4m3fn)
@@ -353,7 +392,7 @@ def _from_torch_dtype(torch_dtype: Any) -> DType:
     name = str(torch_dtype).removeprefix("torch.")
     by_name = {torch_name: dtype for dtype, torch_name in _TORCH_NAMES.items()}
     dtype = by_name.get(name) or _BASE.get(name)
-    if dtype is None or dtype not in dtypes.all:
+    if dtype is None or dtype not in (*dtypes.all, *dtypes.complexes):
         raise TypeError(f"PyTorch dtype {torch_dtype} has no treadle counterpart")
     return dtype
 
@@ -361,7 +400,7 @@ def _from_torch_dtype(torch_dtype: Any) -> DType:
 _ALIASES = {
     "half": "float16", "float": "float32", "double": "float64", "char": "int8", "short": "int16",
     "int": "int32", "long": "int64", "uchar": "uint8", "ushort": "uint16", "uint": "uint32",
-    "ulong": "uint64",
+    "ulong": "uint64", "cfloat": "complex64", "cdouble": "complex128",
 }  # fmt: skip
 
 
@@ -376,17 +415,21 @@ def to_dtype(value: Any) -> DType:
         name = _ALIASES.get(value.lower(), value.lower())
         if name in _BASE and name not in ("void", "index"):
             return _BASE[name]
-        raise TypeError(f"unknown dtype {value!r}; known: {', '.join(t.name for t in dtypes.all)}")
+        known = ", ".join(t.name for t in (*dtypes.all, *dtypes.complexes))
+        raise TypeError(f"unknown dtype {value!r}; known: {known}")
     if type(value).__module__ == "torch":
         return _from_torch_dtype(value)
-    if isinstance(value, type) and value in (bool, int, float):
-        return {bool: dtypes.bool, int: dtypes.default_int, float: dtypes.default_float}[value]
+    if isinstance(value, type) and value in (bool, int, float, complex):
+        return dtypes.from_py(value())
     return _from_np_dtype(value)
 
 
 @dataclass(frozen=True)
 class finfo:
-    """Limits of a float type: `bits`, `eps`, `max`, `min`, `smallest_normal` (or `tiny`)."""
+    """Limits of a float type: `bits`, `eps`, `max`, `min`, `smallest_normal` (or `tiny`).
+
+    Of a complex type those of its parts, as in NumPy.
+    """
 
     bits: int
     eps: float
@@ -403,7 +446,7 @@ class finfo:
     def __init__(self, dtype: Any) -> None:
         import ml_dtypes
 
-        kind = to_dtype(dtype)
+        kind = to_dtype(dtype).real
         if not kind.is_float:
             raise TypeError(f"finfo needs a float type, not {kind.name}")
         limits = ml_dtypes.finfo(_to_np_dtype(kind))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from treadle import Context, GlobalCounters, Tensor, Variable
-from treadle.engine import pipeline
+from treadle.engine import kernels, pipeline
 from treadle.engine.cache import CompileCache
 
 
@@ -27,8 +27,9 @@ class Processes:
     def start(self):
         cache = CompileCache(self.folder)
         self.monkeypatch.setattr(pipeline, "_programs", {})
-        self.monkeypatch.setattr(pipeline, "_kernels", {})
-        self.monkeypatch.setattr(pipeline, "compile_cache", lambda: cache)
+        self.monkeypatch.setattr(kernels, "_kernels", {})
+        for module in (kernels, pipeline):
+            self.monkeypatch.setattr(module, "compile_cache", lambda: cache)
         self.scheduled = 0
         GlobalCounters.reset()
 
@@ -156,10 +157,10 @@ def test_a_kernel_that_has_come_to_need_other_scratch_memory_is_given_it(process
     processes.start()
     expected = total()
     scratch = {k: (*k.scratch, 64) for p in pipeline._programs.values() for k in p.kernels}
-    real = pipeline._load
+    real = kernels._load
     sizes = {kernel.key: found for kernel, found in scratch.items()}
     monkeypatch.setattr(
-        pipeline, "_load", lambda key, *rest: replace(real(key, *rest), scratch=sizes[key])
+        kernels, "_load", lambda key, *rest: replace(real(key, *rest), scratch=sizes[key])
     )
     processes.start()
     assert total() == expected

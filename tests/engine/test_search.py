@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from treadle import Context, Tensor
-from treadle.engine import agreement, pipeline, search, trial
+from treadle.engine import agreement, kernels, pipeline, search, trial
 from treadle.engine.backends import Device
 from treadle.engine.cache import CompileCache
 from treadle.engine.run import scheduled
 from treadle.ir.op import Op
+from treadle.ir.text import render
 from treadle.optimize import heuristic
 from treadle.optimize.knobs import Knobs, neighbours
 from treadle.optimize.sample import sampled
@@ -34,15 +35,19 @@ def kernel_of(tensor):
 def build_for(kernel):
     """Compiles schedules of `kernel` for the CPU, and keeps nothing."""
     opened = Device["CPU"]
-    return lambda *schedule: pipeline._load(
-        "tried", *pipeline._built("tried", kernel, opened, *schedule), kernel.reason, opened
+    job = kernels._job("tried", kernel, render(kernel.ast))
+    translator = kernels._translator(opened)
+    return lambda *schedule: kernels._load(
+        "tried", *translator.finished(job, *schedule), kernel.reason, opened
     )
 
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch, tmp_path):
     """Nothing compiled yet, a cache folder of its own, and small searches; the folder."""
-    monkeypatch.setattr(pipeline, "compile_cache", lambda: CompileCache(tmp_path))
+    cache = CompileCache(tmp_path)
+    for module in (kernels, pipeline):
+        monkeypatch.setattr(module, "compile_cache", lambda: cache)
     monkeypatch.setattr(search, "SECONDS", 2.0)
     monkeypatch.setattr(search, "MAX_CANDIDATES", 8)
     monkeypatch.setattr(search, "MEASURING", 0.005)
@@ -53,11 +58,11 @@ def fresh(monkeypatch, tmp_path):
 def _forget(monkeypatch):
     """What a new process knows: nothing but what is on disk."""
     monkeypatch.setattr(pipeline, "_programs", {})
-    monkeypatch.setattr(pipeline, "_kernels", {})
+    monkeypatch.setattr(kernels, "_kernels", {})
 
 
 def moves_of_all():
-    return [move for kernel in pipeline._kernels.values() for move in kernel.moves]
+    return [move for kernel in kernels._kernels.values() for move in kernel.moves]
 
 
 PROGRAMS = {
@@ -94,7 +99,8 @@ def test_results_are_those_of_the_heuristic(name, device, monkeypatch):
     assert any("schedules" in move for move in moves_of_all())
 
 
-def test_a_search_measures_several_schedules_and_says_so():
+def test_a_search_measures_several_schedules_and_says_so(monkeypatch):
+    monkeypatch.setattr(search, "SECONDS", 120.0)  # the number of schedules ends it
     x = numbers(128, 128)
     with Context(BEAM=1):
         (x @ x).realize()
@@ -106,14 +112,14 @@ def test_another_process_does_not_search_again(monkeypatch):
     with Context(BEAM=2):
         first = (x @ x).numpy()
         _forget(monkeypatch)
-        monkeypatch.setattr(pipeline, "best_schedule", lambda *a: pytest.fail("it searched"))
+        monkeypatch.setattr(kernels, "best_schedule", lambda *a: pytest.fail("it searched"))
         np.testing.assert_array_equal((x @ x).numpy(), first)
     assert "the best of 8 schedules" in moves_of_all()
 
 
 def test_another_width_is_another_search(monkeypatch):
-    widths, real = [], pipeline.best_schedule
-    monkeypatch.setattr(pipeline, "best_schedule", lambda *a: widths.append(a[-1]) or real(*a))
+    widths, real = [], kernels.best_schedule
+    monkeypatch.setattr(kernels, "best_schedule", lambda *a: widths.append(a[-1]) or real(*a))
     x = numbers(64, 64)
     for width in (0, 1, 2, 1, 0):
         with Context(BEAM=width):

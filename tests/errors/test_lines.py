@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from treadle import Context, Tensor, TinyJit
-from treadle.engine import pipeline
+from treadle.engine import kernels
 from treadle.errors import IndexOutOfRange, InternalError, NonFiniteError, OutOfMemory
 from treadle.ir.origin import origin_of
 
@@ -165,7 +165,7 @@ def test_a_kernel_that_cannot_be_compiled_names_the_lines_in_it(monkeypatch):
     def fails(*args):
         raise InternalError("LLVM rejected generated IR")
 
-    monkeypatch.setattr(pipeline, "_compiled", fails)
+    monkeypatch.setattr(kernels, "_compile", fails)
     first = line(1)
     x = Tensor([1.0, 2.0, 3.0, 4.0, 5.0]) * 1234.5
     second = line(1)

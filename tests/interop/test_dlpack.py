@@ -399,7 +399,7 @@ def test_a_missing_deleter_is_none():
     ("fields", "message"),
     [
         ({"major": 2}, r"DLPack 2\.0; treadle reads version 1"),
-        ({"code": 5, "bits": 64}, "type code 5, 64 bits and 1 lanes have no dtype"),
+        ({"code": 5, "bits": 32}, "type code 5, 32 bits and 1 lanes have no dtype"),
         ({"bits": 4}, "4 bits"),
         ({"lanes": 4}, "4 lanes"),
         ({"ndim": -1}, "cannot have -1 axes"),
@@ -505,10 +505,10 @@ def test_memory_of_others_is_let_go_of_with_the_last_tensor():
 
 
 def test_a_refused_array_is_let_go_of():
-    theirs = np.zeros(4, np.complex64).view(Array)
+    theirs = np.zeros(8)[::2].view(Array)
     owner = weakref.ref(theirs)
     with pytest.raises(BufferError):
-        Tensor.from_dlpack(theirs)
+        Tensor.from_dlpack(theirs, copy=False)
     del theirs
     gc.collect()
     assert owner() is None

@@ -122,6 +122,14 @@ def test_undoing_a_reshape_leaves_the_loops_themselves():
     assert simplify((flat // 32) * 32 + flat % 32) is flat
 
 
+def test_what_terms_share_is_not_walked_again_for_each_way_to_it():
+    i, j = Node.range(8, 0), Node.range(8, 1)
+    for _ in range(80):  # as trees, these have 2**80 leaves
+        i = (i < j).where(j, i // 3)
+        j = (i < j).where(i, j % 5)
+    assert simplify(i + j) is simplify(j + i)
+
+
 def test_a_node_is_simplified_once_in_a_block_that_remembers(monkeypatch):
     applied = []
     apply = INDEX_RULES.apply

@@ -75,7 +75,8 @@ def test_text_comes_back_as_the_same_node():
 
 def test_a_tensor_graph_survives_printing():
     x = buffer(3, 4)
-    graph = Node(Op.REDUCE, dtypes.float32, (x * 2.5,), ReduceArg(Op.MAX, (1,)))
+    named = Node(Op.ALIAS, dtypes.float32, (x * 2.5,), Token())
+    graph = Node(Op.REDUCE, dtypes.float32, (named,), ReduceArg(Op.MAX, (1,)))
     again = parse(render(graph))
     assert render(again) == render(graph)
     assert again.shape == (3, 1)

@@ -12,7 +12,7 @@ from treadle import Tensor, dtypes
 
 SIZES = [1, 2, 3, 5, 16, 17, 33, 64, 100]
 DTYPES = [dtypes.float32, dtypes.float32, dtypes.float32, dtypes.float16, dtypes.int32]
-COUNT, BLOCKS = (2000 if os.environ.get("FULL_TESTS") else 60), 6
+COUNT, BLOCKS = (2000 if os.environ.get("FULL_TESTS") else 24), 6
 
 
 def elementwise(rng, x, y):

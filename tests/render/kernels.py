@@ -14,7 +14,7 @@ import numpy as np
 
 from treadle.dtype import DType, dtypes
 from treadle.engine.backends import Opened
-from treadle.engine.pipeline import _entry, _param_bytes
+from treadle.engine.translation import entry_of, param_bytes
 from treadle.ir.args import ParamRef
 from treadle.ir.elementwise import numpy_dtype
 from treadle.ir.node import Node
@@ -106,7 +106,7 @@ def launch(
 ) -> list[np.ndarray]:
     """As `run`, for linear programs."""
     code = backend.compiler.compile(backend.renderer.render("k", low.phases, low.variables))
-    fields = [_entry(f"k_{i}", phase, low.variables, 0) for i, phase in enumerate(low.phases)]
+    fields = [entry_of(f"k_{i}", phase, low.variables, 0) for i, phase in enumerate(low.phases)]
     entries = [
         Entry(symbol, grid, items, tuple(Slot(*s) for s in slots), tuple(used), work)
         for symbol, grid, items, slots, used, work in fields
@@ -116,7 +116,7 @@ def launch(
     buffers = [runtime.allocator.alloc(array.nbytes) for array in arrays]
     for buffer, array in zip(buffers, arrays, strict=True):
         runtime.write(buffer, memoryview(np.ascontiguousarray(array).view(np.uint8)))
-    scratch = [runtime.allocator.alloc(_param_bytes(s)) for s in low.scratch]
+    scratch = [runtime.allocator.alloc(param_bytes(s)) for s in low.scratch]
     arguments = [buffer.argument for buffer in (*buffers, *scratch)]
     runtime.run([Launch(library.phases, arguments, list(variables))])
     runtime.synchronize()

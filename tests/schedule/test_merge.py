@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from treadle import GlobalCounters, Tensor, TinyJit, dtypes, nn
-from treadle.engine import pipeline
+from treadle.engine import kernels, pipeline
 from treadle.engine.cache import CompileCache
 from treadle.ir.op import Op
 from treadle.schedule import schedule as scheduling
@@ -189,7 +189,8 @@ def apart(monkeypatch):
     cache = CompileCache(None)
     monkeypatch.setattr(scheduling, "merge", lambda kernels, *_: [kernel for kernel, _ in kernels])
     monkeypatch.setattr(pipeline, "_programs", {})
-    monkeypatch.setattr(pipeline, "compile_cache", lambda: cache)
+    for module in (kernels, pipeline):
+        monkeypatch.setattr(module, "compile_cache", lambda: cache)
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.int32])

@@ -152,6 +152,22 @@ def test_max_pooling_gives_the_places_and_unpooling_uses_them(device, options):
     np.testing.assert_array_equal(back.numpy(), expected.numpy())
 
 
+def test_a_nan_is_the_largest_of_its_window_and_has_a_place():
+    x = normal(1, 1, 4, 4)
+    x[0, 0, 1, 2] = np.nan
+    ours = Tensor(x).max_pool2d(return_indices=True)
+    for a, b in zip(ours, F.max_pool2d(torch.tensor(x), 2, return_indices=True), strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
+def test_a_divisor_may_take_the_place_of_the_count():
+    options = {"padding": 1, "ceil_mode": True, "divisor_override": 3}
+    compare("CPU", lambda x: x.avg_pool2d((2, 2), **options),
+            lambda x: F.avg_pool2d(x, 2, **options), normal(1, 2, 5, 6))  # fmt: skip
+    with pytest.raises(ShapeError, match="divisor_override is a number to divide by, not 0"):
+        Tensor.ones(1, 1, 4, 4).avg_pool2d(divisor_override=0)
+
+
 def test_halves_convolve_in_float32(device):
     x = Tensor.ones(1, 64, 8, 8, dtype=dtypes.float16, device=device)
     w = Tensor.ones(1, 64, 8, 8, dtype=dtypes.float16, device=device)

@@ -81,6 +81,46 @@ def test_cross_entropy_takes_further_axes(device):
     compare(device, lambda x, y: x.cross_entropy(y), F.cross_entropy, normal(2, 3, 4), labels)
 
 
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_cross_entropy_weighs_classes_and_ignores_labels(reduction):
+    labels, w = np.array([[2, -100, 0, 1], [1, 1, -100, 2]]), np.array([1, 2, 0.5], np.float32)
+    for options in ({}, {"ignore_index": 1}, {"ignore_index": 1, "label_smoothing": 0.2}):
+        compare(
+            "CPU", lambda x, y, o=options: x.cross_entropy(y, reduction, weight=Tensor(w), **o),
+            lambda x, y, o=options: F.cross_entropy(x, y, torch.tensor(w), reduction=reduction,
+                                                    **o),
+            normal(2, 3, 4), np.abs(labels) % 3 if options else labels,
+        )  # fmt: skip
+    compare(
+        "CPU", lambda x, y: x.cross_entropy(y, reduction),
+        lambda x, y: F.cross_entropy(x, y, reduction=reduction), normal(2, 3, 4), labels,
+    )  # fmt: skip
+
+
+def test_no_label_is_taken_for_the_ignored_one_by_wrapping():
+    logits = Tensor(np.zeros((1, 200), np.float32))
+    loss = logits.cross_entropy(Tensor(np.array([156], np.uint8)))  # -100 + 256
+    assert loss.item() == pytest.approx(np.log(200), rel=1e-5)
+
+
+def test_a_loss_refuses_what_makes_no_sense():
+    x, labels = Tensor(normal(4, 3)), Tensor([0, 1, 2, 0])
+    with pytest.raises(
+        ShapeError, match=r"weight has shape \(2,\), expected one for each of the 3"
+    ):
+        x.cross_entropy(labels, weight=Tensor([1.0, 2.0]))
+    for call, text in (
+        (lambda: x.cross_entropy(labels, label_smoothing=1.5), "label_smoothing is a part of 1"),
+        (lambda: x.huber_loss(x, delta=0.0), "delta is a distance above 0, not 0.0"),
+        (lambda: x.smooth_l1_loss(x, beta=-1.0), "beta is a distance of at least 0, not -1.0"),
+        (lambda: x.softshrink(-0.5), "lambd is a distance of at least 0, not -0.5"),
+        (lambda: x.hardtanh(1.0, -1.0), "no number is between 1.0 and -1.0"),
+        (lambda: x.isclose(x, rtol=-1.0), "tolerances are at least 0, not -1.0 and 1e-08"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            call()
+
+
 def test_binary_cross_entropies_match_pytorch(device):
     probabilities = np.array([0.0, 0.2, 0.9, 1.0], np.float32)
     targets = np.array([0.0, 1.0, 0.5, 0.0], np.float32)

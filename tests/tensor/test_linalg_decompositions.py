@@ -243,6 +243,25 @@ def test_square_matrices_on_every_device(device):
     assert x.matrix_rank().tolist() == [3, 3]
 
 
+def test_tolerances_decide_what_counts_as_zero():
+    torch = pytest.importorskip("torch")
+    a = np.diag([2.0, -0.1, 1e-3]).astype(np.float32)
+    for options in ({"atol": 0.5}, {"rtol": 0.01}, {"atol": 1e-2, "rtol": 0.2}, {"atol": 0.0},
+                    {"hermitian": True}):  # fmt: skip
+        expected = torch.linalg.pinv(torch.tensor(a), **options).numpy()
+        np.testing.assert_allclose(Tensor(a).pinv(**options).numpy(), expected, rtol=1e-5)
+        rank = torch.linalg.matrix_rank(torch.tensor(a), **options)
+        assert Tensor(a).matrix_rank(**options).item() == rank.item()
+    found = Tensor(np.stack([a, a])).matrix_rank(atol=Tensor([0.5, 0.01]))
+    assert found.tolist() == [1, 2]
+    half = np.tril(a + 0.1)
+    full = half + np.tril(half, -1).T
+    np.testing.assert_allclose(
+        Tensor(half).pinv(hermitian=True).numpy(), np.linalg.inv(full), rtol=1e-3
+    )
+    assert Tensor(half).matrix_rank(hermitian=True).item() == 3
+
+
 def test_constants_are_computed_on_the_device_of_their_tensor(device):
     assert Tensor.eye(3, device=device).inv().tolist() == np.eye(3).tolist()
     assert Tensor.ones(3, 3, device=device).det().item() == pytest.approx(0)

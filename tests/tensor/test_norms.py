@@ -19,6 +19,16 @@ def normal(*shape: int) -> np.ndarray:
     return RNG.normal(size=shape).astype(np.float32)
 
 
+@pytest.mark.parametrize("ord", [2, 1, 3, 1.5, 0.5, -1, math.inf])
+def test_elements_of_0_get_the_gradient_0(ord):
+    torch = pytest.importorskip("torch")
+    x = np.array([[0, 0, 0], [1, 0, -2]], np.float32)
+    compare(
+        "CPU", lambda x: x.vector_norm(ord, -1), lambda x: torch.linalg.vector_norm(x, ord, -1),
+        x, rtol=1e-4, atol=1e-6,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("ord", [2, 1, 0, 3, 0.5, -1, math.inf, -math.inf])
 @pytest.mark.parametrize(("dim", "keepdim"), [(None, False), (1, True), ((0, 2), False)])
 def test_vector_norms_match_pytorch(ord, dim, keepdim):

@@ -71,6 +71,16 @@ def test_adaptive_pooling_matches_pytorch(device, size):
             x)  # fmt: skip
 
 
+@pytest.mark.parametrize("size", [(3, 2), (7, 1), (None, 3)])
+def test_adaptive_maxima_know_their_places(size):
+    x = RNG.integers(0, 3, (2, 3, 7, 5)).astype(np.float32)  # of equals the first
+    x[0, 0, 1, 2] = np.nan
+    ours = Tensor(x).adaptive_max_pool2d(size, return_indices=True)
+    theirs = F.adaptive_max_pool2d(torch.tensor(x), size, return_indices=True)
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
 @pytest.mark.parametrize(
     ("size", "options", "word"),
     [

@@ -1,4 +1,8 @@
-"""Differentiation of graphs, rule by rule, against finite differences in float64."""
+"""Rules of transforms, op by op, in float64 and by the meaning of the IR alone.
+
+Gradients of two orders against finite differences, tangents against gradients (each is the other's
+adjoint), batches against one example at a time.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,10 @@ from treadle.ir.args import BufferRef, GatherArg, ReduceArg, ScanArg, ScatterArg
 from treadle.ir.interpret import interpret
 from treadle.ir.node import Node, alu
 from treadle.ir.op import Op
+from treadle.ir.verify import verify_tensor
+from treadle.transforms.batch import batch
 from treadle.transforms.grad import gradient
+from treadle.transforms.jvp import jvp
 
 F64 = dtypes.float64
 RNG = np.random.default_rng(17)
@@ -59,8 +66,35 @@ def check(inputs: Inputs, function: object, *arrays: np.ndarray, second: bool = 
         assert got.shape == node.shape
         expected = _differences(inputs, root, node, inputs.value(weights))
         np.testing.assert_allclose(inputs.value(got), expected, rtol=1e-5, atol=1e-6)
+    _check_tangents(inputs, root, nodes, found, weights)
+    _check_batches(inputs, root, nodes)
     if second:
         _check_second(inputs, nodes, found)
+
+
+def _check_tangents(
+    inputs: Inputs, root: Node, nodes: list[Node], found: list[Node], weights: Node
+) -> None:
+    """weights . tangent = sum of gradient . what moves."""
+    moving = {node: inputs(RNG.normal(size=node.shape)) for node in nodes}
+    [tangent] = jvp([root], moving)
+    actual = 0.0 if tangent is None else (inputs.value(tangent) * inputs.value(weights)).sum()
+    pairs = zip(found, moving.values(), strict=True)
+    expected = sum((inputs.value(g) * inputs.value(t)).sum() for g, t in pairs)
+    np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-12)
+
+
+def _check_batches(inputs: Inputs, root: Node, nodes: list[Node]) -> None:
+    """With every operand in three examples, and with each one alone."""
+    for varied in [nodes, *([node] for node in nodes if len(nodes) > 1)]:
+        examples = {n: inputs(np.stack([inputs.value(n) * k for k in (1, 2, 0.5)])) for n in varied}
+        [found] = batch([root], examples, 3)
+        assert found is not None
+        verify_tensor(found)
+        for k in range(3):
+            own = {node: inputs(inputs.value(many)[k]) for node, many in examples.items()}
+            expected = inputs.value(root.substitute(own))
+            np.testing.assert_allclose(inputs.value(found)[k], expected, rtol=1e-12, atol=1e-12)
 
 
 def _check_second(inputs: Inputs, nodes: list[Node], found: list[Node | None]) -> None:
@@ -151,7 +185,7 @@ def test_a_scan_is_differentiated(inputs, op, axis):
 def test_gather_and_scatter_are_differentiated(inputs):
     places = _index([2, 0, 2])
     check(inputs, lambda a: Node(Op.GATHER, F64, (a * a, places), GatherArg(0)), A)
-    for op in (None, Op.ADD, Op.MAX, Op.MIN):
+    for op in (None, Op.ADD, Op.MAX, Op.MIN, Op.MUL):
         index, arg = _index([2, 0] if op is None else [2, 2]), ScatterArg(0, op)
         check(
             inputs,
@@ -189,8 +223,19 @@ def test_a_chain_of_ten_thousand_operations_is_differentiated(inputs):
     assert inputs.value(found)[0] == pytest.approx(1.0001**10_000)
 
 
+def test_a_product_of_scattered_values_is_differentiated_around_zeros(inputs):
+    index, arg = _index([0, 0, 1, 1, 2, 2]), ScatterArg(0, Op.MUL)
+    values = np.array([0.0, 2.0, 0.0, 0.0, 3.0, 4.0])
+    check(inputs, lambda a, b: Node(Op.SCATTER, F64, (a, index, b), arg),
+          np.array([2.0, 3.0, 0.0, 5.0]), values, second=False)  # fmt: skip
+    check(inputs, lambda a, b: Node(Op.SCATTER, F64, (a, _index([0, 0, 2, 2]), b), arg),
+          np.array([2.0, 3.0, 0.5]), np.array([0.0, 2.0, 3.0, 4.0]))  # fmt: skip
+
+
 def test_what_has_no_derivative_says_so(inputs):
-    x, y = inputs(A[0]), inputs(A[1][:2])
-    node = Node(Op.SCATTER, F64, (x, _index([0, 1]), y), ScatterArg(0, Op.MUL))
-    with pytest.raises(UserError, match=r"\[scatter\] a product has no derivative here"):
+    x = inputs(A[0])
+    node = Node(Op.BITCAST, F64, (x,))
+    with pytest.raises(UserError, match=r"\[bitcast\] has no derivative; detach\(\)"):
         gradient(node, [x], x)
+    with pytest.raises(UserError, match=r"\[bitcast\] has no derivative; detach\(\)"):
+        jvp([node], {x: x})

@@ -169,7 +169,7 @@ class Decoder:
         q, k, v = (lib.permute(y.reshape(shape), (0, 2, 1, 3)) for y in lib.split(qkv, 3, 2))
         if past:
             k, v = (lib.concatenate([old, new], 2) for old, new in zip(past, (k, v), strict=True))
-        found = lib.permute(lib.attention(q, k, v, causal=not past), (0, 2, 1, 3))
+        found = lib.permute(lib.attention(q, k, v, causal=self.past == 0), (0, 2, 1, 3))
         flat = found.reshape((1, self.tokens, self.width))
         return lib.linear(flat, w[f"{layer}.out"], w[f"{layer}.out.bias"])
 

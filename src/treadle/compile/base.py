@@ -25,6 +25,11 @@ class Compiler(Protocol):
         ...
 
     @property
+    def travels(self) -> bool:
+        """Whether it compiles in another process too, where pickle takes it."""
+        ...
+
+    @property
     def version(self) -> str:
         """The tool and its version, for cache keys and `treadle doctor`."""
         ...

@@ -38,6 +38,7 @@ class ClangCompiler:
     """Compiles C for one target. `path` names the clang to use; else the first on the PATH."""
 
     name = "CLANG"
+    travels = True
 
     def __init__(self, target: Target, path: str | None = None) -> None:
         self.target = target

@@ -42,6 +42,7 @@ class LLVMCompiler:
     """Compiles LLVM IR for one target. Any number of threads may call it."""
 
     name = "LLVM"
+    travels = True
 
     def __init__(self, target: Target) -> None:
         self.target = target

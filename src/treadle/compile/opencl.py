@@ -24,6 +24,7 @@ class OpenCLCompiler:
     """Compiles by `build`, which the device offers: source to binary."""
 
     name = "OPENCL"
+    travels = False
 
     def __init__(self, target: Target, build: Callable[[str], bytes]) -> None:
         self.target, self._build = target, build

@@ -17,6 +17,7 @@ class WGSLCompiler:
     """Passes source through."""
 
     name = "WGSL"
+    travels = False
 
     def __init__(self, target: Target) -> None:
         self.target = target

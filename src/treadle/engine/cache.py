@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import itertools
 import os
 import tempfile
 import time
@@ -31,8 +30,9 @@ _DEFAULT_LIMIT = 1 << 30
 _SUBFOLDER = "code"
 _PARTIAL = ".part"
 _ABANDONED_SECONDS = 3600
-# Looking at every file costs more than writing one, so only each so-many-th put does.
-_PUTS_PER_SWEEP = 64
+# Looking at all files costs as much as writing some: it waits for so many puts, and one put for
+# each so many files.
+_PUTS_PER_SWEEP, _FILES_PER_PUT = 64, 16
 
 
 class CompileCache:
@@ -46,7 +46,7 @@ class CompileCache:
         self._folder = Path(folder) / _SUBFOLDER if folder else None
         self._limit = limit
         self._memory: dict[bytes, bytes] = {}  # what could not be written
-        self._puts = itertools.count()
+        self._puts_to_sweep = 1
         self._opened = self._warned = False
         self._writable = True
 
@@ -70,8 +70,10 @@ class CompileCache:
                 self._writable = False
                 self._warn(error)
             else:
-                if next(self._puts) % _PUTS_PER_SWEEP == 0:
-                    _sweep(folder, self._limit)
+                self._puts_to_sweep -= 1
+                if self._puts_to_sweep <= 0:
+                    files = _sweep(folder, self._limit)
+                    self._puts_to_sweep = max(_PUTS_PER_SWEEP, files // _FILES_PER_PUT)
                 return
         self._memory[digest] = value
 
@@ -154,8 +156,11 @@ def _write(folder: Path, digest: bytes, value: bytes) -> None:
         raise
 
 
-def _sweep(folder: Path, limit: int) -> None:
-    """Removes what killed writers left behind, then the longest unused entries beyond `limit`."""
+def _sweep(folder: Path, limit: int) -> int:
+    """Removes what killed writers left behind, then the longest unused entries beyond `limit`.
+
+    Returns how many entries it has looked at.
+    """
     entries = []
     now = time.time()
     with contextlib.suppress(OSError), os.scandir(folder) as found:
@@ -169,10 +174,11 @@ def _sweep(folder: Path, limit: int) -> None:
     total = sum(size for _, size, _ in entries)
     for _, size, path in sorted(entries):
         if total <= limit:
-            return
+            break
         with contextlib.suppress(OSError):
             os.unlink(path)
         total -= size
+    return len(entries)
 
 
 @functools.cache

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["check_values"]
 
 Realize = Callable[[Sequence[tuple[Node, Any]]], list[Node]]
-_PASSING = MOVEMENT | {Op.CONTIGUOUS, Op.DETACH, Op.COPY, Op.AFTER, Op.MULTI}
+_PASSING = MOVEMENT | {Op.CONTIGUOUS, Op.DETACH, Op.ALIAS, Op.COPY, Op.AFTER, Op.MULTI}
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def check_values(outputs: Sequence[tuple[Node, Any]], realize: Realize) -> None:
         for node in order:
             if node.op is Op.ASSIGN:
                 _refuse(node.src[1], checked)
-            elif node.dtype.is_float and (node in results or _computes(node)):
+            elif node.dtype.is_inexact and (node in results or _computes(node)):
                 stored = is_backed(resolve(node))
                 home = homes.get(node) or _home(node, outputs[0][1])
                 values = _values(realize([(node, home)])[0])
@@ -102,7 +102,8 @@ def _not_finite(
 ) -> _Found | None:
     import numpy as np
 
-    values = values.astype(np.float64)
+    if values.dtype.kind != "c":
+        values = values.astype(np.float64)
     wrong, kind = np.isnan(values), "NaN"
     if infinities and not wrong.any():
         wrong, kind = np.isinf(values), "infinite"

@@ -25,7 +25,7 @@ from typing import Any, Generic, TypeVar
 
 from ..config import settings
 from ..errors import JitError
-from ..ir.args import Token
+from ..ir.args import Placeholder, Token
 from ..ir.node import Node, toposort
 from ..ir.op import Op
 from . import memory as memory_table
@@ -96,6 +96,7 @@ class TinyJit(Generic[R]):
 
     Tensors may be arguments, keyword arguments, or inside lists, tuples and dicts of them; all
     other arguments must be the same in each call. Raises JitError where a replay would differ.
+    Inside of a transform (grad, vmap, ...) it is the function itself.
     """
 
     def __init__(self, function: Callable[..., R]) -> None:
@@ -116,12 +117,14 @@ class TinyJit(Generic[R]):
         checked = settings.CHECK_NAN or settings.CHECK_INDEX  # which look at values in between
         if not settings.JIT or checked or getattr(_capturing, "active", None) is not None:
             return self.function(*args, **kwargs)
+        found: list[Any] = []
+        plain = _signature((args, kwargs), found)
+        if any(_is_traced(tensor) for tensor in found):
+            return self.function(*args, **kwargs)
         with self._lock:
             self.calls += 1
             if self.calls == 1:
                 return self.function(*args, **kwargs)
-            found: list[Any] = []
-            plain = _signature((args, kwargs), found)
             nodes = [resolve(t.node) for t in found]
             if not all(is_backed(node) for node in nodes):
                 nodes = realize([(t.node, t.device) for t in found])
@@ -293,6 +296,15 @@ def _can_be_read(capture: _Capture) -> bool:
 
 
 # -- arguments and results ----------------------------------------------------------------------
+
+
+def _is_traced(tensor: Any) -> bool:
+    """Whether a transform (grad, vmap, ...) looks at what is computed from `tensor`."""
+    node = resolve(tensor.node)
+    return not is_backed(node) and any(
+        n.op is Op.ALIAS or (n.op is Op.BUFFER and isinstance(n.arg.token, Placeholder))
+        for n in toposort([node])
+    )
 
 
 def _is_tensor(value: Any) -> bool:

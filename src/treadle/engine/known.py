@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from ..ir.args import Placeholder
 from ..ir.node import Node, substitute, toposort
 from ..ir.op import Op
 
@@ -103,7 +104,7 @@ def is_backed(node: Node) -> bool:
         node = node.src[0]
     if node.op is Op.MULTI:
         return all(is_backed(part) for part in node.src)
-    return node.op is Op.BUFFER
+    return node.op is Op.BUFFER and not isinstance(node.arg.token, Placeholder)
 
 
 def current(roots: Iterable[Node]) -> tuple[tuple[Node, ...], list[Node]]:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType, ImageDType, _to_np_dtype
-from ..errors import InternalError
-from ..ir.args import BufferRef, ShardArg, Token
+from ..errors import InternalError, UserError
+from ..ir.args import BufferRef, Placeholder, ShardArg, Token
 from ..ir.node import Node
 from ..ir.op import Op
 from .backends import Device
@@ -160,7 +160,12 @@ def _bytes_of(array: np.ndarray[Any, Any]) -> memoryview:
 
 
 def memory_of(ref: BufferRef) -> Memory:
-    """The memory of a BUFFER. Raises InternalError if that version has been overwritten."""
+    """The memory of a BUFFER. Raises InternalError if that version has been overwritten.
+
+    Raises UserError for a Placeholder.
+    """
+    if isinstance(ref.token, Placeholder):
+        raise UserError(ref.token.why)
     memory = _table[ref.token]
     if memory.version != ref.version:
         raise InternalError(
@@ -172,7 +177,7 @@ def memory_of(ref: BufferRef) -> Memory:
 
 def is_read_only(token: Token) -> bool:
     """Whether nothing may be assigned to the memory of `token`."""
-    return _table[token].read_only
+    return not isinstance(token, Placeholder) and _table[token].read_only
 
 
 def read(ref: BufferRef) -> np.ndarray[Any, Any]:

@@ -24,6 +24,7 @@ from ..ir.symbolic import size_with, unbind
 from ..schedule.kernel import Kernel
 from ..schedule.schedule import schedule
 from ..schedule.shard import Spread, Value, partition, spread_over
+from ..transforms.pairs import in_reals
 from .backends import Device
 from .blame import blamed
 from .check import check_values
@@ -195,7 +196,7 @@ def scheduled(outputs: Sequence[tuple[Node, Any]]) -> list[Kernel]:
             mine = [node for node in map(_stored_below, nodes) if not is_backed(node)]
             plain, _ = unbind(mine)
             if plain:
-                kernels += schedule(plain, device, Device[device].target)[0]
+                kernels += schedule(in_reals(plain), device, Device[device].target)[0]
         return kernels
 
 

@@ -28,7 +28,7 @@ from .agreement import agree, tolerance
 
 if TYPE_CHECKING:
     from .backends import Opened
-    from .pipeline import CompiledKernel
+    from .program import CompiledKernel
 
 __all__ = ["Arrays", "Build", "Candidate", "Trial"]
 

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from ..dtype import ImageDType
 
 __all__ = [
-    "BufferRef", "GatherArg", "HostArg", "LocalRef", "ParamRef", "RangeArg", "ReduceArg",
-    "RegisterRef", "ScanArg", "ScatterArg", "ShardArg", "SortArg", "StageArg", "Token", "VarArg",
-    "WindowArg",
+    "BufferRef", "GatherArg", "HostArg", "LocalRef", "ParamRef", "Placeholder", "RangeArg",
+    "ReduceArg", "RegisterRef", "ScanArg", "ScatterArg", "ShardArg", "SortArg", "StageArg", "Token",
+    "VarArg", "WindowArg",
 ]  # fmt: skip
 
 
@@ -21,6 +21,15 @@ class Token:
     """Identity of one piece of device memory. The engine maps it to the memory, weakly."""
 
     __slots__ = ("__weakref__",)
+
+
+class Placeholder(Token):
+    """Stands for memory that there is not: `why` is what the user is told who asks for it."""
+
+    __slots__ = ("why",)
+
+    def __init__(self, why: str) -> None:
+        self.why = why
 
 
 @dataclass(frozen=True)

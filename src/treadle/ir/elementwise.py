@@ -100,6 +100,13 @@ def _odd(rounded: Array, error: Array) -> Array:
     return np.where(inexact, bits + towards, bits).view(np.float64)
 
 
+def _complex(a: Array, b: Array) -> Array:
+    """Not a + 1j * b, where an infinite b would make a NaN."""
+    out = np.empty(np.broadcast_shapes(a.shape, b.shape), np.result_type(a.dtype, np.complex64))
+    out.real, out.imag = a, b
+    return out
+
+
 ELEMENTWISE: dict[Op, Callable[..., Any]] = {
     Op.NEG: _negate,
     Op.RECIP: lambda a: a.dtype.type(1) / a,
@@ -116,6 +123,8 @@ ELEMENTWISE: dict[Op, Callable[..., Any]] = {
     Op.FLOOR: _rounding(np.floor),
     Op.CEIL: _rounding(np.ceil),
     Op.ROUND: _rounding(np.rint),
+    Op.REAL: np.real,
+    Op.IMAG: np.imag,
     Op.ADD: np.add,
     Op.SUB: _subtract,
     Op.MUL: np.multiply,
@@ -130,6 +139,7 @@ ELEMENTWISE: dict[Op, Callable[..., Any]] = {
     Op.XOR: np.bitwise_xor,
     Op.SHL: _shift_left,
     Op.SHR: _shift_right,
+    Op.COMPLEX: _complex,
     Op.CMPLT: np.less,
     Op.CMPEQ: np.equal,
     Op.CMPNE: np.not_equal,
@@ -169,6 +179,8 @@ def cast_array(array: Array, dtype: DType) -> Array:
     with np.errstate(all="ignore"):
         if array.dtype == target or array.dtype == np.bool_:
             return array.astype(target)
+        if array.dtype.kind == "c" or dtype.is_complex:
+            return array != 0 if dtype.is_bool else array.astype(target)
         if array.dtype.kind in "iu":
             return (array.astype(np.float32) if _narrow_float(dtype) else array).astype(target)
         if dtype.is_bool:

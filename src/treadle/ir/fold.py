@@ -26,9 +26,11 @@ def _floor_mod(a: Any, b: Any) -> Any:
     return a % b if b else 0
 
 
-def _divide(a: float, b: float) -> float:
+def _divide(a: Any, b: Any) -> Any:
     if b != 0:
         return a / b
+    if isinstance(b, complex):
+        return complex(math.nan, math.nan)
     if a == 0 or math.isnan(a):
         return math.nan
     return math.copysign(math.inf, a) * math.copysign(1.0, b)
@@ -81,6 +83,8 @@ def _min(a: Any, b: Any) -> Any:
 _FOLD: dict[Op, Callable[..., Any]] = {
     Op.NEG: lambda a: -a,
     Op.RECIP: lambda a: _divide(1.0, a),
+    Op.REAL: lambda a: a.real,
+    Op.IMAG: lambda a: a.imag,
     Op.SQRT: _total(math.sqrt),
     Op.EXP2: _total(lambda a: 2.0**a),
     Op.EXP: _total(math.exp),
@@ -106,6 +110,7 @@ _FOLD: dict[Op, Callable[..., Any]] = {
     Op.AND: lambda a, b: a & b,
     Op.OR: lambda a, b: a | b,
     Op.XOR: lambda a, b: a ^ b,
+    Op.COMPLEX: complex,
     Op.CMPLT: lambda a, b: a < b,
     Op.CMPEQ: lambda a, b: a == b,
     Op.CMPNE: lambda a, b: a != b,
@@ -114,8 +119,10 @@ _FOLD: dict[Op, Callable[..., Any]] = {
 }
 
 
-def round_to(dtype: DType, value: float) -> float:
-    """`value` rounded to the nearest number of a float dtype."""
+def round_to(dtype: DType, value: Any) -> Any:
+    """`value` rounded to the nearest number of a float dtype, of a complex one part by part."""
+    if dtype.is_complex:
+        return complex(round_to(dtype.real, value.real), round_to(dtype.real, value.imag))
     if dtype.name == "float64" or not math.isfinite(value):
         return value
     if dtype.name == "float32":
@@ -145,8 +152,8 @@ def float_to_int(dtype: DType, value: float) -> int:
 
 
 def _cast(dtype: DType, value: Any) -> Any:
-    if dtype.kind == "float":
-        return round_to(dtype, float(value))
+    if dtype.is_inexact:
+        return round_to(dtype, dtype.as_const(value))
     if isinstance(value, float) and dtype.kind in ("int", "uint"):
         return float_to_int(dtype, value)
     return dtype.as_const(value)
@@ -161,8 +168,8 @@ def fold_scalar(op: Op, dtype: DType, types: tuple[DType, ...], args: tuple[Any,
     result = _FOLD[op](*args)
     if op in COMPARE:
         return bool(result)
-    if dtype.kind == "float":
-        return round_to(dtype, float(result))
+    if dtype.is_inexact:
+        return round_to(dtype, dtype.as_const(result))
     return dtype.as_const(result)
 
 

@@ -161,7 +161,7 @@ def _window(x: Array, arg: Any) -> Array:
 def _unwindow(x: Array, arg_extent: Any) -> Array:
     arg, extent = arg_extent
     shape = (*x.shape[: arg.axis], extent, *x.shape[arg.axis + 1 : -1])
-    out = np.zeros(shape, np.float64 if _is_float(x) else x.dtype)
+    out = np.zeros(shape, _accumulator(x, Op.ADD).dtype)
     where: list[Any] = [slice(None)] * out.ndim
     for k in range(arg.size):
         begin = k * arg.dilation
@@ -187,6 +187,8 @@ _MOVE: dict[Op, Callable[[Array, Any], Array]] = {
 
 
 def _accumulator(x: Array, op: Op) -> Array:
+    if x.dtype.kind == "c":
+        return x.astype(np.complex128, copy=False)
     if not _is_float(x):
         return x
     narrow = op not in (Op.ADD, Op.MUL) and x.dtype != np.float64
@@ -303,6 +305,7 @@ _TENSOR: dict[Op, Callable[[_Interpreter, Node, list[Array]], Array]] = {
     Op.CONTIGUOUS: _same,
     Op.CONTIGUOUS_BACKWARD: _same,
     Op.DETACH: _same,
+    Op.ALIAS: _same,
     Op.COPY: _same,
     Op.HOST: _host,
     Op.MULTI: lambda run, node, source: (

@@ -51,8 +51,13 @@ def _svd(a: Array, full_matrices: bool) -> Results:
     return tuple(np.linalg.svd(a, full_matrices))
 
 
-def _pinv(a: Array, rcond: float) -> Results:
-    return (np.linalg.pinv(a, rcond),)
+def _pinv(a: Array, rtol: float, atol: float) -> Results:
+    if not a.size:
+        return (np.swapaxes(a, -1, -2),)
+    u, s, vh = np.linalg.svd(a, full_matrices=False)
+    counted = s > np.maximum(atol, rtol * s[..., :1])
+    inverse = np.divide(1, s, where=counted, out=np.zeros_like(s))
+    return (np.swapaxes((u * inverse[..., None, :]) @ vh, -1, -2),)
 
 
 def _cofactors(a: Array) -> Results:

@@ -15,9 +15,10 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..dtype import DType, dtypes
+from ..dtype import DType, complex_of, dtypes
 from ..errors import UserError
 from .args import RangeArg, VarArg
+from .complexes import check_complex
 from .fold import fold_scalar, round_to
 from .op import ALU, COMMUTATIVE, COMPARE, Op
 from .shape import Shape, infer_shape
@@ -39,7 +40,8 @@ class Node:
     """`op` applied to `src`, giving `dtype` and, in tensor graphs, `shape`; `arg` says how.
 
     `origin` is the line that made it, if known, in the form of `ir.origin`; no part of its meaning.
-    Raises ShapeError if the sources' shapes do not fit the op.
+    Raises ShapeError if the sources' shapes do not fit the op, DTypeError if they are complex and
+    it has no meaning for complex numbers.
     """
 
     __slots__ = ("__weakref__", "arg", "dtype", "op", "origin", "shape", "src")
@@ -58,6 +60,7 @@ class Node:
         reference = _references.get(key)
         if reference is not None and (found := reference()) is not None:
             return found
+        _check(op, dtype, src, arg)
         shape = infer_shape(op, src, arg)
         with _lock:
             found = _interned.get(key)
@@ -87,7 +90,7 @@ class Node:
         if dtype.count > 1:
             return Node(Op.BROADCAST, dtype, (Node.const(dtype.scalar, value),))
         number = dtype.as_const(value)
-        return Node(Op.CONST, dtype, (), round_to(dtype, number) if dtype.is_float else number)
+        return Node(Op.CONST, dtype, (), round_to(dtype, number) if dtype.is_inexact else number)
 
     @staticmethod
     def index(value: int) -> Node:
@@ -138,6 +141,7 @@ class Node:
         if dtype is self.dtype:
             return self
         if self.op is Op.CONST:
+            _check(Op.CAST, dtype, (self,), None)
             return Node.const(dtype, fold_scalar(Op.CAST, dtype, (self.dtype,), (self.arg,)))
         return Node(Op.CAST, dtype, (self,))
 
@@ -310,7 +314,14 @@ def substitute(roots: tuple[Node, ...], mapping: dict[Node, Node]) -> tuple[Node
     return tuple(new[root] for root in roots)
 
 
+def _check(op: Op, dtype: DType, src: tuple[Node, ...], arg: Any) -> None:
+    if src and src[0].dtype.kind == "complex":
+        check_complex(op, dtype, src, arg)
+
+
 def _const_key(value: Any) -> Any:
+    if type(value) is complex:
+        return struct.pack("dd", value.real, value.imag)
     return struct.pack("d", value) if type(value) is float else (type(value), value)
 
 
@@ -325,7 +336,9 @@ def alu_dtype(op: Op, src: tuple[Node, ...]) -> DType:
         return src[1].dtype
     if op in COMPARE:
         return dtypes.bool.vec(src[0].dtype.count) if src[0].dtype.count > 1 else dtypes.bool
-    return src[0].dtype
+    if op in (Op.REAL, Op.IMAG):
+        return src[0].dtype.real
+    return complex_of(src[0].dtype) if op is Op.COMPLEX else src[0].dtype
 
 
 def alu(op: Op, *src: Node) -> Node:
@@ -338,6 +351,7 @@ def alu(op: Op, *src: Node) -> Node:
     if op is Op.SUB and dtype.kind == "index":
         return alu(Op.ADD, src[0], alu(Op.MUL, src[1], src[1].like(-1)))
     if all(s.op is Op.CONST for s in src):
+        _check(op, dtype, src, None)
         folded = fold_scalar(op, dtype, tuple(s.dtype for s in src), tuple(s.arg for s in src))
         return Node(Op.CONST, dtype, (), folded)
     if op in COMMUTATIVE and src[0].op is Op.CONST:
@@ -358,7 +372,7 @@ def _identity(op: Op, dtype: DType, src: tuple[Node, ...]) -> Node | None:
         if src[0].op is Op.CONST:
             return src[1] if src[0].arg else src[2]
         return src[1] if src[1] is src[2] else None
-    if dtype.kind == "float" or len(src) != 2 or src[1].op is not Op.CONST:
+    if dtype.is_inexact or len(src) != 2 or src[1].op is not Op.CONST:
         return None
     constant = src[1].arg
     if dtype.is_bool and op in (Op.AND, Op.OR) and src[0].dtype.kind != "float":

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from enum import IntEnum, auto
 
 __all__ = [
-    "ALU", "BINARY", "COMMUTATIVE", "COMPARE", "INFO", "MOVEMENT", "SAME", "TERNARY", "UNARY", "Op",
+    "ALU", "BINARY", "COMMUTATIVE", "COMPARE", "INFO", "MOVEMENT", "OF_COMPLEX", "SAME", "TERNARY",
+    "UNARY", "Op",
 ]  # fmt: skip
 
 
@@ -47,6 +48,8 @@ class Op(IntEnum):
     FLOOR = auto()
     CEIL = auto()
     ROUND = auto()
+    REAL = auto()
+    IMAG = auto()
     CAST = auto()
     BITCAST = auto()
     # elementwise, two sources
@@ -64,6 +67,7 @@ class Op(IntEnum):
     XOR = auto()
     SHL = auto()
     SHR = auto()
+    COMPLEX = auto()
     CMPLT = auto()
     CMPEQ = auto()
     CMPNE = auto()
@@ -80,6 +84,7 @@ class Op(IntEnum):
     CONTIGUOUS = auto()
     CONTIGUOUS_BACKWARD = auto()
     DETACH = auto()
+    ALIAS = auto()
     COPY = auto()
     HOST = auto()
     MULTI = auto()
@@ -151,6 +156,8 @@ INFO: dict[Op, OpInfo] = {
     Op.FLOOR: OpInfo(1, "rounded down"),
     Op.CEIL: OpInfo(1, "rounded up"),
     Op.ROUND: OpInfo(1, "rounded to nearest, ties to even"),
+    Op.REAL: OpInfo(1, "the real part of a complex number"),
+    Op.IMAG: OpInfo(1, "the imaginary part of a complex number"),
     Op.CAST: OpInfo(
         1, "value converted; float to integer truncates, saturates at 32/64 bits, then wraps"
     ),
@@ -169,6 +176,7 @@ INFO: dict[Op, OpInfo] = {
     Op.XOR: OpInfo(2, "bitwise exclusive or"),
     Op.SHL: OpInfo(2, "a << b; 0 where b is not below the width"),
     Op.SHR: OpInfo(2, "a >> b, arithmetic if signed; b clipped to the width"),
+    Op.COMPLEX: OpInfo(2, "a + b i, floats"),
     Op.CMPLT: OpInfo(2, "a < b, bool"),
     Op.CMPEQ: OpInfo(2, "a == b, bool"),
     Op.CMPNE: OpInfo(2, "a != b, bool"),
@@ -200,6 +208,7 @@ INFO: dict[Op, OpInfo] = {
     Op.CONTIGUOUS: OpInfo(1, "the same values, in memory of their own"),
     Op.CONTIGUOUS_BACKWARD: OpInfo(1, "the same values; the gradient in memory of its own"),
     Op.DETACH: OpInfo(1, "the same values, no gradient"),
+    Op.ALIAS: OpInfo(1, "the same values, under a name of its own: arg, a Token"),
     Op.COPY: OpInfo(1, "the same values on device arg"),
     Op.HOST: OpInfo(
         -1,
@@ -254,5 +263,11 @@ TERNARY = frozenset((Op.WHERE, Op.FMA))
 ALU = UNARY | BINARY | TERNARY
 COMPARE = frozenset((Op.CMPLT, Op.CMPEQ, Op.CMPNE))
 COMMUTATIVE = frozenset((Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR, Op.CMPEQ, Op.CMPNE))
-SAME = frozenset((Op.CONTIGUOUS_BACKWARD, Op.DETACH))  # nothing to compute
+SAME = frozenset((Op.CONTIGUOUS_BACKWARD, Op.DETACH, Op.ALIAS))  # nothing to compute
 MOVEMENT = frozenset(op for op in Op if Op.RESHAPE <= op <= Op.UNWINDOW) - {Op.UNWINDOW}
+# What takes complex numbers; transforms/pairs makes reals of it before scheduling.
+OF_COMPLEX = MOVEMENT | SAME | frozenset((
+    Op.NEG, Op.RECIP, Op.REAL, Op.IMAG, Op.CAST, Op.ADD, Op.SUB, Op.MUL, Op.FDIV, Op.CMPEQ,
+    Op.CMPNE, Op.WHERE, Op.REDUCE, Op.SCAN, Op.GATHER, Op.SCATTER, Op.CONTIGUOUS, Op.COPY, Op.MULTI,
+    Op.ASSIGN, Op.AFTER, Op.SINK, Op.UNWINDOW,
+))  # fmt: skip

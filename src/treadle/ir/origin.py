@@ -47,10 +47,10 @@ def mark(node: Node) -> None:
         inner, frame = code, frame.f_back
 
 
-def pass_on(node: Node, made: Iterable[Node | None]) -> None:
-    """What a gradient rule made for `node` comes from the same line as `node`."""
+def pass_on(node: Node, made: Iterable[Node | None], *, gradient: bool = True) -> None:
+    """What a rule made for `node`, its `gradient` or not, comes from the same line as `node`."""
     if node.origin is not None:
-        origin = (*node.origin[:3], True)
+        origin = (*node.origin[:3], gradient or node.origin[3])
         for new in made:
             if new is not None and new.origin is None:
                 _set_origin(new, origin)

@@ -22,7 +22,9 @@ __all__ = ["parse", "render", "short"]
 
 _LINE = re.compile(r"^\s*(\d+) = (\w+)\.(\w+)(?:x(\d+))?((?: %\d+)*)(?: (.*))?$")
 _ENV: dict[str, Any] = {
-    name: getattr(_args, name) for name in _args.__all__ if name not in ("Token", "BufferRef")
+    name: getattr(_args, name)
+    for name in _args.__all__
+    if name not in ("BufferRef", "Placeholder", "Token")
 }
 _ENV["__builtins__"] = {}
 _ENV["inf"], _ENV["nan"] = float("inf"), float("nan")
@@ -36,6 +38,8 @@ def _arg_text(arg: Any, tokens: dict[Any, int], numbers: dict[Node, int]) -> str
     if isinstance(arg, _args.BufferRef):
         token = tokens.setdefault(arg.token, len(tokens))
         return f"BufferRef({token}, {arg.size}, {arg.device!r}, {arg.version})"
+    if isinstance(arg, _args.Token):
+        return f"Token({tokens.setdefault(arg, len(tokens))})"
     if isinstance(arg, Node):
         return f"%{numbers[arg]}" if arg in numbers else f"<{short(arg)}>"
     if isinstance(arg, Op):
@@ -115,11 +119,15 @@ class _Ops:
 
 
 def _parse_arg(text: str, nodes: dict[int, Node], tokens: dict[int, _args.Token]) -> Any:
+    def named(number: int) -> _args.Token:
+        return tokens.setdefault(number, _args.Token())
+
     def buffer(token: int, size: int, device: str, version: int) -> _args.BufferRef:
-        return _args.BufferRef(tokens.setdefault(token, _args.Token()), size, device, version)
+        return _args.BufferRef(named(token), size, device, version)
 
     code = re.sub(r"%(\d+)", r"_node(\1)", text)
-    scope = {**_ENV, "Op": _Ops(), "BufferRef": buffer, "_node": nodes.__getitem__}
+    places = {"BufferRef": buffer, "Token": named, "_node": nodes.__getitem__}
+    scope = {**_ENV, "Op": _Ops(), **places}
     return eval(code, scope)  # noqa: S307 (the scope holds the arg records alone, no builtins)
 
 

@@ -20,8 +20,8 @@ _VALUES = frozenset((Op.CONST, Op.VARIABLE, Op.BIND))
 _LANES = frozenset((Op.BROADCAST, Op.LANES, Op.EXTRACT, Op.STACK, Op.SHUFFLE, Op.HREDUCE))
 TENSOR_OPS = ALU | MOVEMENT | _VALUES | frozenset((
     Op.BUFFER, Op.IOTA, Op.UNWINDOW, Op.REDUCE, Op.SCAN, Op.GATHER, Op.SCATTER, Op.SORT,
-    Op.DISTRIBUTE, Op.CONTIGUOUS, Op.CONTIGUOUS_BACKWARD, Op.DETACH, Op.COPY, Op.HOST, Op.MULTI,
-    Op.ASSIGN, Op.AFTER, Op.SINK,
+    Op.DISTRIBUTE, Op.CONTIGUOUS, Op.CONTIGUOUS_BACKWARD, Op.DETACH, Op.ALIAS, Op.COPY, Op.HOST,
+    Op.MULTI, Op.ASSIGN, Op.AFTER, Op.SINK,
 ))  # fmt: skip
 _MACHINE = ALU | _VALUES | _LANES | frozenset((
     Op.PARAM, Op.LOCAL, Op.REGISTER, Op.RANGE, Op.LOAD, Op.STORE, Op.UPDATE, Op.END, Op.AFTER,
@@ -61,7 +61,12 @@ def _behind_after(node: Node) -> Node:
 def _check_alu(node: Node) -> None:
     lanes = {s.dtype.count for s in node.src if s.dtype.count > 1}
     _need(node, lanes <= {node.dtype.count}, "sources have a different number of lanes")
-    if node.op is Op.CAST:
+    if node.op in (Op.CAST, Op.REAL, Op.IMAG):
+        return
+    if node.op is Op.COMPLEX:
+        _need(
+            node, all(s.dtype is node.dtype.real for s in node.src), "the parts have other dtypes"
+        )
         return
     if node.op is Op.BITCAST:
         _need(node, node.dtype.bits == node.src[0].dtype.bits, "a bitcast keeps the width")
@@ -76,7 +81,7 @@ def _check_alu(node: Node) -> None:
     if node.op is Op.WHERE:
         _need(node, node.src[0].dtype.is_bool, "the condition is not bool")
     if node.op in _FLOAT_ONLY:
-        _need(node, node.dtype.is_float, "needs floats")
+        _need(node, node.dtype.is_inexact, "needs floats")
     if node.op in _BITS_ONLY:
         _need(node, not node.dtype.is_float, "needs integers")
 

@@ -33,7 +33,7 @@ CPU = 1
 HOST_DEVICES = {CPU: "CPU", 3: "CUDA's pinned host memory", 11: "ROCm's pinned host memory"}
 RUNTIME_DEVICES = {"CL": 4, "WEBGPU": 15}  # device types of memory that the host does not see
 
-_INT, _UINT, _FLOAT, _BFLOAT, _BOOL, _E4M3FN, _E5M2 = 0, 1, 2, 4, 6, 10, 12
+_INT, _UINT, _FLOAT, _BFLOAT, _COMPLEX, _BOOL, _E4M3FN, _E5M2 = 0, 1, 2, 4, 5, 6, 10, 12
 _CODES: dict[DType, tuple[int, int]] = {
     dtypes.bool: (_BOOL, 8),
     dtypes.bfloat16: (_BFLOAT, 16),
@@ -41,6 +41,7 @@ _CODES: dict[DType, tuple[int, int]] = {
     dtypes.fp8e5m2: (_E5M2, 8),
     **{kind: (_INT, kind.bits) for kind in dtypes.sints},
     **{kind: (_UINT, kind.bits) for kind in dtypes.uints},
+    **{kind: (_COMPLEX, kind.bits) for kind in dtypes.complexes},
     **{kind: (_FLOAT, kind.bits) for kind in (dtypes.float16, dtypes.float32, dtypes.float64)},
 }
 _DTYPES = {code: dtype for dtype, code in _CODES.items()}

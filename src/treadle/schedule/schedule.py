@@ -85,7 +85,7 @@ def _storable(node: Node) -> Node:
 
 
 def _without_empty_loops(outputs: list[Node]) -> dict[Node, Node]:
-    """What reduces or scatters nothing, as what it starts with: a kernel's loops run once or more."""
+    """What reduces or scatters nothing, as what it starts with: kernels loop at least once."""
     mapping: dict[Node, Node] = {}
     for node in Node.sink(outputs).toposort():
         if 0 in node.shape:

@@ -13,15 +13,15 @@ from typing import Any, Self
 
 from ..errors import ShapeError
 from ..ir.shape import same_size, size_product
+from .analytic import Analytic
 from .shapes import broadcast_shapes, flatten_args, resolve_axes, resolve_axis
-from .special import Special
 
 __all__ = ["Arranging"]
 
 Groups = list[tuple[str, ...]]
 
 
-class Arranging(Special):
+class Arranging(Analytic):
     """Movement with names."""
 
     __slots__ = ()
@@ -63,6 +63,7 @@ class Arranging(Special):
         """`length` elements of an axis from `start` on. Raises ShapeError."""
         axis = resolve_axis("narrow", dim, self.ndim)
         size = self.shape[axis]
+        start = start.__index__()
         begin = start + size if start < 0 else start
         if not 0 <= begin <= size or length < 0 or begin + length > size:
             raise ShapeError(
@@ -121,7 +122,9 @@ class Arranging(Special):
         return self.flip(1)
 
     def flipud(self) -> Self:
-        """The first axis reversed."""
+        """The first axis reversed. Raises ShapeError for a scalar."""
+        if not self.ndim:
+            raise ShapeError("[flipud] needs an axis, shape () has none")
         return self.flip(0)
 
     def rot90(self, k: int = 1, dims: tuple[int, int] = (0, 1)) -> Self:

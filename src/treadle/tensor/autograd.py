@@ -64,8 +64,13 @@ class Autograd(Functional):
         return self
 
     def _gradients(self, targets: list[Any], seed: Self | None) -> list[Node | None]:
-        if not self.dtype.is_float:
+        if not self.dtype.is_inexact:
             raise DTypeError(f"[backward] only floats have gradients, not {self.dtype.name}")
+        if seed is None and self.dtype.is_complex:
+            raise DTypeError(
+                f"[backward] a {self.dtype.name} result is no loss to make smaller; take .real, "
+                ".imag or .abs() of it, or give gradient="
+            )
         if seed is None and self.numel() != 1:
             raise ShapeError(
                 f"[backward] shape {self.shape} is not one value; reduce it with .sum() or "
@@ -93,7 +98,7 @@ def _one_name(root: Node, targets: list[Node]) -> tuple[Node, list[Node]]:
 
 
 def _check_target(target: Any) -> None:
-    if not target.dtype.is_float:
+    if not target.dtype.is_inexact:
         raise DTypeError(f"[gradient] only floats have gradients, not {target.dtype.name}")
     if not any(n.op is Op.BUFFER for n in target.node.toposort()):
         raise UserError(

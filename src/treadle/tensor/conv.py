@@ -124,17 +124,22 @@ class Convolution(Linalg):
 
     def avg_pool2d(
         self, kernel_size: Any = (2, 2), stride: Any = None, dilation: Any = 1, padding: Any = 0,
-        ceil_mode: Any = False, count_include_pad: Any = True,
+        ceil_mode: Any = False, count_include_pad: Any = True, divisor_override: int | None = None,
     ) -> Self:  # fmt: skip
         """The mean of every window over the last axes; `stride` None is the kernel's size.
 
         `ceil_mode` keeps a last, partial window; `count_include_pad` false leaves padding out.
+        `divisor_override` divides the sums instead of the number of elements. Raises ShapeError.
         """
         pool = _Pool("avg_pool2d", self, kernel_size, stride, dilation, padding, ceil_mode)
         axes = tuple(range(-len(pool.kernel), 0))
         x = self._float()
         wide = x.cast(sum_acc_dtype(x.dtype))
         total = pool.windows(wide._padded(pool.pads)._padded(pool.tail)).sum(axes)
+        if divisor_override is not None:
+            if not divisor_override:
+                raise ShapeError("[avg_pool2d] divisor_override is a number to divide by, not 0")
+            return total.div(divisor_override).cast(x.dtype)
         ones = wide._filled(1).expand(self.shape)
         ones = ones._padded(pool.pads, 1 if count_include_pad else 0)._padded(pool.tail)
         return total.div(pool.windows(ones).sum(axes)).cast(x.dtype)
@@ -157,8 +162,12 @@ class Convolution(Linalg):
         rank = len(pool.kernel)
         area = self._flat_places(rank)
         places = pool.windows(area._padded(pool.pads, -1)._padded(pool.tail, -1))
-        found = seen.eq(largest.reshape((*largest.shape, *(1,) * rank))).bitwise_and(places.ge(0))
-        return largest, found.where(places, dtypes.int32.max).min(axes)
+        won = seen._wins(largest.reshape((*largest.shape, *(1,) * rank)))
+        return largest, won.bitwise_and(places.ge(0)).where(places, dtypes.int32.max).min(axes)
+
+    def _wins(self, largest: Self) -> Self:
+        """Where this is the largest; a NaN always is."""
+        return self.eq(largest).bitwise_or(self.ne(self))
 
     def max_unpool2d(
         self, indices: Self, kernel_size: Any = (2, 2), stride: Any = None, dilation: Any = 1,

@@ -18,6 +18,7 @@ from ..engine.known import is_backed, resolve, track
 from ..engine.memory import read, to_host
 from ..engine.run import realize, scheduled
 from ..errors import DeviceError, DTypeError, ShapeError, UserError
+from ..ir.complexes import check_complex
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.origin import mark
@@ -74,7 +75,7 @@ class Core(metaclass=Modes):
     def _result(self, node: Node, *others: Core) -> Self:
         """The tensor of a node computed from this tensor and `others`."""
         needs = self._requires_grad is True or any(o._requires_grad is True for o in others)
-        needs = needs and node.dtype.is_float
+        needs = needs and node.dtype.is_inexact
         if needs and no_grad:
             node, needs = Node(Op.DETACH, node.dtype, (node,)), False
         return type(self)._of(node, self.device, True if needs else None)
@@ -120,6 +121,9 @@ class Core(metaclass=Modes):
     def is_floating_point(self) -> bool:
         return self.dtype.is_float
 
+    def is_complex(self) -> bool:
+        return self.dtype.is_complex
+
     @property
     def size(self) -> Any:
         """The number of elements; `x.size()` is the shape, `x.size(dim)` the size of one axis."""
@@ -144,17 +148,25 @@ class Core(metaclass=Modes):
     def __hash__(self) -> int:
         return id(self)
 
-    def __float__(self) -> float:
-        return float(self.item())
-
-    def __int__(self) -> int:
-        return int(self.item())
-
     def __complex__(self) -> complex:
         return complex(self.item())
 
+    def __float__(self) -> float:
+        return float(self._real_item("float"))
+
+    def __int__(self) -> int:
+        return int(self._real_item("int"))
+
+    def _real_item(self, name: str) -> Any:
+        if self.dtype.is_complex:
+            raise DTypeError(
+                f"[{name}] a {self.dtype.name} tensor holds no real number; use .real, .imag or "
+                "complex(...)"
+            )
+        return self.item()
+
     def __index__(self) -> int:
-        if self.dtype.is_float:
+        if self.dtype.is_inexact:
             raise DTypeError(
                 f"[index] a tensor of {self.dtype.name} is no index; convert it with .int()"
             )
@@ -162,7 +174,7 @@ class Core(metaclass=Modes):
 
     def __contains__(self, value: Any) -> bool:
         """Whether any element equals `value`, a scalar or a tensor that broadcasts."""
-        if isinstance(value, (Core, int, float)) or type(value).__module__ == "numpy":
+        if isinstance(value, (Core, int, float, complex)) or type(value).__module__ == "numpy":
             equal: Any = self == value
             return bool(equal.any().item())
         raise DTypeError(
@@ -212,6 +224,16 @@ class Core(metaclass=Modes):
         values = _shown_values(self) if self.is_realized else "lazy"
         return f"<Tensor {values} {head}{grad}>"
 
+    def _check_real(self, name: str) -> None:
+        """Raises DTypeError for complex numbers, for which `name` would mean something else."""
+        if self.dtype.is_complex:
+            raise DTypeError(f"[{name}] takes real numbers, not {self.dtype.name}")
+
+    def _check_op(self, op: Op) -> None:
+        """Raises DTypeError for complex numbers where `op` has no meaning for them."""
+        if self.dtype.is_complex:
+            check_complex(op, self.dtype, (self.node,), None)
+
     # -- gradients ----------------------------------------------------------------------------
 
     @property
@@ -241,7 +263,7 @@ class Core(metaclass=Modes):
             self._requires_grad = requires_grad
             self.is_leaf = False
         elif self._requires_grad is not True:
-            if not self.dtype.is_float:
+            if not self.dtype.is_inexact:
                 raise DTypeError(
                     f"[requires_grad] only floats have gradients, not {self.dtype.name}"
                 )

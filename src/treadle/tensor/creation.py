@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Self
 
-from ..dtype import DType, _from_np_dtype, _to_np_dtype, dtypes, to_dtype
+from ..dtype import DType, _from_np_dtype, _to_np_dtype, complex_of, dtypes, to_dtype
 from ..engine.backends import Device
 from ..engine.memory import from_host
 from ..errors import DTypeError, ShapeError
@@ -19,7 +19,7 @@ from ..ir.op import Op
 from ..schedule.shard import axis_of, sharded
 from .conv import Convolution
 from .core import Core
-from .operands import is_scalar, scalar_node
+from .operands import is_scalar, plain, scalar_node
 from .shapes import expand, flatten_args, reshape
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Creation(Convolution):
         elif isinstance(data, Node):
             node = data.cast(dtypes.default_int if dtype is None else dtype)
         elif is_scalar(data):
-            kind = dtypes.from_py(_plain(data)) if dtype is None else dtype
+            kind = dtypes.from_py(plain(data)) if dtype is None else dtype
             node = _scalar(data, kind)
         elif _holds_tensors(data):
             parts: list[Any] = [
@@ -92,7 +92,7 @@ class Creation(Convolution):
             raise ShapeError(f"[full] sizes must not be negative: {sizes}")
         if not is_scalar(fill_value):
             fill_value = fill_value.item()
-        kind = dtypes.from_py(_plain(fill_value)) if dtype is None else _known_dtype(dtype)
+        kind = dtypes.from_py(plain(fill_value)) if dtype is None else _known_dtype(dtype)
         return cls._new(expand(_scalar(fill_value, kind), sizes), device, requires_grad)
 
     @classmethod
@@ -141,7 +141,7 @@ class Creation(Convolution):
         if not isinstance(steps, int) or steps < 0:
             raise ShapeError(f"[linspace] steps is a whole number of 0 or more, not {steps!r}")
         kind = _float_or(dtype)
-        wide = kind if kind.is_float and kind.bits >= 32 else dtypes.float32
+        wide = kind.real if kind.is_inexact and kind.real.bits >= 32 else dtypes.float32
         place = Node(Op.IOTA, dtypes.int32, (), steps)
         gap = (stop - start) / (steps - 1) if steps > 1 else 0.0
         # counted from the nearer end, so that both ends are exact
@@ -201,11 +201,6 @@ def _known_dtype(dtype: Any) -> DType:
         raise DTypeError(f"[dtype] {error}") from None
 
 
-def _plain(value: Any) -> Any:
-    """NumPy's float64 is a Python float too, but not exactly one."""
-    return float(value) if isinstance(value, float) else value
-
-
 def _scalar(value: Any, dtype: DType) -> Node:
     return scalar_node("Tensor", value, dtype)
 
@@ -229,6 +224,11 @@ def _host_array(data: Any, dtype: DType | None) -> tuple[np.ndarray[Any, Any], D
         raise ShapeError("[Tensor] nested lists must all have the same length") from None
     if array.dtype.kind == "O":
         raise DTypeError(f"[Tensor] no element type for the values of a {type(data).__name__}")
+    if array.dtype.kind == "c" and dtype is not None and not dtype.is_complex:
+        raise DTypeError(
+            f"[Tensor] complex numbers as {dtype.name} would lose their imaginary parts; give "
+            ".real of them, or dtype=dtypes.complex64"
+        )
     if listed:
         return array, _checked_list(array, dtype)
     try:
@@ -248,9 +248,12 @@ def _from_bytes(data: bytes, dtype: DType | None) -> tuple[np.ndarray[Any, Any],
 
 def _checked_list(array: np.ndarray[Any, Any], dtype: DType | None) -> DType:
     """The dtype of a list of Python numbers. Raises DTypeError for integers too large for it."""
-    defaults = {"b": dtypes.bool, "i": dtypes.default_int, "u": dtypes.default_int}
+    defaults = {
+        "b": dtypes.bool, "i": dtypes.default_int, "u": dtypes.default_int,
+        "c": complex_of(dtypes.default_float),
+    }  # fmt: skip
     kind = defaults.get(array.dtype.kind, dtypes.default_float) if dtype is None else dtype
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind not in "biufc":
         raise DTypeError(f"[Tensor] no element type for values of NumPy type {array.dtype}")
     if kind.is_int and array.dtype.kind in "iu" and array.size:
         for value in (int(array.min()), int(array.max())):

@@ -70,18 +70,19 @@ class Decompositions(Autograd):
         """The singular values of (.., m, n) alone, from the largest on: (.., min(m, n))."""
         return self._result(matrices.svdvals(self._matrix("svdvals")))
 
-    def eigh(self) -> tuple[Self, Self]:
+    def eigh(self, UPLO: str = "L") -> tuple[Self, Self]:
         """The eigenvalues of symmetric (.., n, n), from the smallest on, and their vectors.
 
-        Only the lower triangle is read. Eigenvectors are the columns of (.., n, n); their gradients
-        exist where eigenvalues differ. float32 or float64. Raises ShapeError or DTypeError.
+        Only the lower triangle is read, or the upper one for `UPLO` "U". Eigenvectors are the
+        columns of (.., n, n); their gradients exist where eigenvalues differ. float32 or float64.
+        Raises ShapeError or DTypeError.
         """
-        w, v = matrices.eigh(self._matrix("eigh", square=True))
+        w, v = matrices.eigh(self._symmetric("eigh", UPLO))
         return self._result(w), self._result(v)
 
-    def eigvalsh(self) -> Self:
-        """The eigenvalues of symmetric (.., n, n) alone, from the smallest on."""
-        return self._result(matrices.eigvalsh(self._matrix("eigvalsh", square=True)))
+    def eigvalsh(self, UPLO: str = "L") -> Self:
+        """The eigenvalues of symmetric (.., n, n) alone, from the smallest on; see `eigh`."""
+        return self._result(matrices.eigvalsh(self._symmetric("eigvalsh", UPLO)))
 
     def cholesky(self, upper: bool = False) -> Self:
         """L, lower triangular, with L @ L.mT = self; `upper`: L.mT. Reads the lower triangle.
@@ -164,14 +165,18 @@ class Decompositions(Autograd):
         """The same as `inv`."""
         return self.inv()
 
-    def pinv(self, rtol: float | None = None) -> Self:
+    def pinv(self, rtol: float | None = None, atol: float = 0.0, hermitian: bool = False) -> Self:
         """The pseudo-inverse (Moore and Penrose), (.., n, m) of (.., m, n).
 
-        Singular values up to `rtol` times the largest count as 0; None: max(m, n) times the
-        distance from 1 to the next number. Raises ShapeError or DTypeError.
+        Singular values up to `atol`, or `rtol` times the largest, count as 0; `rtol` None: 0 with
+        an `atol`, else max(m, n) times the distance from 1 to the next number. `hermitian`: of a
+        symmetric matrix, of which the lower triangle is read. Raises ShapeError or DTypeError.
         """
-        node = self._matrix("pinv")
-        return self._result(matrices.pinv(node, self._tolerance(rtol)))
+        node = self._matrix("pinv", square=hermitian)
+        if hermitian:
+            lower = matrices.tril(node)
+            node = lower + matrices.transpose(matrices.mask_diagonal(lower, 0.0))
+        return self._result(matrices.pinv(node, float(self._tolerance(rtol, atol)), float(atol)))
 
     def det(self) -> Self:
         """The determinant of (.., n, n). Its gradient exists for singular matrices, too."""
@@ -187,17 +192,36 @@ class Decompositions(Autograd):
         sign, logarithm = self.slogdet()
         return (sign < 0).where(math.nan, logarithm)
 
-    def matrix_rank(self, rtol: float | None = None) -> Self:
-        """How many singular values exceed `rtol` times the largest; see `pinv`."""
-        values = self.svdvals()
+    def matrix_rank(self, rtol: Any = None, atol: Any = None, hermitian: bool = False) -> Self:
+        """How many singular values exceed `atol`, and `rtol` times the largest; see `pinv`.
+
+        Tolerances may be tensors, of one for each matrix.
+        """
+        values = self.eigvalsh().abs() if hermitian else self.svdvals()
         if not values.shape[-1]:
             return values.sum(-1).cast(dtypes.default_int)
-        return (values > values.max(-1, keepdim=True) * self._tolerance(rtol)).sum(-1)
+        least = values.max(-1) * self._tolerance(rtol, 0.0 if atol is None else atol)
+        if atol is not None:
+            least = least.maximum(atol)
+        return (values > least.unsqueeze(-1)).sum(-1)
 
     # -- operands -------------------------------------------------------------------------------
 
-    def _tolerance(self, rtol: float | None) -> float:
-        return max(self.shape[-2:]) * finfo(self.dtype).eps if rtol is None else float(rtol)
+    def _tolerance(self, rtol: Any, atol: Any) -> Any:
+        """`rtol`; where it is not given, 0 if `atol` is more than that, as in PyTorch."""
+        if rtol is not None:
+            return rtol
+        usual = max(self.shape[-2:]) * finfo(self.dtype).eps
+        if is_scalar(atol):
+            return 0.0 if atol > 0 else usual
+        return (atol > 0).where(0.0, usual)
+
+    def _symmetric(self, name: str, triangle: str) -> Node:
+        """The operand whose lower triangle is this tensor's `triangle`."""
+        if triangle not in ("L", "U"):
+            raise ShapeError(f'[{name}] UPLO is the triangle to read, "L" or "U", not {triangle!r}')
+        node = self._matrix(name, square=True)
+        return node if triangle == "L" else matrices.transpose(node)
 
     def _matrix(self, name: str, square: bool = False) -> Node:
         """This tensor as an operand of LAPACK. Raises ShapeError or DTypeError."""

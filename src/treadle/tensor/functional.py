@@ -39,6 +39,7 @@ class Functional(Synonyms):
 
     def layernorm(self, axis: Any = -1, eps: Any = 1e-05) -> Self:
         """Mean 0 and variance 1 over some axes."""
+        self._check_real("layernorm")
         centred = self.sub(self.mean(axis, keepdim=True))
         return centred.mul(centred.square().mean(axis, keepdim=True).add(eps).rsqrt())
 
@@ -46,6 +47,7 @@ class Functional(Synonyms):
         self, weight: Self | None, bias: Self | None, mean: Self, invstd: Self, axis: Any = 1
     ) -> Self:
         """`(self - mean) * weight * invstd + bias`, each a vector along `axis`."""
+        self._check_real("batchnorm")
         axes = resolve_axes("batchnorm", axis, self.ndim)
         shape = tuple(n if i in axes else 1 for i, n in enumerate(self.shape))
         x = self.sub(mean.reshape(shape))
@@ -120,19 +122,30 @@ class Functional(Synonyms):
 
     # -- losses -------------------------------------------------------------------------------
 
-    def binary_crossentropy(self, Y: Self, reduction: str = "mean") -> Self:
-        """-(Y log(self) + (1 - Y) log(1 - self)) for probabilities; logs stop at -100."""
+    def binary_crossentropy(
+        self, Y: Self, reduction: str = "mean", weight: Self | None = None
+    ) -> Self:
+        """-(Y log(self) + (1 - Y) log(1 - self)) for probabilities; logs stop at -100.
+
+        `weight` multiplies the losses before they are reduced.
+        """
         yes = self.log().clamp(min_=-100.0)
         no = self.neg().add(1.0).log().clamp(min_=-100.0)
-        return reduced(Y.mul(yes).add(Y.neg().add(1).mul(no)).neg(), reduction)
+        rows = Y.mul(yes).add(Y.neg().add(1).mul(no)).neg()
+        return reduced(rows if weight is None else rows.mul(weight), reduction)
 
     def binary_crossentropy_logits(
-        self, Y: Self, reduction: str = "mean", pos_weight: Self | None = None
-    ) -> Self:
-        """`binary_crossentropy` of the sigmoid of this tensor, without overflow."""
+        self, Y: Self, reduction: str = "mean", pos_weight: Self | None = None,
+        weight: Self | None = None,
+    ) -> Self:  # fmt: skip
+        """`binary_crossentropy` of the sigmoid of this tensor, without overflow.
+
+        `pos_weight` multiplies what Y = 1 costs.
+        """
         yes, no = self.logsigmoid(), self.neg().logsigmoid()
         positive = Y.mul(yes) if pos_weight is None else Y.mul(yes).mul(pos_weight)
-        return reduced(positive.add(Y.neg().add(1).mul(no)).neg(), reduction)
+        rows = positive.add(Y.neg().add(1).mul(no)).neg()
+        return reduced(rows if weight is None else rows.mul(weight), reduction)
 
     def sparse_categorical_crossentropy(
         self, Y: Self, ignore_index: int = -1, label_smoothing: Any = 0.0, reduction: str = "mean"
@@ -147,30 +160,35 @@ class Functional(Synonyms):
                 f"{self.shape}: expected {self.shape[:-1]}"
             )
         logs = self.log_softmax(-1)
-        counted = Y.ne(ignore_index)
-        chosen = _at_labels(logs, counted.where(Y, 0), self.ndim - 1)
-        smooth = logs.mean(-1).mul(label_smoothing) if label_smoothing else 0.0
-        rows = chosen.mul(1.0 - label_smoothing).add(smooth)
-        rows = counted.where(rows, 0.0).neg()
-        if reduction != "mean":
-            return reduced(rows, reduction)
-        return rows.sum().div(counted.sum())
+        return _of_labels(logs, Y, self.ndim - 1, None, ignore_index, label_smoothing, reduction)
 
-    def cross_entropy(self, Y: Self, reduction: str = "mean", label_smoothing: Any = 0.0) -> Self:
+    def cross_entropy(
+        self, Y: Self, reduction: str = "mean", label_smoothing: Any = 0.0,
+        weight: Self | None = None, ignore_index: int = -100,
+    ) -> Self:  # fmt: skip
         """Cross entropy of logits (N, classes, ...) with integer labels (N, ...) or probabilities.
 
-        Raises ShapeError if `label_smoothing` or the shapes do not fit.
+        `weight` (classes) is what each class counts for, and with labels the mean is over these
+        weights. Rows whose label is `ignore_index` count for nothing. Raises ShapeError where
+        shapes do not fit, ValueError for a `label_smoothing` that is not from 0 to 1.
         """
         axis = 1 if self.ndim > 1 else 0
+        if not 0 <= label_smoothing <= 1:
+            raise ValueError(
+                f"[cross_entropy] label_smoothing is a part of 1, not {label_smoothing}"
+            )
+        if weight is not None and weight.shape != (self.shape[axis],):
+            raise ShapeError(
+                f"[cross_entropy] weight has shape {weight.shape}, expected one for each of the "
+                f"{self.shape[axis]} classes: ({self.shape[axis]},)"
+            )
         logs = self.log_softmax(axis)
-        if Y.dtype.is_float:
-            target = Y.mul(1.0 - label_smoothing).add(label_smoothing / self.shape[axis])
-            rows = logs.mul(target).sum(axis).neg()
-        else:
-            chosen = _at_labels(logs, Y, axis)
-            smooth = logs.mean(axis).mul(label_smoothing) if label_smoothing else 0.0
-            rows = chosen.mul(1.0 - label_smoothing).add(smooth).neg()
-        return reduced(rows, reduction)
+        if not Y.dtype.is_float:
+            return _of_labels(logs, Y, axis, weight, ignore_index, label_smoothing, reduction)
+        if weight is not None:
+            logs = logs.mul(weight.reshape((-1, *(1,) * (self.ndim - 1 - axis))))
+        target = Y.mul(1.0 - label_smoothing).add(label_smoothing / self.shape[axis])
+        return reduced(logs.mul(target).sum(axis).neg(), reduction)
 
     def nll_loss(
         self, Y: Self, weight: Self | None = None, ignore_index: int | None = None,
@@ -182,6 +200,26 @@ class Functional(Synonyms):
         factors = counted.cast(self.dtype) if weight is None else counted.where(weight[safe], 0)
         rows = self.gather(1, safe.unsqueeze(1)).squeeze(1).mul(factors).neg()
         return rows.sum().div(factors.sum()) if reduction == "mean" else reduced(rows, reduction)
+
+
+def _of_labels(
+    logs: Any, labels: Any, axis: int, weight: Any, ignored: int, smoothing: float, reduction: str
+) -> Any:
+    """Cross entropy of log-probabilities along `axis` with the labels of all but that axis."""
+    counted = labels.ne(ignored) if _holds(labels.dtype, ignored) else labels.eq(labels)
+    factors = counted
+    if weight is not None:
+        factors = counted.where(weight[counted.where(labels, 0)], 0)
+        logs = logs.mul(weight.reshape((-1, *(1,) * (logs.ndim - 1 - axis))))
+    rows = _at_labels(logs, labels, axis).mul(1.0 - smoothing)
+    if smoothing:
+        rows = rows.add(logs.mean(axis).mul(smoothing))
+    rows = counted.where(rows, 0.0).neg()
+    return rows.sum().div(factors.sum()) if reduction == "mean" else reduced(rows, reduction)
+
+
+def _holds(dtype: Any, value: int) -> bool:
+    return dtype.min <= value <= dtype.max
 
 
 def _at_labels(logs: Any, labels: Any, axis: int) -> Any:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..engine.known import holders, resolve
 from ..engine.memory import allocate, is_read_only
 from ..errors import DeviceError, DTypeError, ShapeError, UserError
-from ..ir.args import Token
+from ..ir.args import Placeholder, Token
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.origin import mark
@@ -27,7 +27,7 @@ from .shapes import reshape
 if TYPE_CHECKING:
     from .core import Core
 
-__all__ = ["assign_node", "base_of", "check_leaf", "own_memory", "write_view"]
+__all__ = ["assign_node", "base_of", "check_leaf", "leads_to_leaf", "own_memory", "write_view"]
 
 _overwritten: weakref.WeakSet[Node] = weakref.WeakSet()
 _leaf_of: weakref.WeakKeyDictionary[Token, weakref.ref[Core]] = weakref.WeakKeyDictionary()
@@ -112,6 +112,18 @@ def check_leaf(name: str, tensor: Core) -> None:
             "and its gradient would be that of the new value alone: do it under Tensor.no_grad(), "
             "or with .assign()"
         )
+
+
+def leads_to_leaf(node: Node) -> bool:
+    """Whether gradients are asked for below `node`: of a leaf, or by a transform that runs."""
+    return any(n.op is Op.ALIAS or (n.op is Op.BUFFER and _is_leaf(n)) for n in node.toposort())
+
+
+def _is_leaf(buffer: Node) -> bool:
+    token = buffer.arg.token
+    leaf = _leaf_of.get(token)
+    owner = None if leaf is None else leaf()
+    return isinstance(token, Placeholder) or (owner is not None and owner.is_leaf)
 
 
 def check_value(tensor: Core, shape: Any, value: Core) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
-from ..errors import ShapeError
+from ..errors import DTypeError, ShapeError
 from .shapes import broadcast_shapes, resolve_axis
 from .statistics import Statistics
 
@@ -25,6 +25,8 @@ def reduced(x: Any, reduction: str) -> Any:
     """A loss of each element as `reduction` says. Raises ValueError for an unknown one."""
     if reduction not in REDUCTIONS:
         raise ValueError(f"[loss] reduction is one of {REDUCTIONS}, not {reduction!r}")
+    if x.dtype.is_complex:
+        raise DTypeError(f"[loss] a loss is a real number, not {x.dtype.name}: give the parts")
     return {"none": lambda: x, "mean": x.mean, "sum": x.sum}[reduction]()
 
 
@@ -42,7 +44,9 @@ class Losses(Statistics):
         return reduced(self.sub(target).square(), reduction)
 
     def huber_loss(self, target: Self, reduction: str = "mean", delta: float = 1.0) -> Self:
-        """(x - y)² / 2 up to a distance `delta`, delta (|x - y| - delta / 2) beyond."""
+        """(x - y)² / 2 up to a distance `delta` above 0, delta (|x - y| - delta / 2) beyond."""
+        if delta <= 0:
+            raise ValueError(f"[huber_loss] delta is a distance above 0, not {delta}")
         gap = self.sub(target)
         size = gap.abs()
         near = gap.square().mul(0.5)
@@ -50,6 +54,8 @@ class Losses(Statistics):
 
     def smooth_l1_loss(self, target: Self, reduction: str = "mean", beta: float = 1.0) -> Self:
         """(x - y)² / 2 beta up to a distance `beta`, |x - y| - beta / 2 beyond; 0 is `l1_loss`."""
+        if beta < 0:
+            raise ValueError(f"[smooth_l1_loss] beta is a distance of at least 0, not {beta}")
         if beta == 0:
             return self.l1_loss(target, reduction)
         return reduced(self.huber_loss(target, "none", beta).div(beta), reduction)
@@ -92,7 +98,12 @@ class Losses(Statistics):
         self, target: Self, var: Self, full: bool = False, eps: float = 1e-6,
         reduction: str = "mean",
     ) -> Self:  # fmt: skip
-        """-log of the normal density of `target` around x, with variances of at least `eps`."""
+        """-log of the normal density of `target` around x, with variances of at least `eps`.
+
+        A `var` without the last axis is one for all of it.
+        """
+        if self.ndim and var.shape == self.shape[:-1]:
+            var = var.unsqueeze(-1)
         safe = var.add(var.detach().maximum(eps).sub(var.detach()))  # gradients as if not clamped
         rows = safe.log().add(self.sub(target).square().div(safe)).mul(0.5)
         return reduced(rows.add(0.5 * math.log(2 * math.pi)) if full else rows, reduction)
@@ -174,7 +185,9 @@ class Losses(Statistics):
         return self.abs().le(lambd).where(0, self)
 
     def softshrink(self, lambd: float = 0.5) -> Self:
-        """x moved towards 0 by `lambd`, 0 within that distance."""
+        """x moved towards 0 by `lambd`, 0 within that distance, which is at least 0."""
+        if lambd < 0:
+            raise ValueError(f"[softshrink] lambd is a distance of at least 0, not {lambd}")
         below = self.lt(-lambd).where(self.add(lambd), 0.0)
         return self.gt(lambd).where(self.sub(lambd), below)
 

@@ -185,7 +185,7 @@ class Mathematics(Elementwise):
     # -- rounding and signs -------------------------------------------------------------------
 
     def _rounded(self, op: Op) -> Self:
-        return self._unary(op) if self.dtype.is_float else self
+        return self._unary(op) if self.dtype.is_inexact else self
 
     def trunc(self) -> Self:
         """Rounded towards zero."""
@@ -199,9 +199,14 @@ class Mathematics(Elementwise):
         """Each element rounded down."""
         return self._rounded(Op.FLOOR)
 
-    def round(self) -> Self:
-        """Rounded to nearest, ties to even."""
-        return self._rounded(Op.ROUND)
+    def round(self, decimals: int = 0) -> Self:
+        """Rounded to nearest, ties to even; to so many decimals, or if negative, zeros."""
+        if not decimals or not self.dtype.is_float:
+            return self._rounded(Op.ROUND)
+        scale = 10.0 ** abs(decimals)
+        if decimals > 0:
+            return self.mul(scale)._rounded(Op.ROUND).div(scale)
+        return self.div(scale)._rounded(Op.ROUND).mul(scale)
 
     def abs(self) -> Self:
         """The magnitude of each element, of the same dtype."""
@@ -249,7 +254,12 @@ class Mathematics(Elementwise):
     def isclose(
         self, other: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: Any = False
     ) -> Self:
-        """Where `|self - other| <= atol + rtol * |other|`, or both are the same infinity."""
+        """Where `|self - other| <= atol + rtol * |other|`, or both are the same infinity.
+
+        Raises ValueError for tolerances below 0.
+        """
+        if rtol < 0 or atol < 0:
+            raise ValueError(f"[isclose] tolerances are at least 0, not {rtol} and {atol}")
         other = self._as_tensor("isclose", other)
         limit = other.abs().mul(rtol).add(atol)
         near = self.isfinite().bitwise_and(other.isfinite())

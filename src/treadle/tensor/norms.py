@@ -38,9 +38,11 @@ class Norms(Decompositions):
     ) -> Self:
         """(sum of |x| ** ord) ** (1 / ord) over axes, over all if `dim` is None.
 
-        inf and -inf are the largest and the smallest magnitude, 0 counts what is not 0. The
-        gradient of the 2-norm at 0 is 0. Floats; `dtype` converts first. Raises DTypeError.
+        inf and -inf are the largest and the smallest magnitude, 0 counts what is not 0. Elements
+        that are 0 get the gradient 0. Floats; `dtype` converts first. Raises DTypeError.
         """
+        if self.dtype.is_complex and dtype is None:
+            return self.abs().vector_norm(ord, dim, keepdim)
         x = self._normed("vector_norm", dtype)
         axes = resolve_axes("vector_norm", dim, self.ndim)
         if isinstance(ord, bool) or not isinstance(ord, (int, float)):
@@ -54,7 +56,7 @@ class Norms(Decompositions):
             return x.abs().sum(axes, keepdim)
         if ord == 2:
             return _root((x * x).sum(axes, keepdim))
-        return x.abs().pow(ord).sum(axes, keepdim).pow(1.0 / ord)
+        return _power_norm(x, ord, axes, keepdim)
 
     def matrix_norm(
         self, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, dtype: Any = None
@@ -114,6 +116,20 @@ def _root(total: Any) -> Any:
     """The square root, with the gradient 0 at 0."""
     positive = total.ne(0)
     return positive.where(positive.where(total, 1).sqrt(), 0)
+
+
+def _power_norm(x: Any, ord: float, axes: Any, keepdim: bool) -> Any:
+    """Of an order that has no formula of its own; with the gradient 0 at elements of 0.
+
+    There the powers have infinite slopes, which must not reach a product with 0.
+    """
+    there = x.ne(0)
+    powers = there.where(x, 1).abs().pow(ord)
+    total = there.where(powers, 0 if ord > 0 else math.inf).sum(axes, keepdim)
+    if ord < 0:
+        return total.pow(1.0 / ord)
+    positive = total.ne(0)
+    return positive.where(positive.where(total, 1).pow(1.0 / ord), 0)
 
 
 def _two_axes(name: str, dim: Any, rank: int) -> tuple[int, int]:

@@ -1,5 +1,6 @@
 """Operands: two tensors, or a tensor and a Python scalar, become nodes of one dtype and shape.
 
+float32 tensor, 2j     -> complex64 both
 float16 tensor, 2.5    -> float16 both: a Python scalar never widens its own kind
 int32 tensor, 2.5      -> default_float both
 bool tensor, 1         -> default_int both
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..dtype import DType, dtypes, least_upper_dtype
+from ..dtype import DType, complex_of, dtypes, least_upper_dtype
 from ..errors import DeviceError, DTypeError
 from ..ir.node import Node
 from ..ir.op import Op
@@ -18,26 +19,44 @@ from .shapes import broadcast_shapes, expand
 if TYPE_CHECKING:
     from .core import Core
 
-__all__ = ["check_device", "is_scalar", "operands", "scalar_node", "weak_dtype"]
+__all__ = ["check_device", "is_scalar", "operands", "plain", "scalar_node", "weak_dtype"]
 
 
 def is_scalar(value: Any) -> bool:
     """Whether `value` is a Python scalar, whose dtype gives way to a tensor's."""
-    return isinstance(value, (bool, int, float))
+    return isinstance(value, (bool, int, float, complex))
+
+
+def plain(value: Any) -> Any:
+    """NumPy's float64 and complex128 are Python numbers too, but not exactly such."""
+    if isinstance(value, complex):
+        return complex(value)
+    return float(value) if isinstance(value, float) else value
 
 
 def _rank(dtype: DType) -> int:
-    return 0 if dtype.is_bool else 2 if dtype.is_float else 1
+    if dtype.is_inexact:
+        return 3 if dtype.is_complex else 2
+    return 0 if dtype.is_bool else 1
 
 
 def weak_dtype(value: Any, dtype: DType) -> DType:
     """The dtype that a tensor of `dtype` and the Python scalar `value` compute in."""
-    own = dtypes.from_py(float(value) if isinstance(value, float) else value)
+    if isinstance(value, complex) and dtype.is_inexact:
+        return complex_of(dtype)
+    own = dtypes.from_py(plain(value))
     return own if _rank(own) > _rank(dtype) else dtype
 
 
 def scalar_node(name: str, value: Any, dtype: DType) -> Node:
-    """`value` as a constant. Raises DTypeError for an integer that no bits of `dtype` hold."""
+    """`value` as a constant. Raises DTypeError for an integer that no bits of `dtype` hold, and for
+    a complex number where `dtype` is real.
+    """
+    if isinstance(value, complex) and not dtype.is_complex:
+        raise DTypeError(
+            f"[{name}] the complex number {value} does not fit {dtype.name}; give its .real, or "
+            "cast the tensor to complex64"
+        )
     if dtype.is_int and not dtype.is_bool and isinstance(value, int):
         half = 1 << (dtype.bits - 1)
         if not -half <= value < 2 * half:

@@ -99,7 +99,9 @@ class Power(Mathematics):
         return self.relu().minimum(6)
 
     def hardtanh(self, min_val: Any = -1, max_val: Any = 1) -> Self:
-        """x between `min_val` and `max_val`, elementwise."""
+        """x between `min_val` and `max_val`, elementwise. Raises ValueError for no such numbers."""
+        if is_scalar(min_val) and is_scalar(max_val) and min_val > max_val:
+            raise ValueError(f"[hardtanh] no number is between {min_val} and {max_val}")
         return self.maximum(min_val).minimum(max_val)
 
     def hardsigmoid(self, alpha: Any = 1 / 6, beta: Any = 0.5) -> Self:

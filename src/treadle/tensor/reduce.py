@@ -28,6 +28,7 @@ class Reduce(Joining):
 
     def _reduce(self, op: Op, name: str, axis: Any, keepdim: Any) -> Self:
         axes = resolve_axes(name, axis, self.ndim)
+        self._check_op(op)
         if not axes:
             return self
         empty = any(same_size(self.shape[a], 0) for a in axes)
@@ -174,6 +175,7 @@ class Reduce(Joining):
 
     def _scan(self, op: Op, name: str, axis: int) -> Self:
         at = resolve_axis(name, axis, self.ndim)
+        self._check_op(op)
         if not self.ndim or not self.numel():
             return self
         return self._result(Node(Op.SCAN, self.dtype, (self.node,), ScanArg(op, at)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from ..dtype import DType, dtypes, to_dtype
-from ..errors import ShapeError
+from ..errors import DTypeError, ShapeError
 from ..ir.args import ReduceArg
 from ..ir.node import Node, alu
 from ..ir.op import Op
@@ -33,6 +33,11 @@ class Reinterpret(Movement):
         wanted = to_dtype(dtype)
         if wanted is self.dtype:
             return self
+        if self.dtype.is_complex or wanted.is_complex:
+            raise DTypeError(
+                f"[bitcast] {self.dtype.name} to {wanted.name} is no bitcast; view_as_real and "
+                "view_as_complex give and take the parts"
+            )
         node = self.node.cast(dtypes.uint8) if self.dtype.is_bool else self.node
         old, new = node.dtype.itemsize, wanted.itemsize
         if old != new:

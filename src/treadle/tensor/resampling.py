@@ -34,14 +34,15 @@ class Resampling(Counting):
 
     def interpolate(
         self, size: Any = None, mode: str = "linear", align_corners: bool = False,
-        scale_factor: Any = None,
+        scale_factor: Any = None, recompute_scale_factor: bool | None = False,
     ) -> Self:  # fmt: skip
         """The last axes of (N, C, *spatial) resized to `size`, one number for each of them.
 
         `mode`: "nearest", "nearest-exact", "linear" ("bilinear", "trilinear" are the same),
         "cubic" ("bicubic") or "area". `align_corners` puts the first and last elements of both
         sizes on each other (linear and cubic). Instead of `size`, `scale_factor` times the old one,
-        rounded down. Floats, in their dtype; "nearest" takes any. Raises ShapeError.
+        rounded down; with `recompute_scale_factor` elements are apart as the rounded sizes say.
+        Floats, in their dtype; "nearest" takes any. Raises ShapeError.
         """
         if mode not in _MODES:
             raise ShapeError(f"[interpolate] mode {mode!r} is not one of {', '.join(_MODES)}")
@@ -51,6 +52,8 @@ class Resampling(Counting):
         if (size is None) == (scale_factor is None):
             raise ShapeError("[interpolate] give size or scale_factor, one of them")
         sizes, scales = self._new_sizes(size, scale_factor)
+        if recompute_scale_factor:
+            sizes, scales = self._new_sizes(sizes, None)
         result = self if "nearest" in kind else self._float()
         first = self.ndim - len(sizes)
         for i, (new, scale) in enumerate(zip(sizes, scales, strict=True)):
@@ -119,15 +122,25 @@ class Resampling(Counting):
             result = result._adaptive_mean(axis, new)
         return result
 
-    def adaptive_max_pool2d(self, output_size: Any) -> Self:
-        """The largest element of each part; see `adaptive_avg_pool2d`."""
-        result = self
-        for axis, new in self._adaptive_sizes("adaptive_max_pool2d", output_size):
+    def adaptive_max_pool2d(self, output_size: Any, return_indices: bool = False) -> Any:
+        """The largest element of each part; see `adaptive_avg_pool2d`.
+
+        With `return_indices`, also where the first one was, as int32 places in the flattened axes.
+        """
+        sizes = self._adaptive_sizes("adaptive_max_pool2d", output_size)
+        rank = len(output_size) if isinstance(output_size, (tuple, list)) else 2
+        result, places = self, self._flat_places(rank) if return_indices else None
+        for axis, new in sizes:
             parts, inside = result._parts(axis, new)
             if inside is not None:
                 parts = inside.where(parts, self.dtype.min)
             result = parts.max(axis + 1)
-        return result
+            if places is not None:
+                won = parts._wins(result.unsqueeze(axis + 1))
+                won = won if inside is None else won.bitwise_and(inside)
+                where = places._parts(axis, new)[0]
+                places = won.where(where, dtypes.int32.max).min(axis + 1)
+        return result if places is None else (result, places)
 
     def _adaptive_sizes(self, name: str, output_size: Any) -> list[tuple[int, int]]:
         sizes: Sequence[Any] = (

@@ -22,6 +22,7 @@ from ..errors import DTypeError, ShapeError
 from ..ir.node import Node
 from ..ir.op import Op
 from .creation import _known_dtype, _shape_of
+from .examples import Examples, running
 from .losses import Losses
 from .shapes import expand, reshape
 
@@ -126,6 +127,8 @@ class Sampling(Losses):
     ) -> Self:  # fmt: skip
         """Uniform in [low, high); an integer `dtype` rounds towards zero."""
         kind = dtypes.default_float if dtype is None else _known_dtype(dtype)
+        if kind.is_complex:
+            raise DTypeError(f"[uniform] gives real numbers, not {kind.name}; see Tensor.complex")
         unit = cls.rand(*shape, dtype=kind if kind.is_float else None, **kwargs)
         result = unit.mul(float(high - low)).add(float(low)).cast(kind)
         return result if requires_grad is None else result.requires_grad_(requires_grad)
@@ -249,7 +252,26 @@ def _word(state: Node, place: int, count: int) -> Node:
 
 def _random_words(shape: tuple[Any, ...], device: str) -> tuple[Node, Node]:
     """Two independent uint32 for each element, flat."""
-    state, count = _next_state(device), math.prod(shape)
+    return _drawn(math.prod(shape), device, running())
+
+
+def _drawn(count: int, device: str, calls: tuple[Examples, ...]) -> tuple[Node, Node]:
+    """As `_random_words`, inside of these calls of vmap."""
+    if not calls:
+        return _threefry(count, device)
+    *outer, call = calls
+    if call.randomness == "same":
+        return _drawn(count, device, tuple(outer))
+    low, high = (
+        call.stand_in(reshape(words, (call.size, count)), device)
+        for words in _drawn(call.size * count, device, tuple(outer))
+    )
+    return low, high
+
+
+def _threefry(count: int, device: str) -> tuple[Node, Node]:
+    """Two independent uint32 for each of `count` elements of the next call."""
+    state = _next_state(device)
     keys = [_word(state, 0, count), _word(state, 1, count)]
     keys.append(keys[0] ^ keys[1] ^ _PARITY)
     left, right = Node(Op.IOTA, dtypes.uint32, (), count), _word(state, 2, count)

@@ -47,6 +47,8 @@ class Selecting(Arranging):
                 f"[index_select] the index is a vector of integers, not {index.dtype.name} of "
                 f"shape {index.shape}"
             )
+        if not self.ndim:
+            return self.reshape((1,)).index_select(0, index).reshape(())
         return self[(*(slice(None) for _ in range(axis)), index.reshape((-1,)))]
 
     def take(self, index: Self, axis: int | None = None) -> Self:
@@ -81,14 +83,22 @@ class Selecting(Arranging):
 
     def index_add(self, dim: int, index: Self, source: Self, alpha: Any = 1) -> Self:
         """A copy with `source` times `alpha` added at the places `index` of one axis."""
+        if not self.ndim:
+            line = source.reshape((-1,))
+            return self.reshape((1,)).index_add(dim, index, line, alpha).reshape(())
         return self._at_places("index_add", dim, index, source.mul(alpha), Op.ADD)
 
     def index_copy(self, dim: int, index: Self, source: Self) -> Self:
         """A copy with `source` at the places `index` of one axis; the last of equals stays."""
+        if not self.ndim:
+            line = source.reshape((-1,))
+            return self.reshape((1,)).index_copy(dim, index, line).reshape(())
         return self._at_places("index_copy", dim, index, source, None)
 
     def index_fill(self, dim: int, index: Self, value: Any) -> Self:
         """A copy with `value` at the places `index` of one axis."""
+        if not self.ndim:
+            return self.reshape((1,)).index_fill(dim, index, value).reshape(())
         axis = resolve_axis("index_fill", dim, self.ndim)
         size, count = self.shape[axis], size_product(index.shape)
         none, all_of_them = (

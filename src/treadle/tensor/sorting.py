@@ -59,6 +59,7 @@ class Sorting(Gathering):
     def _order(self, name: str, dim: int, descending: bool, count: int | None) -> Self:
         """The places of the first `count` along an axis, of all if that is None."""
         axis = resolve_axis(name, dim, self.ndim)
+        self._check_op(Op.SORT)
         if any(not isinstance(size, int) for size in self.shape):
             raise ShapeError(f"[{name}] needs sizes that are known, not {self.shape}")
         size = self.shape[axis] if self.ndim else 1

@@ -21,6 +21,7 @@ from .sharding import Sharding
 __all__ = ["Special"]
 
 _EXPM1_SERIES = tuple(1 / math.factorial(k + 1) for k in reversed(range(16)))
+_SINC_SERIES = tuple((-1) ** k / math.factorial(2 * k + 1) for k in reversed(range(10)))
 # erfc on 1 <= x < 8 and beyond, from Cephes (S. L. Moshier, ndtr.c): exp(-x^2) P(x) / Q(x)
 _ERFC_P = (
     2.46196981473530512524e-10, 5.64189564831068821977e-1, 7.46321056442269912687,
@@ -245,14 +246,17 @@ class Special(Sharding):
     def sinc(self) -> Self:
         """sin(pi x) / (pi x), 1 at 0; NaN at infinities."""
         x = self._wide()
-        zero = x.eq(0)
+        # a quotient's derivative is the difference of two large numbers near 0
+        near = x._magnitude().lt(0.3)
+        square = near.where(x, 0.0).mul(math.pi).square()
+        terms = _SINC_SERIES if x.dtype is dtypes.float64 else _SINC_SERIES[-6:]
         # the sine of what is beyond the nearest whole number, with the sign of that
-        safe = zero.where(1.0, x)
+        safe = near.where(1.0, x)
         whole = safe.round().detach()
         odd = whole.mod(2.0).ne(0)
         sine = safe.sub(whole).mul(math.pi).sin()
         wave = odd.where(sine.neg(), sine).div(safe.mul(math.pi))
-        return zero.where(1.0, wave).cast(self._float().dtype)
+        return near.where(square._polynomial(terms), wave).cast(self._float().dtype)
 
     def deg2rad(self) -> Self:
         """Degrees as radians."""
@@ -317,11 +321,11 @@ class Special(Sharding):
 
     def isposinf(self) -> Self:
         """Where a value is +inf."""
-        return self.eq(math.inf)
+        return self.isinf(detect_negative=False)
 
     def isneginf(self) -> Self:
         """Where a value is -inf."""
-        return self.eq(-math.inf)
+        return self.isinf(detect_positive=False)
 
     def logical_xor(self, x: Any) -> Self:
         """Where exactly one of the two is not 0."""

@@ -133,11 +133,13 @@ class Statistics(Bytes):
     ) -> Self:
         """Each element less the one before it, `n` times over; of bools, whether they differ.
 
-        `prepend` and `append` are joined on first. Raises ShapeError.
+        `prepend` and `append` are joined on first, unless `n` is 0. Raises ShapeError.
         """
         if n < 0 or not self.ndim:
             raise ShapeError(f"[diff] needs an axis and n of at least 0, not {self.shape} and {n}")
         axis = resolve_axis("diff", dim, self.ndim)
+        if not n:
+            return self
         parts = [part for part in (prepend, self, append) if part is not None]
         line = parts[0].cat(*parts[1:], dim=axis)
         for _ in range(min(n, line.shape[axis])):

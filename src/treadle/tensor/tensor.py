@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..config import Context
-from .norms import Norms
+from .fourier import Fourier
 
 __all__ = ["Tensor"]
 
 
-class Tensor(Norms):
+class Tensor(Fourier):
     """An n-dimensional array that is computed when its values are asked for.
 
     Operations build a graph and check shapes and dtypes at once; `realize`, `numpy`, `item`,

@@ -10,19 +10,20 @@ maximum, and against a constant (`relu`) a tie gets none.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ..errors import UserError
 from ..ir.args import WindowArg
-from ..ir.node import Node, alu
+from ..ir.node import Node, alu, toposort
 from ..ir.op import MOVEMENT, Op
 from ..ir.origin import pass_on
+from .grad_complex import conj, converted, from_parts, imaginary_part, real_part
 from .grad_linalg import host_rule
 from .grad_memory import after, assign, copy, gather, multi, scatter
 from .grad_reduce import reduce_rule, scan_rule
 from .shapes import constant, grown_axes, reduce, reshape
 
-__all__ = ["gradient"]
+__all__ = ["adjoint", "derivative", "gradient", "gradients"]
 
 Rule = Callable[[Node, Node], "tuple[Node | None, ...]"]
 
@@ -33,14 +34,19 @@ def gradient(root: Node, targets: Sequence[Node], seed: Node) -> list[Node | Non
     `seed` has the shape and dtype of `root`. None where `root` does not depend on a target.
     Raises UserError for an op without derivative.
     """
-    order = root.toposort()
+    return gradients({root: seed}, targets)
+
+
+def gradients(seeds: Mapping[Node, Node], targets: Sequence[Node]) -> list[Node | None]:
+    """As `gradient`, of several roots at once, each with what arrives there: their sum."""
+    order = toposort(seeds)
     wanted = _leading_to(order, set(targets))
-    found: dict[Node, Node] = {root: seed} if root in wanted else {}
+    found = {root: seed for root, seed in seeds.items() if root in wanted}
     for node in reversed(order):
         arriving = found.get(node)
         if arriving is None or not any(source in wanted for source in node.src):
             continue
-        parts = _apply(node, arriving)
+        parts = derivative(node, arriving)
         pass_on(node, parts)
         for source, part in zip(node.src, parts, strict=True):
             if part is not None and source in wanted:
@@ -54,12 +60,16 @@ def _leading_to(order: list[Node], targets: set[Node]) -> set[Node]:
     wanted: set[Node] = set()
     for node in order:
         passes = node.op is not Op.DETACH and any(source in wanted for source in node.src)
-        if node in targets or (passes and node.dtype.is_float):
+        if node in targets or (passes and node.dtype.is_inexact):
             wanted.add(node)
     return wanted
 
 
-def _apply(node: Node, g: Node) -> tuple[Node | None, ...]:
+def derivative(node: Node, g: Node) -> tuple[Node | None, ...]:
+    """What arrives at each source of `node` where `g` arrives at it; None for what is no float.
+
+    Raises UserError for an op without derivative.
+    """
     rule = RULES.get(node.op)
     if rule is None:
         raise UserError(f"[{node.op.name.lower()}] has no derivative; detach() what leads to it")
@@ -71,8 +81,9 @@ def _nothing(node: Node, g: Node) -> tuple[Node | None, ...]:
     return (constant(node.dtype, 0, node.shape),) * len(node.src)
 
 
-def _cast(node: Node, g: Node) -> tuple[Node | None, ...]:
-    return (g.cast(node.src[0].dtype) if node.src[0].dtype.is_float else None,)
+def _quotient(node: Node, g: Node) -> tuple[Node | None, ...]:
+    divisor = conj(node.src[1])
+    return g / divisor, -(g * conj(node) / divisor)
 
 
 def _power(node: Node, g: Node) -> tuple[Node | None, ...]:
@@ -145,7 +156,7 @@ def _modulo(node: Node, g: Node) -> tuple[Node | None, ...]:
 
 RULES: dict[Op, Rule] = {
     Op.NEG: lambda n, g: (-g,),
-    Op.RECIP: lambda n, g: (-(g * n * n),),
+    Op.RECIP: lambda n, g: (-(g * conj(n) * conj(n)),),
     Op.SQRT: lambda n, g: (g * 0.5 / n,),
     Op.EXP2: lambda n, g: (g * n * math.log(2),),
     Op.EXP: lambda n, g: (g * n,),
@@ -159,11 +170,14 @@ RULES: dict[Op, Rule] = {
     Op.FLOOR: _nothing,
     Op.CEIL: _nothing,
     Op.ROUND: _nothing,
-    Op.CAST: _cast,
+    Op.REAL: real_part,
+    Op.IMAG: imaginary_part,
+    Op.CAST: converted,
     Op.ADD: lambda n, g: (g, g),
     Op.SUB: lambda n, g: (g, -g),
-    Op.MUL: lambda n, g: (g * n.src[1], g * n.src[0]),
-    Op.FDIV: lambda n, g: (g / n.src[1], -(g * n / n.src[1])),
+    Op.MUL: lambda n, g: (g * conj(n.src[1]), g * conj(n.src[0])),
+    Op.FDIV: _quotient,
+    Op.COMPLEX: from_parts,
     Op.MOD: _modulo,
     Op.POW: _power,
     Op.MAX: _extreme,
@@ -181,6 +195,7 @@ RULES: dict[Op, Rule] = {
     Op.WINDOW: _window,
     Op.UNWINDOW: _unwindow,
     Op.CONTIGUOUS: lambda n, g: (g,),
+    Op.ALIAS: lambda n, g: (g,),
     Op.CONTIGUOUS_BACKWARD: lambda n, g: (Node(Op.CONTIGUOUS, g.dtype, (g,)),),
     Op.COPY: copy,
     Op.HOST: host_rule,
@@ -192,11 +207,11 @@ RULES: dict[Op, Rule] = {
 
 
 def _after(node: Node, g: Node) -> tuple[Node | None, ...]:
-    return after(node, g, _adjoint)
+    return after(node, g, adjoint)
 
 
-def _adjoint(chain: list[Node], g: Node) -> Node:
-    """The adjoint of movements, the last one first, applied to `g`."""
+def adjoint(chain: list[Node], g: Node) -> Node:
+    """The adjoint of movements, the last one first, applied to `g`: what is beside them is 0."""
     for movement in chain:
         assert movement.op in MOVEMENT
         part = RULES[movement.op](movement, g)[0]

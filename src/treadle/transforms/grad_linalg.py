@@ -160,7 +160,8 @@ def _eigh(node: Node, g: Node) -> Gradients:
     if node.arg.number == 0:
         return (_from_values(g, v, transpose(v)),)
     product = matmul(transpose(v), g)
-    inner = mask_diagonal(product / _gaps(w, product.shape), 0.0)
+    turn = (product - transpose(product)) * 0.5  # what is symmetric in it turns no eigenvector
+    inner = mask_diagonal(turn / _gaps(w, product.shape), 0.0)
     return (matmul(matmul(v, inner), transpose(v)),)
 
 

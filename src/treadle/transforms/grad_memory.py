@@ -13,7 +13,7 @@ from ..ir.node import Node
 from ..ir.op import MOVEMENT, Op
 from .shapes import constant
 
-__all__ = ["after", "assign", "copy", "gather", "multi", "scatter"]
+__all__ = ["after", "assign", "copy", "gather", "movements", "multi", "scatter"]
 
 
 def gather(node: Node, g: Node) -> tuple[Node | None, ...]:
@@ -58,9 +58,18 @@ def _scatter_extreme(node: Node, g: Node) -> tuple[Node | None, ...]:
 
 
 def _scatter_product(node: Node, g: Node) -> tuple[Node | None, ...]:
-    raise UserError(
-        "[scatter] a product has no derivative here; detach() it, or multiply by gathered values"
-    )
+    """The product of all others at a place: a quotient, but where one value alone is 0."""
+    base, index, values = node.src
+    zero = values.eq(0.0)
+    counted = replace(node.arg, op=Op.ADD)
+    start = constant(g.dtype, 0, base.shape)
+    zeros = Node(Op.SCATTER, g.dtype, (start, index, zero.cast(g.dtype)), counted)
+    single = zero & _take(node, zeros).eq(1.0)
+    without = node.replace(src=(base, index, single.where(1.0, values)))
+    quotient = _take(node, g * node) / zero.where(1.0, values)
+    of_values = single.where(_take(node, g * without), quotient)
+    factors = node.replace(src=(constant(g.dtype, 1, base.shape), index, values))
+    return g * factors, None, of_values
 
 
 _SCATTERS: dict[Op | None, Callable[[Node, Node], tuple[Node | None, ...]]] = {
@@ -109,7 +118,7 @@ def after(
     """What was overwritten gets no gradient, what was written gets that of its part."""
     parts: list[Node | None] = []
     for effect in reversed(node.src[1:]):
-        chain = _movements(effect.src[0], node.src[0])
+        chain = movements(effect.src[0], node.src[0])
         part = g
         for movement in reversed(chain):
             part = Node(movement.op, g.dtype, (part,), movement.arg)
@@ -119,7 +128,7 @@ def after(
     return g, *reversed(parts)
 
 
-def _movements(view: Node, base: Node) -> list[Node]:
+def movements(view: Node, base: Node) -> list[Node]:
     """The movements from `base` to `view`, the last one first."""
     chain = []
     while view is not base:

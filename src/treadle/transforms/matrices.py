@@ -172,9 +172,9 @@ def cofactors(a: Node) -> Node:
     return host("cofactors", (a,), (a.shape,))[0]
 
 
-def pinv(a: Node, rcond: float) -> Node:
-    """The pseudo-inverse; singular values up to `rcond` times the largest count as 0."""
-    return host("pinv", (a,), (transpose(a).shape,), (rcond,))[0]
+def pinv(a: Node, rtol: float, atol: float) -> Node:
+    """The pseudo-inverse; singular values up to `atol`, or `rtol` times the largest, count as 0."""
+    return host("pinv", (a,), (transpose(a).shape,), (rtol, atol))[0]
 
 
 def inv(a: Node) -> Node:

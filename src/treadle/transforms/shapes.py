@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from ..dtype import DType, dtypes, sum_acc_dtype
-from ..ir.args import ReduceArg, ScanArg
+from ..ir.args import ReduceArg, ScanArg, Token
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import same_size
 
-__all__ = ["constant", "expand", "flip", "iota_along", "permute", "reduce", "reshape", "scan"]
+__all__ = [
+    "constant", "expand", "flip", "iota_along", "named", "permute", "reduce", "repeated",
+    "reshape", "scan",
+]  # fmt: skip
 
 
 def reshape(node: Node, shape: tuple[Any, ...]) -> Node:
@@ -31,6 +34,16 @@ def expand(node: Node, shape: tuple[Any, ...]) -> Node:
         return node
     aligned = reshape(node, (1,) * (len(shape) - len(node.shape)) + node.shape)
     return aligned if aligned.shape == shape else Node(Op.EXPAND, node.dtype, (aligned,), shape)
+
+
+def repeated(node: Node, size: int) -> Node:
+    """`node` `size` times, along a new first axis."""
+    return expand(node, (size, *node.shape))
+
+
+def named(node: Node) -> Node:
+    """`node` under a name that nothing else has: gradients for it are for this use of it alone."""
+    return Node(Op.ALIAS, node.dtype, (node,), Token())
 
 
 def constant(dtype: DType, value: Any, shape: tuple[Any, ...]) -> Node:

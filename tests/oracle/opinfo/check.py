@@ -25,7 +25,7 @@ from treadle.errors import InternalError, TreadleError
 from .table import ROWS
 from .translate import flat, floats, inputs, to_torch
 
-__all__ = ["KINDS", "Outcome", "check", "names"]
+__all__ = ["CLEAR", "KINDS", "Outcome", "check", "names", "samples", "variants"]
 
 KINDS = ("values", "gradients", "second", "errors")
 CLEAR = (TreadleError, TypeError, ValueError, IndexError)
@@ -44,7 +44,8 @@ class Absent(Exception):
 
 
 @cache
-def _variants() -> dict[str, list[Any]]:
+def variants() -> dict[str, list[Any]]:
+    """The entries of each name."""
     found = defaultdict(list)
     for op in op_db:
         found[op.name].append(op)
@@ -53,18 +54,24 @@ def _variants() -> dict[str, list[Any]]:
 
 def names() -> list[str]:
     """Every name in OpInfo."""
-    return sorted(_variants())
+    return sorted(variants())
 
 
-def check(name: str, device: str, kinds: tuple[str, ...] = KINDS) -> dict[str, Outcome] | None:
-    """Run every sample of every variant of `name`; None if treadle lacks the method."""
+def check(
+    name: str, device: str, kinds: tuple[str, ...] = KINDS, most: int | None = None
+) -> dict[str, Outcome] | None:
+    """Run every sample of every variant of `name`; None if treadle lacks the method.
+
+    `most`: about so many samples of a variant, from its first to its last, if it has more.
+    """
     found = {kind: Outcome() for kind in kinds}
     row = ROWS[name]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            for op in _variants()[name]:
-                for sample in _samples(op):
+            for op in variants()[name]:
+                chosen = list(samples(op))
+                for sample in chosen[:: max(1, len(chosen) // most) if most else 1]:
                     _compare(op, row, sample, device, found)
                 if "errors" in found:
                     _check_errors(op, row, device, found["errors"])
@@ -73,7 +80,7 @@ def check(name: str, device: str, kinds: tuple[str, ...] = KINDS) -> dict[str, O
     return found
 
 
-def _samples(op: Any) -> Iterator[Any]:
+def samples(op: Any) -> Iterator[Any]:
     """The float32 samples; those of integers where floats make no sense."""
     known = op.supported_dtypes("cpu")
     kinds = (torch.float32, torch.int64, torch.bool)

@@ -65,7 +65,7 @@ def max_pool(rank: int) -> Callable[..., Any]:
     def row(x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
             ceil_mode: bool = False, return_indices: bool = False) -> Any:  # fmt: skip
         kernel = each(kernel_size, rank)
-        steps = kernel if stride in (None, []) else each(stride, rank)
+        steps = kernel if stride in (None, [], ()) else each(stride, rank)
         return x.max_pool2d(kernel, steps, each(dilation, rank), each(padding, rank), ceil_mode,
                             return_indices)  # fmt: skip
 
@@ -75,11 +75,11 @@ def max_pool(rank: int) -> Callable[..., Any]:
 def avg_pool(rank: int) -> Callable[..., Any]:
     def row(x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
             ceil_mode: bool = False, count_include_pad: bool = True,
-            **options: Any) -> Tensor:  # fmt: skip
+            divisor_override: Any = None) -> Tensor:  # fmt: skip
         kernel = each(kernel_size, rank)
-        steps = kernel if stride in (None, []) else each(stride, rank)
+        steps = kernel if stride in (None, [], ()) else each(stride, rank)
         return x.avg_pool2d(kernel, steps, 1, each(padding, rank), ceil_mode, count_include_pad,
-                            **options)  # fmt: skip
+                            divisor_override)  # fmt: skip
 
     return row
 
@@ -88,25 +88,26 @@ def max_unpool(rank: int) -> Callable[..., Any]:
     def row(x: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
             output_size: Any = None) -> Tensor:  # fmt: skip
         kernel = each(kernel_size, rank)
-        steps = kernel if stride in (None, []) else each(stride, rank)
+        steps = kernel if stride in (None, [], ()) else each(stride, rank)
         return x.max_unpool2d(indices, kernel, steps, 1, each(padding, rank), output_size)
 
     return row
 
 
 def adaptive(name: str, rank: int) -> Callable[..., Any]:
-    def row(x: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
+    def row(x: Tensor, output_size: Any, *args: Any, **options: Any) -> Any:
         sizes = [x.shape[i - rank] if n is None else n
                  for i, n in enumerate(each(output_size, rank))]  # fmt: skip
-        return getattr(x, f"adaptive_{name}_pool2d")(tuple(sizes))
+        return getattr(x, f"adaptive_{name}_pool2d")(tuple(sizes), *args, **options)
 
     return row
 
 
 def interpolate(x: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
-                align_corners: Any = None) -> Tensor:  # fmt: skip
+                align_corners: Any = None,
+                recompute_scale_factor: Any = None) -> Tensor:  # fmt: skip
     mode = "linear" if mode in ("bilinear", "trilinear") else mode
-    return x.interpolate(size, mode, bool(align_corners), scale_factor)
+    return x.interpolate(size, mode, bool(align_corners), scale_factor, recompute_scale_factor)
 
 
 def group_norm(x: Tensor, groups: int, weight: Any = None, bias: Any = None,

@@ -36,7 +36,7 @@ def _view(value: torch.Tensor, device: str) -> Tensor:
     repeated = [n > 1 and step == 0 for n, step in zip(shape, value.stride(), strict=True)]
     base = value[tuple(slice(0, 1) if again else slice(None) for again in repeated)]
     order = sorted(range(value.ndim), key=lambda axis: -base.stride(axis))
-    dense = base.detach().permute(order).contiguous().resolve_neg().numpy()
+    dense = base.detach().permute(order).contiguous().resolve_conj().resolve_neg().numpy()
     own = Tensor(dense.copy(), device=device, requires_grad=value.requires_grad or None)
     back = own.permute([order.index(axis) for axis in range(value.ndim)])
     return back.expand(shape) if any(repeated) else back

@@ -202,4 +202,6 @@ class TorchCompile(Torch):
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         # It counts compilations of one code object, and soon gives up on it: rows share theirs.
         self.torch.compiler.reset()
-        return self.torch.compile(function)
+        # A row in pieces would be torch.compile at its worst; only an optimizer's step has seams.
+        whole = not isinstance(getattr(function, "__self__", None), self.torch.optim.Optimizer)
+        return self.torch.compile(function, fullgraph=whole)

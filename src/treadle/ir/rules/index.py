@@ -10,6 +10,7 @@ expression.
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import threading
 from collections.abc import Iterator
@@ -80,7 +81,7 @@ def linear_terms(node: Node) -> tuple[Terms, int]:
 def sum_terms(terms: Terms, constant_part: int) -> Node:
     """The canonical Node of such a sum: terms in a fixed order, the constant last."""
     total: Node | None = None
-    for term in sorted(terms, key=_order):
+    for term in sorted(terms, key=functools.cmp_to_key(_compare)):
         coefficient = terms[term]
         if coefficient == 0:
             continue
@@ -97,13 +98,32 @@ def sum_terms(terms: Terms, constant_part: int) -> Node:
     return Node(Op.ADD, dtypes.index, (total, Node.index(constant_part)))
 
 
-def _order(node: Node) -> tuple[Any, ...]:
-    """A key that depends on structure alone, so that equal sums are the same Node."""
+def _compare(a: Node, b: Node) -> int:
+    """Below 0 where `a` comes first: by structure alone, so that equal sums are the same Node.
+
+    Nodes that are the same are the same object, so the first sources that differ decide, and what
+    they share is never walked: as a tree, a graph may be endless.
+    """
+    pending = [(a, b)]
+    while pending:
+        a, b = pending.pop()
+        if a is b:
+            continue
+        x, y = _head(a), _head(b)
+        if x != y:
+            return -1 if x < y else 1
+        if len(a.src) != len(b.src):
+            return len(a.src) - len(b.src)
+        pending += reversed(list(zip(a.src, b.src, strict=True)))
+    return 0
+
+
+def _head(node: Node) -> tuple[int, int, str]:
     if node.op is Op.RANGE:
         return (0, node.arg.number, "")
     if node.op is Op.VARIABLE:
         return (1, 0, node.arg.name)
-    return (2, int(node.op), str(node.arg), *(_order(s) for s in node.src))
+    return (2, int(node.op), str(node.arg))
 
 
 def _canonical_sum(x: Node, y: Node) -> Node | None:

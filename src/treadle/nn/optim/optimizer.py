@@ -119,6 +119,8 @@ class Optimizer:
         name = type(self).__name__
         if not self.params:
             raise UserError(f"[{name}] needs at least one tensor that requires a gradient")
+        if any(t.dtype.is_complex for t in self.params):
+            raise UserError(f"[{name}] trains real numbers: give parameters as their parts")
         if len(_unique(self.params)) < len(self.params):
             raise UserError(f"[{name}] a parameter is in two groups")
         devices = {str(t.device) for t in self.params}

@@ -1,0 +1,206 @@
+"""Kernels to loaded code: remembered in this process and on disk, by the text of their ASTs.
+
+    compiled(steps, opened)  ->  a CompiledKernel for each Kernel
+
+What is missing is translated, by processes beside this one too where it is much.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from ..config import settings
+from ..dtype import dtypes
+from ..errors import DTypeError, StaleCodeError, TreadleError
+from ..ir.loops import closed_ranges, free_ranges
+from ..ir.node import Node
+from ..ir.op import ALU, Op
+from ..ir.rules.index import remembered
+from ..ir.shape import size_max, size_product
+from ..ir.text import render
+from ..optimize.heuristic import optimize
+from ..runtime.base import Entry, Slot
+from ..schedule.kernel import Kernel
+from .backends import Opened, compile_cache, digest_of_sources
+from .blame import blamed
+from .counters import GlobalCounters
+from .program import CompiledKernel
+from .search import best_schedule
+from .translation import Job, Translator
+from .workers import LEAST_JOBS, available, share
+
+__all__ = ["compiled", "digest", "known_kernel"]
+
+FORMAT = "4"
+
+# By device too: code belongs to the one that loaded it.
+_kernels: dict[tuple[str, str], CompiledKernel] = {}
+
+
+def compiled(steps: Sequence[Kernel], opened: Opened) -> list[CompiledKernel]:
+    """Loaded code for each of `steps`. Errors name the user's lines that the kernel comes from."""
+    texts = [render(step.ast) for step in steps]
+    keys = [_key(text, opened) for text in texts]
+    missing = {
+        key: (step, _job(key, step, text))
+        for key, step, text in zip(keys, steps, texts, strict=True)
+        if known_kernel(key, step.reason, opened) is None
+    }
+
+    def compile_here(key: str) -> None:
+        step, job = missing[key]
+        try:
+            _compile(key, step, job, opened)
+        except TreadleError as error:
+            raise blamed(error, step.roots, step.buffers) from error.__cause__
+
+    processes = _processes(len(missing), opened)
+    if processes:
+        jobs = {key: job for key, (_, job) in missing.items()}
+        for key, made in share(_translator(opened), jobs, compile_here, processes).items():
+            _keep(key, *made, missing[key][0].reason, opened)
+    for key in missing:
+        if (opened.name, key) not in _kernels:
+            compile_here(key)
+    return [_kernels[opened.name, key] for key in keys]
+
+
+def _processes(jobs: int, opened: Opened) -> int:
+    """How many processes may compile beside this one."""
+    if jobs < LEAST_JOBS or not opened.compiler.travels or settings.BEAM or settings.DEBUG >= 4:
+        return 0
+    wished = settings.COMPILE_PROCESSES
+    if wished < 0:
+        wished = (settings.CPU_COUNT or opened.target.cores) - 1
+    return wished if available() else 0
+
+
+def _translator(opened: Opened) -> Translator:
+    return Translator(opened.name, opened.target, opened.renderer, opened.compiler)
+
+
+def _key(text: str, opened: Opened) -> str:
+    return digest(opened, str(settings.REPRODUCIBLE), str(settings.BEAM), text)
+
+
+def _job(key: str, kernel: Kernel, text: str) -> Job:
+    name = f"{_describe(kernel.ast)}_{key[:6]}"
+    return Job(name, text, len(kernel.buffers), _work(kernel))
+
+
+def digest(opened: Opened, *texts: str) -> str:
+    """A key for what is made of `texts` for a device, by this version of everything involved."""
+    head = (
+        FORMAT, opened.name.partition(":")[0], opened.compiler.name, opened.compiler.version,
+        opened.target.code_key, digest_of_sources(),
+    )  # fmt: skip
+    return hashlib.blake2b("\0".join((*head, *texts)).encode(), digest_size=16).hexdigest()
+
+
+def known_kernel(key: str, reason: str, opened: Opened) -> CompiledKernel | None:
+    """A kernel that this process has loaded already, or that is on disk."""
+    found = _kernels.get((opened.name, key)) or _from_disk(key, reason, opened)
+    if found is not None:
+        _kernels[opened.name, key] = found
+    return found
+
+
+def _compile(key: str, kernel: Kernel, job: Job, opened: Opened) -> None:
+    start = time.perf_counter()
+    _check_dtypes(kernel, opened)
+    translator = _translator(opened)
+    with remembered():
+        if settings.BEAM:
+            build = lambda ast, moves: _load(
+                key, *translator.finished(job, ast, moves), kernel.reason, opened
+            )
+            schedule = best_schedule(kernel, opened, build, settings.BEAM)
+        else:
+            schedule = optimize(kernel.ast, opened.target)
+        made = translator.finished(job, *schedule)
+    GlobalCounters.compile_time_s += time.perf_counter() - start
+    _keep(key, *made, kernel.reason, opened)
+
+
+def _keep(key: str, description: dict[str, Any], code: bytes, reason: str, opened: Opened) -> None:
+    """Put what was just compiled on disk, and load it."""
+    GlobalCounters.compile_count += 1
+    line = json.dumps(description).encode()
+    compile_cache().put("kernel:" + key, line + b"\n" + code)
+    _kernels[opened.name, key] = _load(key, json.loads(line), code, reason, opened)
+
+
+def _check_dtypes(kernel: Kernel, opened: Opened) -> None:
+    """Raises DTypeError if the device has no float64 and the kernel needs it."""
+    if opened.target.supports(dtypes.float64):
+        return
+    if any(node.dtype.scalar is dtypes.float64 for node in kernel.ast.toposort()):
+        raise DTypeError(
+            f"[realize] {opened.name} has no float64: cast to float32, or compute on a device that "
+            "has it, such as the CPU"
+        )
+
+
+def _from_disk(key: str, reason: str, opened: Opened) -> CompiledKernel | None:
+    entry = compile_cache().get("kernel:" + key)
+    if entry is None:
+        return None
+    line, _, code = entry.partition(b"\n")
+    try:
+        found = _load(key, json.loads(line), code, reason, opened)
+    except StaleCodeError:  # a driver refuses what it built before: build it anew
+        return None
+    GlobalCounters.cache_hits += 1
+    return found
+
+
+def _load(
+    key: str, header: dict[str, Any], code: bytes, reason: str, opened: Opened
+) -> CompiledKernel:
+    entries = tuple(
+        Entry(symbol, grid, items, tuple(Slot(*slot) for slot in slots), tuple(variables), work)
+        for symbol, grid, items, slots, variables, work in header["entries"]
+    )
+    return CompiledKernel(
+        key,
+        header["name"],
+        opened.runtime.load(code, entries),
+        entries,
+        tuple(header["scratch"]),
+        header["ops"],
+        header["bytes"],
+        reason,
+        tuple(header["moves"]),
+        header["source"],
+        tuple(header["variables"]),
+    )
+
+
+def _describe(ast: Node) -> str:
+    """A readable name: what the kernel reduces, and the sizes of its loops."""
+    kinds = {n.arg.op.name.lower() for n in ast.toposort() if n.op is Op.REDUCE}
+    loops = closed_ranges(ast.src[-1])
+    sizes = "_".join(str(r.src[0].arg) for r in loops if r.src[0].op is Op.CONST)
+    return "_".join(["reduce" if kinds else "map", *sorted(kinds), sizes or "1"])
+
+
+def _work(kernel: Kernel) -> tuple[int, int]:
+    """Operations of one launch, and the bytes of its buffers."""
+    free = free_ranges(kernel.ast)
+
+    def times(ranges: frozenset[Node]) -> int:
+        return math.prod(r.src[0].arg for r in ranges if r.src[0].op is Op.CONST)
+
+    ops = 0
+    for node in kernel.ast.toposort():
+        if node.op in ALU and node.dtype.kind in ("float", "int", "uint"):
+            ops += times(free[node])
+        elif node.op is Op.REDUCE:
+            ops += times(free[node] | frozenset(node.src[1:]))
+    nbytes = sum(b.dtype.itemsize * size_max(size_product(b.shape)) for b in kernel.buffers)
+    return ops, nbytes

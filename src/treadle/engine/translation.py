@@ -1,0 +1,100 @@
+"""A kernel's AST to machine code: what follows from a Target alone, in any process.
+
+    translator.translate(Job(name, text, buffers, work))  ->  (description, code)
+
+No device is open here, nothing is remembered and nothing is read from the disk: kernels.py does
+that. So a Translator and its Jobs can be sent to another process (see workers.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import DeviceError
+from ..ir.node import Node
+from ..ir.rules.index import remembered
+from ..ir.shape import size_max
+from ..ir.text import parse
+from ..lower.linearize import Phase
+from ..lower.passes import lower
+from ..lower.steps import most_steps
+from ..optimize.heuristic import optimize
+from ..target import Target
+from .report import report_compilation
+
+__all__ = ["Job", "Translator", "entry_of", "param_bytes"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A kernel to translate: `text` is its AST, `work` the operations and bytes of a launch."""
+
+    name: str
+    text: str
+    buffers: int
+    work: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Translator:
+    """The stages for one device: `target` decides the moves, `renderer` and `compiler` the code."""
+
+    device: str
+    target: Target
+    renderer: Any
+    compiler: Any
+
+    def translate(self, job: Job) -> tuple[dict[str, Any], bytes]:
+        """What the cache keeps of a kernel under the heuristic's moves: a description, and code."""
+        with remembered():
+            return self.finished(job, *optimize(parse(job.text), self.target))
+
+    def finished(self, job: Job, ast: Node, moves: list[str]) -> tuple[dict[str, Any], bytes]:
+        """The same for an AST whose `moves` are made."""
+        lowered = lower(ast, job.buffers, self.target)
+        self._check_steps(lowered.phases)
+        report_compilation(job.name, ast, lowered)
+        source = self.renderer.render(job.name, lowered.phases, lowered.variables)
+        code = self.compiler.compile(source)
+        ops, nbytes = job.work
+        description = {
+            "name": job.name,
+            "entries": [
+                entry_of(f"{job.name}_{number}", phase, lowered.variables, ops + nbytes // 4)
+                for number, phase in enumerate(lowered.phases)
+            ],
+            "scratch": [param_bytes(s) for s in lowered.scratch],
+            "ops": ops,
+            "bytes": nbytes,
+            "moves": moves,
+            "source": source,
+            "variables": lowered.variables,
+        }
+        return description, code
+
+    def _check_steps(self, phases: Sequence[Phase]) -> None:
+        """Raises DeviceError if a loop is so long that the device's driver would end it early."""
+        limit = self.target.max_steps
+        steps = max(map(most_steps, phases), default=0)
+        if limit is not None and steps > limit:
+            raise DeviceError(
+                f"[realize] {self.device}: one work item would take {steps} loop steps, but the "
+                f"driver of {self.target.name} ends loops after {limit}: compute on another "
+                "device, such as the CPU"
+            )
+
+
+def entry_of(symbol: str, phase: Phase, variables: Sequence[str], work: int) -> tuple[Any, ...]:
+    """The fields of the Entry that describes `phase`, as JSON keeps them."""
+    grid = math.prod(r.src[0].arg for r in phase.grid)
+    slots = [(p.arg.slot, param_bytes(p), written) for p, written in phase.params]
+    places = [variables.index(name) for name in phase.variables]
+    return (symbol, grid, phase.items, slots, places, work)
+
+
+def param_bytes(param: Node) -> int:
+    """The size of the memory behind a PARAM."""
+    return size_max(param.arg.size) * param.dtype.itemsize

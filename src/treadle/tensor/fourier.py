@@ -1,0 +1,247 @@
+"""Fourier transforms: those of the Array API's `fft` extension, as methods.
+
+    x.fft()                        (.., n) complex, of real or complex numbers
+    x.rfft().irfft(x.shape[-1])    x again, for real x
+    x.fftn(axes=(0, 1))            over several axes; `s` cuts or pads them first
+
+`norm` says where results are divided: "backward" by n in inverse transforms, "forward" in the
+others, "ortho" by the square root of n in both. Integers become the default float, halves float32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Self
+
+from ..dtype import complex_of, dtypes, to_dtype
+from ..errors import DTypeError, ShapeError
+from .dft import dft
+from .norms import Norms
+from .shapes import resolve_axes, resolve_axis
+
+__all__ = ["Fourier"]
+
+_OPPOSITE = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
+
+
+class Fourier(Norms):
+    """Transforms on top of products and complex numbers."""
+
+    __slots__ = ()
+
+    # -- one axis -----------------------------------------------------------------------------
+
+    def fft(self, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Self:
+        """The Fourier transform along an axis, cut or padded with zeros to `n`; complex.
+
+        Raises ShapeError or ValueError.
+        """
+        return self._transformed("fft", n, axis, norm, False)
+
+    def ifft(self, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Self:
+        """The inverse of `fft`."""
+        return self._transformed("ifft", n, axis, norm, True)
+
+    def rfft(self, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Self:
+        """The first n // 2 + 1 elements of `fft` of real numbers, of which the others follow.
+
+        Raises DTypeError for complex numbers.
+        """
+        self._check_real("rfft")
+        result = self._transformed("rfft", n, axis, norm, False).contiguous()
+        at = resolve_axis("rfft", axis, self.ndim)
+        return result._slice(at, 0, result.shape[at] // 2 + 1)
+
+    def irfft(self, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Self:
+        """The inverse of `rfft`: `n` real numbers, 2 (m - 1) of m by default."""
+        at = self._axis("irfft", axis)
+        count = _length("irfft", 2 * (self.shape[at] - 1) if n is None else n)
+        half = self._complex()._resized(at, count // 2 + 1)
+        rest = half._slice(at, 1, (count + 1) // 2).flip(at).conj()
+        return half.cat(rest, dim=at)._transformed("irfft", None, at, norm, True).real
+
+    def hfft(self, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Self:
+        """`fft` of numbers with Hermitian symmetry, of which the first half is given: `n` reals."""
+        return self.conj().irfft(n, axis, _OPPOSITE[_norm("hfft", norm)])
+
+    def ihfft(self, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Self:
+        """The inverse of `hfft`, of real numbers: the first half."""
+        self._check_real("ihfft")
+        return self.rfft(n, axis, _OPPOSITE[_norm("ihfft", norm)]).conj()
+
+    # -- several axes -------------------------------------------------------------------------
+
+    def fftn(
+        self, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
+        norm: str | None = "backward",
+    ) -> Self:  # fmt: skip
+        """`fft` along each of some axes, or all, cut or padded to the sizes `s`, where -1 keeps."""
+        return self._along("fftn", s, axes, norm, type(self).fft)
+
+    def ifftn(
+        self, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
+        norm: str | None = "backward",
+    ) -> Self:  # fmt: skip
+        """The inverse of `fftn`."""
+        return self._along("ifftn", s, axes, norm, type(self).ifft)
+
+    def rfftn(
+        self, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
+        norm: str | None = "backward",
+    ) -> Self:  # fmt: skip
+        """`rfft` along the last of some axes, `fft` along the others. Raises DTypeError."""
+        self._check_real("rfftn")
+        pairs = self._pairs("rfftn", s, axes)
+        if not pairs:
+            raise ShapeError("[rfftn] needs an axis")
+        half = self.rfft(pairs[-1][1], pairs[-1][0], norm)
+        return half._each(pairs[:-1], norm, type(self).fft)
+
+    def irfftn(
+        self, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
+        norm: str | None = "backward",
+    ) -> Self:  # fmt: skip
+        """The inverse of `rfftn`: real numbers, 2 (m - 1) of m along the last axis by default."""
+        pairs = self._pairs("irfftn", s, axes)
+        if not pairs:
+            raise ShapeError("[irfftn] needs an axis")
+        axis, count = pairs[-1]
+        return self._each(pairs[:-1], norm, type(self).ifft).irfft(count, axis, norm)
+
+    def fft2(
+        self, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1),
+        norm: str | None = "backward",
+    ) -> Self:  # fmt: skip
+        """`fftn` of the last two axes."""
+        return self.fftn(s, axes, norm)
+
+    def ifft2(
+        self, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1),
+        norm: str | None = "backward",
+    ) -> Self:  # fmt: skip
+        """The inverse of `fft2`."""
+        return self.ifftn(s, axes, norm)
+
+    def rfft2(
+        self, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1),
+        norm: str | None = "backward",
+    ) -> Self:  # fmt: skip
+        """`rfftn` of the last two axes."""
+        return self.rfftn(s, axes, norm)
+
+    def irfft2(
+        self, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1),
+        norm: str | None = "backward",
+    ) -> Self:  # fmt: skip
+        """The inverse of `rfft2`."""
+        return self.irfftn(s, axes, norm)
+
+    # -- frequencies --------------------------------------------------------------------------
+
+    @classmethod
+    def fftfreq(
+        cls, n: int, d: float = 1.0, *, dtype: Any = None, device: str | None = None
+    ) -> Self:  # fmt: skip
+        """The frequency of each element of an `fft` of `n` numbers that are `d` apart."""
+        half = (_length("fftfreq", n) + 1) // 2
+        return cls._frequencies([*range(half), *range(half - n, 0)], n, d, dtype, device)
+
+    @classmethod
+    def rfftfreq(
+        cls, n: int, d: float = 1.0, *, dtype: Any = None, device: str | None = None
+    ) -> Self:  # fmt: skip
+        """The frequency of each element of an `rfft` of `n` numbers that are `d` apart."""
+        return cls._frequencies(range(_length("rfftfreq", n) // 2 + 1), n, d, dtype, device)
+
+    @classmethod
+    def _frequencies(cls, places: Sequence[int], n: int, d: float, dtype: Any, device: Any) -> Self:
+        kind = dtypes.default_float if dtype is None else to_dtype(dtype)
+        if not kind.is_float:
+            raise DTypeError(f"[fftfreq] frequencies are floats, not {kind.name}")
+        return cls([place / (n * d) for place in places], device=device, dtype=kind)
+
+    def fftshift(self, axes: Any = None) -> Self:
+        """Frequency 0 moved to the middle of some axes, or all."""
+        at = resolve_axes("fftshift", axes, self.ndim)
+        return self.roll([self.shape[axis] // 2 for axis in at], list(at)) if at else self
+
+    def ifftshift(self, axes: Any = None) -> Self:
+        """The inverse of `fftshift`."""
+        at = resolve_axes("ifftshift", axes, self.ndim)
+        return self.roll([-(self.shape[axis] // 2) for axis in at], list(at)) if at else self
+
+    # -- parts of them ------------------------------------------------------------------------
+
+    def _complex(self) -> Self:
+        return self.cast(complex_of(self._float().dtype))
+
+    def _axis(self, name: str, axis: int) -> int:
+        if not self.ndim:
+            raise ShapeError(f"[{name}] shape () has no axis to transform")
+        return resolve_axis(name, axis, self.ndim)
+
+    def _resized(self, axis: int, size: int) -> Self:
+        """One axis cut or padded with zeros at its end."""
+        old = self.shape[axis]
+        if old == size:
+            return self
+        if old > size:
+            return self._slice(axis, 0, size)
+        return self.pad_to([size if i == axis else n for i, n in enumerate(self.shape)])
+
+    def _transformed(
+        self, name: str, n: int | None, axis: int, norm: str | None, inverse: bool
+    ) -> Self:
+        at = self._axis(name, axis)
+        count = _length(name, self.shape[at] if n is None else n)
+        lines = self._complex()._resized(at, count)
+        divides = _norm(name, norm)
+        if divides == "ortho":
+            lines = lines.mul(1 / math.sqrt(count))
+        elif inverse == (divides == "backward"):
+            lines = lines.mul(1 / count)
+        if at == self.ndim - 1:
+            return dft(lines, inverse)
+        # rows, since the matmuls read them several times
+        return dft(lines.transpose(at, -1).contiguous(), inverse).transpose(at, -1)
+
+    def _pairs(
+        self, name: str, s: Sequence[int] | None, axes: Sequence[int] | None
+    ) -> list[tuple[int, int | None]]:
+        """(axis, size) in the order given; a size of None is the transform's default."""
+        if axes is None:
+            axes = range(self.ndim) if s is None else range(-len(s), 0)
+        listed = [self._axis(name, axis) for axis in axes]
+        if len(set(listed)) != len(listed):
+            raise ShapeError(f"[{name}] axes {tuple(axes)} name the same axis twice")
+        if s is not None and len(s) != len(listed):
+            raise ShapeError(f"[{name}] {len(s)} sizes for {len(listed)} axes")
+        sizes = [None] * len(listed) if s is None else list(s)
+        sizes = [self.shape[at] if n == -1 else n for at, n in zip(listed, sizes, strict=True)]
+        return list(zip(listed, sizes, strict=True))
+
+    def _along(
+        self, name: str, s: Sequence[int] | None, axes: Sequence[int] | None, norm: str | None,
+        transform: Any,
+    ) -> Self:  # fmt: skip
+        return self._complex()._each(self._pairs(name, s, axes), norm, transform)
+
+    def _each(self, pairs: list[tuple[int, int | None]], norm: str | None, transform: Any) -> Self:
+        result = self
+        for axis, size in reversed(pairs):
+            result = transform(result, size, axis, norm)
+        return result
+
+
+def _length(name: str, n: int) -> int:
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ShapeError(f"[{name}] a transform has a length of 1 or more that is known, not {n!r}")
+    return n
+
+
+def _norm(name: str, norm: str | None) -> str:
+    found = "backward" if norm is None else norm
+    if found not in _OPPOSITE:
+        raise ValueError(f'[{name}] norm is "backward", "ortho" or "forward", not {norm!r}')
+    return found

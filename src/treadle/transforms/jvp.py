@@ -1,0 +1,92 @@
+"""Forward-mode differentiation: a graph becomes the graph of its tangents.
+
+    jvp([x * y], {x: dx})  ->  [dx * y]
+
+No formula is written here: all are those of `grad`. What is linear applies itself to the tangent.
+Of an elementwise operation the rule that says what arrives at a source for what arrives at the
+result says as well what leaves the result for what leaves that source. Any other rule, which is
+linear in what arrives, is transposed: it is differentiated with respect to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ..ir.node import Node, rebuild, toposort
+from ..ir.op import ALU, MOVEMENT, Op
+from ..ir.origin import pass_on
+from .grad import derivative, gradient
+from .shapes import constant, named
+from .updates import as_value
+
+__all__ = ["jvp"]
+
+_LINEAR = MOVEMENT | {
+    Op.UNWINDOW, Op.CAST, Op.WHERE, Op.GATHER, Op.CONTIGUOUS, Op.CONTIGUOUS_BACKWARD, Op.ALIAS,
+    Op.COPY, Op.MULTI,
+}  # fmt: skip
+_COMBINING = frozenset((Op.REDUCE, Op.SCAN, Op.SCATTER))  # linear where they add, or write
+_FLAT = frozenset((Op.DETACH, Op.TRUNC, Op.FLOOR, Op.CEIL, Op.ROUND))
+
+
+def jvp(roots: Sequence[Node], tangents: Mapping[Node, Node]) -> list[Node | None]:
+    """The tangent of each of `roots`, given those of nodes that they are computed from.
+
+    A tangent has the shape and dtype of its node; None stands for 0 everywhere. Raises UserError
+    for an op without derivative.
+    """
+    found: dict[Node, Node | None] = dict(tangents)
+    _extend(roots, found)
+    return [found[root] for root in roots]
+
+
+def _extend(roots: Sequence[Node], found: dict[Node, Node | None]) -> None:
+    for node in toposort(roots, lambda n: n not in found):
+        if node in found:
+            continue
+        moving = [found[source] for source in node.src]
+        if node.op is Op.AFTER and _known(moving):
+            value = as_value(node)
+            _extend([value], found)
+            found[node] = found[value]
+        else:
+            found[node] = made = _tangent(node, moving)
+            pass_on(node, [made])
+
+
+def _tangent(node: Node, moving: list[Node | None]) -> Node | None:
+    if not node.dtype.is_float or node.op in _FLAT or not _known(moving):
+        return None
+    if node.op is Op.ASSIGN:  # its AFTER sees that something moves, and takes it for a value
+        return _known(moving)[0]
+    if node.op in _LINEAR or (node.op in _COMBINING and node.arg.op in (Op.ADD, None)):
+        return _applied(node, moving)
+    rule = _along_elements if node.op in ALU else _transposed
+    parts = _known(rule(node, at, part) for at, part in enumerate(moving) if part is not None)
+    return sum(parts[1:], parts[0]) if parts else None
+
+
+def _known(parts: Iterable[Node | None]) -> list[Node]:
+    return [part for part in parts if part is not None]
+
+
+def _applied(node: Node, moving: list[Node | None]) -> Node:
+    """A linear operation on tangents; conditions and places stay."""
+    pairs = zip(node.src, moving, strict=True)
+    return rebuild(node, tuple(_still(s) if part is None else part for s, part in pairs))
+
+
+def _still(source: Node) -> Node:
+    return constant(source.dtype, 0, source.shape) if source.dtype.is_float else source
+
+
+def _along_elements(node: Node, at: int, moving: Node) -> Node | None:
+    """Of an elementwise operation: its derivative is the same number in both directions."""
+    return derivative(node, moving)[at]
+
+
+def _transposed(node: Node, at: int, moving: Node) -> Node | None:
+    """The rule's linear map from what arrives at `node` to its source, the other way round."""
+    arriving = named(constant(node.dtype, 0, node.shape))
+    part = derivative(node, arriving)[at]
+    return None if part is None else gradient(part, [arriving], moving)[0]

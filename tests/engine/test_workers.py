@@ -1,0 +1,159 @@
+"""Compiling in further processes: the same code, whatever happens to the workers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from treadle import Context, GlobalCounters, Tensor
+from treadle.engine import kernels, pipeline, workers
+from treadle.engine.backends import Device
+from treadle.engine.cache import CompileCache
+from treadle.engine.run import scheduled
+from treadle.errors import InternalError
+from treadle.ir.text import render
+
+COUNT = 3 * workers.LEAST_JOBS
+
+
+def program(count):
+    """As many kernels that have nothing in common, and what they compute."""
+    values = [np.arange(1 + n, dtype=np.float32) for n in range(count)]
+    return [Tensor(x, device="CPU") * 2 + n for n, x in enumerate(values)], [
+        x * 2 + n for n, x in enumerate(values)
+    ]
+
+
+@pytest.fixture
+def jobs():
+    """A Translator for the CPU, and its Jobs by key."""
+    tensors, _ = program(COUNT)
+    steps = [scheduled([(tensor.node, "CPU")])[0] for tensor in tensors]
+    found = {f"key{n}": kernels._job(f"key{n}", s, render(s.ast)) for n, s in enumerate(steps)}
+    return kernels._translator(Device["CPU"]), found
+
+
+@pytest.fixture
+def nothing_compiled(monkeypatch, tmp_path):
+    cache = CompileCache(tmp_path)
+    for module in (kernels, pipeline):
+        monkeypatch.setattr(module, "compile_cache", lambda: cache)
+    monkeypatch.setattr(kernels, "_kernels", {})
+    monkeypatch.setattr(pipeline, "_programs", {})
+    GlobalCounters.reset()
+    return cache
+
+
+class Patient:
+    """Waits for the first worker before it compiles anything here, and `seconds` more."""
+
+    def __init__(self, monkeypatch):
+        self.keys, self.processes, self.seconds = [], [], 0.0
+        started = workers._started
+
+        def noted():
+            self.processes.append(started())
+            return self.processes[-1]
+
+        monkeypatch.setattr(workers, "_started", noted)
+
+    def here(self, key):
+        while not self.processes:
+            time.sleep(0.01)
+        if not self.keys:
+            time.sleep(self.seconds)
+        self.keys.append(key)
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    return Patient(monkeypatch)
+
+
+def test_a_worker_makes_what_this_process_would_make(jobs, patient):
+    translator, all_jobs = jobs
+    patient.seconds = 3.0  # as long as it needs for all but one
+    results = workers.share(*jobs, patient.here, 1)
+    assert len(results) + len(patient.keys) == COUNT
+    assert len(results) > COUNT // 2
+    assert not results.keys() & set(patient.keys)
+    for key, (description, code) in results.items():
+        expected = translator.translate(all_jobs[key])
+        assert (description, code) == expected
+
+
+def test_no_worker_is_left_behind(jobs, patient):
+    workers.share(*jobs, patient.here, 1)
+    assert all(process.poll() is not None for process in patient.processes)
+
+
+def test_an_error_here_ends_the_workers(jobs, patient):
+    def fails(key):
+        patient.here(key)
+        raise InternalError("no code")
+
+    with pytest.raises(InternalError, match="no code"):
+        workers.share(*jobs, fails, 1)
+    assert all(process.poll() is not None for process in patient.processes)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sys; sys.exit(3)",
+        "raise SystemExit",
+        "print('nonsense', flush=True)",
+        "import sys; sys.stdin.buffer.read(10); sys.stdout.buffer.write(b'\\x80'); sys.exit()",
+    ],
+)
+def test_what_a_broken_worker_does_not_compile_is_compiled_here(
+    code, monkeypatch, nothing_compiled
+):
+    monkeypatch.setattr(workers, "_SERVE", code)
+    tensors, expected = program(COUNT)
+    with Context(COMPILE_PROCESSES=2):
+        tensors[0].realize(*tensors[1:])
+    for tensor, value in zip(tensors, expected, strict=True):
+        np.testing.assert_array_equal(tensor.numpy(), value)
+    assert GlobalCounters.compile_count == COUNT
+
+
+def test_a_program_that_cannot_be_run_is_no_worker(monkeypatch, nothing_compiled, tmp_path):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python-that-is-not-there"))
+    tensors, expected = program(COUNT)
+    with Context(COMPILE_PROCESSES=1):
+        tensors[0].realize(*tensors[1:])
+    np.testing.assert_array_equal(tensors[5].numpy(), expected[5])
+
+
+@pytest.mark.parametrize("executable", ["", None, "/usr/bin/uwsgi", "/opt/app/blender"])
+def test_a_program_that_embeds_python_starts_no_workers(monkeypatch, executable):
+    monkeypatch.setattr(sys, "executable", executable)
+    assert not workers.available()
+
+
+CODE = """
+import numpy as np
+from treadle import GlobalCounters, Tensor
+x = Tensor(np.ones((64, 64), np.float32), device="CPU").realize()
+results = [(x[: 20 + n, :].softmax(1) @ x).sum(0) for n in range(12)]
+results[0].realize(*results[1:])
+assert all(abs(r.numpy() - 20 - n).max() < 1e-3 for n, r in enumerate(results))
+print(GlobalCounters.compile_count)
+"""
+
+
+def test_what_workers_compile_is_on_disk_for_the_next_process(tmp_path):
+    environment = {**os.environ, "CACHE_DIR": str(tmp_path), "COMPILE_PROCESSES": "1"}
+    command = [sys.executable, "-c", CODE]
+    compiled, again = (
+        int(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
+        for _ in range(2)
+    )
+    assert compiled >= 12
+    assert again == 0
