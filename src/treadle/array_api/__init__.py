@@ -17,7 +17,7 @@ from __future__ import annotations
 from math import e, inf, nan, pi
 
 from ..dtype import dtypes
-from . import creation, data_types, elementwise, linalg, manipulation, searching, statistics
+from . import creation, data_types, elementwise, fft, linalg, manipulation, searching, statistics
 from .creation import *
 from .data_types import *
 from .elementwise import *
@@ -28,9 +28,19 @@ from .manipulation import *
 from .searching import *
 from .statistics import *
 
-__all__ = ["VERSIONS", "__array_api_version__", "__array_namespace_info__", "linalg"]
+__all__ = ["VERSIONS", "__array_api_version__", "__array_namespace_info__", "fft", "linalg"]
 __all__ += ["e", "inf", "nan", "newaxis", "pi"]
-__all__ += ["bool", "float32", "float64", "int8", "int16", "int32", "int64"]
+__all__ += [
+    "bool",
+    "complex64",
+    "complex128",
+    "float32",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+]
 __all__ += ["uint8", "uint16", "uint32", "uint64"]
 __all__ += ["matmul", "matrix_transpose", "tensordot", "vecdot"]
 __all__ += creation.__all__
@@ -47,3 +57,4 @@ bool = dtypes.bool
 int8, int16, int32, int64 = dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64
 uint8, uint16, uint32, uint64 = dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64
 float32, float64 = dtypes.float32, dtypes.float64
+complex64, complex128 = dtypes.complex64, dtypes.complex128

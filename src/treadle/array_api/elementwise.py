@@ -72,9 +72,17 @@ ceil, floor, round, trunc = (
     unary(Tensor.trunc),
 )
 
-# parts of complex numbers; every other number is its own real part
-conj, real = unary(Tensor.__pos__, "conj"), unary(Tensor.__pos__, "real")
-imag = unary(Tensor.zeros_like, "imag")
+conj = unary(Tensor.conj)
+
+
+def real(x: Tensor, /) -> Tensor:
+    """The real parts; real numbers themselves."""
+    return check_tensor("real", x).real
+
+
+def imag(x: Tensor, /) -> Tensor:
+    """The imaginary parts; of real numbers, 0."""
+    return x.imag if check_tensor("imag", x).dtype.is_complex else x.zeros_like()
 
 
 def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:

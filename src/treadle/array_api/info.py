@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dtype import DType, dtypes
+from ..dtype import DType, complex_of, dtypes
 from ..engine.backends import Device, inventory
 from ..errors import DTypeError
 from .data_types import isdtype
@@ -18,6 +18,7 @@ VERSIONS = ("2021.12", "2022.12", "2023.12", VERSION)  # each contains the ones 
 _DTYPES = (
     dtypes.bool, dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64, dtypes.uint8, dtypes.uint16,
     dtypes.uint32, dtypes.uint64, dtypes.float32, dtypes.float64,
+    dtypes.complex64, dtypes.complex128,
 )  # fmt: skip
 
 
@@ -41,6 +42,7 @@ class Info:
         """What Python numbers become, and the dtype of places and counts; alike on all devices."""
         return {
             "real floating": dtypes.default_float,
+            "complex floating": complex_of(dtypes.default_float),
             "integral": dtypes.default_int,
             "indexing": dtypes.int32,
         }
@@ -56,5 +58,5 @@ class Info:
         return {
             dtype.name: dtype
             for dtype in _DTYPES
-            if target.supports(dtype) and (kind is None or isdtype(dtype, kind))
+            if target.supports(dtype.real) and (kind is None or isdtype(dtype, kind))
         }
