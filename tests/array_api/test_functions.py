@@ -21,6 +21,7 @@ RNG = np.random.default_rng(5)
 M = RNG.normal(size=(3, 4))
 A = RNG.normal(size=(2, 3, 3))
 S = A @ A.swapaxes(1, 2) + np.eye(3)
+C = M + 1j * RNG.normal(size=(3, 4))
 V = np.array([3.0, 1.0, 2.0, 1.0])
 N = np.array([[4, -1, 7], [0, 4, 4]], np.int32)
 U = np.array([200, 100, 3], np.uint8)
@@ -114,6 +115,33 @@ CASES = {
           for f in ("bits", "eps", "max", "min", "smallest_normal")),
         *(getattr(xp.iinfo(t), f) for t in (xp.int8, xp.uint64) for f in ("bits", "max", "min")),
         xp.finfo(of(M)).dtype == xp.float64, xp.iinfo(of(U)).dtype == xp.uint8,
+    ],
+    "complex": lambda xp, of: [
+        of(M) * of(C), of(C) / of(C[::-1, ...]), of(C) + 2j, 1.5 - of(C), xp.abs(of(C)),
+        *(f(of(C)) for f in (xp.conj, xp.real, xp.imag, xp.exp, xp.sqrt, xp.log, xp.square)),
+        *(f(of(C), axis=1) for f in (xp.sum, xp.prod, xp.mean, xp.cumulative_sum)),
+        of(C) == of(C), xp.isfinite(of(C)), xp.matmul(of(C), of(C.T)), xp.vecdot(of(C), of(C)),
+        xp.astype(of(M), xp.complex64), xp.full((2,), 1j, dtype=xp.complex128),
+    ],
+    "complex dtypes": lambda xp, of: [
+        xp.isdtype(xp.complex64, kind) for kind in ("complex floating", "numeric", "real floating")
+    ] + [xp.result_type(xp.complex64, xp.float64) == xp.complex128,
+         xp.result_type(xp.float32, 1j) == xp.complex64],
+    # Fourier transforms
+    "one axis": lambda xp, of: [
+        f(of(x), n=n, axis=axis, norm=norm)
+        for f, x in ((xp.fft.fft, C), (xp.fft.ifft, C), (xp.fft.rfft, M), (xp.fft.irfft, C),
+                     (xp.fft.hfft, C), (xp.fft.ihfft, M))
+        for n, axis, norm in ((None, -1, "backward"), (5, 0, "ortho"))
+    ],
+    "several axes": lambda xp, of: [
+        f(of(x), **options)
+        for f, x in ((xp.fft.fftn, C), (xp.fft.ifftn, C), (xp.fft.rfftn, M), (xp.fft.irfftn, C))
+        for options in ({}, {"s": (2, 4), "axes": (0, 1), "norm": "forward"})
+    ],
+    "frequencies": lambda xp, of: [
+        xp.fft.fftfreq(5, d=0.5, dtype=xp.float64), xp.fft.rfftfreq(6, dtype=xp.float64),
+        xp.fft.fftshift(of(M)), xp.fft.ifftshift(of(M), axes=1), xp.fft.fftshift(of(M), axes=(0,)),
     ],
     # movement
     "concat": lambda xp, of: [

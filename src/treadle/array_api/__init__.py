@@ -16,9 +16,8 @@ from __future__ import annotations
 
 from math import e, inf, nan, pi
 
-from .. import fft
 from ..dtype import dtypes
-from . import creation, data_types, elementwise, linalg, manipulation, searching, statistics
+from . import creation, data_types, elementwise, fft, linalg, manipulation, searching, statistics
 from .creation import *
 from .data_types import *
 from .elementwise import *

@@ -72,7 +72,6 @@ ceil, floor, round, trunc = (
     unary(Tensor.trunc),
 )
 
-# parts of complex numbers
 conj = unary(Tensor.conj)
 
 
@@ -82,8 +81,8 @@ def real(x: Tensor, /) -> Tensor:
 
 
 def imag(x: Tensor, /) -> Tensor:
-    """The imaginary parts; of real numbers 0."""
-    return check_tensor("imag", x).imag if x.dtype.is_complex else x.zeros_like()
+    """The imaginary parts; of real numbers, 0."""
+    return x.imag if check_tensor("imag", x).dtype.is_complex else x.zeros_like()
 
 
 def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:

@@ -62,7 +62,7 @@ def tensordot(x1: Tensor, x2: Tensor, /, *, axes: Any = 2) -> Tensor:
 
 
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
-    """Sums of products along one axis; the other axes broadcast."""
+    """Sums of products, of `x1` conjugated, along one axis; the other axes broadcast."""
     return check_tensor("vecdot", x1).vecdot(x2, axis)
 
 

@@ -92,4 +92,4 @@ def diff(
 
 def _widened(x: Tensor, dtype: Any) -> Any:
     """The dtype of sums for products of integers, too, where none is given."""
-    return dtype if dtype is not None or x.dtype.is_float else sum_acc_dtype(x.dtype)
+    return dtype if dtype is not None or x.dtype.is_inexact else sum_acc_dtype(x.dtype)

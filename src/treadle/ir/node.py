@@ -67,13 +67,12 @@ class Node:
             if found is not None:
                 return found
             node = object.__new__(cls)
-            setter = object.__setattr__
-            setter(node, "op", op)
-            setter(node, "dtype", dtype)
-            setter(node, "src", src)
-            setter(node, "arg", arg)
-            setter(node, "shape", shape)
-            setter(node, "origin", None)
+            _set_op(node, op)
+            _set_dtype(node, dtype)
+            _set_src(node, src)
+            _set_arg(node, arg)
+            _set_shape(node, shape)
+            _set_origin(node, None)
             _interned[key] = node
         return node
 
@@ -271,6 +270,12 @@ class Node:
 
     def _is_index(self) -> bool:
         return self.dtype.kind == "index"
+
+
+# The slots' own setters, past `__setattr__`: twice as quick as `object.__setattr__` by name.
+_set_op, _set_dtype, _set_src, _set_arg, _set_shape, _set_origin = (
+    Node.__dict__[name].__set__ for name in ("op", "dtype", "src", "arg", "shape", "origin")
+)
 
 
 def toposort(roots: Iterable[Node], enter: Callable[[Node], bool] | None = None) -> list[Node]:

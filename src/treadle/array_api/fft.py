@@ -1,0 +1,73 @@
+"""Fourier transforms: the `fft` extension.
+
+fft(x, n=8)    irfftn(x, axes=(0, 1))    fftfreq(8, d=0.5)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from ..tensor import Tensor
+from .signatures import check_tensor
+
+__all__ = [
+    "fft", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft",
+    "irfftn", "rfft", "rfftfreq", "rfftn",
+]  # fmt: skip
+
+Norm = Literal["backward", "ortho", "forward"]
+
+
+def _along_one(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A transform along one axis, by the standard's signature."""
+    name = method.__name__
+
+    def operator(
+        x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
+    ) -> Tensor:
+        return method(check_tensor(name, x), n, axis, norm)
+
+    operator.__name__, operator.__doc__ = name, method.__doc__
+    return operator
+
+
+def _along_several(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A transform along several axes, by the standard's signature."""
+    name = method.__name__
+
+    def operator(
+        x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
+        norm: Norm = "backward",
+    ) -> Tensor:  # fmt: skip
+        return method(check_tensor(name, x), s, axes, norm)
+
+    operator.__name__, operator.__doc__ = name, method.__doc__
+    return operator
+
+
+fft, ifft = _along_one(Tensor.fft), _along_one(Tensor.ifft)
+rfft, irfft = _along_one(Tensor.rfft), _along_one(Tensor.irfft)
+hfft, ihfft = _along_one(Tensor.hfft), _along_one(Tensor.ihfft)
+fftn, ifftn = _along_several(Tensor.fftn), _along_several(Tensor.ifftn)
+rfftn, irfftn = _along_several(Tensor.rfftn), _along_several(Tensor.irfftn)
+
+
+def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
+    """The frequency of each element of an `fft` of `n` numbers that are `d` apart."""
+    return Tensor.fftfreq(n, d, dtype=dtype, device=device)
+
+
+def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
+    """The frequency of each element of an `rfft` of `n` numbers that are `d` apart."""
+    return Tensor.rfftfreq(n, d, dtype=dtype, device=device)
+
+
+def fftshift(x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
+    """Frequency 0 moved to the middle of some axes, or all."""
+    return check_tensor("fftshift", x).fftshift(axes)
+
+
+def ifftshift(x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
+    """The inverse of `fftshift`."""
+    return check_tensor("ifftshift", x).ifftshift(axes)
