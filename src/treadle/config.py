@@ -246,7 +246,7 @@ class Settings:
             setting.forget()
 
 
-settings = Settings()
+settings: Settings = Settings()
 
 
 @functools.cache
