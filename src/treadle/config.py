@@ -253,7 +253,7 @@ class Settings:
             setting.forget()
 
 
-settings = Settings()
+settings: Settings = Settings()
 
 
 @functools.cache

@@ -108,7 +108,7 @@ class TinyJit(Generic[P, R]):
 
     def reset(self) -> None:
         """Forget what was captured: the next call runs plainly again."""
-        self.calls = 0
+        self.calls: int = 0
         self._capture: _Capture | None = None
         self._lock = threading.Lock()
 

@@ -4,8 +4,18 @@ treadle.from_dlpack(array)                      the memory of a NumPy or PyTorch
 torch.compile(model, backend="treadle")         interop/dynamo.py
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 from ..tensor import Tensor
 
 __all__ = ["from_dlpack"]
 
-from_dlpack = Tensor.from_dlpack
+
+def from_dlpack(x: Any, *, device: str | None = None, copy: bool | None = None) -> Tensor:
+    """The memory of another library's array, shared: the same as `Tensor.from_dlpack`.
+
+    Raises ExchangeError (a BufferError).
+    """
+    return Tensor.from_dlpack(x, device=device, copy=copy)

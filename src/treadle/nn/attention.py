@@ -28,6 +28,21 @@ class MultiheadAttention:
     ShapeError for sizes that do not divide or fit.
     """
 
+    embed_dim: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    kdim: int
+    vdim: int
+    dropout: float
+    batch_first: bool
+    in_proj_weight: Tensor  # query, key and value below each other, where kdim and vdim fit
+    q_proj_weight: Tensor  # (embed_dim, embed_dim), and so on, where they do not
+    k_proj_weight: Tensor
+    v_proj_weight: Tensor
+    in_proj_bias: Tensor | None
+    out_proj: Linear
+
     def __init__(
         self,
         embed_dim: int,
@@ -48,12 +63,12 @@ class MultiheadAttention:
         shared = self.num_kv_heads * self.head_dim
         self._rows = (embed_dim, shared, shared)
         if self.kdim == self.vdim == embed_dim:
-            self.in_proj_weight: Tensor = Tensor.glorot_uniform(sum(self._rows), embed_dim)
+            self.in_proj_weight = Tensor.glorot_uniform(sum(self._rows), embed_dim)
         else:
-            self.q_proj_weight: Tensor = Tensor.glorot_uniform(embed_dim, embed_dim)
-            self.k_proj_weight: Tensor = Tensor.glorot_uniform(shared, self.kdim)
-            self.v_proj_weight: Tensor = Tensor.glorot_uniform(shared, self.vdim)
-        self.in_proj_bias: Tensor | None = Tensor.zeros(sum(self._rows)) if bias else None
+            self.q_proj_weight = Tensor.glorot_uniform(embed_dim, embed_dim)
+            self.k_proj_weight = Tensor.glorot_uniform(shared, self.kdim)
+            self.v_proj_weight = Tensor.glorot_uniform(shared, self.vdim)
+        self.in_proj_bias = Tensor.zeros(sum(self._rows)) if bias else None
         self.out_proj = Linear(embed_dim, embed_dim, bias)
         if bias:
             self.out_proj.bias = Tensor.zeros(embed_dim)

@@ -28,7 +28,14 @@ class Conv2d:
     `groups` does not divide both channel counts, or for "same" with a stride.
     """
 
-    ndim = 2
+    ndim: int = 2
+    weight: Tensor  # (out_channels, in_channels / groups, *kernel_size)
+    bias: Tensor | None  # (out_channels,)
+    kernel_size: tuple[int, ...]
+    stride: Size
+    padding: Size
+    dilation: Size
+    groups: int
 
     def __init__(
         self,
@@ -50,8 +57,8 @@ class Conv2d:
     def _init_parameters(self, in_channels: int, out_channels: int, bias: bool) -> None:
         shape = (out_channels, in_channels // self.groups, *self.kernel_size)
         fan_in = math.prod(shape[1:])
-        self.weight: Tensor = fan_in_uniform(*shape, fan_in=fan_in)
-        self.bias: Tensor | None = fan_in_uniform(out_channels, fan_in=fan_in) if bias else None
+        self.weight = fan_in_uniform(*shape, fan_in=fan_in)
+        self.bias = fan_in_uniform(out_channels, fan_in=fan_in) if bias else None
 
     def _same(self, padding: str) -> tuple[int, ...]:
         """The padding, last axis first, that keeps sizes; the odd one goes after, as in PyTorch."""
@@ -71,17 +78,22 @@ class Conv2d:
 class Conv1d(Conv2d):
     """`Conv2d` over one axis: (batch, in_channels, length)."""
 
-    ndim = 1
+    ndim: int = 1
 
 
 class Conv3d(Conv2d):
     """`Conv2d` over three axes: (batch, in_channels, depth, height, width)."""
 
-    ndim = 3
+    ndim: int = 3
 
 
 class ConvTranspose2d(Conv2d):
-    """The gradient of `Conv2d` with respect to its input, as a layer: it enlarges by `stride`."""
+    """The gradient of `Conv2d` with respect to its input, as a layer: it enlarges by `stride`.
+
+    `weight` is (in_channels, out_channels / groups, *kernel_size).
+    """
+
+    output_padding: Size
 
     def __init__(
         self,
@@ -104,8 +116,8 @@ class ConvTranspose2d(Conv2d):
         shape = (in_channels, out_channels // self.groups, *self.kernel_size)
         # PyTorch takes the fan-in from axis 1 here too, though that is the fan-out.
         fan_in = math.prod(shape[1:])
-        self.weight: Tensor = fan_in_uniform(*shape, fan_in=fan_in)
-        self.bias: Tensor | None = fan_in_uniform(out_channels, fan_in=fan_in) if bias else None
+        self.weight = fan_in_uniform(*shape, fan_in=fan_in)
+        self.bias = fan_in_uniform(out_channels, fan_in=fan_in) if bias else None
 
     def __call__(self, x: Tensor) -> Tensor:
         options: dict[str, Any] = {"stride": self.stride, "dilation": self.dilation}
@@ -116,13 +128,13 @@ class ConvTranspose2d(Conv2d):
 class ConvTranspose1d(ConvTranspose2d):
     """`ConvTranspose2d` over one axis: (batch, in_channels, length)."""
 
-    ndim = 1
+    ndim: int = 1
 
 
 class ConvTranspose3d(ConvTranspose2d):
     """`ConvTranspose2d` over three axes: (batch, in_channels, depth, height, width)."""
 
-    ndim = 3
+    ndim: int = 3
 
 
 def _check_groups(layer: str, in_channels: int, out_channels: int, groups: int) -> None:

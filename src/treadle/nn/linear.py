@@ -13,15 +13,15 @@ __all__ = ["Embedding", "Linear"]
 class Linear:
     """`x @ weight.T + bias`: (..., in_features) to (..., out_features).
 
-    `weight` is (out_features, in_features), `bias` (out_features,) or None. Called with another
-    width it raises ShapeError.
+    Called with another width it raises ShapeError.
     """
 
+    weight: Tensor  # (out_features, in_features)
+    bias: Tensor | None  # (out_features,)
+
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
-        self.weight: Tensor = fan_in_uniform(out_features, in_features, fan_in=in_features)
-        self.bias: Tensor | None = (
-            fan_in_uniform(out_features, fan_in=in_features) if bias else None
-        )
+        self.weight = fan_in_uniform(out_features, in_features, fan_in=in_features)
+        self.bias = fan_in_uniform(out_features, fan_in=in_features) if bias else None
 
     def __call__(self, x: Tensor) -> Tensor:
         out_features, in_features = self.weight.shape
@@ -35,9 +35,13 @@ class Embedding:
     Indices outside the table read as zero vectors. Raises DTypeError if they are not integers.
     """
 
+    weight: Tensor  # (vocab_size, embed_size)
+    vocab_size: int
+    embed_size: int
+
     def __init__(self, vocab_size: int, embed_size: int) -> None:
         self.vocab_size, self.embed_size = vocab_size, embed_size
-        self.weight: Tensor = Tensor.normal(vocab_size, embed_size)
+        self.weight = Tensor.normal(vocab_size, embed_size)
 
     def __call__(self, idx: Tensor) -> Tensor:
         if not idx.dtype.is_int:

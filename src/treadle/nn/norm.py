@@ -36,6 +36,9 @@ class _RunningStatistics:
     """Means over the batches of each channel's mean and variance, updated in place."""
 
     momentum: float
+    num_batches_tracked: Tensor
+    running_mean: Tensor
+    running_var: Tensor
 
     def _start_tracking(self, size: int) -> None:
         self.num_batches_tracked = _state(0, dtype=dtypes.int64)
@@ -72,8 +75,16 @@ class BatchNorm(_RunningStatistics):
 
     In training (`Tensor.train()` or `Context(TRAINING=1)`) the batch's own statistics are used
     and the running ones updated in place; otherwise the running ones are used. With
-    `track_running_stats=False` the batch's own are always used.
+    `track_running_stats=False` the batch's own are always used. Raises ShapeError for another
+    number of channels.
     """
+
+    weight: Tensor | None  # (sz,)
+    bias: Tensor | None
+    num_features: int
+    eps: float
+    momentum: float
+    track_running_stats: bool
 
     def __init__(
         self,
@@ -85,8 +96,8 @@ class BatchNorm(_RunningStatistics):
     ) -> None:
         self.eps, self.track_running_stats, self.momentum = eps, track_running_stats, momentum
         self.num_features = sz
-        self.weight: Tensor | None = Tensor.ones(sz) if affine else None
-        self.bias: Tensor | None = Tensor.zeros(sz) if affine else None
+        self.weight = Tensor.ones(sz) if affine else None
+        self.bias = Tensor.zeros(sz) if affine else None
         if track_running_stats:
             self._start_tracking(sz)
 
@@ -111,7 +122,16 @@ BatchNorm1d = BatchNorm2d = BatchNorm3d = BatchNorm
 
 
 class GroupNorm:
-    """Normalise groups of channels (axis 1) and all that follows, each sample by itself."""
+    """Normalise groups of channels (axis 1) and all that follows, each sample by itself.
+
+    Raises ShapeError for another number of channels.
+    """
+
+    weight: Tensor | None  # (num_channels,)
+    bias: Tensor | None
+    num_groups: int
+    num_channels: int
+    eps: float
 
     def __init__(
         self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True
@@ -121,8 +141,8 @@ class GroupNorm:
                 f"[GroupNorm] num_groups={num_groups} must divide num_channels={num_channels}"
             )
         self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
-        self.weight: Tensor | None = Tensor.ones(num_channels) if affine else None
-        self.bias: Tensor | None = Tensor.zeros(num_channels) if affine else None
+        self.weight = Tensor.ones(num_channels) if affine else None
+        self.bias = Tensor.zeros(num_channels) if affine else None
 
     def __call__(self, x: Tensor) -> Tensor:
         _check_channels(type(self).__name__, x, self.num_channels)
@@ -141,6 +161,9 @@ class InstanceNorm(GroupNorm, _RunningStatistics):
     With `track_running_stats` the means of the samples' statistics are averaged over the batches
     that it trains on, and used otherwise. PyTorch's layers are not `affine` by default.
     """
+
+    momentum: float
+    track_running_stats: bool
 
     def __init__(
         self,
@@ -171,7 +194,14 @@ InstanceNorm1d = InstanceNorm2d = InstanceNorm3d = InstanceNorm
 
 
 class LayerNorm:
-    """Normalise over the last axes, whose shape is `normalized_shape`."""
+    """Normalise over the last axes, whose shape is `normalized_shape`. Raises ShapeError."""
+
+    weight: Tensor | None  # normalized_shape
+    bias: Tensor | None
+    normalized_shape: tuple[int, ...]
+    axis: tuple[int, ...]
+    eps: float
+    elementwise_affine: bool
 
     def __init__(
         self,
@@ -180,15 +210,11 @@ class LayerNorm:
         elementwise_affine: bool = True,
     ) -> None:
         shape = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
-        self.normalized_shape: tuple[int, ...] = tuple(shape)
+        self.normalized_shape = tuple(shape)
         self.axis = tuple(range(-len(self.normalized_shape), 0))
         self.eps, self.elementwise_affine = eps, elementwise_affine
-        self.weight: Tensor | None = (
-            Tensor.ones(*self.normalized_shape) if elementwise_affine else None
-        )
-        self.bias: Tensor | None = (
-            Tensor.zeros(*self.normalized_shape) if elementwise_affine else None
-        )
+        self.weight = Tensor.ones(*self.normalized_shape) if elementwise_affine else None
+        self.bias = Tensor.zeros(*self.normalized_shape) if elementwise_affine else None
 
     def __call__(self, x: Tensor) -> Tensor:
         if x.shape[-len(self.normalized_shape) :] != self.normalized_shape:
@@ -212,12 +238,17 @@ class LayerNorm2d(LayerNorm):
 class RMSNorm:
     """Divide by the root of the mean square over the last axis, of size `dim`.
 
-    Computed in float32 whatever the input; the result has the input's dtype before scaling.
+    Computed in float32 whatever the input; the result has the input's dtype before scaling. Raises
+    ShapeError for another size.
     """
+
+    weight: Tensor | None  # (dim,)
+    dim: int
+    eps: float
 
     def __init__(self, dim: int, eps: float = 1e-6, elementwise_affine: bool = True) -> None:
         self.dim, self.eps = dim, eps
-        self.weight: Tensor | None = Tensor.ones(dim) if elementwise_affine else None
+        self.weight = Tensor.ones(dim) if elementwise_affine else None
 
     def __call__(self, x: Tensor) -> Tensor:
         check_width("RMSNorm", x.shape, self.dim, self.dim)

@@ -9,7 +9,7 @@ steps, and one graph: the products with the input are one matmul for all of the 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ..errors import ShapeError
 from ..tensor import Tensor
@@ -21,16 +21,21 @@ __all__ = ["GRU", "LSTM", "GRUCell", "LSTMCell"]
 class _Cell:
     """One step: two matrices, of whose products with input and state `advance` makes a state."""
 
-    gates: int
-    states: int
+    gates: ClassVar[int]
+    states: ClassVar[int]
+    hidden_size: int
+    weight_ih: Tensor  # (gates * hidden_size, input_size)
+    weight_hh: Tensor  # (gates * hidden_size, hidden_size)
+    bias_ih: Tensor | None
+    bias_hh: Tensor | None
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
         rows = self.gates * hidden_size
         self.hidden_size = hidden_size
-        self.weight_ih: Tensor = fan_in_uniform(rows, input_size, fan_in=hidden_size)
-        self.weight_hh: Tensor = fan_in_uniform(rows, hidden_size, fan_in=hidden_size)
-        self.bias_ih: Tensor | None = Tensor.zeros(rows) if bias else None
-        self.bias_hh: Tensor | None = Tensor.zeros(rows) if bias else None
+        self.weight_ih = fan_in_uniform(rows, input_size, fan_in=hidden_size)
+        self.weight_hh = fan_in_uniform(rows, hidden_size, fan_in=hidden_size)
+        self.bias_ih = Tensor.zeros(rows) if bias else None
+        self.bias_hh = Tensor.zeros(rows) if bias else None
 
     @classmethod
     def zero_state(cls, x: Tensor, hidden_size: int) -> tuple[Tensor, ...]:
@@ -57,7 +62,8 @@ class LSTMCell(_Cell):
     as input, forget, cell, output.
     """
 
-    gates, states = 4, 2
+    gates: ClassVar[int] = 4
+    states: ClassVar[int] = 2
 
     @staticmethod
     def advance(from_input: Tensor, from_hidden: Tensor, state: tuple[Tensor, ...]) -> Any:
@@ -78,7 +84,8 @@ class GRUCell(_Cell):
     update, new.
     """
 
-    gates, states = 3, 1
+    gates: ClassVar[int] = 3
+    states: ClassVar[int] = 1
 
     @staticmethod
     def advance(from_input: Tensor, from_hidden: Tensor, state: tuple[Tensor, ...]) -> Any:
@@ -96,7 +103,13 @@ class GRUCell(_Cell):
 class _Recurrent:
     """Layers of cells over a sequence, each one or, `bidirectional`, one for each direction."""
 
-    cell: type[_Cell]
+    cell: ClassVar[type[_Cell]]
+    input_size: int
+    hidden_size: int
+    num_layers: int
+    batch_first: bool
+    dropout: float
+    bidirectional: bool
 
     def __init__(
         self,
@@ -176,7 +189,7 @@ class LSTM(_Recurrent):
     `dropout` is between layers, while training. Raises ShapeError.
     """
 
-    cell = LSTMCell
+    cell: ClassVar[type[_Cell]] = LSTMCell
 
     def __call__(
         self, x: Tensor, hc: tuple[Tensor, Tensor] | None = None
@@ -188,7 +201,7 @@ class LSTM(_Recurrent):
 class GRU(_Recurrent):
     """Gated recurrent units over a sequence: as `LSTM`, but the state is h alone."""
 
-    cell = GRUCell
+    cell: ClassVar[type[_Cell]] = GRUCell
 
     def __call__(self, x: Tensor, h: Tensor | None = None) -> tuple[Tensor, Tensor]:
         outputs, (hidden,) = self._run(x, None if h is None else (h,))

@@ -9,13 +9,13 @@ in-place operation gives its own tensor the new value, and views taken earlier k
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from ..dtype import DType
 from ..engine.backends import Device
 from ..engine.known import is_backed, resolve, track
-from ..engine.memory import read, to_host
+from ..engine.memory import to_host
 from ..engine.run import realize, scheduled
 from ..errors import DeviceError, DTypeError, ShapeError, UserError
 from ..ir.complexes import check_complex
@@ -27,6 +27,7 @@ from ..ir.symbolic import bound_size
 from ..schedule.shard import sharded
 from .inplace import own_memory
 from .modes import Modes, no_grad
+from .printing import printed
 from .shapes import Size
 
 if TYPE_CHECKING:
@@ -228,10 +229,7 @@ class Core(metaclass=Modes):
         return result
 
     def __repr__(self) -> str:
-        head = f"shape={self.shape}, dtype={self.dtype.name}, device={self.device}"
-        grad = ", requires_grad=True" if self.requires_grad else ""
-        values = _shown_values(self) if self.is_realized else "lazy"
-        return f"<Tensor {values} {head}{grad}>"
+        return printed(self)
 
     def _check_real(self, name: str) -> None:
         """Raises DTypeError for complex numbers, for which `name` would mean something else."""
@@ -355,12 +353,16 @@ class Core(metaclass=Modes):
 
     def to_(self, device: str | None) -> Self:
         """Move this tensor, in place, gradient included."""
+        return self._moved_by(lambda tensor: tensor.to(device))
+
+    def _moved_by(self, move: Callable[[Self], Self]) -> Self:
+        """This tensor, and its gradient, become what `move` gives of them; a leaf stays one."""
         leaf = self.is_leaf
-        self._take(self.to(device))
+        self._take(move(self))
         if leaf:
             own_memory(self, exclusive=True)
         if self.grad is not None:
-            self.grad = self.grad.to(device)
+            self.grad = move(self.grad)
         return self
 
     def contiguous(self, *args: Any, **kwargs: Any) -> Self:
@@ -379,30 +381,3 @@ def _restored(kind: Any, data: Any, device: str, requires_grad: bool | None) -> 
 def _python_values(array: np.ndarray[Any, Any], dtype: DType) -> Any:
     # the narrow floats of ml_dtypes do not become Python floats by themselves
     return array.astype("float64").tolist() if dtype.is_float else array.tolist()
-
-
-_MOST_VALUES = 1000
-
-
-def _shown_values(tensor: Core) -> str:
-    """The values in memory, where there are not too many."""
-    import numpy as np
-
-    shape = tuple(bound_size(size) for size in tensor.shape)
-    if math.prod(shape) > _MOST_VALUES:
-        return f"({math.prod(shape)} values)"
-    values = _in_memory(resolve(tensor.node)).reshape(shape)
-    with np.printoptions(threshold=20, edgeitems=2, precision=4):
-        return np.array2string(values, separator=", ").replace("\n", "\n        ")
-
-
-def _in_memory(node: Node) -> np.ndarray[Any, Any]:
-    """The values of a node that is in memory, which computes and copies nothing on devices."""
-    import numpy as np
-
-    if node.op is Op.RESHAPE:
-        return _in_memory(node.src[0]).reshape([bound_size(size) for size in node.shape])
-    if node.op is not Op.MULTI:
-        return read(node.arg)
-    parts = [_in_memory(part) for part in node.src]
-    return parts[0] if node.arg.axis is None else np.concatenate(parts, node.arg.axis)

@@ -55,7 +55,7 @@ class _Scope:
         return cast("F", run)
 
 
-no_grad = NoGrad()
+no_grad: NoGrad = NoGrad()
 
 
 class Modes(type):

@@ -15,7 +15,6 @@ from typing import Any, Self
 from ..engine.backends import Device
 from ..errors import DeviceError, ShapeError
 from ..schedule.shard import sharded
-from .inplace import own_memory
 from .interop import Interop
 
 __all__ = ["Sharding"]
@@ -41,13 +40,7 @@ class Sharding(Interop):
 
     def shard_(self, devices: tuple[str, ...], axis: int | None = None) -> Self:
         """Spread this very tensor; a leaf stays one. Raises as `shard`."""
-        leaf = self.is_leaf
-        self._take(self.shard(devices, axis))
-        if leaf:
-            own_memory(self, exclusive=True)
-        if self.grad is not None:
-            self.grad = self.grad.shard(devices, axis)
-        return self
+        return self._moved_by(lambda tensor: tensor.shard(devices, axis))
 
 
 def _checked(devices: Any) -> tuple[str, ...]:

@@ -76,9 +76,13 @@ class Optimizer:
     option, or they are on several devices.
     """
 
+    param_groups: list[ParameterGroup]
+    params: list[Tensor]  # of all groups
+    buffers: list[Tensor]
+    device: Any  # of the parameters
+
     def __init__(self, params: Params, lr: float, **options: Any) -> None:
-        self.param_groups: list[ParameterGroup] = []
-        self.buffers: list[Tensor] = []
+        self.param_groups, self.buffers = [], []
         for given in self._as_groups(params):
             unknown = given.keys() - {"params", "lr"} - options.keys()
             if unknown:
@@ -186,7 +190,16 @@ class Optimizer:
 
 
 class OptimizerGroup(Optimizer):
-    """Several optimisers that step as one, such as one for the matrices and one for the rest."""
+    """Several optimisers that step as one, such as one for the matrices and one for the rest.
+
+    Raises UserError for none.
+    """
+
+    optimizers: tuple[Optimizer, ...]
+    param_groups: list[ParameterGroup]
+    params: list[Tensor]
+    buffers: list[Tensor]
+    device: Any
 
     def __init__(self, *optimizers: Optimizer) -> None:
         if not optimizers:

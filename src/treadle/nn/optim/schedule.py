@@ -35,6 +35,8 @@ class Schedule:
     that the formulas scale. Making a schedule sets the rates of step 0.
     """
 
+    steps: Tensor  # how many there were, int32 of shape (1,)
+
     def __init__(self, optimizer: Optimizer) -> None:
         self._groups = optimizer.param_groups
         for group in self._groups:
@@ -64,6 +66,9 @@ class Schedule:
 class StepLR(Schedule):
     """Times `gamma` every `step_size` steps."""
 
+    step_size: int
+    gamma: float
+
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> None:
         _check_steps("StepLR", "step_size", step_size)
         self.step_size, self.gamma = step_size, gamma
@@ -75,6 +80,10 @@ class StepLR(Schedule):
 
 class LinearLR(Schedule):
     """From `start_factor` to `end_factor` of the rate over `total_iters` steps: a warm-up."""
+
+    start_factor: float
+    end_factor: float
+    total_iters: int
 
     def __init__(
         self,
@@ -96,6 +105,9 @@ class LinearLR(Schedule):
 class CosineAnnealingLR(Schedule):
     """Down to `eta_min` along half a cosine of `T_max` steps (arXiv 1608.03983), and up again."""
 
+    T_max: int
+    eta_min: float
+
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> None:
         _check_steps("CosineAnnealingLR", "T_max", T_max)
         self.T_max, self.eta_min = T_max, eta_min
@@ -111,6 +123,12 @@ class OneCycleLR(Schedule):
     It begins at max_lr / `div_factor`, ends at that / `final_div_factor` and stays there. Both ways
     are halves of a cosine. The optimiser's own rates count for nothing; momentum is left alone.
     """
+
+    max_lr: float
+    first_lr: float
+    last_lr: float
+    peak: float  # the step of the highest rate
+    end: int
 
     def __init__(
         self,
@@ -140,6 +158,8 @@ class OneCycleLR(Schedule):
 
 class SequentialLR(Schedule):
     """One schedule after the other: the next begins anew at each of `milestones`, in steps."""
+
+    milestones: tuple[int, ...]
 
     def __init__(
         self, optimizer: Optimizer, schedulers: Sequence[Schedule], milestones: Sequence[int]

@@ -1,0 +1,57 @@
+"""What `print` shows of a tensor: its values where they are in memory, and never computes any.
+
+<Tensor [1., 2.] shape=(2,), dtype=float32, device=CPU>
+<Tensor lazy shape=(2,), dtype=float32, device=CPU>
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from ..engine.known import resolve
+from ..engine.memory import read
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.symbolic import bound_size
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from .core import Core
+
+__all__ = ["printed"]
+
+_MOST_VALUES = 1000
+
+
+def printed(tensor: Core) -> str:
+    """The text of a tensor, by which a user knows it again."""
+    head = f"shape={tensor.shape}, dtype={tensor.dtype.name}, device={tensor.device}"
+    grad = ", requires_grad=True" if tensor.requires_grad else ""
+    values = _values(tensor) if tensor.is_realized else "lazy"
+    return f"<Tensor {values} {head}{grad}>"
+
+
+def _values(tensor: Core) -> str:
+    """The values in memory, where there are not too many."""
+    import numpy as np
+
+    shape = tuple(bound_size(size) for size in tensor.shape)
+    if math.prod(shape) > _MOST_VALUES:
+        return f"({math.prod(shape)} values)"
+    values = _in_memory(resolve(tensor.node)).reshape(shape)
+    with np.printoptions(threshold=20, edgeitems=2, precision=4):
+        return np.array2string(values, separator=", ").replace("\n", "\n        ")
+
+
+def _in_memory(node: Node) -> np.ndarray[Any, Any]:
+    """The values of a node that is in memory, which computes and copies nothing on devices."""
+    import numpy as np
+
+    if node.op is Op.RESHAPE:
+        return _in_memory(node.src[0]).reshape([bound_size(size) for size in node.shape])
+    if node.op is not Op.MULTI:
+        return read(node.arg)
+    parts = [_in_memory(part) for part in node.src]
+    return parts[0] if node.arg.axis is None else np.concatenate(parts, node.arg.axis)
