@@ -40,7 +40,10 @@ class Analytic(Complexes):
         return self.mul(math.log(2)).exp() if self.dtype.is_complex else super().exp2()
 
     def log(self) -> Self:
-        """Natural logarithm."""
+        """The natural logarithm of each element; integers give floats.
+
+        Real ones give NaN below 0, -inf at 0; complex ones have an angle from -pi to pi.
+        """
         if not self.dtype.is_complex:
             return super().log()
         x, y, size = self.real, self.imag, self.abs()

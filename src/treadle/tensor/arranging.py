@@ -78,7 +78,7 @@ class Arranging(Analytic):
         return self[(*(slice(None) for _ in range(axis)), index)]
 
     def unbind(self, dim: int = 0) -> tuple[Self, ...]:
-        """All places of an axis, each without it."""
+        """All places of an axis, each without it. Raises ShapeError for a scalar."""
         axis = resolve_axis("unbind", dim, self.ndim)
         if not self.ndim:
             raise ShapeError("[unbind] a tensor of shape () has no axis to take apart")

@@ -88,7 +88,10 @@ class Complexes(Special):
         return self._filled(1).bool().expand(self.shape)
 
     def isinf(self, detect_positive: Any = True, detect_negative: Any = True) -> Self:
-        """Where a value is +inf or -inf, or only one of them; of complex numbers, either part."""
+        """Where a value is +inf or -inf, or only one of them; of complex numbers, either part.
+
+        Raises DTypeError where the sign of a complex infinity is asked for.
+        """
         if not self.dtype.is_complex:
             return super().isinf(detect_positive, detect_negative)
         if not (detect_positive and detect_negative):
@@ -148,11 +151,11 @@ class Complexes(Special):
         return re.complex(im)
 
     def cfloat(self) -> Self:
-        """As complex64."""
+        """The elements as complex64, real ones with the imaginary part 0."""
         return self.cast(dtypes.complex64)
 
     def cdouble(self) -> Self:
-        """As complex128."""
+        """The elements as complex128, real ones with the imaginary part 0."""
         return self.cast(dtypes.complex128)
 
     # -- reductions ---------------------------------------------------------------------------

@@ -90,7 +90,10 @@ class Fourier(Norms):
         self, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
         norm: str | None = "backward",
     ) -> Self:  # fmt: skip
-        """`rfft` along the last of some axes, `fft` along the others. Raises DTypeError."""
+        """`rfft` along the last of some axes, `fft` along the others.
+
+        Raises DTypeError for complex numbers, ShapeError where there is no axis.
+        """
         self._check_real("rfftn")
         pairs = self._pairs("rfftn", s, axes)
         if not pairs:
@@ -102,7 +105,10 @@ class Fourier(Norms):
         self, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
         norm: str | None = "backward",
     ) -> Self:  # fmt: skip
-        """The inverse of `rfftn`: real numbers, 2 (m - 1) of m along the last axis by default."""
+        """The inverse of `rfftn`: real numbers, 2 (m - 1) of m along the last axis by default.
+
+        Raises ShapeError where there is no axis.
+        """
         pairs = self._pairs("irfftn", s, axes)
         if not pairs:
             raise ShapeError("[irfftn] needs an axis")

@@ -28,7 +28,8 @@ class Reinterpret(Movement):
     def bitcast(self, dtype: Any) -> Self:
         """The bytes as `dtype`; of another width, the last axis grows or shrinks to fit.
 
-        A bool is a byte, 0 or 1. Raises ShapeError where the last axis does not divide.
+        A bool is a byte, 0 or 1. Raises ShapeError where the last axis does not divide, DTypeError
+        for complex numbers.
         """
         wanted = to_dtype(dtype)
         if wanted is self.dtype:
