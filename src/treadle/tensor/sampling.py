@@ -128,7 +128,7 @@ class Sampling(Losses):
         cls, *shape: Any, low: float = 0.0, high: float = 1.0, dtype: Any = None,
         requires_grad: bool | None = None, **kwargs: Any,
     ) -> Self:  # fmt: skip
-        """Uniform in [low, high); an integer `dtype` rounds towards zero, DTypeError for a complex."""
+        """Uniform in [low, high); an integer `dtype` rounds to zero, a complex is a DTypeError."""
         kind = dtypes.default_float if dtype is None else _known_dtype(dtype)
         if kind.is_complex:
             raise DTypeError(f"[uniform] gives real numbers, not {kind.name}; see Tensor.complex")
