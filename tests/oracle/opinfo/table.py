@@ -19,16 +19,16 @@ from .layers import LAYERS
 __all__ = ["ROWS"]
 
 SAME = """
-abs acos acosh allclose angle asin asinh atan atan2 atanh bincount bitwise_and bitwise_not bitwise_or
-bitwise_xor broadcast_to ceil cholesky chunk clone complex conj contiguous copysign cos cosh cross
-cumulative_trapezoid deg2rad diag diagonal diff digamma dot eq erf erfc erfinv exp exp2 expand_as
-expm1 fliplr flipud floor fmod frac gather ge gt heaviside histc hypot index_add index_copy
-index_fill index_select isfinite isinf isnan isneginf isposinf isreal kron kthvalue ldexp le lerp lgamma
-log log10 log1p log2 logaddexp logaddexp2 logdet logical_and logical_not logical_or logical_xor
-logit lt masked_fill masked_select matmul maximum median minimum movedim msort mul nan_to_num narrow
-ne neg nextafter outer permute polar quantile rad2deg ravel reciprocal rot90 round rsqrt select sgn sigmoid
-sign signbit sin sinc sinh sqrt square squeeze t take take_along_dim tan tanh trace trapezoid trunc
-unbind unflatten unfold unsqueeze view_as xlogy
+abs acos acosh allclose angle asin asinh atan atan2 atanh bincount bitwise_and bitwise_not
+bitwise_or bitwise_xor broadcast_to ceil cholesky chunk clone complex conj contiguous copysign cos
+cosh cross cumulative_trapezoid deg2rad diag diagonal diff digamma dot eq erf erfc erfinv exp exp2
+expand_as expm1 fliplr flipud floor fmod frac gather ge gt heaviside histc hypot index_add
+index_copy index_fill index_select isfinite isinf isnan isneginf isposinf isreal kron kthvalue ldexp
+le lerp lgamma log log10 log1p log2 logaddexp logaddexp2 logdet logical_and logical_not logical_or
+logical_xor logit lt masked_fill masked_select matmul maximum median minimum movedim msort mul
+nan_to_num narrow ne neg nextafter outer permute polar quantile rad2deg ravel reciprocal rot90 round
+rsqrt select sgn sigmoid sign signbit sin sinc sinh sqrt square squeeze t take take_along_dim tan
+tanh trace trapezoid trunc unbind unflatten unfold unsqueeze view_as xlogy
 """
 
 # others' names for the same method
