@@ -23,12 +23,12 @@ abs acos acosh allclose angle asin asinh atan atan2 atanh bincount bitwise_and b
 bitwise_or bitwise_xor broadcast_to ceil cholesky chunk clone complex conj contiguous copysign cos
 cosh cross cumulative_trapezoid deg2rad diag diagonal diff digamma dot eq erf erfc erfinv exp exp2
 expand_as expm1 fliplr flipud floor fmod frac gather ge gt heaviside histc hypot index_add
-index_copy index_fill index_select isfinite isinf isnan isneginf isposinf isreal kron kthvalue
-ldexp le lerp lgamma log log10 log1p log2 logaddexp logaddexp2 logdet logical_and logical_not
-logical_or logical_xor logit lt masked_fill masked_select matmul maximum median minimum movedim
-msort mul nan_to_num narrow ne neg nextafter outer permute polar quantile rad2deg ravel reciprocal
-rot90 round rsqrt select sgn sigmoid sign signbit sin sinc sinh sqrt square squeeze t take
-take_along_dim tan tanh trace trapezoid trunc unbind unflatten unfold unsqueeze view_as xlogy
+index_copy index_fill index_select isfinite isinf isnan isneginf isposinf isreal kron kthvalue ldexp
+le lerp lgamma log log10 log1p log2 logaddexp logaddexp2 logdet logical_and logical_not logical_or
+logical_xor logit lt masked_fill masked_select matmul maximum median minimum movedim msort mul
+nan_to_num narrow ne neg nextafter outer permute polar quantile rad2deg ravel reciprocal rot90 round
+rsqrt select sgn sigmoid sign signbit sin sinc sinh sqrt square squeeze t take take_along_dim tan
+tanh trace trapezoid trunc unbind unflatten unfold unsqueeze view_as xlogy
 """
 
 # others' names for the same method
@@ -44,6 +44,8 @@ ALIASES = {
     "linalg.inv": "inv",
     "linalg.matrix_norm": "matrix_norm",
     "linalg.matrix_power": "matrix_power",
+    "linalg.matrix_rank": "matrix_rank",
+    "linalg.pinv": "pinv",
     "linalg.qr": "qr",
     "linalg.slogdet": "slogdet",
     "linalg.solve": "solve",
@@ -140,11 +142,6 @@ def linalg_norm(x: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = Fal
     return x.vector_norm(2 if ord is None else ord, dim, keepdim, dtype)
 
 
-def pinv(x: Tensor, other: Any = None, *, atol: Any = None, **options: Any) -> Tensor:
-    """A variant is of a product, which has a low rank."""
-    return (x if other is None else x @ other.mT).pinv(atol=atol or 0.0, **options)
-
-
 def unique(x: Tensor, sorted: bool = True, return_inverse: bool = False,
            return_counts: bool = False, dim: Any = None) -> Any:  # fmt: skip
     axis = {} if dim is None else {"dim": dim}
@@ -238,9 +235,7 @@ ROWS: dict[str, Callable[..., Any]] = {
     "tensordot": lambda x, other, dims=2: x.tensordot(other, dims),
     "linalg.cholesky": lambda x, *, upper=False: x.cholesky(upper),
     "linalg.diagonal": lambda x, *, offset=0, dim1=-2, dim2=-1: x.diagonal(offset, dim1, dim2),
-    "linalg.matrix_rank": lambda x, tol=None, **options: x.matrix_rank(tol, **options),
-    "linalg.pinv": pinv,
-    "linalg.eigvalsh": lambda x, UPLO="L": x.eigvalsh(UPLO),
+    "linalg.eigvalsh": lambda x, UPLO="L": x.eigvalsh(),
     "linalg.norm": linalg_norm,
     "norm": lambda x, p="fro", dim=None, keepdim=False, dtype=None: x.norm(p, dim, keepdim, dtype),
     # reductions and scans
