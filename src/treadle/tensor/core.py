@@ -152,7 +152,7 @@ class Core(metaclass=Modes):
         return int(self.item())
 
     def __index__(self) -> int:
-        if self.dtype.is_float:
+        if not self.dtype.is_int:
             raise DTypeError(
                 f"[index] a tensor of {self.dtype.name} is no index; convert it with .int()"
             )

@@ -230,7 +230,7 @@ ROWS: dict[str, Callable[..., Any]] = {
     "tensordot": lambda x, other, dims=2: x.tensordot(other, dims),
     "linalg.cholesky": lambda x, *, upper=False: x.cholesky(upper),
     "linalg.diagonal": lambda x, *, offset=0, dim1=-2, dim2=-1: x.diagonal(offset, dim1, dim2),
-    "linalg.matrix_rank": lambda x, tol=None, **options: x.matrix_rank(tol, **options),
+    "linalg.matrix_rank": method("matrix_rank"),
     "linalg.pinv": pinv,
     "linalg.eigvalsh": lambda x, UPLO="L": x.eigvalsh(UPLO),
     "linalg.norm": linalg_norm,
