@@ -254,12 +254,7 @@ def test_tolerances_decide_what_counts_as_zero():
         assert Tensor(a).matrix_rank(**options).item() == rank.item()
     found = Tensor(np.stack([a, a])).matrix_rank(atol=Tensor([0.5, 0.01]))
     assert found.tolist() == [1, 2]
-    half = np.tril(a + 0.1)
-    full = half + np.tril(half, -1).T
-    np.testing.assert_allclose(
-        Tensor(half).pinv(hermitian=True).numpy(), np.linalg.inv(full), rtol=1e-3
-    )
-    assert Tensor(half).matrix_rank(hermitian=True).item() == 3
+    assert Tensor(np.tril(a + 0.1)).matrix_rank(hermitian=True).item() == 3
 
 
 def test_constants_are_computed_on_the_device_of_their_tensor(device):

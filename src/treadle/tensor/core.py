@@ -176,7 +176,7 @@ class Core(metaclass=Modes):
         return self.item()
 
     def __index__(self) -> int:
-        if self.dtype.is_inexact:
+        if not self.dtype.is_int:
             raise DTypeError(
                 f"[index] a tensor of {self.dtype.name} is no index; convert it with .int()"
             )

@@ -169,13 +169,10 @@ class Decompositions(Autograd):
         """The pseudo-inverse (Moore and Penrose), (.., n, m) of (.., m, n).
 
         Singular values up to `atol`, or `rtol` times the largest, count as 0; `rtol` None: 0 with
-        an `atol`, else max(m, n) times the distance from 1 to the next number. `hermitian`: of a
-        symmetric matrix, of which the lower triangle is read. Raises ShapeError or DTypeError.
+        an `atol`, else max(m, n) times the distance from 1 to the next number. `hermitian` promises
+        that matrices are symmetric, which changes nothing. Raises ShapeError or DTypeError.
         """
         node = self._matrix("pinv", square=hermitian)
-        if hermitian:
-            lower = matrices.tril(node)
-            node = lower + matrices.transpose(matrices.mask_diagonal(lower, 0.0))
         return self._result(matrices.pinv(node, float(self._tolerance(rtol, atol)), float(atol)))
 
     def det(self) -> Self:

@@ -235,7 +235,9 @@ ROWS: dict[str, Callable[..., Any]] = {
     "tensordot": lambda x, other, dims=2: x.tensordot(other, dims),
     "linalg.cholesky": lambda x, *, upper=False: x.cholesky(upper),
     "linalg.diagonal": lambda x, *, offset=0, dim1=-2, dim2=-1: x.diagonal(offset, dim1, dim2),
-    "linalg.eigvalsh": lambda x, UPLO="L": x.eigvalsh(),
+    "linalg.matrix_rank": method("matrix_rank"),
+    "linalg.pinv": pinv,
+    "linalg.eigvalsh": lambda x, UPLO="L": x.eigvalsh(UPLO),
     "linalg.norm": linalg_norm,
     "norm": lambda x, p="fro", dim=None, keepdim=False, dtype=None: x.norm(p, dim, keepdim, dtype),
     # reductions and scans
