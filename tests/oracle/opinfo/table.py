@@ -44,8 +44,6 @@ ALIASES = {
     "linalg.inv": "inv",
     "linalg.matrix_norm": "matrix_norm",
     "linalg.matrix_power": "matrix_power",
-    "linalg.matrix_rank": "matrix_rank",
-    "linalg.pinv": "pinv",
     "linalg.qr": "qr",
     "linalg.slogdet": "slogdet",
     "linalg.solve": "solve",
@@ -140,6 +138,11 @@ def linalg_norm(x: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = Fal
     if ord is not None and pair:
         return x.matrix_norm(ord, (0, 1) if dim is None else dim, keepdim, dtype)
     return x.vector_norm(2 if ord is None else ord, dim, keepdim, dtype)
+
+
+def pinv(x: Tensor, other: Any = None, *, atol: Any = None, **options: Any) -> Tensor:
+    """A variant is of a product, which has a low rank."""
+    return (x if other is None else x @ other.mT).pinv(atol=atol or 0.0, **options)
 
 
 def unique(x: Tensor, sorted: bool = True, return_inverse: bool = False,
