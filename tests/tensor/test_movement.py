@@ -104,7 +104,7 @@ def test_T_exchanges_the_first_two_axes(device):
         (lambda x: x.expand(2, 3, 5), ShapeError, r"\[expand\]"),
         (lambda x: x.transpose(0, 3), IndexOutOfRange, r"\[transpose\] axis 3 does not exist"),
         (lambda x: x.cat(Tensor.zeros(2, 2, 4), dim=2), ShapeError, r"\[cat\] shapes"),
-        (lambda x: x.stack(Tensor.zeros(2)), ShapeError, r"\[stack\] tensor 1 has shape \(2,\)"),
+        (lambda x: x.stack(Tensor.zeros(2)), ShapeError, r"\[stack\] tensor 1 has shape"),
         (lambda x: x.split([1, 1], 1), ShapeError, r"\[split\] sizes \(1, 1\) add up to 2"),
         (lambda x: x.pad((5, 5), mode="reflect"), ShapeError, r"\[pad\] reflect padding"),
     ],
