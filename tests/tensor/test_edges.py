@@ -94,3 +94,13 @@ def test_counts_and_ranges_that_are_no_numbers_are_refused():
 def test_only_tensors_are_joined():
     with pytest.raises(DTypeError, match=r"\[cat\] joins tensors, not a NoneType"):
         Tensor([1.0]).cat(None)  # type: ignore[arg-type]
+
+
+def test_no_part_of_tensor_hides_a_helper_of_another():
+    """What is public may be extended, and calls what it extends; helpers are each part's own."""
+    homes = {}
+    for part in Tensor.__mro__:
+        for name in vars(part):
+            if name.startswith("_") and not name.startswith("__"):
+                homes.setdefault(name, []).append(part.__name__)
+    assert {name: parts for name, parts in homes.items() if len(parts) > 1} == {}

@@ -57,7 +57,7 @@ class Fourier(Norms):
         """The inverse of `rfft`: `n` real numbers, 2 (m - 1) of m by default."""
         at = self._axis("irfft", axis)
         count = _length("irfft", 2 * (self.shape[at] - 1) if n is None else n)
-        half = self._complex()._resized(at, count // 2 + 1)
+        half = self._complex()._fitted(at, count // 2 + 1)
         rest = half._slice(at, 1, (count + 1) // 2).flip(at).conj()
         return half.cat(rest, dim=at)._transformed("irfft", None, at, norm, True).real
 
@@ -187,7 +187,7 @@ class Fourier(Norms):
             raise ShapeError(f"[{name}] shape () has no axis to transform")
         return resolve_axis(name, axis, self.ndim)
 
-    def _resized(self, axis: int, size: int) -> Self:
+    def _fitted(self, axis: int, size: int) -> Self:
         """One axis cut or padded with zeros at its end."""
         old = self.shape[axis]
         if old == size:
@@ -201,7 +201,7 @@ class Fourier(Norms):
     ) -> Self:
         at = self._axis(name, axis)
         count = _length(name, self.shape[at] if n is None else n)
-        lines = self._complex()._resized(at, count)
+        lines = self._complex()._fitted(at, count)
         divides = _norm(name, norm)
         if divides == "ortho":
             lines = lines.mul(1 / math.sqrt(count))
