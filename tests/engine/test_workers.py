@@ -92,6 +92,23 @@ def test_no_worker_is_left_behind(jobs, patient):
     assert all(process.poll() is not None for process in patient.processes)
 
 
+def test_nobody_waits_for_a_worker_that_only_starts(jobs, monkeypatch):
+    monkeypatch.setattr(workers, "_SERVE", "import time; time.sleep(60)")
+    start = time.perf_counter()
+    assert workers.share(*jobs, lambda key: None, 2) == {}
+    assert time.perf_counter() - start < 30
+
+
+def test_without_further_threads_everything_is_compiled_here(jobs, monkeypatch):
+    def refused(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(workers._Worker, "start", refused)
+    keys = []
+    assert workers.share(*jobs, keys.append, 2) == {}
+    assert keys == list(jobs[1])
+
+
 def test_an_error_here_ends_the_workers(jobs, patient):
     def fails(key):
         patient.here(key)

@@ -59,7 +59,8 @@ def share(
     workers = [_Worker(translator, jobs, pending) for _ in range(count)]
     try:
         for worker in workers:
-            worker.start()
+            with contextlib.suppress(RuntimeError):  # no further thread: one worker less
+                worker.start()
         while True:
             try:
                 key = pending.popleft()
@@ -67,7 +68,7 @@ def share(
                 break
             here(key)
         for worker in workers:
-            worker.join()
+            worker.wait()
     finally:
         pending.clear()
         for worker in workers:
@@ -86,12 +87,12 @@ class _Worker(threading.Thread):
         self._translator, self._jobs, self._pending = translator, jobs, pending
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._ended = False
+        self._busy = self._ended = False
 
     def run(self) -> None:
         """Send jobs until none is left, or until the process fails in any way."""
         # A broken pipe, an unreadable answer, no such program: the rest is compiled here.
-        with contextlib.suppress(OSError, EOFError, pickle.PickleError, ValueError):
+        with contextlib.suppress(Exception):
             with self._lock:
                 if self._ended:
                     return
@@ -101,15 +102,26 @@ class _Worker(threading.Thread):
             assert back is not None
             _send(to, self._translator)
             _receive(back)
-            while self._pending:
-                try:
-                    key = self._pending.pop()
-                except IndexError:
-                    break
+            while (key := self._next()) is not None:
                 _send(to, self._jobs[key])
                 result = _receive(back)
                 if result is not None:
                     self.results[key] = result
+
+    def _next(self) -> str | None:
+        with self._lock:
+            self._busy = bool(self._pending)
+            try:
+                return self._pending.pop()
+            except IndexError:
+                return None
+
+    def wait(self) -> None:
+        """Until the kernel is there that it compiles; not for a process that only starts."""
+        with self._lock:
+            busy = self._busy
+        if busy:
+            self.join()
 
     def end(self) -> None:
         """End the process, in whatever it is doing."""
