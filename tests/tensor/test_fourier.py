@@ -35,6 +35,8 @@ def test_every_length_is_exact_to_rounding(n):
     close(Tensor(x).fft(), np.fft.fft(x), 2e-15)
     close(Tensor(x.astype(np.complex64)).ifft(), np.fft.ifft(x), 1e-6)
     close(Tensor(x.real).rfft(), np.fft.rfft(x.real), 2e-15)
+    close(Tensor(x).irfft(n), np.fft.irfft(x, n), 2e-15)
+    close(Tensor(x[:, : n // 2 + 1]).irfft(n), np.fft.irfft(x, n), 2e-15)
 
 
 def test_on_every_device(device):

@@ -1,6 +1,8 @@
 """The discrete Fourier transform of complex lines, in O(n log n) for every length, as matmuls.
 
     dft(x, inverse=False)   # (.., n) -> (.., n): sum over j of x[j] exp(-2 pi i j k / n)
+    real_dft(x)             # the first n // 2 + 1 of them, of real lines, in half the time
+    dft_to_real(x, n)       # the inverse of that
 
 A length a * b splits into b transforms of length a and a of length b (J. W. Cooley and J. W. Tukey,
 1965): one matmul by the matrix of the short transform, factors in between, and the rest in the same
@@ -16,12 +18,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ..dtype import DType, _to_np_dtype
+from ..dtype import DType, _to_np_dtype, complex_of
 
 if TYPE_CHECKING:
     from .norms import Norms
 
-__all__ = ["dft"]
+__all__ = ["dft", "dft_to_real", "real_dft"]
 
 T = TypeVar("T", bound="Norms")
 
@@ -47,6 +49,41 @@ def dft(x: T, inverse: bool) -> T:
     factors = _table(type(x), "factors", rest, part, inverse, x.dtype, x.device)
     rows = turned.mul(factors).transpose(-1, -2)
     return dft(rows, inverse).transpose(-1, -2).reshape((*lead, n))
+
+
+def real_dft(x: T) -> T:
+    """The first n // 2 + 1 elements of the transform of real lines, of which the others follow.
+
+    Of an even length, neighbours are the parts of one complex number. With Z the transform of these
+    and R the conjugate of Z[-k], the result is (Z + R) / 2 + exp(-2 pi i k / n) (Z - R) / 2i.
+    """
+    n, axis = x.shape[-1], x.ndim - 1
+    if n % 2 or n <= _LARGEST_MATRIX:
+        whole = dft(x.cast(complex_of(x.dtype)).contiguous(), False)
+        return whole.contiguous()._slice(axis, 0, n // 2 + 1)
+    z = dft(x.reshape((*x.shape[:-1], n // 2, 2)).view_as_complex(), False).contiguous()
+    z = z.cat(z._slice(axis, 0, 1), dim=axis)
+    r = z.flip(axis).conj()
+    turns = _table(type(x), "halves", n // 2 + 1, n, False, z.dtype, x.device)
+    return z.add(r).mul(0.5).add(z.sub(r).mul(turns))
+
+
+def dft_to_real(x: T, n: int) -> T:
+    """The inverse transform, without a factor, to n reals of their first n // 2 + 1 frequencies.
+
+    The imaginary parts of the first one and, if n is even, of the last one count for nothing.
+    """
+    axis = x.ndim - 1
+    if n % 2 or n <= _LARGEST_MATRIX:
+        rest = x._slice(axis, 1, (n + 1) // 2).flip(axis).conj()
+        return dft(x.cat(rest, dim=axis), True).real
+    place = x.real.detach()._places(axis)
+    ends = place.eq(0).bitwise_or(place.eq(n // 2))
+    x = x.real.complex(ends.where(0.0, x.imag))
+    r = x.flip(axis).conj()
+    turns = _table(type(x), "halves", n // 2 + 1, n, True, x.dtype, x.device)
+    z = x.add(r).add(x.sub(r).mul(turns).mul(2.0))._slice(axis, 0, n // 2).contiguous()
+    return dft(z, True).view_as_real().reshape((*x.shape[:-1], n))
 
 
 def _first_factor(n: int) -> int:
@@ -113,7 +150,13 @@ def _kernel(n: int, size: int, inverse: bool) -> Array:
     return np.fft.fft(line) / size
 
 
-_MAKERS = {"matrix": _matrix, "factors": _factors, "chirp": _chirp, "kernel": _kernel}
+def _halves(count: int, n: int, inverse: bool) -> Array:
+    return _roots(np.arange(count), n, inverse) * (0.5j if inverse else -0.5j)
+
+
+_MAKERS = {
+    "matrix": _matrix, "factors": _factors, "chirp": _chirp, "kernel": _kernel, "halves": _halves,
+}  # fmt: skip
 
 
 @functools.lru_cache(_KEPT)

@@ -11,12 +11,12 @@ others, "ortho" by the square root of n in both. Integers become the default flo
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from ..dtype import complex_of, dtypes, to_dtype
 from ..errors import DTypeError, ShapeError
-from .dft import dft
+from .dft import dft, dft_to_real, real_dft
 from .norms import Norms
 from .shapes import resolve_axes, resolve_axis
 
@@ -49,17 +49,16 @@ class Fourier(Norms):
         Raises DTypeError for complex numbers.
         """
         self._check_real("rfft")
-        result = self._transformed("rfft", n, axis, norm, False).contiguous()
-        at = resolve_axis("rfft", axis, self.ndim)
-        return result._slice(at, 0, result.shape[at] // 2 + 1)
+        at = self._axis("rfft", axis)
+        count = _length("rfft", self.shape[at] if n is None else n)
+        return self._float()._fitted(at, count)._lines("rfft", at, count, norm, False, real_dft)
 
     def irfft(self, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Self:
         """The inverse of `rfft`: `n` real numbers, 2 (m - 1) of m by default."""
         at = self._axis("irfft", axis)
         count = _length("irfft", 2 * (self.shape[at] - 1) if n is None else n)
         half = self._complex()._fitted(at, count // 2 + 1)
-        rest = half._slice(at, 1, (count + 1) // 2).flip(at).conj()
-        return half.cat(rest, dim=at)._transformed("irfft", None, at, norm, True).real
+        return half._lines("irfft", at, count, norm, True, lambda x: dft_to_real(x, count))
 
     def hfft(self, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Self:
         """`fft` of numbers with Hermitian symmetry, of which the first half is given: `n` reals."""
@@ -202,15 +201,23 @@ class Fourier(Norms):
         at = self._axis(name, axis)
         count = _length(name, self.shape[at] if n is None else n)
         lines = self._complex()._fitted(at, count)
+        return lines._lines(name, at, count, norm, inverse, lambda x: dft(x, inverse))
+
+    def _lines(
+        self, name: str, axis: int, count: int, norm: str | None, inverse: bool,
+        transform: Callable[[Self], Self],
+    ) -> Self:  # fmt: skip
+        """`transform` of the lines along an axis, with the factor that `norm` asks for."""
+        lines = self
         divides = _norm(name, norm)
         if divides == "ortho":
             lines = lines.mul(1 / math.sqrt(count))
         elif inverse == (divides == "backward"):
             lines = lines.mul(1 / count)
-        if at == self.ndim - 1:
-            return dft(lines, inverse)
+        if axis == self.ndim - 1:
+            return transform(lines)
         # rows, since the matmuls read them several times
-        return dft(lines.transpose(at, -1).contiguous(), inverse).transpose(at, -1)
+        return transform(lines.transpose(axis, -1).contiguous()).transpose(axis, -1)
 
     def _pairs(
         self, name: str, s: Sequence[int] | None, axes: Sequence[int] | None
