@@ -1,6 +1,6 @@
 """What the pages show is what happens: their examples run, and their links lead somewhere.
 
-A `python` block is a program to copy; a `pycon` block is an example, and has to print what it shows.
+A `python` block is a program to copy; a `pycon` block is an example: it prints what it shows.
 Those of one page run in order and share their names.
 """
 
