@@ -101,3 +101,15 @@ def test_a_quick_run_measures_treadle_and_prints_json(capsys):
     assert row["median_s"]["treadle"] > 0
     assert row["median_s"]["treadle lazy"] > 0
     assert 0 < row["share_of_ceiling"] <= 1
+
+
+def test_peak_memory_is_a_group_like_the_others(capsys):
+    assert bench.run(only=["peak memory"], peers=[], quick=True) == 0
+    shown = capsys.readouterr().out
+    assert "| peak memory " in shown
+    assert "| MLP training" in shown
+
+
+def test_a_word_that_fits_no_row_is_an_error():
+    with pytest.raises(UserError, match="no row matches abacus"):
+        bench.run(only=["abacus"], peers=[], quick=True)

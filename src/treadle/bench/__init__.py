@@ -46,7 +46,7 @@ def run(
     chosen = [w for w in works(quick) if _wanted(w.group, w.name, only)]
     costs = [o for o in overheads_here(quick) if _wanted("latency", o.name, only)]
     programs = [w for w in measured_programs(quick) if _wanted("peak memory", w.name, only)]
-    if not chosen and not costs:
+    if not (chosen or costs or programs):
         raise UserError(f"no row matches {', '.join(only or ())}; the rows are: {_known(quick)}")
     limits = ceilings(quick)
     results = [_measure(w, _peers(w, peers, quick), quick) for w in tqdm(chosen, "measuring")]
