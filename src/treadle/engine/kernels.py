@@ -7,11 +7,12 @@ What is missing is translated, by processes beside this one too where it is much
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..config import settings
@@ -46,28 +47,36 @@ def compiled(steps: Sequence[Kernel], opened: Opened) -> list[CompiledKernel]:
     """Loaded code for each of `steps`. Errors name the user's lines that the kernel comes from."""
     texts = [render(step.ast) for step in steps]
     keys = [_key(text, opened) for text in texts]
-    missing = {
-        key: (step, _job(key, step, text))
-        for key, step, text in zip(keys, steps, texts, strict=True)
-        if known_kernel(key, step.reason, opened) is None
-    }
+    missing: dict[str, tuple[Kernel, Job]] = {}
+    for key, step, text in zip(keys, steps, texts, strict=True):
+        with _blaming(step):
+            if key not in missing and known_kernel(key, step.reason, opened) is None:
+                missing[key] = step, _job(key, step, text)
 
     def compile_here(key: str) -> None:
         step, job = missing[key]
-        try:
+        with _blaming(step):
             _compile(key, step, job, opened)
-        except TreadleError as error:
-            raise blamed(error, step.roots, step.buffers) from error.__cause__
 
     processes = _processes(len(missing), opened)
     if processes:
         jobs = {key: job for key, (_, job) in missing.items()}
         for key, made in share(_translator(opened), jobs, compile_here, processes).items():
-            _keep(key, *made, missing[key][0].reason, opened)
+            with _blaming(missing[key][0]):
+                _keep(key, *made, missing[key][0].reason, opened)
     for key in missing:
         if (opened.name, key) not in _kernels:
             compile_here(key)
     return [_kernels[opened.name, key] for key in keys]
+
+
+@contextlib.contextmanager
+def _blaming(step: Kernel) -> Iterator[None]:
+    """A block in which errors get the user's lines that `step` comes from."""
+    try:
+        yield
+    except TreadleError as error:
+        raise blamed(error, step.roots, step.buffers) from error.__cause__
 
 
 def _processes(jobs: int, opened: Opened) -> int:
@@ -160,24 +169,24 @@ def _from_disk(key: str, reason: str, opened: Opened) -> CompiledKernel | None:
 
 
 def _load(
-    key: str, header: dict[str, Any], code: bytes, reason: str, opened: Opened
+    key: str, description: dict[str, Any], code: bytes, reason: str, opened: Opened
 ) -> CompiledKernel:
     entries = tuple(
         Entry(symbol, grid, items, tuple(Slot(*slot) for slot in slots), tuple(variables), work)
-        for symbol, grid, items, slots, variables, work in header["entries"]
+        for symbol, grid, items, slots, variables, work in description["entries"]
     )
     return CompiledKernel(
         key,
-        header["name"],
+        description["name"],
         opened.runtime.load(code, entries),
         entries,
-        tuple(header["scratch"]),
-        header["ops"],
-        header["bytes"],
+        tuple(description["scratch"]),
+        description["ops"],
+        description["bytes"],
         reason,
-        tuple(header["moves"]),
-        header["source"],
-        tuple(header["variables"]),
+        tuple(description["moves"]),
+        description["source"],
+        tuple(description["variables"]),
     )
 
 
