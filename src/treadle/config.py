@@ -212,6 +212,11 @@ class Settings:
         _integer(0, 2), 1,
         "0 calls a TinyJit function plainly, 1 captures and replays it; 2 is taken as 1.",
     )  # fmt: skip
+    KEEP_PACKED = Setting(
+        _integer(0), 48,
+        "MiB of weights that a captured TinyJit keeps in the order in which its kernels read them; "
+        "what is beyond, it packs in each call.",
+    )  # fmt: skip
     BEAM = Setting(
         _integer(0, 64), 0,
         "Choose the schedule of each kernel by measuring up to 64 candidates, 5 seconds a kernel, "

@@ -28,9 +28,11 @@ from ..errors import JitError
 from ..ir.args import Placeholder, Token
 from ..ir.node import Node, toposort
 from ..ir.op import Op
+from ..runtime.base import Launch
 from . import memory as memory_table
 from .backends import Device
 from .known import holders, is_backed, next_number, remember, resolve, tracked_since
+from .lasting import Kept, Room, expect_replays
 from .memory import Memory, adopt, from_host, memory_of, new_memory, read
 from .run import count_program, listeners, on_interpret, realize
 from .steps import HostCall, Run, Step, Transfer
@@ -40,6 +42,30 @@ __all__ = ["TinyJit", "jit"]
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
+
+
+@dataclass(eq=False)
+class _Watched:
+    """A tensor that is no argument, and whose `memories` the captured function reads."""
+
+    holder: weakref.ref[Any]
+    node: Node
+    memories: list[Memory]
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether the tensor has been given another value since."""
+        holder = self.holder()
+        return holder is not None and holder.node is not self.node
+
+    def follow(self) -> bool:
+        """Compute what was assigned since; whether the tensor is where it was."""
+        holder = self.holder()
+        if holder is None:
+            return True
+        (node,) = realize([(holder.node, holder.device)])
+        self.node = holder.node
+        return [*map(id, _memories(node))] == [*map(id, self.memories)]
 
 
 @dataclass(eq=False)
@@ -55,7 +81,10 @@ class _Capture:
     made: list[Memory] = field(default_factory=list)  # what each replay gives new memory
     replay: list[Any] = field(default_factory=list)  # call lists, and other steps between them
     patches: dict[int, list[tuple[Any, int, int]]] = field(default_factory=dict)
+    kept: list[Kept] = field(default_factory=list)  # packed weights
+    overwritten: list[Memory] = field(default_factory=list)  # what each replay assigns to
     state: list[weakref.ref[Any]] = field(default_factory=list)
+    watched: list[_Watched] = field(default_factory=list)
     tokens: frozenset[Token] = frozenset()  # of the state's memory, from the first replay on
     seen: int = 0  # holders with smaller numbers cannot read what is in that memory now
 
@@ -131,16 +160,20 @@ class TinyJit(Generic[P, R]):
             return self.function(*args, **kwargs)
         with self._lock:
             self.calls += 1
-            if self.calls == 1:
-                return self.function(*args, **kwargs)
             nodes = [resolve(t.node) for t in found]
             if not all(is_backed(node) for node in nodes):
                 nodes = realize([(t.node, t.device) for t in found])
             memories = [m for node in nodes for m in _memories(node)]
+            if self.calls == 1:
+                with expect_replays(memories):
+                    return self.function(*args, **kwargs)
             signature = (plain, tuple(_layout(node) for node in nodes), _describe(memories))
             if self._capture is None:
                 return self._record(signature, found, nodes, args, kwargs)
             _check_same(self._capture.signature, signature)
+            changed = [watched for watched in self._capture.watched if watched.has_changed]
+            if not all(watched.follow() for watched in changed):  # the captured memory is stale
+                return self._record(signature, found, nodes, args, kwargs)
             return self._replay(memories)
 
     # -- capturing ----------------------------------------------------------------------------
@@ -158,16 +191,18 @@ class TinyJit(Generic[P, R]):
         function: Callable[..., R] = self.function
         _capturing.active = capture
         try:
-            result = function(*_swap(args, swapped), **_swap(kwargs, swapped))
-            outputs: list[Any] = []
-            _signature(result, outputs)
-            returned = realize([(t.node, t.device) for t in outputs])
+            with expect_replays(capture.inputs):
+                result = function(*_swap(args, swapped), **_swap(kwargs, swapped))
+                outputs: list[Any] = []
+                _signature(result, outputs)
+                returned = realize([(t.node, t.device) for t in outputs])
         finally:
             _capturing.active = None
         self._finish(capture, result, returned)
         if not capture.interpreted:  # the REF device has nothing to replay: each call runs plainly
             self._capture = capture
             capture.state = _state_of(capture)
+            capture.watched = _watched_by(capture)
         return result
 
     def _finish(self, capture: _Capture, result: Any, returned: list[Node]) -> None:
@@ -189,6 +224,7 @@ class TinyJit(Generic[P, R]):
         owned = {id(m): m for _, of_one in capture.returned for m in of_one}
         capture.made = [memory for number, memory in owned.items() if number in made]
         _prepare(capture)
+        _let_go_of_results(capture)
 
     # -- replaying ----------------------------------------------------------------------------
 
@@ -204,7 +240,11 @@ class TinyJit(Generic[P, R]):
         for old, new in moved.items():
             for calls, call, slot in capture.patches.get(old, ()):
                 calls.set_arg(call, slot, new.buffer.argument)
+        for memory in capture.overwritten:
+            memory.changes += 1
         start = time.perf_counter()
+        for kept in capture.kept:
+            kept.refresh()
         for step in capture.replay:
             if isinstance(step, (Transfer, HostCall)):
                 step.run(moved)
@@ -226,9 +266,17 @@ def _prepare(capture: _Capture) -> None:
     A Transfer or a HostCall stands between the lists, as it stood between the runs.
     """
     stretch: list[Run] = []
+    room = Room()
+    capture.overwritten = [memory for run in capture.runs for memory in run.overwritten]
+    changing = [*capture.inputs, *capture.overwritten, *(m for s in capture.steps for m in s.made)]
+    numbers = {id(memory) for memory in changing}
+    is_constant = lambda memory: not memory.is_exposed and id(memory) not in numbers
     for step in [*capture.steps, None]:
         if stretch and not (isinstance(step, Run) and _device(step) == _device(stretch[0])):
-            capture.replay.append(_call_list(stretch, capture.patches))
+            kept = Kept()
+            launches = kept.split(stretch, is_constant, room)
+            capture.replay.append(_call_list(stretch, launches, kept, capture.patches))
+            capture.kept.append(kept)
             stretch = []
         if isinstance(step, Run):
             stretch.append(step)
@@ -236,22 +284,57 @@ def _prepare(capture: _Capture) -> None:
             capture.replay.append(step)
 
 
+def _let_go_of_results(capture: _Capture) -> None:
+    """Results belong to the caller: of their memory, replays need no more than what it is like.
+
+    Not where a step other than a kernel has them, or where they are assigned to.
+    """
+    if len(capture.runs) < len(capture.steps):
+        return
+    written = {id(memory) for memory in capture.overwritten}
+    hollow = {
+        id(old): Memory(None, old.dtype, old.size, old.device, image=old.image)
+        for old in capture.made
+        if id(old) not in written
+    }
+    nodes = {number: adopt(memory) for number, memory in hollow.items()}
+    capture.result = _renew(capture.result, iter(capture.returned), nodes)
+
+    def like(memories: list[Memory]) -> list[Memory]:
+        return [hollow.get(id(memory), memory) for memory in memories]
+
+    capture.returned = [
+        (_over(node, [nodes.get(id(memory_of(b.arg)), b) for b in _buffers(node)]), like(memories))
+        for node, memories in capture.returned
+    ]
+    capture.made = like(capture.made)
+    for run in capture.runs:
+        run.inputs, run.outputs = like(run.inputs), like(run.outputs)
+    for number, memory in hollow.items():
+        capture.patches[id(memory)] = capture.patches.pop(number, [])
+
+
 def _device(run: Run) -> str:
     return run.program.device
 
 
-def _call_list(runs: list[Run], patches: dict[int, list[tuple[Any, int, int]]]) -> Any:
-    launches, places = [], []
+def _call_list(
+    runs: list[Run],
+    launches: list[Launch],
+    kept: Kept,
+    patches: dict[int, list[tuple[Any, int, int]]],
+) -> Any:
+    """The launches that are left of `runs` for replay, beside what is `kept` of them."""
+    calls = Device[_device(runs[0])].runtime.call_list(launches, (runs, kept))
+    call = 0
     for run in runs:
-        for number, arguments in enumerate(run.program.arguments):
+        for arguments in run.program.arguments:
             for slot, place in enumerate(arguments):
                 if place.kind != "scratch":
                     owners = run.inputs if place.kind == "input" else run.outputs
-                    places.append((owners[place.number], len(launches) + number, slot))
-        launches += run.launches()
-    calls = Device[_device(runs[0])].runtime.call_list(launches, runs)
-    for memory, call, slot in places:
-        patches.setdefault(id(memory), []).append((calls, call, slot))
+                    memory = owners[place.number]
+                    patches.setdefault(id(memory), []).append((calls, call, slot))
+            call += 1
     return calls
 
 
@@ -268,6 +351,20 @@ def _state_of(capture: _Capture) -> list[weakref.ref[Any]]:
     for holder in holders() if written else ():
         if any(id(memory_of(base.arg)) in written for base in _bases(holder)):
             found.append(weakref.ref(holder))
+    return found
+
+
+def _watched_by(capture: _Capture) -> list[_Watched]:
+    """The tensors that have what the captured function reads and neither is given nor makes."""
+    read = {id(m): m for run in capture.runs for m in run.inputs}
+    read |= {id(s.source): s.source for s in capture.steps if isinstance(s, Transfer)}
+    read |= {id(m): m for s in capture.steps if isinstance(s, HostCall) for m in s.operands}
+    own = {id(m) for m in (*capture.inputs, *(m for step in capture.steps for m in step.made))}
+    found = []
+    for holder in holders() if read.keys() - own else ():
+        memories = [memory_of(base.arg) for base in _bases(holder)]
+        if any(id(m) in read and id(m) not in own for m in memories):
+            found.append(_Watched(weakref.ref(holder), holder.node, memories))
     return found
 
 
@@ -293,6 +390,10 @@ def _step_state(capture: _Capture) -> None:
         newer[base] = base.replace(arg=replace(base.arg, version=base.arg.version + 1))
     for holder, found in bases.items():
         holder.node = _over(resolve(holder.node), [newer[base] for base in found])
+    for watched in capture.watched:
+        holder = watched.holder()
+        if holder is not None and holder in bases:
+            watched.node = holder.node
     capture.tokens, capture.seen = frozenset(base.arg.token for base in old), next_number()
 
 

@@ -9,9 +9,10 @@ memory: reading a version that has been overwritten is an error, never a wrong v
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType, ImageDType, _to_np_dtype
@@ -32,6 +33,7 @@ __all__ = [
     "is_read_only",
     "memory_of",
     "new_memory",
+    "next_memory",
     "on_read",
     "read",
     "to_host",
@@ -39,12 +41,21 @@ __all__ = [
 ]
 
 
+_numbers = itertools.count()
+
+
+def next_memory() -> int:
+    """A number above those of all memory so far, and below those of all that is to come."""
+    return next(_numbers)
+
+
 @dataclass(eq=False)
 class Memory:
     """`size` elements in a runtime's buffer, and how many assignments they have seen.
 
     `image` is the texture that the buffer is, if it is one; `read_only`: somebody else's, and not
-    to be assigned to.
+    to be assigned to. `number` grows from memory to memory. `changes` counts what has written here,
+    replays of one captured assignment included; `is_exposed`: others can write without our notice.
     """
 
     buffer: Any
@@ -54,6 +65,9 @@ class Memory:
     version: int = 0
     read_only: bool = False
     image: ImageDType | None = None
+    is_exposed: bool = False
+    changes: int = 0
+    number: int = field(default_factory=_numbers.__next__)
 
     @property
     def is_shared(self) -> bool:
@@ -88,6 +102,7 @@ class Memory:
 
         if not data.size:
             return
+        self.changes += 1
         if self.is_shared:
             self.array().reshape(data.shape)[...] = data
         else:
@@ -141,6 +156,7 @@ def transfer(source: Memory, target: Memory) -> None:
     """
     if not source.size:
         return
+    target.changes += 1
     here, there = Device[source.device].runtime, Device[target.device].runtime
     nbytes = source.size * source.dtype.itemsize
     if source.image is not None or target.image is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..config import settings
@@ -27,7 +28,10 @@ from ..schedule.memory import Life, plan, plan_blocks
 from ..schedule.schedule import schedule
 from ..transforms.pairs import in_reals
 from .backends import Device, compile_cache
+from .effects import buffer_below
 from .kernels import compiled, digest, known_kernel
+from .lasting import expects_replays, lasts
+from .memory import memory_of
 from .program import Place, Program, loaded, saved
 
 __all__ = ["program_of"]
@@ -64,6 +68,7 @@ def _shape_of(roots: Sequence[Node]) -> tuple[Any, list[BufferRef]]:
     tokens: dict[Any, int] = {}
     inputs: list[BufferRef] = []
     rows: list[Any] = []
+    expected = expects_replays()
     for node in toposort(roots):
         numbers[node] = len(numbers)
         arg = node.arg
@@ -74,7 +79,8 @@ def _shape_of(roots: Sequence[Node]) -> tuple[Any, list[BufferRef]]:
             number = tokens.setdefault(arg.token, len(tokens))
             if number == len(inputs):
                 inputs.append(arg)
-            arg = (number, arg.size, arg.version - inputs[number].version, arg.image)
+            lasting = expected and lasts(memory_of(inputs[number]))
+            arg = (number, arg.size, arg.version - inputs[number].version, arg.image, lasting)
         elif node.op is Op.ALIAS:
             arg = None
         rows.append((node.op, node.dtype, tuple([numbers[s] for s in node.src]), arg))
@@ -115,7 +121,7 @@ def _text(key: Any) -> str:
 
 def _build(roots: Sequence[Node], device: str, inputs: list[BufferRef]) -> Program:
     opened = Device[device]
-    steps, nodes = schedule(in_reals(roots), device, opened.target)
+    steps, nodes = schedule(in_reals(_marked(roots, inputs)), device, opened.target)
     program = Program(device)
     places: dict[object, Place] = {ref.token: Place("input", i) for i, ref in enumerate(inputs)}
     stored = {root for step in steps for root in step.roots if root.op is not Op.ASSIGN}
@@ -134,6 +140,21 @@ def _build(roots: Sequence[Node], device: str, inputs: list[BufferRef]) -> Progr
     targets = [places[_key(step.buffers[slot])] for step in steps for slot in step.writes]
     program.written = frozenset(p.number for p in targets if p.kind == "input")
     return program
+
+
+def _marked(roots: Sequence[Node], inputs: list[BufferRef]) -> Sequence[Node]:
+    """`roots` with the buffers marked that are expected to last, and that they do not assign to."""
+    if not expects_replays():
+        return roots
+    order = toposort(roots)
+    lasting = {ref.token for ref in inputs if lasts(memory_of(ref))}
+    lasting -= {buffer_below(node).arg.token for node in order if node.op is Op.AFTER}
+    marked = {
+        node: node.replace(arg=replace(node.arg, lasts=True))
+        for node in order
+        if node.op is Op.BUFFER and node.arg.token in lasting
+    }
+    return [root.substitute(marked) for root in roots]
 
 
 def _has_work(root: Node) -> bool:

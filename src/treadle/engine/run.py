@@ -288,6 +288,8 @@ def run_program(
     ]
     run = Run(program, inputs, outputs, scratch, values)
     launches = run.launches()
+    for memory in run.overwritten:
+        memory.changes += 1
     start = time.perf_counter()
     if settings.DEBUG >= 2:
         report_kernels(program, opened.runtime.call_list(launches).run_timed(), opened)

@@ -40,6 +40,11 @@ class Run:
         """The memory that this step was the first to write."""
         return self.outputs
 
+    @property
+    def overwritten(self) -> list[Memory]:
+        """The memory from before that this step assigns to."""
+        return [self.inputs[slot] for slot in self.program.written]
+
     def launches(self) -> list[Launch]:
         """The launches of this run."""
         inputs, outputs = [m.buffer for m in self.inputs], [m.buffer for m in self.outputs]

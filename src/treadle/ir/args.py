@@ -36,7 +36,8 @@ class Placeholder(Token):
 class BufferRef:
     """Memory `token` of `size` elements on `device`, as it is after `version` assignments.
 
-    `image` is the texture that holds them, where they are no plain memory.
+    `image` is the texture that holds them, where they are no plain memory. `lasts`: what is going
+    to run many times is expected to find the same values here each time.
     """
 
     token: Token
@@ -44,6 +45,7 @@ class BufferRef:
     device: str
     version: int = 0
     image: ImageDType | None = None
+    lasts: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,11 +148,15 @@ class RangeArg:
 
 @dataclass(frozen=True)
 class ParamRef:
-    """Kernel argument `slot`: memory of `size` elements, or the texture `image` that holds them."""
+    """Kernel argument `slot`: memory of `size` elements, or the texture `image` that holds them.
+
+    `lasts`: most launches find the same values there.
+    """
 
     slot: int
     size: Any
     image: ImageDType | None = None
+    lasts: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """Nodes as text and back: one line a node, sources by number.
 
     0 = const.index 8
-    1 = range.index %0 RangeArg(number=0, kind='loop')
+    1 = range.index %0 RangeArg(number=0)
 
 `parse(render(node)) is node` for every graph without buffers; buffer tokens print as numbers and
-parse to fresh memory identities.
+parse to fresh memory identities. Fields of an arg that have their usual value are left out.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def _arg_text(arg: Any, tokens: dict[Any, int], numbers: dict[Node, int]) -> str
     if hasattr(arg, "__dataclass_fields__"):
         fields = ", ".join(
             f"{name}={_arg_text(getattr(arg, name), tokens, numbers)}"
-            for name in arg.__dataclass_fields__
+            for name, field in arg.__dataclass_fields__.items()
+            if getattr(arg, name) != field.default
         )
         return f"{type(arg).__name__}({fields})"
     return repr(arg)

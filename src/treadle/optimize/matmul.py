@@ -24,6 +24,7 @@ from .knobs import Knobs
 from .moves import Moves
 from .nest import Nest, reads_of, stride
 from .products import distribute_over_product
+from .windows import Windows, find_windows, keep_image
 
 __all__ = [
     "Problem", "Tile", "choose_tile", "factors_of", "pack_columns", "recognise", "tile_matmul",
@@ -47,6 +48,7 @@ class Problem:
     batch: tuple[Node, ...]
     rows: tuple[Node, ...]
     columns: tuple[Node, ...]
+    windows: Windows | None = None
 
     @property
     def steps(self) -> tuple[Node, ...]:
@@ -74,7 +76,7 @@ def tile_matmul(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> bool:
     rows, columns, steps = (_count(r) for r in (problem.rows, problem.columns, problem.steps))
     if rows * columns * steps * _count(problem.batch) < MIN_WORK or rows < 2 or columns < 4:
         return False
-    problem, tile = _best_way(moves, problem, target, knobs)
+    problem, tile = _best_way(moves, nest, problem, target, knobs)
     limit = max(256, knobs.panel_bytes // (tile.columns * problem.reduce.dtype.itemsize))
     if steps > limit and _cut_reduction(moves, problem, -(-steps // limit)):
         return False  # the nests have changed: the caller comes back for each
@@ -82,19 +84,38 @@ def tile_matmul(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> bool:
     return True
 
 
-def _best_way(moves: Moves, problem: Problem, target: Target, knobs: Knobs) -> tuple[Problem, Tile]:
+def _best_way(
+    moves: Moves, nest: Nest, problem: Problem, target: Target, knobs: Knobs
+) -> tuple[Problem, Tile]:
     """The problem as it is or, where that takes clearly less, with its rows as columns."""
     tile = _tile_for(problem, target, knobs)
     swapped = replace(problem, x=problem.y, y=problem.x, rows=problem.columns, columns=problem.rows)
+    problem, swapped = _with_windows(moves, problem), _with_windows(moves, swapped)
     if _count(swapped.rows) < 2 or _count(swapped.columns) < 4:
         return problem, tile
     other = _tile_for(swapped, target, knobs)
-    # Results that lie apart are stored one by one.
+    # Results that lie apart are stored one by one, and what is added to them is read so.
     apart = _count(problem.rows) * _count(problem.columns) / _count(problem.steps)
+    apart *= 1 + _matrices_added(nest, problem)
     if _cost(swapped, other) + apart < CLEARLY_LESS * _cost(problem, tile):
         moves.log.append("swap rows and columns")
         return swapped, other
     return problem, tile
+
+
+def _matrices_added(nest: Nest, problem: Problem) -> int:
+    """How many elements are read for each result beside those of the product."""
+    outside = nest.node.toposort(lambda n: n is not problem.reduce and n.op is not Op.STAGE)
+    reads = [n for n in outside if n.op is Op.LOAD]
+    rows, columns = frozenset(problem.rows), frozenset(problem.columns)
+    free = free_ranges(nest.node)
+    return sum(bool(free[n] & rows and free[n] & columns) for n in reads)
+
+
+def _with_windows(moves: Moves, problem: Problem) -> Problem:
+    if lasts(problem.x):
+        return problem
+    return replace(problem, windows=find_windows(moves, problem.x, problem.rows, problem.steps))
 
 
 def _tile_for(problem: Problem, target: Target, knobs: Knobs) -> Tile:
@@ -109,8 +130,11 @@ def _cost(problem: Problem, tile: Tile) -> float:
     row_tiles = -(-rows // tile.rows)
     products = row_tiles * tile.rows * vectors
     loads = row_tiles * vectors / tile.vectors * (tile.rows / 2 + tile.vectors)
-    packing = vectors * _packing(problem.y, problem.columns, problem.steps)
-    packing += rows / tile.lanes * _packing(problem.x, problem.rows, problem.steps)
+    packing = 0.0
+    if not lasts(problem.y):
+        packing += vectors * _packing(problem.y, problem.columns, problem.steps)
+    if problem.windows is None and not lasts(problem.x):
+        packing += rows / tile.lanes * _packing(problem.x, problem.rows, problem.steps)
     return max(products, loads) + packing
 
 
@@ -228,6 +252,11 @@ def _cut_reduction(moves: Moves, problem: Problem, chunks: int) -> bool:
 
 
 def _apply(moves: Moves, problem: Problem, tile: Tile, target: Target) -> None:
+    packing_order = problem.steps
+    if problem.windows is not None:
+        problem = _with_image(moves, problem, problem.windows, tile)
+        if lasts(problem.y):  # packed once, however far apart its elements are in this order
+            packing_order = problem.steps
     rows, columns, steps = problem.rows, problem.columns, problem.steps
     outer_columns, columns = _panel_loops(columns, tile)
     row_tiles = -(-_count(rows) // tile.rows)
@@ -246,7 +275,7 @@ def _apply(moves: Moves, problem: Problem, tile: Tile, target: Target) -> None:
     splits.update(moves.flatten(columns, column_split))
     row_split, row_loops = _row_split(moves, _count(rows), tile, blocks)
     splits.update(moves.flatten(rows, row_split))
-    flat = moves.loop(_count(steps)) if len(steps) > 1 else None
+    flat = moves.loop(_count(steps)) if len(steps) > 1 and problem.windows is None else None
     moves.apply(splits, f"tile {tile.rows} x {tile.vectors} vectors")
     made = {r for split in splits.values() for r in split.ranges}
     nest = next(n for n in moves.nests() if made & set(n.loops))
@@ -259,17 +288,28 @@ def _apply(moves: Moves, problem: Problem, tile: Tile, target: Target) -> None:
     factors = factors_of(reduce.src[0])
     assert factors is not None
     x, y = factors if _uses(factors[0], row_split.ranges) else factors[::-1]
-    position = _flat_position(steps)
-    packed_y = pack_columns(moves, y, steps, position, column_split, tile)
-    packed_x = _pack_rows(moves, x, steps, position, row_split, row_loops, panels, tile, target)
+    position = _flat_position(packing_order)
+    around = _panel_numbers(y, steps, column_split) if lasts(y) else ()
+    packed_y = pack_columns(moves, y, packing_order, position, column_split, tile, around)
+    if problem.windows is None:
+        x = _pack_rows(moves, x, steps, position, row_split, row_loops, panels, tile, target)
     if flat is None:
-        new = Node(Op.REDUCE, reduce.dtype, (packed_x * packed_y, *steps), reduce.arg)
+        new = Node(Op.REDUCE, reduce.dtype, (x * packed_y, *steps), reduce.arg)
         moves.root = moves.root.substitute({reduce: new})
         return
     digits = moves.flatten(steps, Split(flat, (flat,)))
-    body = simplify((packed_x * packed_y).substitute({r: s.expr for r, s in digits.items()}))
+    body = simplify((x * packed_y).substitute({r: s.expr for r, s in digits.items()}))
     new = Node(Op.REDUCE, reduce.dtype, (body, flat), reduce.arg)
     moves.root = moves.root.substitute({reduce: new})
+
+
+def _with_image(moves: Moves, problem: Problem, windows: Windows, tile: Tile) -> Problem:
+    """The problem with its rows read from one copy of the image."""
+    x = keep_image(moves, windows, problem.rows, tile.rows - 1, tile.lanes)
+    old = problem.reduce
+    reduce = Node(Op.REDUCE, old.dtype, (x * problem.y, *windows.steps), old.arg)
+    moves.root = moves.root.substitute({old: reduce})
+    return replace(problem, reduce=reduce, x=x)
 
 
 def _panel_loops(
@@ -321,6 +361,18 @@ def _row_split(moves: Moves, size: int, tile: Tile, blocks: int) -> tuple[Split,
 
 def _uses(node: Node, loops: tuple[Node, ...]) -> bool:
     return bool(free_ranges(node)[node] & frozenset(loops))
+
+
+def lasts(factor: Node) -> bool:
+    """Whether most launches find the same values in `factor`: then packing it is done once."""
+    memory = [n.src[0] for n in factor.toposort() if n.op is Op.LOAD]
+    return bool(memory) and all(m.op is Op.PARAM and m.arg.lasts for m in memory)
+
+
+def _panel_numbers(y: Node, steps: tuple[Node, ...], columns: Split) -> tuple[Node, ...]:
+    """The loops that number the panels of y."""
+    inside = {*steps, *(r for r in columns.ranges if r.arg.kind != "grid")}
+    return tuple(sorted(free_ranges(y)[y] - inside, key=lambda r: r.arg.number))
 
 
 def _flat_position(steps: tuple[Node, ...]) -> Node:

@@ -55,7 +55,8 @@ class _Builder:
         slot = self.slots.setdefault(key, len(self.buffers))
         if slot == len(self.buffers):
             self.buffers.append(storage)
-        ref = ParamRef(slot, size_product(storage.shape), image_of(storage))
+        lasts = storage.op is Op.BUFFER and storage.arg.lasts
+        ref = ParamRef(slot, size_product(storage.shape), image_of(storage), lasts)
         return Node(Op.PARAM, storage.dtype, (), ref)
 
     def value(self, node: Node, index: Index, valid: Node = TRUE) -> Node:

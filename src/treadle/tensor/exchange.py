@@ -66,6 +66,7 @@ def in_place(tensor: Core) -> tuple[Array, bool]:
             tensor.node = node
         moves, base = _moves(node)
     memory = memory_of(base.arg)
+    memory.is_exposed |= memory.is_shared
     array = whole = memory.array()
     if memory.read_only:
         array.flags.writeable = False

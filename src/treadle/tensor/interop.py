@@ -262,7 +262,9 @@ def _adopted(
 ) -> Node:  # fmt: skip
     """A BUFFER over somebody else's memory, which is let go of when the last tensor is gone."""
     weakref.finalize(buffer, _let_go, device, owner, deleter)
-    return adopt(Memory(buffer, kind, count, device, read_only=readonly, image=image))
+    return adopt(
+        Memory(buffer, kind, count, device, read_only=readonly, image=image, is_exposed=True)
+    )
 
 
 def _let_go(device: str, owner: object, deleter: Callable[[], object] | None) -> None:

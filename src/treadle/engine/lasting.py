@@ -1,0 +1,181 @@
+"""Memory that lasts from call to call of a captured function, and what is kept of it.
+
+    with expect_replays(inputs):         the function runs: memory from before is taken to last
+        lasts(memory)                    True for the weights of a network
+    kept, rest = Kept(), kept.split(runs, ...)   packing of weights; what each replay has to do
+    kept.refresh()                               packs them if they have changed
+
+Weights are read in another order than they lie in, so kernels pack them first. Where a function is
+going to be replayed, they are packed in a phase of its own, into memory of its own, and a replay
+repeats that only if the weights have changed since. That memory lasts is a guess, which decides
+where packing happens. Whether a phase may be left out is decided by what the captured function was
+seen to do, and by who else can write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..config import settings
+from ..runtime.base import Entry, Launch
+from .backends import Device, Opened
+from .memory import Memory, next_memory
+from .program import CompiledKernel
+from .steps import Run
+
+__all__ = ["Kept", "Room", "expect_replays", "expects_replays", "lasts"]
+
+LEAST_BYTES = 1 << 14  # smaller memory is no matrix whose packing takes time
+
+
+@dataclass
+class _Expected:
+    """What is known while a function runs: memory of at least `number` is younger than the call."""
+
+    inputs: frozenset[int]
+    number: int
+    room: int
+    answers: dict[int, bool] = field(default_factory=dict)
+
+    def lasts(self, memory: Memory) -> bool:
+        known = self.answers.get(id(memory))
+        if known is None:
+            nbytes = memory.size * memory.dtype.itemsize
+            is_old = memory.number < self.number and id(memory) not in self.inputs
+            known = is_old and memory.image is None and LEAST_BYTES <= nbytes <= self.room
+            known = known and Device[memory.device].target.workgroup is None
+            self.answers[id(memory)] = known
+            self.room -= known * nbytes
+        return known
+
+
+_active = threading.local()
+
+
+@contextlib.contextmanager
+def expect_replays(inputs: Sequence[Memory]) -> Iterator[None]:
+    """A block that runs a function whose calls will be replayed with other `inputs`."""
+    room = settings.KEEP_PACKED << 20
+    _active.expected = _Expected(frozenset(map(id, inputs)), next_memory(), room)
+    try:
+        yield
+    finally:
+        _active.expected = None
+
+
+def expects_replays() -> bool:
+    """Whether such a block is running."""
+    return getattr(_active, "expected", None) is not None
+
+
+def lasts(memory: Memory) -> bool:
+    """Whether `memory` is taken to be the same at each replay of the function that runs now."""
+    expected = getattr(_active, "expected", None)
+    return expected is not None and expected.lasts(memory)
+
+
+@dataclass
+class Room:
+    """How many bytes of packed memory may still be kept."""
+
+    left: int = field(default_factory=lambda: settings.KEEP_PACKED << 20)
+
+
+class Kept:
+    """Phases that ran once, and run again if the memory that they read has changed.
+
+    What they fill is `blocks`, `nbytes` in all.
+    """
+
+    def __init__(self) -> None:
+        self.blocks: list[Any] = []
+        self.nbytes = 0
+        self._launches: list[Launch] = []
+        self._sources: dict[int, Memory] = {}
+        self._calls: Any = None
+        self._seen: list[int] | None = None
+
+    def split(
+        self, runs: Sequence[Run], is_constant: Callable[[Memory], bool], room: Room
+    ) -> list[Launch]:
+        """What is left of the launches of `runs`, all on one device, for each replay.
+
+        `is_constant` says of memory that no replay of the function writes to it.
+        """
+        rest: list[Launch] = []
+        for run in runs:
+            launches, program = run.launches(), run.program
+            for kernel, places, launch in zip(
+                program.kernels, program.arguments, launches, strict=True
+            ):
+                constant = {
+                    slot: run.inputs[place.number]
+                    for slot, place in enumerate(places)
+                    if place.kind == "input" and is_constant(run.inputs[place.number])
+                }
+                rest.append(self._split(kernel, launch, constant, room, Device[program.device]))
+        if self._launches:
+            runtime = Device[runs[0].program.device].runtime
+            self._calls = runtime.call_list(self._launches, (runs, self.blocks))
+        return rest
+
+    def _split(
+        self, kernel: CompiledKernel, launch: Launch, constant: dict[int, Memory], room: Room,
+        opened: Opened,
+    ) -> Launch:  # fmt: skip
+        """`launch` without the phases that read what is `constant`, which are kept."""
+        own = len(launch.args) - len(kernel.scratch)
+        done = _constant_phases(kernel, own, constant.keys())
+        slots = {slot.number for n in done for slot in kernel.entries[n].slots}
+        filled = {slot: kernel.scratch[slot - own] for slot in slots if slot >= own}
+        nbytes = sum(filled.values())
+        if not done or nbytes > room.left:
+            return launch
+        room.left -= nbytes
+        self.nbytes += nbytes
+        args = list(launch.args)
+        for slot, size in filled.items():
+            self.blocks.append(opened.allocator.alloc(size))
+            args[slot] = self.blocks[-1].argument
+        self._sources.update((id(constant[s]), constant[s]) for s in slots if s < own)
+        phases = list(enumerate(launch.phases))
+        packing = [phase for number, phase in phases if number in done]
+        self._launches.append(Launch(packing, args, launch.vars))
+        return Launch([phase for n, phase in phases if n not in done], args, launch.vars)
+
+    def refresh(self) -> None:
+        """Run the phases if what they have left is not of the values that are there now."""
+        if not self._launches:
+            return
+        sources = self._sources.values()
+        now = [memory.changes for memory in sources]
+        if now != self._seen or any(memory.is_exposed for memory in sources):
+            self._calls.run()
+            self._seen = now
+
+
+def _constant_phases(kernel: CompiledKernel, own: int, constant: Collection[int]) -> set[int]:
+    """The phases that fill scratch memory from the arguments `constant` alone.
+
+    Arguments from `own` on are the kernel's scratch memory. What two phases write stays out.
+    """
+    writers = Counter(slot for entry in kernel.entries for slot in _written(entry))
+    found: set[int] = set()
+    filled: set[int] = set()
+    for number, entry in enumerate(kernel.entries):
+        writes = _written(entry)
+        reads = {slot.number for slot in entry.slots} - writes
+        is_own = all(slot >= own and writers[slot] == 1 for slot in writes)
+        if is_own and not entry.variables and reads <= filled.union(constant):
+            found.add(number)
+            filled |= writes
+    return found
+
+
+def _written(entry: Entry) -> set[int]:
+    return {slot.number for slot in entry.slots if slot.is_written}

@@ -1,0 +1,75 @@
+"""Images as rows of a matmul: read from one copy with borders, wherever windows overlap."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from treadle import Tensor
+from treadle.engine.run import scheduled
+from treadle.optimize.heuristic import optimize
+from treadle.target import Target
+
+TARGET = Target.parse("x86-64-v4")
+RANDOM = np.random.default_rng(5)
+
+
+def values(*shape):
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def convolution(image, weight, **options):
+    return image.conv2d(weight, **options)
+
+
+def log_of(tensor):
+    return [line for k in scheduled([(tensor.node, "CPU")]) for line in optimize(k.ast, TARGET)[1]]
+
+
+CASES = {
+    "borders": ((1, 64, 7, 7), (128, 64, 3, 3), {"padding": 1}),
+    "no borders": ((1, 64, 9, 8), (128, 64, 3, 3), {}),
+    "one axis": ((1, 48, 6, 11), (96, 48, 1, 5), {"padding": (0, 2)}),
+    "dilated": ((1, 64, 10, 9), (128, 64, 3, 3), {"dilation": 2, "padding": 2}),
+    "a batch": ((3, 64, 5, 5), (160, 64, 3, 3), {"padding": 1}),
+    "rows of an odd number": ((1, 50, 7, 5), (130, 50, 3, 3), {"padding": 1}),
+    "many channels": ((1, 512, 5, 5), (64, 512, 3, 3), {"padding": 1}),
+    "in groups": ((1, 128, 6, 6), (256, 64, 3, 3), {"padding": 1, "groups": 2}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_windows_are_read_from_one_copy_of_the_image(name):
+    image_shape, weight_shape, options = CASES[name]
+    image, weight = values(*image_shape), values(*weight_shape)
+    x, w = (Tensor(v, device="CPU").realize() for v in (image, weight))
+    found = convolution(x, w, **options)
+    assert "keep the image (grid)" in log_of(found)
+    exact = convolution(
+        *(Tensor(v.astype(np.float64), device="REF") for v in (image, weight)), **options
+    )
+    np.testing.assert_allclose(found.numpy(), exact.numpy(), rtol=1e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("image", "weight", "options"),
+    [
+        pytest.param((1, 64, 14, 14), (128, 64, 3, 3), {"stride": 2, "padding": 1}, id="strides"),
+        pytest.param((1, 64, 7, 7), (128, 64, 1, 1), {}, id="one pixel"),
+        pytest.param((8, 3, 32, 32), (64, 3, 3, 3), {"padding": 1}, id="few channels"),
+    ],
+)
+def test_other_windows_are_packed(image, weight, options):
+    x, w = Tensor(values(*image)).realize(), Tensor(values(*weight)).realize()
+    log = log_of(convolution(x, w, **options))
+    assert not any("image" in line for line in log)
+    assert any(line.startswith("tile") for line in log)
+
+
+def test_gradients_to_weights_are_no_windows():
+    """Their rows are the few places of a window, and what they sum over is the image."""
+    x, w = Tensor(values(2, 32, 14, 14)).realize(), Tensor(values(32, 32, 3, 3)).realize()
+    w.requires_grad = True
+    convolution(x, w, padding=1).square().mean().backward()
+    last = scheduled([(w.grad.node, "CPU")])[-1]
+    assert not any("image" in line for line in optimize(last.ast, TARGET)[1])
