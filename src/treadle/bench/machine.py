@@ -12,7 +12,7 @@ import platform
 from dataclasses import dataclass
 
 from ..runtime.probe import fma_peak, rate
-from ..target import available_cores
+from ..target import available_cores, host_target
 
 __all__ = ["Ceilings", "ceilings", "describe_machine", "versions"]
 
@@ -58,8 +58,12 @@ def _processor() -> str:
 
 
 def ceilings(quick: bool = False) -> Ceilings:
-    """The best of several probes each; `quick` takes small arrays that may fit the caches."""
-    count = 1 << (20 if quick else 24)
+    """The best of several probes each; `quick` takes small arrays that may fit the caches.
+
+    Else arrays have four times the bytes of the last-level cache, as the STREAM benchmark asks for
+    (https://www.cs.virginia.edu/stream/ref.html): what stays in a cache is no memory bandwidth.
+    """
+    count = 1 << 20 if quick else max(host_target().l3, 1 << 24)  # of four bytes each
     probes = _bandwidth_probes(count)
     read, copy = (max(rates) for rates in zip(*probes, strict=True))
     return Ceilings(fma_peak(1 << (16 if quick else 22)), read, copy)

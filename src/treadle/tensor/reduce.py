@@ -16,6 +16,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import same_size, size_product
 from .joining import Joining
+from .keys import MOST_BITS, place_of_extreme
 from .shapes import expand, reshape, resolve_axes, resolve_axis
 
 __all__ = ["Reduce"]
@@ -155,10 +156,15 @@ class Reduce(Joining):
         at = resolve_axis(name, axis, self.ndim)
         if not self.ndim:
             return self._filled(0).cast(dtypes.int32)
+        size = self.shape[at]
+        if isinstance(size, int) and size and self.dtype.bits <= MOST_BITS:
+            self._check_op(op)
+            node = place_of_extreme(self.node, op, at)
+            short = tuple(n for i, n in enumerate(node.shape) if i != at)
+            return self._result(node if keepdim else reshape(node, short))
         found = self.eq(self._reduce(op, name, at, True))
         if self.dtype.is_float:
             found = found.bitwise_or(self.isnan())
-        size = self.shape[at]
         # counted from the end, so that the first place is the largest number
         backwards = self._places(at).neg().add(size)
         last = found.where(backwards, 0)._reduce(Op.MAX, name, at, keepdim)

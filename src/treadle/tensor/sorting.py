@@ -3,8 +3,8 @@
     x.sort()         -> values in ascending order along the last axis, and where they were
     x.topk(3)        -> the three largest, and where they were
 
-Every dtype is sorted as unsigned integers of the same order: bits of floats with the sign turned,
--0 as 0, any NaN above all numbers. Of equal elements the first stays first, descending too.
+Every dtype is sorted as unsigned integers of the same order (keys.py). Of equal elements the first
+stays first, descending too.
 """
 
 from __future__ import annotations
@@ -17,15 +17,10 @@ from ..ir.args import SortArg
 from ..ir.node import Node
 from ..ir.op import Op
 from .gathering import Gathering
+from .keys import keys_of
 from .shapes import resolve_axis
 
 __all__ = ["Sorting"]
-
-_UNSIGNED = {8: dtypes.uint8, 16: dtypes.uint16, 32: dtypes.uint32, 64: dtypes.uint64}
-_INFINITY = {
-    dtypes.float16: 0x7C00, dtypes.bfloat16: 0x7F80, dtypes.float32: 0xFF << 23,
-    dtypes.float64: 0x7FF << 52,
-}  # fmt: skip
 
 
 class Sorting(Gathering):
@@ -68,22 +63,6 @@ class Sorting(Gathering):
             raise ShapeError(f"[{name}] axis {dim} of shape {self.shape} has no {count!r} elements")
         if not self.ndim:
             return self._filled(0).cast(dtypes.int32)
-        keys = self._keys()
+        keys = keys_of(self.node)
         keys = keys ^ keys.dtype.max if descending else keys
         return self._result(Node(Op.SORT, dtypes.int32, (keys,), SortArg(axis, count)))
-
-    def _keys(self) -> Node:
-        """Unsigned integers in the order of the elements."""
-        node = self.node.cast(dtypes.uint8) if self.dtype.is_bool else self.node
-        if node.dtype.is_float and node.dtype.bits == 8:
-            node = node.cast(dtypes.float16)
-        dtype = node.dtype
-        if dtype.is_unsigned:
-            return node
-        bits, sign = node.bitcast(_UNSIGNED[dtype.bits]), 1 << (dtype.bits - 1)
-        if not dtype.is_float:
-            return bits ^ sign
-        magnitude = bits & (sign - 1)
-        key = magnitude.eq(0).where(sign, (bits < sign).where(bits ^ sign, bits ^ bits.dtype.max))
-        is_nan = bits.like(_INFINITY[dtype]) < magnitude
-        return is_nan.where(bits.dtype.max, key)
