@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from treadle import Context, Tensor, TinyJit
+from treadle.engine import run
 from treadle.engine.backends import Device
 from treadle.errors import LinAlgError
 from treadle.ir import lapack
@@ -45,6 +46,28 @@ def test_nothing_is_computed_before_it_is_wanted_and_then_once(calls):
     np.testing.assert_allclose(product.numpy(), a, atol=1e-6)
     r.numpy()
     assert calls == ["qr"]
+
+
+def test_a_call_of_what_is_in_memory_is_all_the_work(monkeypatch, calls):
+    a, b = matrix(), matrix()
+    x, y = Tensor(a).realize(), Tensor(b).realize()
+    monkeypatch.setattr(run, "current", None)  # which would walk over the graph
+    np.testing.assert_allclose(x.solve(y).numpy(), np.linalg.solve(a, b), rtol=1e-3, atol=1e-4)
+    q, r = x.qr()
+    Tensor.realize(q, r)
+    np.testing.assert_allclose(q.numpy() @ r.numpy(), a, atol=1e-6)
+    assert calls == ["solve", "qr"]
+
+
+def test_known_called_and_scheduled_results_of_two_devices_in_one_realize():
+    a = matrix()
+    x, there = Tensor(a).realize(), Tensor(a, device="REF").realize()
+    known, called, other, added = x.det().realize(), x.inv(), there.inv(), x + 1
+    Tensor.realize(known, called, other, added)
+    np.testing.assert_allclose(called.numpy(), np.linalg.inv(a), rtol=1e-3, atol=1e-4)
+    np.testing.assert_array_equal(called.numpy(), other.numpy())
+    np.testing.assert_array_equal(added.numpy(), a + 1)
+    assert other.device == "REF"
 
 
 def test_kernels_stand_before_and_behind_host_calls(device):

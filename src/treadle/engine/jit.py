@@ -31,10 +31,11 @@ from ..ir.op import Op
 from ..runtime.base import Launch
 from . import memory as memory_table
 from .backends import Device
+from .cuts import listeners
 from .known import holders, is_backed, next_number, remember, resolve, tracked_since
 from .lasting import Kept, Room, expect_replays
 from .memory import Memory, adopt, from_host, memory_of, new_memory, read
-from .run import count_program, listeners, on_interpret, realize
+from .run import count_program, on_interpret, realize
 from .steps import HostCall, Run, Step, Transfer
 
 __all__ = ["TinyJit", "jit"]

@@ -2,8 +2,8 @@
 
     remember(node, memory)    resolve(node) -> memory    current([graph]) -> the graph on memory
 
-Remembered weakly, so that every other graph with the same node reads the memory, and nothing is
-kept for a node that nobody has.
+Remembered in the node, so that every other graph with the same node reads the memory, and nothing
+is kept for a node that nobody has.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Holder(Protocol):
 
 _serial = itertools.count()
 _live: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-_realized: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
 _tracking = threading.Lock()
+_set_memory = Node.__dict__["memory"].__set__
 
 
 def track(holder: Holder, number: int | None = None) -> int:
@@ -75,10 +75,12 @@ def holders() -> list[Any]:
 
 def resolve(node: Node) -> Node:
     """The buffer-backed node that holds the value of `node`, or `node` if nothing does yet."""
-    while (found := _realized.get(node)) is not None:
+    while (found := node.memory) is not None:
         node = found
     if node.op is Op.RESHAPE:
         base = node.src[0]
+        if base.op is Op.BUFFER and base.memory is None:
+            return node
         moved = resolve(base)
         if moved is not base and is_backed(moved):
             return Node(Op.RESHAPE, node.dtype, (moved,), node.shape)
@@ -90,12 +92,12 @@ def resolve(node: Node) -> Node:
 
 def remember(node: Node, memory: Node) -> None:
     """From now on `memory` is where the value of `node` is."""
-    _realized[node] = memory
+    _set_memory(node, memory)
 
 
 def is_known(node: Node) -> bool:
     """Whether this very node has been computed, or overwritten by what is remembered for it."""
-    return node in _realized
+    return node.memory is not None
 
 
 def is_backed(node: Node) -> bool:

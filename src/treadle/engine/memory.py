@@ -1,4 +1,4 @@
-"""Device memory behind BUFFER nodes: a node holds a Token, this table holds the memory, weakly.
+"""Device memory behind BUFFER nodes: a node holds a Token, and that holds the memory.
 
     node = from_host("CPU", dtypes.int32, np.arange(3))  ->  BUFFER int32 (3,)
     to_host(node)                                         ->  array([0, 1, 2], dtype=int32)
@@ -10,7 +10,6 @@ memory: reading a version that has been overwritten is an error, never a wrong v
 from __future__ import annotations
 
 import itertools
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -89,7 +88,7 @@ class Memory:
 
         runtime = Device[self.device].runtime
         runtime.synchronize()
-        if self.is_shared:
+        if runtime.shares_memory and self.image is None:
             return np.frombuffer(self.buffer.view(), self.stored, self.size)
         found = np.empty(self.size, self.stored)
         if self.size:
@@ -110,7 +109,6 @@ class Memory:
             runtime.write(self.buffer, _bytes_of(np.ascontiguousarray(data, self.stored)))
 
 
-_table: weakref.WeakKeyDictionary[Token, Memory] = weakref.WeakKeyDictionary()
 # Called before values are read on the host; a capturing jit refuses here.
 on_read: list[Callable[[], None]] = []
 
@@ -118,7 +116,7 @@ on_read: list[Callable[[], None]] = []
 def adopt(memory: Memory) -> Node:
     """A BUFFER with a Token of its own for `memory`."""
     token = Token()
-    _table[token] = memory
+    token.memory = memory
     ref = BufferRef(token, memory.size, memory.device, memory.version, memory.image)
     return Node(Op.BUFFER, memory.dtype, (), ref)
 
@@ -182,7 +180,7 @@ def memory_of(ref: BufferRef) -> Memory:
     """
     if isinstance(ref.token, Placeholder):
         raise UserError(ref.token.why)
-    memory = _table[ref.token]
+    memory: Memory = ref.token.memory
     if memory.version != ref.version:
         raise InternalError(
             f"[realize] version {ref.version} of a buffer of {ref.size} elements on {ref.device} "
@@ -193,7 +191,7 @@ def memory_of(ref: BufferRef) -> Memory:
 
 def is_read_only(token: Token) -> bool:
     """Whether nothing may be assigned to the memory of `token`."""
-    return not isinstance(token, Placeholder) and _table[token].read_only
+    return not isinstance(token, Placeholder) and token.memory.read_only
 
 
 def read(ref: BufferRef) -> np.ndarray[Any, Any]:

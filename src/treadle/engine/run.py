@@ -7,11 +7,9 @@ What known.py knows already is read from memory; effects.py sees to what assignm
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ..config import settings
@@ -29,24 +27,19 @@ from .backends import Device
 from .blame import blamed
 from .check import check_values
 from .counters import GlobalCounters
+from .cuts import CUTS, compute_cuts, computed_at_once, device_of, listeners
 from .effects import buffer_below, commit, is_stored, keep_old_versions, readers, still_read
 from .known import current, is_backed, remember, resolve
 from .memory import Memory, adopt, from_host, memory_of, new_memory, read
 from .pipeline import program_of
 from .program import Program
-from .report import report_host_call, report_kernels
-from .steps import HostCall, Run, Step, Transfer
+from .report import report_kernels
+from .steps import Run
 
-__all__ = ["count_program", "listeners", "on_interpret", "realize", "scheduled"]
-
-# What no kernel computes: it cuts a graph into what comes before and what comes after.
-CUTS = frozenset((Op.COPY, Op.HOST))
+__all__ = ["count_program", "on_interpret", "realize", "scheduled"]
 
 _lock = threading.RLock()
 
-
-# Told of each step that was taken, in order; a capturing jit listens.
-listeners: list[Callable[[Step], None]] = []
 
 # Told when a graph was interpreted, which nothing can replay.
 on_interpret: list[Callable[[], None]] = []
@@ -62,6 +55,8 @@ def realize(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
         if settings.CHECK_NAN:
             check_values(outputs, realize)
         nodes = [node for node, _ in outputs]
+        if computed_at_once(nodes):
+            return [resolve(node) for node in nodes]
         devices = dict.fromkeys([device for _, device in outputs])
         roots, order = current(nodes)
         ops = {node.op for node in order}
@@ -86,7 +81,7 @@ def _realize_shards(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
     placed = partition([*roots, *images])
     jobs = _jobs([placed[root] for root in roots], [device for _, device in outputs])
     # What devices tell each other first: later it may have been overwritten.
-    _compute_cuts([node for node, _ in jobs])
+    compute_cuts([node for node, _ in jobs], realize)
     done = iter(realize(jobs))
     for effect, image in zip(pending, images, strict=True):
         _remember_effect(effect, placed[image])
@@ -131,7 +126,7 @@ def _compute(
 ) -> list[Node]:
     """Compute graphs on one device; `roots`, of the nodes `order` and ops `ops`, are current."""
     if not ops.isdisjoint(CUTS):
-        _compute_cuts(outputs)
+        compute_cuts(outputs, realize)
         found = [resolve(node) for node in outputs]
         if Op.AFTER not in ops and all(map(is_backed, found)):
             return found
@@ -211,7 +206,7 @@ def _rounds(jobs: list[tuple[Node, str]]) -> list[tuple[list[Node], str]]:
         if cut.op not in CUTS:
             continue
         sources = list(substitute(cut.src, computed))
-        device = _device_of(sources, cut)
+        device = device_of(sources, cut)
         rounds.append((sources, device))
         if any(n.op is Op.BUFFER for n in toposort(sources)):  # constants are not remembered
             below = toposort(cut.src, lambda n: n not in computed and not is_backed(n))
@@ -327,59 +322,6 @@ def _interpret(roots: list[Node], device: str, effects: list[Node]) -> list[Node
     for listen in on_interpret:
         listen()
     return found
-
-
-def _compute_cuts(outputs: list[Node]) -> None:
-    """Compute what no kernel does: each COPY and HOST, after what it reads, on that's device."""
-    for cut in toposort(outputs, lambda n: resolve(n) is n):
-        if cut.op not in CUTS or resolve(cut) is not cut:
-            continue
-        nodes = [resolve(node) for node in cut.src]
-        if not all(map(is_backed, nodes)):
-            device = _device_of(cut.src, cut)
-            nodes = realize([(node, device) for node in cut.src])
-        sources = [_memory_below(node) for node in nodes]
-        device = sources[0].device
-        if cut.op is Op.COPY:
-            step: Transfer | HostCall = _copy(cut, *sources)
-            results = [cut]
-        else:
-            step = _host_call(cut, sources, device)
-            results = [cut.replace(arg=replace(cut.arg, number=i)) for i in range(len(step.made))]
-        start = time.perf_counter()
-        step.run()
-        if isinstance(step, HostCall):
-            report_host_call(step, device, time.perf_counter() - start)
-        for listen in listeners:
-            listen(step)
-        for node, memory in zip(results, step.made, strict=True):
-            remember(node, Node(Op.RESHAPE, node.dtype, (adopt(memory),), node.shape))
-
-
-def _copy(node: Node, source: Memory) -> Transfer:
-    return Transfer(source, new_memory(node.arg, node.dtype, source.size))
-
-
-def _host_call(node: Node, operands: list[Memory], device: str) -> HostCall:
-    """The call that a HOST node is a result of, with memory for all of its results."""
-    made = [new_memory(device, node.dtype, math.prod(shape)) for shape in node.arg.shapes]
-    return HostCall(node.arg, operands, [source.shape for source in node.src], made)
-
-
-def _memory_below(node: Node) -> Memory:
-    while node.op is Op.RESHAPE:
-        node = node.src[0]
-    return memory_of(node.arg)
-
-
-def _device_of(sources: Sequence[Node], cut: Node) -> str:
-    """Where the memory is that `sources` of a COPY or HOST read."""
-    for item in reversed(toposort(sources, lambda n: n.op is not Op.COPY)):
-        if item.op is Op.COPY:
-            return item.arg
-        if item.op is Op.BUFFER:
-            return item.arg.device
-    return cut.arg if cut.op is Op.COPY else Device.DEFAULT
 
 
 def _reading_memory(order: list[Node]) -> set[Node]:

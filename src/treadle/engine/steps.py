@@ -51,7 +51,7 @@ class Run:
         return self.program.launches(inputs, outputs, self.scratch, self.values)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Transfer:
     """A copy of all of `source` to `target`, which may be on another device."""
 
@@ -68,7 +68,7 @@ class Transfer:
         transfer(_now(self.source, moved), _now(self.target, moved))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class HostCall:
     """The function `arg.name` of `operands` in `shapes`: all its results into `made`.
 

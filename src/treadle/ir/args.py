@@ -18,9 +18,11 @@ __all__ = [
 
 
 class Token:
-    """Identity of one piece of device memory. The engine maps it to the memory, weakly."""
+    """Identity of one piece of device memory, which the engine puts into `memory`."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "memory")
+
+    memory: Any
 
 
 class Placeholder(Token):
@@ -46,6 +48,9 @@ class BufferRef:
     version: int = 0
     image: ImageDType | None = None
     lasts: bool = False
+
+    def __hash__(self) -> int:
+        return hash((self.token, self.version))
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,16 @@ from .shape import Shape, infer_shape
 __all__ = ["Node", "intern_count", "substitute", "toposort"]
 
 _interned: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
-# Looked up a million times in a large compilation: without the dictionary's own method around it.
+# Looked up a million times in a large compilation: without the dictionary's own methods around it.
 _references: dict[tuple[Any, ...], weakref.ref[Node]] = _interned.data  # pyright: ignore[reportAttributeAccessIssue]
+_forget = _interned._remove  # pyright: ignore[reportAttributeAccessIssue]
 _lock = threading.RLock()
+
+
+class _Reference(weakref.ref["Node"]):
+    """What `weakref.KeyedRef` is, made without a call of Python's."""
+
+    __slots__ = ("key",)
 
 
 def intern_count() -> int:
@@ -39,12 +46,13 @@ def intern_count() -> int:
 class Node:
     """`op` applied to `src`, giving `dtype` and, in tensor graphs, `shape`; `arg` says how.
 
-    `origin` is the line that made it, if known, in the form of `ir.origin`; no part of its meaning.
+    Two more are no part of its meaning: `origin` is the line that made it, if known, in the form of
+    `ir.origin`, and `memory` what holds its value once the engine has computed that.
     Raises ShapeError if the sources' shapes do not fit the op, DTypeError if they are complex and
     it has no meaning for complex numbers.
     """
 
-    __slots__ = ("__weakref__", "arg", "dtype", "op", "origin", "shape", "src")
+    __slots__ = ("__weakref__", "arg", "dtype", "memory", "op", "origin", "shape", "src")
 
     op: Op
     dtype: DType
@@ -52,6 +60,7 @@ class Node:
     arg: Any
     shape: Shape
     origin: tuple[Any, ...] | None
+    memory: Node | None
 
     def __new__(  # noqa: PYI034 (an interned node is found, not made)
         cls, op: Op, dtype: DType, src: tuple[Node, ...] = (), arg: Any = None
@@ -63,8 +72,8 @@ class Node:
         _check(op, dtype, src, arg)
         shape = infer_shape(op, src, arg)
         with _lock:
-            found = _interned.get(key)
-            if found is not None:
+            reference = _references.get(key)
+            if reference is not None and (found := reference()) is not None:
                 return found
             node = object.__new__(cls)
             _set_op(node, op)
@@ -73,7 +82,10 @@ class Node:
             _set_arg(node, arg)
             _set_shape(node, shape)
             _set_origin(node, None)
-            _interned[key] = node
+            _set_memory(node, None)
+            reference = _Reference(node, _forget)
+            reference.key = key
+            _references[key] = reference
         return node
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -273,8 +285,9 @@ class Node:
 
 
 # The slots' own setters, past `__setattr__`: twice as quick as `object.__setattr__` by name.
-_set_op, _set_dtype, _set_src, _set_arg, _set_shape, _set_origin = (
-    Node.__dict__[name].__set__ for name in ("op", "dtype", "src", "arg", "shape", "origin")
+_set_op, _set_dtype, _set_src, _set_arg, _set_shape, _set_origin, _set_memory = (
+    Node.__dict__[name].__set__
+    for name in ("op", "dtype", "src", "arg", "shape", "origin", "memory")
 )
 
 
@@ -284,19 +297,23 @@ def toposort(roots: Iterable[Node], enter: Callable[[Node], bool] | None = None)
     Where `enter(node)` is false, the node is listed and its sources are not visited through it.
     """
     done: dict[Node, None] = {}
-    stack = [(root, False) for root in roots]
+    stack: list[Node | None] = list(roots)
     stack.reverse()
     while stack:
-        node, ready = stack.pop()
-        if node in done:
-            continue
-        if ready or (enter is not None and not enter(node)) or not node.src:
+        node = stack.pop()
+        if node is None:  # all that stood above it is done: the sources of the next
+            node = stack.pop()
+            assert node is not None
             done[node] = None
+        elif node in done:
             continue
-        stack.append((node, True))
-        for source in reversed(node.src):
-            if source not in done:
-                stack.append((source, False))
+        elif (enter is not None and not enter(node)) or not node.src:
+            done[node] = None
+        else:
+            stack += node, None
+            for source in reversed(node.src):
+                if source not in done:
+                    stack.append(source)
     return list(done)
 
 

@@ -6,8 +6,7 @@ are found here, when the node is made.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ..errors import ShapeError
@@ -38,9 +37,6 @@ def size_max(size: Size) -> int:
 
 def size_product(sizes: Iterable[Size]) -> Any:
     """The product of sizes: an int where all are."""
-    sizes = tuple(sizes)
-    if all(isinstance(size, int) for size in sizes):
-        return math.prod(cast("tuple[int, ...]", sizes))
     total: Any = 1
     for size in sizes:
         total = size * total if not isinstance(size, int) else total * size
@@ -206,7 +202,37 @@ def _multi(src: tuple[Node, ...], arg: Any) -> Shape:
     return (*shape[: arg.axis], total, *shape[arg.axis + 1 :])
 
 
-_SOURCE_SHAPE = SAME | {Op.CONTIGUOUS, Op.COPY, Op.AFTER, Op.SCAN}
+_Rule: TypeAlias = "Callable[[tuple[Node, ...], Any], Shape]"
+
+
+def _first(rule: Callable[[Shape, Any], Shape]) -> _Rule:
+    """`rule` of the first source's shape."""
+    return lambda src, arg: rule(src[0].shape, arg)
+
+
+_RULES: dict[Op, _Rule] = {
+    Op.BUFFER: lambda src, arg: (arg.size,),
+    Op.IOTA: lambda src, arg: (arg,),
+    Op.RESHAPE: _first(_reshape),
+    Op.EXPAND: _first(_expand),
+    Op.PERMUTE: _first(_permute),
+    Op.PAD: _first(_pad),
+    Op.SHRINK: _first(_shrink),
+    Op.FLIP: _first(_flip),
+    Op.WINDOW: _first(_window),
+    Op.UNWINDOW: _first(_unwindow),
+    Op.REDUCE: _reduce,
+    Op.GATHER: lambda src, arg: _placed("gather", src[0].shape, src[1].shape, arg),
+    Op.SCATTER: _scatter,
+    Op.DISTRIBUTE: _distribute,
+    Op.SORT: _first(_sort),
+    Op.ASSIGN: lambda src, arg: _assign(src),
+    Op.HOST: lambda src, arg: arg.shapes[arg.number],
+    Op.MULTI: _multi,
+    **dict.fromkeys(
+        SAME | {Op.CONTIGUOUS, Op.COPY, Op.AFTER, Op.SCAN}, lambda src, arg: src[0].shape
+    ),
+}
 
 
 def infer_shape(op: Op, src: tuple[Node, ...], arg: Any) -> Shape:
@@ -216,40 +242,5 @@ def infer_shape(op: Op, src: tuple[Node, ...], arg: Any) -> Shape:
     """
     if op in ALU:
         return _elementwise(op, src)
-    if op is Op.RESHAPE:
-        return _reshape(src[0].shape, arg)
-    if op is Op.EXPAND:
-        return _expand(src[0].shape, arg)
-    if op is Op.PERMUTE:
-        return _permute(src[0].shape, arg)
-    if op is Op.PAD:
-        return _pad(src[0].shape, arg)
-    if op is Op.SHRINK:
-        return _shrink(src[0].shape, arg)
-    if op is Op.FLIP:
-        return _flip(src[0].shape, arg)
-    if op is Op.WINDOW:
-        return _window(src[0].shape, arg)
-    if op is Op.UNWINDOW:
-        return _unwindow(src[0].shape, arg)
-    if op is Op.REDUCE:
-        return _reduce(src, arg)
-    if op is Op.GATHER:
-        return _placed("gather", src[0].shape, src[1].shape, arg)
-    if op is Op.SCATTER:
-        return _scatter(src, arg)
-    if op is Op.DISTRIBUTE:
-        return _distribute(src, arg)
-    if op is Op.SORT:
-        return _sort(src[0].shape, arg)
-    if op is Op.ASSIGN:
-        return _assign(src)
-    if op in (Op.BUFFER, Op.IOTA):
-        return (arg.size if op is Op.BUFFER else arg,)
-    if op is Op.HOST:
-        return arg.shapes[arg.number]
-    if op is Op.MULTI:
-        return _multi(src, arg)
-    if op in _SOURCE_SHAPE:
-        return src[0].shape
-    return ()
+    rule = _RULES.get(op)
+    return () if rule is None else rule(src, arg)

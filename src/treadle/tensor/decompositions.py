@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 from ..dtype import dtypes, finfo, least_upper_dtype
+from ..engine.known import is_backed
 from ..errors import DTypeError, ShapeError
 from ..ir.args import ShardArg
 from ..ir.node import Node
@@ -273,7 +274,7 @@ class Decompositions(Autograd):
 
 def _in_memory(node: Node, device: Any) -> Node:
     """`node` where a HOST node of it has a device: a graph of constants has none by itself."""
-    if any(n.op in (Op.BUFFER, Op.COPY) for n in node.toposort()):
+    if is_backed(node) or any(n.op in (Op.BUFFER, Op.COPY) for n in node.toposort()):
         return node
     if not isinstance(device, tuple):
         return Node(Op.COPY, node.dtype, (node,), device)

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from ..dtype import DType, least_upper_dtype, sum_acc_dtype, to_dtype
 from ..errors import ShapeError
+from ..ir.op import Op
 from ..ir.shape import same_size, size_product
 from .indexing import Indexing
 from .operands import check_device, is_scalar, scalar_node, weak_dtype
@@ -28,12 +29,8 @@ class Linalg(Indexing):
         common = least_upper_dtype(self.dtype, other.dtype)
         out = common if dtype is None else to_dtype(dtype)
         wide = _accumulator(common, out)
-        total = self.cast(wide)._binary_mul(other.cast(wide), name)
-        return total.sum(axes, dtype=wide).cast(out)
-
-    def _binary_mul(self, other: Self, name: str) -> Self:
-        broadcast_shapes(name, self.shape, other.shape)
-        return self.mul(other)
+        products = self.cast(wide)._binary(Op.MUL, name, other.cast(wide))
+        return products.sum(axes, dtype=wide).cast(out)
 
     def matmul(self, x: Any, reverse: Any = False, dtype: Any = None) -> Self:
         """The matrix product on the last two axes; the axes before them broadcast.

@@ -56,6 +56,8 @@ def broadcast_shapes(name: str, *shapes: Shape, apart: int = 0) -> Shape:
     Raises ShapeError.
     """
     lead = [shape[: max(len(shape) - apart, 0)] for shape in shapes] if apart else shapes
+    if all(shape == lead[0] for shape in lead):
+        return tuple(lead[0])
     rank = max(len(shape) for shape in lead)
     padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in lead]
     result: list[Any] = []

@@ -1,0 +1,111 @@
+"""What no kernel computes: COPY, from one device to another, and HOST, a function of NumPy's.
+
+    computed_at_once([HOST(BUFFER)])         -> True; its value is known now
+    compute_cuts([HOST(BUFFER + 1) * 2], realize)
+
+They cut a graph into what comes before and what comes after. Where all that a host call reads is in
+memory already, the call is all the work there is: nothing is scheduled, and no graph walked over.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..ir.node import Node, toposort
+from ..ir.op import Op
+from .backends import Device
+from .known import is_backed, remember, resolve
+from .memory import Memory, adopt, memory_of, new_memory
+from .report import report_host_call
+from .steps import HostCall, Step, Transfer
+
+__all__ = ["CUTS", "compute_cuts", "computed_at_once", "device_of", "listeners"]
+
+CUTS = frozenset((Op.COPY, Op.HOST))
+
+Realize = Callable[[Sequence[tuple[Node, Any]]], list[Node]]
+
+# Told of each step that was taken, in order; a capturing jit listens.
+listeners: list[Callable[[Step], None]] = []
+
+
+def computed_at_once(nodes: Sequence[Node]) -> bool:
+    """Whether the value of each node is known, or was made so by host calls of known values."""
+    calls: list[Node] = []
+    for node in map(resolve, nodes):
+        if _is_in_memory(node):
+            continue
+        if node.op is not Op.HOST or not all(_is_in_memory(resolve(s)) for s in node.src):
+            return False
+        calls.append(node)
+    for node in calls:
+        if node.memory is None:  # no earlier call has computed it as well
+            _take(node, [resolve(source) for source in node.src])
+    return True
+
+
+def compute_cuts(outputs: Sequence[Node], realize: Realize) -> None:
+    """Compute each COPY and HOST below `outputs`, after what it reads, on that's device."""
+    for cut in toposort(outputs, lambda n: resolve(n) is n):
+        if cut.op not in CUTS or resolve(cut) is not cut:
+            continue
+        nodes = [resolve(node) for node in cut.src]
+        if not all(map(is_backed, nodes)):
+            device = device_of(cut.src, cut)
+            nodes = realize([(node, device) for node in cut.src])
+        _take(cut, nodes)
+
+
+def device_of(sources: Sequence[Node], cut: Node) -> str:
+    """Where the memory is that `sources` of a COPY or HOST read."""
+    for item in reversed(toposort(sources, lambda n: n.op is not Op.COPY)):
+        if item.op is Op.COPY:
+            return item.arg
+        if item.op is Op.BUFFER:
+            return item.arg.device
+    return cut.arg if cut.op is Op.COPY else Device.DEFAULT
+
+
+def _is_in_memory(node: Node) -> bool:
+    """Whether a node is memory of one device."""
+    return node.op is not Op.MULTI and is_backed(node)
+
+
+def _take(cut: Node, operands: Sequence[Node]) -> None:
+    """Copy, or call, with `operands` in memory; all results are remembered."""
+    sources = [_memory_below(node) for node in operands]
+    step, results = _copy(cut, sources[0]) if cut.op is Op.COPY else _host_call(cut, sources)
+    start = time.perf_counter()
+    step.run()
+    if isinstance(step, HostCall):
+        report_host_call(step, sources[0].device, time.perf_counter() - start)
+    for listen in listeners:
+        listen(step)
+    for node, memory in zip(results, step.made, strict=True):
+        remember(node, Node(Op.RESHAPE, node.dtype, (adopt(memory),), node.shape))
+
+
+def _copy(node: Node, source: Memory) -> tuple[Transfer, list[Node]]:
+    return Transfer(source, new_memory(node.arg, node.dtype, source.size)), [node]
+
+
+def _host_call(node: Node, operands: list[Memory]) -> tuple[HostCall, list[Node]]:
+    """The call that a HOST node is a result of, with memory for all results, and their nodes."""
+    arg, device = node.arg, operands[0].device
+    made = [new_memory(device, node.dtype, math.prod(shape)) for shape in arg.shapes]
+    call = HostCall(arg, operands, [source.shape for source in node.src], made)
+    results = [
+        node if number == arg.number else node.replace(arg=replace(arg, number=number))
+        for number in range(len(made))
+    ]
+    return call, results
+
+
+def _memory_below(node: Node) -> Memory:
+    while node.op is Op.RESHAPE:
+        node = node.src[0]
+    return memory_of(node.arg)
