@@ -37,3 +37,9 @@ def test_each_level_of_two_softmaxes_is_one_loop():
 
 def test_what_reads_other_memory_keeps_its_loop():
     assert loops(filled().sum(1) * filled(1).sum(1)) == 2
+
+
+def test_what_reads_the_memory_of_two_others_joins_them():
+    x, y = filled(), filled(1)
+    for a, b, both in ((x.sum(1), y.sum(1), (x * y).sum(1)), (y.sum(1), x.max(1), (y * x).sum(1))):
+        assert loops(a * b * both) == loops(both * a * b) == loops(a * both * b) == 1

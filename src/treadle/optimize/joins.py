@@ -27,7 +27,11 @@ def join_reductions(moves: Moves) -> None:
 
 
 def _joinable(moves: Moves) -> tuple[Node, Node] | None:
-    """Two reductions of one nest, the second of which can run in the loops of the first."""
+    """Two reductions of one nest, the second of which can run in the loops of the first.
+
+    Those are always the loops of smaller numbers: what reads like two others, which read nothing
+    alike, would change between their loops for ever.
+    """
     for nest in moves.nests():
         if nest.node.op is not Op.END or nest.is_scheduled or sequential_loops(nest):
             continue
@@ -35,7 +39,8 @@ def _joinable(moves: Moves) -> tuple[Node, Node] | None:
         for reduce, key in _whole_reductions(nest):
             for other in known.setdefault(key, []):
                 if other.src[1:] != reduce.src[1:] and _share_reads(other, reduce):
-                    return other, reduce
+                    one, later = sorted((other, reduce), key=_numbers)
+                    return one, later
             known[key].append(reduce)
     return None
 
@@ -55,6 +60,10 @@ def _whole_reductions(nest: Nest) -> list[tuple[Node, tuple[object, ...]]]:
             sizes = tuple(r.src[0] for r in node.src[1:])
             found.append((node, (depth, free[node], sizes)))
     return found
+
+
+def _numbers(reduce: Node) -> list[int]:
+    return [loop.arg.number for loop in reduce.src[1:]]
 
 
 def _share_reads(one: Node, other: Node) -> bool:
