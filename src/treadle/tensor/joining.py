@@ -149,12 +149,18 @@ class Joining(Reinterpret):
             return self.diagonal(diagonal)
         if self.ndim != 1:
             raise ShapeError(f"[diag] takes a vector or a matrix, not shape {self.shape}")
-        n = self.shape[0]
+        return self._on_diagonal(diagonal)
+
+    def _on_diagonal(self, offset: int) -> Self:
+        """The last axis as a diagonal of two, counted upwards from the main one."""
+        *batch, n = self.shape
         # element i lands at flat place i * (n + 1)
-        spread = self.reshape((n, 1))._padded([(0, 0), (0, n)]).flatten()
-        square = spread._slice(0, 0, n * n).reshape((n, n))
-        above, below = max(diagonal, 0), max(-diagonal, 0)
-        return square._padded([(below, above), (above, below)])
+        around = [(0, 0)] * len(batch)
+        spread = self.unsqueeze(-1)._padded([*around, (0, 0), (0, n)])
+        flat = spread.reshape((*batch, n * (n + 1)))._slice(len(batch), 0, n * n)
+        square = flat.reshape((*batch, n, n))
+        above, below = max(offset, 0), max(-offset, 0)
+        return square._padded([*around, (below, above), (above, below)])
 
     def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Self:
         """A diagonal of two axes, as a new last axis: x[i, i + offset]. Raises ShapeError."""
