@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..config import Context
-from .assembling import Assembling
+from .descriptive import Descriptive
 
 __all__ = ["Tensor"]
 
 
-class Tensor(Assembling):
+class Tensor(Descriptive):
     """An n-dimensional array that is computed when its values are asked for.
 
     Operations build a graph and check shapes and dtypes at once; `realize`, `numpy`, `item`,

@@ -16,6 +16,7 @@ from treadle import Tensor
 from .assembling import ASSEMBLING
 from .fourier import FOURIER
 from .layers import LAYERS
+from .numbers import NUMBERS
 from .rows import axes, method
 
 __all__ = ["ROWS"]
@@ -184,6 +185,7 @@ ROWS: dict[str, Callable[..., Any]] = {
     **LAYERS,
     **FOURIER,
     **ASSEMBLING,
+    **NUMBERS,
     # arithmetic
     "add": add,
     "sub": sub,
