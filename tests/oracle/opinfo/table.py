@@ -13,7 +13,9 @@ from typing import Any
 
 from treadle import Tensor
 
+from .analysis import ANALYSIS
 from .assembling import ASSEMBLING
+from .factors import FACTORS
 from .fourier import FOURIER
 from .layers import LAYERS
 from .numbers import NUMBERS
@@ -186,6 +188,8 @@ ROWS: dict[str, Callable[..., Any]] = {
     **FOURIER,
     **ASSEMBLING,
     **NUMBERS,
+    **FACTORS,
+    **ANALYSIS,
     # arithmetic
     "add": add,
     "sub": sub,
