@@ -57,6 +57,24 @@ def test_runs_of_equal_elements():
     assert x._slice(0, 0, 0).unique_consecutive().tolist() == []
 
 
+def test_each_element_has_its_own_repeats(device):
+    x, times = Tensor(A, device=device), Tensor([2, 0, 3], device=device)
+    assert x.repeat_interleave(times, 1).tolist() == np.repeat(A, [2, 0, 3], 1).tolist()
+    assert x.repeat_interleave(times.mul(0), 1).shape == (2, 0)
+    with pytest.raises(ShapeError, match="must not be negative"):
+        x.repeat_interleave(times.sub(1), 1)
+    with pytest.raises(ShapeError, match="2 elements take as many integers"):
+        x.repeat_interleave(times, 0)
+
+
+def test_an_empty_vector_joins_to_anything():
+    nothing, x = Tensor([], device="CPU"), Tensor(A, device="CPU")
+    assert nothing.cat(x, nothing, dim=1).tolist() == x.cat(nothing).tolist() == A.tolist()
+    assert nothing.cat(nothing).shape == (0,)
+    with pytest.raises(ShapeError, match="2 axes"):
+        Tensor([1.0], device="CPU").cat(x)
+
+
 def test_places_of_a_flat_tensor_and_back():
     places = Tensor([0, 5, 11], device="CPU")
     found = places.unravel_index((3, 4))

@@ -58,7 +58,9 @@ FUNCTIONS = [
 
 
 @pytest.mark.parametrize(
-    ("name", "places", "meaning", "args", "floor"), FUNCTIONS, ids=lambda x: str(x)[:24]
+    ("name", "places", "meaning", "args", "floor"),
+    FUNCTIONS,
+    ids=[f"{name}{args}" for name, _, _, args, _ in FUNCTIONS],
 )
 @pytest.mark.parametrize(("dtype", "most"), [(np.float32, 2e-6), (np.float64, 1e-13)])
 def test_a_function_keeps_its_stated_accuracy(name, places, meaning, args, floor, dtype, most):

@@ -135,6 +135,33 @@ class Assembling(Fourier):
             )
         return self.tensor_split(pieces, axis)
 
+    # -- repeating ----------------------------------------------------------------------------
+
+    def repeat_interleave(self, repeats: Any, dim: int | None = None) -> Self:
+        """Each element of an axis `repeats` times in a row; without `dim`, of the flat tensor.
+
+        A vector of `repeats` has a number for each element; their sum is computed now. Raises
+        ShapeError for another number of them or a negative one.
+        """
+        if not isinstance(repeats, Assembling):
+            return super().repeat_interleave(repeats, dim)
+        x = self.flatten() if dim is None else self
+        axis = 0 if dim is None else resolve_axis("repeat_interleave", dim, x.ndim)
+        size = x.shape[axis]
+        if not repeats.dtype.is_int or repeats.shape not in ((), (1,), (size,)):
+            raise ShapeError(
+                f"[repeat_interleave] {size} elements take as many integers, not "
+                f"{repeats.dtype.name} of shape {repeats.shape}"
+            )
+        counts: Any = repeats.expand((size,)).int().contiguous().realize()
+        if size and counts.min().item() < 0:
+            raise ShapeError("[repeat_interleave] repeats must not be negative")
+        ends = counts.cumsum(0)
+        total = int(ends._slice(0, size - 1, size).item()) if size else 0
+        if not total:
+            return x._slice(axis, 0, 0)
+        return x._pick(axis, ends.searchsorted(ends._filled(0).expand((total,))._places(0), True))
+
     # -- lists of choices ---------------------------------------------------------------------
 
     def cartesian_prod(self, *args: Self) -> Self:

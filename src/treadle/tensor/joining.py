@@ -28,18 +28,20 @@ class Joining(Reinterpret):
     def cat(self, *args: Self, dim: int = 0) -> Self:
         """This tensor and `args` one after the other on an axis; dtypes promote.
 
-        Raises ShapeError where another axis differs, DTypeError for what is no tensor.
+        An empty vector joins to anything, as in PyTorch: loops begin with one. Raises ShapeError
+        where another axis differs, DTypeError for what is no tensor.
         """
         tensors = [self, *args]
         for other in args:
             if not isinstance(other, Joining):
                 raise DTypeError(f"[cat] joins tensors, not a {type(other).__name__}")
         check_device("cat", *tensors)
-        axis = resolve_axis("cat", dim, self.ndim)
-        _check_joinable(tensors, axis)
         dtype = least_upper_dtype(*(t.dtype for t in tensors))
-        nodes = [t.node.cast(dtype) for t in tensors if not same_size(t.shape[axis], 0)]
-        node = _joined(nodes, axis) if nodes else self.node.cast(dtype)
+        parts = [t for t in tensors if t.shape != (0,)] or [self]
+        axis = resolve_axis("cat", dim, parts[0].ndim)
+        _check_joinable(parts, axis)
+        nodes = [t.node.cast(dtype) for t in parts if not same_size(t.shape[axis], 0)]
+        node = _joined(nodes, axis) if nodes else parts[0].node.cast(dtype)
         return self._result(node, *args)
 
     def stack(self, *args: Self, dim: int = 0) -> Self:
