@@ -12,7 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import fft, nn
+    from . import fft, nn, windows
     from .config import Context
     from .dtype import dtypes
     from .engine.backends import Device
@@ -44,6 +44,7 @@ __all__ = [
     "value_and_grad",
     "vjp",
     "vmap",
+    "windows",
 ]
 
 __version__ = "0.1.0"  # the package's metadata is made from this line
@@ -61,7 +62,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         value = getattr(importlib.import_module(_HOMES[name], __name__), name)
-    elif name in ("fft", "nn"):
+    elif name in ("fft", "nn", "windows"):
         value = importlib.import_module(f".{name}", __name__)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

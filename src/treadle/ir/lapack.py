@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ..errors import LinAlgError
+from . import factors
 from .args import HostArg
 
 __all__ = ["FUNCTIONS", "call"]
@@ -85,6 +86,9 @@ FUNCTIONS: dict[str, Callable[..., Results]] = {
     "slogdet": lambda a: tuple(np.linalg.slogdet(a)),
     "pinv": _pinv,
     "cofactors": _cofactors,
+    "lu": factors.lu,
+    "permutation": lambda pivots, size: (factors.permutation(pivots[..., 0], size),),
+    "matrix_exp": lambda a: (factors.exponential(a),),
 }
 
 _SINGULAR = "pinv() and lstsq() take singular matrices, too"

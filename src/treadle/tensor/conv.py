@@ -20,7 +20,7 @@ from .checks import check_conv
 from .linalg import Linalg
 from .operands import check_device
 
-__all__ = ["Convolution"]
+__all__ = ["Convolution", "each_axis"]
 
 
 class Convolution(Linalg):
@@ -51,8 +51,8 @@ class Convolution(Linalg):
         check_device("conv2d", self, weight, *([] if bias is None else [bias]))
         kernel = weight.shape[2:]
         rank = len(kernel)
-        steps = _each("conv2d", "stride", stride, rank)
-        gaps = _each("conv2d", "dilation", dilation, rank)
+        steps = each_axis("conv2d", "stride", stride, rank)
+        gaps = each_axis("conv2d", "dilation", dilation, rank)
         x = self._padded(_spatial_pads("conv2d", self.ndim, padding, rank))
         _check_kernel("conv2d", x, self.shape, kernel, gaps)
         x = x._windows(kernel, steps, gaps)
@@ -108,9 +108,9 @@ class Convolution(Linalg):
     def _unwindows(self, kernel: Sequence[int], stride: Any, dilation: Any, extra: Any) -> Self:
         """Window axes, the last ones, added back into the axes before them."""
         name, rank = "conv_transpose2d", len(kernel)
-        steps = _each(name, "stride", stride, rank)
-        gaps = _each(name, "dilation", dilation, rank)
-        more = _each(name, "output_padding", extra, rank, least=0)
+        steps = each_axis(name, "stride", stride, rank)
+        gaps = each_axis(name, "dilation", dilation, rank)
+        more = each_axis(name, "output_padding", extra, rank, least=0)
         result, first = self, self.ndim - 2 * rank
         for i in reversed(range(rank)):
             count = result.shape[first + i]
@@ -199,8 +199,8 @@ class Convolution(Linalg):
             tuple(kernel_size) if isinstance(kernel_size, (tuple, list)) else (kernel_size,) * 2
         )
         rank = len(kernel)
-        steps = _each("max_unpool2d", "stride", kernel if stride is None else stride, rank)
-        gaps = _each("max_unpool2d", "dilation", dilation, rank)
+        steps = each_axis("max_unpool2d", "stride", kernel if stride is None else stride, rank)
+        gaps = each_axis("max_unpool2d", "dilation", dilation, rank)
         pads = _spatial_pads("max_unpool2d", self.ndim, padding, rank)[-rank:]
         sizes = [
             (n - 1) * steps[i] - sum(pads[i]) + gaps[i] * (kernel[i] - 1) + 1
@@ -232,9 +232,9 @@ class _Pool:
     ) -> None:  # fmt: skip
         self.kernel = tuple(kernel) if isinstance(kernel, (tuple, list)) else (kernel,) * 2
         rank = len(self.kernel)
-        _each(name, "kernel_size", self.kernel, rank)
-        self.stride = _each(name, "stride", self.kernel if stride is None else stride, rank)
-        self.dilation = _each(name, "dilation", dilation, rank)
+        each_axis(name, "kernel_size", self.kernel, rank)
+        self.stride = each_axis(name, "stride", self.kernel if stride is None else stride, rank)
+        self.dilation = each_axis(name, "dilation", dilation, rank)
         if x.ndim < rank:
             raise ShapeError(f"[{name}] a kernel of {rank} axes does not fit shape {x.shape}")
         self.pads = _spatial_pads(name, x.ndim, padding, rank)
@@ -267,7 +267,7 @@ class _Pool:
         return x._windows(self.kernel, self.stride, self.dilation)
 
 
-def _each(name: str, option: str, value: Any, rank: int, least: int = 1) -> tuple[int, ...]:
+def each_axis(name: str, option: str, value: Any, rank: int, least: int = 1) -> tuple[int, ...]:
     """A number of at least `least` for each spatial axis. Raises ShapeError."""
     numbers = tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
     if len(numbers) != rank or not all(isinstance(n, int) and n >= least for n in numbers):

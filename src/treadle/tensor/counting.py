@@ -1,4 +1,4 @@
-"""What is where and how often: nonzero, unique, searchsorted, bincount, histc.
+"""What is where and how often: nonzero, unique, searchsorted, bincount, histc, isin.
 
     Tensor([0, 3, 0, 5]).nonzero()                 -> [[1], [3]]
     Tensor([3, 1, 3]).unique()                     -> [1, 3]
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple, Self, overload
 
-from ..dtype import dtypes
+from ..dtype import dtypes, least_upper_dtype
 from ..errors import DTypeError, ShapeError
 from ..ir.op import Op
 from .operands import check_device, is_scalar
@@ -20,6 +20,9 @@ from .selecting import Selecting
 from .shapes import resolve_axis
 
 __all__ = ["Counting", "UniqueAll", "UniqueCounts", "UniqueInverse"]
+
+
+_FEW = 32  # so many are compared with every element; more are sorted and searched
 
 
 class UniqueAll(NamedTuple):
@@ -146,6 +149,23 @@ class Counting(Selecting):
         """The number of the interval between ascending `boundaries` that each element is in."""
         return boundaries.searchsorted(self, right)
 
+    def isin(self, test_elements: Any, invert: bool = False) -> Self:
+        """Where an element is one of `test_elements` (a tensor or a number): bool, this shape.
+
+        `invert`: where it is none of them. NaN is none. Dtypes promote.
+        """
+        tests = self._as_tensor("isin", test_elements).flatten()
+        check_device("isin", self, tests)
+        dtype = least_upper_dtype(self.dtype, tests.dtype)
+        x, tests = self.cast(dtype), tests.cast(dtype)
+        count = tests.shape[0]
+        if count <= _FEW:
+            found = x.unsqueeze(-1).eq(tests).any(-1)
+        else:
+            line = tests.sort()[0].contiguous()
+            found = line._pick(0, line.searchsorted(x).minimum(count - 1)).eq(x)
+        return found.logical_not() if invert else found
+
     # -- counts -------------------------------------------------------------------------------
 
     def bincount(self, weights: Self | None = None, minlength: int = 0) -> Self:
@@ -256,15 +276,44 @@ class Counting(Selecting):
             return UniqueAll(flat, places, places.reshape(self.shape), places)
         line, order = flat.sort()
         line, order = line.contiguous(), order.contiguous()
-        differs = line._slice(0, 1, size).ne(line._slice(0, 0, size - 1)) if size > 1 else None
-        first = places._slice(0, 0, 1).eq(0)
-        first = first if differs is None else first.cat(differs)
-        starts = first._true_places().contiguous().realize()
-        count = starts.shape[0]
-        inverse = places._put(0, order, first.int().cumsum(0).sub(1))
-        ends = starts._slice(0, 1, count).cat(places._slice(0, 0, 1).add(size))
+        starts, number, counts = line.reshape((size, 1))._runs()
+        inverse = places._put(0, order, number)
         values, indices = line._pick(0, starts), order._pick(0, starts)
-        return UniqueAll(values, indices, inverse.reshape(self.shape), ends.sub(starts))
+        return UniqueAll(values, indices, inverse.reshape(self.shape), counts)
+
+    def _runs(self) -> tuple[Self, Self, Self]:
+        """Runs of equal rows: where each begins, of which each row is one, and their lengths.
+
+        How many there are is computed now.
+        """
+        size = self.shape[0]
+        first = self._filled(1).bool().expand((min(size, 1),))
+        if size > 1:
+            steps = self._slice(0, 1, size).ne(self._slice(0, 0, size - 1))
+            first = first.cat(steps.any(1))
+        starts = first._true_places().contiguous().realize()
+        end = starts._filled(size).expand((min(size, 1),))
+        ends = starts._slice(0, min(size, 1), starts.shape[0]).cat(end)
+        return starts, first.int().cumsum(0).sub(1), ends.sub(starts)
+
+    def unique_consecutive(
+        self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+    ) -> Any:
+        """The elements of the flat tensor (slices of an axis `dim`) that differ from the one
+        before; computed now.
+
+        With `return_inverse` also of which run each element (or slice) is, with `return_counts`
+        also how long each run is, both int32.
+        """
+        axis = 0 if dim is None else resolve_axis("unique_consecutive", dim, self.ndim)
+        line = self.flatten() if dim is None else self
+        size = line.shape[axis]
+        rows = line.movedim(axis, 0).reshape((size, line.numel() // size if size else 1))
+        starts, number, counts = rows._runs()
+        results = [line._pick(axis, starts)]
+        results += [number.reshape(self.shape) if dim is None else number] * return_inverse
+        results += [counts] * return_counts
+        return results[0] if len(results) == 1 else tuple(results)
 
     def unique_counts(self) -> UniqueCounts:
         """The distinct elements, ascending, and how often there is each."""

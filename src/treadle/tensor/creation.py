@@ -161,6 +161,17 @@ class Creation(Convolution):
         return cls._new(node.cast(kind), device, requires_grad)
 
     @classmethod
+    def logspace(
+        cls, start: Any, stop: Any, steps: int, base: float = 10.0, device: str | None = None,
+        dtype: Any = None, requires_grad: bool | None = None,
+    ) -> Self:  # fmt: skip
+        """`base` to the powers of `linspace`. Raises ShapeError."""
+        kind = _float_or(dtype)
+        powers = cls.linspace(start, stop, steps, device, kind if kind.is_float else None)
+        result = cls._of(powers.pow(base, reverse=True).node.cast(kind), powers.device)
+        return result if requires_grad is None else result.requires_grad_(requires_grad)
+
+    @classmethod
     def eye(
         cls, n: int, m: int | None = None, device: str | None = None, dtype: Any = None,
         requires_grad: bool | None = None, diagonal: int = 0,

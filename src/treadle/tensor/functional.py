@@ -63,13 +63,17 @@ class Functional(Synonyms):
 
         Raises ValueError for a `p` outside 0 to 1.
         """
+        return self._dropped("dropout", self.shape, p)
+
+    def _dropped(self, name: str, shape: Any, p: Any) -> Self:
+        """`dropout` with one random number for each element of `shape`, which broadcasts."""
         if not 0 <= p <= 1:
-            raise ValueError(f"[dropout] p is a probability, not {p}")
+            raise ValueError(f"[{name}] p is a probability, not {p}")
         if not type(self).training or p == 0:
             return self
         if p == 1:
             return self.mul(0)
-        kept = type(self).rand(*self.shape, device=self.device, dtype=dtypes.float32).ge(p)
+        kept = type(self).rand(*shape, device=self.device, dtype=dtypes.float32).ge(p)
         return kept.where(self, 0).div(1.0 - p)
 
     def scaled_dot_product_attention(

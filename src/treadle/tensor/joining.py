@@ -28,18 +28,20 @@ class Joining(Reinterpret):
     def cat(self, *args: Self, dim: int = 0) -> Self:
         """This tensor and `args` one after the other on an axis; dtypes promote.
 
-        Raises ShapeError where another axis differs, DTypeError for what is no tensor.
+        An empty vector joins to anything, as in PyTorch: loops begin with one. Raises ShapeError
+        where another axis differs, DTypeError for what is no tensor.
         """
         tensors = [self, *args]
         for other in args:
             if not isinstance(other, Joining):
                 raise DTypeError(f"[cat] joins tensors, not a {type(other).__name__}")
         check_device("cat", *tensors)
-        axis = resolve_axis("cat", dim, self.ndim)
-        _check_joinable(tensors, axis)
         dtype = least_upper_dtype(*(t.dtype for t in tensors))
-        nodes = [t.node.cast(dtype) for t in tensors if not same_size(t.shape[axis], 0)]
-        node = _joined(nodes, axis) if nodes else self.node.cast(dtype)
+        parts = [t for t in tensors if t.shape != (0,)] or [self]
+        axis = resolve_axis("cat", dim, parts[0].ndim)
+        _check_joinable(parts, axis)
+        nodes = [t.node.cast(dtype) for t in parts if not same_size(t.shape[axis], 0)]
+        node = _joined(nodes, axis) if nodes else parts[0].node.cast(dtype)
         return self._result(node, *args)
 
     def stack(self, *args: Self, dim: int = 0) -> Self:
@@ -149,12 +151,18 @@ class Joining(Reinterpret):
             return self.diagonal(diagonal)
         if self.ndim != 1:
             raise ShapeError(f"[diag] takes a vector or a matrix, not shape {self.shape}")
-        n = self.shape[0]
+        return self._on_diagonal(diagonal)
+
+    def _on_diagonal(self, offset: int) -> Self:
+        """The last axis as a diagonal of two, counted upwards from the main one."""
+        *batch, n = self.shape
         # element i lands at flat place i * (n + 1)
-        spread = self.reshape((n, 1))._padded([(0, 0), (0, n)]).flatten()
-        square = spread._slice(0, 0, n * n).reshape((n, n))
-        above, below = max(diagonal, 0), max(-diagonal, 0)
-        return square._padded([(below, above), (above, below)])
+        around = [(0, 0)] * len(batch)
+        spread = self.unsqueeze(-1)._padded([*around, (0, 0), (0, n)])
+        flat = spread.reshape((*batch, n * (n + 1)))._slice(len(batch), 0, n * n)
+        square = flat.reshape((*batch, n, n))
+        above, below = max(offset, 0), max(-offset, 0)
+        return square._padded([*around, (below, above), (above, below)])
 
     def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Self:
         """A diagonal of two axes, as a new last axis: x[i, i + offset]. Raises ShapeError."""

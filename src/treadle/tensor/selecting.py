@@ -110,7 +110,59 @@ class Selecting(Arranging):
         filling = self._as_tensor("index_fill", value).cast(self.dtype)
         return is_filled.reshape(line).where(filling, self)
 
+    def index_reduce(
+        self, dim: int, index: Self, source: Self, reduce: str, include_self: bool = True
+    ) -> Self:
+        """A copy with `source` combined into the places `index` of one axis; see `scatter_reduce`.
+
+        `reduce` is "prod", "mean", "amax" or "amin" ("sum" is `index_add`). Raises ShapeError,
+        DTypeError.
+        """
+        if not self.ndim:
+            line = source.reshape((-1,))
+            whole = self.reshape((1,)).index_reduce(dim, index, line, reduce, include_self)
+            return whole.reshape(())
+        axis, places = self._checked_places("index_reduce", dim, index, source)
+        column = places.reshape([-1 if i == axis else 1 for i in range(self.ndim)])
+        wide = column.expand(source.shape)
+        return self.scatter_reduce(axis, wide, source.cast(self.dtype), reduce, include_self)
+
+    def put(self, index: Self, source: Self, accumulate: bool = False) -> Self:
+        """A copy with `source` at places `index` of the flat tensor, or added to what is there.
+
+        Raises ShapeError where the two have not as many elements.
+        """
+        if index.numel() != source.numel():
+            raise ShapeError(
+                f"[put] one value for each place: {index.shape} are places, {source.shape} values"
+            )
+        flat, places, values = self.flatten(), index.flatten(), source.flatten()
+        if accumulate:
+            return flat.index_add(0, places, values).reshape(self.shape)
+        return flat.index_copy(0, places, values).reshape(self.shape)
+
+    def masked_scatter(self, mask: Self, source: Self) -> Self:
+        """A copy with the first elements of `source` where `mask`, which broadcasts, is true.
+
+        Raises DTypeError for a mask that is not bool or a source of another dtype; what `source`
+        is too short for is 0.
+        """
+        if not mask.dtype.is_bool or source.dtype is not self.dtype:
+            raise DTypeError(
+                f"[masked_scatter] takes a bool mask and a source of {self.dtype.name}, not "
+                f"{mask.dtype.name} and {source.dtype.name}"
+            )
+        shape = broadcast_shapes("masked_scatter", self.shape, mask.shape)
+        wide = mask.expand(shape)
+        number = wide.flatten().int().cumsum(0).sub(1).reshape(shape)
+        return wide.where(source.flatten()[wide.where(number, 0)], self)
+
     def _at_places(self, name: str, dim: int, index: Self, source: Self, op: Op | None) -> Self:
+        axis, places = self._checked_places(name, dim, index, source)
+        return self._put(axis, places, source.cast(self.dtype), op)
+
+    def _checked_places(self, name: str, dim: int, index: Self, source: Self) -> tuple[int, Self]:
+        """The axis, and the places as a vector, the negative ones counted from the end."""
         axis = resolve_axis(name, dim, self.ndim)
         count = size_product(index.shape)
         wanted = tuple(count if i == axis else n for i, n in enumerate(self.shape))
@@ -120,5 +172,4 @@ class Selecting(Arranging):
                 f"{index.dtype.name} of {index.shape} and {source.shape}"
             )
         check_device(name, self, index, source)
-        places = index._wrapped(index, axis, self.shape[axis]).reshape((-1,))
-        return self._put(axis, places, source.cast(self.dtype), op)
+        return axis, index._wrapped(index, axis, self.shape[axis]).reshape((-1,))

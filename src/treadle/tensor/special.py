@@ -18,7 +18,7 @@ from ..dtype import dtypes, finfo
 from ..errors import DTypeError
 from .sharding import Sharding
 
-__all__ = ["Special"]
+__all__ = ["INTEGERS", "Special"]
 
 _EXPM1_SERIES = tuple(1 / math.factorial(k + 1) for k in reversed(range(16)))
 _SINC_SERIES = tuple((-1) ** k / math.factorial(2 * k + 1) for k in reversed(range(10)))
@@ -66,7 +66,7 @@ _ERFINV_TAIL = (
     -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
     -0.0076224613, 0.00943887047, 1.00167406, 2.83297682,
 )  # fmt: skip
-_INTEGERS = {8: dtypes.int8, 16: dtypes.int16, 32: dtypes.int32, 64: dtypes.int64}
+INTEGERS = {8: dtypes.int8, 16: dtypes.int16, 32: dtypes.int32, 64: dtypes.int64}
 
 
 class Special(Sharding):
@@ -282,7 +282,7 @@ class Special(Sharding):
         """Where a number is negative, -0.0 and NaN with a sign counted."""
         if not self.dtype.is_float:
             return self.lt(0)
-        return self._result(self.node.bitcast(_INTEGERS[self.dtype.bits])).lt(0)
+        return self._result(self.node.bitcast(INTEGERS[self.dtype.bits])).lt(0)
 
     def nextafter(self, other: Any) -> Self:
         """The neighbouring float towards `other`. Raises DTypeError unless both are floats."""
@@ -293,7 +293,7 @@ class Special(Sharding):
             )
         dtype = self.add(other).dtype
         x, y = self.cast(dtype), other.cast(dtype)
-        bits = x._result(x.node.bitcast(_INTEGERS[dtype.bits]))
+        bits = x._result(x.node.bitcast(INTEGERS[dtype.bits]))
         outwards = x.lt(y).eq(x.gt(0))
         moved = outwards.where(bits.add(1), bits.sub(1))
         least = bits.mul(0).add(1)

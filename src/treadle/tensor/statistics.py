@@ -5,6 +5,7 @@ x.quantile(0.9, dim=0), x.median(-1), x.diff(), y.trapezoid(x), x.nanmean()
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self, overload
 
 from ..errors import DTypeError, ShapeError
@@ -99,36 +100,54 @@ class Statistics(Bytes):
         `interpolation` between two elements: "linear", "lower", "higher", "midpoint", "nearest".
         NaN if there is one. Raises DTypeError, ShapeError.
         """
+        return self._quantiles("quantile", q, dim, keepdim, interpolation)
+
+    def nanquantile(
+        self, q: Any, dim: int | None = None, keepdim: bool = False, interpolation: str = "linear"
+    ) -> Self:
+        """`quantile` of what is not NaN; NaN where nothing is left. Raises as that does."""
+        return self._quantiles("nanquantile", q, dim, keepdim, interpolation)
+
+    def _quantiles(self, name: str, q: Any, dim: int | None, keepdim: bool, between: str) -> Self:
         if not self.dtype.is_float:
-            raise DTypeError(f"[quantile] needs floats, not {self.dtype.name}")
-        if interpolation not in _BETWEEN:
+            raise DTypeError(f"[{name}] needs floats, not {self.dtype.name}")
+        if between not in _BETWEEN:
             raise ShapeError(
-                f"[quantile] interpolation {interpolation!r} is not one of {', '.join(_BETWEEN)}"
+                f"[{name}] interpolation {between!r} is not one of {', '.join(_BETWEEN)}"
             )
         if dim is None:
-            found = self.flatten().quantile(q, 0, False, interpolation)
+            found = self.flatten()._quantiles(name, q, 0, False, between)
             lead = found.shape
             return found.reshape((*lead, *(1,) * self.ndim)) if keepdim else found
-        axis = resolve_axis("quantile", dim, self.ndim)
+        axis = resolve_axis(name, dim, self.ndim)
         moved = self.movedim(axis, -1) if self.ndim else self.reshape((1,))
-        size = moved.shape[-1]
-        if not size:
-            raise ShapeError(f"[quantile] shape {self.shape} has no elements on axis {dim}")
+        if not moved.shape[-1]:
+            raise ShapeError(f"[{name}] shape {self.shape} has no elements on axis {dim}")
         shares = self._filled(q) if is_scalar(q) else q
         if shares.ndim > 1:
-            raise ShapeError(f"[quantile] q is a number or a vector, not shape {shares.shape}")
-        line = moved.sort(-1)[0]
-        place = shares.cast(self.dtype).mul(size - 1).reshape((-1,))
-        broken = moved.isnan().any(-1, True)
-        low, high = place.floor(), place.ceil()
-        weight = _BETWEEN[interpolation](place.sub(low))
-        last = line.ndim - 1
-        first, second = (line._pick(last, at.int()) for at in (low, high))
-        found = broken.where(float("nan"), weight.eq(0).where(first, first.lerp(second, weight)))
-        found = found.movedim(-1, 0)
+            raise ShapeError(f"[{name}] q is a number or a vector, not shape {shares.shape}")
+        wanted = shares.cast(self.dtype).reshape((-1,))
+        found = moved._at_shares(wanted, _BETWEEN[between], name == "nanquantile").movedim(-1, 0)
         if keepdim and self.ndim:
             found = found.unsqueeze(axis + 1)
         return found if shares.ndim else found.squeeze(0)
+
+    def _at_shares(self, shares: Self, between: Callable[[Any], Any], without_nan: bool) -> Self:
+        """The values below which shares of the last axis lie, on that axis."""
+        line, broken, last = self.sort(-1)[0], self.isnan(), self.ndim - 1
+        if without_nan:  # each line has as many elements as are left
+            count = broken.logical_not().sum(-1, True)
+            place = shares.mul(count.sub(1).maximum(0))
+        else:
+            place = shares.mul(self.shape[-1] - 1)
+        low, high = place.floor(), place.ceil()
+        weight = between(place.sub(low))
+        first, second = (
+            line.gather(last, at.int()) if without_nan else line._pick(last, at.int())
+            for at in (low, high)
+        )
+        found = weight.eq(0).where(first, first.lerp(second, weight))
+        return found if without_nan else broken.any(-1, True).where(float("nan"), found)
 
     # -- differences and areas ----------------------------------------------------------------
 

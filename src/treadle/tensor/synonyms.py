@@ -107,5 +107,7 @@ class Synonyms(Execution):
 
     # -- places ----------------------------------------------------------------------------------
 
+    @_same(Execution.nonzero)
+    def argwhere(self) -> Self: ...
     @_same(Execution.take_along_dim)
     def take_along_axis(self, indices: Self, dim: int | None = None) -> Self: ...

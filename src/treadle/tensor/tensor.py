@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..config import Context
-from .fourier import Fourier
+from .probability import Probability
 
 __all__ = ["Tensor"]
 
 
-class Tensor(Fourier):
+class Tensor(Probability):
     """An n-dimensional array that is computed when its values are asked for.
 
     Operations build a graph and check shapes and dtypes at once; `realize`, `numpy`, `item`,

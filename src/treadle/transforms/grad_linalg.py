@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from ..errors import UserError
 from ..ir.node import Node
+from .grad_factors import exponential_rule, lu_rule, permutation_rule
 from .matrices import (
     beside,
     cofactors,
@@ -214,5 +215,6 @@ def _slogdet(node: Node, g: Node) -> Gradients:
 _RULES: dict[str, Callable[[Node, Node], Gradients]] = {
     "cholesky": _cholesky, "qr": _qr, "svd": _svd, "svdvals": _svdvals, "eigh": _eigh,
     "eigvalsh": _eigvalsh, "solve": _solve, "inv": _inv, "pinv": _pinv, "det": _det,
-    "cofactors": _cofactors, "slogdet": _slogdet,
+    "cofactors": _cofactors, "slogdet": _slogdet, "lu": lu_rule, "matrix_exp": exponential_rule,
+    "permutation": permutation_rule,
 }  # fmt: skip

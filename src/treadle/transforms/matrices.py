@@ -17,8 +17,9 @@ from ..ir.op import Op
 from .shapes import expand, flip, iota_along, permute, reduce, reshape
 
 __all__ = [
-    "beside", "cholesky", "cofactors", "det", "eigh", "eigvalsh", "host", "inv", "mask_diagonal",
-    "matmul", "narrow", "of_columns", "of_rows", "pinv", "qr", "scaled", "siblings", "slogdet",
+    "beside", "cholesky", "cofactors", "det", "eigh", "eigvalsh", "host", "inv", "lu",
+    "mask_diagonal", "matmul", "matrix_exp", "narrow", "of_columns", "of_rows", "permutation",
+    "pinv", "qr", "scaled", "siblings", "slogdet",
     "solve", "solve_lower", "solve_upper", "svd", "svdvals", "total", "transpose", "tril", "triu",
 ]  # fmt: skip
 
@@ -197,3 +198,19 @@ def solve_lower(a: Node, b: Node) -> Node:
     rows, columns = len(a.shape) - 2, len(a.shape) - 1
     turned = flip(flip(a, rows), columns)
     return flip(solve_upper(turned, flip(b, rows)), rows)
+
+
+def lu(a: Node) -> list[Node]:
+    """L below U in one matrix, the rows exchanged in turn, from 1 on, and the order of rows."""
+    *batch, m, n = a.shape
+    return host("lu", (a,), (a.shape, (*batch, min(m, n)), (*batch, m)))
+
+
+def permutation(pivots: Node, size: int) -> Node:
+    """The order of rows that pivots of `lu`, a column (.., k, 1), make."""
+    return host("permutation", (pivots,), ((*pivots.shape[:-2], size),), (size,))[0]
+
+
+def matrix_exp(a: Node) -> Node:
+    """The exponential of a matrix."""
+    return host("matrix_exp", (a,), (a.shape,))[0]

@@ -11,10 +11,11 @@ __all__ = ["LAYERS"]
 
 # what treadle has under the same name, with the same arguments
 SAME = """
-celu cosine_similarity elu gaussian_nll_loss gelu glu hardshrink hardsigmoid hardswish hardtanh
-hinge_embedding_loss huber_loss kl_div l1_loss leaky_relu logsigmoid margin_ranking_loss mish
-mse_loss normalize pixel_shuffle pixel_unshuffle poisson_nll_loss prelu relu relu6 selu silu
-smooth_l1_loss soft_margin_loss softshrink softsign tanhshrink threshold
+celu channel_shuffle cosine_embedding_loss cosine_similarity elu gaussian_nll_loss gelu glu
+hardshrink hardsigmoid hardswish hardtanh hinge_embedding_loss huber_loss kl_div l1_loss leaky_relu
+local_response_norm logsigmoid margin_ranking_loss mish mse_loss normalize pixel_shuffle
+pixel_unshuffle poisson_nll_loss prelu relu relu6 selu silu smooth_l1_loss soft_margin_loss
+softshrink softsign tanhshrink threshold triplet_margin_loss
 """
 
 
@@ -164,6 +165,43 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = Fa
         return x.dropout(p)
 
 
+def embedding_bag(weight: Tensor, index: Tensor, offsets: Any = None, max_norm: Any = None,
+                  norm_type: float = 2.0, scale_grad_by_freq: bool = False, mode: str = "mean",
+                  sparse: bool = False, **options: Any) -> Tensor:  # fmt: skip
+    return index.embedding_bag(weight, offsets, mode, **options)
+
+
+def grid_sampler(x: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bool) -> Tensor:
+    """PyTorch's numbers of modes."""
+    named = ("bilinear", "nearest", "bicubic")[mode], ("zeros", "border", "reflection")[padding]
+    return x.grid_sample(grid, *named, align_corners)
+
+
+def ctc_loss(x: Tensor, targets: Tensor, lengths: Any, sizes: Any, blank: int = 0,
+             reduction: str = "mean", zero_infinity: bool = False) -> Tensor:  # fmt: skip
+    return x.ctc_loss(targets, lengths, sizes, blank, reduction, zero_infinity)
+
+
+def triplet(x: Tensor, positive: Tensor, negative: Tensor, *, distance_function: Any = None,
+            **options: Any) -> Tensor:  # fmt: skip
+    """The distance of the samples is the default, for PyTorch's tensors."""
+    return x.triplet_margin_with_distance_loss(positive, negative, **options)
+
+
+def multilabel_margin_loss(x: Tensor, target: Tensor, **options: Any) -> Tensor:
+    """PyTorch takes a score alone for a vector of one."""
+    return x.atleast_1d().multilabel_margin_loss(target.atleast_1d(), **options)
+
+
+def resized(mode: str) -> Callable[..., Any]:
+    """PyTorch's older names: bilinear ones have their corners on each other."""
+
+    def row(x: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+        return x.interpolate(size, mode, mode == "linear", scale_factor)
+
+    return row
+
+
 LAYERS: dict[str, Callable[..., Any]] = {
     **{f"nn.functional.{name}": function(name) for name in SAME.split()},
     "nn.functional.softmin": lambda x, dim, dtype=None: x.softmin(dim, dtype),
@@ -185,6 +223,19 @@ LAYERS: dict[str, Callable[..., Any]] = {
         q.scaled_dot_product_attention(k, v, **options)
     ),
     "nn.functional.dropout": dropout,
+    "nn.functional.rms_norm": lambda x, shape, weight=None, eps=None: x.rms_norm(
+        shape, weight, eps
+    ),
+    "nn.functional.bilinear": lambda x, y, weight, bias=None: x.bilinear(y, weight, bias),
+    "nn.functional.embedding_bag": embedding_bag,
+    "nn.functional.unfold": lambda x, kernel_size, dilation=1, padding=0, stride=1: x.im2col(
+        kernel_size, dilation, padding, stride
+    ),
+    "nn.functional.grid_sample": function("grid_sample"),
+    "grid_sampler_2d": grid_sampler,
+    "grid_sampler_3d": grid_sampler,
+    "nn.functional.upsample_nearest": resized("nearest"),
+    "nn.functional.upsample_bilinear": resized("linear"),
     # convolution and pooling, over any number of spatial axes
     **{f"nn.functional.conv{n}d": convolution for n in (1, 2, 3)},
     **{f"nn.functional.conv_transpose{n}d": transposed for n in (1, 2, 3)},
@@ -196,6 +247,13 @@ LAYERS: dict[str, Callable[..., Any]] = {
     "nn.functional.interpolate": interpolate,
     # losses
     "nn.functional.nll_loss": nll_loss,
+    "nn.functional.multi_margin_loss": lambda x, target, **options: (
+        x.atleast_1d().multi_margin_loss(target, **options)
+    ),
+    "nn.functional.multilabel_margin_loss": multilabel_margin_loss,
+    "nn.functional.multilabel_soft_margin_loss": function("multilabel_soft_margin_loss"),
+    "nn.functional.triplet_margin_with_distance_loss": triplet,
+    "nn.functional.ctc_loss": ctc_loss,
     "nn.functional.cross_entropy": lambda x, target, **options: x.cross_entropy(target, **options),
     "nn.functional.binary_cross_entropy": lambda x, target, **options: x.binary_crossentropy(
         target, **options

@@ -13,8 +13,13 @@ from typing import Any
 
 from treadle import Tensor
 
+from .analysis import ANALYSIS
+from .assembling import ASSEMBLING
+from .factors import FACTORS
 from .fourier import FOURIER
 from .layers import LAYERS
+from .numbers import NUMBERS
+from .rows import axes, method
 
 __all__ = ["ROWS"]
 
@@ -65,15 +70,6 @@ ALIASES = {
     "unsafe_chunk": "chunk",
     "unsqueeze_copy": "unsqueeze",
 }
-
-
-def method(name: str) -> Callable[..., Any]:
-    return lambda x, *args, **kwargs: getattr(x, name)(*args, **kwargs)
-
-
-def axes(dim: Any) -> Any:
-    """Of no axis in particular PyTorch reduces all."""
-    return None if dim in ((), []) else dim
 
 
 def extreme(name: str) -> Callable[..., Any]:
@@ -190,6 +186,10 @@ ROWS: dict[str, Callable[..., Any]] = {
     **{name: method(own) for name, own in ALIASES.items()},
     **LAYERS,
     **FOURIER,
+    **ASSEMBLING,
+    **NUMBERS,
+    **FACTORS,
+    **ANALYSIS,
     # arithmetic
     "add": add,
     "sub": sub,

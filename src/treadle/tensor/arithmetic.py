@@ -1,0 +1,164 @@
+"""Arithmetic with names of its own: divisors, parts of floats, minima without NaN, a + b @ c.
+
+Tensor([12, 18]).gcd(8)                  -> [4, 2]
+Tensor([6.0]).frexp()                    -> 0.75 and 3: 0.75 * 2 ** 3
+x.addcmul(a, b, value=2)                 -> x + 2 a b, one kernel
+x.addmm(a, b), x.baddbmm(a, b)           -> x + a @ b, one kernel
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from ..dtype import dtypes, least_upper_dtype
+from ..errors import DTypeError, ShapeError
+from .assembling import Assembling
+from .operands import is_scalar
+from .shapes import broadcast_shapes
+from .special import INTEGERS
+
+__all__ = ["Arithmetic"]
+
+_MANTISSAS = {dtypes.float16: 10, dtypes.bfloat16: 7, dtypes.float32: 23, dtypes.float64: 52}
+
+
+class Arithmetic(Assembling):
+    """Elementwise and matrix arithmetic in several operands."""
+
+    __slots__ = ()
+
+    # -- of two elements ----------------------------------------------------------------------
+
+    def float_power(self, exponent: Any) -> Self:
+        """self ** exponent computed in float64 (complex128 for complex numbers)."""
+        power = self._as_tensor("float_power", exponent)
+        is_complex = self.dtype.is_complex or power.dtype.is_complex
+        wide = dtypes.complex128 if is_complex else dtypes.float64
+        return self.cast(wide).pow(power.cast(wide))
+
+    def fmax(self, other: Any) -> Self:
+        """The larger of two elements; a NaN gives way to a number, unlike in `maximum`."""
+        other = self._as_tensor("fmax", other)
+        return self.ge(other).bitwise_or(other.ne(other)).where(self, other)
+
+    def fmin(self, other: Any) -> Self:
+        """The smaller of two elements; a NaN gives way to a number, unlike in `minimum`."""
+        other = self._as_tensor("fmin", other)
+        return self.le(other).bitwise_or(other.ne(other)).where(self, other)
+
+    def gcd(self, other: Any) -> Self:
+        """The greatest common divisor of integers, at least 0; of 0 and 0 it is 0.
+
+        Euclid's algorithm, in as many steps as Fibonacci numbers of the type need. Raises
+        DTypeError for what are no integers.
+        """
+        a, b = self._divided("gcd", other)
+        for _ in range(a.dtype.bits * 3 // 2):
+            done = b.eq(0)
+            a, b = done.where(a, b), a.mod(done.where(1, b))
+        return a
+
+    def lcm(self, other: Any) -> Self:
+        """The least common multiple of integers, at least 0; with 0 it is 0. Raises DTypeError."""
+        a, b = self._divided("lcm", other)
+        divisor = a.gcd(b)
+        return a.idiv(divisor.eq(0).where(1, divisor)).mul(b)
+
+    def _divided(self, name: str, other: Any) -> tuple[Self, Self]:
+        """The magnitudes of two tensors of integers, of one dtype."""
+        other = self._as_tensor(name, other)
+        if not (self.dtype.is_int and other.dtype.is_int):
+            raise DTypeError(
+                f"[{name}] takes integers, not {self.dtype.name} and {other.dtype.name}"
+            )
+        dtype = least_upper_dtype(self.dtype, other.dtype)
+        return self.cast(dtype).abs(), other.cast(dtype).abs()
+
+    def xlog1py(self, other: Any) -> Self:
+        """self * log1p(other), and 0 where `self` is 0 (NaN if `other` is)."""
+        other = self._as_tensor("xlog1py", other)
+        nothing = self.eq(0).bitwise_and(other.isnan().logical_not())
+        return nothing.where(0.0, self.mul(nothing.where(1.0, other).log1p()))
+
+    def frexp(self) -> tuple[Self, Self]:
+        """Fractions from 0.5 to 1 and powers of 2, as int32: fraction * 2 ** power is the number.
+
+        0, infinities and NaN have the power 0. Raises DTypeError for what are no floats.
+        """
+        if self.dtype not in _MANTISSAS:
+            raise DTypeError(f"[frexp] takes floats of 16 bits or more, not {self.dtype.name}")
+        digits, x = _MANTISSAS[self.dtype], self.detach()
+        bias = (1 << (self.dtype.bits - digits - 2)) - 1
+        tiny = x.abs().lt(2.0 ** (1 - bias))
+        bits = tiny.where(x.mul(2.0 ** (digits + 1)), x)._raw_bits()
+        field = bits.rshift(digits).bitwise_and(2 * bias + 1)
+        power = field.sub(bias - 1).sub(tiny.where(digits + 1, 0).cast(bits.dtype))
+        power = x.eq(0).bitwise_or(x.isfinite().logical_not()).where(0, power)
+        # in two factors, each of which is a normal number
+        half = power.idiv(2)
+        fraction = self
+        for part in (half, power.sub(half)):
+            scale = part.neg().add(bias).lshift(digits)
+            fraction = fraction.mul(scale._result(scale.node.bitcast(self.dtype)))
+        return fraction, power.cast(dtypes.int32)
+
+    def _raw_bits(self) -> Self:
+        return self._result(self.node.bitcast(INTEGERS[self.dtype.bits]))
+
+    def equal(self, other: Any) -> bool:
+        """Whether both have one shape and equal elements; computed now."""
+        other = self._as_tensor("equal", other)
+        return self.shape == other.shape and bool(self.eq(other).all().item())
+
+    # -- of three tensors ---------------------------------------------------------------------
+
+    def addcmul(self, tensor1: Any, tensor2: Any, value: Any = 1) -> Self:
+        """self + value * tensor1 * tensor2; shapes broadcast, dtypes promote."""
+        return self.add(self._as_tensor("addcmul", tensor1).mul(tensor2).mul(value))
+
+    def addcdiv(self, tensor1: Any, tensor2: Any, value: Any = 1) -> Self:
+        """self + value * tensor1 / tensor2; shapes broadcast, dtypes promote."""
+        return self.add(self._as_tensor("addcdiv", tensor1).div(tensor2).mul(value))
+
+    def addmm(self, mat1: Self, mat2: Self, beta: Any = 1, alpha: Any = 1) -> Self:
+        """beta * self + alpha * (mat1 @ mat2) of two matrices. Raises ShapeError."""
+        return self._plus_product("addmm", mat1, mat2, (2, 2), beta, alpha)
+
+    def addmv(self, mat: Self, vec: Self, beta: Any = 1, alpha: Any = 1) -> Self:
+        """beta * self + alpha * (mat @ vec) of a matrix and a vector. Raises ShapeError."""
+        return self._plus_product("addmv", mat, vec, (2, 1), beta, alpha)
+
+    def baddbmm(self, batch1: Self, batch2: Self, beta: Any = 1, alpha: Any = 1) -> Self:
+        """beta * self + alpha * (batch1 @ batch2), matrix by matrix. Raises ShapeError."""
+        return self._plus_product("baddbmm", batch1, batch2, (3, 3), beta, alpha)
+
+    def addbmm(self, batch1: Self, batch2: Self, beta: Any = 1, alpha: Any = 1) -> Self:
+        """beta * self + alpha * the sum of all batch1[i] @ batch2[i]. Raises ShapeError."""
+        return self._plus_product("addbmm", batch1, batch2, (3, 3), beta, alpha)
+
+    def addr(self, vec1: Self, vec2: Self, beta: Any = 1, alpha: Any = 1) -> Self:
+        """beta * self + alpha * the outer product of two vectors. Raises ShapeError."""
+        return self._plus_product("addr", vec1, vec2, (1, 1), beta, alpha)
+
+    def _plus_product(
+        self, name: str, a: Self, b: Self, ranks: tuple[int, int], beta: Any, alpha: Any
+    ) -> Self:
+        """`self` counts for nothing where `beta` is 0, also if it is NaN."""
+        if (a.ndim, b.ndim) != ranks or (ranks[0] == 3 and a.shape[0] != b.shape[0]):
+            raise ShapeError(
+                f"[{name}] takes tensors of {ranks[0]} and {ranks[1]} axes and as many matrices, "
+                f"not shapes {a.shape} and {b.shape}"
+            )
+        for factor in (beta, alpha):
+            if not is_scalar(factor):
+                raise DTypeError(f"[{name}] beta and alpha are numbers, not {factor!r}")
+            if isinstance(factor, float) and not (self.dtype.is_inexact and a.dtype.is_inexact):
+                raise DTypeError(f"[{name}] integers are not multiplied by {factor}; cast them")
+        product = a.outer(b) if name == "addr" else a.dot(b)
+        product = product.sum(0) if name == "addbmm" else product
+        if broadcast_shapes(name, self.shape, product.shape) != product.shape:
+            raise ShapeError(f"[{name}] {self.shape} does not broadcast to {product.shape}")
+        product = product if alpha == 1 else product.mul(alpha)
+        if beta == 0:
+            return product.cast(least_upper_dtype(self.dtype, product.dtype))
+        return product.add(self if beta == 1 else self.mul(beta))

@@ -1,0 +1,278 @@
+"""Several tensors as one and one as several, under the names of NumPy and PyTorch.
+
+    Tensor.hstack(a, b), Tensor.vstack(a, b), Tensor.block_diag(a, b)
+    x.tensor_split(3), x.hsplit([2, 5])
+    Tensor.cartesian_prod(a, b), x.combinations(2), x.diag_embed()
+
+Like `cat`, a function of several tensors takes them as arguments, not as a list.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any, Self
+
+from ..dtype import dtypes
+from ..errors import DTypeError, ShapeError
+from .fourier import Fourier
+from .shapes import broadcast_shapes, flatten_args, resolve_axis
+
+__all__ = ["Assembling"]
+
+
+class Assembling(Fourier):
+    """Joining, splitting and listing on top of cat, slices and gathers."""
+
+    __slots__ = ()
+
+    # -- axes ---------------------------------------------------------------------------------
+
+    def atleast_1d(self) -> Self:
+        """A scalar as (1,); anything else as it is."""
+        return self if self.ndim else self.reshape((1,))
+
+    def atleast_2d(self) -> Self:
+        """A scalar as (1, 1), a vector as a row (1, n); anything else as it is."""
+        return self if self.ndim > 1 else self.atleast_1d().unsqueeze(0)
+
+    def atleast_3d(self) -> Self:
+        """A scalar as (1, 1, 1), a vector as (1, n, 1), a matrix as (m, n, 1)."""
+        return self if self.ndim > 2 else self.atleast_2d().unsqueeze(-1)
+
+    def broadcast_tensors(self, *args: Self) -> tuple[Self, ...]:
+        """All tensors expanded to the shape that they broadcast to. Raises ShapeError."""
+        shape = broadcast_shapes("broadcast_tensors", self.shape, *(t.shape for t in args))
+        return tuple(t.expand(shape) for t in (self, *args))
+
+    # -- joining ------------------------------------------------------------------------------
+
+    def hstack(self, *args: Self) -> Self:
+        """Vectors and scalars end to end, others side by side (axis 1). Raises as `cat`."""
+        first, *rest = _tensors("hstack", [self, *args], Assembling.atleast_1d)
+        return first.cat(*rest, dim=0 if first.ndim == 1 else 1)
+
+    def vstack(self, *args: Self) -> Self:
+        """Tensors below each other (axis 0), vectors as rows. Raises as `cat`."""
+        first, *rest = _tensors("vstack", [self, *args], Assembling.atleast_2d)
+        return first.cat(*rest, dim=0)
+
+    def dstack(self, *args: Self) -> Self:
+        """Tensors behind each other (axis 2), after `atleast_3d`. Raises as `cat`."""
+        first, *rest = _tensors("dstack", [self, *args], Assembling.atleast_3d)
+        return first.cat(*rest, dim=2)
+
+    def column_stack(self, *args: Self) -> Self:
+        """Tensors side by side (axis 1), vectors and scalars as columns. Raises as `cat`."""
+        first, *rest = _tensors("column_stack", [self, *args], _as_column)
+        return first.cat(*rest, dim=1)
+
+    def block_diag(self, *args: Self) -> Self:
+        """Matrices along the diagonal of one, zeros elsewhere; vectors are rows.
+
+        Raises ShapeError for more than two axes.
+        """
+        blocks = _tensors("block_diag", [self, *args], Assembling.atleast_2d)
+        wrong = next((block.shape for block in blocks if block.ndim > 2), None)
+        if wrong is not None:
+            raise ShapeError(f"[block_diag] takes up to two axes, not shape {wrong}")
+        width, begin, rows = sum(block.shape[1] for block in blocks), 0, []
+        for block in blocks:
+            end = begin + block.shape[1]
+            rows.append(block._padded([(0, 0), (begin, width - end)]))
+            begin = end
+        return rows[0].cat(*rows[1:], dim=0)
+
+    # -- splitting ----------------------------------------------------------------------------
+
+    def tensor_split(self, indices_or_sections: Any, dim: int = 0) -> tuple[Self, ...]:
+        """So many pieces, the first ones longer by one, or pieces between the given places.
+
+        Places beyond the axis give empty pieces, negative ones count from the end. A tensor of
+        them is computed now. Raises ShapeError.
+        """
+        axis = resolve_axis("tensor_split", dim, self.ndim)
+        if not self.ndim:
+            raise ShapeError("[tensor_split] a tensor of shape () has no axis to split")
+        size, places = self.shape[axis], indices_or_sections
+        if isinstance(places, Assembling):
+            if not places.dtype.is_int or places.ndim > 1:
+                raise ShapeError(
+                    f"[tensor_split] places are integers, one or a vector, not "
+                    f"{places.dtype.name} of shape {places.shape}"
+                )
+            places = places.tolist()
+        if isinstance(places, int):
+            if places < 1:
+                raise ShapeError(f"[tensor_split] needs at least 1 piece, not {places}")
+            short, longer = divmod(size, places)
+            places = [i * short + min(i, longer) for i in range(1, places)]
+        if isinstance(places, str) or not all(hasattr(n, "__index__") for n in places):
+            raise ShapeError(f"[tensor_split] places are integers, not {places!r}")
+        bounds = [0, *(n.__index__() for n in places), size]
+        pieces = [slice(a, b).indices(size)[:2] for a, b in itertools.pairwise(bounds)]
+        return tuple(self._slice(axis, begin, max(begin, end)) for begin, end in pieces)
+
+    def hsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
+        """`tensor_split` of axis 1, of a vector's only one, in equal pieces. Raises ShapeError."""
+        return self._equal_split("hsplit", indices_or_sections, 0 if self.ndim == 1 else 1, 1)
+
+    def vsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
+        """`tensor_split` of axis 0 of two or more, in equal pieces. Raises ShapeError."""
+        return self._equal_split("vsplit", indices_or_sections, 0, 2)
+
+    def dsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
+        """`tensor_split` of axis 2, in equal pieces. Raises ShapeError."""
+        return self._equal_split("dsplit", indices_or_sections, 2, 3)
+
+    def _equal_split(self, name: str, pieces: Any, axis: int, least: int) -> tuple[Self, ...]:
+        if self.ndim < least:
+            raise ShapeError(f"[{name}] needs {least} axes or more, not shape {self.shape}")
+        if isinstance(pieces, int) and (pieces < 1 or self.shape[axis] % pieces):
+            raise ShapeError(
+                f"[{name}] axis {axis} of shape {self.shape} has no {pieces} equal pieces; "
+                "tensor_split allows others"
+            )
+        return self.tensor_split(pieces, axis)
+
+    # -- repeating ----------------------------------------------------------------------------
+
+    def repeat_interleave(self, repeats: Any, dim: int | None = None) -> Self:
+        """Each element of an axis `repeats` times in a row; without `dim`, of the flat tensor.
+
+        A vector of `repeats` has a number for each element; their sum is computed now. Raises
+        ShapeError for another number of them or a negative one.
+        """
+        if not isinstance(repeats, Assembling):
+            return super().repeat_interleave(repeats, dim)
+        x = self.flatten() if dim is None else self
+        axis = 0 if dim is None else resolve_axis("repeat_interleave", dim, x.ndim)
+        size = x.shape[axis]
+        if not repeats.dtype.is_int or repeats.shape not in ((), (1,), (size,)):
+            raise ShapeError(
+                f"[repeat_interleave] {size} elements take as many integers, not "
+                f"{repeats.dtype.name} of shape {repeats.shape}"
+            )
+        counts: Any = repeats.expand((size,)).int().contiguous().realize()
+        if size and counts.min().item() < 0:
+            raise ShapeError("[repeat_interleave] repeats must not be negative")
+        ends = counts.cumsum(0)
+        total = int(ends._slice(0, size - 1, size).item()) if size else 0
+        if not total:
+            return x._slice(axis, 0, 0)
+        return x._pick(axis, ends.searchsorted(ends._filled(0).expand((total,))._places(0), True))
+
+    # -- lists of choices ---------------------------------------------------------------------
+
+    def cartesian_prod(self, *args: Self) -> Self:
+        """Every choice of one element of each vector, as rows in order: (product, vectors).
+
+        One vector alone is its own list. Raises ShapeError for what is no vector.
+        """
+        vectors = [self, *args]
+        wrong = next((v.shape for v in vectors if v.ndim != 1), None)
+        if wrong is not None:
+            raise ShapeError(f"[cartesian_prod] takes vectors, not shape {wrong}")
+        if not args:
+            return self
+        first, *rest = (grid.flatten() for grid in self.meshgrid(*args))
+        return first.stack(*rest, dim=1)
+
+    def combinations(self, r: int = 2, with_replacement: bool = False) -> Self:
+        """Every choice of `r` elements of a vector, in order, as rows: (choices, r).
+
+        The places are listed on the host. Raises ShapeError.
+        """
+        if self.ndim != 1 or r < 0:
+            raise ShapeError(
+                f"[combinations] takes a vector and r of at least 0, not shape {self.shape} and {r}"
+            )
+        if r == 0:
+            return self._slice(0, 0, 0)
+        import numpy as np
+
+        n = self.shape[0]
+        chosen = itertools.combinations_with_replacement if with_replacement else (
+            itertools.combinations
+        )  # fmt: skip
+        count = math.comb(n + r - 1 if with_replacement and n else n, r)
+        listed = itertools.chain.from_iterable(chosen(range(n), r))
+        return self[np.fromiter(listed, np.int32, count * r).reshape(count, r)]
+
+    # -- diagonals and places -----------------------------------------------------------------
+
+    def diag_embed(self, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Self:
+        """The last axis as a diagonal of two new axes `dim1` and `dim2`, 0 elsewhere.
+
+        `offset` counts upwards from the main diagonal, as in `diagonal`. Raises ShapeError.
+        """
+        if not self.ndim:
+            raise ShapeError("[diag_embed] a tensor of shape () has no axis for a diagonal")
+        first, second = (resolve_axis("diag_embed", d, self.ndim + 1) for d in (dim1, dim2))
+        if first == second:
+            raise ShapeError(f"[diag_embed] dim1 {dim1} and dim2 {dim2} are the same axis")
+        return self._on_diagonal(offset).movedim((-2, -1), (first, second))
+
+    def diagflat(self, offset: int = 0) -> Self:
+        """All elements, flat, as a diagonal of a square matrix; see `diag`."""
+        return self.flatten().diag(offset)
+
+    @classmethod
+    def tril_indices(
+        cls, row: int, col: int, offset: int = 0, dtype: Any = None, device: str | None = None
+    ) -> Self:
+        """Rows and columns of the lower triangle of (row, col), row by row: (2, count), int32.
+
+        `offset` moves the diagonal upwards. Raises ShapeError.
+        """
+        return cls._triangle_places("tril_indices", row, col, offset, dtype, device)
+
+    @classmethod
+    def triu_indices(
+        cls, row: int, col: int, offset: int = 0, dtype: Any = None, device: str | None = None
+    ) -> Self:
+        """Rows and columns of the upper triangle of (row, col), row by row: (2, count), int32.
+
+        `offset` moves the diagonal upwards. Raises ShapeError.
+        """
+        return cls._triangle_places("triu_indices", row, col, offset, dtype, device)
+
+    @classmethod
+    def _triangle_places(
+        cls, name: str, row: int, col: int, offset: int, dtype: Any, device: str | None
+    ) -> Self:
+        if row < 0 or col < 0:
+            raise ShapeError(f"[{name}] sizes must not be negative: {(row, col)}")
+        import numpy as np
+
+        listed = np.tril_indices if name == "tril_indices" else np.triu_indices
+        places = np.stack(listed(row, offset, col)).astype(np.int32)
+        return cls(places, device=device, dtype=dtypes.int32 if dtype is None else dtype)
+
+    def unravel_index(self, shape: Any, *args: Any) -> tuple[Self, ...]:
+        """Places in a flat tensor as places on each axis of `shape`, row-major.
+
+        Raises DTypeError for what are no integers, ShapeError for negative sizes.
+        """
+        sizes = flatten_args(shape, args)
+        if not self.dtype.is_int:
+            raise DTypeError(f"[unravel_index] places are integers, not {self.dtype.name}")
+        if any(not isinstance(n, int) or n < 0 for n in sizes):
+            raise ShapeError(f"[unravel_index] sizes are at least 0, not {sizes}")
+        rest, found = self, []
+        for size in reversed(sizes):
+            found.append(rest.mod(max(size, 1)))
+            rest = rest.idiv(max(size, 1))
+        return tuple(reversed(found))
+
+
+def _as_column(x: Any) -> Any:
+    return x if x.ndim > 1 else x.reshape((x.numel(), 1))
+
+
+def _tensors(name: str, given: list[Any], shaped: Any) -> list[Any]:
+    """Each tensor as `shaped` makes it. Raises DTypeError for what is none."""
+    wrong = next((x for x in given if not isinstance(x, Assembling)), None)
+    if wrong is not None:
+        raise DTypeError(f"[{name}] joins tensors, not a {type(wrong).__name__}")
+    return [shaped(x) for x in given]

@@ -1,0 +1,195 @@
+"""What describes data: covariance, histograms, the most frequent, medians without NaN.
+
+x.cov(), x.corrcoef()                    rows are variables, columns observations
+counts, edges = x.histogram(10)
+values, places = x.mode(dim=0)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Self
+
+from ..dtype import dtypes
+from ..errors import DTypeError, ShapeError
+from ..ir.node import Node
+from ..ir.op import Op
+from .distances import Distances
+from .shapes import resolve_axis
+
+__all__ = ["Descriptive"]
+
+
+class Descriptive(Distances):
+    """Summaries of data on top of sorting, scans and products."""
+
+    __slots__ = ()
+
+    # -- order --------------------------------------------------------------------------------
+
+    def nanmedian(self, dim: int | None = None, keepdim: bool = False) -> Any:
+        """`median` of what is not NaN; NaN where nothing is left. Raises ShapeError."""
+        if not self.dtype.is_float:
+            return self.median(dim, keepdim)
+        if dim is None:
+            return self.flatten().nanmedian(0)[0]
+        axis = resolve_axis("nanmedian", dim, self.ndim)
+        if not self.ndim:
+            return self.median(dim, keepdim)
+        if not self.shape[axis]:
+            raise ShapeError(f"[nanmedian] shape {self.shape} has no elements on axis {dim}")
+        values, places = self.sort(axis)
+        count = self.isnan().logical_not().sum(axis, keepdim=True)
+        middle = count.sub(1).maximum(0).idiv(2)
+        found = values.gather(axis, middle), places.gather(axis, middle)
+        return found if keepdim else tuple(x.squeeze(axis) for x in found)
+
+    def mode(self, dim: int = -1, keepdim: bool = False) -> tuple[Self, Self]:
+        """The most frequent element of each line, the smallest of several, and its last place.
+
+        Each NaN is an element of its own. Raises ShapeError on no elements.
+        """
+        axis = resolve_axis("mode", dim, self.ndim)
+        if not self.ndim:
+            return self, self._filled(0).int()
+        size = self.shape[axis]
+        if not size:
+            raise ShapeError(f"[mode] shape {self.shape} has no elements on axis {dim}")
+        values, places = self.sort(axis)
+        at = values._places(axis)
+        before = values._slice(axis, 0, 1).cat(values._slice(axis, 0, size - 1), dim=axis)
+        begins = values.ne(before).where(at, 0).cummax(axis)
+        longest = at.sub(begins).argmax(axis, keepdim=True)
+        found = values.gather(axis, longest), places.gather(axis, longest)
+        return found if keepdim else (found[0].squeeze(axis), found[1].squeeze(axis))
+
+    # -- variables ----------------------------------------------------------------------------
+
+    def cov(
+        self, correction: int = 1, fweights: Self | None = None, aweights: Self | None = None
+    ) -> Self:
+        """The covariances of variables, (m, m) of (m, n) with an observation in each column.
+
+        A vector is one variable and gives a scalar. `fweights` (n), integers, say how often each
+        observation counts, `aweights` (n), floats, how much. Raises ShapeError, DTypeError.
+        """
+        self._check_real("cov")
+        if self.ndim > 2:
+            raise ShapeError(f"[cov] takes variables by observations, not shape {self.shape}")
+        x = self._float().atleast_2d()
+        weights = self._observed(fweights, aweights, x.shape[1])
+        if weights is None:
+            centred = x.sub(x.mean(1, keepdim=True))
+            free: Any = max(x.shape[1] - correction, 0)
+            scaled = centred
+        else:
+            weights = weights.cast(x.dtype)
+            total = weights.sum()
+            centred = x.sub(x.mul(weights).sum(1, keepdim=True).div(total))
+            spread = total if aweights is None else weights.mul(aweights).sum()
+            free = total.sub(spread.div(total).mul(correction)).maximum(0)
+            scaled = centred.mul(weights)
+        products = scaled.dot(centred.mT)
+        free = x._filled(float(free)) if isinstance(free, int) else free
+        return products.div(free).squeeze()
+
+    def _observed(self, often: Self | None, much: Self | None, count: int) -> Self | None:
+        given = [w for w in (often, much) if w is not None]
+        for weight in given:
+            if weight.shape != (count,):
+                raise ShapeError(
+                    f"[cov] one weight for each of {count} observations, not {weight.shape}"
+                )
+        if often is not None and not often.dtype.is_int:
+            raise DTypeError(f"[cov] fweights are integers, not {often.dtype.name}")
+        if much is not None and not much.dtype.is_float:
+            raise DTypeError(f"[cov] aweights are floats, not {much.dtype.name}")
+        if len(given) == 2:
+            return given[0].mul(given[1])
+        return given[0] if given else None
+
+    def corrcoef(self) -> Self:
+        """The correlations of variables, from -1 to 1, in the shapes of `cov`. Raises as `cov`."""
+        found = self.cov()
+        if not found.ndim:
+            return found.div(found)
+        size = found.diagonal().sqrt()
+        return found.div(size.unsqueeze(1)).div(size.unsqueeze(0)).clamp(-1.0, 1.0)
+
+    # -- histograms ---------------------------------------------------------------------------
+
+    def histogram(
+        self, bins: Any = 100, range: Any = None, weight: Self | None = None, density: bool = False
+    ) -> tuple[Self, Self]:
+        """How many elements are between neighbouring edges, as floats, and the edges.
+
+        `bins`: how many equal intervals, from the least to the largest element or in a `range` of
+        two numbers, or the ascending edges. The last interval holds its upper edge, too. `weight`
+        is what each element counts; `density` divides by the total and by the intervals' lengths.
+        Raises ShapeError, DTypeError.
+        """
+        weights = weight if weight is None else weight.flatten()
+        column = self.reshape((self.numel(), 1))
+        found, (edges,) = column.histogramdd([bins], range, weights, density)
+        return found, edges
+
+    def histogramdd(
+        self, bins: Any = 10, range: Any = None, weight: Self | None = None, density: bool = False
+    ) -> tuple[Self, tuple[Self, ...]]:
+        """`histogram` of points (N, D): counts on D axes, and the edges of each axis.
+
+        `bins` is a number, or a number or edges for each axis, `range` two numbers for each axis.
+        Raises ShapeError, DTypeError.
+        """
+        if not self.dtype.is_float:
+            raise DTypeError(f"[histogram] takes floats, not {self.dtype.name}")
+        if self.ndim < 2:
+            raise ShapeError(f"[histogramdd] takes points, (N, D), not shape {self.shape}")
+        points = self.reshape((math.prod(self.shape[:-1]), self.shape[-1]))
+        count, rank = points.shape
+        each: Sequence[Any] = bins if isinstance(bins, (tuple, list)) else (bins,) * rank
+        limits = [None] * rank if range is None else list(zip(range[::2], range[1::2], strict=True))
+        if len(each) != rank or len(limits) != rank:
+            raise ShapeError(f"[histogramdd] bins and range are for {rank} axes: {bins}, {range}")
+        weights = points._filled(1).expand((count,)) if weight is None else weight.reshape((-1,))
+        if weights.shape != (count,):
+            raise ShapeError(f"[histogram] {count} elements need as many weights")
+        number, inside = points._filled(0).int().expand((count,)), None
+        edges, shape = [], []
+        for axis, (size, limit) in enumerate(zip(each, limits, strict=True)):
+            line = points.select(1, axis)
+            borders = size if isinstance(size, Descriptive) else line._equal_parts(size, limit)
+            last = borders.shape[0] - 1
+            place = borders.searchsorted(line, right=True).sub(1)
+            place = line.eq(borders._slice(0, last, last + 1)).where(last - 1, place)
+            fits = place.ge(0).bitwise_and(place.lt(last))
+            inside = fits if inside is None else inside.bitwise_and(fits)
+            number = number.mul(last).add(place)
+            edges.append(borders)
+            shape.append(last)
+        flat = number if inside is None else inside.where(number, -1)
+        found = flat._binned(math.prod(shape), weights).reshape(tuple(shape))
+        if density:
+            found = found.div(found.sum())
+            for axis, borders in enumerate(edges):
+                column = [-1 if i == axis else 1 for i, _ in enumerate(shape)]
+                found = found.div(borders.diff().reshape(column))
+        return found, tuple(edges)
+
+    def _equal_parts(self, bins: Any, limits: Any) -> Self:
+        """The edges of `bins` equal intervals, exact at both ends."""
+        if not isinstance(bins, int) or bins < 1:
+            raise ShapeError(f"[histogram] bins are 1 or more, or edges, not {bins!r}")
+        if limits is None and self.numel():
+            low, high = self.detach().aminmax()
+        else:
+            low, high = (self._filled(float(n)) for n in limits or (0.0, 1.0))
+            if limits and limits[0] > limits[1]:
+                raise ShapeError(f"[histogram] a range ascends, not {tuple(limits)}")
+        empty = low.eq(high)
+        low, high = empty.where(low.sub(0.5), low), empty.where(high.add(0.5), high)
+        at = type(self)._of(Node(Op.IOTA, dtypes.int32, (), bins + 1), self.device)
+        step = high.sub(low).div(bins)
+        upwards = step.mul(at).add(low)
+        return at.mul(2).lt(bins + 1).where(upwards, high.sub(step.mul(at.neg().add(bins))))

@@ -1,0 +1,198 @@
+"""The rarer layers of neural networks that have no weights of their own, or take them as arguments.
+
+x.rms_norm(64), x.local_response_norm(5), x.bilinear(y, weight)
+index.embedding_bag(weight, offsets)         the sum or mean of rows, bag by bag
+x.alpha_dropout(0.5), x.feature_dropout()    while training
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+from ..dtype import dtypes, finfo
+from ..errors import DTypeError, ShapeError
+from .patches import Patches
+from .shapes import flatten_args
+
+__all__ = ["Layers"]
+
+# what SELU tends to for large negative numbers: -scale * alpha of Klambauer et al. (2017)
+_SELU_LEAST = -1.0507009873554804934193349852946 * 1.6732632423543772848170429916717
+
+
+class Layers(Patches):
+    """Layers on top of everything else."""
+
+    __slots__ = ()
+
+    # -- normalisation ------------------------------------------------------------------------
+
+    def rms_norm(
+        self, normalized_shape: Any, weight: Self | None = None, eps: float | None = None
+    ) -> Self:
+        """Divided by the root of the mean square over the last axes, of `normalized_shape`.
+
+        Then times `weight`, of that shape. `eps` None is the distance from 1 to the next number of
+        the dtype. Raises ShapeError.
+        """
+        shape = flatten_args(normalized_shape, ())
+        if not shape or self.shape[-len(shape) :] != shape:
+            raise ShapeError(f"[rms_norm] shape {self.shape} does not end in {shape}")
+        if weight is not None and weight.shape != shape:
+            raise ShapeError(f"[rms_norm] weight has shape {weight.shape}, expected {shape}")
+        x, least = self._wide(), finfo(self.dtype).eps if eps is None else eps
+        mean = x.square().mean(tuple(range(-len(shape), 0)), keepdim=True)
+        result = x.mul(mean.add(least).rsqrt()).cast(self.dtype)
+        return result if weight is None else result.mul(weight)
+
+    def local_response_norm(
+        self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+    ) -> Self:
+        """Divided by (k + alpha * the mean square of `size` neighbouring channels) ** beta.
+
+        Channels are axis 1 of three axes or more. Raises ShapeError.
+        """
+        if self.ndim < 3 or size < 1:
+            raise ShapeError(
+                f"[local_response_norm] takes (N, C, ...) of three axes or more and a size of at "
+                f"least 1, not shape {self.shape} and {size}"
+            )
+        around = (size // 2, (size - 1) // 2)
+        squares = self.square()._padded([around if i == 1 else (0, 0) for i in range(self.ndim)])
+        means = squares.unfold(1, size, 1).mean(-1)
+        return self.div(means.mul(alpha).add(k).pow(beta))
+
+    # -- products and moves -------------------------------------------------------------------
+
+    def bilinear(self, other: Self, weight: Self, bias: Self | None = None) -> Self:
+        """self W other + bias: (.., m) and (.., n) with a weight (out, m, n) give (.., out).
+
+        Raises ShapeError.
+        """
+        if weight.ndim != 3 or (self.shape[-1:], other.shape[-1:], self.shape[:-1]) != (
+            weight.shape[1:2], weight.shape[2:], other.shape[:-1],
+        ):  # fmt: skip
+            raise ShapeError(
+                f"[bilinear] shapes {self.shape} and {other.shape} do not fit a weight of "
+                f"{weight.shape}: expected (.., m), (.., n) and (out, m, n)"
+            )
+        result = type(self).einsum("...m,omn,...n->...o", self, weight, other)
+        return result if bias is None else result.add(bias)
+
+    def channel_shuffle(self, groups: int) -> Self:
+        """Channels (axis 1) of `groups` groups in turn: one of each, then the next of each.
+
+        Raises ShapeError.
+        """
+        if self.ndim < 3 or groups < 1 or self.shape[1] % groups:
+            raise ShapeError(f"[channel_shuffle] shape {self.shape} has no {groups} equal groups")
+        return self.rearrange("n (g c) ... -> n (c g) ...", g=groups)
+
+    def embedding_bag(
+        self, weight: Self, offsets: Self | None = None, mode: str = "mean",
+        per_sample_weights: Self | None = None, padding_idx: int | None = None,
+        include_last_offset: bool = False,
+    ) -> Self:  # fmt: skip
+        """The "sum", "mean" or "max" of rows of `weight` (rows, width): (bags, width).
+
+        This tensor holds numbers of rows: (bags, n), or a vector in which bag i begins at
+        offsets[i]; with `include_last_offset` the last offset is the end. `per_sample_weights`
+        multiply the rows of a sum, `padding_idx` is left out. Empty bags are 0. Raises ShapeError,
+        DTypeError.
+        """
+        name = "embedding_bag"
+        if not self.dtype.is_int or weight.ndim != 2:
+            raise DTypeError(
+                f"[{name}] takes integers and a weight of two axes, not {self.dtype.name} and "
+                f"shape {weight.shape}"
+            )
+        if mode not in ("sum", "mean", "max"):
+            raise ShapeError(f'[{name}] mode is "sum", "mean" or "max", not {mode!r}')
+        if (self.ndim == 1) == (offsets is None) or self.ndim not in (1, 2):
+            raise ShapeError(f"[{name}] a vector needs offsets, (bags, n) has none: {self.shape}")
+        if per_sample_weights is not None and (
+            mode != "sum" or per_sample_weights.shape != self.shape
+        ):
+            raise ShapeError(
+                f"[{name}] per_sample_weights are for a sum, of shape {self.shape}, not for a "
+                f"{mode} and of {per_sample_weights.shape}"
+            )
+        flat = self.flatten()
+        bag, bags = self._bags(offsets, include_last_offset)
+        if padding_idx is not None:
+            last = weight.shape[0]
+            bag = flat.ne(padding_idx + last if padding_idx < 0 else padding_idx).where(bag, -1)
+        rows = weight[flat]
+        if per_sample_weights is not None:
+            rows = rows.mul(per_sample_weights.reshape((-1, 1)))
+        empty = type(self).zeros(bags, weight.shape[1], dtype=rows.dtype, device=weight.device)
+        if mode == "max":
+            # scatter_reduce starts from nothing where something is written, and 0 stays elsewhere
+            wide = bag.unsqueeze(1).expand(rows.shape)
+            return empty.scatter_reduce(0, wide, rows, "amax", include_self=False)
+        total = empty.scatter_reduce(0, bag.unsqueeze(1).expand(rows.shape), rows, "sum")
+        if mode == "sum":
+            return total
+        return total.div(bag._binned(bags, bag.ones_like()).maximum(1).unsqueeze(1))
+
+    def _bags(self, offsets: Self | None, has_end: bool) -> tuple[Self, int]:
+        """The bag of each of the flat elements, and how many bags there are."""
+        if offsets is None:
+            return self._places(0).flatten(), self.shape[0]
+        if offsets.ndim != 1 or not offsets.dtype.is_int:
+            raise ShapeError(
+                f"[embedding_bag] offsets are a vector of integers, not {offsets.dtype.name} of "
+                f"shape {offsets.shape}"
+            )
+        bags = offsets.shape[0] - (1 if has_end else 0)
+        starts = offsets._slice(0, 0, bags)
+        return starts.searchsorted(self._places(0).cast(starts.dtype), right=True).sub(1), bags
+
+    # -- random ones --------------------------------------------------------------------------
+
+    def rrelu(self, lower: float = 1 / 8, upper: float = 1 / 3) -> Self:
+        """x, or below 0 a multiple of x: random from `lower` to `upper` while training, else the
+        middle. Raises ValueError.
+        """
+        if lower > upper:
+            raise ValueError(f"[rrelu] slopes go from lower to upper, not from {lower} to {upper}")
+        if not type(self).training:
+            return self.leaky_relu((lower + upper) / 2)
+        slope = type(self).uniform(*self.shape, low=lower, high=upper, device=self.device)
+        return self.gt(0).where(self, self.mul(slope.cast(self.dtype)))
+
+    def feature_dropout(self, p: float = 0.5) -> Self:
+        """`dropout` of whole channels: what stands behind axes 0 and 1 is kept or 0 together.
+
+        PyTorch's dropout1d, dropout2d and dropout3d. Raises ShapeError, ValueError.
+        """
+        return self._dropped("feature_dropout", self._features("feature_dropout"), p)
+
+    def alpha_dropout(self, p: float = 0.5) -> Self:
+        """While training, elements at SELU's lower limit with probability `p`, then scaled.
+
+        Mean and variance stay as they are for inputs of mean 0 and variance 1. Raises ValueError.
+        """
+        return self._alpha_dropout("alpha_dropout", self.shape, p)
+
+    def feature_alpha_dropout(self, p: float = 0.5) -> Self:
+        """`alpha_dropout` of whole channels; see `feature_dropout`. Raises ShapeError."""
+        shape = self._features("feature_alpha_dropout")
+        return self._alpha_dropout("feature_alpha_dropout", shape, p)
+
+    def _features(self, name: str) -> tuple[Any, ...]:
+        if self.ndim < 2:
+            raise ShapeError(f"[{name}] takes (N, C, ...), not shape {self.shape}")
+        return (*self.shape[:2], *(1,) * (self.ndim - 2))
+
+    def _alpha_dropout(self, name: str, shape: Any, p: float) -> Self:
+        if not 0 <= p <= 1:
+            raise ValueError(f"[{name}] p is a probability, not {p}")
+        if not type(self).training or p == 0:
+            return self
+        if p == 1:
+            return self.mul(0)
+        kept = type(self).rand(*shape, device=self.device, dtype=dtypes.float32).ge(p)
+        scale = 1 / math.sqrt((1 - p) * (1 + p * _SELU_LEAST**2))
+        return kept.where(self, _SELU_LEAST).mul(scale).sub(scale * p * _SELU_LEAST)
