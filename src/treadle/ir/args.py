@@ -155,13 +155,15 @@ class RangeArg:
 class ParamRef:
     """Kernel argument `slot`: memory of `size` elements, or the texture `image` that holds them.
 
-    `lasts`: most launches find the same values there.
+    `lasts`: most launches find the same values there; `is_new`: made for what this kernel stores,
+    and so aligned as its device likes it.
     """
 
     slot: int
     size: Any
     image: ImageDType | None = None
     lasts: bool = False
+    is_new: bool = False
 
 
 @dataclass(frozen=True)

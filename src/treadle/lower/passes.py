@@ -21,6 +21,7 @@ from .loose import say_rounding
 from .math import lower_math
 from .registers import lower_reduces
 from .stage import lower_stages
+from .streams import with_streams
 from .workgroup import lower_work_items
 
 __all__ = ["Lowered", "lower"]
@@ -65,4 +66,6 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
         root = run(root)
     variables = sorted({n.arg.name for n in root.toposort() if n.op is Op.VARIABLE})
     phases = linearize(root, items, has_groups=target.workgroup is not None)
+    if target.workgroup is None:
+        phases = [with_streams(phase, target.l3 // 2) for phase in phases]
     return Lowered(tuple(phases), tuple(scratch), tuple(variables))

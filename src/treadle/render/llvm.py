@@ -18,6 +18,7 @@ from ..errors import InternalError
 from ..ir.node import Node
 from ..ir.op import ALU, COMPARE, Op
 from ..lower.linearize import Phase
+from ..lower.streams import LINE, STREAM
 
 __all__ = ["LLVMRenderer"]
 
@@ -32,6 +33,7 @@ _INT_BINARY = {
 _SIGNED_BINARY = {
     Op.IDIV: ("sdiv", "udiv"), Op.MOD: ("srem", "urem"), Op.SHR: ("ashr", "lshr"),
 }  # fmt: skip
+_STREAMED = "!999"  # metadata of stores that go around the caches
 _INTRINSIC = {
     Op.SQRT: "sqrt", Op.FLOOR: "floor", Op.CEIL: "ceil", Op.TRUNC: "trunc", Op.ROUND: "roundeven",
     Op.FMA: "fma",
@@ -70,6 +72,7 @@ class LLVMRenderer:
         self.triple = triple
         self.vector_bits = vector_bits
         self.contract = contract
+        self.streams = triple.startswith("x86_64")  # elsewhere nobody has measured them
 
     def render(self, name: str, phases: Sequence[Phase], variables: Sequence[str]) -> str:
         """A module with one function a phase, called `name_0`, `name_1`, ..."""
@@ -89,7 +92,7 @@ class LLVMRenderer:
 
 def _alias_metadata(count: int) -> list[str]:
     """One alias scope a kernel argument: distinct arguments never overlap."""
-    lines = ["!0 = distinct !{!0}"]
+    lines = ["!0 = distinct !{!0}", f"{_STREAMED} = !{{i32 1}}"]
     lines += [f"!{i + 1} = distinct !{{!{i + 1}, !0}}" for i in range(count)]
     for i in range(count):
         others = ", ".join(f"!{j + 1}" for j in range(count) if j != i)
@@ -115,6 +118,7 @@ class _Function:
         self.slots: dict[int, int] = {}
         self.scopes = 0
         self.grid_open = False
+        self.streams, self.has_streamed = renderer.streams, False
 
     # -- text -----------------------------------------------------------------------------------
 
@@ -128,6 +132,9 @@ class _Function:
             "i64 %begin, i64 %end) #0 {"
         )
         lines = [header, "entry:", *self.entry, "  br label %body", "body:", *self.lines]
+        if self.has_streamed:  # before anybody hears that this slice is done
+            lines.append("  call void @llvm.x86.sse.sfence()")
+            self.declared["declare void @llvm.x86.sse.sfence()"] = None
         return "\n".join([*lines, "  ret void", "}", ""])
 
     def emit(self, code: str, prefix: str = "v") -> str:
@@ -366,6 +373,12 @@ class _Function:
             return
         stored = self._to_memory(dtype, self.value(value))
         pointer = self._pointer(memory, dtype, self.value(index))
+        if node.arg == STREAM and self.streams:
+            self.has_streamed = True
+            kind, align = memory_type(dtype), min(dtype.itemsize, LINE)
+            tail = f"align {align}{self._alias(memory)}, !nontemporal {_STREAMED}"
+            self.lines.append(f"  store {kind} {stored}, ptr {pointer}, {tail}")
+            return
         self._plain_store(dtype, stored, pointer, self._alias(memory))
 
     def _plain_store(self, dtype: DType, stored: str, pointer: str, alias: str) -> None:

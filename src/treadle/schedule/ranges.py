@@ -55,8 +55,9 @@ class _Builder:
         slot = self.slots.setdefault(key, len(self.buffers))
         if slot == len(self.buffers):
             self.buffers.append(storage)
-        lasts = storage.op is Op.BUFFER and storage.arg.lasts
-        ref = ParamRef(slot, size_product(storage.shape), image_of(storage), lasts)
+        is_new = storage.op is not Op.BUFFER
+        lasts = not is_new and storage.arg.lasts
+        ref = ParamRef(slot, size_product(storage.shape), image_of(storage), lasts, is_new)
         return Node(Op.PARAM, storage.dtype, (), ref)
 
     def value(self, node: Node, index: Index, valid: Node = TRUE) -> Node:

@@ -1,0 +1,94 @@
+"""Stores that go around the caches: whole lines of large results that nobody reads back.
+
+    STORE(p0, r0*64 + 0, v0), ..., STORE(p0, r0*64 + 48, v3)   each becomes a STORE with arg STREAM
+
+An ordinary store first reads the line that it writes a part of. Where a kernel fills whole lines of
+memory that does not fit the last-level cache, that is a third of all traffic for nothing. What may
+lie anywhere (memory of the user's) is left alone, since such stores fault where they are not
+aligned; so is what the phase itself loads, and what it writes in parts of lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.shape import size_max
+from .index_types import is_multiple
+from .linearize import Phase
+
+__all__ = ["LINE", "STREAM", "with_streams"]
+
+LINE = 64  # bytes of a cache line on every processor that treadle knows
+STREAM = "stream"
+
+
+def with_streams(phase: Phase, least_bytes: int) -> Phase:
+    """`phase` with marked stores to memory of at least `least_bytes`."""
+    found = frozenset(
+        param
+        for param, is_written in phase.params
+        if is_written and param.arg.is_new and _bytes_of(param) >= least_bytes
+    ) - {_memory(node) for node in phase.program.src if node.op is Op.LOAD}
+    marked: set[Node] = set()
+    for stretch in _stretches(phase.program.src) if found else ():
+        for param in found:
+            mine = [n for n in stretch if n.op is Op.STORE and _memory(n) is param]
+            marked.update(_whole_lines([store for store in mine if len(store.src) == 3]))
+    if not marked:
+        return phase
+    nodes = (n.replace(arg=STREAM) if n in marked else n for n in phase.program.src)
+    return replace(phase, program=phase.program.replace(src=tuple(nodes)))
+
+
+def _stretches(program: Sequence[Node]) -> Iterator[list[Node]]:
+    """The nodes between one loop's begin or end and the next."""
+    stretch: list[Node] = []
+    for node in program:
+        if node.op in (Op.RANGE, Op.END):
+            yield stretch
+            stretch = []
+        stretch.append(node)
+    yield stretch
+
+
+def _whole_lines(stores: list[Node]) -> Iterator[Node]:
+    """Those of `stores`, all to one piece of memory, that fill lines together."""
+    groups: dict[Node | None, dict[Node, tuple[int, int]]] = {}
+    for store in stores:
+        base, begin = _split(store.src[1])
+        size = store.src[2].dtype.itemsize
+        begin *= store.src[2].dtype.scalar.itemsize
+        groups.setdefault(base, {})[store] = begin, begin + size
+    for base, spans in groups.items():
+        itemsize = next(iter(spans)).src[2].dtype.scalar.itemsize
+        if base is not None and not is_multiple(base, LINE // itemsize):
+            continue
+        written = {byte for begin, end in spans.values() for byte in range(begin, end)}
+        for store, (begin, end) in spans.items():
+            lines = range(begin - begin % LINE, -(-end // LINE) * LINE)
+            if (end - begin) % LINE in (0, LINE // 2) and written.issuperset(lines):
+                yield store
+
+
+def _split(index: Node) -> tuple[Node | None, int]:
+    """An index as (what varies, what is added to it)."""
+    if index.op is Op.CONST:
+        return None, index.arg
+    if index.op is Op.ADD and index.src[1].op is Op.CONST:
+        base, more = _split(index.src[0])
+        return base, more + index.src[1].arg
+    return index, 0
+
+
+def _memory(access: Node) -> Node:
+    memory = access.src[0]
+    while memory.op is Op.AFTER:
+        memory = memory.src[0]
+    return memory
+
+
+def _bytes_of(param: Node) -> int:
+    return size_max(param.arg.size) * param.dtype.itemsize
