@@ -154,6 +154,8 @@ class _Devices:
             return self.DEFAULT
         if isinstance(name, (tuple, list)):
             return tuple(self.canonicalize(one) for one in name)
+        if not isinstance(name, str):
+            raise DeviceError(f"a device is named by a text such as 'CPU', not by {name!r}")
         try:
             return _own_name(parse_choice(name, "device"))
         except SettingError as error:

@@ -141,6 +141,8 @@ class Gathering(Reduce):
         """
         if not self.dtype.is_int:
             raise DTypeError(f"[one_hot] needs integers, not {self.dtype.name}")
+        if num_classes < -1:
+            raise ShapeError(f"[one_hot] num_classes is at least 0, or -1, not {num_classes}")
         count = int(self.max().add(1).item()) if num_classes == -1 else num_classes
         column = self.unsqueeze(-1)
         wide = column.expand((*self.shape, count))
