@@ -279,7 +279,7 @@ _OPEN: dict[tuple[str, str], Callable[[Choice], Opened]] = {
     ("NULL", "LLVM"): _open_llvm,
 }
 
-Device = _Devices()
+Device: _Devices = _Devices()
 
 
 @functools.cache

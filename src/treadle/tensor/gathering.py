@@ -137,7 +137,7 @@ class Gathering(Reduce):
         """Each integer as a row of int32 zeros with a 1 at its place, on a new last axis.
 
         `num_classes` -1 takes the largest value + 1, which computes this tensor now. Raises
-        DTypeError for what are no integers.
+        DTypeError for what are no integers, ShapeError for another number below 0.
         """
         if not self.dtype.is_int:
             raise DTypeError(f"[one_hot] needs integers, not {self.dtype.name}")

@@ -51,7 +51,7 @@ class Joining(Reinterpret):
         return self._result(node, *args)
 
     def stack(self, *args: Self, dim: int = 0) -> Self:
-        """Tensors of one shape, side by side on a new axis. Raises ShapeError."""
+        """Tensors of one shape, side by side on a new axis. Raises ShapeError or DTypeError."""
         for place, other in enumerate(args, 1):
             if not isinstance(other, Joining):
                 raise DTypeError(f"[stack] joins tensors, not a {type(other).__name__}")
@@ -124,7 +124,10 @@ class Joining(Reinterpret):
         return wide.reshape((*self.shape[:axis], self.shape[axis] * repeats, *after))
 
     def roll(self, shifts: Any, dims: Any = None) -> Self:
-        """Elements moved along axes by `shifts`, those that leave come in at the other end."""
+        """Elements moved along axes by `shifts`, those that leave come in at the other end.
+
+        Raises ShapeError where there is not one shift for each axis.
+        """
         if dims is None:
             return self.flatten().roll(shifts, 0).reshape(self.shape)
         moves, axes = flatten_args(shifts, ()), flatten_args(dims, ())

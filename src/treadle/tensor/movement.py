@@ -253,7 +253,10 @@ class Movement(Operators):
         return self.reshape((*self.shape[:axis], *inner, *self.shape[axis + 1 :]))
 
     def unfold(self, dim: int, size: int, step: int) -> Self:
-        """All windows of `size` on one axis, `step` apart; the window is a new last axis."""
+        """All windows of `size` on one axis, `step` apart; the window is a new last axis.
+
+        Raises ShapeError.
+        """
         axis = resolve_axis("unfold", dim, self.ndim)
         extent = self.shape[axis] if self.ndim else 1
         if size < 1 or step < 1 or (isinstance(extent, int) and size > extent):
