@@ -90,6 +90,9 @@ _overrides: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar(
 class Setting(Generic[T]):
     """One row of the table in `Settings`; reading it from `settings` gives the current value."""
 
+    doc: str
+    alias: str | None
+
     def __init__(
         self,
         kind: Kind[T],

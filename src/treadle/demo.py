@@ -32,6 +32,10 @@ GOAL = 0.97
 class DigitNet:
     """(batch, 1, 8, 8) images to (batch, 10) scores: two convolutions, a pool, one matrix."""
 
+    near: nn.Conv2d
+    far: nn.Conv2d
+    out: nn.Linear
+
     def __init__(self) -> None:
         self.near = nn.Conv2d(1, 16, 3, padding=1)
         self.far = nn.Conv2d(16, 32, 3, padding=1)

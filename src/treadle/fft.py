@@ -9,6 +9,9 @@ Each is the `Tensor` method of the same name.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Protocol
+
 from .tensor import Tensor
 
 __all__ = [
@@ -16,9 +19,52 @@ __all__ = [
     "ihfft", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
 ]  # fmt: skip
 
-fft, ifft, rfft, irfft = Tensor.fft, Tensor.ifft, Tensor.rfft, Tensor.irfft
-hfft, ihfft = Tensor.hfft, Tensor.ihfft
-fftn, ifftn, rfftn, irfftn = Tensor.fftn, Tensor.ifftn, Tensor.rfftn, Tensor.irfftn
-fft2, ifft2, rfft2, irfft2 = Tensor.fft2, Tensor.ifft2, Tensor.rfft2, Tensor.irfft2
-fftfreq, rfftfreq = Tensor.fftfreq, Tensor.rfftfreq
-fftshift, ifftshift = Tensor.fftshift, Tensor.ifftshift
+
+class _AlongOne(Protocol):
+    def __call__(
+        self, x: Tensor, /, n: int | None = None, axis: int = -1, norm: str | None = "backward"
+    ) -> Tensor: ...
+
+
+class _AlongSeveral(Protocol):
+    def __call__(
+        self, x: Tensor, /, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
+        norm: str | None = "backward",
+    ) -> Tensor: ...  # fmt: skip
+
+
+class _AlongTwo(Protocol):
+    def __call__(
+        self, x: Tensor, /, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1),
+        norm: str | None = "backward",
+    ) -> Tensor: ...  # fmt: skip
+
+
+class _Frequencies(Protocol):
+    def __call__(
+        self, n: int, d: float = 1, *, dtype: Any = None, device: str | None = None
+    ) -> Tensor: ...
+
+
+class _Shift(Protocol):
+    def __call__(self, x: Tensor, /, axes: Any = None) -> Tensor: ...
+
+
+fft: _AlongOne = Tensor.fft
+ifft: _AlongOne = Tensor.ifft
+rfft: _AlongOne = Tensor.rfft
+irfft: _AlongOne = Tensor.irfft
+hfft: _AlongOne = Tensor.hfft
+ihfft: _AlongOne = Tensor.ihfft
+fftn: _AlongSeveral = Tensor.fftn
+ifftn: _AlongSeveral = Tensor.ifftn
+rfftn: _AlongSeveral = Tensor.rfftn
+irfftn: _AlongSeveral = Tensor.irfftn
+fft2: _AlongTwo = Tensor.fft2
+ifft2: _AlongTwo = Tensor.ifft2
+rfft2: _AlongTwo = Tensor.rfft2
+irfft2: _AlongTwo = Tensor.irfft2
+fftfreq: _Frequencies = Tensor.fftfreq
+rfftfreq: _Frequencies = Tensor.rfftfreq
+fftshift: _Shift = Tensor.fftshift
+ifftshift: _Shift = Tensor.ifftshift

@@ -60,6 +60,11 @@ class Timing:
     The time in nanoseconds is left in `.elapsed`.
     """
 
+    prefix: str
+    on_exit: Callable[[int], str] | None
+    enabled: bool
+    elapsed: int
+
     def __init__(
         self, prefix: str = "", on_exit: Callable[[int], str] | None = None, enabled: bool = True
     ) -> None:
@@ -82,6 +87,10 @@ class tqdm(Iterable[T]):
 
     `set_description(text)` changes the text beside the bar, also where no bar is drawn.
     """
+
+    desc: str
+    total: int | None
+    disable: bool
 
     def __init__(
         self,

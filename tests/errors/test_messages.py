@@ -131,7 +131,7 @@ axes of size 1 can grow, and new axes come in front; use repeat to copy others""
     "axis, no integer": (lambda: X.sum(axis=1.5), ShapeError,
         "[sum] an axis is an integer, not 1.5"),
     "permute": (lambda: X.permute(0, 0), ShapeError,
-        "[permute] (0, 0) is no order of the axes of (2, 3)"),
+        ("[permute] (0, 0) is no order of the 2 axes of (2, 3): each axis stands there once")),
     "flip": (lambda: X.flip(5), IndexOutOfRange,
         "[flip] axis 5 does not exist: a tensor with 2 axes takes -2 to 1"),
     "size": (lambda: X.size(2), IndexOutOfRange,
@@ -156,7 +156,7 @@ axes of size 1 can grow, and new axes come in front; use repeat to copy others""
     "step 0": (lambda: X[::0], ShapeError,
         "[getitem] a slice cannot have step 0; leave it out, or give 1 or more"),
     "split": (lambda: X.split([1, 1], 1), ShapeError,
-        "[split] sizes (1, 1) add up to 2, axis 1 has 3"),
+        "[split] sizes (1, 1) add up to 2, axis 1 of shape (2, 3) has 3\n    2  3\n       ^"),
     "devices": (lambda: X + Tensor([1.0], device="REF"), DeviceError,
         ("[add] tensors are on different devices: float32 of shape (2, 3) on CPU and float32 of "
         "shape (1,) on REF; move one with .to('CPU')")),
@@ -233,8 +233,8 @@ axes of size 1 can grow, and new axes come in front; use repeat to copy others""
     "einsum, operands": (lambda: Tensor.einsum("ij,jk->ik", X), ShapeError,
         "[einsum] 'ij,jk->ik' names 2 operands, got 1"),
     "einsum, sizes": (lambda: Tensor.einsum("ij,jk->ik", X, X), ShapeError,
-        ("[einsum] axis 'j' has size 3 in one operand and size 2 in another, of shape (2, 3): "
-        "equal letters need equal sizes")),
+        ("[einsum] 'ij,jk->ik': axis 'j' has size 3 in operand 0 and size 2 in operand 1\n"
+        "    2  3\n       ^\n    2  3\n    ^\nequal letters need equal sizes, or 1")),
     "binding": (lambda: Variable("n", 1, 4).bind(9), UserError,
         "[bind] 9 lies outside 1 to 4, the bounds of n"),
     "optimiser": (lambda: nn.optim.SGD([Tensor([1], requires_grad=False)]), UserError,
@@ -274,7 +274,7 @@ CASES = {
     "state shapes": (
         lambda: nn.state.load_state_dict(nn.Linear(2, 3, bias=False), {"weight": X}),
         ShapeError,
-        ["weight: model (3, 2), given (2, 3)", "leave these names out"],
+        ["weight: model (3, 2), given (2, 3)\n    3  2\n    2  3\n    ^  ^", "leave these names"],
     ),
 }
 

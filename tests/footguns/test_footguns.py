@@ -10,7 +10,7 @@ import threading
 import numpy as np
 import pytest
 
-from treadle import Context, Tensor, TinyJit, dtypes
+from treadle import Context, Tensor, TinyJit, dtypes, nn
 from treadle.errors import (
     DTypeError,
     IndexOutOfRange,
@@ -212,6 +212,27 @@ def test_a_deep_copy_of_tied_weights_stays_tied():
     copied = copy.deepcopy({"encoder": x, "decoder": x})
     assert copied["encoder"] is copied["decoder"]
     assert copied["encoder"] is not x
+
+
+def test_a_deep_copied_model_trains_on_its_own():
+    model = nn.Linear(2, 1)
+    other = copy.deepcopy(model)
+    before = model.weight.numpy()
+    optimiser = nn.optim.SGD([other.weight, other.bias], lr=1.0)
+    with Tensor.train():
+        other(Tensor([[1.0, 2.0]])).sum().backward()
+        optimiser.step()
+    np.testing.assert_array_equal(model.weight.numpy(), before)
+    np.testing.assert_allclose(other.weight.numpy(), before - [[1, 2]], rtol=1e-6)
+
+
+def test_a_tensor_keeps_its_place_in_a_dictionary_when_its_value_changes():
+    x = Tensor([1.0]).realize()
+    names = {x: "x"}
+    x.assign(Tensor([2.0])).realize()
+    x += 1
+    assert names[x] == "x"
+    assert Tensor([3.0]) not in names
 
 
 def test_a_deep_copy_of_a_result_inside_a_graph_is_refused():

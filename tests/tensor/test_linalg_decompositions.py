@@ -323,9 +323,9 @@ def test_operands_that_do_not_fit_raise_at_once(name):
 
 def test_right_sides_that_do_not_fit_raise_at_once():
     x = Tensor.eye(3)
-    with pytest.raises(ShapeError, match=r"\(3, 3\) needs 3 rows on the other side.*\(4, 2\)"):
+    with pytest.raises(ShapeError, match=r"\(3, 3\) and right side \(4, 2\) .* 3 rows"):
         x.solve(Tensor.ones(4, 2))
-    with pytest.raises(ShapeError, match=r"needs 3 columns on the other side.*\(3, 2\)"):
+    with pytest.raises(ShapeError, match=r"right side \(3, 2\) .* 3 columns"):
         x.solve(Tensor.ones(3, 2), left=False)
     with pytest.raises(ShapeError, match="not the number 2"):
         x.solve(2)
@@ -333,7 +333,7 @@ def test_right_sides_that_do_not_fit_raise_at_once():
         x.expand(2, 3, 3).solve(Tensor.ones(5, 3, 1))
     with pytest.raises(DTypeError, match=r"\[solve\] takes float32"):
         Tensor.ones(2, 2, dtype=dtypes.int32).solve(Tensor.ones(2, dtype=dtypes.int32))
-    with pytest.raises(ShapeError, match="needs 3 rows"):
+    with pytest.raises(ShapeError, match="expected 3 elements, got 2"):
         x.lstsq(Tensor.ones(2))
     with pytest.raises(ShapeError, match="mode 'raw' is not known"):
         x.qr("raw")

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from math import e, inf, nan, pi
 
-from ..dtype import dtypes
+from ..dtype import DType, dtypes
 from . import creation, data_types, elementwise, fft, linalg, manipulation, searching, statistics
 from .creation import *
 from .data_types import *
@@ -44,8 +44,16 @@ __all__ += statistics.__all__
 __array_namespace_info__ = Info
 newaxis = None
 
-bool = dtypes.bool
-int8, int16, int32, int64 = dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64
-uint8, uint16, uint32, uint64 = dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64
-float32, float64 = dtypes.float32, dtypes.float64
-complex64, complex128 = dtypes.complex64, dtypes.complex128
+bool: DType = dtypes.bool
+int8: DType = dtypes.int8
+int16: DType = dtypes.int16
+int32: DType = dtypes.int32
+int64: DType = dtypes.int64
+uint8: DType = dtypes.uint8
+uint16: DType = dtypes.uint16
+uint32: DType = dtypes.uint32
+uint64: DType = dtypes.uint64
+float32: DType = dtypes.float32
+float64: DType = dtypes.float64
+complex64: DType = dtypes.complex64
+complex128: DType = dtypes.complex128

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..tensor import Tensor
-from .signatures import binary, check_tensor, unary
+from .signatures import Binary, Unary, binary, check_tensor, unary
 
 __all__ = [
     "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
@@ -19,60 +19,79 @@ __all__ = [
 ]  # fmt: skip
 
 # arithmetic
-add, multiply = binary(Tensor.add), binary(Tensor.mul, "multiply")
-subtract, divide = binary(Tensor.sub, "subtract"), binary(Tensor.div, "divide")
-floor_divide = binary(Tensor.idiv, "floor_divide")
-remainder, pow = binary(Tensor.mod, "remainder"), binary(Tensor.pow)
-maximum, minimum = binary(Tensor.maximum), binary(Tensor.minimum)
-abs, sign, square = unary(Tensor.abs), unary(Tensor.sign), unary(Tensor.square)
-negative, positive = unary(Tensor.neg, "negative"), unary(Tensor.__pos__, "positive")
-reciprocal, sqrt = unary(Tensor.reciprocal), unary(Tensor.sqrt)
+add: Binary = binary(Tensor.add)
+multiply: Binary = binary(Tensor.mul, "multiply")
+subtract: Binary = binary(Tensor.sub, "subtract")
+divide: Binary = binary(Tensor.div, "divide")
+floor_divide: Binary = binary(Tensor.idiv, "floor_divide")
+remainder: Binary = binary(Tensor.mod, "remainder")
+pow: Binary = binary(Tensor.pow)
+maximum: Binary = binary(Tensor.maximum)
+minimum: Binary = binary(Tensor.minimum)
+abs: Unary = unary(Tensor.abs)
+sign: Unary = unary(Tensor.sign)
+square: Unary = unary(Tensor.square)
+negative: Unary = unary(Tensor.neg, "negative")
+positive: Unary = unary(Tensor.__pos__, "positive")
+reciprocal: Unary = unary(Tensor.reciprocal)
+sqrt: Unary = unary(Tensor.sqrt)
 
 # bits and truth values
-bitwise_and, bitwise_or = binary(Tensor.bitwise_and), binary(Tensor.bitwise_or)
-bitwise_xor, bitwise_invert = (
-    binary(Tensor.bitwise_xor),
-    unary(Tensor.bitwise_not, "bitwise_invert"),
-)
-bitwise_left_shift = binary(Tensor.lshift, "bitwise_left_shift")
-bitwise_right_shift = binary(Tensor.rshift, "bitwise_right_shift")
-logical_and, logical_or = binary(Tensor.logical_and), binary(Tensor.logical_or)
-logical_xor, logical_not = binary(Tensor.logical_xor), unary(Tensor.logical_not)
+bitwise_and: Binary = binary(Tensor.bitwise_and)
+bitwise_or: Binary = binary(Tensor.bitwise_or)
+bitwise_xor: Binary = binary(Tensor.bitwise_xor)
+bitwise_invert: Unary = unary(Tensor.bitwise_not, "bitwise_invert")
+bitwise_left_shift: Binary = binary(Tensor.lshift, "bitwise_left_shift")
+bitwise_right_shift: Binary = binary(Tensor.rshift, "bitwise_right_shift")
+logical_and: Binary = binary(Tensor.logical_and)
+logical_or: Binary = binary(Tensor.logical_or)
+logical_xor: Binary = binary(Tensor.logical_xor)
+logical_not: Unary = unary(Tensor.logical_not)
 
 # comparison and classification
-equal, not_equal = binary(Tensor.eq, "equal"), binary(Tensor.ne, "not_equal")
-less, less_equal = binary(Tensor.lt, "less"), binary(Tensor.le, "less_equal")
-greater, greater_equal = binary(Tensor.gt, "greater"), binary(Tensor.ge, "greater_equal")
-isfinite, isinf, isnan = unary(Tensor.isfinite), unary(Tensor.isinf), unary(Tensor.isnan)
-signbit, copysign, nextafter = (
-    unary(Tensor.signbit),
-    binary(Tensor.copysign),
-    binary(Tensor.nextafter),
-)
+equal: Binary = binary(Tensor.eq, "equal")
+not_equal: Binary = binary(Tensor.ne, "not_equal")
+less: Binary = binary(Tensor.lt, "less")
+less_equal: Binary = binary(Tensor.le, "less_equal")
+greater: Binary = binary(Tensor.gt, "greater")
+greater_equal: Binary = binary(Tensor.ge, "greater_equal")
+isfinite: Unary = unary(Tensor.isfinite)
+isinf: Unary = unary(Tensor.isinf)
+isnan: Unary = unary(Tensor.isnan)
+signbit: Unary = unary(Tensor.signbit)
+copysign: Binary = binary(Tensor.copysign)
+nextafter: Binary = binary(Tensor.nextafter)
 
 # exponentials, logarithms, angles
-exp, expm1 = unary(Tensor.exp), unary(Tensor.expm1)
-log, log1p, log2, log10 = (
-    unary(Tensor.log),
-    unary(Tensor.log1p),
-    unary(Tensor.log2),
-    unary(Tensor.log10),
-)
-logaddexp, hypot, atan2 = binary(Tensor.logaddexp), binary(Tensor.hypot), binary(Tensor.atan2)
-sin, cos, tan = unary(Tensor.sin), unary(Tensor.cos), unary(Tensor.tan)
-asin, acos, atan = unary(Tensor.asin), unary(Tensor.acos), unary(Tensor.atan)
-sinh, cosh, tanh = unary(Tensor.sinh), unary(Tensor.cosh), unary(Tensor.tanh)
-asinh, acosh, atanh = unary(Tensor.asinh), unary(Tensor.acosh), unary(Tensor.atanh)
+exp: Unary = unary(Tensor.exp)
+expm1: Unary = unary(Tensor.expm1)
+log: Unary = unary(Tensor.log)
+log1p: Unary = unary(Tensor.log1p)
+log2: Unary = unary(Tensor.log2)
+log10: Unary = unary(Tensor.log10)
+logaddexp: Binary = binary(Tensor.logaddexp)
+hypot: Binary = binary(Tensor.hypot)
+atan2: Binary = binary(Tensor.atan2)
+sin: Unary = unary(Tensor.sin)
+cos: Unary = unary(Tensor.cos)
+tan: Unary = unary(Tensor.tan)
+asin: Unary = unary(Tensor.asin)
+acos: Unary = unary(Tensor.acos)
+atan: Unary = unary(Tensor.atan)
+sinh: Unary = unary(Tensor.sinh)
+cosh: Unary = unary(Tensor.cosh)
+tanh: Unary = unary(Tensor.tanh)
+asinh: Unary = unary(Tensor.asinh)
+acosh: Unary = unary(Tensor.acosh)
+atanh: Unary = unary(Tensor.atanh)
 
 # rounding
-ceil, floor, round, trunc = (
-    unary(Tensor.ceil),
-    unary(Tensor.floor),
-    unary(Tensor.round),
-    unary(Tensor.trunc),
-)
+ceil: Unary = unary(Tensor.ceil)
+floor: Unary = unary(Tensor.floor)
+round: Unary = unary(Tensor.round)
+trunc: Unary = unary(Tensor.trunc)
 
-conj = unary(Tensor.conj)
+conj: Unary = unary(Tensor.conj)
 
 
 def real(x: Tensor, /) -> Tensor:

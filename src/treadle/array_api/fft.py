@@ -6,7 +6,7 @@ fft(x, n=8)    irfftn(x, axes=(0, 1))    fftfreq(8, d=0.5)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from ..tensor import Tensor
 from .signatures import check_tensor
@@ -17,9 +17,10 @@ __all__ = [
 ]  # fmt: skip
 
 Norm = Literal["backward", "ortho", "forward"]
+Transform: TypeAlias = Callable[..., Tensor]
 
 
-def _along_one(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _along_one(method: Transform) -> Transform:
     """A transform along one axis, by the standard's signature."""
     name = method.__name__
 
@@ -32,7 +33,7 @@ def _along_one(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return operator
 
 
-def _along_several(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _along_several(method: Transform) -> Transform:
     """A transform along several axes, by the standard's signature."""
     name = method.__name__
 
@@ -46,11 +47,16 @@ def _along_several(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return operator
 
 
-fft, ifft = _along_one(Tensor.fft), _along_one(Tensor.ifft)
-rfft, irfft = _along_one(Tensor.rfft), _along_one(Tensor.irfft)
-hfft, ihfft = _along_one(Tensor.hfft), _along_one(Tensor.ihfft)
-fftn, ifftn = _along_several(Tensor.fftn), _along_several(Tensor.ifftn)
-rfftn, irfftn = _along_several(Tensor.rfftn), _along_several(Tensor.irfftn)
+fft: Transform = _along_one(Tensor.fft)
+ifft: Transform = _along_one(Tensor.ifft)
+rfft: Transform = _along_one(Tensor.rfft)
+irfft: Transform = _along_one(Tensor.irfft)
+hfft: Transform = _along_one(Tensor.hfft)
+ihfft: Transform = _along_one(Tensor.ihfft)
+fftn: Transform = _along_several(Tensor.fftn)
+ifftn: Transform = _along_several(Tensor.ifftn)
+rfftn: Transform = _along_several(Tensor.rfftn)
+irfftn: Transform = _along_several(Tensor.irfftn)
 
 
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 from ..tensor import Tensor
-from .signatures import binary, check_tensor, unary
+from .signatures import Binary, Unary, binary, check_tensor, unary
 
 __all__ = [
     "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul", "matrix_norm",
@@ -48,7 +48,8 @@ class SVD(NamedTuple):
 
 # -- products -------------------------------------------------------------------------------------
 
-matmul, outer = binary(Tensor.matmul), binary(Tensor.outer)
+matmul: Binary = binary(Tensor.matmul)
+outer: Binary = binary(Tensor.outer)
 
 
 def matrix_transpose(x: Tensor, /) -> Tensor:
@@ -99,12 +100,14 @@ def svd(x: Tensor, /, *, full_matrices: bool = True) -> SVD:
     return SVD(*check_tensor("svd", x).svd(full_matrices))
 
 
-eigvalsh, svdvals = unary(Tensor.eigvalsh), unary(Tensor.svdvals)
+eigvalsh: Unary = unary(Tensor.eigvalsh)
+svdvals: Unary = unary(Tensor.svdvals)
 
 
 # -- systems of equations, inverses, determinants --------------------------------------------------
 
-det, inv = unary(Tensor.det), unary(Tensor.inv)
+det: Unary = unary(Tensor.det)
+inv: Unary = unary(Tensor.inv)
 
 
 def slogdet(x: Tensor, /) -> Slogdet:

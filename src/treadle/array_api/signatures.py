@@ -7,13 +7,16 @@ equal = binary(Tensor.eq, "equal")    equal(x, y), equal(x, 1), equal(1, x)
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..errors import DTypeError
 from ..tensor import Tensor
 from ..tensor.operands import is_scalar, scalar_node, weak_dtype
 
-__all__ = ["binary", "check_tensor", "unary"]
+__all__ = ["Binary", "Unary", "binary", "check_tensor", "unary"]
+
+Unary: TypeAlias = Callable[[Tensor], Tensor]
+Binary: TypeAlias = Callable[[Any, Any], Tensor]
 
 
 def check_tensor(name: str, x: Any) -> Tensor:
@@ -23,7 +26,7 @@ def check_tensor(name: str, x: Any) -> Tensor:
     raise DTypeError(f"[{name}] takes a tensor, not a {type(x).__name__}; asarray(...) makes one")
 
 
-def unary(method: Callable[[Tensor], Tensor], name: str = "") -> Callable[[Tensor], Tensor]:
+def unary(method: Unary, name: str = "") -> Unary:
     """`method` as a function of one tensor, called `name`; by default as the method is."""
     name = name or method.__name__
 
@@ -33,7 +36,7 @@ def unary(method: Callable[[Tensor], Tensor], name: str = "") -> Callable[[Tenso
     return _named(operator, name, method)
 
 
-def binary(method: Callable[..., Tensor], name: str = "") -> Callable[[Any, Any], Tensor]:
+def binary(method: Callable[..., Tensor], name: str = "") -> Binary:
     """`method` as a function of two tensors, one of which may be a Python scalar.
 
     The scalar takes the dtype of the tensor, or the default one of its kind if that is higher.

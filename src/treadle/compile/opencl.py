@@ -25,6 +25,7 @@ class OpenCLCompiler:
 
     name = "OPENCL"
     travels = False
+    target: Target
 
     def __init__(self, target: Target, build: Callable[[str], bytes]) -> None:
         self.target, self._build = target, build

@@ -154,6 +154,8 @@ class _Devices:
             return self.DEFAULT
         if isinstance(name, (tuple, list)):
             return tuple(self.canonicalize(one) for one in name)
+        if not isinstance(name, str):
+            raise DeviceError(f"a device is named by a text such as 'CPU', not by {name!r}")
         try:
             return _own_name(parse_choice(name, "device"))
         except SettingError as error:
@@ -277,7 +279,7 @@ _OPEN: dict[tuple[str, str], Callable[[Choice], Opened]] = {
     ("NULL", "LLVM"): _open_llvm,
 }
 
-Device = _Devices()
+Device: _Devices = _Devices()
 
 
 @functools.cache

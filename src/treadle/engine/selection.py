@@ -24,7 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 # Every runtime with its compilers; the first of them is the default.
-COMPILERS = {
+COMPILERS: dict[str, tuple[str, ...]] = {
     "CPU": ("LLVM", "CLANG"), "CL": ("OPENCL",), "WEBGPU": ("WGSL",), "REF": ("NUMPY",),
     "NULL": ("LLVM",),
 }  # fmt: skip

@@ -62,6 +62,8 @@ class Trial:
     whether a schedule is right.
     """
 
+    reference: tuple[Arrays, Arrays] | None
+
     def __init__(self, kernel: Kernel, opened: Opened, build: Build) -> None:
         self._kernel, self._opened, self._build = kernel, opened, build
         nodes = kernel.ast.toposort()

@@ -29,6 +29,7 @@ class Placeholder(Token):
     """Stands for memory that there is not: `why` is what the user is told who asks for it."""
 
     __slots__ = ("why",)
+    why: str
 
     def __init__(self, why: str) -> None:
         self.why = why

@@ -94,6 +94,8 @@ def _match_sources(
 class RuleSet:
     """Rules that apply together, dispatched by the pattern's op. Sets add: `a + b`."""
 
+    rules: tuple[Rule, ...]
+
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules = tuple(rules)
         self._by_op: dict[Op, list[Rule]] = {}

@@ -94,6 +94,8 @@ class ConvTranspose2d(Conv2d):
     """
 
     output_padding: Size
+    weight: Tensor
+    bias: Tensor | None
 
     def __init__(
         self,

@@ -13,6 +13,8 @@ from typing import Any, ClassVar
 
 from ..errors import ShapeError
 from ..tensor import Tensor
+from ..tensor.checks import check_width
+from ..tensor.shapes import broadcast_shapes
 from .init import fan_in_uniform
 
 __all__ = ["GRU", "LSTM", "GRUCell", "LSTMCell"]
@@ -44,8 +46,13 @@ class _Cell:
         return (zeros,) * cls.states
 
     def _next(self, x: Tensor, state: tuple[Tensor, ...] | None) -> tuple[Tensor, ...]:
+        name, size = type(self).__name__, self.hidden_size
+        check_width(name, x.shape, self.weight_ih.shape[-1], size)
         if state is None:
-            state = self.zero_state(x, self.hidden_size)
+            state = self.zero_state(x, size)
+        for part in state:
+            check_width(f"{name}, state", part.shape, size, size)
+            broadcast_shapes(name, x.shape, part.shape, apart=1)
         from_input = x.linear(self.weight_ih.T, self.bias_ih)
         return self.advance(from_input, state[0].linear(self.weight_hh.T, self.bias_hh), state)
 

@@ -28,6 +28,7 @@ from ..io import (
     torch_load,
 )
 from ..tensor import Tensor
+from ..tensor.shapes import aligned, differing
 
 __all__ = [
     "get_parameters",
@@ -99,6 +100,11 @@ def load_state_dict(
     lists all names that are missing, not in the model, or of another shape, and is a ShapeError
     where a shape is among them, else a UserError.
     """
+    if not isinstance(state_dict, Mapping):
+        raise UserError(
+            f"[load_state_dict] takes names with tensors, not a {type(state_dict).__name__}; "
+            "get_state_dict and the readers of files give such"
+        )
     target = get_state_dict(model)
     used = [name for name in target if name in state_dict]
     _check(target, state_dict, used, strict)
@@ -114,26 +120,25 @@ def _check(
     target: Mapping[str, Tensor], given: Mapping[str, Tensor], used: list[str], strict: bool
 ) -> None:
     """Raises where names, if `strict`, or the shapes of `used` do not match."""
+    pairs = [(name, target[name].shape, given[name].shape) for name in used]
     wrong = [
-        f"{name}: model {target[name].shape}, given {given[name].shape}"
-        for name in used
-        if target[name].shape != given[name].shape
+        f"\n{name}: model {own}, given {other}\n"
+        f"{aligned([own, other], [differing(own, other)] * 2, right=False)}"
+        for name, own, other in pairs
+        if own != other
     ]
     missing = [f"{name} {tensor.shape}" for name, tensor in target.items() if name not in given]
     unused = [f"{name} {tensor.shape}" for name, tensor in given.items() if name not in target]
     parts = [
         f"{label}: {_some(found)}"
-        for label, found, counts in (
-            ("missing", missing, strict),
-            ("not in the model", unused, strict),
-            ("other shapes", wrong, True),
-        )
-        if found and counts
+        for label, found in (("missing", missing), ("not in the model", unused))
+        if found and strict
     ]
     if wrong:
+        names = f", nor do names ({'; '.join(parts)})" if parts else ""
         raise ShapeError(
-            f"[load_state_dict] shapes do not match ({'; '.join(parts)}); build the model with "
-            "these sizes, or leave these names out and give strict=False"
+            f"[load_state_dict] shapes do not match{names}:{_some(wrong, between='')}\nbuild the "
+            "model with these sizes, or leave these names out and give strict=False"
         )
     if parts:
         raise UserError(
@@ -142,6 +147,6 @@ def _check(
         )
 
 
-def _some(items: list[str], limit: int = 8) -> str:
+def _some(items: list[str], limit: int = 8, between: str = ", ") -> str:
     more = f", and {len(items) - limit} more" if len(items) > limit else ""
-    return ", ".join(items[:limit]) + more
+    return between.join(items[:limit]) + more

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ..dtype import dtypes
 from ..ir.args import ReduceArg, StageArg
-from ..ir.loops import TRUE, Split, closed_ranges, free_ranges, replace_ranges
+from ..ir.loops import TRUE, Ranges, Split, closed_ranges, free_ranges, replace_ranges
 from ..ir.node import Node, rebuild
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -66,6 +66,17 @@ class _Chunks:
 
 class Blocks:
     """The cut of one nest."""
+
+    moves: Moves
+    nest: Nest
+    chain: Chain
+    target: Target
+    free: dict[Node, Ranges]
+    size: int
+    rows: int
+    whole: bool
+    block: Node
+    first: Node
 
     def __init__(
         self, moves: Moves, nest: Nest, chain: Chain, target: Target, knobs: Knobs

@@ -30,6 +30,8 @@ FEW_PARTS = 16  # every item combines so many parts of a shared reduction by its
 class Moves:
     """A kernel and the moves made on it."""
 
+    root: Node
+
     def __init__(self, root: Node) -> None:
         self.root = root
         self.log: list[str] = []

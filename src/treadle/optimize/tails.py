@@ -24,7 +24,7 @@ from .nest import stride
 
 __all__ = ["Limits", "Span", "limits_of"]
 
-IDENTITY = {Op.ADD: 0, Op.MAX: -math.inf, Op.MIN: math.inf}
+IDENTITY: dict[Op, float] = {Op.ADD: 0, Op.MAX: -math.inf, Op.MIN: math.inf}
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,11 @@ class Function(ABC):
     """One phase on its way to text. Statements go to `lines`, declarations of memory to `top`."""
 
     language = "C-like"
+    name: str
+    phase: Phase
+    variables: list[str]
+    counter: int
+    depth: int
 
     def __init__(self, name: str, phase: Phase, variables: Sequence[str]) -> None:
         self.name, self.phase, self.variables = name, phase, list(variables)

@@ -67,6 +67,8 @@ class OpenCLRenderer:
     """Prints programs for one device; `contract` lets multiply and add fuse."""
 
     name = "OPENCL"
+    target: Target
+    contract: bool
 
     def __init__(self, target: Target, contract: bool = True) -> None:
         self.target, self.contract = target, contract

@@ -67,6 +67,8 @@ class WGSLRenderer:
     """Prints modules for one adapter; `contract` is the driver's choice, whatever is asked for."""
 
     name = "WGSL"
+    target: Target
+    contract: bool
 
     def __init__(self, target: Target, contract: bool = True) -> None:
         self.target, self.contract = target, contract

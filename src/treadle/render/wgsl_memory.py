@@ -42,6 +42,12 @@ def _per_word(dtype: DType) -> int:
 class WGSLMemory(Function):
     """The half of a WGSL function that deals with memory; `module` gets its declarations."""
 
+    target: Target
+    prefix: str
+    written: set[Node]
+    lanes: dict[Node, int]
+    bindings: int
+
     def __init__(self, name: str, phase: Phase, target: Target, prefix: str) -> None:
         super().__init__(name, phase, phase.variables)
         self.target, self.prefix = target, prefix

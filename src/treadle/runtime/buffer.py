@@ -32,6 +32,8 @@ class HostBuffer:
     """`nbytes` of host memory at `pointer`, returned to its allocator when it is collected."""
 
     __slots__ = ("__weakref__", "_allocator", "_owner", "nbytes", "pointer")
+    nbytes: int
+    pointer: int
 
     def __init__(
         self, pointer: int, nbytes: int, allocator: HostAllocator | None, owner: object = None

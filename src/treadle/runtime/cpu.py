@@ -40,6 +40,10 @@ class CpuDevice:
 
     has_addresses = True
     shares_memory = True
+    name: str
+    target: Target
+    threads: int
+    allocator: HostAllocator
 
     def __init__(
         self,

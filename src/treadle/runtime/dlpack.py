@@ -156,6 +156,12 @@ class Import:
     element type or a shape that treadle does not know.
     """
 
+    flags: int
+    device: tuple[Any, Any]
+    dtype: DType
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
     def __init__(self, capsule: Any) -> None:
         self._capsule, self._name = capsule, _checked_name(capsule)
         self._pointer = _pointer_of(capsule, self._name)

@@ -28,6 +28,9 @@ _STEP = 1 << 20
 class NullBuffer:
     """A size and an address that nothing lives at."""
 
+    pointer: int
+    nbytes: int
+
     def __init__(self, pointer: int, nbytes: int, allocator: NullAllocator | None) -> None:
         self.pointer, self.nbytes, self._allocator = pointer, nbytes, allocator
 
@@ -79,6 +82,8 @@ class NullAllocator:
 class NullLibrary:
     """Code that was not loaded: each phase is the name of its entry."""
 
+    phases: list[str]
+
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.phases = [entry.symbol for entry in entries]
 
@@ -111,6 +116,9 @@ class NullDevice:
 
     has_addresses = True
     shares_memory = False
+    name: str
+    target: Target
+    allocator: NullAllocator
 
     def __init__(self, name: str, target: Target) -> None:
         self.name, self.target = name, target

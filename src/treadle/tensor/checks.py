@@ -13,11 +13,16 @@ says what was expected and what may have been meant:
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from ..errors import ShapeError
 from ..ir.shape import Shape, same_size, size_product
 from .shapes import aligned, broadcast_shapes
 
-__all__ = ["check_attention", "check_conv", "check_index", "check_labels", "check_width"]
+__all__ = [
+    "check_attention", "check_conv", "check_index", "check_labels", "check_letters", "check_sides",
+    "check_vectors", "check_width",
+]  # fmt: skip
 
 
 def check_conv(
@@ -123,3 +128,64 @@ def check_index(name: str, shape: Shape, index: Shape, axis: int) -> None:
             f"[{name}] the index has shape {index}, the tensor {shape}: it needs as many axes, "
             f"none longer apart from axis {axis}\n{table}"
         )
+
+
+def check_sides(name: str, a: Shape, b: Shape, what: str) -> None:
+    """Raises ShapeError where a right side `b` has not as many rows, ... as matrix `a` has.
+
+    `what`: "rows" of a matrix, its "columns" (a stands to the right), or "elements" of a vector.
+    """
+    side, shape = {
+        "rows": (-2, "(..., m, k) for a matrix (..., m, n)"),
+        "columns": (-1, "(..., k, n) for a matrix (..., n, n)"),
+        "elements": (-1, "(m,) for a matrix (..., m, n)"),
+    }[what]
+    size = a[-1] if what == "columns" else a[-2]
+    found = b[side] if len(b) >= -side else 0
+    if not same_size(found, size):
+        marks: set[int] = {len(b) + side} if found else set()
+        raise ShapeError(
+            f"[{name}] matrix {a} and right side {b} do not fit: expected {size} {what}, got "
+            f"{found}\n{aligned([a, b], [(), marks])}\nexpected a right side {shape}"
+        )
+
+
+def check_letters(
+    formula: str, inputs: Sequence[str], output: str, shapes: Sequence[Shape]
+) -> None:
+    """Raises ShapeError where einsum's equal letters have other sizes, or a result other letters.
+
+    Sizes of 1 broadcast.
+    """
+    first: dict[str, tuple[int, int]] = {}
+    for operand, (letters, shape) in enumerate(zip(inputs, shapes, strict=True)):
+        for axis, letter in enumerate(letters):
+            before, place = first.setdefault(letter, (operand, axis))
+            known, size = shapes[before][place], shape[axis]
+            if same_size(known, 1):
+                first[letter] = operand, axis
+            elif not same_size(size, 1) and not same_size(known, size):
+                table = aligned([shapes[before], shape], [{place}, {axis}], right=False)
+                raise ShapeError(
+                    f"[einsum] {formula!r}: axis {letter!r} has size {known} in operand {before} "
+                    f"and size {size} in operand {operand}\n{table}\n"
+                    "equal letters need equal sizes, or 1"
+                )
+    wrong = [c for c in output if c not in first or output.count(c) > 1]
+    if wrong:
+        raise ShapeError(
+            f"[einsum] {formula!r}: the result names {wrong[0]!r}, which must stand in an operand, "
+            f"and once in the result; operands have the axes {', '.join(first)}"
+        )
+
+
+def check_vectors(name: str, x: Shape, axes: Sequence[int], vectors: Mapping[str, Shape]) -> None:
+    """Raises ShapeError where one of `vectors` has not an element for each place of `axes`."""
+    size = size_product(x[axis] for axis in axes)
+    for label, shape in vectors.items():
+        if not same_size(size_product(shape), size):
+            table = aligned([x, shape], [set(axes), ()], right=False)
+            raise ShapeError(
+                f"[{name}] {label} {shape} does not fit input {x}: expected {size} elements, one "
+                f"for each place of axis {', '.join(map(str, axes))}\n{table}"
+            )

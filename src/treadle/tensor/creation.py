@@ -94,6 +94,10 @@ class Creation(Convolution):
         if any(isinstance(n, int) and n < 0 for n in sizes):
             raise ShapeError(f"[full] sizes must not be negative: {sizes}")
         if not is_scalar(fill_value):
+            if not hasattr(fill_value, "item"):
+                raise DTypeError(
+                    f"[full] fill_value is one number, not {fill_value!r}; Tensor takes lists"
+                )
             fill_value = fill_value.item()
         kind = dtypes.from_py(plain(fill_value)) if dtype is None else _known_dtype(dtype)
         node = _scalar(fill_value, kind, is_default=dtype is None)

@@ -22,8 +22,9 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..transforms import matrices
 from .autograd import Autograd
+from .checks import check_sides
 from .operands import check_device, is_scalar
-from .shapes import broadcast_shapes, expand
+from .shapes import aligned, broadcast_shapes, expand
 
 __all__ = ["Decompositions", "LeastSquares"]
 
@@ -138,12 +139,8 @@ class Decompositions(Autograd):
         """
         b = self._right_side("lstsq", b)
         self._matrix("lstsq")
+        check_sides("lstsq", self.shape, b.shape, "elements" if b.ndim == 1 else "rows")
         columns = b.unsqueeze(-1) if b.ndim == 1 else b
-        if b.ndim == 0 or columns.shape[-2] != self.shape[-2]:
-            raise ShapeError(
-                f"[lstsq] a matrix of shape {self.shape} needs {self.shape[-2]} rows on the right "
-                f"side, not shape {b.shape}"
-            )
         solution = self.pinv(rcond) @ columns
         rest = (self @ solution).sub(columns)
         if self.shape[-2] > self.shape[-1]:
@@ -236,7 +233,8 @@ class Decompositions(Autograd):
         if square and self.shape[-1] != self.shape[-2]:
             raise ShapeError(
                 f"[{name}] takes square matrices, shape {self.shape} has {self.shape[-2]} rows and "
-                f"{self.shape[-1]} columns"
+                f"{self.shape[-1]} columns\n"
+                f"{aligned([self.shape], [{self.ndim - 2, self.ndim - 1}])}"
             )
         return _in_memory(self.node, self.device)
 
@@ -260,13 +258,10 @@ class Decompositions(Autograd):
         right._matrix(name)
         turned = not left and not is_vector
         a, right = a if left else a.mT, right.mT if turned else right
-        if right.shape[-2] != self.shape[-1]:
-            side = "columns" if turned else "rows"
-            raise ShapeError(
-                f"[{name}] a matrix of shape {self.shape} needs {self.shape[-1]} {side} on the "
-                f"other side, not shape {b.shape}"
-            )
-        batch = broadcast_shapes(name, a.shape[:-2], right.shape[:-2])
+        check_sides(
+            name, self.shape, b.shape, "elements" if is_vector else "columns" if turned else "rows"
+        )
+        batch = broadcast_shapes(name, a.shape, right.shape, apart=2)
         sides = [expand(side.node, (*batch, *side.shape[-2:])) for side in (a, right)]
         found = self._result(solver(_in_memory(sides[0], self.device), sides[1]), b)
         return found.squeeze(-1) if is_vector else found.mT if turned else found

@@ -13,7 +13,8 @@ from typing import Any, Self
 
 from ..dtype import dtypes, least_upper_dtype
 from ..errors import ShapeError
-from .checks import check_attention, check_labels
+from ..ir.op import Op
+from .checks import check_attention, check_labels, check_vectors
 from .losses import reduced
 from .shapes import broadcast_shapes, resolve_axes
 from .synonyms import Synonyms
@@ -32,7 +33,7 @@ class Functional(Synonyms):
             casted = None if bias is None else bias.cast(dtype)
             return self.cast(dtype).linear(weight.cast(dtype), casted)
         x = self.mul(weight) if weight.ndim == 1 else self.dot(weight)
-        return x if bias is None else x.add(bias)
+        return x if bias is None else x._binary(Op.ADD, "linear", bias)
 
     def sequential(self, ll: Sequence[Callable[[Any], Any]]) -> Self:
         """Each callable in turn, on the result of the one before."""
@@ -41,6 +42,7 @@ class Functional(Synonyms):
     def layernorm(self, axis: Any = -1, eps: Any = 1e-05) -> Self:
         """Mean 0 and variance 1 over some axes."""
         self._check_real("layernorm")
+        resolve_axes("layernorm", axis, self.ndim)
         centred = self.sub(self.mean(axis, keepdim=True))
         return centred.mul(centred.square().mean(axis, keepdim=True).add(eps).rsqrt())
 
@@ -50,6 +52,9 @@ class Functional(Synonyms):
         """`(self - mean) * weight * invstd + bias`, each a vector along `axis`."""
         self._check_real("batchnorm")
         axes = resolve_axes("batchnorm", axis, self.ndim)
+        given = {"mean": mean, "weight": weight, "bias": bias}
+        vectors = {name: t.shape for name, t in given.items() if t is not None}
+        check_vectors("batchnorm", self.shape, axes, vectors)
         shape = tuple(n if i in axes else 1 for i, n in enumerate(self.shape))
         x = self.sub(mean.reshape(shape))
         if weight is not None:

@@ -137,10 +137,12 @@ class Gathering(Reduce):
         """Each integer as a row of int32 zeros with a 1 at its place, on a new last axis.
 
         `num_classes` -1 takes the largest value + 1, which computes this tensor now. Raises
-        DTypeError for what are no integers.
+        DTypeError for what are no integers, ShapeError for another number below 0.
         """
         if not self.dtype.is_int:
             raise DTypeError(f"[one_hot] needs integers, not {self.dtype.name}")
+        if num_classes < -1:
+            raise ShapeError(f"[one_hot] num_classes is at least 0, or -1, not {num_classes}")
         count = int(self.max().add(1).item()) if num_classes == -1 else num_classes
         column = self.unsqueeze(-1)
         wide = column.expand((*self.shape, count))

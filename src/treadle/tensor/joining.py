@@ -15,7 +15,15 @@ from ..ir.op import Op
 from ..ir.shape import same_size
 from .operands import check_device
 from .reinterpret import Reinterpret
-from .shapes import aligned, broadcast_shapes, expand, flatten_args, reshape, resolve_axis
+from .shapes import (
+    aligned,
+    broadcast_shapes,
+    differing,
+    expand,
+    flatten_args,
+    reshape,
+    resolve_axis,
+)
 
 __all__ = ["Joining"]
 
@@ -45,13 +53,15 @@ class Joining(Reinterpret):
         return self._result(node, *args)
 
     def stack(self, *args: Self, dim: int = 0) -> Self:
-        """Tensors of one shape, side by side on a new axis. Raises ShapeError."""
+        """Tensors of one shape, side by side on a new axis. Raises ShapeError or DTypeError."""
         for place, other in enumerate(args, 1):
+            if not isinstance(other, Joining):
+                raise DTypeError(f"[stack] joins tensors, not a {type(other).__name__}")
             if other.shape != self.shape:
                 shapes = [self.shape, other.shape]
                 raise ShapeError(
                     f"[stack] tensor {place} has shape {other.shape}, tensor 0 has {self.shape}\n"
-                    f"{aligned(shapes, [_differing(*shapes)] * 2, right=False)}\n"
+                    f"{aligned(shapes, [differing(*shapes)] * 2, right=False)}\n"
                     "all must be the same; use cat to join along an axis that differs"
                 )
         first, *rest = (t.unsqueeze(dim) for t in (self, *args))
@@ -61,13 +71,16 @@ class Joining(Reinterpret):
         """Pieces of a size (the last may be smaller), or of the sizes given. Raises ShapeError."""
         axis = resolve_axis("split", dim, self.ndim)
         total = self.shape[axis]
+        if not isinstance(sizes, (int, tuple, list)):
+            raise ShapeError(f"[split] takes a size, or a list of sizes, not {sizes!r}")
         if isinstance(sizes, int):
             if sizes < 1:
                 raise ShapeError(f"[split] pieces need a size of at least 1, not {sizes}")
             sizes = [min(sizes, total - i) for i in range(0, max(total, 1), sizes)]
         if sum(sizes) != total:
             raise ShapeError(
-                f"[split] sizes {tuple(sizes)} add up to {sum(sizes)}, axis {axis} has {total}"
+                f"[split] sizes {tuple(sizes)} add up to {sum(sizes)}, axis {axis} of shape "
+                f"{self.shape} has {total}\n{aligned([self.shape], [{axis}])}"
             )
         begins = [sum(sizes[:i]) for i in range(len(sizes))]
         return tuple(self._slice(axis, b, b + size) for b, size in zip(begins, sizes, strict=True))
@@ -75,8 +88,8 @@ class Joining(Reinterpret):
     def chunk(self, chunks: int, dim: int = 0) -> list[Self]:
         """At most `chunks` pieces of equal size, the last maybe smaller. Raises ShapeError."""
         axis = resolve_axis("chunk", dim, self.ndim)
-        if chunks < 1:
-            raise ShapeError(f"[chunk] needs at least 1 chunk, not {chunks}")
+        if not isinstance(chunks, int) or chunks < 1:
+            raise ShapeError(f"[chunk] takes a number of at least 1, not {chunks!r}")
         if self.shape[axis] == 0:
             return [self] * chunks
         return list(self.split(-(-self.shape[axis] // chunks), axis))
@@ -93,7 +106,10 @@ class Joining(Reinterpret):
         """
         counts = flatten_args(repeats, args)
         if len(counts) < self.ndim:
-            raise ShapeError(f"[repeat] {len(counts)} repeats for the axes of shape {self.shape}")
+            raise ShapeError(
+                f"[repeat] {len(counts)} repeats {counts} for the {self.ndim} axes of shape "
+                f"{self.shape}: one for each, more add axes in front"
+            )
         shape = (1,) * (len(counts) - self.ndim) + self.shape
         split = [n for size in shape for n in (1, size)]
         wide = [n for count, size in zip(counts, shape, strict=True) for n in (count, size)]
@@ -110,12 +126,19 @@ class Joining(Reinterpret):
         return wide.reshape((*self.shape[:axis], self.shape[axis] * repeats, *after))
 
     def roll(self, shifts: Any, dims: Any = None) -> Self:
-        """Elements moved along axes by `shifts`, those that leave come in at the other end."""
+        """Elements moved along axes by `shifts`, those that leave come in at the other end.
+
+        Raises ShapeError where there is not one shift for each axis.
+        """
         if dims is None:
             return self.flatten().roll(shifts, 0).reshape(self.shape)
-        pairs = zip(flatten_args(shifts, ()), flatten_args(dims, ()), strict=True)
+        moves, axes = flatten_args(shifts, ()), flatten_args(dims, ())
+        if len(moves) != len(axes):
+            raise ShapeError(
+                f"[roll] {len(moves)} shifts {moves} for {len(axes)} axes {axes}: one for each"
+            )
         result = self
-        for shift, dim in pairs:
+        for shift, dim in zip(moves, axes, strict=True):
             axis = resolve_axis("roll", dim, self.ndim)
             size = result.shape[axis]
             cut = -shift % size if size else 0
@@ -194,7 +217,7 @@ def _check_joinable(tensors: Sequence[Joining], axis: int) -> None:
                 f"{aligned(shapes, [(), ()], right=False)}\n"
                 "all need as many; use unsqueeze, or stack for a new axis"
             )
-        wrong = _differing(*shapes) - {axis}
+        wrong = differing(*shapes) - {axis}
         if wrong:
             raise ShapeError(
                 f"[cat] shapes {first} and {other.shape} differ on another axis than {axis}\n"
@@ -203,15 +226,9 @@ def _check_joinable(tensors: Sequence[Joining], axis: int) -> None:
             )
 
 
-def _differing(first: Any, other: Any) -> set[int]:
-    """The axes of different sizes, of two shapes with as many; else none."""
-    pairs = enumerate(zip(first, other, strict=False)) if len(first) == len(other) else ()
-    return {i for i, (a, b) in pairs if not same_size(a, b)}
-
-
 def _other_axis(wrong: set[int], first: Any, other: Any) -> str:
-    differing = _differing(first, other)
-    return f"; dim={min(differing)} would fit" if len(wrong) == len(differing) == 1 else ""
+    every = differing(first, other)
+    return f"; dim={min(every)} would fit" if len(wrong) == len(every) == 1 else ""
 
 
 def _joined(nodes: list[Node], axis: int) -> Node:

@@ -12,6 +12,7 @@ from ..dtype import DType, least_upper_dtype, sum_acc_dtype, to_dtype
 from ..errors import ShapeError
 from ..ir.op import Op
 from ..ir.shape import same_size, size_product
+from .checks import check_letters
 from .indexing import Indexing
 from .operands import check_device, is_scalar, scalar_node, weak_dtype
 from .shapes import aligned, broadcast_shapes, resolve_axis
@@ -45,6 +46,10 @@ class Linalg(Indexing):
     def dot(self, w: Any, dtype: Any = None) -> Self:
         """The same as `matmul`: (.., m, k) by (.., k, n) to (.., m, n). Raises ShapeError."""
         w = self._operand("dot", w)
+        if is_scalar(w):
+            raise ShapeError(
+                f"[matmul] of shape {self.shape} and the number {w}; use * for scalars"
+            )
         _check_matmul(self, w)
         check_device("matmul", self, w)
         left = self if self.ndim > 1 else self.unsqueeze(0)
@@ -102,9 +107,11 @@ class Linalg(Indexing):
         pairs = [(self.shape[i], b.shape[j]) for i, j in zip(mine, others, strict=False)]
         unequal = any(not same_size(n, m) for n, m in pairs) or len(mine) != len(others)
         if unequal or len({*mine}) < len(mine) or len({*others}) < len(others):
+            table = aligned([self.shape, b.shape], [{*mine}, {*others}], right=False)
             raise ShapeError(
                 f"[tensordot] axes {tuple(mine)} of shape {self.shape} do not pair with axes "
-                f"{tuple(others)} of shape {b.shape}: as many, each once, of equal sizes"
+                f"{tuple(others)} of shape {b.shape}\n{table}\n"
+                "expected as many on both sides, each once, of equal sizes"
             )
         rest = [axis for axis in range(self.ndim) if axis not in mine]
         columns = [axis for axis in range(b.ndim) if axis not in others]
@@ -151,17 +158,17 @@ class Linalg(Indexing):
 
         Operands are contracted from left to right. Raises ShapeError.
         """
-        tensors = list(operands[0] if isinstance(operands[0], (list, tuple)) else operands)
+        listed = operands and isinstance(operands[0], (list, tuple))
+        tensors = list(operands[0] if listed else operands)
         inputs, output = _parse(formula.replace(" ", ""), [t.ndim for t in tensors])
-        sizes: dict[str, Any] = {}
+        check_letters(formula, inputs, output, [t.shape for t in tensors])
         for i, (letters, tensor) in enumerate(zip(inputs, tensors, strict=True)):
-            _learn_sizes(letters, tensor, sizes)
             tensors[i], inputs[i] = tensor._without_repeats(letters)
         result, letters = tensors[0], inputs[0]
         rest = list(zip(tensors[1:], inputs[1:], strict=True))
         for i, (tensor, more) in enumerate(rest):
             later = set(output).union(*(found for _, found in rest[i + 1 :]))
-            result, letters = result._contract(letters, tensor, more, later, sizes)
+            result, letters = result._contract(letters, tensor, more, later)
         summed = [axis for axis, letter in enumerate(letters) if letter not in output]
         kept = [letter for letter in letters if letter in output]
         if summed:
@@ -182,9 +189,7 @@ class Linalg(Indexing):
                 letters = "".join(letters[i] for i in others) + letter
         return result, letters
 
-    def _contract(
-        self, letters: str, other: Self, more: str, later: set[str], sizes: dict[str, Any]
-    ) -> tuple[Self, str]:
+    def _contract(self, letters: str, other: Self, more: str, later: set[str]) -> tuple[Self, str]:
         every = "".join(dict.fromkeys(letters + more))
         kept = "".join(c for c in every if c in later)
         order = kept + "".join(c for c in every if c not in later)
@@ -243,7 +248,10 @@ def _parse(formula: str, ranks: list[int]) -> tuple[list[str], str]:
     for i, (letters, rank) in enumerate(zip(inputs, ranks, strict=True)):
         hidden = rank - len(letters.replace("...", ""))
         if hidden < 0 or (hidden and "..." not in letters):
-            raise ShapeError(f"[einsum] {letters!r} does not name the {rank} axes of operand {i}")
+            raise ShapeError(
+                f"[einsum] {formula!r}: {letters!r} does not name the {rank} axes of operand {i}; "
+                "each takes a letter, or ... stands for several"
+            )
         inputs[i] = letters.replace("...", "".join(reversed(spare[:hidden])))
         most = max(most, hidden)
     dots = "".join(reversed(spare[:most]))
@@ -252,15 +260,3 @@ def _parse(formula: str, ranks: list[int]) -> tuple[list[str], str]:
     letters = "".join(inputs)
     single = sorted(c for c in set(letters) if letters.count(c) == 1 and c not in dots)
     return inputs, dots + "".join(single)
-
-
-def _learn_sizes(letters: str, tensor: Linalg, sizes: dict[str, Any]) -> None:
-    for letter, size in zip(letters, tensor.shape, strict=True):
-        known = sizes.setdefault(letter, size)
-        if same_size(known, 1):
-            sizes[letter] = size
-        elif not same_size(size, 1) and not same_size(known, size):
-            raise ShapeError(
-                f"[einsum] axis {letter!r} has size {known} in one operand and size {size} in "
-                f"another, of shape {tensor.shape}: equal letters need equal sizes"
-            )

@@ -13,6 +13,7 @@ import math
 from typing import Any, Self
 
 from ..errors import DTypeError, ShapeError
+from .operands import is_scalar
 from .shapes import broadcast_shapes, resolve_axis
 from .statistics import Statistics
 
@@ -30,6 +31,11 @@ def reduced(x: Any, reduction: str) -> Any:
     return {"none": lambda: x, "mean": x.mean, "sum": x.sum}[reduction]()
 
 
+def _check_target(name: str, *tensors: Any) -> None:
+    """Raises ShapeError where a prediction and its targets do not broadcast."""
+    broadcast_shapes(name, *(t.shape for t in tensors if not is_scalar(t)))
+
+
 class Losses(Statistics):
     """Losses on top of everything elementwise."""
 
@@ -37,14 +43,17 @@ class Losses(Statistics):
 
     def l1_loss(self, target: Self, reduction: str = "mean") -> Self:
         """|x - y|, reduced to its mean by default."""
+        _check_target("l1_loss", self, target)
         return reduced(self.sub(target).abs(), reduction)
 
     def mse_loss(self, target: Self, reduction: str = "mean") -> Self:
         """(x - y)², reduced to its mean by default."""
+        _check_target("mse_loss", self, target)
         return reduced(self.sub(target).square(), reduction)
 
     def huber_loss(self, target: Self, reduction: str = "mean", delta: float = 1.0) -> Self:
         """(x - y)² / 2 up to a distance `delta` above 0, delta (|x - y| - delta / 2) beyond."""
+        _check_target("huber_loss", self, target)
         if delta <= 0:
             raise ValueError(f"[huber_loss] delta is a distance above 0, not {delta}")
         gap = self.sub(target)
@@ -54,6 +63,7 @@ class Losses(Statistics):
 
     def smooth_l1_loss(self, target: Self, reduction: str = "mean", beta: float = 1.0) -> Self:
         """(x - y)² / 2 beta up to a distance `beta`, |x - y| - beta / 2 beyond; 0 is `l1_loss`."""
+        _check_target("smooth_l1_loss", self, target)
         if beta < 0:
             raise ValueError(f"[smooth_l1_loss] beta is a distance of at least 0, not {beta}")
         if beta == 0:
@@ -65,6 +75,7 @@ class Losses(Statistics):
 
         `reduction` may be "batchmean" too: the sum over the size of the first axis.
         """
+        _check_target("kl_div", self, target)
         rows = (
             target.exp().mul(target.sub(self))
             if log_target
@@ -82,6 +93,7 @@ class Losses(Statistics):
 
         `full` adds Stirling's approximation of log(target!) for targets above 1.
         """
+        _check_target("poisson_nll_loss", self, target)
         rows = (
             self.exp().sub(target.mul(self))
             if log_input
@@ -102,6 +114,7 @@ class Losses(Statistics):
 
         A `var` without the last axis is one for all of it.
         """
+        _check_target("gaussian_nll_loss", self, target)
         if self.ndim and var.shape == self.shape[:-1]:
             var = var.unsqueeze(-1)
         safe = var.add(var.detach().maximum(eps).sub(var.detach()))  # gradients as if not clamped
@@ -110,12 +123,14 @@ class Losses(Statistics):
 
     def soft_margin_loss(self, target: Self, reduction: str = "mean") -> Self:
         """log(1 + exp(-y x)) for targets of 1 and -1."""
+        _check_target("soft_margin_loss", self, target)
         return reduced(target.mul(self).neg().softplus(), reduction)
 
     def hinge_embedding_loss(
         self, target: Self, margin: float = 1.0, reduction: str = "mean"
     ) -> Self:
         """x where the target is 1, max(0, margin - x) where it is -1."""
+        _check_target("hinge_embedding_loss", self, target)
         away = target.ne(1).where(self.neg().add(margin).relu(), 0.0)
         return reduced(away.add(target.ne(-1).where(self, 0.0)), reduction)
 
@@ -123,6 +138,7 @@ class Losses(Statistics):
         self, other: Self, target: Self, margin: float = 0.0, reduction: str = "mean"
     ) -> Self:
         """max(0, -y (self - other) + margin)."""
+        _check_target("margin_ranking_loss", self, other, target)
         return reduced(self.sub(other).mul(target).neg().add(margin).relu(), reduction)
 
     def cosine_similarity(self, other: Self, dim: int = 1, eps: float = 1e-8) -> Self:

@@ -14,6 +14,8 @@ from ..dtype import dtypes
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from .elementwise import Elementwise
+from .operands import is_scalar
+from .shapes import broadcast_shapes
 
 __all__ = ["Mathematics"]
 
@@ -226,6 +228,7 @@ class Mathematics(Elementwise):
     def copysign(self, other: Any) -> Self:
         """The size of this tensor with the sign of `other`, -0.0 counted as negative."""
         other = self._as_tensor("copysign", other)
+        broadcast_shapes("copysign", self.shape, other.shape)
         if other.dtype.is_float:
             bits = {8: dtypes.int8, 16: dtypes.int16, 32: dtypes.int32, 64: dtypes.int64}
             negative = other._result(other.node.bitcast(bits[other.dtype.bits])).lt(0)
@@ -261,6 +264,7 @@ class Mathematics(Elementwise):
         if rtol < 0 or atol < 0:
             raise ValueError(f"[isclose] tolerances are at least 0, not {rtol} and {atol}")
         other = self._as_tensor("isclose", other)
+        broadcast_shapes("isclose", self.shape, other.shape)
         limit = other.abs().mul(rtol).add(atol)
         near = self.isfinite().bitwise_and(other.isfinite())
         near = near.bitwise_and(self.sub(other).abs().le(limit)).bitwise_or(self.eq(other))
@@ -272,6 +276,8 @@ class Mathematics(Elementwise):
         """Values below `min_` or above `max_` replaced by them; either may be a tensor."""
         if min_ is None and max_ is None:
             raise TypeError("[clamp] give min_, max_ or both")
+        bounds = [bound for bound in (min_, max_) if bound is not None and not is_scalar(bound)]
+        broadcast_shapes("clamp", self.shape, *(self._as_tensor("clamp", b).shape for b in bounds))
         low = self if min_ is None else self.lt(min_).where(min_, self)
         return low if max_ is None else low.gt(max_).where(max_, low)
 
@@ -281,7 +287,9 @@ class Mathematics(Elementwise):
 
     def lerp(self, end: Any, weight: Any) -> Self:
         """`self + (end - self) * weight`."""
-        return self.add(self._as_tensor("lerp", end).sub(self).mul(weight))
+        end = self._as_tensor("lerp", end)
+        broadcast_shapes("lerp", self.shape, end.shape)
+        return self.add(end.sub(self).mul(weight))
 
     def logaddexp(self, other: Any) -> Self:
         """log(exp(self) + exp(other)), without overflow."""

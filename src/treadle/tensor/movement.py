@@ -66,7 +66,10 @@ class Movement(Operators):
         given = flatten_args(order, args)
         axes = [resolve_axis("permute", axis, self.ndim) for axis in given]
         if sorted(axes) != list(range(self.ndim)):
-            raise ShapeError(f"[permute] {tuple(given)} is no order of the axes of {self.shape}")
+            raise ShapeError(
+                f"[permute] {tuple(given)} is no order of the {self.ndim} axes of {self.shape}: "
+                "each axis stands there once"
+            )
         return self._result(move_axes(self.node, axes))
 
     def flip(self, axis: Any, *args: Any) -> Self:
@@ -77,7 +80,10 @@ class Movement(Operators):
     def shrink(self, arg: Sequence[Any]) -> Self:
         """One (begin, end), or None for all, for each axis. Raises ShapeError."""
         if len(arg) != self.ndim:
-            raise ShapeError(f"[shrink] {len(arg)} pairs for the {self.ndim} axes of {self.shape}")
+            raise ShapeError(
+                f"[shrink] {len(arg)} pairs for the {self.ndim} axes of {self.shape}: give (begin, "
+                "end), or None, for each"
+            )
         bounds = tuple(
             (0, n) if pair is None else (pair[0], pair[1])
             for pair, n in zip(arg, self.shape, strict=True)
@@ -128,7 +134,10 @@ class Movement(Operators):
             pairs = list(zip(flat[::2], flat[1::2], strict=True))[::-1]
             pairs = [(0, 0)] * (self.ndim - len(pairs)) + pairs
         if len(pairs) != self.ndim:
-            raise ShapeError(f"[pad] {len(pairs)} pairs for the {self.ndim} axes of {self.shape}")
+            raise ShapeError(
+                f"[pad] {len(pairs)} pairs for the {self.ndim} axes of {self.shape}: give (before, "
+                "after), or None, for each, or flat numbers for the last axes"
+            )
         return pairs
 
     def _padded(self, pairs: Pairs, value: Any = 0.0) -> Self:
@@ -244,8 +253,17 @@ class Movement(Operators):
         return self.reshape((*self.shape[:axis], *inner, *self.shape[axis + 1 :]))
 
     def unfold(self, dim: int, size: int, step: int) -> Self:
-        """All windows of `size` on one axis, `step` apart; the window is a new last axis."""
+        """All windows of `size` on one axis, `step` apart; the window is a new last axis.
+
+        Raises ShapeError.
+        """
         axis = resolve_axis("unfold", dim, self.ndim)
+        extent = self.shape[axis] if self.ndim else 1
+        if size < 1 or step < 1 or (isinstance(extent, int) and size > extent):
+            raise ShapeError(
+                f"[unfold] windows of {size}, {step} apart, do not fit axis {dim} of shape "
+                f"{self.shape}: expected a size of 1 to that of the axis, and a step of at least 1"
+            )
         return self._window(axis, size, step)
 
     def _window(self, axis: int, size: int, stride: int = 1, dilation: int = 1) -> Self:

@@ -17,7 +17,7 @@ from ..ir.op import Op
 from ..ir.shape import same_size, size_product
 from .joining import Joining
 from .keys import MOST_BITS, place_of_extreme
-from .shapes import expand, reshape, resolve_axes, resolve_axis
+from .shapes import broadcast_shapes, expand, reshape, resolve_axes, resolve_axis
 
 __all__ = ["Reduce"]
 
@@ -84,6 +84,7 @@ class Reduce(Joining):
 
     def var(self, axis: Any = None, keepdim: Any = False, correction: Any = 1) -> Self:
         """The variance, divided by count - `correction`; two passes, so that nothing cancels."""
+        resolve_axes("var", axis, self.ndim)
         x = self._float()
         wide = x.cast(sum_acc_dtype(x.dtype))
         squares = wide.sub(wide.mean(axis, keepdim=True)).square()
@@ -100,6 +101,7 @@ class Reduce(Joining):
 
     def std(self, axis: Any = None, keepdim: Any = False, correction: Any = 1) -> Self:
         """The standard deviation: the root of `var`."""
+        resolve_axes("std", axis, self.ndim)
         return self.var(axis, keepdim, correction).sqrt()
 
     def std_mean(
@@ -110,7 +112,8 @@ class Reduce(Joining):
 
     # -- softmax ------------------------------------------------------------------------------
 
-    def _shifted(self, axis: Any, dtype: Any) -> Self:
+    def _shifted(self, name: str, axis: Any, dtype: Any) -> Self:
+        resolve_axes(name, axis, self.ndim)
         x = self._float() if dtype is None else self.cast(dtype)
         return x.sub(x.detach().max(axis, keepdim=True))
 
@@ -118,25 +121,25 @@ class Reduce(Joining):
         """exp(x) / sum(exp(x)) along an axis, without overflow."""
         if 0 in self.shape:
             return self._float() if dtype is None else self.cast(dtype)
-        exps = self._shifted(axis, dtype).exp()
+        exps = self._shifted("softmax", axis, dtype).exp()
         return exps.div(exps.sum(axis, keepdim=True))
 
     def log_softmax(self, axis: Any = -1, dtype: Any = None) -> Self:
         """The logarithm of `softmax`, computed without overflow."""
         if 0 in self.shape:
             return self._float() if dtype is None else self.cast(dtype)
-        shifted = self._shifted(axis, dtype)
+        shifted = self._shifted("log_softmax", axis, dtype)
         return shifted.sub(shifted.exp().sum(axis, keepdim=True).log())
 
     def logsumexp(self, axis: Any = None, keepdim: Any = False) -> Self:
         """log(sum(exp(x))), without overflow."""
+        axes = resolve_axes("logsumexp", axis, self.ndim)
         x = self._float()
         top = x.detach().max(axis, keepdim=True)
         top = top.isinf().where(0.0, top)
         total = x.sub(top).exp().sum(axis, keepdim=True).log().add(top)
         if keepdim or not self.ndim:
             return total
-        axes = resolve_axes("logsumexp", axis, self.ndim)
         return total.reshape([n for i, n in enumerate(total.shape) if i not in axes])
 
     # -- places -------------------------------------------------------------------------------
@@ -224,18 +227,21 @@ class Reduce(Joining):
 
     def tril(self, diagonal: int = 0) -> Self:
         """The last two axes' lower triangle, up to a diagonal; 0 elsewhere."""
-        return self._triangle("tril", diagonal + 1).where(self._filled(0), self)
+        return self._triangle("tril", diagonal, 1).where(self._filled(0), self)
 
-    def _triangle(self, name: str, diagonal: int) -> Self:
-        """Where column >= row + diagonal."""
+    def _triangle(self, name: str, diagonal: int, above: int = 0) -> Self:
+        """Where column >= row + diagonal + above."""
         if self.ndim < 2:
             raise ShapeError(f"[{name}] needs at least two axes, shape {self.shape} has less")
-        return self._places(self.ndim - 1).ge(self._places(self.ndim - 2).add(diagonal))
+        if not hasattr(diagonal, "__index__"):
+            raise ShapeError(f"[{name}] diagonal is an integer, not {diagonal!r}")
+        return self._places(self.ndim - 1).ge(self._places(self.ndim - 2).add(diagonal + above))
 
     def masked_fill(self, mask: Any, value: Any) -> Self:
         """`value` where `mask` is true. Raises DTypeError if the mask is not bool."""
         if not mask.dtype.is_bool:
             raise DTypeError(f"[masked_fill] the mask is {mask.dtype.name}, not bool")
+        broadcast_shapes("masked_fill", self.shape, mask.shape)
         return mask.where(value, self)
 
 

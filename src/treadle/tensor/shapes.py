@@ -104,6 +104,12 @@ def aligned(shapes: Sequence[Shape], marks: Sequence[Collection[int]], right: bo
     return "\n".join(f"    {line}".rstrip() for line in lines)
 
 
+def differing(first: Shape, other: Shape) -> set[int]:
+    """The axes of different sizes, of two shapes with as many; else none."""
+    pairs = enumerate(zip(first, other, strict=False)) if len(first) == len(other) else ()
+    return {i for i, (a, b) in pairs if not same_size(a, b)}
+
+
 def reshape(node: Node, shape: Shape) -> Node:
     """`node` in another shape with as many elements."""
     return node if node.shape == tuple(shape) else Node(Op.RESHAPE, node.dtype, (node,), shape)

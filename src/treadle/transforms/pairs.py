@@ -50,6 +50,8 @@ def in_reals(roots: Sequence[Node]) -> list[Node]:
 class Pair:
     """A complex value: the parts `re` and `im`, or the `whole` that has them on its last axis."""
 
+    is_whole: bool
+
     def __init__(self, parts: tuple[Node, ...] | None, whole: Node | None = None) -> None:
         self._parts = parts
         self._whole = whole

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 from ..work import Work
@@ -15,6 +16,9 @@ OPSET = 20
 
 class Symbol:
     """A value of the graph that is being written; has the operators that forms use."""
+
+    graph: Onnx
+    name: str
 
     def __init__(self, graph: Onnx, name: str) -> None:
         self.graph, self.name = graph, name
@@ -44,6 +48,9 @@ class Symbol:
 
 class Onnx(Library):
     """A session of ONNX Runtime on the processor, with its own choice of threads."""
+
+    onnx: ModuleType
+    runtime: ModuleType
 
     def __init__(self) -> None:
         import onnx

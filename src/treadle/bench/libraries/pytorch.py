@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 from ..work import Work
@@ -15,6 +16,8 @@ class Torch(Library):
     """PyTorch as most programs use it."""
 
     fused_update = False
+    torch: ModuleType
+    functional: ModuleType
 
     def __init__(self) -> None:
         import torch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 from ..work import Work
@@ -15,6 +16,14 @@ __all__ = ["TensorLibrary"]
 
 class TensorLibrary(Library):
     """Lazy tensors; each Run realises its result."""
+
+    Tensor: Any
+    TinyJit: Any
+    captured: bool
+    Context: Any
+    dtypes: Any
+    wait: Any
+    optim: ModuleType
 
     def __init__(self, package: str, captured: bool = True) -> None:
         library = importlib.import_module(package)

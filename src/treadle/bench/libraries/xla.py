@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 from ..work import Work
@@ -15,6 +16,9 @@ IMAGES = ("NCHW", "OIHW", "NCHW")
 
 class Jax(Library):
     """JAX on its default device."""
+
+    np: Any
+    jax: ModuleType
 
     def __init__(self) -> None:
         import jax

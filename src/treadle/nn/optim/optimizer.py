@@ -114,6 +114,11 @@ class Optimizer:
         """Those of a group's tensors that take gradients, each once; the others are buffers."""
         tensors = [params] if isinstance(params, Tensor) else _unique(params)
         for tensor in tensors:
+            if not isinstance(tensor, Tensor):
+                raise UserError(
+                    f"[{type(self).__name__}] trains tensors, not a {type(tensor).__name__}; "
+                    "nn.state.get_parameters(model) lists a model's"
+                )
             if tensor.requires_grad is None:
                 tensor.requires_grad = True
         self.buffers += [t for t in tensors if not t.requires_grad]

@@ -76,6 +76,12 @@ class CLDevice:
     """OpenCL device number `index` of those that `find_devices` lists."""
 
     has_addresses = False
+    name: str
+    is_software: bool
+    shares_memory: bool
+    context: Any
+    queue: Any
+    allocator: CLAllocator
 
     def __init__(self, name: str, index: int = 0, arch: str | None = None) -> None:
         cl, found = binding(), find_devices()

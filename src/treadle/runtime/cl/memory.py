@@ -32,6 +32,9 @@ class CLBuffer:
     """`nbytes` of device memory. `argument` is the pyopencl.Buffer, or Image for `image`."""
 
     __slots__ = ("__weakref__", "_allocator", "_block", "_owner", "argument", "image", "nbytes")
+    argument: Any
+    image: ImageDType | None
+    nbytes: int
 
     def __init__(
         self, argument: Any, nbytes: int, block: HostBuffer | None,

@@ -114,6 +114,9 @@ class Handle:
 class Dawn:
     """One loaded Dawn and an instance of it."""
 
+    library: Library
+    instance: Handle
+
     def __init__(self, library: Library) -> None:
         self.library, self.api = library, api_of(library.is_current)
         self._functions: dict[str, Any] = {}

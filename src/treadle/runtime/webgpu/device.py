@@ -131,6 +131,10 @@ class WebGPUDevice:
 
     has_addresses = False
     shares_memory = False
+    is_software: bool
+    handle: Handle
+    queue: Handle
+    allocator: WebGPUAllocator
 
     def __init__(self, name: str, index: int = 0, arch: str | None = None) -> None:
         self.name = name

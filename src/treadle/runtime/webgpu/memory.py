@@ -41,6 +41,9 @@ class WebGPUBuffer:
     """`nbytes` of device memory in a buffer of `size` bytes. It is its own argument."""
 
     __slots__ = ("__weakref__", "_allocator", "handle", "nbytes", "size")
+    handle: Handle
+    nbytes: int
+    size: int
 
     def __init__(self, handle: Handle, nbytes: int, size: int, allocator: WebGPUAllocator) -> None:
         self.handle, self.nbytes, self.size, self._allocator = handle, nbytes, size, allocator
