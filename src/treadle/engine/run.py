@@ -11,7 +11,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ..config import settings
@@ -24,6 +23,7 @@ from ..ir.symbolic import size_with, unbind
 from ..schedule.kernel import Kernel
 from ..schedule.schedule import schedule
 from ..schedule.shard import Spread, Value, partition, spread_over
+from ..transforms.matrices import siblings
 from ..transforms.pairs import in_reals
 from .backends import Device
 from .blame import blamed
@@ -343,7 +343,7 @@ def _compute_cuts(outputs: list[Node]) -> None:
             results = [cut]
         else:
             step = _host_call(cut, sources, device)
-            results = [cut.replace(arg=replace(cut.arg, number=i)) for i in range(len(step.made))]
+            results = siblings(cut)
         start = time.perf_counter()
         step.run()
         if isinstance(step, HostCall):
@@ -360,7 +360,7 @@ def _copy(node: Node, source: Memory) -> Transfer:
 
 def _host_call(node: Node, operands: list[Memory], device: str) -> HostCall:
     """The call that a HOST node is a result of, with memory for all of its results."""
-    made = [new_memory(device, node.dtype, math.prod(shape)) for shape in node.arg.shapes]
+    made = [new_memory(device, one.dtype, math.prod(one.shape)) for one in siblings(node)]
     return HostCall(node.arg, operands, [source.shape for source in node.src], made)
 
 
