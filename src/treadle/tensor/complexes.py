@@ -203,6 +203,16 @@ class Complexes(Special):
         parts = [part.var(axis, keepdim, correction) for part in (self.real, self.imag)]
         return parts[0].add(parts[1])
 
+    def vdot(self, other: Any) -> Self:
+        """The sum of products of two vectors, self conjugated. Raises ShapeError."""
+        other = self._operand("vdot", other)
+        if is_scalar(other) or self.ndim != 1 or not same_size(self.shape, other.shape):
+            shape = () if is_scalar(other) else other.shape
+            raise ShapeError(
+                f"[vdot] takes two vectors of one length, not shapes {self.shape} and {shape}"
+            )
+        return self.vecdot(other)
+
     def vecdot(self, b: Any, dim: int = -1) -> Self:
         """Sums of products along one axis, with self conjugated; the other axes broadcast.
 
