@@ -206,8 +206,9 @@ class Complexes(Special):
     def vdot(self, other: Any) -> Self:
         """The sum of products of two vectors, self conjugated. Raises ShapeError."""
         other = self._operand("vdot", other)
-        if is_scalar(other) or self.ndim != 1 or not same_size(self.shape, other.shape):
-            shape = () if is_scalar(other) else other.shape
+        shape = () if is_scalar(other) else other.shape
+        vectors = self.ndim == len(shape) == 1
+        if not vectors or not same_size(self.shape[0], shape[0]):
             raise ShapeError(
                 f"[vdot] takes two vectors of one length, not shapes {self.shape} and {shape}"
             )
