@@ -206,7 +206,7 @@ class Complexes(Special):
     def vdot(self, other: Any) -> Self:
         """The sum of products of two vectors, self conjugated. Raises ShapeError."""
         other = self._operand("vdot", other)
-        shape = () if is_scalar(other) else other.shape
+        shape: tuple[Any, ...] = () if is_scalar(other) else other.shape
         vectors = self.ndim == len(shape) == 1
         if not vectors or not same_size(self.shape[0], shape[0]):
             raise ShapeError(
