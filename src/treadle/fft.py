@@ -1,5 +1,7 @@
 """Fourier transforms as functions, by the names and arguments of the Array API's `fft` extension.
 
+Those of two axes and the Hermitian ones of several have PyTorch's names.
+
     from treadle import fft
     fft.irfft(fft.rfft(x), n=x.shape[-1])    # x again, for real x
     fft.fftfreq(8, d=0.1)
@@ -15,8 +17,9 @@ from typing import Any, Protocol
 from .tensor import Tensor
 
 __all__ = [
-    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift",
-    "ihfft", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
+    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "hfft2", "hfftn", "ifft", "ifft2",
+    "ifftn", "ifftshift", "ihfft", "ihfft2", "ihfftn", "irfft", "irfft2", "irfftn", "rfft",
+    "rfft2", "rfftfreq", "rfftn",
 ]  # fmt: skip
 
 
@@ -60,10 +63,14 @@ fftn: _AlongSeveral = Tensor.fftn
 ifftn: _AlongSeveral = Tensor.ifftn
 rfftn: _AlongSeveral = Tensor.rfftn
 irfftn: _AlongSeveral = Tensor.irfftn
+hfftn: _AlongSeveral = Tensor.hfftn
+ihfftn: _AlongSeveral = Tensor.ihfftn
 fft2: _AlongTwo = Tensor.fft2
 ifft2: _AlongTwo = Tensor.ifft2
 rfft2: _AlongTwo = Tensor.rfft2
 irfft2: _AlongTwo = Tensor.irfft2
+hfft2: _AlongTwo = Tensor.hfft2
+ihfft2: _AlongTwo = Tensor.ihfft2
 fftfreq: _Frequencies = Tensor.fftfreq
 rfftfreq: _Frequencies = Tensor.rfftfreq
 fftshift: _Shift = Tensor.fftshift

@@ -181,7 +181,7 @@ def test_a_node_is_legal_has_text_and_is_the_same_for_the_same_operands():
     verify_tensor(q.node)
     again = parse(render(q.node))
     assert (again.op, again.arg, again.shape) == (Op.HOST, q.node.arg, q.node.shape)
-    hash(HostArg("qr", ((3, 3), (3, 3)), 1, (False,)))
+    hash(HostArg("qr", ((3, 3), (3, 3)), ("float32", "float32"), 1, (False,)))
 
 
 def test_memory_of_results_nobody_has_is_given_back():

@@ -150,6 +150,7 @@ def test_parts_and_what_is_made_of_them():
     same(z.cumprod(1), A.cumprod(1), 1e-13)
     same(z.prod(0, keepdim=True), A.prod(0, keepdims=True), 1e-13)
     same(z.vecdot(Tensor(B)), (A.conj() * B).sum(-1), 1e-14)
+    same(z[0].vdot(Tensor(B[1])), np.vdot(A[0], B[1]), 1e-14)
     same(Tensor([complex(math.nan, math.inf)]).nan_to_num(posinf=1.0), np.array([1j], np.complex64))
 
 
@@ -274,7 +275,6 @@ REFUSED = {
     "isinf": lambda z: z.isposinf(),
     "Tensor": lambda z: Tensor([1j], dtype="float32"),
     "assign": lambda z: z.real.assign(1j),
-    "inv": lambda z: z.reshape(1, 1).inv(),
     "uniform": lambda z: Tensor.uniform(2, dtype="complex64"),
 }
 
@@ -289,6 +289,8 @@ def test_what_is_not_defined_is_refused_by_its_name(name, dtype):
 def test_shapes_that_do_not_fit_are_refused():
     with pytest.raises(ShapeError, match=r"\[view_as_complex\]"):
         Tensor(R).view_as_complex()
+    with pytest.raises(ShapeError, match=r"\[vdot\] takes two vectors .*\(6,\) and \(5,\)"):
+        Tensor(A[0]).vdot(Tensor(B[0, :5]))
     with pytest.raises(ShapeError, match=r"\[H\]"):
         _ = Tensor(A)[0].H
 

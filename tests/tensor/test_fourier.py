@@ -84,6 +84,17 @@ def test_several_axes(name):
           getattr(np.fft, flat)(x, norm="ortho"), 1e-14)  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["hfftn", "ihfftn", "hfft2", "ihfft2"])
+def test_hermitian_transforms_of_several_axes_are_those_of_pytorch(name):
+    torch = pytest.importorskip("torch")
+    x = numbers(3, 4, 6, dtype=np.float64 if name[0] == "i" else np.complex128)
+    for s, axes in ((None, (2, 0)), ((5, 4), (0, 1))):
+        for norm in ("backward", "ortho", "forward"):
+            theirs = getattr(torch.fft, name)(torch.tensor(x), s, axes, norm)
+            got = getattr(fft, name)(Tensor(x, device="REF"), s, axes, norm)
+            close(got, theirs.resolve_conj().numpy(), 1e-14)
+
+
 def test_other_types_become_complex():
     assert Tensor([1, 2, 3]).fft().dtype is dtypes.complex64
     assert Tensor([1.0], dtype="float16").fft().dtype is dtypes.complex64
@@ -117,6 +128,8 @@ def test_gradients_are_those_of_pytorch(name, size):
 def test_mistakes_are_named():
     x = Tensor([1.0, 2.0])
     for call, error in (
+        (lambda: x.hfftn(norm="other"), ValueError),
+        (lambda: x.cfloat().ihfft2(), DTypeError),
         (lambda: x.fft(0), ShapeError),
         (lambda: x.fft(2.0), ShapeError),
         (lambda: Tensor(1.0).fft(), ShapeError),

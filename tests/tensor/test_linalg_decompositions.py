@@ -311,7 +311,7 @@ def test_singular_matrices_raise_when_they_are_computed():
 )  # fmt: skip
 def test_operands_that_do_not_fit_raise_at_once(name):
     for dtype in (dtypes.int32, dtypes.bool, dtypes.float16, dtypes.bfloat16):
-        with pytest.raises(DTypeError, match=r"takes float32 or float64, not \w+ \(shape \(2, 2\)"):
+        with pytest.raises(DTypeError, match=r"takes .* complex numbers, not \w+ \(shape"):
             getattr(Tensor.ones(2, 2, dtype=dtype), name)()
     for shape in ((), (3,)):
         with pytest.raises(ShapeError, match=r"takes matrices"):

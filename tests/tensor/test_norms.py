@@ -80,7 +80,7 @@ def test_matrix_powers_match_numpy(device, n):
 def test_integers_have_powers_but_no_inverse():
     x = Tensor([[1, 1], [1, 0]])
     assert x.matrix_power(10).tolist() == [[89, 55], [55, 34]]
-    with pytest.raises(DTypeError, match=r"\[inv\] takes float32 or float64, not int32"):
+    with pytest.raises(DTypeError, match=r"\[inv\] takes float32, .* numbers, not int32"):
         x.matrix_power(-1)
     with pytest.raises(LinAlgError):
         Tensor.zeros(2, 2).matrix_power(-2).numpy()
@@ -88,7 +88,7 @@ def test_integers_have_powers_but_no_inverse():
 
 def test_mistakes_raise_at_once():
     x = Tensor.ones(2, 3)
-    with pytest.raises(DTypeError, match=r"\[vector_norm\] takes floats, not int32"):
+    with pytest.raises(DTypeError, match=r"\[vector_norm\] takes floats or .*, not int32"):
         x.int().norm()
     with pytest.raises(ShapeError, match=r"ord 3 is not known; there are 'fro'"):
         x.matrix_norm(3)

@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ..ir.node import Node, toposort
 from ..ir.op import Op
+from ..transforms.matrices import siblings
 from .backends import Device
 from .known import is_backed, remember, resolve
 from .memory import Memory, adopt, memory_of, new_memory
@@ -96,13 +96,9 @@ def _copy(node: Node, source: Memory) -> tuple[Transfer, list[Node]]:
 def _host_call(node: Node, operands: list[Memory]) -> tuple[HostCall, list[Node]]:
     """The call that a HOST node is a result of, with memory for all results, and their nodes."""
     arg, device = node.arg, operands[0].device
-    made = [new_memory(device, node.dtype, math.prod(shape)) for shape in arg.shapes]
-    call = HostCall(arg, operands, [source.shape for source in node.src], made)
-    results = [
-        node if number == arg.number else node.replace(arg=replace(arg, number=number))
-        for number in range(len(made))
-    ]
-    return call, results
+    results = [node] if len(arg.shapes) == 1 else siblings(node)
+    made = [new_memory(device, one.dtype, math.prod(one.shape)) for one in results]
+    return HostCall(arg, operands, [source.shape for source in node.src], made), results
 
 
 def _memory_below(node: Node) -> Memory:

@@ -125,14 +125,15 @@ class ShardArg:
 
 @dataclass(frozen=True)
 class HostArg:
-    """Result `number` of the host function `name`, whose results have `shapes`.
+    """Result `number` of the host function `name`, whose results have `shapes` and `dtypes`.
 
-    `options` are what it takes after its operands. Nodes that differ in `number` alone are results
-    of one call.
+    The latter are names. `options` are what it takes after its operands. Nodes that differ in
+    `number` and their own type alone are results of one call.
     """
 
     name: str
     shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
     number: int = 0
     options: tuple[Any, ...] = ()
 

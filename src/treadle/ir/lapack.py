@@ -1,10 +1,10 @@
 """Dense decompositions in NumPy: the functions behind HOST nodes.
 
-    call(HostArg("qr", ((3, 2), (2, 2)), options=(False,)), [a])  ->  [q, r]
+    call(HostArg("qr", ((3, 2), (2, 2)), ("float32",) * 2, options=(False,)), [a])  ->  [q, r]
 
-Each takes arrays of one float dtype, with any axes before the last two, and gives a tuple of
-results. NumPy hands them to LAPACK, in float64 for float32 too. Where a matrix has no such
-decomposition, LinAlgError names the operation and the shape.
+Each takes arrays of one dtype, floats or complex numbers, with any axes before the last two, and
+gives a tuple of results. NumPy hands them to LAPACK, in float64 for float32 too. Where a matrix has
+no such decomposition, LinAlgError names the operation and the shape.
 """
 
 from __future__ import annotations
@@ -37,10 +37,9 @@ def call(arg: HostArg, operands: Sequence[Array]) -> list[Array]:
         raise _LinAlgError(
             f"[{arg.name}] of shape {shapes}: {error}; {_ADVICE[arg.name]}"
         ) from None
-    dtype = operands[0].dtype
     return [
         np.asarray(result, dtype).reshape(shape)
-        for result, shape in zip(found, arg.shapes, strict=True)
+        for result, shape, dtype in zip(found, arg.shapes, arg.dtypes, strict=True)
     ]
 
 
@@ -52,24 +51,35 @@ def _svd(a: Array, full_matrices: bool) -> Results:
     return tuple(np.linalg.svd(a, full_matrices))
 
 
+def _inv(a: Array, strict: bool) -> Results:
+    try:
+        return (np.linalg.inv(a),)
+    except np.linalg.LinAlgError:
+        if strict:
+            raise
+    if a.ndim == 2:
+        return (np.full_like(a, np.inf),)
+    return (np.stack([_inv(matrix, strict)[0] for matrix in a]),)
+
+
 def _pinv(a: Array, rtol: float, atol: float) -> Results:
     if not a.size:
         return (np.swapaxes(a, -1, -2),)
     u, s, vh = np.linalg.svd(a, full_matrices=False)
     counted = s > np.maximum(atol, rtol * s[..., :1])
     inverse = np.divide(1, s, where=counted, out=np.zeros_like(s))
-    return (np.swapaxes((u * inverse[..., None, :]) @ vh, -1, -2),)
+    return (np.swapaxes((u * inverse[..., None, :]) @ vh, -1, -2).conj(),)
 
 
 def _cofactors(a: Array) -> Results:
-    """The gradient of the determinant: det(a) inv(a).T, for singular matrices as well.
+    """The gradient of the determinant, (det(a) inv(a)).H, for singular matrices as well.
 
-    From the singular values: U diag(products of all others) V.T det(U) det(V).
+    From the singular values: U diag(products of all others) V.H, times det(U) det(V.H) conjugated.
     """
-    u, s, vh = np.linalg.svd(a.astype(np.float64))
+    u, s, vh = np.linalg.svd(a.astype(np.result_type(a, np.float64)))
     n = s.shape[-1]
     others = np.where(np.eye(n, dtype=bool), 1.0, s[..., None, :]).prod(-1)
-    signs = np.linalg.det(u) * np.linalg.det(vh)
+    signs = (np.linalg.det(u) * np.linalg.det(vh)).conj()
     return ((u * (others * signs[..., None])[..., None, :]) @ vh,)
 
 
@@ -80,8 +90,10 @@ FUNCTIONS: dict[str, Callable[..., Results]] = {
     "svdvals": lambda a: (np.linalg.svd(a, compute_uv=False),),
     "eigh": lambda a: tuple(np.linalg.eigh(a)),
     "eigvalsh": lambda a: (np.linalg.eigvalsh(a),),
+    "eig": lambda a: tuple(np.linalg.eig(a)),
+    "eigvals": lambda a: (np.linalg.eigvals(a),),
     "solve": lambda a, b: (np.linalg.solve(a, b),),
-    "inv": lambda a: (np.linalg.inv(a),),
+    "inv": _inv,
     "det": lambda a: (np.linalg.det(a),),
     "slogdet": lambda a: tuple(np.linalg.slogdet(a)),
     "pinv": _pinv,
@@ -95,7 +107,7 @@ _SINGULAR = "pinv() and lstsq() take singular matrices, too"
 _FINITE = "are there NaNs or infinities in it?"
 _ADVICE = {
     **dict.fromkeys(FUNCTIONS, _FINITE),
-    "cholesky": "it must be symmetric with positive eigenvalues, so add a multiple of eye(n) maybe",
+    "cholesky": "it must be Hermitian with positive eigenvalues, so add a multiple of eye(n) maybe",
     "solve": _SINGULAR,
     "inv": _SINGULAR,
 }

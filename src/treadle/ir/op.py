@@ -213,7 +213,7 @@ INFO: dict[Op, OpInfo] = {
     Op.HOST: OpInfo(
         -1,
         "result arg.number of the NumPy function arg.name (ir/lapack.py) on src and arg.options; "
-        "its results have shapes arg.shapes",
+        "its results have shapes arg.shapes and types arg.dtypes",
     ),
     Op.MULTI: OpInfo(
         -1, "src[i] on device arg.devices[i]: pieces of axis arg.axis, or equal copies if None"
@@ -268,6 +268,6 @@ MOVEMENT = frozenset(op for op in Op if Op.RESHAPE <= op <= Op.UNWINDOW) - {Op.U
 # What takes complex numbers; transforms/pairs makes reals of it before scheduling.
 OF_COMPLEX = MOVEMENT | SAME | frozenset((
     Op.NEG, Op.RECIP, Op.REAL, Op.IMAG, Op.CAST, Op.ADD, Op.SUB, Op.MUL, Op.FDIV, Op.CMPEQ,
-    Op.CMPNE, Op.WHERE, Op.REDUCE, Op.SCAN, Op.GATHER, Op.SCATTER, Op.CONTIGUOUS, Op.COPY, Op.MULTI,
-    Op.ASSIGN, Op.AFTER, Op.SINK, Op.UNWINDOW,
+    Op.CMPNE, Op.WHERE, Op.REDUCE, Op.SCAN, Op.GATHER, Op.SCATTER, Op.CONTIGUOUS, Op.COPY, Op.HOST,
+    Op.MULTI, Op.ASSIGN, Op.AFTER, Op.SINK, Op.UNWINDOW,
 ))  # fmt: skip

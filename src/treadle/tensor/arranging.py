@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from ..errors import ShapeError
 from ..ir.shape import same_size, size_product
-from .analytic import Analytic
+from .arcs import Arcs
 from .shapes import broadcast_shapes, flatten_args, resolve_axes, resolve_axis
 
 __all__ = ["Arranging"]
@@ -21,7 +21,7 @@ __all__ = ["Arranging"]
 Groups = list[tuple[str, ...]]
 
 
-class Arranging(Analytic):
+class Arranging(Arcs):
     """Movement with names."""
 
     __slots__ = ()

@@ -203,6 +203,17 @@ class Complexes(Special):
         parts = [part.var(axis, keepdim, correction) for part in (self.real, self.imag)]
         return parts[0].add(parts[1])
 
+    def vdot(self, other: Any) -> Self:
+        """The sum of products of two vectors, self conjugated. Raises ShapeError."""
+        other = self._operand("vdot", other)
+        shape: tuple[Any, ...] = () if is_scalar(other) else other.shape
+        vectors = self.ndim == len(shape) == 1
+        if not vectors or not same_size(self.shape[0], shape[0]):
+            raise ShapeError(
+                f"[vdot] takes two vectors of one length, not shapes {self.shape} and {shape}"
+            )
+        return self.vecdot(other)
+
     def vecdot(self, b: Any, dim: int = -1) -> Self:
         """Sums of products along one axis, with self conjugated; the other axes broadcast.
 

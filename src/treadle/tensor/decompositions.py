@@ -1,11 +1,13 @@
 """Dense decompositions, inverses and determinants, batched over the axes before the last two.
 
     q, r = x.qr()                    x = a.solve(b)              w, v = x.eigh()
-    u, s, vh = x.svd()               x.inv(), x.det()            x.cholesky()
+    u, s, vh = x.svd()               x.inv(), x.det()            w, v = x.eig()
 
-Each is a HOST node: nothing is computed before its values are wanted, then NumPy's LAPACK computes
-it on the host, whatever the device is. Gradients are in transforms/grad_linalg.py. Where a matrix
-has no such decomposition or inverse, LinAlgError is raised when it is computed.
+They take floats and complex numbers of 32 or 64 bits a part, where "transposed" stands for the
+conjugate transpose. Each is a HOST node: nothing is computed before its values are wanted, then
+NumPy's LAPACK computes it on the host, whatever the device is. Gradients are in
+transforms/grad_linalg.py. Where a matrix has no such decomposition or inverse, LinAlgError is
+raised when it is computed.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ class Decompositions(Autograd):
         """Q of orthonormal columns and R, upper triangular, with Q @ R = self, of (.., m, n).
 
         With k = min(m, n), "reduced" gives Q of (.., m, k) and R of (.., k, n); "complete" gives
-        (.., m, m) and (.., m, n), which has no gradient if m > n. float32 or float64.
+        (.., m, m) and (.., m, n), which has no gradient if m > n.
         Raises ShapeError or DTypeError.
         """
         if mode not in ("reduced", "complete"):
@@ -60,10 +62,10 @@ class Decompositions(Autograd):
     def svd(self, full_matrices: bool = True) -> tuple[Self, Self, Self]:
         """U, the singular values from the largest on, and V transposed: U @ diag(S) @ Vh = self.
 
-        Of (.., m, n), with k = min(m, n): U is (.., m, m), S is (.., k) and Vh is (.., n, n), or
-        (.., m, k) and (.., k, n) without `full_matrices`. Gradients of U and Vh exist where the
-        singular values differ, for their first k vectors. float32 or float64.
-        Raises ShapeError or DTypeError.
+        Of (.., m, n), with k = min(m, n): U is (.., m, m), S is (.., k) and real, and Vh is
+        (.., n, n), or (.., m, k) and (.., k, n) without `full_matrices`. Gradients of U and Vh
+        exist where the singular values differ, for their first k vectors; of complex numbers, for
+        what does not depend on the phases of these. Raises ShapeError or DTypeError.
         """
         u, s, vh = matrices.svd(self._matrix("svd"), bool(full_matrices))
         return self._result(u), self._result(s), self._result(vh)
@@ -73,27 +75,41 @@ class Decompositions(Autograd):
         return self._result(matrices.svdvals(self._matrix("svdvals")))
 
     def eigh(self, UPLO: str = "L") -> tuple[Self, Self]:
-        """The eigenvalues of symmetric (.., n, n), from the smallest on, and their vectors.
+        """The eigenvalues of Hermitian (.., n, n), from the smallest on, and their vectors.
 
-        Only the lower triangle is read, or the upper one for `UPLO` "U". Eigenvectors are the
-        columns of (.., n, n); their gradients exist where eigenvalues differ. float32 or float64.
+        Only the lower triangle is read, or the upper one for `UPLO` "U". Eigenvalues are real;
+        eigenvectors are the columns of (.., n, n), with gradients as those of `svd`.
         Raises ShapeError or DTypeError.
         """
         w, v = matrices.eigh(self._symmetric("eigh", UPLO))
         return self._result(w), self._result(v)
 
     def eigvalsh(self, UPLO: str = "L") -> Self:
-        """The eigenvalues of symmetric (.., n, n) alone, from the smallest on; see `eigh`."""
+        """The eigenvalues of Hermitian (.., n, n) alone, from the smallest on; see `eigh`."""
         return self._result(matrices.eigvalsh(self._symmetric("eigvalsh", UPLO)))
 
-    def cholesky(self, upper: bool = False) -> Self:
-        """L, lower triangular, with L @ L.mT = self; `upper`: L.mT. Reads the lower triangle.
+    def eig(self) -> tuple[Self, Self]:
+        """The eigenvalues of any (.., n, n), in no particular order, and their vectors; complex.
 
-        float32 or float64. Raises ShapeError or DTypeError, and LinAlgError, when computed, where a
-        matrix is not positive definite.
+        Eigenvectors are the columns of (.., n, n), of length 1. Gradients exist where eigenvalues
+        differ, of vectors for what does not depend on their phases.
+        Raises ShapeError or DTypeError.
         """
-        lower = self._result(matrices.cholesky(self._matrix("cholesky", square=True)))
-        return lower.mT if upper else lower
+        w, v = matrices.eig(self._matrix("eig", square=True))
+        return self._result(w), self._result(v)
+
+    def eigvals(self) -> Self:
+        """The eigenvalues of any (.., n, n) alone, complex and in no particular order."""
+        return self._result(matrices.eigvals(self._matrix("eigvals", square=True)))
+
+    def cholesky(self, upper: bool = False) -> Self:
+        """L, lower triangular, with L @ L.mH = self; `upper`: L.mH. Reads the lower triangle.
+
+        Raises ShapeError or DTypeError, and LinAlgError, when computed, where a matrix is not
+        positive definite.
+        """
+        lower = matrices.cholesky(self._matrix("cholesky", square=True))
+        return self._result(matrices.adjoint(lower) if upper else lower)
 
     # -- systems of equations -------------------------------------------------------------------
 
@@ -144,9 +160,9 @@ class Decompositions(Autograd):
         solution = self.pinv(rcond) @ columns
         rest = (self @ solution).sub(columns)
         if self.shape[-2] > self.shape[-1]:
-            residuals = (rest * rest).sum(-2)
+            residuals = rest.abs().square().sum(-2)
         else:
-            residuals = type(self).zeros(0, dtype=rest.dtype, device=self.device)
+            residuals = type(self).zeros(0, dtype=rest.dtype.real, device=self.device)
         found = solution.squeeze(-1) if b.ndim == 1 else solution
         return LeastSquares(found, residuals, self.matrix_rank(rcond), self.svdvals())
 
@@ -168,7 +184,7 @@ class Decompositions(Autograd):
 
         Singular values up to `atol`, or `rtol` times the largest, count as 0; `rtol` None: 0 with
         an `atol`, else max(m, n) times the distance from 1 to the next number. `hermitian` promises
-        that matrices are symmetric, which changes nothing. Raises ShapeError or DTypeError.
+        that matrices are Hermitian, which changes nothing. Raises ShapeError or DTypeError.
         """
         node = self._matrix("pinv", square=hermitian)
         return self._result(matrices.pinv(node, float(self._tolerance(rtol, atol)), float(atol)))
@@ -178,13 +194,18 @@ class Decompositions(Autograd):
         return self._result(matrices.det(self._matrix("det", square=True)))
 
     def slogdet(self) -> tuple[Self, Self]:
-        """The sign of the determinant of (.., n, n), and the logarithm of its magnitude."""
+        """The sign of the determinant of (.., n, n), and the logarithm of its magnitude.
+
+        The sign of a complex one is a complex number of length 1.
+        """
         sign, logarithm = matrices.slogdet(self._matrix("slogdet", square=True))
         return self._result(sign), self._result(logarithm)
 
     def logdet(self) -> Self:
-        """The logarithm of the determinant of (.., n, n); NaN where that is negative."""
+        """The logarithm of the determinant of (.., n, n); NaN where a real one is negative."""
         sign, logarithm = self.slogdet()
+        if sign.dtype.is_complex:
+            return logarithm.complex(sign.angle())
         return (sign < 0).where(math.nan, logarithm)
 
     def matrix_rank(self, rtol: Any = None, atol: Any = None, hermitian: bool = False) -> Self:
@@ -216,14 +237,14 @@ class Decompositions(Autograd):
         if triangle not in ("L", "U"):
             raise ShapeError(f'[{name}] UPLO is the triangle to read, "L" or "U", not {triangle!r}')
         node = self._matrix(name, square=True)
-        return node if triangle == "L" else matrices.transpose(node)
+        return node if triangle == "L" else matrices.adjoint(node)
 
     def _matrix(self, name: str, square: bool = False) -> Node:
         """This tensor as an operand of LAPACK. Raises ShapeError or DTypeError."""
-        if self.dtype not in (dtypes.float32, dtypes.float64):
+        if self.dtype.real not in (dtypes.float32, dtypes.float64):
             raise DTypeError(
-                f"[{name}] takes float32 or float64, not {self.dtype.name} (shape {self.shape}); "
-                "cast it first, as with .float()"
+                f"[{name}] takes float32, float64 and complex numbers, not {self.dtype.name} "
+                f"(shape {self.shape}); cast it first, as with .float()"
             )
         if self.ndim < 2 or not all(isinstance(size, int) for size in self.shape):
             raise ShapeError(

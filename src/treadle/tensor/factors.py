@@ -191,17 +191,6 @@ class Factors(Descriptive):
             )
         return a.reshape((b.numel(), b.numel())).solve(b.flatten()).reshape(shape)
 
-    def cond(self, p: Any = None) -> Self:
-        """The condition number of matrices: the `matrix_norm` times that of the inverse.
-
-        `p` None or 2: the largest over the smallest singular value. Raises ShapeError, DTypeError.
-        """
-        if p in (None, 2, -2):
-            values = self.svdvals()
-            largest, smallest = values.max(-1), values.min(-1)
-            return smallest.div(largest) if p == -2 else largest.div(smallest)
-        return self.matrix_norm(p).mul(self.inv().matrix_norm(p))
-
 
 def _best_order(sizes: list[int]) -> dict[tuple[int, int], int]:
     """Where to cut each stretch of a chain of products, by the multiplications that takes."""

@@ -114,6 +114,27 @@ class Fourier(Norms):
         axis, count = pairs[-1]
         return self._each(pairs[:-1], norm, type(self).ifft).irfft(count, axis, norm)
 
+    def hfftn(
+        self, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
+        norm: str | None = "backward",
+    ) -> Self:  # fmt: skip
+        """`hfft` along the last of some axes, after `fft` along the others: real numbers.
+
+        Raises ShapeError where there is no axis.
+        """
+        return self.conj().irfftn(s, axes, _OPPOSITE[_norm("hfftn", norm)])
+
+    def ihfftn(
+        self, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
+        norm: str | None = "backward",
+    ) -> Self:  # fmt: skip
+        """The inverse of `hfftn`, of real numbers: the first half along the last axis.
+
+        Raises DTypeError for complex numbers, ShapeError where there is no axis.
+        """
+        self._check_real("ihfftn")
+        return self.rfftn(s, axes, _OPPOSITE[_norm("ihfftn", norm)]).conj()
+
     def fft2(
         self, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1),
         norm: str | None = "backward",
@@ -141,6 +162,20 @@ class Fourier(Norms):
     ) -> Self:  # fmt: skip
         """The inverse of `rfft2`."""
         return self.irfftn(s, axes, norm)
+
+    def hfft2(
+        self, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1),
+        norm: str | None = "backward",
+    ) -> Self:  # fmt: skip
+        """`hfftn` of the last two axes."""
+        return self.hfftn(s, axes, norm)
+
+    def ihfft2(
+        self, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1),
+        norm: str | None = "backward",
+    ) -> Self:  # fmt: skip
+        """The inverse of `hfft2`."""
+        return self.ihfftn(s, axes, norm)
 
     # -- frequencies --------------------------------------------------------------------------
 

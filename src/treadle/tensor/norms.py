@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from ..dtype import to_dtype
 from ..errors import DTypeError, ShapeError
+from ..transforms import matrices
 from .decompositions import Decompositions
 from .shapes import resolve_axes, resolve_axis
 
@@ -39,12 +40,11 @@ class Norms(Decompositions):
         """(sum of |x| ** ord) ** (1 / ord) over axes, over all if `dim` is None.
 
         inf and -inf are the largest and the smallest magnitude, 0 counts what is not 0. Elements
-        that are 0 get the gradient 0. Floats; `dtype` converts first. Raises DTypeError for
-        anything else, ShapeError for an `ord` that is no number.
+        that are 0 get the gradient 0. Floats or complex numbers; `dtype` converts first. Raises
+        DTypeError for anything else, ShapeError for an `ord` that is no number.
         """
-        if self.dtype.is_complex and dtype is None:
-            return self.abs().vector_norm(ord, dim, keepdim)
         x = self._normed("vector_norm", dtype)
+        x = x.abs() if x.dtype.is_complex else x
         axes = resolve_axes("vector_norm", dim, self.ndim)
         if isinstance(ord, bool) or not isinstance(ord, (int, float)):
             raise ShapeError(f"[vector_norm] ord is a number, not {ord!r}")
@@ -71,7 +71,7 @@ class Norms(Decompositions):
         x = self._normed("matrix_norm", dtype)
         row, column = _two_axes("matrix_norm", dim, self.ndim)
         if ord == "fro":
-            return _root((x * x).sum((row, column), keepdim))
+            return x.vector_norm(2, (row, column), keepdim)
         if ord not in _MATRIX_NORMS:
             known = "'fro', 'nuc', 1, -1, 2, -2, inf and -inf"
             raise ShapeError(f"[matrix_norm] ord {ord!r} is not known; there are {known}")
@@ -80,6 +80,22 @@ class Norms(Decompositions):
         if not keepdim:
             return found
         return found.reshape([1 if a in (row, column) else n for a, n in enumerate(self.shape)])
+
+    def cond(self, p: Any = None) -> Self:
+        """The condition number of matrices: their norm times that of the inverse.
+
+        `p` is an `ord` of `matrix_norm`; None and 2 take the largest singular value over the
+        smallest, -2 the reciprocal, also of matrices that are not square. Singular ones have the
+        number infinity. Raises ShapeError or DTypeError.
+        """
+        if p not in (None, 2, -2):
+            inverse = self._result(matrices.inv(self._matrix("cond", square=True), strict=False))
+            return self.matrix_norm(p) * inverse.matrix_norm(p)
+        values = self._result(matrices.svdvals(self._matrix("cond")))
+        if not min(self.shape[-2:]):
+            return values.sum(-1)
+        ends = values[..., 0], values[..., -1]
+        return ends[1] / ends[0] if p == -2 else ends[0] / ends[1]
 
     def matrix_power(self, n: int) -> Self:
         """The product of `n` times self, (.., m, m); of the inverse if `n` is negative.
@@ -106,9 +122,10 @@ class Norms(Decompositions):
 
     def _normed(self, name: str, dtype: Any) -> Self:
         x = self if dtype is None else self.cast(to_dtype(dtype))
-        if not x.dtype.is_float:
+        if not x.dtype.is_inexact:
             raise DTypeError(
-                f"[{name}] takes floats, not {x.dtype.name}; cast first, or give dtype"
+                f"[{name}] takes floats or complex numbers, not {x.dtype.name}; cast first, or "
+                "give dtype"
             )
         return x
 

@@ -3,11 +3,13 @@
 Each result of a call has a rule of its own: what arrives at several of them adds up. The rules are
 ordinary nodes, so that second derivatives need nothing more. As everywhere, they hold where the
 decomposition is differentiable: equal singular values or eigenvalues give infinities in the
-gradients of their vectors.
+gradients of their vectors. Complex gradients are those of grad_complex, so conjugate transposes
+stand where real formulas have transposes. Vectors of complex matrices are determined but for a
+phase: a loss that depends on it has no gradient, and what comes out then is any.
 
 After Giles, "An extended collection of matrix derivative results" (2008), and Walter and Lehmann,
-"Algorithmic differentiation of linear algebra functions" (2010). Symmetric operands get
-gradients as PyTorch gives them: symmetric ones from cholesky, those of all elements from eigh.
+"Algorithmic differentiation of linear algebra functions" (2010). Hermitian operands get
+gradients as PyTorch gives them: Hermitian ones from cholesky, those of all elements from eigh.
 """
 
 from __future__ import annotations
@@ -15,11 +17,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..errors import UserError
-from ..ir.node import Node
+from ..ir.node import Node, alu
+from ..ir.op import Op
+from .grad_complex import conj
 from .grad_factors import exponential_rule, lu_rule, permutation_rule
 from .matrices import (
+    adjoint,
     beside,
     cofactors,
+    eig,
     eigh,
     inv,
     mask_diagonal,
@@ -33,11 +39,10 @@ from .matrices import (
     solve_upper,
     svd,
     total,
-    transpose,
     tril,
     triu,
 )
-from .shapes import constant
+from .shapes import constant, expand, reduce
 
 __all__ = ["host_rule"]
 
@@ -64,15 +69,15 @@ def _halved(a: Node) -> Node:
 
 
 def _solve_right(b: Node, upper: Node) -> Node:
-    """The x of x @ upper.T = b."""
-    return transpose(solve_upper(upper, transpose(b)))
+    """The x of x @ upper.H = b."""
+    return adjoint(solve_upper(upper, adjoint(b)))
 
 
 def _cholesky(node: Node, g: Node) -> Gradients:
-    upper = transpose(node)
+    upper = adjoint(node)
     inner = _halved(tril(matmul(upper, g)))
     found = _solve_right(solve_upper(upper, inner), upper)
-    return ((found + transpose(found)) * 0.5,)
+    return ((found + adjoint(found)) * 0.5,)
 
 
 def _qr(node: Node, g: Node) -> Gradients:
@@ -87,24 +92,24 @@ def _qr(node: Node, g: Node) -> Gradients:
     of_q, of_r = (g, None) if node.arg.number == 0 else (None, g)
     if m >= n:
         return (_tall_qr(q, r, of_q, of_r),)
-    # a = [a1, a2] and r = [r1, r2]: a1 = q @ r1 is square, and r2 = q.T @ a2
+    # a = [a1, a2] and r = [r1, r2]: a1 = q @ r1 is square, and r2 = q.H @ a2
     rest = constant(a.dtype, 0, (*a.shape[:-1], n - m))
     if of_r is not None:
         of_rest, of_r = narrow(of_r, -1, m, n), narrow(of_r, -1, 0, m)
-        of_q = matmul(narrow(a, -1, m, n), transpose(of_rest))
+        of_q = matmul(narrow(a, -1, m, n), adjoint(of_rest))
         rest = matmul(q, of_rest)
     return (beside(_tall_qr(q, narrow(r, -1, 0, m), of_q, of_r), rest),)
 
 
 def _tall_qr(q: Node, r: Node, of_q: Node | None, of_r: Node | None) -> Node:
-    """[gQ + Q sym(triu(gR R.T - Q.T gQ))] R^-T, where sym mirrors the upper triangle."""
+    """[gQ + Q sym(triu(gR R.H - Q.H gQ))] R^-H, where sym mirrors the upper triangle."""
     parts = []
     if of_r is not None:
-        parts.append(matmul(of_r, transpose(r)))
+        parts.append(matmul(of_r, adjoint(r)))
     if of_q is not None:
-        parts.append(-matmul(transpose(q), of_q))
+        parts.append(-matmul(adjoint(q), of_q))
     upper = triu(sum(parts[1:], parts[0]))
-    right = matmul(q, _halved(upper + transpose(upper)))
+    right = matmul(q, _halved(upper + adjoint(upper)))
     return _solve_right(right if of_q is None else right + of_q, r)
 
 
@@ -112,7 +117,7 @@ def _tall_qr(q: Node, r: Node, of_q: Node | None, of_r: Node | None) -> Node:
 
 
 def _svd(node: Node, g: Node) -> Gradients:
-    """What completes U and V.T to square matrices is any: its gradient is ignored."""
+    """What completes U and V.H to square matrices is any: its gradient is ignored."""
     u, s, vh = siblings(node)
     k, number = s.shape[-1], node.arg.number
     u, vh = narrow(u, -1, 0, k), narrow(vh, -2, 0, k)
@@ -123,19 +128,24 @@ def _svd(node: Node, g: Node) -> Gradients:
 
 
 def _from_values(g: Node, u: Node, vh: Node) -> Node:
-    return matmul(u * of_columns(g, u.shape), vh)
+    return matmul(u * of_columns(g.cast(u.dtype), u.shape), vh)
 
 
-def _rotation(product: Node, s: Node) -> Node:
-    """The antisymmetric part of U.T gU or V.T gV over the differences of squared values."""
+def _rotation(product: Node, s: Node, turn: float) -> Node:
+    """The antihermitian part of U.H gU or V.H gV over the differences of squared values.
+
+    On the diagonal, 0 for reals, are phases. U and V turn by opposite ones: `turn` is 1 or -1.
+    """
     shape = product.shape
     sums = of_columns(s, shape) + of_rows(s, shape)
-    return (product - transpose(product)) / mask_diagonal(_gaps(s, shape) * sums, 1.0)
+    phases = sums * sums * turn if product.dtype.is_complex else 1.0
+    below = mask_diagonal(_gaps(s, shape) * sums, phases)
+    return (product - adjoint(product)) / below.cast(product.dtype)
 
 
 def _svd_left(g: Node, u: Node, s: Node, vh: Node) -> Node:
-    product = matmul(transpose(u), g)
-    inner = _rotation(product, s)
+    product = matmul(adjoint(u), g)
+    inner, s = _rotation(product, s, 1.0), s.cast(u.dtype)
     found = matmul(u, inner * of_columns(s, inner.shape))
     if u.shape[-2] > u.shape[-1]:
         found = found + (g - matmul(u, product)) / of_columns(s, g.shape)
@@ -143,11 +153,11 @@ def _svd_left(g: Node, u: Node, s: Node, vh: Node) -> Node:
 
 
 def _svd_right(g: Node, u: Node, s: Node, vh: Node) -> Node:
-    product = matmul(vh, transpose(g))
-    inner = _rotation(product, s)
+    product = matmul(vh, adjoint(g))
+    inner, s = _rotation(product, s, -1.0), s.cast(vh.dtype)
     found = matmul(inner * of_rows(s, inner.shape), vh)
     if vh.shape[-1] > vh.shape[-2]:
-        found = found + (g - matmul(transpose(product), vh)) / of_rows(s, g.shape)
+        found = found + (g - matmul(adjoint(product), vh)) / of_rows(s, g.shape)
     return matmul(u, found)
 
 
@@ -159,39 +169,61 @@ def _svdvals(node: Node, g: Node) -> Gradients:
 def _eigh(node: Node, g: Node) -> Gradients:
     w, v = siblings(node)
     if node.arg.number == 0:
-        return (_from_values(g, v, transpose(v)),)
-    product = matmul(transpose(v), g)
-    turn = (product - transpose(product)) * 0.5  # what is symmetric in it turns no eigenvector
-    inner = mask_diagonal(turn / _gaps(w, product.shape), 0.0)
-    return (matmul(matmul(v, inner), transpose(v)),)
+        return (_from_values(g, v, adjoint(v)),)
+    product = matmul(adjoint(v), g)
+    turn = (product - adjoint(product)) * 0.5  # what is Hermitian in it turns no eigenvector
+    inner = mask_diagonal(turn / _gaps(w, product.shape).cast(turn.dtype), 0.0)
+    return (matmul(matmul(v, inner), adjoint(v)),)
 
 
 def _eigvalsh(node: Node, g: Node) -> Gradients:
     _, v = eigh(node.src[0])
-    return (_from_values(g, v, transpose(v)),)
+    return (_from_values(g, v, adjoint(v)),)
+
+
+def _eig(node: Node, g: Node) -> Gradients:
+    a, (w, v) = node.src[0], siblings(node)
+    vh = adjoint(v)
+    if node.arg.number == 0:
+        return (_in_basis(of_rows(g, v.shape) * vh, vh, a),)
+    # vectors keep their length: what would change it is taken out
+    longer = reduce(alu(Op.REAL, conj(v) * g), Op.ADD, (len(v.shape) - 2,))
+    product = matmul(vh, g - v * expand(longer.cast(v.dtype), v.shape))
+    inner = mask_diagonal(product / conj(_gaps(w, v.shape)), 0.0)
+    return (_in_basis(matmul(inner, vh), vh, a),)
+
+
+def _in_basis(product: Node, vh: Node, a: Node) -> Node:
+    """V.H^-1 times a product, the gradient of `a`; real if that is."""
+    found = solve(vh, product)
+    return found if a.dtype.is_complex else alu(Op.REAL, found)
+
+
+def _eigvals(node: Node, g: Node) -> Gradients:
+    return _eig(eig(node.src[0])[0], g)
 
 
 # -- inverses and determinants ---------------------------------------------------------------------
 
 
 def _solve(node: Node, g: Node) -> Gradients:
-    of_b = solve(transpose(node.src[0]), g)
-    return -matmul(of_b, transpose(node)), of_b
+    of_b = solve(adjoint(node.src[0]), g)
+    return -matmul(of_b, adjoint(node)), of_b
 
 
 def _inv(node: Node, g: Node) -> Gradients:
-    turned = transpose(node)
+    turned = adjoint(node)
     return (-matmul(matmul(turned, g), turned),)
 
 
 def _pinv(node: Node, g: Node) -> Gradients:
     """Golub and Pereyra (1973), for matrices around which the rank does not change."""
     a, p = node.src[0], node
-    pt = transpose(p)
-    from_left, from_right = matmul(p, matmul(pt, g)), matmul(matmul(g, pt), p)
-    rows = transpose(from_left - matmul(matmul(from_left, a), p))
-    columns = transpose(from_right - matmul(p, matmul(a, from_right)))
-    return (rows + columns - matmul(pt, matmul(g, pt)),)
+    ph = adjoint(p)
+    from_left, from_right = matmul(p, matmul(ph, g)), matmul(matmul(g, ph), p)
+    rows = adjoint(from_left - matmul(matmul(from_left, a), p))
+    columns = adjoint(from_right - matmul(p, matmul(a, from_right)))
+    return (rows + columns - matmul(ph, matmul(g, ph)),)
 
 
 def _det(node: Node, g: Node) -> Gradients:
@@ -199,22 +231,26 @@ def _det(node: Node, g: Node) -> Gradients:
 
 
 def _cofactors(node: Node, g: Node) -> Gradients:
-    """Of det(a) inv(a).T, for matrices that have an inverse."""
-    turned = transpose(inv(node.src[0]))
-    along = scaled(node, total(g * turned))
-    return (along - matmul(matmul(node, transpose(g)), turned),)
+    """Of (det(a) inv(a)).H, for matrices that have an inverse."""
+    turned = adjoint(inv(node.src[0]))
+    along = scaled(node, total(conj(g) * turned))
+    return (along - matmul(matmul(node, adjoint(g)), turned),)
 
 
 def _slogdet(node: Node, g: Node) -> Gradients:
     a = node.src[0]
-    if node.arg.number == 0:  # the sign
+    if node.arg.number == 1:
+        return (scaled(adjoint(inv(a)), g.cast(a.dtype)),)
+    if not a.dtype.is_complex:
         return (constant(a.dtype, 0, a.shape),)
-    return (scaled(transpose(inv(a)), g),)
+    turning = alu(Op.IMAG, g * conj(node))
+    turned = alu(Op.COMPLEX, turning.like(0.0), turning)
+    return (scaled(adjoint(inv(a)), turned),)
 
 
 _RULES: dict[str, Callable[[Node, Node], Gradients]] = {
     "cholesky": _cholesky, "qr": _qr, "svd": _svd, "svdvals": _svdvals, "eigh": _eigh,
-    "eigvalsh": _eigvalsh, "solve": _solve, "inv": _inv, "pinv": _pinv, "det": _det,
-    "cofactors": _cofactors, "slogdet": _slogdet, "lu": lu_rule, "matrix_exp": exponential_rule,
-    "permutation": permutation_rule,
+    "eigvalsh": _eigvalsh, "eig": _eig, "eigvals": _eigvals, "solve": _solve, "inv": _inv,
+    "pinv": _pinv, "det": _det, "cofactors": _cofactors, "slogdet": _slogdet, "lu": lu_rule,
+    "matrix_exp": exponential_rule, "permutation": permutation_rule,
 }  # fmt: skip

@@ -9,18 +9,21 @@ triangles hide is masked on the device, so that the gradients of masks do the re
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from ..dtype import DType, complex_of, to_dtype
 from ..ir.args import HostArg
 from ..ir.node import Node
 from ..ir.op import Op
+from .grad_complex import conj
 from .shapes import expand, flip, iota_along, permute, reduce, reshape
 
 __all__ = [
-    "beside", "cholesky", "cofactors", "det", "eigh", "eigvalsh", "host", "inv", "lu",
-    "mask_diagonal", "matmul", "matrix_exp", "narrow", "of_columns", "of_rows", "permutation",
-    "pinv", "qr", "scaled", "siblings", "slogdet",
-    "solve", "solve_lower", "solve_upper", "svd", "svdvals", "total", "transpose", "tril", "triu",
+    "adjoint", "beside", "cholesky", "cofactors", "det", "eig", "eigh", "eigvals", "eigvalsh",
+    "host", "inv", "lu", "mask_diagonal", "matmul", "matrix_exp", "narrow", "of_columns", "of_rows",
+    "permutation", "pinv", "qr", "scaled", "siblings", "slogdet", "solve", "solve_lower",
+    "solve_upper", "svd", "svdvals", "total", "transpose", "tril", "triu",
 ]  # fmt: skip
 
 # -- elementwise and products --------------------------------------------------------------------
@@ -30,6 +33,11 @@ def transpose(a: Node) -> Node:
     """The last two axes exchanged."""
     rank = len(a.shape)
     return permute(a, (*range(rank - 2), rank - 1, rank - 2))
+
+
+def adjoint(a: Node) -> Node:
+    """The conjugate transpose."""
+    return conj(transpose(a))
 
 
 def matmul(a: Node, b: Node) -> Node:
@@ -106,86 +114,103 @@ def beside(a: Node, b: Node) -> Node:
 
 
 def host(
-    name: str, src: tuple[Node, ...], shapes: Any, options: tuple[Any, ...] = ()
-) -> list[Node]:
-    """The results of a host function, each a node of the operands' dtype."""
-    shapes = tuple(tuple(shape) for shape in shapes)
+    name: str, src: tuple[Node, ...], results: Sequence[tuple[Sequence[int], DType]],
+    options: tuple[Any, ...] = (),
+) -> list[Node]:  # fmt: skip
+    """The results of a host function, each of a shape and a dtype."""
+    shapes = tuple(tuple(shape) for shape, _ in results)
+    names = tuple(dtype.name for _, dtype in results)
     return [
-        Node(Op.HOST, src[0].dtype, src, HostArg(name, shapes, number, options))
-        for number in range(len(shapes))
+        Node(Op.HOST, dtype, src, HostArg(name, shapes, names, number, options))
+        for number, (_, dtype) in enumerate(results)
     ]
 
 
 def siblings(node: Node) -> list[Node]:
     """All results of the call that a HOST node is one result of."""
-    return host(node.arg.name, node.src, node.arg.shapes, node.arg.options)
+    arg = node.arg
+    results = [(s, to_dtype(name)) for s, name in zip(arg.shapes, arg.dtypes, strict=True)]
+    return host(arg.name, node.src, results, arg.options)
 
 
 def cholesky(a: Node) -> Node:
-    """The lower triangular L of a = L @ L.T, from the lower triangle of `a`."""
-    return host("cholesky", (a,), (a.shape,))[0]
+    """The lower triangular L of a = L @ L.H, from the lower triangle of `a`."""
+    return host("cholesky", (a,), [(a.shape, a.dtype)])[0]
 
 
 def qr(a: Node, complete: bool) -> list[Node]:
     """Q of orthonormal columns and R, upper triangular, of (.., m, n)."""
     *batch, m, n = a.shape
     k = m if complete else min(m, n)
-    return host("qr", (a,), ((*batch, m, k), (*batch, k, n)), (complete,))
+    results = [((*batch, m, k), a.dtype), ((*batch, k, n), a.dtype)]
+    return host("qr", (a,), results, (complete,))
 
 
 def svd(a: Node, full_matrices: bool) -> list[Node]:
-    """U, the singular values from the largest on, and the transposed V."""
+    """U, the singular values from the largest on, and the adjoint of V."""
     *batch, m, n = a.shape
     k = min(m, n)
     rows, columns = (m, n) if full_matrices else (k, k)
-    shapes = ((*batch, m, rows), (*batch, k), (*batch, columns, n))
-    return host("svd", (a,), shapes, (full_matrices,))
+    left, values, right = (*batch, m, rows), (*batch, k), (*batch, columns, n)
+    results = [(left, a.dtype), (values, a.dtype.real), (right, a.dtype)]
+    return host("svd", (a,), results, (full_matrices,))
 
 
 def svdvals(a: Node) -> Node:
     """The singular values alone."""
     *batch, m, n = a.shape
-    return host("svdvals", (a,), ((*batch, min(m, n)),))[0]
+    return host("svdvals", (a,), [((*batch, min(m, n)), a.dtype.real)])[0]
 
 
 def eigh(a: Node) -> list[Node]:
     """The eigenvalues from the smallest on, and eigenvectors as columns; of the lower triangle."""
-    return host("eigh", (a,), (a.shape[:-1], a.shape))
+    return host("eigh", (a,), [(a.shape[:-1], a.dtype.real), (a.shape, a.dtype)])
 
 
 def eigvalsh(a: Node) -> Node:
     """The eigenvalues alone."""
-    return host("eigvalsh", (a,), (a.shape[:-1],))[0]
+    return host("eigvalsh", (a,), [(a.shape[:-1], a.dtype.real)])[0]
+
+
+def eig(a: Node) -> list[Node]:
+    """The eigenvalues of any square matrix, and eigenvectors as columns: complex numbers."""
+    kind = complex_of(a.dtype)
+    return host("eig", (a,), [(a.shape[:-1], kind), (a.shape, kind)])
+
+
+def eigvals(a: Node) -> Node:
+    """The eigenvalues alone."""
+    return host("eigvals", (a,), [(a.shape[:-1], complex_of(a.dtype))])[0]
 
 
 def det(a: Node) -> Node:
     """The determinant."""
-    return host("det", (a,), (a.shape[:-2],))[0]
+    return host("det", (a,), [(a.shape[:-2], a.dtype)])[0]
 
 
 def slogdet(a: Node) -> list[Node]:
-    """The sign of the determinant, and the logarithm of its magnitude."""
-    return host("slogdet", (a,), (a.shape[:-2], a.shape[:-2]))
+    """The sign of the determinant, of magnitude 1, and the logarithm of its magnitude."""
+    return host("slogdet", (a,), [(a.shape[:-2], a.dtype), (a.shape[:-2], a.dtype.real)])
 
 
 def cofactors(a: Node) -> Node:
-    """The derivative of the determinant for each element."""
-    return host("cofactors", (a,), (a.shape,))[0]
+    """The conjugate of the determinant's derivative for each element."""
+    return host("cofactors", (a,), [(a.shape, a.dtype)])[0]
 
 
 def pinv(a: Node, rtol: float, atol: float) -> Node:
     """The pseudo-inverse; singular values up to `atol`, or `rtol` times the largest, count as 0."""
-    return host("pinv", (a,), (transpose(a).shape,), (rtol, atol))[0]
+    return host("pinv", (a,), [(transpose(a).shape, a.dtype)], (rtol, atol))[0]
 
 
-def inv(a: Node) -> Node:
-    """The inverse."""
-    return host("inv", (a,), (a.shape,))[0]
+def inv(a: Node, strict: bool = True) -> Node:
+    """The inverse; of a singular matrix infinities, if not `strict`."""
+    return host("inv", (a,), [(a.shape, a.dtype)], (strict,))[0]
 
 
 def solve(a: Node, b: Node) -> Node:
     """The x of a @ x = b."""
-    return host("solve", (a, b), (b.shape,))[0]
+    return host("solve", (a, b), [(b.shape, b.dtype)])[0]
 
 
 def solve_upper(a: Node, b: Node) -> Node:
@@ -203,14 +228,15 @@ def solve_lower(a: Node, b: Node) -> Node:
 def lu(a: Node) -> list[Node]:
     """L below U in one matrix, the rows exchanged in turn, from 1 on, and the order of rows."""
     *batch, m, n = a.shape
-    return host("lu", (a,), (a.shape, (*batch, min(m, n)), (*batch, m)))
+    shapes = (a.shape, (*batch, min(m, n)), (*batch, m))
+    return host("lu", (a,), [(shape, a.dtype) for shape in shapes])
 
 
 def permutation(pivots: Node, size: int) -> Node:
     """The order of rows that pivots of `lu`, a column (.., k, 1), make."""
-    return host("permutation", (pivots,), ((*pivots.shape[:-2], size),), (size,))[0]
+    return host("permutation", (pivots,), [((*pivots.shape[:-2], size), pivots.dtype)], (size,))[0]
 
 
 def matrix_exp(a: Node) -> Node:
     """The exponential of a matrix."""
-    return host("matrix_exp", (a,), (a.shape,))[0]
+    return host("matrix_exp", (a,), [(a.shape, a.dtype)])[0]

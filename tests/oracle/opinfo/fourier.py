@@ -41,7 +41,9 @@ FOURIER: dict[str, Callable[..., Any]] = {
     **{f"fft.{name}": line(name) for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")},
     **{
         f"fft.{name}": several(name)
-        for name in ("fftn", "ifftn", "rfftn", "irfftn", "fft2", "ifft2", "rfft2", "irfft2")
+        for kind in ("fft", "rfft", "hfft")
+        for end in ("n", "2")
+        for name in (kind + end, "i" + kind + end)
     },
     **{f"fft.{name}": shift(name) for name in ("fftshift", "ifftshift")},
 }

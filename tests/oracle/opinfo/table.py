@@ -33,7 +33,8 @@ le lerp lgamma log log10 log1p log2 logaddexp logaddexp2 logdet logical_and logi
 logical_xor logit lt masked_fill masked_select matmul maximum median minimum movedim msort mul
 nan_to_num narrow ne neg nextafter outer permute polar quantile rad2deg ravel reciprocal rot90 round
 rsqrt select sgn sigmoid sign signbit sin sinc sinh sqrt square squeeze t take take_along_dim tan
-tanh trace trapezoid trunc unbind unflatten unfold unsqueeze view_as xlogy
+tanh trace trapezoid trunc unbind unflatten unfold unsqueeze vdot view_as
+xlogy
 """
 
 # others' names for the same method
@@ -44,6 +45,7 @@ ALIASES = {
     "clamp_min": "maximum",
     "conj_physical": "conj",
     "diagonal_copy": "diagonal",
+    "linalg.cond": "cond",
     "linalg.cross": "cross",
     "linalg.det": "det",
     "linalg.inv": "inv",
