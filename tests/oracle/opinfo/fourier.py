@@ -7,6 +7,8 @@ from typing import Any
 
 from treadle import Tensor
 
+from .rows import method
+
 __all__ = ["FOURIER"]
 
 
@@ -37,11 +39,19 @@ def shift(name: str) -> Callable[..., Any]:
     return row
 
 
+def stft(x: Tensor, *args: Any, return_complex: Any = None, **options: Any) -> Tensor:
+    """PyTorch's complex numbers may be pairs of reals."""
+    found = x.stft(*args, **options)
+    return found if return_complex or x.dtype.is_complex else found.view_as_real()
+
+
 FOURIER: dict[str, Callable[..., Any]] = {
     **{f"fft.{name}": line(name) for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")},
     **{
         f"fft.{name}": several(name)
         for name in ("fftn", "ifftn", "rfftn", "irfftn", "fft2", "ifft2", "rfft2", "irfft2")
     },
+    "stft": stft,
+    "istft": method("istft"),
     **{f"fft.{name}": shift(name) for name in ("fftshift", "ifftshift")},
 }
