@@ -7,8 +7,6 @@ from typing import Any
 
 from treadle import Tensor
 
-from .rows import method
-
 __all__ = ["FOURIER"]
 
 
@@ -52,6 +50,5 @@ FOURIER: dict[str, Callable[..., Any]] = {
         for name in ("fftn", "ifftn", "rfftn", "irfftn", "fft2", "ifft2", "rfft2", "irfft2")
     },
     "stft": stft,
-    "istft": method("istft"),
     **{f"fft.{name}": shift(name) for name in ("fftshift", "ifftshift")},
 }
