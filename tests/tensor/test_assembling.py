@@ -60,6 +60,9 @@ def test_runs_of_equal_elements():
 def test_each_element_has_its_own_repeats(device):
     x, times = Tensor(A, device=device), Tensor([2, 0, 3], device=device)
     assert x.repeat_interleave(times, 1).tolist() == np.repeat(A, [2, 0, 3], 1).tolist()
+    assert (
+        x.repeat_interleave(times, 1, output_size=5).tolist() == np.repeat(A, [2, 0, 3], 1).tolist()
+    )
     assert x.repeat_interleave(times.mul(0), 1).shape == (2, 0)
     with pytest.raises(ShapeError, match="must not be negative"):
         x.repeat_interleave(times.sub(1), 1)

@@ -137,11 +137,13 @@ class Assembling(Fourier):
 
     # -- repeating ----------------------------------------------------------------------------
 
-    def repeat_interleave(self, repeats: Any, dim: int | None = None) -> Self:
+    def repeat_interleave(
+        self, repeats: Any, dim: int | None = None, output_size: int | None = None
+    ) -> Self:
         """Each element of an axis `repeats` times in a row; without `dim`, of the flat tensor.
 
-        A vector of `repeats` has a number for each element; their sum is computed now. Raises
-        ShapeError for another number of them or a negative one.
+        A vector of `repeats` has a number for each element. Their sum is computed now, unless it is
+        given as `output_size`. Raises ShapeError for another number of them or a negative one.
         """
         if not isinstance(repeats, Assembling):
             return super().repeat_interleave(repeats, dim)
@@ -153,14 +155,17 @@ class Assembling(Fourier):
                 f"[repeat_interleave] {size} elements take as many integers, not "
                 f"{repeats.dtype.name} of shape {repeats.shape}"
             )
-        counts: Any = repeats.expand((size,)).int().contiguous().realize()
-        if size and counts.min().item() < 0:
-            raise ShapeError("[repeat_interleave] repeats must not be negative")
-        ends = counts.cumsum(0)
-        total = int(ends._slice(0, size - 1, size).item()) if size else 0
+        counts: Any = repeats.expand((size,)).int()
+        total = output_size if size else 0
+        if total is None:
+            counts = counts.contiguous().realize()
+            if counts.min().item() < 0:
+                raise ShapeError("[repeat_interleave] repeats must not be negative")
+            total = counts.sum().item()
         if not total:
             return x._slice(axis, 0, 0)
-        return x._pick(axis, ends.searchsorted(ends._filled(0).expand((total,))._places(0), True))
+        places = counts._filled(0).expand((total,))._places(0)
+        return x._pick(axis, counts.cumsum(0).searchsorted(places, True))
 
     # -- lists of choices ---------------------------------------------------------------------
 

@@ -72,8 +72,8 @@ class Bessel(Margins):
     def _growing(self, order: int, is_scaled: bool) -> Self:
         x = self._wide()
         size = x.abs()
-        is_far = size.gt(8.0)
-        near, far = is_far.where(0.0, x), is_far.where(size, 16.0)
+        is_far, is_end = size.gt(8.0), x.isinf()
+        near, far = is_far.where(0.0, x), is_end.where(16.0, is_far.where(size, 16.0))
         if order:
             small = near.mul(near.mul(0.5).square()._polynomial(_I1))
             series = far.reciprocal().mul(16.0).sub(1.0)._chebyshev(chebyshev.I1_FAR)
@@ -87,8 +87,8 @@ class Bessel(Margins):
             half = far.mul(0.5).exp()
             large = half.mul(large).mul(half)
         large = x.lt(0).where(large.neg(), large) if order else large
-        limit = large.mul(0.0) if is_scaled else large.sign().mul(math.inf)
-        large = x.isinf().where(limit.detach(), large)
+        limit = 0.0 if is_scaled else (x if order else size).detach()
+        large = is_end.where(limit, large)
         result = x.isnan().where(x, is_far.where(large, small))
         return result.cast(self._float().dtype)
 

@@ -123,12 +123,10 @@ class Factors(Descriptive):
         order = self._row_order("lu_solve", pivots)
         rows, low, up = self._unpacked(order)
         if left:
-            return up.solve_triangular(
-                low.solve_triangular(rows.mT @ b, False, True, True), upper=True
-            )
-        return (
-            low.solve_triangular(up.solve_triangular(b, True, False), False, False, True) @ rows.mT
-        )
+            inner = low.solve_triangular(rows.mT @ b, upper=False, unitriangular=True)
+            return up.solve_triangular(inner, upper=True)
+        inner = up.solve_triangular(b, upper=True, left=False)
+        return low.solve_triangular(inner, False, left=False, unitriangular=True) @ rows.mT
 
     def _row_order(self, name: str, pivots: Self) -> Self:
         self._matrix(name)

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from ..dtype import dtypes, finfo
 from ..errors import DTypeError, ShapeError
+from ..ir.op import Op
 from .patches import Patches
 from .shapes import flatten_args
 
@@ -126,15 +127,13 @@ class Layers(Patches):
         rows = weight[flat]
         if per_sample_weights is not None:
             rows = rows.mul(per_sample_weights.reshape((-1, 1)))
-        empty = type(self).zeros(bags, weight.shape[1], dtype=rows.dtype, device=weight.device)
-        if mode == "max":
-            # scatter_reduce starts from nothing where something is written, and 0 stays elsewhere
-            wide = bag.unsqueeze(1).expand(rows.shape)
-            return empty.scatter_reduce(0, wide, rows, "amax", include_self=False)
-        total = empty.scatter_reduce(0, bag.unsqueeze(1).expand(rows.shape), rows, "sum")
+        start = rows._filled(rows.dtype.min if mode == "max" else 0)
+        start = start.expand((bags, weight.shape[1]))
+        total = start._put(0, bag, rows, Op.MAX if mode == "max" else Op.ADD)
         if mode == "sum":
             return total
-        return total.div(bag._binned(bags, bag.ones_like()).maximum(1).unsqueeze(1))
+        count = bag._binned(bags, bag.ones_like()).unsqueeze(1)
+        return count.gt(0).where(total, 0.0) if mode == "max" else total.div(count.maximum(1))
 
     def _bags(self, offsets: Self | None, has_end: bool) -> tuple[Self, int]:
         """The bag of each of the flat elements, and how many bags there are."""

@@ -42,7 +42,10 @@ class Margins(Layers):
         self, positive: Self, negative: Self, distance_function: Callable[[Any, Any], Any] | None =
         None, margin: float = 1.0, swap: bool = False, reduction: str = "mean",
     ) -> Self:  # fmt: skip
-        """`triplet_margin_loss` with a distance of one's own; None is `pairwise_distance`."""
+        """`triplet_margin_loss` with a distance of one's own; None is `pairwise_distance`.
+
+        Raises ShapeError for tensors of different ranks, ValueError.
+        """
         if margin <= 0:
             raise ValueError(f"[triplet_margin_loss] margin is above 0, not {margin}")
         if not self.ndim == positive.ndim == negative.ndim:

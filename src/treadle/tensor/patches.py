@@ -131,7 +131,7 @@ class Patches(Factors):
                 place, weight = place.mul(size).add(at), weight.mul(factor)
                 inside = inside.bitwise_and(fits)
             index = inside.where(place, -1).int().unsqueeze(1).expand(lead)
-            part = flat.gather(2, index).mul(inside.where(weight, 0.0).unsqueeze(1))
+            part = flat._pick(2, index, along=True).mul(inside.where(weight, 0.0).unsqueeze(1))
             total = part if total is None else total.add(part)
         assert total is not None
         return total.reshape((*self.shape[:2], *grid.shape[1:-1]))

@@ -29,7 +29,7 @@ class Selecting(Arranging):
     __slots__ = ()
 
     def _pick(self, axis: int, places: Self, along: bool = False) -> Self:
-        """The elements at `places` of one axis, which are known to be inside of it."""
+        """The elements at `places` of one axis, 0 outside of it; CHECK_INDEX does not look."""
         arg = GatherArg(axis, along)
         return self._result(Node(Op.GATHER, self.dtype, (self.node, places.node), arg))
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..config import Context
-from .probability import Probability
+from .spectrograms import Spectrograms
 
 __all__ = ["Tensor"]
 
 
-class Tensor(Probability):
+class Tensor(Spectrograms):
     """An n-dimensional array that is computed when its values are asked for.
 
     Operations build a graph and check shapes and dtypes at once; `realize`, `numpy`, `item`,

@@ -32,6 +32,7 @@ def lu(x: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
 
 FACTORS: dict[str, Callable[..., Any]] = {
     "inner": method("inner"),
+    "qr": lambda x, some=True: x.qr("reduced" if some else "complete"),
     "matrix_exp": method("matrix_exp"),
     "cholesky_solve": method("cholesky_solve"),
     "cholesky_inverse": method("cholesky_inverse"),

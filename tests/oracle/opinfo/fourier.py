@@ -37,6 +37,12 @@ def shift(name: str) -> Callable[..., Any]:
     return row
 
 
+def stft(x: Tensor, *args: Any, return_complex: Any = None, **options: Any) -> Tensor:
+    """PyTorch's complex numbers may be pairs of reals."""
+    found = x.stft(*args, **options)
+    return found if return_complex or x.dtype.is_complex else found.view_as_real()
+
+
 FOURIER: dict[str, Callable[..., Any]] = {
     **{f"fft.{name}": line(name) for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")},
     **{
@@ -45,5 +51,6 @@ FOURIER: dict[str, Callable[..., Any]] = {
         for end in ("n", "2")
         for name in (kind + end, "i" + kind + end)
     },
+    "stft": stft,
     **{f"fft.{name}": shift(name) for name in ("fftshift", "ifftshift")},
 }

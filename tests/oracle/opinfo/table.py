@@ -305,7 +305,7 @@ ROWS: dict[str, Callable[..., Any]] = {
     "roll": lambda x, shifts, dims=None: x.roll(shifts, axes(dims)),
     "repeat": lambda x, repeats: x.repeat(repeats),
     "tile": lambda x, dims: x.tile(dims),
-    "repeat_interleave": lambda x, repeats, dim=None: x.repeat_interleave(repeats, dim),
+    "repeat_interleave": method("repeat_interleave"),
     "constant_pad_nd": lambda x, pad_, value=0: pad(x, pad_, "constant", value),
     "nn.functional.pad": pad,
     "split": split,
