@@ -41,7 +41,6 @@ FACTORS: dict[str, Callable[..., Any]] = {
     "linalg.vander": lambda x, N=None: x.vander(N, increasing=True),
     "linalg.tensorinv": lambda x, ind=2: x.tensorinv(ind),
     "linalg.tensorsolve": lambda x, b, dims=None: x.tensorsolve(b, dims),
-    "linalg.cond": method("cond"),
     "linalg.lu": lambda x, *, pivot=True: x.lu(),
     "linalg.lu_factor": lambda x, *, pivot=True: x.lu_factor(),
     "linalg.lu_solve": linalg_lu_solve,
