@@ -17,9 +17,10 @@ from ..dtype import DType
 from ..errors import InternalError
 from ..ir.node import Node
 from ..ir.op import ALU, COMPARE, Op
+from ..ir.rules.index import linear_terms
 from ..lower.linearize import Phase
 
-__all__ = ["BINARY", "COMPARISONS", "FUNCTIONS", "Function"]
+__all__ = ["BINARY", "COMPARISONS", "FUNCTIONS", "Function", "is_aligned", "is_promoted"]
 
 BINARY = {
     Op.ADD: "+", Op.SUB: "-", Op.MUL: "*", Op.FDIV: "/", Op.IDIV: "/", Op.MOD: "%", Op.AND: "&",
@@ -30,6 +31,17 @@ FUNCTIONS = {
     Op.SQRT: "sqrt", Op.FLOOR: "floor", Op.CEIL: "ceil", Op.TRUNC: "trunc", Op.ROUND: "rint",
     Op.FMA: "fma",
 }  # fmt: skip
+
+
+def is_aligned(index: Node, count: int) -> bool:
+    """Whether an element is surely the first one of `count` that stand together."""
+    terms, constant = linear_terms(index)
+    return constant % count == 0 and all(factor % count == 0 for factor in terms.values())
+
+
+def is_promoted(dtype: DType) -> bool:
+    """Whether C computes in int instead, and the result must be cut."""
+    return dtype.count == 1 and dtype.bits < 32 and not dtype.is_float
 
 
 class Function(ABC):

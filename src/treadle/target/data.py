@@ -85,7 +85,7 @@ class Target:
 
     @staticmethod
     def parse(text: str) -> Target:
-        """The target that an arch string names: "native", "x86-64-v3", "x86_64,znver2,-avx512f".
+        """The target that an arch string names: "native", "x86_64,znver2,-avx512f", "sm_90a".
 
         Raises SettingError when the family is unknown or the string is malformed.
         """
