@@ -16,7 +16,8 @@ from typing import Any
 
 from . import nn
 from .config import Context
-from .engine.backends import Device, inventory
+from .engine.backends import Device
+from .engine.inventory import inventory
 from .engine.counters import GlobalCounters
 from .engine.jit import TinyJit
 from .helpers import trange

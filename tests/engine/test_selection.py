@@ -11,7 +11,7 @@ import pytest
 
 from treadle import Device, Tensor
 from treadle.engine import backends
-from treadle.engine.backends import inventory
+from treadle.engine.inventory import inventory
 from treadle.engine.selection import COMPILERS, SPELLINGS, parse_choice
 from treadle.errors import DeviceError, SettingError
 

@@ -36,20 +36,8 @@ from .selection import (
 )
 
 __all__ = [
-    "Device", "Opened", "Row", "cached_compile", "compile_cache", "compile_for_host", "inventory",
+    "Device", "Opened", "cached_compile", "compile_cache", "compile_for_host", "cuda_driver",
 ]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of `treadle doctor`: whether a way to run works here, and what mends it if not."""
-
-    runtime: str
-    compiler: str
-    interface: str
-    usable: bool
-    reason: str
-    fix: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,11 +256,66 @@ def _open_webgpu(choice: Choice) -> Opened:
     return Opened(choice.name, target, runtime, WGSLCompiler(target), renderers)
 
 
+def _open_cuda_nvrtc(choice: Choice) -> Opened:
+    from ..compile.nvrtc import NVRTCCompiler
+    from ..render.cuda import CUDARenderer
+
+    # A GPU's own machine code where it is made for just that GPU; drivers refuse newer PTX.
+    return _open_cuda(
+        choice,
+        lambda target, is_native: NVRTCCompiler(target, "cubin" if is_native else "ptx"),
+        CUDARenderer,
+    )
+
+
+def _open_cuda_ptx(choice: Choice) -> Opened:
+    from ..compile.ptx import PTXCompiler
+    from ..render.ptx import PTXRenderer
+
+    return _open_cuda(choice, lambda target, _: PTXCompiler(target), PTXRenderer)
+
+
+def _open_cuda(
+    choice: Choice, make_compiler: Callable[[Target, bool], Any], make_renderer: Callable[..., Any]
+) -> Opened:
+    from ..runtime.cuda import CUDADevice, runs_as_it_is, target_of
+
+    arch = choice.arch
+    runtime = CUDADevice(
+        choice.name, cuda_driver(arch), choice.index, lambda facts: target_of(facts, arch)
+    )
+    target = runtime.target
+    compiler = make_compiler(target, runs_as_it_is(runtime.facts, target))
+    missing = compiler.available()
+    if missing is not None:
+        raise DeviceError(f"{choice.name}:{compiler.name} cannot be used: {missing}")
+    renderers = (make_renderer(target, True), make_renderer(target, False))
+    return Opened(choice.name, target, runtime, compiler, renderers)
+
+
+def cuda_driver(arch: str | None) -> Any:
+    """NVIDIA's driver, or the emulator that plays so many devices. Raises DeviceError."""
+    if settings.EMULATE:
+        return _emulated_driver(arch, settings.EMULATE)
+    from ..runtime.cuda import open_driver
+
+    return open_driver()
+
+
+@functools.cache
+def _emulated_driver(arch: str | None, devices: int) -> Any:
+    from ..emulate.cuda import EmulatedDriver
+
+    return EmulatedDriver(devices=devices) if arch is None else EmulatedDriver(arch, devices)
+
+
 _OPEN: dict[tuple[str, str], Callable[[Choice], Opened]] = {
     ("CPU", "LLVM"): _open_llvm,
     ("CPU", "CLANG"): _open_clang,
     ("CL", "OPENCL"): _open_cl,
     ("WEBGPU", "WGSL"): _open_webgpu,
+    ("CUDA", "NVRTC"): _open_cuda_nvrtc,
+    ("CUDA", "PTX"): _open_cuda_ptx,
     ("REF", "NUMPY"): _open_reference,
     ("NULL", "LLVM"): _open_llvm,
 }
@@ -290,50 +333,3 @@ def _best_hardware() -> str:
         except DeviceError:  # its library or driver is missing: `treadle doctor` says which
             continue
     return "CPU"
-
-
-# -- what works here ----------------------------------------------------------------------------
-
-
-def inventory() -> list[Row]:
-    """Every runtime and compiler, whether it can be used here, and what to do if not."""
-    rows = []
-    for (runtime, compiler), about in _ABOUT.items():
-        try:
-            reason, fix, usable = about(), "", True
-        except DeviceError as error:
-            reason, _, fix = str(error).partition("; ")
-            usable = False
-        rows.append(Row(runtime, compiler, "", usable, reason, fix))
-    rows += [Row(name, "", "", False, "not part of this version of treadle", "") for name in LATER]
-    return rows
-
-
-def _compiler_works(compiler: Any, about: str) -> str:
-    missing = compiler.available()
-    if missing is not None:
-        raise DeviceError(missing)
-    return about
-
-
-def _about_cl() -> str:
-    from ..runtime.cl import describe
-
-    return describe()
-
-
-def _about_webgpu() -> str:
-    from ..runtime.webgpu import describe
-
-    return describe()
-
-
-# What `treadle doctor` says of each backend; DeviceError says why it cannot be used.
-_ABOUT: dict[tuple[str, str], Callable[[], str]] = {
-    ("CPU", "LLVM"): lambda: _compiler_works(LLVMCompiler(host_target()), "the embedded LLVM"),
-    ("CPU", "CLANG"): lambda: _compiler_works(ClangCompiler(host_target()), "clang"),
-    ("CL", "OPENCL"): _about_cl,
-    ("WEBGPU", "WGSL"): _about_webgpu,
-    ("REF", "NUMPY"): lambda: "the reference interpreter",
-    ("NULL", "LLVM"): lambda: "compiles, but runs nothing",
-}

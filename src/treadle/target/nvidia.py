@@ -17,7 +17,7 @@ from treadle.dtype import DType, dtypes
 from treadle.errors import SettingError
 from treadle.target.data import Target, Workgroup
 
-__all__ = ["NVIDIA_ARCHITECTURES", "nvidia_target"]
+__all__ = ["NVIDIA_ARCHITECTURES", "OLDEST", "arch_of_capability", "nvidia_target"]
 
 TRIPLE = "nvptx64-nvidia-cuda"
 WARP = 32
@@ -57,6 +57,7 @@ _TABLE = {
     "sm_120a": _Architecture("Blackwell", 128 << 10),
 }
 NVIDIA_ARCHITECTURES = tuple(_TABLE)
+OLDEST = NVIDIA_ARCHITECTURES[0]
 
 
 def nvidia_target(arch: str) -> Target:
@@ -84,3 +85,16 @@ def nvidia_target(arch: str) -> Target:
         short_indices=True,
         max_lanes=LOADED_AT_ONCE // 4,
     )
+
+
+def arch_of_capability(major: int, minor: int) -> str | None:
+    """The architecture whose code a GPU of this compute capability runs best, None if too old.
+
+    (9, 0) is "sm_90a"; a GPU that is newer than the table gets the newest before it.
+    """
+    exact = f"sm_{major}{minor}"
+    for name in (f"{exact}a", exact):
+        if name in _TABLE:
+            return name
+    older = [name for name in _TABLE if name[-1] != "a" and int(name[3:]) < 10 * major + minor]
+    return max(older, key=lambda name: int(name[3:]), default=None)

@@ -6,8 +6,8 @@ NVIDIA's driver is behind bindings.py and context.py, through cuda-bindings, whi
 the first device is opened. An emulator is the other driver.
 """
 
+from treadle.runtime.cuda.adapter import describe, runs_as_it_is, target_of
 from treadle.runtime.cuda.bindings import open_driver
 from treadle.runtime.cuda.device import CUDADevice
-from treadle.runtime.cuda.failures import opening_failed
 
-__all__ = ["CUDADevice", "open_driver", "opening_failed"]
+__all__ = ["CUDADevice", "describe", "open_driver", "runs_as_it_is", "target_of"]

@@ -1,6 +1,6 @@
 """NVIDIA's driver through cuda-bindings, as the protocol of driver.py.
 
-    driver = open_driver()          # DriverMissing where there is no package or no driver
+    driver = open_driver()          # DeviceError where there is no package or no driver
     driver.devices()[0].name        -> "NVIDIA H100 80GB HBM3"
     context = driver.open(0)        # the device's primary context, which PyTorch uses, too
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from treadle.runtime.cuda.context import CudaContext
 from treadle.runtime.cuda.driver import DeviceFacts, DriverError
+from treadle.runtime.cuda.failures import opening_failed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +44,14 @@ class Api:
 
 @cache
 def open_driver() -> CudaDriver:
-    """This process's driver, initialised. Raises DriverError that says what is missing."""
+    """This process's driver, initialised. Raises DeviceError that says what is missing."""
+    try:
+        return _opened()
+    except DriverError as error:
+        raise opening_failed(error) from error
+
+
+def _opened() -> CudaDriver:
     try:
         from cuda.bindings import __version__, driver as raw
     except ImportError as error:
@@ -52,11 +60,7 @@ def open_driver() -> CudaDriver:
         raw.cuDriverGetVersion()
     except RuntimeError as error:
         raise DriverError("MISSING_LIBRARY", "dlopen") from error
-    return CudaDriver(Api(raw), _major(__version__))
-
-
-def _major(version: str) -> int:
-    return int(version.split(".")[0])
+    return CudaDriver(Api(raw), int(__version__.split(".")[0]))
 
 
 class CudaDriver:

@@ -43,9 +43,8 @@ class Phase(NamedTuple):
 class _Graph:
     """A graph and the executable that was made of it; both go when this is collected."""
 
-    def __init__(self, device: CUDADevice) -> None:
-        self._device = device
-        self.handle = device.context.new_graph()
+    def __init__(self, device: CUDADevice, handle: Any) -> None:
+        self._device, self.handle = device, handle
         self.executable: Any = None
 
     def __del__(self) -> None:
@@ -119,8 +118,8 @@ class CUDACallList:
     # -- the graph --------------------------------------------------------------------------------
 
     def _instantiated(self) -> _Graph:
-        context, graph, after = self._device.context, _Graph(self._device), []
-        self._nodes = []
+        context, after = self._device.context, []
+        graph, self._nodes = _Graph(self._device, context.new_graph()), []
         for call, phases in enumerate(self._phases):
             row = []
             for phase in phases:

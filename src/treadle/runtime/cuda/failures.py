@@ -94,8 +94,9 @@ _MOST_NAMES = 64
 
 def opening_failed(error: DriverError) -> DeviceError:
     """What to say where no device could be opened: the reason, `;`, and what mends it."""
-    what, mend = _OPENING.get(error.code, (f"the driver could not start ({error})", _UPDATE))
-    return DeviceError(f"CUDA: {what}; {mend}")
+    what, mend = _OPENING.get(error.code, ("the driver could not start", _UPDATE))
+    known = error.code in ("MISSING_PACKAGE", "MISSING_LIBRARY")
+    return DeviceError(f"CUDA: {what}{'' if known else f' ({error})'}; {mend}")
 
 
 class Failures:
