@@ -342,7 +342,9 @@ def test_a_kernels_fault_names_those_that_may_have_made_it(driver, device):
     )
     other = open_device(driver, 1)
     driver.fail("launch", "CUDA_ERROR_ILLEGAL_ADDRESS", "thread 3 of block 0 at 0x10")
-    with pytest.raises(DeviceError, match=r"its own \(CUDA_ERROR_.*\): thread 3 of block 0 at 0x10"):
+    with pytest.raises(
+        DeviceError, match=r"its own \(CUDA_ERROR_.*\): thread 3 of block 0 at 0x10"
+    ):
         other.run([Launch(both(other)[:1], three(other)[1], [3, 8])])
 
 
@@ -353,7 +355,9 @@ def test_what_has_finished_is_not_suspected(driver, device):
     device.synchronize()
     driver.fail("wait_stream", "CUDA_ERROR_LAUNCH_FAILED")
     device.run([Launch([scale], memory, [3, 8])])
-    with pytest.raises(DeviceError, match=r"a kernel failed \(CUDA_ERROR_LAUNCH_FAILED\): scale\. "):
+    with pytest.raises(
+        DeviceError, match=r"a kernel failed \(CUDA_ERROR_LAUNCH_FAILED\): scale\. "
+    ):
         device.synchronize()
 
 

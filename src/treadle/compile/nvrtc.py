@@ -90,7 +90,7 @@ class _RejectedError(Exception):
 @functools.cache
 def _binding() -> Any:
     try:
-        from cuda.bindings import nvrtc
+        from cuda.bindings import nvrtc  # pyright: ignore[reportAttributeAccessIssue]
 
         nvrtc.nvrtcVersion()  # loads the library
     except (ImportError, RuntimeError) as error:  # no cuda-bindings, or no libnvrtc

@@ -33,7 +33,6 @@ class Row:
     fix: str
 
 
-
 def inventory() -> list[Row]:
     """Every runtime and compiler, whether it can be used here, and what to do if not."""
     rows = []

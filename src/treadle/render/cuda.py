@@ -24,7 +24,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..dtype import DType, dtypes
-from ..errors import InternalError
 from ..ir.node import Node
 from ..ir.op import Op
 from ..lower.exact import exact_nodes

@@ -1,7 +1,7 @@
 """What a CUDA device is, as the Target that scheduling and code generation know.
 
-    target_of(facts)            ->  Target(name="NVIDIA H100 ... (sm_90a)", cpu="sm_90a", ...)
-    target_of(facts, "sm_80")   ->  code for an older architecture, which newer GPUs compile anew
+target_of(facts)            ->  Target(name="NVIDIA H100 ... (sm_90a)", cpu="sm_90a", ...)
+target_of(facts, "sm_80")   ->  code for an older architecture, which newer GPUs compile anew
 """
 
 from __future__ import annotations
@@ -59,9 +59,7 @@ def runs_as_it_is(facts: DeviceFacts, target: Target) -> bool:
 
 def describe(driver: Driver) -> str:
     """The devices in one line, for `treadle doctor`. Raises DeviceError if there is none to use."""
-    shown = [
-        f"{target_of(facts).name}, {facts.memory >> 30} GiB" for facts in driver.devices()
-    ]
+    shown = [f"{target_of(facts).name}, {facts.memory >> 30} GiB" for facts in driver.devices()]
     if not shown:
         raise DeviceError("CUDA: the driver sees no NVIDIA GPU; look at CUDA_VISIBLE_DEVICES")
     if driver.is_emulated:

@@ -53,7 +53,8 @@ def open_driver() -> CudaDriver:
 
 def _opened() -> CudaDriver:
     try:
-        from cuda.bindings import __version__, driver as raw
+        from cuda.bindings import __version__
+        from cuda.bindings import driver as raw  # pyright: ignore[reportAttributeAccessIssue]
     except ImportError as error:
         raise DriverError("MISSING_PACKAGE", "import", str(error)) from error
     try:

@@ -10,14 +10,16 @@ orders them with the legacy default stream, on which those libraries work unless
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from treadle.runtime.cuda.driver import Argument, DeviceFacts, Dim, DriverError, KernelFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from treadle.runtime.cuda.bindings import Api
 
@@ -282,11 +284,10 @@ class CudaModule:
         found = self._context("cuModuleGetFunction", self._handle, name.encode())
         return CudaKernel(self._context, self, found)
 
-    def __del__(self) -> None:
-        try:
-            self._context("cuModuleUnload", self._handle)
-        except (AttributeError, DriverError, TypeError):
-            pass  # a context that is lost, or an interpreter that ends
+    def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not exiting():
+            with contextlib.suppress(DriverError):  # a context that is lost
+                self._context("cuModuleUnload", self._handle)
 
 
 class CudaKernel:

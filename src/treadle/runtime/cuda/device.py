@@ -4,9 +4,9 @@
     library = device.load(b".version 7.8 ...", [Entry("f", grid=8, items=64, slots=...)])
     device.run([Launch(library.phases, [buffer.argument])])
 
-Two things surprise: `run` returns before the work is done, so that a kernel's fault shows at a later
-call; and CUDA orders the stream with the legacy default stream, so that PyTorch's work on the same
-memory needs no waiting, unless PyTorch works on another stream (see `join`).
+Two things surprise: `run` returns before the work is done, so that a kernel's fault shows at a
+later call; and CUDA itself orders the stream with the legacy default stream, so that PyTorch's work
+on the same memory needs no waiting, unless PyTorch works on another stream (see `join`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class CUDADevice:
                 f"there is no {name}: CUDA has {count or 'no'} device{'s' * (count != 1)} here"
                 f"{'' if driver.is_emulated else ' (CUDA_VISIBLE_DEVICES can hide some)'}"
             )
-        self.name, self.index, self.facts = name, index, devices[index]
+        self.name, self.index, self.driver = name, index, driver
+        self.facts = devices[index]
         self.is_software = driver.is_emulated
         self.target = make_target(self.facts)
         try:
@@ -148,14 +149,18 @@ class CUDADevice:
             with self.working("write a buffer"):
                 self._staging.write(buffer.argument, data)
 
-    def copy_from(
-        self, other: CUDADevice, source: CUDABuffer, target: CUDABuffer, nbytes: int
-    ) -> None:
-        """Copies another CUDA device's memory here without the host; neither side is waited for."""
+    def copy_from(self, other: Any, source: CUDABuffer, target: CUDABuffer, nbytes: int) -> bool:
+        """Copies another CUDA device's memory here without the host; neither side is waited for.
+
+        False, and nothing is copied, where the other device is not one of this driver's.
+        """
+        if not isinstance(other, CUDADevice) or other.driver is not self.driver:
+            return False
         with other.working("send a buffer"), self.working("receive a buffer"):
             other._follow(other.stream, self)
             self._copy(other, source.argument, target.argument, nbytes)
             self._follow(self.stream, other)
+        return True
 
     def _copy(self, other: CUDADevice, source: int, target: int, nbytes: int) -> None:
         if other.index == self.index:

@@ -59,7 +59,7 @@ _OPENING = {
 # What breaks a context for good.
 BREAKING = {
     "CUDA_ERROR_ILLEGAL_ADDRESS": "a kernel used memory that is not its own",
-    "CUDA_ERROR_LAUNCH_TIMEOUT": "a kernel ran longer than the system allows on a GPU with a display",
+    "CUDA_ERROR_LAUNCH_TIMEOUT": "a kernel ran longer than the system lets it with a display",
     "CUDA_ERROR_LAUNCH_FAILED": "a kernel failed",
     "CUDA_ERROR_ASSERT": "an assertion in a kernel failed",
     "CUDA_ERROR_HARDWARE_STACK_ERROR": "a kernel's stack is broken or too small",
