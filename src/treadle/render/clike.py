@@ -17,10 +17,9 @@ from ..dtype import DType
 from ..errors import InternalError
 from ..ir.node import Node
 from ..ir.op import ALU, COMPARE, Op
-from ..ir.rules.index import linear_terms
 from ..lower.linearize import Phase
 
-__all__ = ["BINARY", "COMPARISONS", "FUNCTIONS", "Function", "is_aligned", "is_promoted"]
+__all__ = ["BINARY", "COMPARISONS", "FUNCTIONS", "Function", "is_promoted"]
 
 BINARY = {
     Op.ADD: "+", Op.SUB: "-", Op.MUL: "*", Op.FDIV: "/", Op.IDIV: "/", Op.MOD: "%", Op.AND: "&",
@@ -31,12 +30,6 @@ FUNCTIONS = {
     Op.SQRT: "sqrt", Op.FLOOR: "floor", Op.CEIL: "ceil", Op.TRUNC: "trunc", Op.ROUND: "rint",
     Op.FMA: "fma",
 }  # fmt: skip
-
-
-def is_aligned(index: Node, count: int) -> bool:
-    """Whether an element is surely the first one of `count` that stand together."""
-    terms, constant = linear_terms(index)
-    return constant % count == 0 and all(factor % count == 0 for factor in terms.values())
 
 
 def is_promoted(dtype: DType) -> bool:

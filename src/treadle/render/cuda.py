@@ -29,7 +29,8 @@ from ..ir.op import Op
 from ..lower.exact import exact_nodes
 from ..lower.linearize import Phase
 from ..target import Target
-from .clike import BINARY, COMPARISONS, FUNCTIONS, Function, is_aligned, is_promoted
+from .clike import BINARY, COMPARISONS, FUNCTIONS, Function, is_promoted
+from .nvidia import BUTTERFLY, IS_ANY, SHARED_ALIGNMENT, WARP, WHOLE_WARP, WIDEST, is_whole
 
 __all__ = ["CUDARenderer"]
 
@@ -39,11 +40,8 @@ _SCALARS = {
     "uint64": "unsigned long long", "float16": "unsigned short", "bfloat16": "unsigned short",
     "float32": "float", "float64": "double",
 }  # fmt: skip
-_WIDEST = 16  # bytes that one instruction loads or stores
-_LINE = 16  # what shared memory is aligned to
-_FULL = "0xffffffffu"  # the mask of a whole warp
-_WORK_ITEMS = {"item": "threadIdx.x", "lane": "threadIdx.x % 32"}
-_VOTES = {Op.ADD: "any", Op.MAX: "any", Op.MUL: "all", Op.MIN: "all"}
+_FULL = f"{WHOLE_WARP:#x}u"
+_WORK_ITEMS = {"item": "threadIdx.x", "lane": f"threadIdx.x % {WARP}"}
 _ROUNDED_PRODUCTS = {"float32": "__fmul_rn", "float64": "__dmul_rn"}
 _TO_INTEGER = {
     ("float32", "int32"): "__float2int_rz", ("float32", "int64"): "__float2ll_rz",
@@ -109,7 +107,7 @@ def _struct_name(dtype: DType) -> str:
 def _struct(dtype: DType) -> str:
     lanes = ", ".join(f"s{number}" for number in range(dtype.count))
     size = dtype.scalar.itemsize * dtype.count
-    aligned = f"__align__({size}) " if size <= _WIDEST else ""
+    aligned = f"__align__({size}) " if size <= WIDEST else ""
     return f"struct {aligned}{_struct_name(dtype)} {{ {_SCALARS[dtype.scalar.name]} {lanes}; }};"
 
 
@@ -135,7 +133,7 @@ class _CUDAFunction(Function):
         ]
         if self.in_vectors:
             addresses = " | ".join(f"(size_t){name}" for name in sorted(self.in_vectors))
-            lines.append(f"  const bool aligned = (({addresses}) & {_WIDEST - 1}) == 0;")
+            lines.append(f"  const bool aligned = (({addresses}) & {WIDEST - 1}) == 0;")
         return lines
 
     def _argument(self, param: Node) -> str:
@@ -162,7 +160,7 @@ class _CUDAFunction(Function):
             return f"arg{node.arg.slot}", []
         name = f"local{node.arg.number}"
         kind = _SCALARS[node.dtype.name]
-        return name, [f"  __shared__ __align__({_LINE}) {kind} {name}[{node.arg.size}];"]
+        return name, [f"  __shared__ __align__({SHARED_ALIGNMENT}) {kind} {name}[{node.arg.size}];"]
 
     def loop(self, name: str, dtype: DType, count: str) -> str:
         return f"for ({self.type(dtype)} {name} = 0; {name} < {count}; {name}++)"
@@ -180,11 +178,11 @@ class _CUDAFunction(Function):
         self.line("__syncthreads();")
 
     def _subgroup(self, node: Node) -> str:
-        """Pairs of lanes 16, 8, 4, 2 and 1 apart: every lane gets the same."""
         dtype, (value,) = node.dtype, self.operands(node)
         if dtype.is_bool:
-            return self.let(dtype, f"__{_VOTES[node.arg]}_sync({_FULL}, {value})")
-        for apart in (16, 8, 4, 2, 1):
+            vote = "any" if IS_ANY[node.arg] else "all"
+            return self.let(dtype, f"__{vote}_sync({_FULL}, {value})")
+        for apart in BUTTERFLY:
             other = self.let(dtype, f"__shfl_xor_sync({_FULL}, {value}, {apart})")
             value = self.let(dtype, self.binary(node.arg, dtype, value, other))
         return value
@@ -201,7 +199,7 @@ class _CUDAFunction(Function):
             lanes = [f"({gate} ? {lane} : {other})" for gate, lane, other in chosen]
             gated = []
         code = lanes[0] if dtype.count == 1 else self.vector(dtype, lanes)
-        if _is_whole(node.src[1], dtype) and len(gated) == len(node.src) - 2:
+        if is_whole(node.src[1], dtype) and len(gated) == len(node.src) - 2:
             whole = f"*(const {self.type(dtype)} *)({base} + {place})"
             code = f"aligned ? {whole} : {code}" if self._may_be_unaligned(base) else whole
         if gated:
@@ -222,7 +220,7 @@ class _CUDAFunction(Function):
         if gates and gates[0].dtype.count > 1:
             held = self._lanes(gates[0], dtype.count)
             stores = [f"if ({gate}) {one}" for gate, one in zip(held, stores, strict=True)]
-        elif _is_whole(index, dtype):
+        elif is_whole(index, dtype):
             whole = f"*({self.type(dtype)} *)({base} + {place}) = {self.value(value)};"
             single = [f"if (aligned) {whole}", f"else {{ {' '.join(stores)} }}"]
             stores = single if self._may_be_unaligned(base) else [whole]
@@ -351,13 +349,6 @@ def _places(base: str, place: str, count: int) -> list[str]:
     if count == 1:
         return [f"{base}[{place}]"]
     return [f"{base}[{place} + {number}]" for number in range(count)]
-
-
-def _is_whole(index: Node, dtype: DType) -> bool:
-    """Whether a vector in memory is one access, if the memory begins at a multiple of its size."""
-    size = dtype.count * dtype.scalar.itemsize
-    is_one = dtype.count > 1 and size <= _WIDEST and size & (size - 1) == 0
-    return is_one and is_aligned(index, dtype.count)
 
 
 def _extreme(op: Op, dtype: DType, a: str, b: str) -> str:

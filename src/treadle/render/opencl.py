@@ -27,10 +27,10 @@ from ..dtype import DType, ImageDType, dtypes
 from ..errors import InternalError
 from ..ir.node import Node
 from ..ir.op import Op
-from ..lower.exact import exact_nodes
+from ..lower.exact import exact_nodes, is_multiple
 from ..lower.linearize import Phase
 from ..target import Target
-from .clike import BINARY, COMPARISONS, FUNCTIONS, Function, is_aligned, is_promoted
+from .clike import BINARY, COMPARISONS, FUNCTIONS, Function, is_promoted
 from .opencl_float64 import FLOAT64_CALLS, float64_cast, float64_helpers
 
 __all__ = ["OpenCLRenderer"]
@@ -272,7 +272,7 @@ class _OpenCLFunction(Function):
 
     def _texture_load(self, node: Node, image: ImageDType) -> str:
         base, place = self.memory(node.src[0]), self.value(node.src[1])
-        dtype, aligned = node.dtype, is_aligned(node.src[1], _TEXEL)
+        dtype, aligned = node.dtype, is_multiple(node.src[1], _TEXEL)
         gate, other = (*node.src[2:], None, None)[:2]
         whole = dtype.count % 4 == 0 and aligned and (gate is None or gate.dtype.count == 1)
         if whole:
@@ -302,7 +302,7 @@ class _OpenCLFunction(Function):
     def _texture_store(self, node: Node, image: ImageDType) -> None:
         memory, index, value = node.src[:3]
         gate = node.src[3] if len(node.src) == 4 else None
-        whole = value.dtype.count == 4 and is_aligned(index, _TEXEL)
+        whole = value.dtype.count == 4 and is_multiple(index, _TEXEL)
         if not whole or (gate is not None and gate.dtype.count > 1):
             raise InternalError(f"a texture is written in whole texels, not by {node!r}")
         guard = "" if gate is None else f"if ({self.value(gate)}) "

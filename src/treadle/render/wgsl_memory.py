@@ -19,6 +19,7 @@ from ..dtype import DType
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import size_max
+from ..lower.exact import is_multiple
 from ..lower.linearize import Phase
 from ..target import Target
 from .clike import Function
@@ -174,7 +175,7 @@ class WGSLMemory(Function):
             return self._assign(memory, place, stored)
         count = _per_word(memory.dtype)
         lanes = [self.lane(dtype, stored, i) for i in range(dtype.count)]
-        if memory.op is Op.PARAM and count == dtype.count and _is_multiple(index, count):
+        if memory.op is Op.PARAM and count == dtype.count and is_multiple(index, count):
             bits = WORD_BITS // count
             shifted = (f"({_field(memory.dtype, v, bits)} << {i * bits}u)"
                        for i, v in enumerate(lanes))  # fmt: skip
@@ -226,7 +227,7 @@ def _aligned_lanes(access: Node) -> int:
         return 1
     if gate is not None and gate.dtype.count > 1:
         return 1
-    return dtype.count if _is_multiple(access.src[1], dtype.count) else 1
+    return dtype.count if is_multiple(access.src[1], dtype.count) else 1
 
 
 def _behind(memory: Node) -> Node:
@@ -242,19 +243,6 @@ def _plus(place: str, number: int) -> str:
 def _field(dtype: DType, value: str, bits: int) -> str:
     """A value as the bits of its part of a word."""
     return f"u32({value})" if dtype.is_bool else f"(bitcast<u32>({value}) & {(1 << bits) - 1}u)"
-
-
-def _is_multiple(index: Node, count: int) -> bool:
-    """Whether an index is known to be a multiple of `count`."""
-    if index.op is Op.CONST:
-        return index.arg % count == 0
-    if index.op is Op.MUL:
-        return any(_is_multiple(s, count) for s in index.src)
-    if index.op is Op.SHL and index.src[1].op is Op.CONST:
-        return (1 << index.src[1].arg) % count == 0
-    if index.op in (Op.ADD, Op.SUB):
-        return all(_is_multiple(s, count) for s in index.src)
-    return False
 
 
 def _accessors(name: str, kind: str, count: int, size: int, is_written: bool) -> list[str]:
