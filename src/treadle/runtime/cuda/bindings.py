@@ -101,7 +101,7 @@ def _facts(api: Api, device: Any) -> DeviceFacts:
     names = api.raw.CUdevice_attribute
 
     def number(name: str) -> int:
-        return api("cuDeviceGetAttribute", names["CU_DEVICE_ATTRIBUTE_" + name], device)
+        return api("cuDeviceGetAttribute", getattr(names, "CU_DEVICE_ATTRIBUTE_" + name), device)
 
     return DeviceFacts(
         name=_text(api("cuDeviceGetName", 256, device)),

@@ -99,7 +99,7 @@ class CudaContext:
         names = self._api.raw.CUpointer_attribute
         found = []
         for name in ("DEVICE_ORDINAL", "RANGE_START_ADDR", "RANGE_SIZE"):
-            attribute = names["CU_POINTER_ATTRIBUTE_" + name]
+            attribute = getattr(names, "CU_POINTER_ATTRIBUTE_" + name)
             try:
                 found.append(int(self("cuPointerGetAttribute", attribute, address)))
             except DriverError as error:
@@ -302,7 +302,7 @@ class CudaKernel:
         names = self._context._api.raw.CUfunction_attribute
 
         def number(name: str) -> int:
-            attribute = names["CU_FUNC_ATTRIBUTE_" + name]
+            attribute = getattr(names, "CU_FUNC_ATTRIBUTE_" + name)
             return self._context("cuFuncGetAttribute", attribute, self.handle)
 
         return KernelFacts(

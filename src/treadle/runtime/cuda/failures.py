@@ -47,7 +47,10 @@ _OPENING = {
     "CUDA_ERROR_DEVICE_UNAVAILABLE": (
         "the GPU is in use by a process that has it alone", "wait for it, or choose another GPU"
     ),
-    "CUDA_ERROR_NOT_SUPPORTED": ("the driver is too old for cuda-bindings", _UPDATE),
+    "CUDA_ERROR_NOT_SUPPORTED": (
+        "the driver is too old for cuda-bindings",
+        _UPDATE + ", or install the cuda-bindings of the CUDA that it serves",
+    ),
     "CUDA_ERROR_OUT_OF_MEMORY": (
         "the GPU has no memory left for a context", "end other programs that use it"
     ),
