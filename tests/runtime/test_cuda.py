@@ -59,6 +59,21 @@ def three(device):
     return buffers, [buffer.argument for buffer in buffers]
 
 
+def order(driver):
+    """What was put on which stream, in order; each wait is for the event recorded before it."""
+    found, last = [], None
+    for _, call, *about in driver.log:
+        if call == "record":
+            last, stream = about
+            found.append((call, stream))
+        elif call == "wait_event":
+            assert about[1] == last
+            found.append((call, about[0]))
+        elif call == "launch":
+            found.append((call, about[3]))
+    return found
+
+
 def both(device):
     """A kernel of two phases: out = x + y, then x = 3 * out."""
     return device.load(b"add scale", [ADD, SCALE]).phases
@@ -105,6 +120,14 @@ def test_an_empty_call_list_runs(driver, device):
     calls.run()
     assert calls.run_timed() == []
     assert not driver.calls("new_graph")
+
+
+def test_what_a_kernel_needs_is_told(device):
+    library = device.load(b"add scale", [ADD, SCALE])
+    assert device.describe(library)[0] == (
+        "add: 2 blocks of 4 threads, 32 registers, 0 bytes shared; 512 blocks for each of 4 "
+        "multiprocessors at a time"
+    )
 
 
 def test_times_are_taken_around_each_launch(driver, device):
@@ -156,12 +179,23 @@ def test_devices_copy_to_each_other_in_the_order_of_both_streams(driver, device,
     driver.log.clear()
     device.copy_from(other, there, here, 32)
     assert get(device, here) == list(range(8))
-    names = [entry[:2] for entry in driver.log if entry[1] != "wait_stream"][:5]
+    names = [entry[:2] for entry in driver.log if not entry[1].endswith(("w_event", "e_event"))]
     copied = [(0, "copy")] if index == 0 else [(0, "reach_peer"), (0, "copy_peer")]
-    assert names[:2] == [(index, "record"), (0, "wait_event")]
-    assert names[2 : 2 + len(copied)] == copied
-    ends = driver.log[2 + len(copied) : 4 + len(copied)]
-    assert [entry[:2] for entry in ends] == [(0, "record"), (index, "wait_event")]
+    assert names[: 4 + len(copied)] == [
+        (index, "record"), (0, "wait_event"), *copied, (0, "record"), (index, "wait_event"),
+    ]  # fmt: skip
+    assert not device.copy_from(open_device(FakeDriver()), there, here, 32)
+
+
+def test_a_broken_device_breaks_no_other_that_copies_from_it(driver, device):
+    other = open_device(driver, 1)
+    there, here = put(other, range(8)), put(device, range(8))
+    driver.fail("record", "CUDA_ERROR_ILLEGAL_ADDRESS")
+    with pytest.raises(DeviceError, match=r"^CUDA:1: a kernel used memory"):
+        device.copy_from(other, there, here, 32)
+    assert get(device, here) == list(range(8))
+    with pytest.raises(DeviceError, match=r"^CUDA:1: a kernel used memory"):
+        get(other, there)
 
 
 # -- memory -----------------------------------------------------------------------------------
@@ -246,12 +280,12 @@ def test_work_is_ordered_with_the_streams_of_shared_memory_while_it_lives(driver
     device.join(theirs, 4321)
     driver.log.clear()
     device.run([launch])
-    event = device._event
-    assert driver.log == [
-        (0, "record", event, 4321), (0, "wait_event", device.stream, event),
-        (0, "launch", "nothing", (1, 1, 1), (1, 1, 1), device.stream, ()),
-        (0, "record", event, device.stream), (0, "wait_event", 4321, event),
+    ours = device.stream
+    assert order(driver) == [
+        ("record", 4321), ("wait_event", ours), ("launch", ours), ("record", ours),
+        ("wait_event", 4321),
     ]  # fmt: skip
+    assert len(driver.calls("new_event")) == len(driver.calls("delete_event")) == 2
     del theirs
     driver.log.clear()
     device.run([launch])
@@ -263,8 +297,7 @@ def test_what_is_handed_over_is_finished_on_the_other_stream_first(driver, devic
     device.hand_over(1)
     assert driver.log == []
     device.hand_over(99)
-    event = device._event
-    assert driver.log == [(0, "record", event, device.stream), (0, "wait_event", 99, event)]
+    assert order(driver) == [("record", device.stream), ("wait_event", 99)]
 
 
 # -- failures ---------------------------------------------------------------------------------

@@ -10,15 +10,16 @@ on a stream. A run that is under way keeps the arguments that it was started wit
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from treadle.runtime.base import Entry, Launch
     from treadle.runtime.cuda.device import CUDADevice
-    from treadle.runtime.cuda.driver import Argument, Dim, Kernel
+    from treadle.runtime.cuda.driver import Argument, DeviceFacts, Dim, Kernel
 
 __all__ = ["CUDACallList", "Phase"]
 
@@ -34,6 +35,17 @@ class Phase(NamedTuple):
         """Blocks of the grid, threads of a block."""
         return (self.entry.grid, 1, 1), (self.entry.items, 1, 1)
 
+    def describe(self, facts: DeviceFacts) -> str:
+        """What the compiled code needs, and how many of its blocks run side by side."""
+        needs, threads = self.kernel.facts, self.entry.items
+        blocks = self.kernel.blocks_per_multiprocessor(threads, 0)
+        spilled = f", {needs.local} bytes of local memory" if needs.local else ""
+        return (
+            f"{self.entry.symbol}: {self.entry.grid} blocks of {threads} threads, {needs.registers} "
+            f"registers, {needs.shared} bytes shared{spilled}; {blocks} blocks for each of "
+            f"{facts.multiprocessors} multiprocessors at a time"
+        )
+
     def arguments(self, args: Sequence[int], variables: Sequence[int]) -> list[Argument]:
         """The addresses and integers of a launch that this function has, in its order."""
         addresses = [("address", args[slot.number]) for slot in self.entry.slots]
@@ -47,8 +59,9 @@ class _Graph:
         self._device, self.handle = device, handle
         self.executable: Any = None
 
-    def __del__(self) -> None:
-        self._device.discard(self.handle, self.executable)
+    def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not exiting():
+            self._device.discard(self.handle, self.executable)
 
 
 class CUDACallList:
@@ -71,13 +84,15 @@ class CUDACallList:
 
     def set_arg(self, call: int, slot: int, argument: int) -> None:
         """Replaces the memory in argument `slot` of launch `call`."""
-        self._args[call][slot] = argument
-        self._changed.add(call)
+        if self._args[call][slot] != argument:
+            self._args[call][slot] = argument
+            self._changed.add(call)
 
     def set_var(self, call: int, slot: int, value: int) -> None:
         """Replaces the integer in variable `slot` of launch `call`."""
-        self._vars[call][slot] = value
-        self._changed.add(call)
+        if self._vars[call][slot] != value:
+            self._vars[call][slot] = value
+            self._changed.add(call)
 
     def run(self) -> None:
         """Starts every launch; the device goes on by itself."""

@@ -12,7 +12,6 @@ on the same memory needs no waiting, unless PyTorch works on another stream (see
 from __future__ import annotations
 
 import contextlib
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -68,14 +67,12 @@ class CUDADevice:
         try:
             self.context = driver.open(index)
             self.stream: Any = self.context.new_stream()
-            self._event = self.context.new_event(False)
         except DriverError as error:
             raise opening_failed(error) from error
         self.failures = Failures(name, driver.version)
         self.allocator = CUDAAllocator(name, index, self.context, self.stream, self.failures)
         self._staging = Staging(self.context, self.stream)
         self._joined: weakref.WeakKeyDictionary[CUDABuffer, int] = weakref.WeakKeyDictionary()
-        self._lock = threading.Lock()
 
     # -- code -------------------------------------------------------------------------------------
 
@@ -83,6 +80,11 @@ class CUDADevice:
         """A cubin or PTX. Raises StaleCodeError if the driver refuses it."""
         with self.failures.translated("load a kernel"):
             return _Library(self.context.load(code), entries)
+
+    def describe(self, library: _Library) -> list[str]:
+        """For each phase: its registers and memory, and how many of its blocks run at a time."""
+        with self.failures.translated("look at a kernel"):
+            return [phase.describe(self.facts) for phase in library.phases]
 
     # -- launches ---------------------------------------------------------------------------------
 
@@ -112,16 +114,25 @@ class CUDADevice:
             self.failures.launched(names)
             joined = set(self._joined.values())
             for stream in joined:
-                self._follow(stream, self)
+                self._follow(stream, self.stream)
             yield
             for stream in joined:
-                self._follow(self.stream, self, stream)
+                self._follow(self.stream, stream)
 
-    def _follow(self, earlier: Any, other: CUDADevice, later: Any = None) -> None:
-        """What comes later on another device's stream starts after what is on `earlier` here."""
-        with self._lock:
-            self.context.record(self._event, earlier)
-            other.context.wait_event(other.stream if later is None else later, self._event)
+    @contextmanager
+    def _moment(self, stream: Any) -> Iterator[Any]:
+        """An event that happens when what is on `stream` now has finished."""
+        event = self.context.new_event(False)
+        try:
+            self.context.record(event, stream)
+            yield event
+        finally:
+            self.context.delete_event(event)
+
+    def _follow(self, earlier: Any, later: Any) -> None:
+        """What comes on stream `later` starts after what is on `earlier` now."""
+        with self._moment(earlier) as event:
+            self.context.wait_event(later, event)
 
     def synchronize(self) -> None:
         """Returns when everything that was started has finished."""
@@ -156,10 +167,15 @@ class CUDADevice:
         """
         if not isinstance(other, CUDADevice) or other.driver is not self.driver:
             return False
-        with other.working("send a buffer"), self.working("receive a buffer"):
-            other._follow(other.stream, self)
-            self._copy(other, source.argument, target.argument, nbytes)
-            self._follow(self.stream, other)
+        with other.working("send a buffer"), other._moment(other.stream) as sent:
+            with self.working("receive a buffer"):
+                self.context.wait_event(self.stream, sent)
+                self._copy(other, source.argument, target.argument, nbytes)
+                arrived = self.context.new_event(False)
+                self.context.record(arrived, self.stream)
+            other.context.wait_event(other.stream, arrived)
+        with self.failures.translated("receive a buffer"):
+            self.context.delete_event(arrived)
         return True
 
     def _copy(self, other: CUDADevice, source: int, target: int, nbytes: int) -> None:
@@ -184,4 +200,4 @@ class CUDADevice:
         """What comes later on `stream` starts after the work that was started here before."""
         if stream not in _IMPLICIT:
             with self.working("hand memory over"):
-                self._follow(self.stream, self, stream)
+                self._follow(self.stream, stream)
