@@ -41,8 +41,8 @@ class Phase(NamedTuple):
         blocks = self.kernel.blocks_per_multiprocessor(threads, 0)
         spilled = f", {needs.local} bytes of local memory" if needs.local else ""
         return (
-            f"{self.entry.symbol}: {self.entry.grid} blocks of {threads} threads, {needs.registers} "
-            f"registers, {needs.shared} bytes shared{spilled}; {blocks} blocks for each of "
+            f"{self.entry.symbol}: {self.entry.grid} blocks of {threads} threads, "
+            f"{needs.registers} registers, {needs.shared} bytes shared{spilled}; {blocks} blocks for each of "
             f"{facts.multiprocessors} multiprocessors at a time"
         )
 
