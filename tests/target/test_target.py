@@ -217,5 +217,5 @@ def test_nvidia_architectures_tell_what_a_block_has():
 
 
 def test_an_unknown_nvidia_architecture_names_those_that_are():
-    with pytest.raises(SettingError, match="'sm_70'; known: sm_75, .*sm_120a"):
+    with pytest.raises(SettingError, match=r"'sm_70'; known: sm_75, .*sm_120a"):
         Target.parse("sm_70")
