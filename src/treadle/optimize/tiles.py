@@ -76,7 +76,9 @@ def _choose(problem: Problem, group: Workgroup) -> _Tile | None:
     items = min(group.items, 256)
     wide = 1 << ((items.bit_length() - 1 + 1) // 2)
     high = items // wide
-    each_row = each_column = group.tile
+    itemsize = problem.reduce.dtype.itemsize
+    # Sixteen results of eight bytes take as many registers as thirty-two of four.
+    each_row = each_column = min(group.tile, max(SMALL, group.tile * 4 // itemsize))
     while each_row > 1 and high * each_row > rows:
         each_row //= 2
     while each_column > 1 and wide * each_column > columns:
@@ -95,7 +97,7 @@ def _choose(problem: Problem, group: Workgroup) -> _Tile | None:
     padding = 2 * group.together
     for _ in range(4):
         held = depth * (high * each_row + wide * each_column + padding)
-        if held * problem.reduce.dtype.itemsize <= group.shared_bytes:
+        if held * itemsize <= group.shared_bytes:
             return _Tile(high, wide, each_row, each_column, depth, group.together)
         depth = max(1, depth // 2)
     return None
