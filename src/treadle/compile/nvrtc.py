@@ -11,6 +11,7 @@ what a real device gets.
 from __future__ import annotations
 
 import functools
+import importlib
 from typing import TYPE_CHECKING, Any, Literal
 
 from treadle.compile.report import save_rejected
@@ -90,8 +91,7 @@ class _RejectedError(Exception):
 @functools.cache
 def _binding() -> Any:
     try:
-        from cuda.bindings import nvrtc  # pyright: ignore[reportAttributeAccessIssue]
-
+        nvrtc = importlib.import_module("cuda.bindings.nvrtc")
         nvrtc.nvrtcVersion()  # loads the library
     except (ImportError, RuntimeError) as error:  # no cuda-bindings, or no libnvrtc
         reason = str(error).partition("\n")[0]

@@ -302,11 +302,17 @@ def cuda_driver(arch: str | None) -> Any:
     return open_driver()
 
 
+_EMULATED = "sm_80"  # the oldest architecture with all that kernels are written for
+
+
 @functools.cache
 def _emulated_driver(arch: str | None, devices: int) -> Any:
     from ..emulate.cuda import EmulatedDriver
 
-    return EmulatedDriver(devices=devices) if arch is None else EmulatedDriver(arch, devices)
+    try:
+        return EmulatedDriver(arch or _EMULATED, devices, compile_for_host)
+    except ValueError as error:
+        raise DeviceError(f"CUDA: {error}") from error
 
 
 _OPEN: dict[tuple[str, str], Callable[[Choice], Opened]] = {

@@ -3,9 +3,10 @@
     out[i, j] = epilogue(sum over k of x[i, k] * y[k, j])
 
 A group computes a tile of the output, an item a few rows by a few columns of it, spread so that
-neighbouring items hold neighbouring columns. For each slice of k the group first copies the slices
+neighbouring items hold neighbouring columns, or neighbouring pieces of as many columns as the
+target loads at once. For each slice of k the group first copies the slices
 of x and y that the tile needs into shared STAGEs, neighbours reading neighbours. A row of a STAGE
-is one element longer than needed, so that items that write down a column meet different banks.
+is one piece longer than needed, so that items that write down a column meet different banks.
 """
 
 from __future__ import annotations
@@ -28,18 +29,22 @@ __all__ = ["tile_for_groups"]
 
 MIN_WORK = 1 << 15
 DEPTH = 16  # steps of the reduction in a slice
-EACH = 4  # rows, and columns, of an item
+SMALL = 4  # rows, and columns, of an item that are no more divided to make groups
 
 
 @dataclass(frozen=True)
 class _Tile:
-    """A group of `high` x `wide` items, each with `rows` x `columns` results."""
+    """A group of `high` x `wide` items, each with `rows` x `columns` results.
+
+    So many results as `together` are neighbours, if an item has as many.
+    """
 
     high: int
     wide: int
     rows: int
     columns: int
     depth: int
+    together: int
 
     @property
     def items(self) -> int:
@@ -54,7 +59,7 @@ def tile_for_groups(moves: Moves, nest: Nest, group: Workgroup) -> bool:
     rows, columns, steps = (_count(r) for r in (problem.rows, problem.columns, problem.steps))
     if rows * columns * steps * _count(problem.batch) < MIN_WORK or min(rows, columns, steps) < 4:
         return False
-    tile = _choose(rows, columns, steps, problem.reduce.dtype.itemsize, group)
+    tile = _choose(problem, group)
     if tile is None:
         return False
     _apply(moves, problem, tile)
@@ -65,21 +70,35 @@ def _count(loops: tuple[Node, ...]) -> int:
     return math.prod(r.src[0].arg for r in loops)
 
 
-def _choose(rows: int, columns: int, steps: int, itemsize: int, group: Workgroup) -> _Tile | None:
-    """The largest square-like tile that the output fills and shared memory holds."""
+def _choose(problem: Problem, group: Workgroup) -> _Tile | None:
+    """The largest square-like tile that the output fills, often enough, and shared memory holds."""
+    rows, columns, steps = (_count(r) for r in (problem.rows, problem.columns, problem.steps))
     items = min(group.items, 256)
     wide = 1 << ((items.bit_length() - 1 + 1) // 2)
     high = items // wide
-    each_row, each_column = EACH, EACH
+    itemsize = problem.reduce.dtype.itemsize
+    # Sixteen results of eight bytes take as many registers as thirty-two of four.
+    each_row = each_column = min(group.tile, max(SMALL, group.tile * 4 // itemsize))
     while each_row > 1 and high * each_row > rows:
         each_row //= 2
     while each_column > 1 and wide * each_column > columns:
         each_column //= 2
+
+    def groups() -> int:
+        tiles = -(-rows // (high * each_row)) * -(-columns // (wide * each_column))
+        return _count(problem.batch) * tiles
+
+    while groups() < group.busy and max(each_row, each_column) > SMALL:
+        if each_row > each_column:
+            each_row //= 2
+        else:
+            each_column //= 2
     depth = min(DEPTH, 1 << (steps.bit_length() - 1))
+    padding = 2 * group.together
     for _ in range(4):
-        held = depth * (high * each_row + wide * each_column + 2) * itemsize
-        if held <= group.shared_bytes:
-            return _Tile(high, wide, each_row, each_column, depth)
+        held = depth * (high * each_row + wide * each_column + padding)
+        if held * itemsize <= group.shared_bytes:
+            return _Tile(high, wide, each_row, each_column, depth, group.together)
         depth = max(1, depth // 2)
     return None
 
@@ -87,8 +106,8 @@ def _choose(rows: int, columns: int, steps: int, itemsize: int, group: Workgroup
 def _apply(moves: Moves, problem: Problem, tile: _Tile) -> None:
     steps = problem.steps
     splits = {r: _whole(moves, r) for r in problem.batch}
-    row = _spread(moves, _count(problem.rows), tile.rows, tile.high)
-    column = _spread(moves, _count(problem.columns), tile.columns, tile.wide)
+    row = _spread(moves, _count(problem.rows), tile.rows, tile.high, tile.together)
+    column = _spread(moves, _count(problem.columns), tile.columns, tile.wide, tile.together)
     inner = moves.loop(tile.depth)
     slices = -(-_count(steps) // tile.depth)
     outer = moves.loop(slices) if slices > 1 else None
@@ -130,13 +149,14 @@ def _whole(moves: Moves, loop: Node) -> Split:
     return Split(new, (new,))
 
 
-def _spread(moves: Moves, size: int, each: int, items: int) -> Split:
-    """`size` as (group, which of the item's, item), items innermost."""
-    tile = each * items
+def _spread(moves: Moves, size: int, each: int, items: int, together: int) -> Split:
+    """`size` as (group, which of the item's pieces, item, place in the piece)."""
+    tile, piece = each * items, min(each, together)
     count = -(-size // tile)
     expr = Node.index(0)
     loops = []
-    for extent, kind in ((count, "grid"), (each, "unroll"), (items, "local")):
+    digits = ((count, "grid"), (each // piece, "unroll"), (items, "local"), (piece, "unroll"))
+    for extent, kind in digits:
         expr = expr * extent
         if extent > 1:
             loops.append(moves.loop(extent, kind))
@@ -164,7 +184,7 @@ def _staged(moves: Moves, factor: Node, line: Split, inner: Node, tile: _Tile) -
     spread = {r: simplify(value) for r, value in spread.items()}
     filled = factor.substitute(spread)
     gate = TRUE if turns * tile.items == total else simplify(flat < total)
-    sizes = (tile.depth, lines + 1 if along_steps else lines)
+    sizes = (tile.depth, lines + tile.together if along_steps else lines)
     closed = (item,) if turn is None else (turn, item)
     src = (filled, gate, simplify(deep), simplify(place), inner, here, *closed)
     return Node(Op.STAGE, factor.dtype, src, StageArg("shared", sizes))

@@ -7,7 +7,10 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..lower.exact import is_multiple
 
-__all__ = ["BUTTERFLY", "IS_ANY", "SHARED_ALIGNMENT", "WARP", "WHOLE_WARP", "WIDEST", "is_whole"]
+__all__ = [
+    "BUTTERFLY", "IS_ANY", "SHARED_ALIGNMENT", "WARP", "WHOLE_WARP", "WIDEST", "alignment",
+    "is_whole",
+]  # fmt: skip
 
 WARP = 32
 WHOLE_WARP = 0xFFFFFFFF  # the mask of its lanes
@@ -24,3 +27,11 @@ def is_whole(index: Node, dtype: DType) -> bool:
     size = dtype.count * dtype.scalar.itemsize
     is_one = dtype.count > 1 and size <= WIDEST and size & (size - 1) == 0
     return is_one and is_multiple(index, dtype.count)
+
+
+def alignment(index: Node, itemsize: int) -> int:
+    """A number of bytes that the place of an element is a multiple of, up to the widest access."""
+    size = WIDEST
+    while size > itemsize and not is_multiple(index, size // itemsize):
+        size //= 2
+    return size

@@ -22,7 +22,16 @@ from ..lower.linearize import Phase
 from ..target import Target
 from .llvm_function import LLVMFunction
 from .llvm_values import memory_type, type_name
-from .nvidia import BUTTERFLY, IS_ANY, SHARED_ALIGNMENT, WARP, WHOLE_WARP, WIDEST, is_whole
+from .nvidia import (
+    BUTTERFLY,
+    IS_ANY,
+    SHARED_ALIGNMENT,
+    WARP,
+    WHOLE_WARP,
+    WIDEST,
+    alignment,
+    is_whole,
+)
 
 __all__ = ["PTXRenderer"]
 
@@ -199,11 +208,12 @@ class _PTXFunction(LLVMFunction):
         return self.emit(f"phi {kind} [ {loaded}, %{inside} ], [ {instead}, %{before} ]")
 
     def raw_load(self, node: Node, place: str, align: int) -> str:
+        if not _is_argument(node.src[0]):  # neighbours become one access where LLVM knows this
+            known = alignment(node.src[1], node.dtype.scalar.itemsize)
+            return super().raw_load(node, place, known)
         if not is_whole(node.src[1], node.dtype):
             return super().raw_load(node, place, align)
         whole = node.dtype.count * node.dtype.scalar.itemsize
-        if not _is_argument(node.src[0]):
-            return super().raw_load(node, place, whole)
         aligned, unaligned, done = self._by_alignment(node.src[0])
         self.start_block(aligned)
         fast = super().raw_load(node, place, whole)
@@ -229,13 +239,13 @@ class _PTXFunction(LLVMFunction):
 
     def raw_store(self, node: Node, stored: str, place: str, align: int) -> None:
         dtype = node.src[2].dtype
+        if not _is_argument(node.src[0]):
+            super().raw_store(node, stored, place, alignment(node.src[1], dtype.scalar.itemsize))
+            return
         if not is_whole(node.src[1], dtype):
             super().raw_store(node, stored, place, align)
             return
         whole = dtype.count * dtype.scalar.itemsize
-        if not _is_argument(node.src[0]):
-            super().raw_store(node, stored, place, whole)
-            return
         aligned, unaligned, done = self._by_alignment(node.src[0])
         for label, known in ((aligned, whole), (unaligned, align)):
             self.start_block(label)

@@ -2,6 +2,10 @@
 
 from treadle.target.data import Target, Workgroup
 from treadle.target.host import available_cores, host_target
+from treadle.target.nvidia import NVIDIA_ARCHITECTURES
 from treadle.target.parse import TARGET_NAMES, parse_arch
 
-__all__ = ["TARGET_NAMES", "Target", "Workgroup", "available_cores", "host_target", "parse_arch"]
+__all__ = [
+    "NVIDIA_ARCHITECTURES", "TARGET_NAMES", "Target", "Workgroup", "available_cores", "host_target",
+    "parse_arch",
+]  # fmt: skip

@@ -26,13 +26,18 @@ class Workgroup:
     `items` is the size of group to aim at, `most_items` the largest one allowed, `shared_bytes` the
     memory that the items of one group share. `subgroup` holds the least and the most items that run
     in step and combine values without memory (warps, waves, SIMD groups); None where the language
-    offers no such operations.
+    offers no such operations. In a matmul an item computes at most `tile` rows by `tile` columns,
+    of which `together` are neighbours: so many shared elements are one load. Smaller tiles follow
+    until there are `busy` groups, which is what keeps all of the processor at work.
     """
 
     items: int = 128
     most_items: int = 256
     shared_bytes: int = 16 << 10
     subgroup: tuple[int, int] | None = None
+    tile: int = 4
+    together: int = 1
+    busy: int = 1
 
 
 @dataclass(frozen=True)

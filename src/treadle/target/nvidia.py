@@ -35,26 +35,30 @@ _COMMON = (
 
 @dataclass(frozen=True)
 class _Architecture:
-    """`l1`: bytes of each multiprocessor's memory that caches and shared memory have together."""
+    """A generation, and how many multiprocessors a common device of it has.
+
+    `l1`: bytes of each multiprocessor's memory that caches and shared memory have together.
+    """
 
     generation: str
+    multiprocessors: int
     l1: int
     extra: tuple[DType, ...] = (dtypes.bfloat16,)
 
 
 _TABLE = {
-    "sm_75": _Architecture("Turing", 96 << 10, ()),
-    "sm_80": _Architecture("Ampere", 192 << 10),
-    "sm_86": _Architecture("Ampere", 128 << 10),
-    "sm_87": _Architecture("Ampere", 192 << 10),
-    "sm_89": _Architecture("Ada", 128 << 10),
-    "sm_90": _Architecture("Hopper", 256 << 10),
-    "sm_90a": _Architecture("Hopper", 256 << 10),
-    "sm_100": _Architecture("Blackwell", 256 << 10),
-    "sm_100a": _Architecture("Blackwell", 256 << 10),
-    "sm_103a": _Architecture("Blackwell", 256 << 10),
-    "sm_120": _Architecture("Blackwell", 128 << 10),
-    "sm_120a": _Architecture("Blackwell", 128 << 10),
+    "sm_75": _Architecture("Turing", 40, 96 << 10, ()),
+    "sm_80": _Architecture("Ampere", 108, 192 << 10),
+    "sm_86": _Architecture("Ampere", 46, 128 << 10),
+    "sm_87": _Architecture("Ampere", 16, 192 << 10),
+    "sm_89": _Architecture("Ada", 46, 128 << 10),
+    "sm_90": _Architecture("Hopper", 132, 256 << 10),
+    "sm_90a": _Architecture("Hopper", 132, 256 << 10),
+    "sm_100": _Architecture("Blackwell", 148, 256 << 10),
+    "sm_100a": _Architecture("Blackwell", 148, 256 << 10),
+    "sm_103a": _Architecture("Blackwell", 148, 256 << 10),
+    "sm_120": _Architecture("Blackwell", 48, 128 << 10),
+    "sm_120a": _Architecture("Blackwell", 48, 128 << 10),
 }
 NVIDIA_ARCHITECTURES = tuple(_TABLE)
 OLDEST = NVIDIA_ARCHITECTURES[0]
@@ -81,9 +85,18 @@ def nvidia_target(arch: str) -> Target:
         has_bfloat16_convert=dtypes.bfloat16 in found.extra,
         has_masked_memory=False,
         l1=found.l1,
-        workgroup=Workgroup(ITEMS, MOST_ITEMS, STATIC_SHARED, (WARP, WARP)),
+        cores=found.multiprocessors,
+        workgroup=Workgroup(
+            items=ITEMS,
+            most_items=MOST_ITEMS,
+            shared_bytes=STATIC_SHARED,
+            subgroup=(WARP, WARP),
+            tile=8,
+            together=LOADED_AT_ONCE // 4,
+            busy=found.multiprocessors,
+        ),
         short_indices=True,
-        max_lanes=LOADED_AT_ONCE // 4,
+        max_lanes=LOADED_AT_ONCE // 2,
     )
 
 

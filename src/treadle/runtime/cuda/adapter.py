@@ -41,10 +41,9 @@ def target_of(facts: DeviceFacts, arch: str | None = None) -> Target:
             f"CUDA: {facts.name} is of architecture {own}, which does not run code for "
             f"{target.cpu}: leave it out"
         )
-    kind = "emulated " if facts.is_emulated else ""
     return replace(
         target,
-        name=f"{facts.name} ({kind}{target.cpu})",
+        name=f"{facts.name} ({target.cpu})",
         l2=facts.l2 or target.l2,
         cores=facts.multiprocessors,
         peak_bandwidth=2.0 * facts.memory_clock * facts.bus_bits / 8 or None,

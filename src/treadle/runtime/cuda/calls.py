@@ -42,8 +42,8 @@ class Phase(NamedTuple):
         spilled = f", {needs.local} bytes of local memory" if needs.local else ""
         return (
             f"{self.entry.symbol}: {self.entry.grid} blocks of {threads} threads, "
-            f"{needs.registers} registers, {needs.shared} bytes shared{spilled}; {blocks} blocks for each of "
-            f"{facts.multiprocessors} multiprocessors at a time"
+            f"{needs.registers} registers, {needs.shared} bytes shared{spilled}; {blocks} blocks "
+            f"for each of {facts.multiprocessors} multiprocessors at a time"
         )
 
     def arguments(self, args: Sequence[int], variables: Sequence[int]) -> list[Argument]:
