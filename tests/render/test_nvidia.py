@@ -4,6 +4,7 @@ import importlib.util
 import math
 import re
 import subprocess
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from treadle import Tensor, dtypes
 from treadle.compile.nvrtc import NVRTCCompiler
 from treadle.compile.ptx import PTXCompiler
 from treadle.engine.known import current
+from treadle.ir.elementwise import numpy_dtype
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
 from treadle.render.cuda import CUDARenderer
@@ -21,19 +23,21 @@ from treadle.render.ptx import PTXRenderer
 from treadle.schedule.schedule import schedule
 from treadle.target import NVIDIA_ARCHITECTURES, Target
 
-BYTES = np.arange(48, dtype=np.uint8).reshape(6, 8)
+from .kernels import elementwise, empty, run
+
+DEVICE = ContextVar("DEVICE", default="CPU")  # where the programs' operands are
 SCALARS = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
            "float16", "bfloat16", "fp8e4m3", "fp8e5m2", "float32", "float64"]  # fmt: skip
 
 
 def floats(*shape, dtype=dtypes.float32):
     values = np.linspace(-3, 3, math.prod(shape), dtype=np.float32).reshape(shape)
-    return Tensor(values, device="CPU").cast(dtype).realize()
+    return Tensor(values, device=DEVICE.get()).cast(dtype).realize()
 
 
 def whole(*shape, dtype=dtypes.int32):
     values = (np.arange(math.prod(shape)) * 7919 % 101).reshape(shape)
-    return Tensor(values, device="CPU").cast(dtype).realize()
+    return Tensor(values, device=DEVICE.get()).cast(dtype).realize()
 
 
 def arithmetic(dtype):
@@ -65,6 +69,7 @@ CORPUS = {
     "argmax": lambda: floats(60, 90).argmax(1),
     "prefix sums": lambda: floats(20, 300).cumsum(1),
     "sort": lambda: floats(10, 300).sort(1)[0],
+    "sort float16": lambda: floats(10, 16, dtype=dtypes.float16).sort(1)[0],
     "short sort": lambda: whole(10, 16).sort(1)[1],
     "scatter": lambda: floats(50).scatter_reduce(0, whole(40).cast(dtypes.int64) % 50,
                                                  floats(40), "sum"),
@@ -193,3 +198,34 @@ def test_aligned_memory_is_read_and_written_in_whole_vectors(renderer, compiler)
     assert re.search(r"st\.global\.v4", text)
     halves = ptx_of("arithmetic float16", renderer, compiler, True)
     assert re.search(r"ld\.global\.nc\.v4\.[bu]32", halves)  # eight of them
+
+
+VALUES = (
+    "arithmetic bfloat16", "arithmetic fp8e4m3", "arithmetic int64", "sums bool", "sums float16",
+    "casts", "shifted", "softmax", "argmax", "sort float16", "scatter", "matmul",
+    "convolution bfloat16",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("program", VALUES)
+def test_values_are_those_of_the_processor(cuda, program):
+    expected = CORPUS[program]().realize()
+    token = DEVICE.set(cuda.name)
+    try:
+        ours = CORPUS[program]().realize().to("CPU")
+    finally:
+        DEVICE.reset(token)
+    wide = dtypes.float64 if expected.dtype.is_float else expected.dtype
+    tolerance = 1e-2 if expected.dtype.bits < 32 else 1e-5
+    np.testing.assert_allclose(
+        ours.cast(wide).numpy(), expected.cast(wide).numpy(), rtol=tolerance, atol=tolerance
+    )
+
+
+@pytest.mark.parametrize("dtype", [dtypes.uint8, dtypes.float16, dtypes.float32])
+def test_memory_may_begin_at_any_element(cuda, dtype):
+    ast = elementwise([dtype], [dtype], lambda x: [x + x], 64, lanes=8 if dtype.bits < 32 else 4)
+    given = np.arange(64).astype(numpy_dtype(dtype))
+    for offset in (0, dtype.itemsize):
+        ours = run(cuda, ast, [empty(dtype, 64), given], offset=offset)[0]
+        np.testing.assert_array_equal(ours, given + given)

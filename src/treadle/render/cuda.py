@@ -270,13 +270,9 @@ class _CUDAFunction(Function):
     def bitcast(self, source: DType, target: DType, value: str) -> str:
         kind = _SCALARS[target.scalar.name]
         if kind == _SCALARS[source.scalar.name]:
-            return value
-
-        def one(value: str) -> str:
-            self.helpers.add("bits_to")
-            return f"bits_to<{kind}>({value})"
-
-        return self._each(one, target, (source, value))
+            return self._each(lambda x: x, target, (source, value))
+        self.helpers.add("bits_to")
+        return self._each(lambda x: f"bits_to<{kind}>({x})", target, (source, value))
 
     def negate(self, dtype: DType, value: str) -> str:
         kind = _SCALARS[dtype.scalar.name]
