@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from glob import glob
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -27,10 +28,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Emulated GPUs are slow: short runs take only tests there that are marked `emulated`."""
+    """Emulated GPUs are slow: short runs take one in eight of the tests there, always the same."""
     if config.getoption("--full") or "TEST_DEVICES" in os.environ:
         return
-    dropped = [item for item in items if _is_on_cuda(item) and "emulated" not in item.keywords]
+    dropped = [item for item in items if _is_on_cuda(item) and crc32(item.nodeid.encode()) % 8]
     config.hook.pytest_deselected(items=dropped)
     gone = set(dropped)
     items[:] = [item for item in items if item not in gone]
