@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from treadle import Tensor, dtypes
+from treadle import Context, Device, Tensor, dtypes
 from treadle.engine.run import scheduled
 from treadle.errors import DeviceError
 from treadle.ir.op import Op
@@ -93,3 +93,14 @@ def test_values_are_exact_where_integers_are(name, device):
     make_wide = lambda *shape: Tensor(next(arrays), device="CPU").realize()
     expected = CASES[name](make_wide).cast(dtypes.bfloat16).cast(dtypes.float32).numpy()
     np.testing.assert_array_equal(ours, expected)
+
+
+@pytest.mark.emulated
+@pytest.mark.parametrize("device", ["CUDA"])
+def test_reproducible_sums_are_not_left_to_matrix_units(device):
+    with Context(REPRODUCIBLE=1):
+        try:
+            assert not Device[device].code_target.matrix_units
+        except DeviceError as error:
+            pytest.skip(str(error))
+    assert Device[device].code_target is Device[device].target
