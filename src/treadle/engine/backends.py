@@ -57,6 +57,11 @@ class Opened:
         return self.renderers[settings.REPRODUCIBLE]
 
     @property
+    def code_target(self) -> Target:
+        """The target as the settings let it be used: matrix units round sums as they like."""
+        return replace(self.target, matrix_units=()) if settings.REPRODUCIBLE else self.target
+
+    @property
     def allocator(self) -> Any:
         return self.runtime.allocator
 

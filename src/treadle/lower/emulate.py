@@ -122,6 +122,19 @@ class _Emulation:
             value = round_to_odd(value)
         return self.rounded(value.cast(_wide(node.dtype)), node.dtype)
 
+    def lane(self, node: Node, src: tuple[Node, ...]) -> Node:
+        value = Node(Op.EXTRACT, src[0].dtype.scalar, src, node.arg)
+        stored = self.stored_as.get((src[0], node.dtype))
+        if stored is not None:
+            one = Node(Op.EXTRACT, stored.dtype.scalar, (stored,), node.arg)
+            self.stored_as[value, node.dtype] = one
+        return value
+
+    def pieces(self, node: Node, src: tuple[Node, ...]) -> Node:
+        """Matrices stay narrow: they are multiplied as they are."""
+        kinds = (s.dtype for s in node.src)
+        return node.replace(src=tuple(map(self.encode, src, kinds)))
+
     def bitcast(self, node: Node, src: tuple[Node, ...]) -> Node:
         bits, old = src[0], node.src[0].dtype
         if _is_narrow(old):
@@ -139,6 +152,8 @@ _SPECIAL: dict[Op, Callable[[_Emulation, Node, tuple[Node, ...]], Node]] = {
     Op.AFTER: _Emulation.after,
     Op.LOAD: _Emulation.load,
     Op.STORE: _Emulation.store,
+    Op.EXTRACT: _Emulation.lane,
+    Op.MMA: _Emulation.pieces,
     Op.CAST: _Emulation.cast,
     Op.BITCAST: _Emulation.bitcast,
 }

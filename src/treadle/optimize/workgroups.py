@@ -39,7 +39,7 @@ def schedule_workgroups(moves: Moves, target: Target) -> None:
             return
         old = {r for n in moves.nests() for r in n.loops}
         scalar_done = scalar_done or not nest.loops
-        if not tile_for_groups(moves, nest, group):
+        if not tile_for_groups(moves, nest, target):
             _general(moves, nest, target, group)
         done.update(nest.loops)
         done.update(r for n in moves.nests() for r in n.loops if r not in old)

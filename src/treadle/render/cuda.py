@@ -30,7 +30,16 @@ from ..lower.exact import exact_nodes
 from ..lower.linearize import Phase
 from ..target import Target
 from .clike import BINARY, COMPARISONS, FUNCTIONS, Function, is_promoted
-from .nvidia import BUTTERFLY, IS_ANY, SHARED_ALIGNMENT, WARP, WHOLE_WARP, WIDEST, is_whole
+from .nvidia import (
+    BUTTERFLY,
+    IS_ANY,
+    SHARED_ALIGNMENT,
+    WARP,
+    WHOLE_WARP,
+    WIDEST,
+    added_products,
+    is_whole,
+)
 
 __all__ = ["CUDARenderer"]
 
@@ -72,6 +81,19 @@ __device__ __forceinline__ unsigned short to_{name}(float x) {{
   unsigned short y;
   asm("cvt.rn.{spelled}.f32 %0, %1;" : "=h"(y) : "f"(x));
   return y;
+}}"""
+        for name, spelled in _NARROW.items()
+    },
+    **{
+        f"mma_{name}": f"""\
+__device__ __forceinline__ float32x4 mma_{name}(
+  unsigned x0, unsigned x1, unsigned x2, unsigned x3, unsigned y0, unsigned y1, float32x4 sums
+) {{
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.{spelled}.{spelled}.f32 "
+      "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
+      : "+f"(sums.s0), "+f"(sums.s1), "+f"(sums.s2), "+f"(sums.s3)
+      : "r"(x0), "r"(x1), "r"(x2), "r"(x3), "r"(y0), "r"(y1));
+  return sums;
 }}"""
         for name, spelled in _NARROW.items()
     },
@@ -123,6 +145,11 @@ class _CUDAFunction(Function):
         self.written = {param for param, is_written in phase.params if is_written}
         self.in_vectors: set[str] = set()  # the arguments that are accessed so
         self.exact = exact_nodes(phase.program)
+        self.added = added_products(phase.program)
+
+    def node(self, node: Node) -> None:
+        if node not in self.added:  # printed where they are added
+            super().node(node)
 
     def header(self) -> list[str]:
         arguments = [self._argument(param) for param, _ in self.phase.params]
@@ -186,6 +213,24 @@ class _CUDAFunction(Function):
             other = self.let(dtype, f"__shfl_xor_sync({_FULL}, {value}, {apart})")
             value = self.let(dtype, self.binary(node.arg, dtype, value, other))
         return value
+
+    def _mma(self, node: Node) -> str:
+        return self.let(node.dtype, self._multiplied(node, self.splat(node.dtype, "0.0f")))
+
+    def _update(self, node: Node) -> None:
+        register, value = node.src[:2]
+        if value in self.added:
+            name = self.names[register]
+            self.line(f"{name} = {self._multiplied(value, name)};")
+        else:
+            super()._update(node)
+
+    def _multiplied(self, node: Node, sums: str) -> str:
+        """The sums of a product of matrices and what is there already."""
+        name = f"mma_{node.src[0].dtype.scalar.name}"
+        self.helpers |= {"bits_to", name}
+        pieces = [f"bits_to<unsigned>({self.value(piece)})" for piece in node.src]
+        return f"{name}({', '.join(pieces)}, {sums})"
 
     # -- memory ---------------------------------------------------------------------------------
 

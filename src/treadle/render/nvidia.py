@@ -8,8 +8,8 @@ from ..ir.op import Op
 from ..lower.exact import is_multiple
 
 __all__ = [
-    "BUTTERFLY", "IS_ANY", "SHARED_ALIGNMENT", "WARP", "WHOLE_WARP", "WIDEST", "alignment",
-    "is_whole",
+    "BUTTERFLY", "IS_ANY", "SHARED_ALIGNMENT", "WARP", "WHOLE_WARP", "WIDEST", "added_products",
+    "alignment", "is_whole",
 ]  # fmt: skip
 
 WARP = 32
@@ -20,6 +20,12 @@ BUTTERFLY = (16, 8, 4, 2, 1)
 IS_ANY = {Op.ADD: True, Op.MAX: True, Op.MUL: False, Op.MIN: False}
 WIDEST = 16  # bytes that one instruction loads or stores
 SHARED_ALIGNMENT = 16
+
+
+def added_products(program: Node) -> frozenset[Node]:
+    """Each MMA that an UPDATE adds to a register: both are one instruction."""
+    updates = (n for n in program.src if n.op is Op.UPDATE and n.arg is Op.ADD)
+    return frozenset(n.src[1] for n in updates if n.src[1].op is Op.MMA)
 
 
 def is_whole(index: Node, dtype: DType) -> bool:

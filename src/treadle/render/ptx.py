@@ -21,7 +21,7 @@ from ..lower.exact import exact_nodes, integer_bounds
 from ..lower.linearize import Phase
 from ..target import Target
 from .llvm_function import LLVMFunction
-from .llvm_values import memory_type, type_name
+from .llvm_values import memory_type, type_name, zero
 from .nvidia import (
     BUTTERFLY,
     IS_ANY,
@@ -29,6 +29,7 @@ from .nvidia import (
     WARP,
     WHOLE_WARP,
     WIDEST,
+    added_products,
     alignment,
     is_whole,
 )
@@ -81,7 +82,12 @@ class _PTXFunction(LLVMFunction):
         self.in_vectors: set[str] = set()  # the arguments that are accessed so
         self.exact = exact_nodes(phase.program)
         self.bounds = integer_bounds(phase.program)
+        self.added = added_products(phase.program)
         self.digits: dict[str, str] = {}  # what special registers hold, once read
+
+    def node(self, node: Node) -> None:
+        if node not in self.added:  # printed where they are added
+            super().node(node)
 
     def header(self) -> str:
         arguments = [self._argument(param) for param, _ in self.phase.params]
@@ -178,6 +184,41 @@ class _PTXFunction(LLVMFunction):
         if dtype.is_float:
             return self.emit(f"bitcast i32 {word} to {kind}")
         return word if dtype.bits == 32 else self.emit(f"trunc i32 {word} to {kind}")
+
+    def _mma(self, node: Node) -> str:
+        return self._multiplied(node, zero(node.dtype))
+
+    def _update(self, node: Node) -> None:
+        register, value = node.src[:2]
+        if value not in self.added:
+            super()._update(node)
+            return
+        name, kind = self.names[register], type_name(register.dtype)
+        total = self._multiplied(value, self.emit(f"load {kind}, ptr {name}"))
+        self.lines.append(f"  store {kind} {total}, ptr {name}")
+
+    def _multiplied(self, node: Node, sums: str) -> str:
+        """The sums of a product of matrices and what is there already."""
+        dtype, count = node.dtype, node.dtype.count
+        is_half = node.src[0].dtype.scalar is dtypes.float16
+        kind = type_name(node.src[0].dtype)
+        pieces = [(kind, self.value(piece)) for piece in node.src]
+        if not is_half:
+            pieces = [("i32", self.emit(f"bitcast {kind} {piece} to i32")) for _, piece in pieces]
+        lanes = [
+            self.emit(f"extractelement {type_name(dtype)} {sums}, i64 {n}") for n in range(count)
+        ]
+        operands = [*pieces, *(("float", lane) for lane in lanes)]
+        name = f"llvm.nvvm.mma.m16n8k16.row.col.{'f32.f32' if is_half else 'bf16'}"
+        fields = f"{{ {', '.join(['float'] * count)} }}"
+        types = ", ".join(kind for kind, _ in operands)
+        self.declared[f"declare {fields} @{name}({types})"] = None
+        values = ", ".join(f"{kind} {value}" for kind, value in operands)
+        found, total = self.emit(f"call {fields} @{name}({values})"), "poison"
+        for n in range(count):
+            one = self.emit(f"extractvalue {fields} {found}, {n}")
+            total = self.emit(f"insertelement {type_name(dtype)} {total}, float {one}, i64 {n}")
+        return total
 
     # -- memory ---------------------------------------------------------------------------------
 

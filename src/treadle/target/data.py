@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from treadle.dtype import DType
 
-__all__ = ["Target", "Workgroup"]
+__all__ = ["MatrixUnit", "Target", "Workgroup"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,20 @@ class Workgroup:
 
 
 @dataclass(frozen=True)
+class MatrixUnit:
+    """What a subgroup multiplies at once: `rows` x `steps` by `steps` x `columns` of `dtype`.
+
+    Products are exact and their sums float32. Which item holds what is said in
+    optimize/matrix_units, which knows one arrangement.
+    """
+
+    dtype: DType
+    rows: int
+    columns: int
+    steps: int
+
+
+@dataclass(frozen=True)
 class Target:
     """One processor. Sizes are in bytes; caches are those that one core can reach.
 
@@ -57,6 +71,7 @@ class Target:
     number): a driver may end them there without a word. Without `strict_floats` the target's
     compiler takes floats for real numbers where that saves it work. `emulates_float64` says that
     float64, which is not among `dtypes`, is computed in integers, one number at a time.
+    `matrix_units` are what multiplies small matrices, for each dtype at most one.
     """
 
     name: str
@@ -87,6 +102,7 @@ class Target:
     max_image: tuple[int, int] | None = None
     strict_floats: bool = True
     emulates_float64: bool = False
+    matrix_units: tuple[MatrixUnit, ...] = ()
 
     @staticmethod
     def parse(text: str) -> Target:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from treadle.dtype import DType, dtypes
 from treadle.errors import SettingError
-from treadle.target.data import Target, Workgroup
+from treadle.target.data import MatrixUnit, Target, Workgroup
 
 __all__ = ["NVIDIA_ARCHITECTURES", "OLDEST", "arch_of_capability", "nvidia_target"]
 
@@ -31,6 +31,10 @@ _COMMON = (
     dtypes.bool, dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16, dtypes.int32,
     dtypes.uint32, dtypes.int64, dtypes.uint64, dtypes.float16, dtypes.float32, dtypes.float64,
 )  # fmt: skip
+
+
+# mma.sync.m16n8k16
+_MMA = tuple(MatrixUnit(dtype, 16, 8, 16) for dtype in (dtypes.float16, dtypes.bfloat16))
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,7 @@ def nvidia_target(arch: str) -> Target:
         ),
         short_indices=True,
         max_lanes=LOADED_AT_ONCE // 2,
+        matrix_units=() if arch == "sm_75" else _MMA,
     )
 
 

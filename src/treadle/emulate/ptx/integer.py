@@ -25,8 +25,7 @@ _BITS = ("b16", "b32", "b64")
 
 
 def _binary(e: Emitter, item: Instruction, bits: int) -> tuple[str, str]:
-    _, a, b = item.operands
-    return e.read(a, bits), e.read(b, bits)
+    return e.read(item.operands[1], bits), e.read(item.operands[2], bits)
 
 
 def _as_pairs(e: Emitter, value: str) -> str:

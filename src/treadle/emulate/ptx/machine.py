@@ -54,7 +54,7 @@ WARP, WARP_REGISTERS = _offsets(
     ("live", 4), ("waiting", 4), ("held", 4), ("slice", 4), ("number", 4), ("flip", 4),
     ("barriers", 64), ("pc", 128), ("tid_x", 128), ("tid_y", 128), ("tid_z", 128),
     # Where translated code leaves addresses and data for the support functions, and back.
-    ("addresses", 256), ("data", DATA_BYTES), ("more", DATA_BYTES), ("tiles", 4096),
+    ("addresses", 256), ("data", DATA_BYTES), ("more", DATA_BYTES), ("tiles", 24 * 1024),
 )  # fmt: skip
 
 
