@@ -163,11 +163,17 @@ def test_a_kernel_that_writes_outside_is_named_and_breaks_its_device_alone():
     device, other = (CUDADevice(f"CUDA:{n}", driver, n, target_of) for n in range(2))
     entry = Entry("wild", 1, 1, (Slot(0, 64, True),), (0,))
     buffers = [one.allocator.alloc(64) for one in (device, other)]
-    launches = [Launch(one.load(WILD, [entry]).phases, [b.argument], [n])
-                for one, b, n in zip((device, other), buffers, (1 << 20, 3), strict=True)]  # fmt: skip
-    with pytest.raises(DeviceError) as caught:
+    launches = [
+        Launch(one.load(WILD, [entry]).phases, [buffer.argument], [place])
+        for one, buffer, place in zip((device, other), buffers, (1 << 20, 3), strict=True)
+    ]
+
+    def run():
         device.run([launches[0]])
         device.synchronize()
+
+    with pytest.raises(DeviceError) as caught:
+        run()
     told = str(caught.value)
     assert told.startswith("CUDA:0: a kernel used memory that is not its own (CUDA_ERROR_ILLEGAL_A")
     assert "wild" in told
