@@ -28,10 +28,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Emulated GPUs are slow: short runs take one in eight of the tests there, always the same."""
+    """Emulated GPUs are slow: short runs take one in eight of the tests there, always the same.
+
+    Those that are marked `emulated` are taken, too.
+    """
     if config.getoption("--full") or "TEST_DEVICES" in os.environ:
         return
-    dropped = [item for item in items if _is_on_cuda(item) and crc32(item.nodeid.encode()) % 8]
+    dropped = [item for item in items if _is_on_cuda(item) and not _is_taken(item)]
     config.hook.pytest_deselected(items=dropped)
     gone = set(dropped)
     items[:] = [item for item in items if item not in gone]
@@ -40,6 +43,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _is_on_cuda(item: pytest.Item) -> bool:
     call = getattr(item, "callspec", None)
     return call is not None and str(call.params.get("device", "")).startswith("CUDA")
+
+
+def _is_taken(item: pytest.Item) -> bool:
+    return "emulated" in item.keywords or crc32(item.nodeid.encode()) % 8 == 0
 
 
 @pytest.fixture
