@@ -20,7 +20,7 @@ OPEN = "from treadle import Device; d = Device[Device.DEFAULT]; print(d.name, d.
 
 
 def run(code, *arguments, **variables):
-    kept = {k: v for k, v in os.environ.items() if k not in SPELLINGS and k != "DEV"}
+    kept = {k: v for k, v in os.environ.items() if k not in (*SPELLINGS, "DEV", "EMULATE")}
     return subprocess.run(
         [sys.executable, *(("-c", code) if code else ()), *arguments],
         env={**kept, **variables}, capture_output=True, text=True, timeout=100,
