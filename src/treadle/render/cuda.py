@@ -13,7 +13,8 @@ at an address that is no multiple of its size is a fault: a kernel looks at its 
 accesses them element by element where they are not aligned.
 
 Signed integers wrap, which C++ leaves undefined: they are added and multiplied as unsigned ones,
-except where nothing can overflow. Multiplications stay multiplications without `contract`.
+except where nothing can overflow. Sums of products are fused here, not by the compiler, which is
+told not to.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ from .nvidia import (
     WARP,
     WHOLE_WARP,
     WIDEST,
+    Fused,
     added_products,
+    fused,
     is_whole,
 )
 
@@ -51,7 +54,6 @@ _SCALARS = {
 }  # fmt: skip
 _FULL = f"{WHOLE_WARP:#x}u"
 _WORK_ITEMS = {"item": "threadIdx.x", "lane": f"threadIdx.x % {WARP}"}
-_ROUNDED_PRODUCTS = {"float32": "__fmul_rn", "float64": "__dmul_rn"}
 _TO_INTEGER = {
     ("float32", "int32"): "__float2int_rz", ("float32", "int64"): "__float2ll_rz",
     ("float64", "int32"): "__double2int_rz", ("float64", "int64"): "__double2ll_rz",
@@ -219,11 +221,20 @@ class _CUDAFunction(Function):
 
     def _update(self, node: Node) -> None:
         register, value = node.src[:2]
+        name, sum_ = self.names[register], fused(node) if self.contract else None
         if value in self.added:
-            name = self.names[register]
             self.line(f"{name} = {self._multiplied(value, name)};")
+        elif sum_ is not None:
+            self.line(f"{name} = {self._fused(register.dtype, sum_, name)};")
         else:
             super()._update(node)
+
+    def _fused(self, dtype: DType, sum_: Fused, register: str = "") -> str:
+        z = register if sum_.z is None else self.value(sum_.z)
+        x, y = self.value(sum_.x), self.value(sum_.y)
+        x = self.negate(dtype, x) if sum_.is_negative else x
+        z = self.negate(dtype, z) if sum_.is_less else z
+        return self.call(Op.FMA, dtype, [x, y, z])
 
     def _multiplied(self, node: Node, sums: str) -> str:
         """The sums of a product of matrices and what is there already."""
@@ -322,10 +333,13 @@ class _CUDAFunction(Function):
     def negate(self, dtype: DType, value: str) -> str:
         kind = _SCALARS[dtype.scalar.name]
         if dtype.is_float:
-            return self._each(lambda x: f"(-{x})", dtype, (dtype, value))
+            return self._each(lambda x: f"(-({x}))", dtype, (dtype, value))
         return self._each(lambda x: f"({kind})(0u - {x})", dtype, (dtype, value))
 
     def _alu(self, node: Node) -> str:
+        sum_ = fused(node) if self.contract else None
+        if sum_ is not None:
+            return self._fused(node.dtype, sum_)
         if node in self.exact and not is_promoted(node.dtype):
             a, b = self.operands(node)
             return f"({a} {BINARY[node.op]} {b})"
@@ -358,8 +372,6 @@ class _CUDAFunction(Function):
             return _extreme(op, dtype, a, b)
         if dtype.is_bool and op in (Op.ADD, Op.MUL):
             op = Op.OR if op is Op.ADD else Op.AND
-        if op is Op.MUL and dtype.is_float and not self.contract:
-            return f"{_ROUNDED_PRODUCTS[dtype.name]}({a}, {b})"
         kind = _SCALARS[dtype.name]
         if is_promoted(dtype):
             return f"({kind})({'(unsigned)' if op is Op.MUL else ''}{a} {BINARY[op]} {b})"
