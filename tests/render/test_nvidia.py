@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from treadle import Tensor, dtypes
+from treadle import Device, Tensor, dtypes
 from treadle.compile.nvrtc import NVRTCCompiler
 from treadle.compile.ptx import PTXCompiler
 from treadle.engine.known import current
+from treadle.errors import SettingError
 from treadle.ir.elementwise import numpy_dtype
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
@@ -23,8 +24,9 @@ from treadle.render.ptx import PTXRenderer
 from treadle.schedule.schedule import schedule
 from treadle.target import NVIDIA_ARCHITECTURES, Target
 
-from .kernels import elementwise, empty, run
+from .kernels import apply, elementwise, empty, run
 
+RANDOM = np.random.default_rng(7)
 DEVICE = ContextVar("DEVICE", default="CPU")  # where the programs' operands are
 SCALARS = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
            "float16", "bfloat16", "fp8e4m3", "fp8e5m2", "float32", "float64"]  # fmt: skip
@@ -229,3 +231,30 @@ def test_memory_may_begin_at_any_element(cuda, dtype):
     for offset in (0, dtype.itemsize):
         ours = run(cuda, ast, [empty(dtype, 64), given], offset=offset)[0]
         np.testing.assert_array_equal(ours, given + given)
+
+
+def test_of_two_products_the_first_is_fused_with_the_other(cuda):
+    kind = dtypes.float32
+    a, b, c, d = (np.float32(1 + n) + RANDOM.random(64, np.float32) for n in range(4))
+    function = lambda a, b, c, d: [a * b + c * d, a * b - c * d, -3.0 - a * b, (a * b) * -1.0]
+    given = [(kind, array) for array in (a, b, c, d)]
+    ours = apply(cuda, function, [kind] * 4, given, lanes=4)
+    x, y = (array.astype(np.float64) for array in (a, b))  # exact in the product
+    second = (c * d).astype(np.float64)
+    expected = [x * y + second, x * y - second, -3.0 - x * y, -(x * y)]
+    for found, exact in zip(ours, expected, strict=True):
+        np.testing.assert_array_equal(found, exact.astype(np.float32))
+
+
+@pytest.mark.parametrize("compiler", ["NVRTC", "PTX"])
+def test_whole_programs_compile_for_any_architecture_without_a_gpu(compiler):
+    device = f"NULL:{compiler}:sm_90a"
+    x = Tensor.empty(64, 64, device=device, dtype=dtypes.bfloat16)
+    (x @ x).softmax().realize()
+    assert Device[device].target.cpu == "sm_90a"
+
+
+@pytest.mark.parametrize("device", ["CPU:LLVM:sm_90", "NULL:LLVM:sm_90", "NULL:PTX:x86_64"])
+def test_architectures_belong_to_their_compilers(device):
+    with pytest.raises(SettingError, match=r"no processor's architecture|unknown NVIDIA"):
+        Device[device]

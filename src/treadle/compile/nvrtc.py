@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["NVRTCCompiler"]
 
 MEND = '`pip install "treadle[cuda]"` brings it'
-# Floats as IEEE 754 has them; what may fuse is said in the source.
+# Floats as IEEE 754 has them; what is fused is written so.
 _OPTIONS = (
-    "--std=c++17", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--fmad=true",
+    "--std=c++17", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--fmad=false",
     "--device-as-default-execution-space",
 )  # fmt: skip
 

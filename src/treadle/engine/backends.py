@@ -23,7 +23,7 @@ from ..render.llvm import LLVMRenderer
 from ..runtime.buffer import HostAllocator, HostBuffer
 from ..runtime.cpu import CpuDevice
 from ..runtime.null import NullDevice
-from ..target import Target, host_target
+from ..target import Target, host_target, nvidia_target
 from .cache import CompileCache, digest_of_sources
 from .selection import (
     COMPILERS,
@@ -201,6 +201,8 @@ def _open_cpu(
 ) -> Opened:
     host = host_target()
     target = Target.parse(choice.arch) if choice.arch else host
+    if target.workgroup is not None:
+        raise SettingError(f"{choice.full_name}: {choice.arch} is no processor's architecture")
     if choice.runtime != "NULL":  # whatever instructions it uses, it runs on this machine
         target = replace(target, l1=host.l1, l2=host.l2, l3=host.l3, cores=host.cores)
     compiler = make_compiler(target)
@@ -286,11 +288,16 @@ def _open_cuda(
     from ..runtime.cuda import CUDADevice, runs_as_it_is, target_of
 
     arch = choice.arch
-    runtime = CUDADevice(
-        choice.name, cuda_driver(arch), choice.index, lambda facts: target_of(facts, arch)
-    )
-    target = runtime.target
-    compiler = make_compiler(target, runs_as_it_is(runtime.facts, target))
+    if choice.runtime == "NULL":
+        target = nvidia_target(arch or _EMULATED)
+        runtime: Any = NullDevice(choice.name, target)
+        compiler = make_compiler(target, False)
+    else:
+        runtime = CUDADevice(
+            choice.name, cuda_driver(arch), choice.index, lambda facts: target_of(facts, arch)
+        )
+        target = runtime.target
+        compiler = make_compiler(target, runs_as_it_is(runtime.facts, target))
     missing = compiler.available()
     if missing is not None:
         raise DeviceError(f"{choice.name}:{compiler.name} cannot be used: {missing}")
@@ -329,6 +336,8 @@ _OPEN: dict[tuple[str, str], Callable[[Choice], Opened]] = {
     ("CUDA", "PTX"): _open_cuda_ptx,
     ("REF", "NUMPY"): _open_reference,
     ("NULL", "LLVM"): _open_llvm,
+    ("NULL", "NVRTC"): _open_cuda_nvrtc,
+    ("NULL", "PTX"): _open_cuda_ptx,
 }
 
 Device = _Devices()

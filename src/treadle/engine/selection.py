@@ -26,7 +26,7 @@ __all__ = [
 # Every runtime with its compilers; the first of them is the default.
 COMPILERS = {
     "CPU": ("LLVM", "CLANG"), "CL": ("OPENCL",), "WEBGPU": ("WGSL",), "REF": ("NUMPY",),
-    "CUDA": ("NVRTC", "PTX"), "NULL": ("LLVM",),
+    "CUDA": ("NVRTC", "PTX"), "NULL": ("LLVM", "NVRTC", "PTX"),
 }  # fmt: skip
 # Runtimes whose compilers know several architectures.
 _WITH_ARCH = ("CPU", "CL", "CUDA", "NULL", "WEBGPU")

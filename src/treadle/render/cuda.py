@@ -13,13 +13,12 @@ at an address that is no multiple of its size is a fault: a kernel looks at its 
 accesses them element by element where they are not aligned.
 
 Signed integers wrap, which C++ leaves undefined: they are added and multiplied as unsigned ones,
-except where nothing can overflow. Multiplications stay multiplications without `contract`.
+except where nothing can overflow. Sums of products are fused here, not by the compiler, which is
+told not to.
 """
 
 from __future__ import annotations
 
-import math
-import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,6 +29,7 @@ from ..lower.exact import exact_nodes
 from ..lower.linearize import Phase
 from ..target import Target
 from .clike import BINARY, COMPARISONS, FUNCTIONS, Function, is_promoted
+from .cuda_text import HALVES, SCALARS, helper_text, literal, struct_name, struct_text
 from .nvidia import (
     BUTTERFLY,
     IS_ANY,
@@ -37,67 +37,20 @@ from .nvidia import (
     WARP,
     WHOLE_WARP,
     WIDEST,
+    Fused,
     added_products,
+    fused,
     is_whole,
 )
 
 __all__ = ["CUDARenderer"]
 
-_SCALARS = {
-    "bool": "bool", "int8": "signed char", "uint8": "unsigned char", "int16": "short",
-    "uint16": "unsigned short", "int32": "int", "uint32": "unsigned", "int64": "long long",
-    "uint64": "unsigned long long", "float16": "unsigned short", "bfloat16": "unsigned short",
-    "float32": "float", "float64": "double",
-}  # fmt: skip
 _FULL = f"{WHOLE_WARP:#x}u"
 _WORK_ITEMS = {"item": "threadIdx.x", "lane": f"threadIdx.x % {WARP}"}
-_ROUNDED_PRODUCTS = {"float32": "__fmul_rn", "float64": "__dmul_rn"}
 _TO_INTEGER = {
     ("float32", "int32"): "__float2int_rz", ("float32", "int64"): "__float2ll_rz",
     ("float64", "int32"): "__double2int_rz", ("float64", "int64"): "__double2ll_rz",
 }  # fmt: skip
-_NARROW = {"float16": "f16", "bfloat16": "bf16"}
-_HELPERS = {
-    "bits_to": """\
-template <class To, class From> __device__ __forceinline__ To bits_to(From x) {
-  static_assert(sizeof(To) == sizeof(From));
-  To y;
-  memcpy(&y, &x, sizeof y);
-  return y;
-}""",
-    "from_float16": """\
-__device__ __forceinline__ float from_float16(unsigned short x) {
-  float y;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
-  return y;
-}""",
-    "from_bfloat16": """\
-__device__ __forceinline__ float from_bfloat16(unsigned short x) {
-  return __uint_as_float((unsigned)x << 16);
-}""",
-    **{
-        f"to_{name}": f"""\
-__device__ __forceinline__ unsigned short to_{name}(float x) {{
-  unsigned short y;
-  asm("cvt.rn.{spelled}.f32 %0, %1;" : "=h"(y) : "f"(x));
-  return y;
-}}"""
-        for name, spelled in _NARROW.items()
-    },
-    **{
-        f"mma_{name}": f"""\
-__device__ __forceinline__ float32x4 mma_{name}(
-  unsigned x0, unsigned x1, unsigned x2, unsigned x3, unsigned y0, unsigned y1, float32x4 sums
-) {{
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.{spelled}.{spelled}.f32 "
-      "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
-      : "+f"(sums.s0), "+f"(sums.s1), "+f"(sums.s2), "+f"(sums.s3)
-      : "r"(x0), "r"(x1), "r"(x2), "r"(x3), "r"(y0), "r"(y1));
-  return sums;
-}}"""
-        for name, spelled in _NARROW.items()
-    },
-}
 
 
 class CUDARenderer:
@@ -117,20 +70,9 @@ class CUDARenderer:
         bodies = [function.text() for function in functions]
         structs: set[DType] = set().union(*(function.structs for function in functions))
         helpers: set[str] = set().union(*(function.helpers for function in functions))
-        lines = [_struct(dtype) for dtype in sorted(structs, key=_struct_name)]
-        lines += [_HELPERS[helper] for helper in sorted(helpers)]
+        lines = [struct_text(dtype) for dtype in sorted(structs, key=struct_name)]
+        lines += [helper_text(helper) for helper in sorted(helpers)]
         return "\n".join([*lines, *bodies])
-
-
-def _struct_name(dtype: DType) -> str:
-    return f"{dtype.scalar.name}x{dtype.count}"
-
-
-def _struct(dtype: DType) -> str:
-    lanes = ", ".join(f"s{number}" for number in range(dtype.count))
-    size = dtype.scalar.itemsize * dtype.count
-    aligned = f"__align__({size}) " if size <= WIDEST else ""
-    return f"struct {aligned}{_struct_name(dtype)} {{ {_SCALARS[dtype.scalar.name]} {lanes}; }};"
 
 
 class _CUDAFunction(Function):
@@ -165,16 +107,16 @@ class _CUDAFunction(Function):
 
     def _argument(self, param: Node) -> str:
         access = "" if param in self.written else "const "
-        return f"{access}{_SCALARS[param.dtype.name]} *__restrict__ arg{param.arg.slot}"
+        return f"{access}{SCALARS[param.dtype.name]} *__restrict__ arg{param.arg.slot}"
 
     def type(self, dtype: DType) -> str:
         if dtype.count == 1:
-            return _SCALARS[dtype.name]
+            return SCALARS[dtype.name]
         self.structs.add(dtype)
-        return _struct_name(dtype)
+        return struct_name(dtype)
 
     def literal(self, dtype: DType, value: Any) -> str:
-        return _literal(dtype, value)
+        return literal(dtype, value)
 
     def declare(self, dtype: DType, name: str, code: str) -> str:
         return f"const {self.type(dtype)} {name} = {code};"
@@ -186,7 +128,7 @@ class _CUDAFunction(Function):
         if node.op is Op.PARAM:
             return f"arg{node.arg.slot}", []
         name = f"local{node.arg.number}"
-        kind = _SCALARS[node.dtype.name]
+        kind = SCALARS[node.dtype.name]
         return name, [f"  __shared__ __align__({SHARED_ALIGNMENT}) {kind} {name}[{node.arg.size}];"]
 
     def loop(self, name: str, dtype: DType, count: str) -> str:
@@ -219,11 +161,20 @@ class _CUDAFunction(Function):
 
     def _update(self, node: Node) -> None:
         register, value = node.src[:2]
+        name, sum_ = self.names[register], fused(node) if self.contract else None
         if value in self.added:
-            name = self.names[register]
             self.line(f"{name} = {self._multiplied(value, name)};")
+        elif sum_ is not None:
+            self.line(f"{name} = {self._fused(register.dtype, sum_, name)};")
         else:
             super()._update(node)
+
+    def _fused(self, dtype: DType, sum_: Fused, register: str = "") -> str:
+        z = register if sum_.z is None else self.value(sum_.z)
+        x, y = self.value(sum_.x), self.value(sum_.y)
+        x = self.negate(dtype, x) if sum_.is_negative else x
+        z = self.negate(dtype, z) if sum_.is_less else z
+        return self.call(Op.FMA, dtype, [x, y, z])
 
     def _multiplied(self, node: Node, sums: str) -> str:
         """The sums of a product of matrices and what is there already."""
@@ -313,19 +264,22 @@ class _CUDAFunction(Function):
     # -- arithmetic -----------------------------------------------------------------------------
 
     def bitcast(self, source: DType, target: DType, value: str) -> str:
-        kind = _SCALARS[target.scalar.name]
-        if kind == _SCALARS[source.scalar.name]:
+        kind = SCALARS[target.scalar.name]
+        if kind == SCALARS[source.scalar.name]:
             return self._each(lambda x: x, target, (source, value))
         self.helpers.add("bits_to")
         return self._each(lambda x: f"bits_to<{kind}>({x})", target, (source, value))
 
     def negate(self, dtype: DType, value: str) -> str:
-        kind = _SCALARS[dtype.scalar.name]
+        kind = SCALARS[dtype.scalar.name]
         if dtype.is_float:
-            return self._each(lambda x: f"(-{x})", dtype, (dtype, value))
+            return self._each(lambda x: f"(-({x}))", dtype, (dtype, value))
         return self._each(lambda x: f"({kind})(0u - {x})", dtype, (dtype, value))
 
     def _alu(self, node: Node) -> str:
+        sum_ = fused(node) if self.contract else None
+        if sum_ is not None:
+            return self._fused(node.dtype, sum_)
         if node in self.exact and not is_promoted(node.dtype):
             a, b = self.operands(node)
             return f"({a} {BINARY[node.op]} {b})"
@@ -358,13 +312,11 @@ class _CUDAFunction(Function):
             return _extreme(op, dtype, a, b)
         if dtype.is_bool and op in (Op.ADD, Op.MUL):
             op = Op.OR if op is Op.ADD else Op.AND
-        if op is Op.MUL and dtype.is_float and not self.contract:
-            return f"{_ROUNDED_PRODUCTS[dtype.name]}({a}, {b})"
-        kind = _SCALARS[dtype.name]
+        kind = SCALARS[dtype.name]
         if is_promoted(dtype):
             return f"({kind})({'(unsigned)' if op is Op.MUL else ''}{a} {BINARY[op]} {b})"
         if op in (Op.ADD, Op.SUB, Op.MUL) and dtype.is_int and not dtype.is_unsigned:
-            wraps = _SCALARS[f"u{dtype.name}"]
+            wraps = SCALARS[f"u{dtype.name}"]
             return f"({kind})(({wraps}){a} {BINARY[op]} ({wraps}){b})"
         return f"({a} {BINARY[op]} {b})"
 
@@ -373,16 +325,16 @@ class _CUDAFunction(Function):
         return self._each(lambda x: self._converted(have, want, x), target, (source, value))
 
     def _converted(self, source: DType, target: DType, value: str) -> str:
-        if source.name in _NARROW or target.name in _NARROW:
-            name = f"from_{source.name}" if source.name in _NARROW else f"to_{target.name}"
+        if source.name in HALVES or target.name in HALVES:
+            name = f"from_{source.name}" if source.name in HALVES else f"to_{target.name}"
             self.helpers.add(name)
             return f"{name}({value})"
         if target.is_bool:
             return f"({value} != 0)"
         if not (source.is_float and target.is_int):
-            return f"({_SCALARS[target.name]}){value}"
+            return f"({SCALARS[target.name]}){value}"
         converted = f"{_TO_INTEGER[source.name, target.name]}({value})"  # saturates
-        return f"({value} == {value} ? {converted} : {_integer(target, 0)})"
+        return f"({value} == {value} ? {converted} : {literal(target, 0)})"
 
 
 def _places(base: str, place: str, count: int) -> list[str]:
@@ -400,36 +352,3 @@ def _extreme(op: Op, dtype: DType, a: str, b: str) -> str:
     if dtype.is_float:
         wins = f"{wins} || {b} != {b}"
     return f"({wins} ? {b} : {a})"
-
-
-def _literal(dtype: DType, value: Any) -> str:
-    if dtype.is_bool:
-        return "true" if value else "false"
-    if dtype.is_int:
-        return _integer(dtype, int(value))
-    if dtype.bits == 16:
-        return f"((unsigned short)0x{_half_bits(dtype, value):04x})"
-    if math.isfinite(value):
-        return f"{float(value).hex()}{'f' if dtype.bits == 32 else ''}"
-    if dtype.bits == 32:
-        return f"__uint_as_float(0x{struct.pack('>f', value).hex()}u)"
-    return f"__longlong_as_double(0x{struct.pack('>d', value).hex()}ll)"
-
-
-def _half_bits(dtype: DType, value: float) -> int:
-    """The bits of a float16, or of a bfloat16: the upper half of a float32."""
-    if dtype is dtypes.float16:
-        return int.from_bytes(struct.pack(">e", value))
-    return int.from_bytes(struct.pack(">f", value)[:2])
-
-
-def _integer(dtype: DType, value: int) -> str:
-    if value == -(1 << 63):
-        return "(-0x7fffffffffffffffll - 1)"
-    if value == -(1 << 31) and dtype.bits == 32:
-        return "(-0x7fffffff - 1)"
-    suffix = {"int64": "ll", "uint64": "ull", "uint32": "u"}.get(dtype.name, "")
-    code = f"{value}{suffix}"
-    if dtype.bits < 32:
-        return f"(({_SCALARS[dtype.name]}){code})"
-    return f"({code})" if value < 0 else code

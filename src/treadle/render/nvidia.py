@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ..dtype import DType
 from ..ir.node import Node
 from ..ir.op import Op
 from ..lower.exact import is_multiple
 
 __all__ = [
-    "BUTTERFLY", "IS_ANY", "SHARED_ALIGNMENT", "WARP", "WHOLE_WARP", "WIDEST", "added_products",
-    "alignment", "is_whole",
+    "BUTTERFLY", "IS_ANY", "SHARED_ALIGNMENT", "WARP", "WHOLE_WARP", "WIDEST", "Fused",
+    "added_products", "alignment", "fused", "is_whole",
 ]  # fmt: skip
 
 WARP = 32
@@ -20,6 +22,40 @@ BUTTERFLY = (16, 8, 4, 2, 1)
 IS_ANY = {Op.ADD: True, Op.MAX: True, Op.MUL: False, Op.MIN: False}
 WIDEST = 16  # bytes that one instruction loads or stores
 SHARED_ALIGNMENT = 16
+
+
+class Fused(NamedTuple):
+    """x * y + z, rounded once; or -(x * y) + z, or x * y - z. Without z it is a register's."""
+
+    x: Node
+    y: Node
+    z: Node | None
+    is_negative: bool = False
+    is_less: bool = False
+
+
+def fused(node: Node) -> Fused | None:
+    """The sum or difference `node` (or what an UPDATE adds) with a product in it, as one operation.
+
+    Compilers would choose as well, and of two products in one sum take now the one and now the
+    other. So a value would not be the same in two kernels: here it is always the first.
+    """
+    if node.op is Op.UPDATE:
+        value = node.src[1]
+        is_sum = node.arg is Op.ADD and _is_product(value)
+        return Fused(value.src[0], value.src[1], None) if is_sum else None
+    if node.op not in (Op.ADD, Op.SUB) or not node.dtype.is_float:
+        return None
+    a, b = node.src
+    if _is_product(a):
+        return Fused(a.src[0], a.src[1], b, is_less=node.op is Op.SUB)
+    if _is_product(b):
+        return Fused(b.src[0], b.src[1], a, is_negative=node.op is Op.SUB)
+    return None
+
+
+def _is_product(node: Node) -> bool:
+    return node.op is Op.MUL and node.dtype.is_float
 
 
 def added_products(program: Node) -> frozenset[Node]:

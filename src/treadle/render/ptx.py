@@ -21,7 +21,7 @@ from ..lower.exact import exact_nodes, integer_bounds
 from ..lower.linearize import Phase
 from ..target import Target
 from .llvm_function import LLVMFunction
-from .llvm_values import memory_type, type_name, zero
+from .llvm_values import mangled, memory_type, type_name, zero
 from .nvidia import (
     BUTTERFLY,
     IS_ANY,
@@ -29,8 +29,10 @@ from .nvidia import (
     WARP,
     WHOLE_WARP,
     WIDEST,
+    Fused,
     added_products,
     alignment,
+    fused,
     is_whole,
 )
 
@@ -76,7 +78,8 @@ class PTXRenderer:
 
 class _PTXFunction(LLVMFunction):
     def __init__(self, name: str, phase: Phase, contract: bool) -> None:
-        super().__init__(name, phase, phase.variables, contract)
+        super().__init__(name, phase, phase.variables, contract=False)  # see `fused`
+        self.fuses = contract
         self.top: list[str] = []  # shared memory
         self.written = {param for param, is_written in phase.params if is_written}
         self.in_vectors: set[str] = set()  # the arguments that are accessed so
@@ -190,12 +193,25 @@ class _PTXFunction(LLVMFunction):
 
     def _update(self, node: Node) -> None:
         register, value = node.src[:2]
-        if value not in self.added:
+        sum_ = fused(node) if self.fuses else None
+        if value not in self.added and sum_ is None:
             super()._update(node)
             return
         name, kind = self.names[register], type_name(register.dtype)
-        total = self._multiplied(value, self.emit(f"load {kind}, ptr {name}"))
+        old = self.emit(f"load {kind}, ptr {name}")
+        if sum_ is not None:
+            total = self._fused(register.dtype, sum_, old)
+        else:
+            total = self._multiplied(value, old)
         self.lines.append(f"  store {kind} {total}, ptr {name}")
+
+    def _fused(self, dtype: DType, sum_: Fused, register: str = "") -> str:
+        kind = type_name(dtype)
+        x, y = self.value(sum_.x), self.value(sum_.y)
+        z = register if sum_.z is None else self.value(sum_.z)
+        x = self.emit(f"fneg {kind} {x}") if sum_.is_negative else x
+        z = self.emit(f"fneg {kind} {z}") if sum_.is_less else z
+        return self.call(dtype, f"llvm.fma.{mangled(dtype)}", [(kind, n) for n in (x, y, z)])
 
     def _multiplied(self, node: Node, sums: str) -> str:
         """The sums of a product of matrices and what is there already."""
@@ -305,6 +321,9 @@ class _PTXFunction(LLVMFunction):
     # -- arithmetic -----------------------------------------------------------------------------
 
     def _alu(self, node: Node) -> str:
+        sum_ = fused(node) if self.fuses else None
+        if sum_ is not None:
+            return self._fused(node.dtype, sum_)
         operands = [self.value(s) for s in node.src]
         kind = type_name(node.dtype)
         if node in self.exact:

@@ -2,10 +2,10 @@
 
 from treadle.target.data import MatrixUnit, Target, Workgroup
 from treadle.target.host import available_cores, host_target
-from treadle.target.nvidia import NVIDIA_ARCHITECTURES
+from treadle.target.nvidia import NVIDIA_ARCHITECTURES, nvidia_target
 from treadle.target.parse import TARGET_NAMES, parse_arch
 
 __all__ = [
     "NVIDIA_ARCHITECTURES", "TARGET_NAMES", "MatrixUnit", "Target", "Workgroup",
-    "available_cores", "host_target", "parse_arch",
+    "available_cores", "host_target", "nvidia_target", "parse_arch",
 ]  # fmt: skip
