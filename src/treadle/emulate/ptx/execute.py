@@ -68,13 +68,13 @@ class _Memory:
 class _Worker:
     """The records of one host thread for one kernel and one shape of block."""
 
-    def __init__(
-        self, translation: Translation, block: tuple[int, int, int], dynamic: int
-    ) -> None:
+    def __init__(self, translation: Translation, block: tuple[int, int, int], dynamic: int) -> None:
         threads = block[0] * block[1] * block[2]
         warps = -(-threads // LANES)
-        shared = -(-translation.shared_bytes // 16) * 16 + dynamic if dynamic else (
-            translation.shared_bytes
+        shared = (
+            -(-translation.shared_bytes // 16) * 16 + dynamic
+            if dynamic
+            else (translation.shared_bytes)
         )
         self.shared_bytes = shared
         self.record = _Memory(BLOCK_BYTES)
@@ -195,9 +195,7 @@ class Program:
         idle = loaded.workers.setdefault(key, [])
         with self._lock:
             workers = [idle.pop() for _ in range(min(n, len(idle)))]
-        workers += [
-            _Worker(loaded.translation, block, dynamic) for _ in range(n - len(workers))
-        ]
+        workers += [_Worker(loaded.translation, block, dynamic) for _ in range(n - len(workers))]
         for worker in workers:
             worker.prepare(launch.address)
         run = _Run(_support(self._compile_ir).address("treadle_ptx_run"))

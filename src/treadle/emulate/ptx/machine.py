@@ -47,7 +47,8 @@ BLOCK, BLOCK_BYTES = _offsets(
     ("live", 4), ("known_start", 8), ("known_end", 8), ("turns", 8),
     # Stamps order accesses to shared memory: see support.
     ("stamp", 4), ("first_stamp", 4), ("barrier_stamp", 4), ("warp_stamps", 4 * LANES),
-    ("arrived", 64), ("expected", 64), ("loose", 64), ("voted", 64), ("last_voted", 64), ("last_arrived", 64),
+    ("arrived", 64), ("expected", 64), ("loose", 64), ("voted", 64), ("last_voted", 64),
+    ("last_arrived", 64),
 )  # fmt: skip
 
 WARP, WARP_REGISTERS = _offsets(

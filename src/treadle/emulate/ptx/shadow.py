@@ -60,7 +60,7 @@ def _check() -> str:
     def fault(kind: Fault, lane: str, address: str) -> None:
         code.do(
             f"call void @treadle_ptx_fault(ptr %block, ptr %warp, i32 {int(kind)}, i32 %line, "
-            f"i32 {lane}, i64 {address}, i32 %nbytes, i64 0)"
+            f"i32 {lane}, i64 {address}, i32 %nbytes, i64 {limit})"
         )
 
     def bounds(lane: str) -> None:
@@ -108,7 +108,7 @@ def _check() -> str:
 
 
 def _note(chunk: int) -> str:
-    """Looks for what is wrong with an access (update 0), then notes it (1), `chunk` bytes a step."""
+    """Looks for what is wrong with an access (update 0), or notes it (1), by `chunk` bytes."""
     code = Code("void", f"note_{chunk}", f"{_ACCESS}, i1 %update", "noinline")
     shape, flags = f"<{chunk} x i32>", f"<{chunk} x i1>"
     written, read = code.pointer("block", "written"), code.pointer("block", "read")
@@ -186,9 +186,7 @@ def _note(chunk: int) -> str:
             of_warp = code.op(f"sub {shape} {reader}, splat (i32 {_OF_WARP})")
             near = code.op(f"or {flags} {code.op(f'icmp eq {shape} {of_thread}, {mine}')}, "
                            f"{code.op(f'icmp eq {shape} {of_warp}, {mine}')}")  # fmt: skip
-            shared = code.op(
-                f"select {flags} {near}, {shape} {togethers}, {shape} {manies}"
-            )
+            shared = code.op(f"select {flags} {near}, {shape} {togethers}, {shape} {manies}")
             value = code.op(f"select {flags} {alone}, {shape} {own}, {shape} {shared}")
             code.do(f"store {shape} {value}, ptr {r_place}, align 4")
 

@@ -97,9 +97,7 @@ def _fault() -> str:
     return code.text
 
 
-def report(
-    code: Code, kind: Fault, lane: str, address: str, nbytes: str, extra: str = "0"
-) -> None:
+def report(code: Code, kind: Fault, lane: str, address: str, nbytes: str, extra: str = "0") -> None:
     """Calls the fault function from a function that has %line."""
     code.do(
         f"call void @treadle_ptx_fault(ptr %block, ptr %warp, i32 {int(kind)}, i32 %line, "
@@ -171,7 +169,7 @@ def _check_global_each() -> str:
     return code.text
 
 
-def _add_lane(code: Code, mask, lane: str) -> None:  # noqa: ANN001
+def _add_lane(code: Code, mask, lane: str) -> None:
     code.set(mask, code.op(f"or i32 {code.get(mask)}, {code.op(f'shl i32 1, {lane}')}"))
 
 
@@ -256,9 +254,7 @@ def _check_local() -> str:
 
 def _check_generic() -> str:
     """Sorts generic addresses by the space that they fall in, and checks each there."""
-    code = Code(
-        "i32", "treadle_ptx_check_generic", f"{_ACCESS}, i32 %nbytes, i32 %how", "noinline"
-    )
+    code = Code("i32", "treadle_ptx_check_generic", f"{_ACCESS}, i32 %nbytes, i32 %how", "noinline")
     shared = code.variable("i32", "0")
     local = code.variable("i32", "0")
     base, limit = code.load("block", "shared", 64), code.load("block", "shared_bytes", 64)
@@ -335,9 +331,7 @@ def _fast_moves(code: Code, how: str, bits: int, data: str) -> None:
     addresses = code.op(f"load <32 x i64>, ptr {code.field('warp', 'addresses')}, align 64")
     first = code.op(f"extractelement <32 x i64> {addresses}, i32 0")
     one = code.op(f"insertelement <32 x i64> poison, i64 {first}, i32 0")
-    base = code.op(
-        f"shufflevector <32 x i64> {one}, <32 x i64> poison, <32 x i32> zeroinitializer"
-    )
+    base = code.op(f"shufflevector <32 x i64> {one}, <32 x i64> poison, <32 x i32> zeroinitializer")
     full = code.op("icmp eq i32 %mask, -1")
     host = code.op(f"inttoptr i64 {first} to ptr")
 
@@ -362,9 +356,7 @@ def _fast_moves(code: Code, how: str, bits: int, data: str) -> None:
     def everywhere() -> None:
         value = code.op(f"load i{bits}, ptr {host}, align {nbytes}")
         put = code.op(f"insertelement {shape} poison, i{bits} {value}, i32 0")
-        spread = code.op(
-            f"shufflevector {shape} {put}, {shape} poison, <32 x i32> zeroinitializer"
-        )
+        spread = code.op(f"shufflevector {shape} {put}, {shape} poison, <32 x i32> zeroinitializer")
         code.do(f"store {shape} {spread}, ptr {data}, align {nbytes}")
         code.leave("ret void")
 
@@ -389,5 +381,3 @@ def _access(kind: str, space: str, bits: int, count: int) -> str:
     code.do(f"call void @{kind}_{bits}x{count}(ptr %warp, i32 {good})")
     code.do("ret void")
     return code.text
-
-
