@@ -13,7 +13,7 @@ from __future__ import annotations
 from treadle.emulate.ptx.barriers import BARRIER_SYMBOLS, barrier_functions
 from treadle.emulate.ptx.code import Code
 from treadle.emulate.ptx.machine import Fault
-from treadle.emulate.ptx.shadow import shadow_functions
+from treadle.emulate.ptx.shadow import LOAD, STORE, check_name, reduce_lanes, shadow_functions
 
 __all__ = ["ACCESSES", "SUPPORT_SYMBOLS", "access_name", "support_ir"]
 
@@ -116,10 +116,9 @@ def _check_global() -> str:
     code = Code("i32", "treadle_ptx_check_global", f"{_ACCESS}, i32 %nbytes", "noinline")
     code.when(code.op("icmp eq i32 %mask, 0"), lambda: code.leave("ret i32 0"))
     addresses = code.op(f"load <32 x i64>, ptr {code.field('warp', 'addresses')}, align 64")
-    here = code.op("bitcast i32 %mask to <32 x i1>")
-    low = _reduce(code, "umin", here, addresses, "splat (i64 -1)")
-    high = _reduce(code, "umax", here, addresses, "zeroinitializer")
-    every = _reduce(code, "or", here, addresses, "zeroinitializer")
+    low = reduce_lanes(code, "umin", addresses)
+    high = reduce_lanes(code, "umax", addresses)
+    every = reduce_lanes(code, "or", addresses)
     nbytes = code.op("zext i32 %nbytes to i64")
     last = code.op(f"add i64 {high}, {nbytes}")
     odd = code.op(f"and i64 {every}, {code.op(f'add i64 {nbytes}, -1')}")
@@ -133,11 +132,6 @@ def _check_global() -> str:
     )
     code.do(f"ret i32 {found}")
     return code.text
-
-
-def _reduce(code: Code, how: str, here: str, addresses: str, otherwise: str) -> str:
-    chosen = code.op(f"select <32 x i1> {here}, <32 x i64> {addresses}, <32 x i64> {otherwise}")
-    return code.op(f"call i64 @llvm.vector.reduce.{how}.v32i64(<32 x i64> {chosen})")
 
 
 def _check_global_each() -> str:
@@ -363,21 +357,20 @@ def _fast_moves(code: Code, how: str, bits: int, data: str) -> None:
     code.when(full, in_order)
 
 
-_CHECKS = {
-    "global": ("treadle_ptx_check_global", False), "shared": ("treadle_ptx_check_shared", True),
-    "local": ("check_local", False), "generic": ("treadle_ptx_check_generic", True),
-}  # fmt: skip
+_CHECKS = {"global": "treadle_ptx_check_global", "local": "check_local"}
 
 
 def _access(kind: str, space: str, bits: int, count: int) -> str:
     """Checks the lanes of a mask and moves the data of those that pass."""
     code = Code("void", access_name(kind, space, bits, count), _ACCESS)
-    check, has_kind = _CHECKS[space]
-    how = f", i32 {int(kind == 'store')}" if has_kind else ""
-    good = code.op(
-        f"call i32 @{check}(ptr %block, ptr %warp, i32 %mask, i32 %line, "
-        f"i32 {bits // 8 * count}{how})"
-    )
+    nbytes, how = bits // 8 * count, STORE if kind == "store" else LOAD
+    if space == "shared":
+        check, more = check_name(how, nbytes), ""
+    elif space == "generic":
+        check, more = "treadle_ptx_check_generic", f", i32 {nbytes}, i32 {how}"
+    else:
+        check, more = _CHECKS[space], f", i32 {nbytes}"
+    good = code.op(f"call i32 @{check}(ptr %block, ptr %warp, i32 %mask, i32 %line{more})")
     code.do(f"call void @{kind}_{bits}x{count}(ptr %warp, i32 {good})")
     code.do("ret void")
     return code.text
