@@ -21,7 +21,7 @@ __all__ = ["LOAD", "STORE", "TOUCH", "check_name", "reduce_lanes", "shadow_funct
 LOAD, STORE, TOUCH = 0, 1, 2  # what an access does; TOUCH is atomic
 _ID_BITS = 11
 _OF_WARP, _OF_MANY = 1024, 1056
-_LANES = _PASS = "ptr %block, ptr %warp, i32 %mask, i32 %line"  # parameters and arguments
+_LANES = "ptr %block, ptr %warp, i32 %mask, i32 %line"  # as parameters and as arguments
 _SIZES = (1, 2, 4, 8, 16, 32)
 
 
@@ -59,7 +59,7 @@ def _check() -> str:
         for nbytes in _SIZES:
             is_how = code.op(f"icmp eq i32 %how, {how}")
             is_size = code.op(f"icmp eq i32 %nbytes, {nbytes}")
-            call = f"call i32 @{check_name(how, nbytes)}({_PASS})"
+            call = f"call i32 @{check_name(how, nbytes)}({_LANES})"
             code.when(
                 code.op(f"and i1 {is_how}, {is_size}"),
                 lambda call=call: code.leave(f"ret i32 {code.op(call)}"),
@@ -123,13 +123,13 @@ def _check_sized(how: int, nbytes: int) -> str:
     good = code.variable("i32", "%mask")
     places = code.field("warp", "addresses")
     addresses = code.op(f"load <32 x i64>, ptr {places}, align 64")
-    low, high, every = (reduce_lanes(code, name, addresses) for name in ("umin", "umax", "or"))
+    high, every = (reduce_lanes(code, name, addresses) for name in ("umax", "or"))
     room = code.op(f"sub i64 {code.load('block', 'shared_bytes', 64)}, {nbytes}")
     outside = code.op(f"icmp sgt i64 {high}, {room}")
     wild = code.op(f"icmp slt i64 {high}, 0")
     odd = code.op(f"icmp ne i64 {code.op(f'and i64 {every}, {nbytes - 1}')}, 0")
     wrong = code.op(f"or i1 {code.op(f'or i1 {outside}, {wild}')}, {odd}")
-    bounds = f"call i32 @check_bounds({_PASS}, i32 {nbytes})"
+    bounds = f"call i32 @check_bounds({_LANES}, i32 {nbytes})"
     code.when(wrong, lambda: code.set(good, code.op(bounds)))
     shadows = _Shadows(code, how, nbytes)
     mask = code.get(good)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from treadle.emulate.ptx.barriers import BARRIER_SYMBOLS, barrier_functions
 from treadle.emulate.ptx.code import Code
-from treadle.emulate.ptx.machine import Fault
+from treadle.emulate.ptx.machine import KNOWN, Fault
 from treadle.emulate.ptx.shadow import LOAD, STORE, check_name, reduce_lanes, shadow_functions
 
 __all__ = ["ACCESSES", "SUPPORT_SYMBOLS", "access_name", "support_ir"]
@@ -122,11 +122,20 @@ def _check_global() -> str:
     nbytes = code.op("zext i32 %nbytes to i64")
     last = code.op(f"add i64 {high}, {nbytes}")
     odd = code.op(f"and i64 {every}, {code.op(f'add i64 {nbytes}, -1')}")
-    inside = code.op(f"icmp uge i64 {low}, {code.load('block', 'known_start', 64)}")
-    before = code.op(f"icmp ule i64 {last}, {code.load('block', 'known_end', 64)}")
-    good = code.op(f"and i1 {inside}, {before}")
-    good = code.op(f"and i1 {good}, {code.op(f'icmp eq i64 {odd}, 0')}")
-    code.when(good, lambda: code.leave("ret i32 %mask"))
+    aligned = code.op(f"icmp eq i64 {odd}, 0")
+    known = _known(code)
+
+    def fits() -> str:
+        start = code.op(f"load i64, ptr {known}")
+        end = code.op(f"load i64, ptr {code.at(known, 8)}")
+        inside = code.op(f"icmp uge i64 {low}, {start}")
+        before = code.op(f"icmp ule i64 {last}, {end}")
+        both = code.op(f"and i1 {inside}, {before}")
+        return code.op(f"and i1 {both}, {aligned}")
+
+    code.when(fits(), lambda: code.leave("ret i32 %mask"))
+    code.op(f"call i1 @find_allocation(ptr %block, ptr {known}, i64 {low}, i64 {nbytes})")
+    code.when(fits(), lambda: code.leave("ret i32 %mask"))
     found = code.op(
         "call i32 @check_global_each(ptr %block, ptr %warp, i32 %mask, i32 %line, i32 %nbytes)"
     )
@@ -134,9 +143,17 @@ def _check_global() -> str:
     return code.text
 
 
+def _known(code: Code) -> str:
+    """Where the allocation that the instruction of this line found last is kept."""
+    row = code.op(f"and i32 %line, {KNOWN - 1}")
+    offset = code.op(f"shl i32 {row}, 4")
+    return code.at(code.field("block", "known"), code.op(f"zext i32 {offset} to i64"))
+
+
 def _check_global_each() -> str:
     code = Code("i32", "check_global_each", f"{_ACCESS}, i32 %nbytes", "noinline")
     good = code.variable("i32", "0")
+    known = _known(code)
     wide = code.op("zext i32 %nbytes to i64")
     odd = code.op(f"add i64 {wide}, -1")
 
@@ -145,7 +162,9 @@ def _check_global_each() -> str:
         rest = code.op(f"and i64 {address}, {odd}")
 
         def inside() -> None:
-            found = code.op(f"call i1 @find_allocation(ptr %block, i64 {address}, i64 {wide})")
+            found = code.op(
+                f"call i1 @find_allocation(ptr %block, ptr {known}, i64 {address}, i64 {wide})"
+            )
             code.when(
                 found,
                 lambda: _add_lane(code, good, lane),
@@ -168,8 +187,10 @@ def _add_lane(code: Code, mask, lane: str) -> None:
 
 
 def _find() -> str:
-    """Whether an allocation holds the bytes; it is the known one from then on."""
-    code = Code("i1", "find_allocation", "ptr %block, i64 %address, i64 %nbytes", "noinline")
+    """Whether an allocation holds the bytes; `%known` holds its ends from then on."""
+    code = Code(
+        "i1", "find_allocation", "ptr %block, ptr %known, i64 %address, i64 %nbytes", "noinline"
+    )
     code.do(f"%launch = load ptr, ptr {code.field('block', 'launch')}")
     table = code.pointer("launch", "table")
     low = code.variable("i64", "0")
@@ -193,8 +214,8 @@ def _find() -> str:
     end = code.op(f"load i64, ptr {code.at(row, 8)}")
     last = code.op("add i64 %address, %nbytes")
     code.when(code.op(f"icmp ugt i64 {last}, {end}"), lambda: code.leave("ret i1 false"))
-    code.save("block", "known_start", start, 64)
-    code.save("block", "known_end", end, 64)
+    code.do(f"store i64 {start}, ptr %known")
+    code.do(f"store i64 {end}, ptr {code.at('%known', 8)}")
     code.do("ret i1 true")
     return code.text
 
