@@ -94,7 +94,7 @@ def run(compile_ir):
 def snippet(code, sizes, result_size, target):
     names = "abc"[: len(sizes)]
     params = ", ".join(f".param .u64 p{i}" for i in range(len(sizes) + 1))
-    bits = lambda size: max(16, 8 * size)  # noqa: E731
+    bits = lambda size: max(16, 8 * size)
     registers = "".join(
         f".reg .b{bits(size)} %{name};\n" for name, size in zip(names, sizes, strict=True)
     )

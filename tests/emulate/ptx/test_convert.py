@@ -8,8 +8,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
 FLOATS = np.array(
     [0.0, -0.0, 0.49, 0.5, 0.51, 1.5, 2.5, -0.5, -1.5, -2.5, 127.5, 128.0, 255.0, 256.0, -129.0,
-     32768.0, 65535.7, 65536.0, 2147483520.0, 2147483648.0, 4294967296.0, -2147483648.0, 1e10, 9.3e18,
-     1.9e19, -1e19, 1e38, np.inf, -np.inf, np.nan, 1e-40, 0.1, 3.14159], "f4",
+     32768.0, 65535.7, 65536.0, 2147483520.0, 2147483648.0, 4294967296.0, -2147483648.0, 1e10,
+     9.3e18, 1.9e19, -1e19, 1e38, np.inf, -np.inf, np.nan, 1e-40, 0.1, 3.14159], "f4",
 )  # fmt: skip
 ROUND = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 
@@ -18,7 +18,9 @@ ROUND = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 @pytest.mark.parametrize("how", ROUND)
 def test_floats_to_integers_are_clamped(run, how, target):
     bits = int(target[1:])
-    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if target[0] == "s" else (0, (1 << bits) - 1)  # noqa: E501
+    low, high = (
+        (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if target[0] == "s" else (0, (1 << bits) - 1)
+    )
     for kind in ("f32", "f64"):
         x = FLOATS.astype(DTYPES[kind])
         code = f"cvt.{how}.{target}.{kind} %d, %a;"
@@ -64,12 +66,18 @@ def test_directed_rounding_of_integers(run):
 @pytest.mark.parametrize("target", ["u8", "s8", "u16", "s16", "u32", "s32"])
 def test_integers_saturate_where_asked(run, target):
     bits = int(target[1:])
-    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if target[0] == "s" else (0, (1 << bits) - 1)  # noqa: E501
+    low, high = (
+        (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if target[0] == "s" else (0, (1 << bits) - 1)
+    )
     x = np.array([0, 1, -1, 127, 128, 255, 256, -128, -129, 65536, 1 << 40, -(1 << 40)], "i8")
     found = run(f"cvt.sat.{target}.s64 %d, %a;", x.view("u8"), out="u4")
-    assert found.view("i4").tolist() == np.array(
-        [min(max(int(v), low), high) for v in x], "i8"
-    ).astype("u4" if target[0] == "u" else "i4").view("i4").tolist()
+    assert (
+        found.view("i4").tolist()
+        == np.array([min(max(int(v), low), high) for v in x], "i8")
+        .astype("u4" if target[0] == "u" else "i4")
+        .view("i4")
+        .tolist()
+    )
 
 
 def test_integers_are_extended_by_the_sign_of_their_source(run):
@@ -125,7 +133,7 @@ def test_halves_towards_zero(run, kind):
 
 def test_doubles_to_floats_in_every_rounding(run):
     x = np.array([1 + 2.0**-30, -1 - 2.0**-30, 1e300, -1e300, 1e-46, 0.1])
-    f = lambda *v: [np.float32(n) for n in v]  # noqa: E731
+    f = lambda *v: [np.float32(n) for n in v]
     up, down = np.nextafter(np.float32(1), np.float32(2)), np.float32(3.4028235e38)
     tenth = np.float32(0.1)
     under = np.nextafter(tenth, np.float32(0))

@@ -81,9 +81,7 @@ def exactly(function, arrays, kind, rounding):
 def test_directed_rounding(run, rounding, kind):
     rng = np.random.default_rng(3)
     a, b, c = (rng.standard_normal(100).astype(DTYPES[kind]) for _ in range(3))
-    check = lambda code, f, *xs: same(  # noqa: E731
-        launch(run, code, kind, *xs), exactly(f, xs, kind, rounding)
-    )
+    check = lambda code, f, *xs: same(launch(run, code, kind, *xs), exactly(f, xs, kind, rounding))
     check(f"add.{rounding}.{kind} %d, %a, %b;", lambda x, y: x + y, a, b)
     check(f"mul.{rounding}.{kind} %d, %a, %b;", lambda x, y: x * y, a, b)
     check(f"div.{rounding}.{kind} %d, %a, %b;", lambda x, y: x / y, a, b)
@@ -142,7 +140,7 @@ def test_extremes_know_nan_and_signed_zeroes(run, name, kind):
 
 def test_flush_to_zero_and_saturation(run):
     a, b = grid("f32")
-    flush = lambda v: np.where(np.abs(v) < 2.0**-126, np.copysign(np.float32(0), v), v)  # noqa: E731
+    flush = lambda v: np.where(np.abs(v) < 2.0**-126, np.copysign(np.float32(0), v), v)
     expected = flush((flush(a) * flush(b)).astype("f4")).astype("f4")
     same(launch(run, "mul.ftz.f32 %d, %a, %b;", "f32", a, b), expected)
     total = a + b
@@ -167,7 +165,9 @@ def test_exponentials_and_logarithms(run):
     expected = np.exp2(x.astype("f8")).astype("f4")
     found = launch(run, "ex2.approx.f32 %d, %a;", "f32", x).view("f4")
     assert_within(found, expected, 1)
-    x = np.concatenate([np.geomspace(1e-44, 3e38, 900), np.linspace(0.9, 1.1, 80), F32]).astype("f4")
+    x = np.concatenate([np.geomspace(1e-44, 3e38, 900), np.linspace(0.9, 1.1, 80), F32]).astype(
+        "f4"
+    )
     expected = np.log2(x.astype("f8")).astype("f4")
     assert_within(launch(run, "lg2.approx.f32 %d, %a;", "f32", x).view("f4"), expected, 1)
 

@@ -59,7 +59,7 @@ ARITHMETIC = {
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("name", ARITHMETIC)
 def test_arithmetic_wraps(run, name, kind):
-    expected = lambda a, b: ARITHMETIC[name](value_of(a, kind), value_of(b, kind))  # noqa: E731
+    expected = lambda a, b: ARITHMETIC[name](value_of(a, kind), value_of(b, kind))
     bits = bits_of(kind)
     check(run, f"{name}.{kind} %d, %a, %b;", pairs(bits), expected, bits)
 
@@ -67,14 +67,14 @@ def test_arithmetic_wraps(run, name, kind):
 @pytest.mark.parametrize("kind", TYPES)
 def test_the_high_half_of_a_product(run, kind):
     bits = bits_of(kind)
-    expected = lambda a, b: (value_of(a, kind) * value_of(b, kind)) >> bits  # noqa: E731
+    expected = lambda a, b: (value_of(a, kind) * value_of(b, kind)) >> bits
     check(run, f"mul.hi.{kind} %d, %a, %b;", pairs(bits), expected, bits)
 
 
 @pytest.mark.parametrize("kind", TYPES[:4])
 def test_a_wide_product_has_twice_the_bits(run, kind):
     bits = bits_of(kind)
-    expected = lambda a, b: value_of(a, kind) * value_of(b, kind)  # noqa: E731
+    expected = lambda a, b: value_of(a, kind) * value_of(b, kind)
     check(run, f"mul.wide.{kind} %d, %a, %b;", pairs(bits), expected, 2 * bits)
 
 
@@ -107,8 +107,8 @@ def test_carries_go_on_to_the_next_word(run):
 
 
 def test_products_of_24_bits(run):
-    low = lambda v: v & 0xFFFFFF  # noqa: E731
-    sign = lambda v: signed(v, 24)  # noqa: E731
+    low = lambda v: v & 0xFFFFFF
+    sign = lambda v: signed(v, 24)
     check(run, "mul24.lo.u32 %d, %a, %b;", pairs(32), lambda a, b: low(a) * low(b), 32)
     check(run, "mul24.hi.s32 %d, %a, %b;", pairs(32), lambda a, b: sign(a) * sign(b) >> 16, 32)
 
@@ -130,16 +130,18 @@ def test_shifts_clamp_their_amount(run, kind):
                                            strict=True))  # fmt: skip
     if kind[0] == "b":
         check(run, f"shl.{kind} %d, %a, %b;", [a, b], lambda a, n: a << min(n, 64), bits)
-    right = lambda a, n: (signed(a, bits) if kind[0] == "s" else a) >> min(n, 64)  # noqa: E731
+    right = lambda a, n: (signed(a, bits) if kind[0] == "s" else a) >> min(n, 64)
     check(run, f"shr.{kind} %d, %a, %b;", [a, b], right, bits)
 
 
 @pytest.mark.parametrize("mode", ["clamp", "wrap"])
 def test_funnel_shifts(run, mode):
-    rows = list(itertools.product([0x12345678, 0xFFFFFFFF], [0x9ABCDEF0, 1], [0, 1, 31, 32, 33, 64]))
+    rows = list(
+        itertools.product([0x12345678, 0xFFFFFFFF], [0x9ABCDEF0, 1], [0, 1, 31, 32, 33, 64])
+    )
     arrays = [np.array(column, "u4") for column in zip(*rows, strict=True)]
     amount = (lambda n: min(n, 32)) if mode == "clamp" else (lambda n: n & 31)
-    both = lambda a, b: b << 32 | a  # noqa: E731
+    both = lambda a, b: b << 32 | a
     check(run, f"shf.l.{mode}.b32 %d, %a, %b, %c;", arrays,
           lambda a, b, n: both(a, b) << amount(n) >> 32, 32)  # fmt: skip
     check(run, f"shf.r.{mode}.b32 %d, %a, %b, %c;", arrays,
@@ -153,7 +155,7 @@ def test_counting_bits(run, bits):
     check(run, f"clz.b{bits} %d, %a;", [a], lambda a: bits - a.bit_length(), 32)
     check(run, f"brev.b{bits} %d, %a;", [a], lambda a: int(f"{a:0{bits}b}"[::-1], 2), bits)
     check(run, f"bfind.u{bits} %d, %a;", [a], lambda a: a.bit_length() - 1, 32)
-    magnitude = lambda a: a if signed(a, bits) >= 0 else ~a & ((1 << bits) - 1)  # noqa: E731
+    magnitude = lambda a: a if signed(a, bits) >= 0 else ~a & ((1 << bits) - 1)
     check(run, f"bfind.s{bits} %d, %a;", [a], lambda a: magnitude(a).bit_length() - 1, 32)
     check(run, f"bfind.shiftamt.u{bits} %d, %a;", [a],
           lambda a: bits - a.bit_length() if a else -1, 32)  # fmt: skip
@@ -208,9 +210,9 @@ def test_bytes_are_permuted(run):
         return found
 
     check(run, "prmt.b32 %d, %a, %b, %c;", [a, b, c], permuted, 32)
-    four = lambda a, b, c: (b << 32 | a) >> 8 * (c & 3)  # noqa: E731
+    four = lambda a, b, c: (b << 32 | a) >> 8 * (c & 3)
     check(run, "prmt.b32.f4e %d, %a, %b, %c;".replace(".b32.f4e", ".f4e.b32"), [a, b, c], four, 32)
-    once = lambda a, b, c: (a >> 8 * (c & 3) & 255) * 0x01010101  # noqa: E731
+    once = lambda a, b, c: (a >> 8 * (c & 3) & 255) * 0x01010101
     check(run, "prmt.rc8.b32 %d, %a, %b, %c;", [a, b, c], once, 32)
 
 
@@ -237,13 +239,17 @@ def test_logic_of_bits_and_predicates(run):
 def test_dot_products_of_bytes(run):
     rng = np.random.default_rng(2)
     a, b, c = (rng.integers(0, 1 << 32, 64, dtype="u4") for _ in range(3))
-    byte = lambda v, i, s: signed(v >> 8 * i & 255, 8) if s else v >> 8 * i & 255  # noqa: E731
-    half = lambda v, i: signed(v >> 16 * i & 0xFFFF, 16)  # noqa: E731
+    byte = lambda v, i, s: signed(v >> 8 * i & 255, 8) if s else v >> 8 * i & 255
+    half = lambda v, i: signed(v >> 16 * i & 0xFFFF, 16)
     for left, right in itertools.product("us", repeat=2):
-        check(run, f"dp4a.{left}32.{right}32 %d, %a, %b, %c;", [a, b, c], lambda a, b, c: c + sum(
-            byte(a, i, left == "s") * byte(b, i, right == "s") for i in range(4)), 32)  # fmt: skip
-    check(run, "dp2a.hi.s32.u32 %d, %a, %b, %c;", [a, b, c],
-          lambda a, b, c: c + sum(half(a, i) * byte(b, 2 + i, False) for i in range(2)), 32)  # fmt: skip
+        code = f"dp4a.{left}32.{right}32 %d, %a, %b, %c;"
+
+        def dot(a, b, c, signs=(left == "s", right == "s")):
+            return c + sum(byte(a, i, signs[0]) * byte(b, i, signs[1]) for i in range(4))
+
+        check(run, code, [a, b, c], dot, 32)
+    halves = lambda a, b, c: c + sum(half(a, i) * byte(b, 2 + i, False) for i in range(2))
+    check(run, "dp2a.hi.s32.u32 %d, %a, %b, %c;", [a, b, c], halves, 32)
 
 
 def test_the_nth_set_bit(run):
@@ -266,7 +272,7 @@ def test_sums_of_absolute_differences_and_absolute_values(run):
 def test_masks_and_extensions_of_a_length(run):
     a = np.array([0, 1, 4, 31, 32, 40], "u4")
     b = np.array([0, 3, 8, 31, 2, 1], "u4")
-    ones = lambda p, n: ((1 << min(n, 32)) - 1) << min(p, 40)  # noqa: E731
+    ones = lambda p, n: ((1 << min(n, 32)) - 1) << min(p, 40)
     check(run, "bmsk.clamp.b32 %d, %a, %b;", [a, b], ones, 32)
     value = np.full(6, 0x89ABCDEF, "u4")
     length = np.array([0, 1, 4, 8, 32, 99], "u4")
@@ -288,7 +294,9 @@ def test_comparisons_set_values_and_pairs_of_predicates(run):
 
 def test_pairs_of_16_bits(run):
     a, b = pairs(32)
-    both = lambda f: lambda a, b: (f(a >> 16, b >> 16) & 0xFFFF) << 16 | f(a & 0xFFFF, b & 0xFFFF) & 0xFFFF  # noqa: E501, E731
+    both = lambda f: (
+        lambda a, b: (f(a >> 16, b >> 16) & 0xFFFF) << 16 | f(a & 0xFFFF, b & 0xFFFF) & 0xFFFF
+    )
     check(run, "add.u16x2 %d, %a, %b;", [a, b], both(lambda a, b: a + b), 32)
     check(run, "min.s16x2 %d, %a, %b;", [a, b],
           both(lambda a, b: min(signed(a, 16), signed(b, 16))), 32)  # fmt: skip

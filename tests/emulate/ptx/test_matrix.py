@@ -78,7 +78,9 @@ def kernel(instruction, words):
         load += [f"ld.global.b{bits} %{name}{i}, [%x+{i * bits // 8}];" for i in range(count)]
     names["d"] = "{" + ", ".join(f"%d{i}" for i in range(d)) + "}"
     store = [f"st.global.b{bits} [%x+{i * bits // 8}], %d{i};" for i in range(d)]
-    return HEAD + f""".visible .entry k(.param .u64 p0, .param .u64 p1, .param .u64 p2,
+    return (
+        HEAD
+        + f""".visible .entry k(.param .u64 p0, .param .u64 p1, .param .u64 p2,
 .param .u64 p3) {{
 .reg .b64 %x; .reg .b32 %i; .reg .b{bits} %a<8>, %b<8>, %c<8>, %d<8>;
 mov.u32 %i, %tid.x;
@@ -87,6 +89,7 @@ mov.u32 %i, %tid.x;
 ld.param.u64 %x, [p3]; mad.wide.u32 %x, %i, {d * bits // 8}, %x;
 {" ".join(store)}
 ret; }}"""
+    )
 
 
 CASES = [
@@ -103,8 +106,10 @@ def test_products_of_fragments(gpu, shape, kind, sums):
     m, n, k = (int(v) for v in shape.replace("m", " ").replace("n", " ").replace("k", " ").split())
     rng = np.random.default_rng(8)
     whole = kind in ("s8", "u8")
-    make = (lambda *s: rng.integers(0 if kind == "u8" else -128, 128, s)) if whole else (
-        lambda *s: rng.integers(-8, 9, s) / 4
+    make = (
+        (lambda *s: rng.integers(0 if kind == "u8" else -128, 128, s))
+        if whole
+        else (lambda *s: rng.integers(-8, 9, s) / 4)
     )
     a, b, c = make(m, k), make(k, n), make(m, n)
     dtype, total = DTYPES[kind], DTYPES[sums]
@@ -121,7 +126,9 @@ def test_products_of_fragments(gpu, shape, kind, sums):
     np.testing.assert_array_equal(found.astype("f8"), expected)
 
 
-LDMATRIX = HEAD + """.visible .entry k(.param .u64 p0, .param .u64 p1) {
+LDMATRIX = (
+    HEAD
+    + """.visible .entry k(.param .u64 p0, .param .u64 p1) {
 .reg .b64 %x; .reg .b32 %i, %s, %r<8>; .shared .align 16 .b8 tile[512];
 mov.u32 %i, %tid.x; mov.u32 %s, tile; mad.lo.u32 %s, %i, 16, %s;
 ld.param.u64 %x, [p0]; mad.wide.u32 %x, %i, 16, %x;
@@ -130,6 +137,7 @@ bar.warp.sync -1;
 LOAD
 ld.param.u64 %x, [p1]; mad.wide.u32 %x, %i, 16, %x;
 st.global.v4.u32 [%x], {%r4, %r5, %r6, %r7}; ret; }"""
+)
 
 
 @pytest.mark.parametrize("transposed", [False, True])

@@ -1,4 +1,4 @@
-"""An NVIDIA GPU that is not there: what the CUDA runtime asks of a driver, served by PTX emulation."""
+"""An NVIDIA GPU that is not there: a driver for the CUDA runtime that emulates PTX."""
 
 from treadle.emulate.cuda.driver import EmulatedDriver
 

@@ -95,7 +95,8 @@ def _half_sum(kind: str) -> str:
     for i in range(count):
         for name in ("old", "x"):
             lines += [f"  %{name}m{i} = lshr i{bits} %{name}, {16 * i}",
-                      f"  %{name}h{i} = trunc i{bits} %{name}m{i} to i16"]  # fmt: skip
+                      f"  %{name}v{i} = zext i{bits} %{name}m{i} to i64",
+                      f"  %{name}h{i} = trunc i64 %{name}v{i} to i16"]  # fmt: skip
             if single == "f16":
                 lines += [f"  %{name}n{i} = bitcast i16 %{name}h{i} to half",
                           f"  %{name}f{i} = fpext half %{name}n{i} to float"]  # fmt: skip
@@ -115,8 +116,9 @@ def _half_sum(kind: str) -> str:
                       f"  %cut{i} = trunc i32 %top{i} to i16",
                       f"  %wrong{i} = fcmp uno float %sum{i}, %sum{i}",
                       f"  %bits{i} = select i1 %wrong{i}, i16 32767, i16 %cut{i}"]  # fmt: skip
-        lines += [f"  %wide{i} = zext i16 %bits{i} to i{bits}",
-                  f"  %put{i} = shl i{bits} %wide{i}, {16 * i}"]  # fmt: skip
+        lines += [f"  %wide{i} = zext i16 %bits{i} to i64",
+                  f"  %moved{i} = shl i64 %wide{i}, {16 * i}",
+                  f"  %put{i} = trunc i64 %moved{i} to i{bits}"]  # fmt: skip
         parts.append(f"%put{i}")
     new = parts[0]
     if count == 2:

@@ -21,7 +21,7 @@ _BARRIERS = 16
 
 
 def barrier_functions() -> list[str]:
-    """The definitions; the first of BARRIER_SYMBOLS are for translated code, the last for Python."""
+    """The definitions; of BARRIER_SYMBOLS the last is for Python, the others for kernels."""
     return [
         _arrive(), _complete(), _exit(), _fence(), _warp_sync(), _start_block(), _turns(), _run()
     ]  # fmt: skip
@@ -321,9 +321,7 @@ def _run() -> str:
     number = code.variable("i64", take())
 
     def one() -> None:
-        code.do(
-            f"call void @start_block(ptr %launch, ptr %block, i64 {code.get(number)})"
-        )
+        code.do(f"call void @start_block(ptr %launch, ptr %block, i64 {code.get(number)})")
         code.do("call void @take_turns(ptr %launch, ptr %block, ptr %kernel)")
         fault = code.load("launch", "fault")
         code.when(code.op(f"icmp ne i32 {fault}, 0"), lambda: code.leave("ret void"))

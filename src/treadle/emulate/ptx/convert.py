@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from treadle.emulate.ptx.emit import FLOATS, Handlers, float_lanes, lanes, splat
 from treadle.emulate.ptx.eight_bits import EIGHT_BITS, from_eight_bits, to_eight_bits
+from treadle.emulate.ptx.emit import FLOATS, Handlers, float_lanes, lanes, splat
 from treadle.emulate.ptx.floating import (
     ROUNDINGS,
+    clamp,
     directed,
     flush,
     half_of_pair,
@@ -21,6 +22,9 @@ from treadle.emulate.ptx.floating import (
     to_double,
     to_odd,
     widen,
+)
+from treadle.emulate.ptx.floating import (
+    relu as clip_relu,
 )
 from treadle.emulate.ptx.syntax import WIDTHS
 
@@ -36,7 +40,6 @@ _TYPES = (
     "f16x2", "bf16x2", "tf32", *(f"{kind}x2" for kind in EIGHT_BITS),
 )  # fmt: skip
 _TO_INTEGER = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
-_ONE = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000, "f64": 0x3FF << 52}
 
 
 @HANDLERS.of("cvt")
@@ -102,21 +105,21 @@ def _integer_to_float(e: Emitter, m: Modifiers, value: str, source: str, target:
     if rounding in ("rn", "") or kind != target:
         number = e.op(f"{name} {shape} {value} to {result}")
     else:
-        function = directed(
-            e, name, rounding, shape, result, 1, f"v32{kind}.v32i{bits}"
-        )
+        function = directed(e, name, rounding, shape, result, 1, f"v32{kind}.v32i{bits}")
         number = e.op(f"call {result} {function}({shape} {value})")
     if kind == target:
         found = e.as_bits(number, kind)
     else:
         found = _small(e, m, number, target, rounding or "rn")
-    return _clamp(e, found, target) if saturates else found
+    return clamp(e, found, target) if saturates else found
 
 
 def _small(e: Emitter, m: Modifiers, double: str, target: str, rounding: str) -> str:
     """float64 lanes as bits of a half or bfloat16, rounded once."""
     odd = to_odd(e, double)
-    return narrow(e, odd, target) if rounding == "rn" else _directed_small(e, m, odd, target, rounding)
+    return (
+        narrow(e, odd, target) if rounding == "rn" else _directed_small(e, m, odd, target, rounding)
+    )
 
 
 def _directed_small(e: Emitter, m: Modifiers, number: str, target: str, rounding: str) -> str:
@@ -141,7 +144,9 @@ def _directed_small(e: Emitter, m: Modifiers, number: str, target: str, rounding
     step = e.op(f"zext {lanes(1)} {inwards} to {lanes(bits)}")
     value = e.op(f"sub {lanes(bits)} {near}, {step}")
     if outwards:
-        value = e.op(f"add {lanes(bits)} {value}, {e.op(f'zext {lanes(1)} {outwards} to {lanes(bits)}')}")
+        value = e.op(
+            f"add {lanes(bits)} {value}, {e.op(f'zext {lanes(1)} {outwards} to {lanes(bits)}')}"
+        )
     return value
 
 
@@ -168,17 +173,6 @@ def _float_to_integer(e: Emitter, m: Modifiers, value: str, source: str, target:
     return found
 
 
-def _clamp(e: Emitter, value: str, kind: str) -> str:
-    """Bits of floats between 0 and 1; NaN becomes 0."""
-    number, wide = widen(e, value, kind)
-    floats, shape, bits = float_lanes(wide), lanes(WIDTHS[kind]), WIDTHS[kind]
-    one, _ = widen(e, splat(bits, _ONE[kind]), kind)
-    positive = e.op(f"fcmp ogt {floats} {number}, zeroinitializer")
-    small = e.op(f"fcmp olt {floats} {number}, {one}")
-    high = e.op(f"select {lanes(1)} {small}, {shape} {value}, {shape} {splat(bits, _ONE[kind])}")
-    return e.op(f"select {lanes(1)} {positive}, {shape} {high}, {shape} zeroinitializer")
-
-
 def _float_to_float(e: Emitter, m: Modifiers, value: str, source: str, target: str) -> str:
     to_whole = m.one_of(_TO_INTEGER)
     rounding = m.one_of(ROUNDINGS) or "rn"
@@ -197,9 +191,9 @@ def _float_to_float(e: Emitter, m: Modifiers, value: str, source: str, target: s
     else:
         found = _resize(e, m, number, kind, target, rounding)
     found = flush(e, found, target) if ftz and target == "f32" else found
-    found = _relu(e, found, target) if relu else found
+    found = clip_relu(e, found, target) if relu else found
     found = _finite(e, found, target) if finite else found
-    return _clamp(e, found, target) if saturates else found
+    return clamp(e, found, target) if saturates else found
 
 
 def _resize(e: Emitter, m: Modifiers, number: str, kind: str, target: str, rounding: str) -> str:
@@ -222,15 +216,6 @@ def _resize(e: Emitter, m: Modifiers, number: str, kind: str, target: str, round
     if rounding == "rn":
         return narrow(e, number, target)
     return _directed_small(e, m, number, target, rounding)
-
-
-def _relu(e: Emitter, value: str, kind: str) -> str:
-    number, wide = widen(e, value, kind)
-    shape, bits = lanes(WIDTHS[kind]), WIDTHS[kind]
-    negative = e.op(f"fcmp olt {float_lanes(wide)} {number}, zeroinitializer")
-    kept = e.op(f"select {lanes(1)} {negative}, {shape} zeroinitializer, {shape} {value}")
-    minus = e.op(f"icmp eq {shape} {kept}, {splat(bits, 1 << (bits - 1))}")
-    return e.op(f"select {lanes(1)} {minus}, {shape} zeroinitializer, {shape} {kept}")
 
 
 _LARGEST = {"f16": 0x7BFF, "bf16": 0x7F7F}
@@ -262,15 +247,13 @@ def _to_tf32(e: Emitter, m: Modifiers, value: str) -> str:
     elif not rounding:
         raise m.fail("needs a rounding")
     value = e.op(f"and {shape} {value}, {splat(32, ~0x1FFF)}")
-    return _relu(e, value, "f32") if relu else value
+    return clip_relu(e, value, "f32") if relu else value
 
 
 # -- pairs
 
 
-def _convert_pair(
-    e: Emitter, item: Instruction, m: Modifiers, target: str, source: str
-) -> None:
+def _convert_pair(e: Emitter, item: Instruction, m: Modifiers, target: str, source: str) -> None:
     result, *sources = item.operands
     rounding = m.one_of(ROUNDINGS) or "rn"
     relu, finite = m.flag("relu"), m.flag("satfinite")
@@ -296,6 +279,6 @@ def _convert_pair(
     halves = []
     for number in numbers:
         half = _resize(e, m, number, "f32", kind, rounding)
-        half = _relu(e, half, kind) if relu else half
+        half = clip_relu(e, half, kind) if relu else half
         halves.append(_finite(e, half, kind) if finite else half)
     e.write(result, join_pair(e, *halves), 32)

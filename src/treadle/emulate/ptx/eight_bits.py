@@ -62,7 +62,9 @@ def _to_byte(e: Emitter, number: str, kind: str, relu: bool) -> str:
     shape, form = lanes(32), EIGHT_BITS[kind]
     bits = e.as_bits(number, "f32")
     size = e.op(f"and {shape} {bits}, {splat(32, 0x7FFFFFFF)}")
-    sign = e.op(f"lshr {shape} {e.op(f'and {shape} {bits}, {splat(32, 1 << 31)}')}, {splat(32, 24)}")
+    sign = e.op(
+        f"lshr {shape} {e.op(f'and {shape} {bits}, {splat(32, 1 << 31)}')}, {splat(32, 24)}"
+    )
     # Normal numbers: rounding to nearest even in place, then the other bias.
     cut = 23 - form.fraction
     odd = e.op(f"and {shape} {e.op(f'lshr {shape} {size}, {splat(32, cut)}')}, {splat(32, 1)}")

@@ -16,11 +16,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from treadle.emulate.ptx.faults import EmulationFault, describe
 from treadle.emulate.ptx.layout import module_globals
 from treadle.emulate.ptx.machine import (
     BLOCK,
     BLOCK_BYTES,
+    KNOWN,
     LANES,
     LAST_STAMP,
     LAUNCH,
@@ -68,13 +71,13 @@ class _Memory:
 class _Worker:
     """The records of one host thread for one kernel and one shape of block."""
 
-    def __init__(
-        self, translation: Translation, block: tuple[int, int, int], dynamic: int
-    ) -> None:
+    def __init__(self, translation: Translation, block: tuple[int, int, int], dynamic: int) -> None:
         threads = block[0] * block[1] * block[2]
         warps = -(-threads // LANES)
-        shared = -(-translation.shared_bytes // 16) * 16 + dynamic if dynamic else (
-            translation.shared_bytes
+        shared = (
+            -(-translation.shared_bytes // 16) * 16 + dynamic
+            if dynamic
+            else (translation.shared_bytes)
         )
         self.shared_bytes = shared
         self.record = _Memory(BLOCK_BYTES)
@@ -93,20 +96,23 @@ class _Worker:
             put(BLOCK[name], value, 8)
         put(BLOCK["warp_count"], warps, 4)
         put(BLOCK["threads"], threads, 4)
-        for thread in range(warps * LANES):
-            base = thread // LANES * translation.warp_bytes + thread % LANES * 4
-            place = (
-                thread % block[0], thread // block[0] % block[1], thread // (block[0] * block[1])
-            )  # fmt: skip
-            for axis, at in zip("xyz", place, strict=True):
-                self.warps.put(base + WARP[f"tid_{axis}"], at, 4)
+        self._number_threads(block, warps, translation.warp_bytes)
+
+    def _number_threads(self, block: tuple[int, int, int], warps: int, warp_bytes: int) -> None:
+        """Writes %tid of each thread into its warp."""
+        threads = np.arange(warps * LANES, dtype=np.int32)
+        x, y, _ = block
+        places = (threads % x, threads // x % y, threads // (x * y))
+        for axis, place in zip("xyz", places, strict=True):
+            for warp, numbers in enumerate(place.reshape(warps, LANES)):
+                at = self.warps.address + warp * warp_bytes + WARP[f"tid_{axis}"]
+                ctypes.memmove(at, numbers.ctypes.data, numbers.nbytes)
 
     def prepare(self, launch: int) -> None:
         """Before a launch: forgets what is known of memory, and the oldest stamps."""
         put = self.record.put
         put(BLOCK["launch"], launch, 8)
-        put(BLOCK["known_start"], 1, 8)
-        put(BLOCK["known_end"], 0, 8)
+        ctypes.memset(self.record.address + BLOCK["known"], 0, 16 * KNOWN)
         if self.record.get(BLOCK["stamp"], 4) > LAST_STAMP // 2:
             put(BLOCK["stamp"], 0, 4)
             for shadow in self.shadows:
@@ -195,9 +201,7 @@ class Program:
         idle = loaded.workers.setdefault(key, [])
         with self._lock:
             workers = [idle.pop() for _ in range(min(n, len(idle)))]
-        workers += [
-            _Worker(loaded.translation, block, dynamic) for _ in range(n - len(workers))
-        ]
+        workers += [_Worker(loaded.translation, block, dynamic) for _ in range(n - len(workers))]
         for worker in workers:
             worker.prepare(launch.address)
         run = _Run(_support(self._compile_ir).address("treadle_ptx_run"))

@@ -18,7 +18,7 @@ Dim = tuple[int, int, int]
 
 
 class EmulationFault(Exception):
-    """A kernel did what hardware would stop it for, or what only a checker sees. `kind` says what."""
+    """A kernel did what stops it on hardware, or what only a checker sees: `kind`."""
 
     def __init__(self, kind: Fault, message: str) -> None:
         self.kind = kind
@@ -49,8 +49,7 @@ def describe(
         Fault.MISALIGNED: lambda: f"{who}: access to {size} at 0x{address:x}, which is no "
         f"multiple of {nbytes}{at}",
         Fault.SHARED: lambda: f"{who}: access to {size} at offset {_signed(address)} of shared "
-        f"memory, of which the block has {translation.shared_bytes} bytes and what the launch "
-        f"adds{at}",
+        f"memory, of which the block has {extra} bytes{at}",
         Fault.LOCAL: lambda: f"{who}: access to {size} at offset {_signed(address)} of local "
         f"memory, of which a thread has {translation.local_bytes} bytes{at}",
         Fault.UNINITIALISED: lambda: f"{who}: reads {size} at offset {address} of shared memory "

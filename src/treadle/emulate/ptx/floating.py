@@ -2,8 +2,7 @@
 
 Halves are computed in float32 (float64 for fma), bfloat16 likewise: with more than twice the bits
 and two to spare, rounding twice gives what rounding once would. Directed rounding switches the
-processor's mode in a function of its own. The approximate functions (`ex2.approx`...) are computed
-better than hardware does; what PTX says of their special values holds.
+processor's mode in a function of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from treadle.emulate.ptx import integer
 from treadle.emulate.ptx.emit import Handlers, float_lanes, lanes, splat
-from treadle.emulate.ptx.lanewise import lanewise
 from treadle.emulate.ptx.syntax import WIDTHS
 
 if TYPE_CHECKING:
@@ -20,8 +18,9 @@ if TYPE_CHECKING:
     from treadle.emulate.ptx.syntax import Instruction
 
 __all__ = [
-    "HANDLERS", "ROUNDINGS", "flush", "half_of_pair", "join_pair", "narrow", "rounded", "to_double",
-    "to_float", "widen",
+    "EXPONENT", "HANDLERS", "NAN", "ONE", "ROUNDINGS", "SIGN", "clamp", "directed", "elementwise",
+    "flush", "half_of_pair", "is_float", "join_pair", "narrow", "relu", "rounded", "to_double",
+    "to_float", "to_odd", "widen",
 ]  # fmt: skip
 
 HANDLERS = Handlers()
@@ -30,10 +29,10 @@ _SINGLE = ("f16", "bf16", "f32", "f64")
 _PAIRS = ("f16x2", "bf16x2", "f32x2")
 _FLOAT_SHAPE, _DOUBLE_SHAPE = float_lanes("f32"), float_lanes("f64")
 # Sign, exponent, and the not-a-number that results have.
-_SIGN = {"f16": 1 << 15, "bf16": 1 << 15, "f32": 1 << 31, "f64": 1 << 63}
-_EXPONENT = {"f16": 0x7C00, "bf16": 0x7F80, "f32": 0x7F800000, "f64": 0x7FF << 52}
-_NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0x7FF8 << 48}
-_ONE = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000, "f64": 0x3FF << 52}
+SIGN = {"f16": 1 << 15, "bf16": 1 << 15, "f32": 1 << 31, "f64": 1 << 63}
+EXPONENT = {"f16": 0x7C00, "bf16": 0x7F80, "f32": 0x7F800000, "f64": 0x7FF << 52}
+NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0x7FF8 << 48}
+ONE = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000, "f64": 0x3FF << 52}
 
 
 # -- forms
@@ -55,9 +54,9 @@ def join_pair(e: Emitter, low: str, high: str) -> str:
 def flush(e: Emitter, value: str, kind: str) -> str:
     """Bits of floats with subnormal numbers made zeroes of their sign."""
     shape, bits = lanes(WIDTHS[kind]), WIDTHS[kind]
-    exponent = e.op(f"and {shape} {value}, {splat(bits, _EXPONENT[kind])}")
+    exponent = e.op(f"and {shape} {value}, {splat(bits, EXPONENT[kind])}")
     small = e.op(f"icmp eq {shape} {exponent}, zeroinitializer")
-    zero = e.op(f"and {shape} {value}, {splat(bits, _SIGN[kind])}")
+    zero = e.op(f"and {shape} {value}, {splat(bits, SIGN[kind])}")
     return e.op(f"select {lanes(1)} {small}, {shape} {zero}, {shape} {value}")
 
 
@@ -79,12 +78,14 @@ def narrow(e: Emitter, value: str, kind: str) -> str:
     if kind == "f16":
         return e.as_bits(e.op(f"fptrunc {_FLOAT_SHAPE} {value} to {float_lanes('f16')}"), "f16")
     bits = e.as_bits(value, "f32")
-    odd = e.op(f"and {lanes(32)} {e.op(f'lshr {lanes(32)} {bits}, {splat(32, 16)}')}, {splat(32, 1)}")
+    odd = e.op(
+        f"and {lanes(32)} {e.op(f'lshr {lanes(32)} {bits}, {splat(32, 16)}')}, {splat(32, 1)}"
+    )
     more = e.op(f"add {lanes(32)} {odd}, {splat(32, 0x7FFF)}")
     near = e.op(f"lshr {lanes(32)} {e.op(f'add {lanes(32)} {bits}, {more}')}, {splat(32, 16)}")
     wrong = e.op(f"fcmp uno {_FLOAT_SHAPE} {value}, {value}")
     near = e.op(
-        f"select {lanes(1)} {wrong}, {lanes(32)} {splat(32, _NAN['bf16'])}, {lanes(32)} {near}"
+        f"select {lanes(1)} {wrong}, {lanes(32)} {splat(32, NAN['bf16'])}, {lanes(32)} {near}"
     )
     return e.op(f"trunc {lanes(32)} {near} to {lanes(16)}")
 
@@ -105,7 +106,8 @@ def to_odd(e: Emitter, value: str) -> str:
     exact = e.op(f"fcmp ueq {_DOUBLE_SHAPE} {back}, {value}")
     # The neighbour towards zero where rounding went away from zero, then the last bit set.
     size, whole = (
-        e.intrinsic("llvm.fabs.v32f64", _DOUBLE_SHAPE, f"{_DOUBLE_SHAPE} {x}") for x in (value, back)
+        e.intrinsic("llvm.fabs.v32f64", _DOUBLE_SHAPE, f"{_DOUBLE_SHAPE} {x}")
+        for x in (value, back)
     )
     away = e.op(f"fcmp ogt {_DOUBLE_SHAPE} {whole}, {size}")
     down = e.op(f"sub {lanes(32)} {bits}, {e.op(f'zext {lanes(1)} {away} to {lanes(32)}')}")
@@ -150,34 +152,34 @@ def directed(
     )
 
 
-def _clamp(e: Emitter, value: str, kind: str) -> str:
+def clamp(e: Emitter, value: str, kind: str) -> str:
     """Bits of floats between 0 and 1; NaN becomes 0."""
     shape, bits = lanes(WIDTHS[kind]), WIDTHS[kind]
     number, wide = widen(e, value, kind)
     floats = float_lanes(wide)
     positive = e.op(f"fcmp ogt {floats} {number}, zeroinitializer")
-    one = e.op(f"bitcast {lanes(WIDTHS[wide])} {splat(WIDTHS[wide], _ONE[wide])} to {floats}")
+    one = e.op(f"bitcast {lanes(WIDTHS[wide])} {splat(WIDTHS[wide], ONE[wide])} to {floats}")
     small = e.op(f"fcmp olt {floats} {number}, {one}")
-    high = e.op(f"select {lanes(1)} {small}, {shape} {value}, {shape} {splat(bits, _ONE[kind])}")
+    high = e.op(f"select {lanes(1)} {small}, {shape} {value}, {shape} {splat(bits, ONE[kind])}")
     return e.op(f"select {lanes(1)} {positive}, {shape} {high}, {shape} zeroinitializer")
 
 
-def _relu(e: Emitter, value: str, kind: str) -> str:
+def relu(e: Emitter, value: str, kind: str) -> str:
     """Bits of floats with negative ones made 0; NaN becomes the canonical one."""
     shape, bits = lanes(WIDTHS[kind]), WIDTHS[kind]
     number, wide = widen(e, value, kind)
     wrong = e.op(f"fcmp uno {float_lanes(wide)} {number}, {number}")
     positive = e.op(f"fcmp ogt {float_lanes(wide)} {number}, zeroinitializer")
     kept = e.op(f"select {lanes(1)} {positive}, {shape} {value}, {shape} zeroinitializer")
-    return e.op(f"select {lanes(1)} {wrong}, {shape} {splat(bits, _NAN[kind])}, {shape} {kept}")
+    return e.op(f"select {lanes(1)} {wrong}, {shape} {splat(bits, NAN[kind])}, {shape} {kept}")
 
 
 # -- instructions on one value or on both halves of a register
 
 
-def _elementwise(e: Emitter, item: Instruction, m: Modifiers, kind: str, compute) -> None:  # noqa: ANN001
+def elementwise(e: Emitter, item: Instruction, m: Modifiers, kind: str, compute) -> None:
     """Writes compute(kind, *bits) for a type or for each half of a pair."""
-    ftz, sat, relu = m.flag("ftz"), m.flag("sat"), m.flag("relu")
+    ftz, sat, positive = m.flag("ftz"), m.flag("sat"), m.flag("relu")
     bits = WIDTHS[kind]
     values = [e.read(operand, bits) for operand in item.operands[1:]]
 
@@ -185,8 +187,8 @@ def _elementwise(e: Emitter, item: Instruction, m: Modifiers, kind: str, compute
         parts = [flush(e, part, single) for part in parts] if ftz else parts
         result = compute(single, *parts)
         result = flush(e, result, single) if ftz else result
-        result = _clamp(e, result, single) if sat else result
-        return _relu(e, result, single) if relu else result
+        result = clamp(e, result, single) if sat else result
+        return relu(e, result, single) if positive else result
 
     if kind not in _PAIRS:
         e.write(item.operands[0], one(kind, values), bits)
@@ -203,13 +205,13 @@ def _elementwise(e: Emitter, item: Instruction, m: Modifiers, kind: str, compute
         e.write(item.operands[0], join_pair(e, *halves), 32)
 
 
-def _is_float(item: Instruction) -> bool:
+def is_float(item: Instruction) -> bool:
     return item.modifiers[-1] in (*_SINGLE, *_PAIRS)
 
 
 @HANDLERS.of("add", "sub", "mul")
 def _arithmetic(e: Emitter, item: Instruction, m: Modifiers) -> None:
-    if not _is_float(item):
+    if not is_float(item):
         other = integer.integer_product if item.opcode == "mul" else integer.integer_arithmetic
         other(e, item, m)
         return
@@ -221,12 +223,12 @@ def _arithmetic(e: Emitter, item: Instruction, m: Modifiers) -> None:
         (x, wide), (y, _) = widen(e, a, single), widen(e, b, single)
         return narrow(e, rounded(e, name, rounding, wide, (x, y)), single)
 
-    _elementwise(e, item, m, kind, compute)
+    elementwise(e, item, m, kind, compute)
 
 
 @HANDLERS.of("fma", "mad")
 def _multiply_add(e: Emitter, item: Instruction, m: Modifiers) -> None:
-    if not _is_float(item):
+    if not is_float(item):
         integer.integer_product(e, item, m)
         return
     kind = m.type()
@@ -239,7 +241,7 @@ def _multiply_add(e: Emitter, item: Instruction, m: Modifiers) -> None:
             return narrow(e, rounded(e, "fma", rounding, wide[0][1], numbers), single)
         return narrow(e, _small_fma(e, numbers), single)
 
-    _elementwise(e, item, m, kind, compute)
+    elementwise(e, item, m, kind, compute)
 
 
 def _small_fma(e: Emitter, numbers: tuple[str, ...]) -> str:
@@ -264,7 +266,7 @@ def _small_fma(e: Emitter, numbers: tuple[str, ...]) -> str:
 
 @HANDLERS.of("div")
 def _divide(e: Emitter, item: Instruction, m: Modifiers) -> None:
-    if not _is_float(item):
+    if not is_float(item):
         integer.integer_division(e, item, m)
         return
     kind = m.type(("f32", "f64"))
@@ -275,7 +277,7 @@ def _divide(e: Emitter, item: Instruction, m: Modifiers) -> None:
         x, y = e.as_float(a, single), e.as_float(b, single)
         return e.as_bits(rounded(e, "fdiv", how, single, (x, y)), single)
 
-    _elementwise(e, item, m, kind, compute)
+    elementwise(e, item, m, kind, compute)
 
 
 @HANDLERS.of("rcp", "sqrt")
@@ -290,234 +292,7 @@ def _root_or_reciprocal(e: Emitter, item: Instruction, m: Modifiers) -> None:
         x = e.as_float(a, single)
         if item.opcode == "sqrt":
             return e.as_bits(rounded(e, "sqrt", how, single, (x,)), single)
-        one = e.as_float(splat(WIDTHS[single], _ONE[single]), single)
+        one = e.as_float(splat(WIDTHS[single], ONE[single]), single)
         return e.as_bits(rounded(e, "fdiv", how, single, (one, x)), single)
 
-    _elementwise(e, item, m, kind, compute)
-
-
-# -- approximate functions: f32 by way of f64, f16 by way of f32
-
-_TWO_PI = "  %r = call {t} @llvm.{f}.{s}({t} %x0)"
-
-
-def _approximate(e: Emitter, item: Instruction, m: Modifiers, function, kinds) -> None:  # noqa: ANN001
-    kind = m.type(kinds)
-    m.flag("approx")
-
-    def compute(single: str, a: str) -> str:
-        number, wide = widen(e, a, single)
-        double = number if wide == "f64" else to_double(e, number)
-        result = function(e, double)
-        return narrow(e, result if wide == "f64" else to_float(e, result), single)
-
-    _elementwise(e, item, m, kind, compute)
-
-
-@HANDLERS.of("ex2")
-def _exp2(e: Emitter, item: Instruction, m: Modifiers) -> None:
-    _approximate(e, item, m, exp2, ("f32", "f16", "f16x2", "bf16", "bf16x2"))
-
-
-@HANDLERS.of("lg2")
-def _log2(e: Emitter, item: Instruction, m: Modifiers) -> None:
-    _approximate(e, item, m, log2, ("f32",))
-
-
-@HANDLERS.of("rsqrt")
-def _rsqrt(e: Emitter, item: Instruction, m: Modifiers) -> None:
-    def function(e: Emitter, x: str) -> str:
-        root = rounded(e, "sqrt", "rn", "f64", (x,))
-        one = e.as_float(splat(64, _ONE["f64"]), "f64")
-        return e.op(f"fdiv {_DOUBLE_SHAPE} {one}, {root}")
-
-    _approximate(e, item, m, function, ("f32", "f64"))
-
-
-@HANDLERS.of("sin", "cos", "tanh")
-def _from_library(e: Emitter, item: Instruction, m: Modifiers) -> None:
-    name = item.opcode
-
-    def function(e: Emitter, x: str) -> str:
-        e.need(name, f"declare double @{name}(double)")
-        scalar = f"  %r = call double @{name}(double %x0)"
-        return lanewise(e, f"lanes_{name}", ("double",), "double", scalar, (x,))
-
-    allowed = ("f32", "f16", "f16x2", "bf16", "bf16x2") if name == "tanh" else ("f32",)
-    _approximate(e, item, m, function, allowed)
-
-
-def _double(value: float) -> str:
-    import struct
-
-    return f"splat (double 0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X})"
-
-
-def _polynomial(e: Emitter, x: str, coefficients: list[float]) -> str:
-    """Horner's rule, the highest power first."""
-    value = _double(coefficients[0])
-    for coefficient in coefficients[1:]:
-        value = rounded(e, "fma", "rn", "f64", (value, x, _double(coefficient)))
-    return value
-
-
-def exp2(e: Emitter, x: str) -> str:
-    """2^x of float64 lanes, right to float32 and beyond."""
-    import math
-
-    shape = _DOUBLE_SHAPE
-    low = e.op(f"fcmp olt {shape} {x}, {_double(-1000.0)}")
-    high = e.op(f"fcmp ogt {shape} {x}, {_double(1000.0)}")
-    bounded = e.op(f"select {lanes(1)} {low}, {shape} {_double(-1000.0)}, {shape} {x}")
-    bounded = e.op(f"select {lanes(1)} {high}, {shape} {_double(1000.0)}, {shape} {bounded}")
-    wrong = e.op(f"fcmp uno {shape} {x}, {x}")
-    calm = e.op(f"select {lanes(1)} {wrong}, {shape} zeroinitializer, {shape} {bounded}")
-    whole = e.intrinsic("llvm.roundeven.v32f64", shape, f"{shape} {calm}")
-    rest = e.op(f"fsub {shape} {calm}, {whole}")
-    # The series of 2^f to the 11th power: |f| <= 1/2 leaves less than 1e-14.
-    terms = [math.log(2) ** n / math.factorial(n) for n in range(11, -1, -1)]
-    value = _polynomial(e, rest, terms)
-    power = e.op(f"fptosi {shape} {whole} to {lanes(64)}")
-    biased = e.op(f"add {lanes(64)} {power}, {splat(64, 1023)}")
-    scale = e.as_float(e.op(f"shl {lanes(64)} {biased}, {splat(64, 52)}"), "f64")
-    value = e.op(f"fmul {shape} {value}, {scale}")
-    return e.op(f"select {lanes(1)} {wrong}, {shape} {x}, {shape} {value}")
-
-
-def log2(e: Emitter, x: str) -> str:
-    """log2 of float64 lanes that came from float32: none is subnormal."""
-    import math
-
-    shape = _DOUBLE_SHAPE
-    bits = e.as_bits(x, "f64")
-    # Moved by sqrt(1/2), so that the fraction is between sqrt(1/2) and sqrt(2).
-    moved = e.op(f"sub {lanes(64)} {bits}, {splat(64, 0x3FE6A09E00000000)}")
-    power = e.op(f"ashr {lanes(64)} {moved}, {splat(64, 52)}")
-    scaled = e.op(f"sub {lanes(64)} {bits}, {e.op(f'shl {lanes(64)} {power}, {splat(64, 52)}')}")
-    fraction = e.as_float(scaled, "f64")
-    up = e.op(f"fadd {shape} {fraction}, {_double(-1.0)}")
-    down = e.op(f"fadd {shape} {fraction}, {_double(1.0)}")
-    s = e.op(f"fdiv {shape} {up}, {down}")
-    square = e.op(f"fmul {shape} {s}, {s}")
-    # log2(f) = 2/ln 2 * (s + s^3/3 + ...), s = (f - 1) / (f + 1) below 0.172
-    terms = [2 / math.log(2) / n for n in range(19, 0, -2)]
-    value = e.op(f"fmul {shape} {s}, {_polynomial(e, square, terms)}")
-    value = e.op(f"fadd {shape} {value}, {e.op(f'sitofp {lanes(64)} {power} to {shape}')}")
-    zero = e.op(f"fcmp oeq {shape} {x}, zeroinitializer")
-    infinite = e.op(f"fcmp oeq {shape} {x}, {_double(math.inf)}")
-    valid = e.op(f"fcmp oge {shape} {x}, zeroinitializer")
-    value = e.op(f"select {lanes(1)} {valid}, {shape} {value}, {shape} {_double(math.nan)}")
-    value = e.op(f"select {lanes(1)} {infinite}, {shape} {x}, {shape} {value}")
-    return e.op(f"select {lanes(1)} {zero}, {shape} {_double(-math.inf)}, {shape} {value}")
-
-
-# -- signs, extremes, tests
-
-
-@HANDLERS.of("abs", "neg")
-def _sign(e: Emitter, item: Instruction, m: Modifiers) -> None:
-    if not _is_float(item):
-        integer.integer_unary(e, item, m)
-        return
-    kind = m.type()
-
-    def compute(single: str, a: str) -> str:
-        bits = WIDTHS[single]
-        if item.opcode == "neg":
-            return e.op(f"xor {lanes(bits)} {a}, {splat(bits, _SIGN[single])}")
-        return e.op(f"and {lanes(bits)} {a}, {splat(bits, _SIGN[single] - 1)}")
-
-    _elementwise(e, item, m, kind, compute)
-
-
-@HANDLERS.of("copysign")
-def _copy_sign(e: Emitter, item: Instruction, m: Modifiers) -> None:
-    kind = m.type(("f32", "f64"))
-    bits, shape = WIDTHS[kind], lanes(WIDTHS[kind])
-    sign, size = e.read(item.operands[1], bits), e.read(item.operands[2], bits)
-    sign = e.op(f"and {shape} {sign}, {splat(bits, _SIGN[kind])}")
-    size = e.op(f"and {shape} {size}, {splat(bits, _SIGN[kind] - 1)}")
-    e.write(item.operands[0], e.op(f"or {shape} {sign}, {size}"), bits)
-
-
-@HANDLERS.of("min", "max")
-def _extreme(e: Emitter, item: Instruction, m: Modifiers) -> None:
-    if not _is_float(item):
-        integer.integer_extremes(e, item, m)
-        return
-    kind = m.type()
-    keeps_nan = m.flag("NaN")
-    xorsign = m.flag("xorsign")
-    if xorsign and not m.flag("abs"):
-        raise m.fail()
-    compute = _min_or_max(e, item.opcode, keeps_nan, xorsign)
-    if len(item.operands) == 4:
-        pair = compute
-        compute = lambda kind, a, b, c: pair(kind, pair(kind, a, b), c)  # noqa: E731
-    _elementwise(e, item, m, kind, compute)
-
-
-def _min_or_max(e: Emitter, name: str, keeps_nan: bool, xorsign: bool):  # noqa: ANN202
-    def compute(single: str, a: str, b: str) -> str:
-        bits, shape = WIDTHS[single], lanes(WIDTHS[single])
-        sign = ""
-        if xorsign:
-            both = e.op(f"xor {shape} {a}, {b}")
-            sign = e.op(f"and {shape} {both}, {splat(bits, _SIGN[single])}")
-            a, b = (e.op(f"and {shape} {v}, {splat(bits, _SIGN[single] - 1)}") for v in (a, b))
-        # Among numbers the order of the bits as sign and magnitude is the order: -0 < +0.
-        keys = [_order(e, value, bits) for value in (a, b)]
-        how = "slt" if name == "min" else "sgt"
-        first = e.op(f"icmp {how} {shape} {keys[0]}, {keys[1]}")
-        value = e.op(f"select {lanes(1)} {first}, {shape} {a}, {shape} {b}")
-        wrong = [_is_nan(e, v, single) for v in (a, b)]
-        nan = splat(bits, _NAN[single])
-        if keeps_nan:
-            either = e.op(f"or {lanes(1)} {wrong[0]}, {wrong[1]}")
-            value = e.op(f"select {lanes(1)} {either}, {shape} {nan}, {shape} {value}")
-        else:
-            value = e.op(f"select {lanes(1)} {wrong[0]}, {shape} {b}, {shape} {value}")
-            value = e.op(f"select {lanes(1)} {wrong[1]}, {shape} {a}, {shape} {value}")
-            both = e.op(f"and {lanes(1)} {wrong[0]}, {wrong[1]}")
-            value = e.op(f"select {lanes(1)} {both}, {shape} {nan}, {shape} {value}")
-        return e.op(f"or {shape} {value}, {sign}") if sign else value
-
-    return compute
-
-
-def _order(e: Emitter, value: str, bits: int) -> str:
-    shape = lanes(bits)
-    sign = e.op(f"ashr {shape} {value}, {splat(bits, bits - 1)}")
-    flip = e.op(f"and {shape} {sign}, {splat(bits, (1 << (bits - 1)) - 1)}")
-    return e.op(f"xor {shape} {value}, {flip}")
-
-
-def _is_nan(e: Emitter, value: str, kind: str) -> str:
-    bits, shape = WIDTHS[kind], lanes(WIDTHS[kind])
-    size = e.op(f"and {shape} {value}, {splat(bits, _SIGN[kind] - 1)}")
-    return e.op(f"icmp ugt {shape} {size}, {splat(bits, _EXPONENT[kind])}")
-
-
-@HANDLERS.of("testp")
-def _test(e: Emitter, item: Instruction, m: Modifiers) -> None:
-    kind = m.type(("f32", "f64"))
-    what = m.one_of(("finite", "infinite", "number", "notanumber", "normal", "subnormal"))
-    bits, shape = WIDTHS[kind], lanes(WIDTHS[kind])
-    value = e.read(item.operands[1], bits)
-    size = e.op(f"and {shape} {value}, {splat(bits, _SIGN[kind] - 1)}")
-    infinity = splat(bits, _EXPONENT[kind])
-    least = splat(bits, _EXPONENT[kind] & -_EXPONENT[kind])
-    compare = {
-        "finite": ("ult", infinity), "infinite": ("eq", infinity), "number": ("ule", infinity),
-        "notanumber": ("ugt", infinity), "normal": ("ult", infinity), "subnormal": ("ult", least),
-    }.get(what)  # fmt: skip
-    if compare is None:
-        raise m.fail()
-    found = e.op(f"icmp {compare[0]} {shape} {size}, {compare[1]}")
-    if what == "normal":
-        big = e.op(f"icmp uge {shape} {size}, {least}")
-        found = e.op(f"and {lanes(1)} {found}, {big}")
-    elif what == "subnormal":
-        some = e.op(f"icmp ne {shape} {size}, zeroinitializer")
-        found = e.op(f"and {lanes(1)} {found}, {some}")
-    e.write_predicate(item.operands[0], found)
+    elementwise(e, item, m, kind, compute)

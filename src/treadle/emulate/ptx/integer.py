@@ -1,7 +1,7 @@
-"""Integer and logical instructions, comparisons and selections of integers, bit fields.
+"""Integer arithmetic, logic and shifts.
 
 What PTX defines at the edges is in each function: shifts clamp their amount, division by zero
-gives all ones (what hardware does; PTX leaves it open), bfe and bfi clip at the last bit.
+gives all ones (what hardware does; PTX leaves it open).
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from treadle.emulate.ptx.emit import Emitter, Modifiers
     from treadle.emulate.ptx.syntax import Instruction
 
-__all__ = ["HANDLERS", "funnel", "integer_arithmetic", "integer_extremes", "integer_product"]
+__all__ = [
+    "HANDLERS", "integer_arithmetic", "integer_division", "integer_extremes", "integer_product",
+    "integer_unary", "least",
+]  # fmt: skip
 
 HANDLERS = Handlers()
 _INTEGERS = ("u16", "u32", "u64", "s16", "s32", "s64")
@@ -66,7 +69,7 @@ def _with_carry(e: Emitter, item: Instruction, m: Modifiers) -> None:
     if e.carry is None:
         raise m.fail("has no add.cc or sub.cc before it in its block")
     a, b = _binary(e, item, bits)
-    opcode, carry = (("add", "ult") if item.opcode == "addc" else ("sub", "ugt"))
+    opcode, carry = ("add", "ult") if item.opcode == "addc" else ("sub", "ugt")
     extra = e.op(f"zext {lanes(1)} {e.carry} to {lanes(bits)}")
     part = e.op(f"{opcode} {lanes(bits)} {a}, {b}")
     value = e.op(f"{opcode} {lanes(bits)} {part}, {extra}")
@@ -169,7 +172,9 @@ def _product24(e: Emitter, item: Instruction, m: Modifiers) -> None:
     for operand in item.operands[1:3]:
         low = e.op(f"shl {lanes(32)} {e.read(operand, 32)}, {splat(32, 8)}")
         shift = "ashr" if signed else "lshr"
-        halves.append(_extend(e, e.op(f"{shift} {lanes(32)} {low}, {splat(32, 8)}"), 32, 64, signed))
+        halves.append(
+            _extend(e, e.op(f"{shift} {lanes(32)} {low}, {splat(32, 8)}"), 32, 64, signed)
+        )
     value = e.op(f"mul {lanes(64)} {halves[0]}, {halves[1]}")
     if part == "hi":
         value = e.op(f"lshr {lanes(64)} {value}, {splat(64, 16)}")
@@ -198,9 +203,9 @@ def _divide(e: Emitter, item: Instruction, m: Modifiers, is_quotient: bool) -> N
     divisor = e.op(f"select {lanes(1)} {zero}, {shape} {splat(bits, 1)}, {shape} {b}")
     if signed:
         # The least number by -1 overflows; by 1 it gives the same quotient and remainder.
-        least = e.op(f"icmp eq {shape} {a}, {splat(bits, 1 << (bits - 1))}")
+        lowest = e.op(f"icmp eq {shape} {a}, {splat(bits, 1 << (bits - 1))}")
         minus = e.op(f"icmp eq {shape} {divisor}, {splat(bits, -1)}")
-        both = e.op(f"and {lanes(1)} {least}, {minus}")
+        both = e.op(f"and {lanes(1)} {lowest}, {minus}")
         divisor = e.op(f"select {lanes(1)} {both}, {shape} {splat(bits, 1)}, {shape} {divisor}")
     quotient = _quotient(e, a, divisor, bits, signed)
     if is_quotient:
@@ -255,9 +260,7 @@ def integer_unary(e: Emitter, item: Instruction, m: Modifiers) -> None:
     if item.opcode == "neg":
         value = e.op(f"sub {shape} zeroinitializer, {a}")
     else:
-        value = e.intrinsic(
-            f"llvm.abs.v32i{bits}", shape, f"{shape} {a}", "i1 false"
-        )
+        value = e.intrinsic(f"llvm.abs.v32i{bits}", shape, f"{shape} {a}", "i1 false")
     e.write(item.operands[0], value, bits, True)
 
 
@@ -348,7 +351,7 @@ def _shift(e: Emitter, item: Instruction, m: Modifiers) -> None:
     e.write(item.operands[0], shifted, bits, kind[0] == "s")
 
 
-def funnel(e: Emitter, low: str, high: str, amount: str, left: bool) -> str:
+def _funnel(e: Emitter, low: str, high: str, amount: str, left: bool) -> str:
     """32 bits of high:low shifted by 0 to 32."""
     wide = [e.op(f"zext {lanes(32)} {value} to {lanes(64)}") for value in (low, high, amount)]
     top = e.op(f"shl {lanes(64)} {wide[1]}, {splat(64, 32)}")
@@ -371,250 +374,12 @@ def _funnel_shift(e: Emitter, item: Instruction, m: Modifiers) -> None:
     if mode == "wrap":
         amount = e.op(f"and {lanes(32)} {amount}, {splat(32, 31)}")
     else:
-        amount = _least(e, amount, 32)
-    e.write(item.operands[0], funnel(e, low, high, amount, side == "l"), 32)
+        amount = least(e, amount, 32)
+    e.write(item.operands[0], _funnel(e, low, high, amount, side == "l"), 32)
 
 
-def _least(e: Emitter, value: str, limit: int, bits: int = 32) -> str:
+def least(e: Emitter, value: str, limit: int, bits: int = 32) -> str:
     return e.intrinsic(
         f"llvm.umin.v32i{bits}", lanes(bits), f"{lanes(bits)} {value}",
         f"{lanes(bits)} {splat(bits, limit)}",
     )  # fmt: skip
-
-
-# -- bits
-
-
-@HANDLERS.of("popc", "clz", "brev")
-def _count(e: Emitter, item: Instruction, m: Modifiers) -> None:
-    bits = WIDTHS[m.type(("b32", "b64"))]
-    value, shape = e.read(item.operands[1], bits), lanes(bits)
-    name = {"popc": "ctpop", "clz": "ctlz", "brev": "bitreverse"}[item.opcode]
-    extra = ("i1 false",) if item.opcode == "clz" else ()
-    found = e.intrinsic(f"llvm.{name}.v32i{bits}", shape, f"{shape} {value}", *extra)
-    if item.opcode != "brev" and bits == 64:
-        found, bits = e.op(f"trunc {shape} {found} to {lanes(32)}"), 32
-    e.write(item.operands[0], found, bits)
-
-
-@HANDLERS.of("bfind")
-def _find_bit(e: Emitter, item: Instruction, m: Modifiers) -> None:
-    kind = m.type(("u32", "u64", "s32", "s64"))
-    bits, shape = WIDTHS[kind], lanes(WIDTHS[kind])
-    value = e.read(item.operands[1], bits)
-    if kind[0] == "s":  # the highest bit that is not the sign's
-        sign = e.op(f"ashr {shape} {value}, {splat(bits, bits - 1)}")
-        value = e.op(f"xor {shape} {value}, {sign}")
-    ahead = e.intrinsic(f"llvm.ctlz.v32i{bits}", shape, f"{shape} {value}", "i1 false")
-    if bits == 64:
-        ahead = e.op(f"trunc {shape} {ahead} to {lanes(32)}")
-    none = e.op(f"icmp eq {shape} {value}, zeroinitializer")
-    if not m.flag("shiftamt"):
-        ahead = e.op(f"sub {lanes(32)} {splat(32, bits - 1)}, {ahead}")
-    found = e.op(f"select {lanes(1)} {none}, {lanes(32)} {splat(32, -1)}, {lanes(32)} {ahead}")
-    e.write(item.operands[0], found, 32)
-
-
-@HANDLERS.of("fns")
-def _nth_set(e: Emitter, item: Instruction, m: Modifiers) -> None:
-    m.type(("b32",))
-    mask, base, offset = (e.read(operand, 32) for operand in item.operands[1:])
-    function = e.need("fns", _FNS)
-    scalar = f"  %r = call i32 {function}(i32 %x0, i32 %x1, i32 %x2)"
-    value = lanewise(e, "fns_lanes", ("i32",) * 3, "i32", scalar, (mask, base, offset))
-    e.write(item.operands[0], value, 32)
-
-
-# The n-th set bit from `base` on, upwards for n > 0 and downwards for n < 0; n = 0 asks for base.
-_FNS = """define internal i32 @fns(i32 %mask, i32 %base, i32 %n) noinline {
-entry:
-  %zero = icmp eq i32 %n, 0
-  %up = icmp sge i32 %n, 0
-  %step = select i1 %up, i32 1, i32 -1
-  %minus = sub i32 0, %n
-  %size = select i1 %up, i32 %n, i32 %minus
-  %want = select i1 %zero, i32 1, i32 %size
-  br label %loop
-loop:
-  %at = phi i32 [%base, %entry], [%next, %more]
-  %left = phi i32 [%want, %entry], [%rest, %more]
-  %in = icmp ult i32 %at, 32
-  br i1 %in, label %look, label %none
-look:
-  %moved = lshr i32 %mask, %at
-  %bit = and i32 %moved, 1
-  %rest = sub i32 %left, %bit
-  %found = icmp eq i32 %rest, 0
-  br i1 %found, label %done, label %more
-more:
-  %next = add i32 %at, %step
-  br i1 %zero, label %none, label %loop
-done:
-  ret i32 %at
-none:
-  ret i32 -1
-}
-"""
-
-
-@HANDLERS.of("bfe")
-def _extract(e: Emitter, item: Instruction, m: Modifiers) -> None:
-    kind = m.type(("u32", "u64", "s32", "s64"))
-    bits, shape = WIDTHS[kind], lanes(WIDTHS[kind])
-    value = e.read(item.operands[1], bits)
-    place, length = (_field(e, operand, bits) for operand in item.operands[2:])
-    if kind[0] == "s":
-        moved = e.op(f"ashr {shape} {value}, {_least(e, place, bits - 1, bits)}")
-        length = _least(e, length, bits, bits)
-        spare = e.op(f"sub {shape} {splat(bits, bits)}, {length}")
-        none = e.op(f"icmp eq {shape} {length}, zeroinitializer")
-        spare = _least(e, spare, bits - 1, bits)
-        up = e.op(f"shl {shape} {moved}, {spare}")
-        found = e.op(f"ashr {shape} {up}, {spare}")
-        found = e.op(f"select {lanes(1)} {none}, {shape} zeroinitializer, {shape} {found}")
-    else:
-        moved = _clear_shift(e, "lshr", value, place, bits)
-        found = e.op(f"and {shape} {moved}, {_ones(e, length, bits)}")
-    e.write(item.operands[0], found, bits)
-
-
-def _field(e: Emitter, operand, bits: int) -> str:  # noqa: ANN001
-    """A place or length: the low byte of an operand of 32 bits."""
-    value = e.op(f"and {lanes(32)} {e.read(operand, 32)}, {splat(32, 255)}")
-    return value if bits == 32 else e.op(f"zext {lanes(32)} {value} to {lanes(bits)}")
-
-
-def _clear_shift(e: Emitter, how: str, value: str, amount: str, bits: int) -> str:
-    """A shift that gives 0 where it goes too far."""
-    shape = lanes(bits)
-    far = e.op(f"icmp uge {shape} {amount}, {splat(bits, bits)}")
-    near = _least(e, amount, bits - 1, bits)
-    moved = e.op(f"{how} {shape} {value}, {near}")
-    return e.op(f"select {lanes(1)} {far}, {shape} zeroinitializer, {shape} {moved}")
-
-
-def _ones(e: Emitter, length: str, bits: int) -> str:
-    """The low `length` bits set."""
-    over = _clear_shift(e, "shl", splat(bits, -1), length, bits)
-    return e.op(f"xor {lanes(bits)} {over}, {splat(bits, -1)}")
-
-
-@HANDLERS.of("bfi")
-def _insert(e: Emitter, item: Instruction, m: Modifiers) -> None:
-    bits = WIDTHS[m.type(("b32", "b64"))]
-    shape = lanes(bits)
-    piece, into = e.read(item.operands[1], bits), e.read(item.operands[2], bits)
-    place, length = (_field(e, operand, bits) for operand in item.operands[3:])
-    hole = _clear_shift(e, "shl", _ones(e, length, bits), place, bits)
-    moved = _clear_shift(e, "shl", piece, place, bits)
-    keep = e.op(f"and {shape} {into}, {e.op(f'xor {shape} {hole}, {splat(bits, -1)}')}")
-    put = e.op(f"and {shape} {moved}, {hole}")
-    e.write(item.operands[0], e.op(f"or {shape} {keep}, {put}"), bits)
-
-
-@HANDLERS.of("bmsk")
-def _bit_mask(e: Emitter, item: Instruction, m: Modifiers) -> None:
-    m.type(("b32",))
-    mode = m.one_of(("clamp", "wrap"))
-    place, length = (e.read(operand, 32) for operand in item.operands[1:])
-    if mode == "wrap":
-        place, length = (
-            e.op(f"and {lanes(32)} {value}, {splat(32, 31)}") for value in (place, length)
-        )
-    elif mode != "clamp":
-        raise m.fail("needs .clamp or .wrap")
-    ones = _ones(e, length, 32)
-    e.write(item.operands[0], _clear_shift(e, "shl", ones, place, 32), 32)
-
-
-@HANDLERS.of("szext")
-def _sign_or_zero_extend(e: Emitter, item: Instruction, m: Modifiers) -> None:
-    kind, mode = m.type(("u32", "s32")), m.one_of(("clamp", "wrap"))
-    value, length = (e.read(operand, 32) for operand in item.operands[1:])
-    if mode == "wrap":
-        length = e.op(f"and {lanes(32)} {length}, {splat(32, 31)}")
-    elif mode != "clamp":
-        raise m.fail("needs .clamp or .wrap")
-    spare = e.op(f"sub {lanes(32)} {splat(32, 32)}, {_least(e, length, 32)}")
-    shift = "ashr" if kind == "s32" else "lshr"
-    up = e.op(f"shl {lanes(32)} {value}, {_least(e, spare, 31)}")
-    found = e.op(f"{shift} {lanes(32)} {up}, {_least(e, spare, 31)}")
-    none = e.op(f"icmp eq {lanes(32)} {length}, zeroinitializer")
-    found = e.op(f"select {lanes(1)} {none}, {lanes(32)} zeroinitializer, {lanes(32)} {found}")
-    e.write(item.operands[0], found, 32)
-
-
-# The byte that each of the four results takes, by mode and the selector's two low bits.
-_PERMUTATIONS = {
-    "f4e": ((0, 1, 2, 3), (1, 2, 3, 4), (2, 3, 4, 5), (3, 4, 5, 6)),
-    "b4e": ((0, 7, 6, 5), (1, 0, 7, 6), (2, 1, 0, 7), (3, 2, 1, 0)),
-    "rc8": ((0, 0, 0, 0), (1, 1, 1, 1), (2, 2, 2, 2), (3, 3, 3, 3)),
-    "ecl": ((0, 1, 2, 3), (1, 1, 2, 3), (2, 2, 2, 3), (3, 3, 3, 3)),
-    "ecr": ((0, 0, 0, 0), (0, 1, 1, 1), (0, 1, 2, 2), (0, 1, 2, 3)),
-    "rc16": ((0, 1, 0, 1), (2, 3, 2, 3), (0, 1, 0, 1), (2, 3, 2, 3)),
-}
-
-
-@HANDLERS.of("prmt")
-def _permute(e: Emitter, item: Instruction, m: Modifiers) -> None:
-    mode = m.one_of(_PERMUTATIONS)
-    m.type(("b32",))
-    low, high, selector = (e.read(operand, 32) for operand in item.operands[1:])
-    wide = [e.op(f"zext {lanes(32)} {value} to {lanes(64)}") for value in (low, high, selector)]
-    both = e.op(f"or {lanes(64)} {e.op(f'shl {lanes(64)} {wide[1]}, {splat(64, 32)}')}, {wide[0]}")
-    picks = [_pick(e, wide[2], mode, i) for i in range(4)]
-    value = "zeroinitializer"
-    for i, pick in enumerate(picks):
-        number = e.op(f"and {lanes(64)} {pick}, {splat(64, 7)}")
-        amount = e.op(f"shl {lanes(64)} {number}, {splat(64, 3)}")
-        byte = e.op(f"lshr {lanes(64)} {both}, {amount}")
-        byte = e.op(f"and {lanes(64)} {byte}, {splat(64, 255)}")
-        if not mode:  # the nibble's high bit asks for the byte's sign, eight times
-            narrow = e.op(f"trunc {lanes(64)} {byte} to {lanes(8)}")
-            sign = e.op(f"ashr {lanes(8)} {narrow}, {splat(8, 7)}")
-            signs = e.op(f"zext {lanes(8)} {sign} to {lanes(64)}")
-            flag = e.op(f"and {lanes(64)} {pick}, {splat(64, 8)}")
-            wants = e.op(f"icmp ne {lanes(64)} {flag}, zeroinitializer")
-            byte = e.op(f"select {lanes(1)} {wants}, {lanes(64)} {signs}, {lanes(64)} {byte}")
-        value = e.op(
-            f"or {lanes(64)} {value}, {e.op(f'shl {lanes(64)} {byte}, {splat(64, 8 * i)}')}"
-        )
-    e.write(item.operands[0], e.op(f"trunc {lanes(64)} {value} to {lanes(32)}"), 32)
-
-
-def _pick(e: Emitter, selector: str, mode: str, i: int) -> str:
-    """Which of the eight bytes result i takes."""
-    if not mode:
-        moved = e.op(f"lshr {lanes(64)} {selector}, {splat(64, 4 * i)}")
-        return e.op(f"and {lanes(64)} {moved}, {splat(64, 15)}")
-    code = e.op(f"and {lanes(64)} {selector}, {splat(64, 3)}")
-    rows = _PERMUTATIONS[mode]
-    value = splat(64, rows[0][i])
-    for row in (1, 2, 3):
-        is_row = e.op(f"icmp eq {lanes(64)} {code}, {splat(64, row)}")
-        value = e.op(
-            f"select {lanes(1)} {is_row}, {lanes(64)} {splat(64, rows[row][i])}, "
-            f"{lanes(64)} {value}"
-        )
-    return value
-
-
-@HANDLERS.of("dp4a", "dp2a")
-def _dot(e: Emitter, item: Instruction, m: Modifiers) -> None:
-    second, first = m.type(("u32", "s32")), m.type(("u32", "s32"))
-    a, b, total = (e.read(operand, 32) for operand in item.operands[1:])
-    if item.opcode == "dp4a":
-        terms = [(8 * i, 8, 8 * i) for i in range(4)]
-    else:
-        half = {"lo": 0, "hi": 16}[m.one_of(("lo", "hi"))]
-        terms = [(16 * i, 16, half + 8 * i) for i in range(2)]
-    for a_place, a_bits, b_place in terms:
-        x = _part(e, a, a_place, a_bits, first == "s32")
-        y = _part(e, b, b_place, 8, second == "s32")
-        total = e.op(f"add {lanes(32)} {total}, {e.op(f'mul {lanes(32)} {x}, {y}')}")
-    e.write(item.operands[0], total, 32)
-
-
-def _part(e: Emitter, value: str, place: int, bits: int, signed: bool) -> str:
-    up = e.op(f"shl {lanes(32)} {value}, {splat(32, 32 - place - bits)}")
-    return e.op(f"{'ashr' if signed else 'lshr'} {lanes(32)} {up}, {splat(32, 32 - bits)}")

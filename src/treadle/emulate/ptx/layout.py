@@ -141,7 +141,7 @@ def _constant(value: int, bits: int = 32):
     return lambda e: (f"splat (i{bits} {value})" if value else "zeroinitializer", bits)
 
 
-def _lane_masks(value):  # noqa: ANN001
+def _lane_masks(value):
     items = ", ".join(f"i32 {value(lane) & 0xFFFFFFFF}" for lane in range(LANES))
     return lambda e: (f"<{items}>", 32)
 

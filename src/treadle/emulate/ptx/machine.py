@@ -10,13 +10,14 @@ from __future__ import annotations
 from enum import IntEnum
 
 __all__ = [
-    "BLOCK", "BLOCK_BYTES", "DATA_BYTES", "LANES", "LAST_STAMP", "LAUNCH", "LAUNCH_BYTES", "SLICE",
-    "WARP", "WARP_REGISTERS", "Fault",
+    "BLOCK", "BLOCK_BYTES", "DATA_BYTES", "KNOWN", "LANES", "LAST_STAMP", "LAUNCH", "LAUNCH_BYTES",
+    "SLICE", "WARP", "WARP_REGISTERS", "Fault",
 ]  # fmt: skip
 
 LANES = 32
 SLICE = 20_000  # backward branches that a warp takes before the others of its block have a turn
 LAST_STAMP = (1 << 21) - 1  # of accesses to shared memory; later ones are not told apart
+KNOWN = 8  # allocations that a host thread remembers
 DATA_BYTES = 1024  # 32 lanes of 32 bytes: the widest access
 
 
@@ -44,10 +45,13 @@ BLOCK, BLOCK_BYTES = _offsets(
     ("launch", 8), ("warps", 8), ("warp_bytes", 8), ("warp_count", 4), ("threads", 4),
     ("shared", 8), ("shared_bytes", 8), ("written", 8), ("read", 8), ("local", 8),
     ("local_bytes", 8), ("number", 8), ("ctaid_x", 4), ("ctaid_y", 4), ("ctaid_z", 4),
-    ("live", 4), ("known_start", 8), ("known_end", 8), ("turns", 8),
+    ("live", 4), ("turns", 8),
+    # (start, end) of allocations that were found last, by the low bits of the line that asked.
+    ("known", 16 * KNOWN),
     # Stamps order accesses to shared memory: see support.
     ("stamp", 4), ("first_stamp", 4), ("barrier_stamp", 4), ("warp_stamps", 4 * LANES),
-    ("arrived", 64), ("expected", 64), ("loose", 64), ("voted", 64), ("last_voted", 64), ("last_arrived", 64),
+    ("arrived", 64), ("expected", 64), ("loose", 64), ("voted", 64), ("last_voted", 64),
+    ("last_arrived", 64),
 )  # fmt: skip
 
 WARP, WARP_REGISTERS = _offsets(

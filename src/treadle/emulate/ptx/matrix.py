@@ -216,7 +216,9 @@ def _element(e: Emitter, operand: Operand, j: int, kind: str) -> str:
     if kind in ("f16", "bf16"):
         return to_double(e, widen(e, half_of_pair(e, word, j), kind)[0])
     if kind == "tf32":
-        return to_double(e, e.as_float(e.op(f"and {lanes(32)} {word}, {splat(32, ~0x1FFF)}"), "f32"))
+        return to_double(
+            e, e.as_float(e.op(f"and {lanes(32)} {word}, {splat(32, ~0x1FFF)}"), "f32")
+        )
     up = e.op(f"shl {lanes(32)} {word}, {splat(32, 32 - bits * (j + 1))}")
     shift = "ashr" if kind[0] == "s" else "lshr"
     part = e.op(f"{shift} {lanes(32)} {up}, {splat(32, 32 - bits)}")
@@ -242,7 +244,9 @@ def _sums(e: Emitter, operand: Operand, kind: str) -> list[str]:
     return found
 
 
-def _write_sums(e: Emitter, operand: Operand, kind: str, values: list[str], saturates: bool) -> None:
+def _write_sums(
+    e: Emitter, operand: Operand, kind: str, values: list[str], saturates: bool
+) -> None:
     if kind == "f16":
         halves = [narrow(e, to_odd(e, value), "f16") for value in values]
         for i, register in enumerate(_items(operand)):
@@ -274,7 +278,10 @@ def _call(
             e.do(f"store {_DOUBLES} {value}, ptr {e.warp_field('tiles', at)}, align 64")
             at += 8 * LANES
     name = f"mma_m{shape.m}k{shape.k}_{each}"
-    e.need("llvm.fma.v8f64", "declare <8 x double> @llvm.fma.v8f64(" + ", ".join(["<8 x double>"] * 3) + ")")
+    e.need(
+        "llvm.fma.v8f64",
+        "declare <8 x double> @llvm.fma.v8f64(" + ", ".join(["<8 x double>"] * 3) + ")",
+    )
     function = e.need(name, _product_function(name, shape, each, places))
     e.do(f"call void {function}(ptr {e.warp_field('tiles')})")
     results = []
@@ -299,8 +306,10 @@ def _product_function(name: str, shape: _Shape, each: int, places: dict[str, int
         lines += [
             f"  %pb{k} = getelementptr i8, ptr %tiles, i64 {at}",
             f"  %vb{k} = load <32 x double>, ptr %pb{k}",
-            f"  %b{k} = shufflevector <32 x double> %vb{k}, <32 x double> poison, "
-            f"<8 x i32> <{picks}>",
+            (
+                f"  %b{k} = shufflevector <32 x double> %vb{k}, <32 x double> poison, "
+                f"<8 x i32> <{picks}>"
+            ),
         ]
     pairs = ", ".join(f"i32 {lane}, i32 {LANES + lane}" for lane in range(LANES))
     rows, sums = [], ["  %row = shl i64 %g, 6", "  %step = shl i64 %g, 5"]
@@ -312,8 +321,10 @@ def _product_function(name: str, shape: _Shape, each: int, places: dict[str, int
             f"  %o{half} = getelementptr i8, ptr %tiles, i64 {at + 256}",
             f"  %ve{half} = load <32 x double>, ptr %e{half}",
             f"  %vo{half} = load <32 x double>, ptr %o{half}",
-            f"  %c{half} = shufflevector <32 x double> %ve{half}, <32 x double> %vo{half}, "
-            f"<64 x i32> <{pairs}>",
+            (
+                f"  %c{half} = shufflevector <32 x double> %ve{half}, <32 x double> %vo{half}, "
+                f"<64 x i32> <{pairs}>"
+            ),
             f"  store <64 x double> %c{half}, ptr %e{half}",
         ]
         sums += [
@@ -330,16 +341,18 @@ def _product_function(name: str, shape: _Shape, each: int, places: dict[str, int
                 f"  %p{tag} = getelementptr i8, ptr %q{tag}, i64 %step",
                 f"  %x{tag} = load double, ptr %p{tag}",
                 f"  %i{tag} = insertelement <8 x double> poison, double %x{tag}, i32 0",
-                f"  %a{tag} = shufflevector <8 x double> %i{tag}, <8 x double> poison, "
-                "<8 x i32> zeroinitializer",
-                f"  %s{half}_{k + 1} = call <8 x double> @llvm.fma.v8f64(<8 x double> %a{tag}, "
-                f"<8 x double> %b{k}, <8 x double> %s{tag})",
+                (
+                    f"  %a{tag} = shufflevector <8 x double> %i{tag}, <8 x double> poison, "
+                    "<8 x i32> zeroinitializer"
+                ),
+                (
+                    f"  %s{half}_{k + 1} = call <8 x double> @llvm.fma.v8f64(<8 x double> %a{tag}, "
+                    f"<8 x double> %b{k}, <8 x double> %s{tag})"
+                ),
             ]
         sums.append(f"  store <8 x double> %s{half}_{shape.k}, ptr %d{half}")
     body = "\n".join([*lines, *rows, "  br label %loop", "loop:",
                       "  %g = phi i64 [0, %entry], [%next, %loop]", *sums,
                       "  %next = add i64 %g, 1", "  %more = icmp ult i64 %next, 8",
                       "  br i1 %more, label %loop, label %done", "done:"])  # fmt: skip
-    return (
-        f"define internal void @{name}(ptr %tiles) noinline {{\nentry:\n{body}\n  ret void\n}}\n"
-    )
+    return f"define internal void @{name}(ptr %tiles) noinline {{\nentry:\n{body}\n  ret void\n}}\n"

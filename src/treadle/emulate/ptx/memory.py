@@ -30,13 +30,13 @@ _SPACES = {
 }  # fmt: skip
 _SCOPES = ("cta", "cluster", "gpu", "sys")
 _SEMANTICS = ("weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio", "sc")
-_CACHES = {
+_CACHES = (
     "ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "unified",
     *(f"L1::{how}" for how in ("evict_normal", "evict_unchanged", "evict_first", "evict_last",
                                "no_allocate")),
     *(f"L2::{how}" for how in ("evict_first", "evict_last", "evict_normal", "cache_hint", "64B",
                                "128B", "256B")),
-}  # fmt: skip
+)  # fmt: skip
 _TYPES = (
     "b8", "b16", "b32", "b64", "b128", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64",
     "f16", "bf16", "f16x2", "bf16x2", "f32", "f64",
@@ -84,7 +84,9 @@ def load(
     set_addresses(e, addresses)
     _access(e, "load", space, bits, count, mask or e.mask_bits)
     return [
-        e.op(f"load {lanes(bits)}, ptr {data_place(e, bits, part)}, align {min(64, bits // 8 * 32)}")
+        e.op(
+            f"load {lanes(bits)}, ptr {data_place(e, bits, part)}, align {min(64, bits // 8 * 32)}"
+        )
         for part in range(count)
     ]
 
@@ -354,5 +356,3 @@ def _between(e: Emitter, value: str, base: str, nbytes: str) -> str:
 @HANDLERS.of("mapa", "getctarank")
 def _other_block(e: Emitter, item: Instruction, m: Modifiers) -> None:
     raise m.fail("is not emulated: there are no clusters")
-
-

@@ -13,20 +13,22 @@ of one value are no race, and neither are lanes of one instruction.
 
 from __future__ import annotations
 
-from treadle.emulate.ptx.code import Code
+from treadle.emulate.ptx.code import Code, Variable
 from treadle.emulate.ptx.machine import BLOCK, LAST_STAMP, Fault
 
-__all__ = ["LOAD", "STORE", "TOUCH", "shadow_functions"]
+__all__ = ["LOAD", "STORE", "TOUCH", "check_name", "reduce_lanes", "shadow_functions"]
 
 LOAD, STORE, TOUCH = 0, 1, 2  # what an access does; TOUCH is atomic
 _ID_BITS = 11
 _OF_WARP, _OF_MANY = 1024, 1056
-_ACCESS = "ptr %block, ptr %warp, i32 %mask, i32 %line, i32 %nbytes, i32 %how"
+_LANES = "ptr %block, ptr %warp, i32 %mask, i32 %line"  # as parameters and as arguments
+_SIZES = (1, 2, 4, 8, 16, 32)
 
 
 def shadow_functions() -> list[str]:
     """check_shared for any access, and what it calls."""
-    return [_check(), *(_note(chunk) for chunk in (1, 2, 4)), _judge(), _races(), _tick()]
+    sized = [_check_sized(how, nbytes) for how in (LOAD, STORE, TOUCH) for nbytes in _SIZES]
+    return [_check(), *sized, _bounds(), _judge(), _races(), _tick()]
 
 
 def _tick() -> str:
@@ -45,165 +47,247 @@ def _tick() -> str:
     return code.text
 
 
+def check_name(how: int, nbytes: int) -> str:
+    """The function that checks accesses of one kind and size."""
+    return f"check_shared_{('load', 'store', 'touch')[how]}_{nbytes}"
+
+
 def _check() -> str:
     """The lanes of the mask that may access shared memory; their addresses become the host's."""
-    code = Code("i32", "treadle_ptx_check_shared", _ACCESS, "noinline")
-    code.when(code.op("icmp eq i32 %mask, 0"), lambda: code.leave("ret i32 0"))
+    code = Code("i32", "treadle_ptx_check_shared", f"{_LANES}, i32 %nbytes, i32 %how", "noinline")
+    for how in (LOAD, STORE, TOUCH):
+        for nbytes in _SIZES:
+            is_how = code.op(f"icmp eq i32 %how, {how}")
+            is_size = code.op(f"icmp eq i32 %nbytes, {nbytes}")
+            call = f"call i32 @{check_name(how, nbytes)}({_LANES})"
+            code.when(
+                code.op(f"and i1 {is_how}, {is_size}"),
+                lambda call=call: code.leave(f"ret i32 {code.op(call)}"),
+            )
+    code.do("ret i32 0")
+    return code.text
+
+
+def _bounds() -> str:
+    """The lanes whose addresses are aligned and inside; reports the others."""
+    code = Code("i32", "check_bounds", f"{_LANES}, i32 %nbytes", "noinline cold")
     good = code.variable("i32", "0")
     wide = code.op("zext i32 %nbytes to i64")
     odd = code.op(f"add i64 {wide}, -1")
     limit = code.load("block", "shared_bytes", 64)
-    base = code.load("block", "shared", 64)
     places = code.field("warp", "addresses")
-    small = [code.op(f"icmp eq i32 %nbytes, {n}") for n in (1, 2)]
 
     def fault(kind: Fault, lane: str, address: str) -> None:
         code.do(
             f"call void @treadle_ptx_fault(ptr %block, ptr %warp, i32 {int(kind)}, i32 %line, "
-            f"i32 {lane}, i64 {address}, i32 %nbytes, i64 0)"
+            f"i32 {lane}, i64 {address}, i32 %nbytes, i64 {limit})"
         )
 
-    def bounds(lane: str) -> None:
-        place = code.at(places, code.op(f"zext i32 {lane} to i64"), 8)
-        address = code.op(f"load i64, ptr {place}")
+    def check(lane: str) -> None:
+        address = code.op(f"load i64, ptr {_place(code, places, lane)}")
         last = code.op(f"add i64 {address}, {wide}")
         inside = code.op(f"icmp ule i64 {last}, {limit}")
         start = code.op(f"icmp ult i64 {address}, {limit}")
-
-        def aligned() -> None:
-            rest = code.op(f"and i64 {address}, {odd}")
-            code.when(
-                code.op(f"icmp eq i64 {rest}, 0"), right,
-                lambda: fault(Fault.MISALIGNED, lane, address),
-            )  # fmt: skip
+        rest = code.op(f"and i64 {address}, {odd}")
 
         def right() -> None:
             bit = code.op(f"shl i32 1, {lane}")
             code.set(good, code.op(f"or i32 {code.get(good)}, {bit}"))
 
+        def aligned() -> None:
+            code.when(
+                code.op(f"icmp eq i64 {rest}, 0"),
+                right,
+                lambda: fault(Fault.MISALIGNED, lane, address),
+            )
+
         code.when(
-            code.op(f"and i1 {inside}, {start}"), aligned,
+            code.op(f"and i1 {inside}, {start}"),
+            aligned,
             lambda: fault(Fault.SHARED, lane, address),
-        )  # fmt: skip
+        )
 
-    code.each_lane("%mask", bounds)
+    code.each_lane("%mask", check)
+    code.do(f"ret i32 {code.get(good)}")
+    return code.text
+
+
+def _place(code: Code, table: str, lane: str) -> str:
+    return code.at(table, code.op(f"zext i32 {lane} to i64"), 8)
+
+
+def _check_sized(how: int, nbytes: int) -> str:
+    """The checks for one kind and size: first all lanes are looked at, then all are noted."""
+    code = Code("i32", check_name(how, nbytes), _LANES, "noinline")
+    code.when(code.op("icmp eq i32 %mask, 0"), lambda: code.leave("ret i32 0"))
+    good = code.variable("i32", "%mask")
+    places = code.field("warp", "addresses")
+    addresses = code.op(f"load <32 x i64>, ptr {places}, align 64")
+    high, every = (reduce_lanes(code, name, addresses) for name in ("umax", "or"))
+    room = code.op(f"sub i64 {code.load('block', 'shared_bytes', 64)}, {nbytes}")
+    outside = code.op(f"icmp sgt i64 {high}, {room}")
+    wild = code.op(f"icmp slt i64 {high}, 0")
+    odd = code.op(f"icmp ne i64 {code.op(f'and i64 {every}, {nbytes - 1}')}, 0")
+    wrong = code.op(f"or i1 {code.op(f'or i1 {outside}, {wild}')}, {odd}")
+    bounds = f"call i32 @check_bounds({_LANES}, i32 {nbytes})"
+    code.when(wrong, lambda: code.set(good, code.op(bounds)))
+    shadows = _Shadows(code, how, nbytes)
     mask = code.get(good)
-    arguments = f"ptr %block, ptr %warp, i32 {mask}, i32 %line, i32 %nbytes, i32 %how"
-
-    def call(chunk: int) -> None:
-        for update in (0, 1):
-            code.do(f"call void @note_{chunk}({arguments}, i1 {update})")
-
-    code.when(
-        small[0], lambda: call(1), lambda: code.when(small[1], lambda: call(2), lambda: call(4))
+    leaders, grouped = _groups(code, addresses, mask) if how == LOAD else (mask, "0")
+    code.each_lane(leaders, lambda lane: shadows.look(_offset(code, places, lane)))
+    code.when(shadows.is_suspicious(), lambda: _judge_each(code, places, mask, how, nbytes))
+    code.each_lane(
+        leaders,
+        lambda lane: shadows.note(
+            _offset(code, places, lane), *shadows.who(lane, grouped if how == LOAD else "")
+        ),
     )
-    before = code.op(f"load <32 x i64>, ptr {places}, align 64")
-    one = code.op(f"insertelement <32 x i64> poison, i64 {base}, i32 0")
-    spread = code.op(
-        f"shufflevector <32 x i64> {one}, <32 x i64> poison, <32 x i32> zeroinitializer"
-    )
-    code.do(f"store <32 x i64> {code.op(f'add <32 x i64> {before}, {spread}')}, ptr {places}")
+    _finish(code, addresses, places)
     code.do(f"ret i32 {mask}")
     return code.text
 
 
-def _note(chunk: int) -> str:
-    """Looks for what is wrong with an access (update 0), then notes it (1), `chunk` bytes a step."""
-    code = Code("void", f"note_{chunk}", f"{_ACCESS}, i1 %update", "noinline")
-    shape, flags = f"<{chunk} x i32>", f"<{chunk} x i1>"
-    written, read = code.pointer("block", "written"), code.pointer("block", "read")
-    first = code.op(f"shl i32 {code.load('block', 'first_stamp')}, {_ID_BITS}")
-    before = code.op(f"shl i32 {code.load('block', 'barrier_stamp')}, {_ID_BITS}")
-    limit = code.op(f"or i32 {before}, {(1 << _ID_BITS) - 1}")
-    now = code.op(f"shl i32 {code.load('block', 'stamp')}, {_ID_BITS}")
-    warp = code.load("warp", "number")
-    thread = code.op(f"shl i32 {warp}, 5")
-    together = code.op(f"or i32 {now}, {code.op(f'add i32 {warp}, {_OF_WARP}')}")
-    many = code.op(f"or i32 {now}, {_OF_MANY}")
-    places = code.field("warp", "addresses")
-    is_load = code.op(f"icmp eq i32 %how, {LOAD}")
-    is_touch = code.op(f"icmp eq i32 %how, {TOUCH}")
-    is_store = code.op(f"xor i1 {code.op(f'or i1 {is_load}, {is_touch}')}, true")
+def _offset(code: Code, places: str, lane: str) -> str:
+    return code.op(f"load i64, ptr {_place(code, places, lane)}")
 
-    def spread(value: str) -> str:
+
+def reduce_lanes(code: Code, how: str, addresses: str) -> str:
+    """umin, umax or or of the addresses of the lanes of %mask."""
+    otherwise = "splat (i64 -1)" if how == "umin" else "zeroinitializer"
+    here = code.op("bitcast i32 %mask to <32 x i1>")
+    chosen = code.op(f"select <32 x i1> {here}, <32 x i64> {addresses}, <32 x i64> {otherwise}")
+    return code.op(f"call i64 @llvm.vector.reduce.{how}.v32i64(<32 x i64> {chosen})")
+
+
+def _judge_each(code: Code, places: str, mask: str, how: int, nbytes: int) -> None:
+    code.each_lane(
+        mask,
+        lambda lane: code.do(
+            f"call void @judge(ptr %block, ptr %warp, i32 %line, i32 {lane}, "
+            f"i64 {_offset(code, places, lane)}, i32 {nbytes}, i32 {how})"
+        ),
+    )
+
+
+def _groups(code: Code, addresses: str, mask: str) -> tuple[str, str]:
+    """Lanes that load from elsewhere than the lane before, and those whose followers do not."""
+    picks = ", ".join(f"i32 {max(lane - 1, 0)}" for lane in range(32))
+    before = code.op(
+        f"shufflevector <32 x i64> {addresses}, <32 x i64> poison, <32 x i32> <{picks}>"
+    )
+    same = code.op(f"icmp eq <32 x i64> {addresses}, {before}")
+    bits = code.op(f"bitcast <32 x i1> {same} to i32")
+    both = code.op(f"and i32 {mask}, {code.op(f'shl i32 {mask}, 1')}")
+    follows = code.op(f"and i32 {bits}, {both}")
+    leaders = code.op(f"and i32 {mask}, {code.op(f'xor i32 {follows}, -1')}")
+    return leaders, code.op(f"lshr i32 {follows}, 1")
+
+
+def _finish(code: Code, addresses: str, places: str) -> None:
+    base = code.load("block", "shared", 64)
+    one = code.op(f"insertelement <32 x i64> poison, i64 {base}, i32 0")
+    spread = code.op(
+        f"shufflevector <32 x i64> {one}, <32 x i64> poison, <32 x i32> zeroinitializer"
+    )
+    code.do(f"store <32 x i64> {code.op(f'add <32 x i64> {addresses}, {spread}')}, ptr {places}")
+
+
+class _Shadows:
+    """The shadows of some bytes in a row, as a check looks at them and notes an access."""
+
+    def __init__(self, code: Code, how: int, nbytes: int) -> None:
+        self.code, self.how, self.nbytes = code, how, nbytes
+        self.shape, self.flags = f"<{nbytes} x i32>", f"<{nbytes} x i1>"
+        self.written, self.read = code.pointer("block", "written"), code.pointer("block", "read")
+        first = code.op(f"shl i32 {code.load('block', 'first_stamp')}, {_ID_BITS}")
+        self.before = code.op(f"shl i32 {code.load('block', 'barrier_stamp')}, {_ID_BITS}")
+        self.now = code.op(f"shl i32 {code.load('block', 'stamp')}, {_ID_BITS}")
+        self.warp = code.load("warp", "number")
+        group = code.op(f"add i32 {self.warp}, {_OF_WARP}")
+        self.together = code.op(f"or i32 {self.now}, {group}")
+        self.firsts = self._spread(first)
+        self.limits = self._spread(code.op(f"or i32 {self.before}, {(1 << _ID_BITS) - 1}"))
+        self.oldest = code.variable(self.shape, "splat (i32 -1)")
+        self.newest = code.variable(self.shape, "zeroinitializer")
+
+    def _spread(self, value: str) -> str:
+        code, shape = self.code, self.shape
         one = code.op(f"insertelement {shape} poison, i32 {value}, i32 0")
-        return code.op(
-            f"shufflevector {shape} {one}, {shape} poison, <{chunk} x i32> zeroinitializer"
+        zeroes = f"<{self.nbytes} x i32> zeroinitializer"
+        return code.op(f"shufflevector {shape} {one}, {shape} poison, {zeroes}")
+
+    def who(self, lane: str, grouped: str) -> tuple[str, str]:
+        """The number of a lane's thread and the word that notes an access by it.
+
+        Of a lane in the mask `grouped`, which stands for several, -1 and the word of the warp.
+        """
+        code = self.code
+        id = code.op(f"or i32 {code.op(f'shl i32 {self.warp}, 5')}, {lane}")
+        own = code.op(f"or i32 {self.before if self.how == TOUCH else self.now}, {id}")
+        if not grouped:
+            return id, own
+        bit = code.op(f"and i32 {code.op(f'lshr i32 {grouped}, {lane}')}, 1")
+        several = code.op(f"icmp ne i32 {bit}, 0")
+        return (
+            code.op(f"select i1 {several}, i32 -1, i32 {id}"),
+            code.op(f"select i1 {several}, i32 {self.together}, i32 {own}"),
         )
 
-    firsts, limits = spread(first), spread(limit)
-    togethers, manies = spread(together), spread(many)
-    mine = spread(warp)
+    def _words(self, table: str, offset: str) -> tuple[str, str]:
+        place = self.code.at(table, offset, 4)
+        return place, self.code.op(f"load {self.shape}, ptr {place}, align 4")
 
-    def any_of(value: str) -> str:
-        bits = code.op(f"bitcast {flags} {value} to i{chunk}")
-        return code.op(f"icmp ne i{chunk} {bits}, 0")
+    def look(self, offset: str) -> None:
+        """Takes the bytes at an offset into account."""
+        _, w = self._words(self.written, offset)
+        if self.how != STORE:
+            self._keep("umin", self.oldest, w)
+        if self.how != TOUCH:
+            self._keep("umax", self.newest, w)
+        if self.how == STORE:
+            self._keep("umax", self.newest, self._words(self.read, offset)[1])
 
-    def lane_step(lane: str) -> None:
-        place = code.at(places, code.op(f"zext i32 {lane} to i64"), 8)
-        offset = code.op(f"load i64, ptr {place}")
-        id = code.op(f"or i32 {thread}, {lane}")
-        own = spread(code.op(f"or i32 {now}, {id}"))
-        ids = spread(id)
-        calm = spread(code.op(f"or i32 {before}, {id}"))
+    def _keep(self, how: str, variable: Variable, value: str) -> None:
+        code, shape = self.code, self.shape
+        old = code.get(variable)
+        compare = "ult" if how == "umin" else "ugt"
+        better = code.op(f"icmp {compare} {shape} {value}, {old}")
+        chosen = code.op(f"select {self.flags} {better}, {shape} {value}, {shape} {old}")
+        code.set(variable, chosen)
 
-        def bytes_step(i: str) -> None:
-            at = code.op(f"add i64 {offset}, {code.op(f'zext i32 {i} to i64')}")
-            # The loop counts chunks' bytes: i steps by one chunk, see below.
-            w_place, r_place = code.at(written, at, 4), code.at(read, at, 4)
-            w = code.op(f"load {shape}, ptr {w_place}, align 4")
-            r = code.op(f"load {shape}, ptr {r_place}, align 4")
-            code.when("%update", lambda: note(w_place, r_place, r), lambda: look(w, r))
+    def is_suspicious(self) -> str:
+        """Whether something that was looked at is unwritten, or as new as the last barrier."""
+        code, shape = self.code, self.shape
+        early = code.op(f"icmp ult {shape} {code.get(self.oldest)}, {self.firsts}")
+        late = code.op(f"icmp ugt {shape} {code.get(self.newest)}, {self.limits}")
+        either = code.op(f"or {self.flags} {early}, {late}")
+        bits = code.op(f"bitcast {self.flags} {either} to i{self.nbytes}")
+        return code.op(f"icmp ne i{self.nbytes} {bits}, 0")
 
-        def look(w: str, r: str) -> None:
-            raw = code.op(f"icmp ult {shape} {w}, {firsts}")
-            new_w = code.op(f"icmp ugt {shape} {w}, {limits}")
-            new_r = code.op(f"icmp ugt {shape} {r}, {limits}")
-            bad_w, bad_r, bad_raw = any_of(new_w), any_of(new_r), any_of(raw)
-            on_load = code.op(f"or i1 {bad_w}, {bad_raw}")
-            on_store = code.op(f"or i1 {bad_w}, {bad_r}")
-            other = code.op(f"select i1 {is_touch}, i1 {bad_raw}, i1 {on_store}")
-            bad = code.op(f"select i1 {is_load}, i1 {on_load}, i1 {other}")
-            code.when(
-                bad,
-                lambda: code.do(
-                    f"call void @judge(ptr %block, ptr %warp, i32 %line, i32 {lane}, "
-                    f"i64 {offset}, i32 %nbytes, i32 %how)"
-                ),
-            )
-
-        def note(w_place: str, r_place: str, r: str) -> None:
-            code.when(is_load, lambda: note_read(r_place, r))
-            code.when(is_store, lambda: code.do(f"store {shape} {own}, ptr {w_place}, align 4"))
-            code.when(is_touch, lambda: code.do(f"store {shape} {calm}, ptr {w_place}, align 4"))
-
-        def note_read(r_place: str, r: str) -> None:
-            old = code.op(f"icmp ule {shape} {r}, {limits}")
-            reader = code.op(f"and {shape} {r}, splat (i32 {(1 << _ID_BITS) - 1})")
-            same = code.op(f"icmp eq {shape} {reader}, {ids}")
-            alone = code.op(f"or {flags} {old}, {same}")
-            of_thread = code.op(f"lshr {shape} {reader}, splat (i32 5)")
-            of_warp = code.op(f"sub {shape} {reader}, splat (i32 {_OF_WARP})")
-            near = code.op(f"or {flags} {code.op(f'icmp eq {shape} {of_thread}, {mine}')}, "
-                           f"{code.op(f'icmp eq {shape} {of_warp}, {mine}')}")  # fmt: skip
-            shared = code.op(
-                f"select {flags} {near}, {shape} {togethers}, {shape} {manies}"
-            )
-            value = code.op(f"select {flags} {alone}, {shape} {own}, {shape} {shared}")
-            code.do(f"store {shape} {value}, ptr {r_place}, align 4")
-
-        i = code.variable("i32", "0")
-
-        def step() -> None:
-            current = code.get(i)
-            bytes_step(current)
-            code.set(i, code.op(f"add i32 {current}, {chunk}"))
-
-        code.loop(lambda: code.op(f"icmp ult i32 {code.get(i)}, %nbytes"), step)
-
-    code.each_lane("%mask", lane_step)
-    code.do("ret void")
-    return code.text
+    def note(self, offset: str, id: str, own: str) -> None:
+        """Notes an access by the thread `id` (-1 for several of the warp) with its word."""
+        code, mine = self.code, self._spread(own)
+        if self.how != LOAD:
+            place = code.at(self.written, offset, 4)
+            code.do(f"store {self.shape} {mine}, ptr {place}, align 4")
+            return
+        shape, flags = self.shape, self.flags
+        place, r = self._words(self.read, offset)
+        ids, warps = self._spread(id), self._spread(self.warp)
+        old = code.op(f"icmp ule {shape} {r}, {self.limits}")
+        reader = code.op(f"and {shape} {r}, splat (i32 {(1 << _ID_BITS) - 1})")
+        same = code.op(f"icmp eq {shape} {reader}, {ids}")
+        alone = code.op(f"or {flags} {old}, {same}")
+        of_thread = code.op(f"lshr {shape} {reader}, splat (i32 5)")
+        of_warp = code.op(f"sub {shape} {reader}, splat (i32 {_OF_WARP})")
+        one = code.op(f"icmp eq {shape} {of_thread}, {warps}")
+        several = code.op(f"icmp eq {shape} {of_warp}, {warps}")
+        near = code.op(f"or {flags} {one}, {several}")
+        together = self._spread(self.together)
+        many = self._spread(code.op(f"or i32 {self.now}, {_OF_MANY}"))
+        group = code.op(f"select {flags} {near}, {shape} {together}, {shape} {many}")
+        value = code.op(f"select {flags} {alone}, {shape} {mine}, {shape} {group}")
+        code.do(f"store {shape} {value}, ptr {place}, align 4")
 
 
 def _judge() -> str:
@@ -266,9 +350,9 @@ def _judge() -> str:
     return code.text
 
 
-def _races(name: str = "races") -> str:
+def _races() -> str:
     """Whether a noted access by another thread is ordered by nothing before this one."""
-    code = Code("i1", name, "ptr %block, ptr %warp, i32 %lane, i32 %word", "noinline")
+    code = Code("i1", "races", "ptr %block, ptr %warp, i32 %lane, i32 %word", "noinline")
     warp = code.load("warp", "number")
     stamp = code.op(f"lshr i32 %word, {_ID_BITS}")
     id = code.op(f"and i32 %word, {(1 << _ID_BITS) - 1}")

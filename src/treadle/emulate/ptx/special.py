@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treadle.emulate.ptx.emit import FLOATS, Handlers, float_lanes, lanes, splat
+from treadle.emulate.ptx.expand import BUILTIN_CALLS
 from treadle.emulate.ptx.floating import flush, half_of_pair
-from treadle.emulate.ptx.flow import BUILTIN_CALLS
 from treadle.emulate.ptx.machine import Fault
 from treadle.emulate.ptx.syntax import WIDTHS, Pair, Symbol, Vector
 
@@ -36,9 +36,7 @@ def fault(e: Emitter, kind: Fault, address: str = "0") -> None:
     some = e.op(f"icmp ne i32 {e.mask_bits}, 0")
     e.do(f"br i1 {some}, label %{number}, label %no{number}")
     e.label(number)
-    lane = e.intrinsic(
-        "llvm.cttz.i32", "i32", f"i32 {e.mask_bits}", "i1 false", types="i32, i1"
-    )
+    lane = e.intrinsic("llvm.cttz.i32", "i32", f"i32 {e.mask_bits}", "i1 false", types="i32, i1")
     e.intrinsic(
         "treadle_ptx_fault", "void", "ptr %block", "ptr %warp", f"i32 {int(kind)}",
         f"i32 {e.layout.line}", f"i32 {lane}", f"i64 {address}", "i32 0", "i64 0",
@@ -222,5 +220,3 @@ def _hint(e: Emitter, item: Instruction, m: Modifiers) -> None:
 def _grid_dependency(e: Emitter, item: Instruction, m: Modifiers) -> None:
     if not m.one_of(("launch_dependents", "wait")):
         raise m.fail()
-
-

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from treadle.emulate.ptx.barriers import BARRIER_SYMBOLS, barrier_functions
 from treadle.emulate.ptx.code import Code
-from treadle.emulate.ptx.machine import Fault
-from treadle.emulate.ptx.shadow import shadow_functions
+from treadle.emulate.ptx.machine import KNOWN, Fault
+from treadle.emulate.ptx.shadow import LOAD, STORE, check_name, reduce_lanes, shadow_functions
 
 __all__ = ["ACCESSES", "SUPPORT_SYMBOLS", "access_name", "support_ir"]
 
@@ -97,9 +97,7 @@ def _fault() -> str:
     return code.text
 
 
-def report(
-    code: Code, kind: Fault, lane: str, address: str, nbytes: str, extra: str = "0"
-) -> None:
+def report(code: Code, kind: Fault, lane: str, address: str, nbytes: str, extra: str = "0") -> None:
     """Calls the fault function from a function that has %line."""
     code.do(
         f"call void @treadle_ptx_fault(ptr %block, ptr %warp, i32 {int(kind)}, i32 %line, "
@@ -118,18 +116,26 @@ def _check_global() -> str:
     code = Code("i32", "treadle_ptx_check_global", f"{_ACCESS}, i32 %nbytes", "noinline")
     code.when(code.op("icmp eq i32 %mask, 0"), lambda: code.leave("ret i32 0"))
     addresses = code.op(f"load <32 x i64>, ptr {code.field('warp', 'addresses')}, align 64")
-    here = code.op("bitcast i32 %mask to <32 x i1>")
-    low = _reduce(code, "umin", here, addresses, "splat (i64 -1)")
-    high = _reduce(code, "umax", here, addresses, "zeroinitializer")
-    every = _reduce(code, "or", here, addresses, "zeroinitializer")
+    low = reduce_lanes(code, "umin", addresses)
+    high = reduce_lanes(code, "umax", addresses)
+    every = reduce_lanes(code, "or", addresses)
     nbytes = code.op("zext i32 %nbytes to i64")
     last = code.op(f"add i64 {high}, {nbytes}")
     odd = code.op(f"and i64 {every}, {code.op(f'add i64 {nbytes}, -1')}")
-    inside = code.op(f"icmp uge i64 {low}, {code.load('block', 'known_start', 64)}")
-    before = code.op(f"icmp ule i64 {last}, {code.load('block', 'known_end', 64)}")
-    good = code.op(f"and i1 {inside}, {before}")
-    good = code.op(f"and i1 {good}, {code.op(f'icmp eq i64 {odd}, 0')}")
-    code.when(good, lambda: code.leave("ret i32 %mask"))
+    aligned = code.op(f"icmp eq i64 {odd}, 0")
+    known = _known(code)
+
+    def fits() -> str:
+        start = code.op(f"load i64, ptr {known}")
+        end = code.op(f"load i64, ptr {code.at(known, 8)}")
+        inside = code.op(f"icmp uge i64 {low}, {start}")
+        before = code.op(f"icmp ule i64 {last}, {end}")
+        both = code.op(f"and i1 {inside}, {before}")
+        return code.op(f"and i1 {both}, {aligned}")
+
+    code.when(fits(), lambda: code.leave("ret i32 %mask"))
+    code.op(f"call i1 @find_allocation(ptr %block, ptr {known}, i64 {low}, i64 {nbytes})")
+    code.when(fits(), lambda: code.leave("ret i32 %mask"))
     found = code.op(
         "call i32 @check_global_each(ptr %block, ptr %warp, i32 %mask, i32 %line, i32 %nbytes)"
     )
@@ -137,14 +143,17 @@ def _check_global() -> str:
     return code.text
 
 
-def _reduce(code: Code, how: str, here: str, addresses: str, otherwise: str) -> str:
-    chosen = code.op(f"select <32 x i1> {here}, <32 x i64> {addresses}, <32 x i64> {otherwise}")
-    return code.op(f"call i64 @llvm.vector.reduce.{how}.v32i64(<32 x i64> {chosen})")
+def _known(code: Code) -> str:
+    """Where the allocation that the instruction of this line found last is kept."""
+    row = code.op(f"and i32 %line, {KNOWN - 1}")
+    offset = code.op(f"shl i32 {row}, 4")
+    return code.at(code.field("block", "known"), code.op(f"zext i32 {offset} to i64"))
 
 
 def _check_global_each() -> str:
     code = Code("i32", "check_global_each", f"{_ACCESS}, i32 %nbytes", "noinline")
     good = code.variable("i32", "0")
+    known = _known(code)
     wide = code.op("zext i32 %nbytes to i64")
     odd = code.op(f"add i64 {wide}, -1")
 
@@ -153,7 +162,9 @@ def _check_global_each() -> str:
         rest = code.op(f"and i64 {address}, {odd}")
 
         def inside() -> None:
-            found = code.op(f"call i1 @find_allocation(ptr %block, i64 {address}, i64 {wide})")
+            found = code.op(
+                f"call i1 @find_allocation(ptr %block, ptr {known}, i64 {address}, i64 {wide})"
+            )
             code.when(
                 found,
                 lambda: _add_lane(code, good, lane),
@@ -171,13 +182,15 @@ def _check_global_each() -> str:
     return code.text
 
 
-def _add_lane(code: Code, mask, lane: str) -> None:  # noqa: ANN001
+def _add_lane(code: Code, mask, lane: str) -> None:
     code.set(mask, code.op(f"or i32 {code.get(mask)}, {code.op(f'shl i32 1, {lane}')}"))
 
 
 def _find() -> str:
-    """Whether an allocation holds the bytes; it is the known one from then on."""
-    code = Code("i1", "find_allocation", "ptr %block, i64 %address, i64 %nbytes", "noinline")
+    """Whether an allocation holds the bytes; `%known` holds its ends from then on."""
+    code = Code(
+        "i1", "find_allocation", "ptr %block, ptr %known, i64 %address, i64 %nbytes", "noinline"
+    )
     code.do(f"%launch = load ptr, ptr {code.field('block', 'launch')}")
     table = code.pointer("launch", "table")
     low = code.variable("i64", "0")
@@ -201,8 +214,8 @@ def _find() -> str:
     end = code.op(f"load i64, ptr {code.at(row, 8)}")
     last = code.op("add i64 %address, %nbytes")
     code.when(code.op(f"icmp ugt i64 {last}, {end}"), lambda: code.leave("ret i1 false"))
-    code.save("block", "known_start", start, 64)
-    code.save("block", "known_end", end, 64)
+    code.do(f"store i64 {start}, ptr %known")
+    code.do(f"store i64 {end}, ptr {code.at('%known', 8)}")
     code.do("ret i1 true")
     return code.text
 
@@ -256,9 +269,7 @@ def _check_local() -> str:
 
 def _check_generic() -> str:
     """Sorts generic addresses by the space that they fall in, and checks each there."""
-    code = Code(
-        "i32", "treadle_ptx_check_generic", f"{_ACCESS}, i32 %nbytes, i32 %how", "noinline"
-    )
+    code = Code("i32", "treadle_ptx_check_generic", f"{_ACCESS}, i32 %nbytes, i32 %how", "noinline")
     shared = code.variable("i32", "0")
     local = code.variable("i32", "0")
     base, limit = code.load("block", "shared", 64), code.load("block", "shared_bytes", 64)
@@ -335,9 +346,7 @@ def _fast_moves(code: Code, how: str, bits: int, data: str) -> None:
     addresses = code.op(f"load <32 x i64>, ptr {code.field('warp', 'addresses')}, align 64")
     first = code.op(f"extractelement <32 x i64> {addresses}, i32 0")
     one = code.op(f"insertelement <32 x i64> poison, i64 {first}, i32 0")
-    base = code.op(
-        f"shufflevector <32 x i64> {one}, <32 x i64> poison, <32 x i32> zeroinitializer"
-    )
+    base = code.op(f"shufflevector <32 x i64> {one}, <32 x i64> poison, <32 x i32> zeroinitializer")
     full = code.op("icmp eq i32 %mask, -1")
     host = code.op(f"inttoptr i64 {first} to ptr")
 
@@ -362,32 +371,27 @@ def _fast_moves(code: Code, how: str, bits: int, data: str) -> None:
     def everywhere() -> None:
         value = code.op(f"load i{bits}, ptr {host}, align {nbytes}")
         put = code.op(f"insertelement {shape} poison, i{bits} {value}, i32 0")
-        spread = code.op(
-            f"shufflevector {shape} {put}, {shape} poison, <32 x i32> zeroinitializer"
-        )
+        spread = code.op(f"shufflevector {shape} {put}, {shape} poison, <32 x i32> zeroinitializer")
         code.do(f"store {shape} {spread}, ptr {data}, align {nbytes}")
         code.leave("ret void")
 
     code.when(full, in_order)
 
 
-_CHECKS = {
-    "global": ("treadle_ptx_check_global", False), "shared": ("treadle_ptx_check_shared", True),
-    "local": ("check_local", False), "generic": ("treadle_ptx_check_generic", True),
-}  # fmt: skip
+_CHECKS = {"global": "treadle_ptx_check_global", "local": "check_local"}
 
 
 def _access(kind: str, space: str, bits: int, count: int) -> str:
     """Checks the lanes of a mask and moves the data of those that pass."""
     code = Code("void", access_name(kind, space, bits, count), _ACCESS)
-    check, has_kind = _CHECKS[space]
-    how = f", i32 {int(kind == 'store')}" if has_kind else ""
-    good = code.op(
-        f"call i32 @{check}(ptr %block, ptr %warp, i32 %mask, i32 %line, "
-        f"i32 {bits // 8 * count}{how})"
-    )
+    nbytes, how = bits // 8 * count, STORE if kind == "store" else LOAD
+    if space == "shared":
+        check, more = check_name(how, nbytes), ""
+    elif space == "generic":
+        check, more = "treadle_ptx_check_generic", f", i32 {nbytes}, i32 {how}"
+    else:
+        check, more = _CHECKS[space], f", i32 {nbytes}"
+    good = code.op(f"call i32 @{check}(ptr %block, ptr %warp, i32 %mask, i32 %line{more})")
     code.do(f"call void @{kind}_{bits}x{count}(ptr %warp, i32 {good})")
     code.do("ret void")
     return code.text
-
-

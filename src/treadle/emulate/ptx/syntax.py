@@ -9,8 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 __all__ = [
-    "Address", "Function", "Immediate", "Instruction", "Label", "Module", "Operand", "Pair",
-    "PTXError", "Register", "Sink", "Symbol", "Variable", "Vector", "WIDTHS",
+    "WIDTHS",
+    "Address",
+    "Function",
+    "Immediate",
+    "Instruction",
+    "Label",
+    "Module",
+    "Operand",
+    "PTXError",
+    "Pair",
+    "Register",
+    "Sink",
+    "Symbol",
+    "Variable",
+    "Vector",
 ]  # fmt: skip
 
 # Bits of each fundamental type; a predicate counts as one.
@@ -102,7 +115,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """`@guard opcode.modifiers operands;`. Of a call, `operands` are three: results, callee, arguments."""
+    """`@guard opcode.modifiers operands;`. Those of a call are results, callee and arguments."""
 
     opcode: str
     modifiers: tuple[str, ...]

@@ -16,9 +16,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from treadle.emulate.ptx import convert, floating, integer, matrix, memory, special, warp
+from treadle.emulate.ptx import (
+    approximate,
+    bits,
+    convert,
+    floating,
+    integer,
+    matrix,
+    memory,
+    signs,
+    special,
+    warp,
+)
 from treadle.emulate.ptx.emit import Emitter, Handlers, Modifiers, splat
-from treadle.emulate.ptx.flow import Block, Flow, is_block_barrier, is_warp_wide, kernel_flow
+from treadle.emulate.ptx.expand import is_block_barrier, is_warp_wide
+from treadle.emulate.ptx.flow import Block, Flow, kernel_flow
 from treadle.emulate.ptx.layout import Layout
 from treadle.emulate.ptx.machine import Fault
 from treadle.emulate.ptx.syntax import Immediate, Instruction, Operand, PTXError
@@ -29,7 +41,9 @@ if TYPE_CHECKING:
 __all__ = ["Translation", "translate"]
 
 _HANDLERS = Handlers()
-for _family in (integer, floating, convert, memory, warp, matrix, special):
+for _family in (
+    integer, bits, floating, approximate, signs, convert, memory, warp, matrix, special
+):  # fmt: skip
     _HANDLERS.update(_family.HANDLERS)
 
 
@@ -177,8 +191,10 @@ class _Kernel:
         e.label(f"look{i}")
         held = e.op(f"load i32, ptr {e.warp_field('held')}")
         pcs = e.op(f"load {_PCS}, ptr {e.warp_field('pc')}, align 64")
-        at = e.op(f"icmp eq {_PCS} {pcs}, splat (i32 {i})") if i else e.op(
-            f"icmp eq {_PCS} {pcs}, zeroinitializer"
+        at = (
+            e.op(f"icmp eq {_PCS} {pcs}, splat (i32 {i})")
+            if i
+            else e.op(f"icmp eq {_PCS} {pcs}, zeroinitializer")
         )
         joined = e.op(f"and i32 {held}, {e.op(f'bitcast <32 x i1> {at} to i32')}")
         everyone = e.op(f"or i32 {joined}, {mask}")

@@ -271,5 +271,7 @@ def _voted(e: Emitter, item: Instruction, m: Modifiers) -> None:
     if mode == "popc":
         e.write(result, e.spread(counts[0]), 32)
         return
-    compare = f"icmp eq i32 {counts[0]}, {counts[1]}" if mode == "and" else f"icmp ne i32 {counts[0]}, 0"
+    compare = (
+        f"icmp eq i32 {counts[0]}, {counts[1]}" if mode == "and" else f"icmp ne i32 {counts[0]}, 0"
+    )
     e.write_predicate(result, e.spread(e.op(compare), 1))
