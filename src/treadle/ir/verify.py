@@ -101,8 +101,9 @@ def _check_lanes(node: Node) -> None:
         _need(node, len(node.src) == node.dtype.count, "needs one source for each lane")
     if node.op is Op.SHUFFLE:
         lanes = node.src[0].dtype.count + node.src[1].dtype.count
-        _need(node, len(node.arg) == node.dtype.count, "needs one lane for each of its own")
-        _need(node, all(0 <= n < lanes for n in node.arg), "there is no such lane")
+        picks = node.arg or ()
+        _need(node, len(picks) == node.dtype.count, "needs one lane for each of its own")
+        _need(node, all(0 <= n < lanes for n in picks), "there is no such lane")
     if node.op is Op.HREDUCE:
         _need(node, node.arg in _REDUCERS, "the arg is no associative op")
     if node.op in (Op.EXTRACT, Op.HREDUCE):
