@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from glob import glob
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -19,8 +21,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # A process of the tests has a core of its own already; test_workers.py asks for more.
     os.environ.setdefault("COMPILE_PROCESSES", "0")
+    if not glob("/dev/nvidia[0-9]*"):
+        os.environ.setdefault("EMULATE", "2")
     if config.getoption("--full"):
         os.environ["FULL_TESTS"] = "1"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Emulated GPUs are slow: short runs take one in eight of the tests there, always the same.
+
+    Those that are marked `emulated` are taken, too.
+    """
+    if config.getoption("--full") or "TEST_DEVICES" in os.environ:
+        return
+    dropped = [item for item in items if _is_on_cuda(item) and not _is_taken(item)]
+    config.hook.pytest_deselected(items=dropped)
+    gone = set(dropped)
+    items[:] = [item for item in items if item not in gone]
+
+
+def _is_on_cuda(item: pytest.Item) -> bool:
+    call = getattr(item, "callspec", None)
+    return call is not None and str(call.params.get("device", "")).startswith("CUDA")
+
+
+def _is_taken(item: pytest.Item) -> bool:
+    return "emulated" in item.keywords or crc32(item.nodeid.encode()) % 8 == 0
 
 
 @pytest.fixture
@@ -37,7 +63,7 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     return compare
 
 
-DEVICES = os.environ.get("TEST_DEVICES", "CPU,REF,CL,WEBGPU").split(",")
+DEVICES = os.environ.get("TEST_DEVICES", "CPU,REF,CL,WEBGPU,CUDA,CUDA:PTX").split(",")
 
 
 @pytest.fixture(params=DEVICES)

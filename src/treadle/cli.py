@@ -92,7 +92,7 @@ def _whole(text: str, low: int) -> int:
 
 def _doctor(options: argparse.Namespace) -> int:
     """Exit code 1 if no runtime can be used at all."""
-    from .engine.backends import inventory
+    from .engine.inventory import inventory
 
     rows = [asdict(row) for row in inventory()]
     if options.json:
@@ -109,7 +109,8 @@ def _verdict(row: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def _devices(_: argparse.Namespace) -> int:
-    from .engine.backends import Device, inventory
+    from .engine.backends import Device
+    from .engine.inventory import inventory
 
     compilers: dict[str, list[str]] = {}
     for row in inventory():

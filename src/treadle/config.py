@@ -211,6 +211,11 @@ class Settings:
         PATH, _user_cache_dir, "Where compiled kernels are kept.",
         default_text="treadle in the user's cache folder, such as ~/.cache/treadle",
     )  # fmt: skip
+    EMULATE = Setting(
+        _integer(0, 16), 0,
+        "So many CUDA devices are emulated on this machine's processor instead of the real ones "
+        "being used: for tests and for looking around, slowly.",
+    )  # fmt: skip
     JIT = Setting(
         _integer(0, 2), 1,
         "0 calls a TinyJit function plainly, 1 captures and replays it; 2 is taken as 1.",

@@ -16,8 +16,9 @@ from typing import Any
 
 from . import nn
 from .config import Context
-from .engine.backends import Device, inventory
+from .engine.backends import Device
 from .engine.counters import GlobalCounters
+from .engine.inventory import inventory
 from .engine.jit import TinyJit
 from .helpers import trange
 from .tensor import Tensor

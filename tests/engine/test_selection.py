@@ -11,7 +11,7 @@ import pytest
 
 from treadle import Device, Tensor
 from treadle.engine import backends
-from treadle.engine.backends import inventory
+from treadle.engine.inventory import inventory
 from treadle.engine.selection import COMPILERS, SPELLINGS, parse_choice
 from treadle.errors import DeviceError, SettingError
 
@@ -20,7 +20,7 @@ OPEN = "from treadle import Device; d = Device[Device.DEFAULT]; print(d.name, d.
 
 
 def run(code, *arguments, **variables):
-    kept = {k: v for k, v in os.environ.items() if k not in SPELLINGS and k != "DEV"}
+    kept = {k: v for k, v in os.environ.items() if k not in (*SPELLINGS, "DEV", "EMULATE")}
     return subprocess.run(
         [sys.executable, *(("-c", code) if code else ()), *arguments],
         env={**kept, **variables}, capture_output=True, text=True, timeout=100,
@@ -89,7 +89,7 @@ def test_without_a_driver_for_a_gpu_nothing_is_loaded(monkeypatch):
 
 
 def test_importing_loads_no_optional_package():
-    code = "import sys, treadle; print([m for m in ('pyopencl', 'pydawn', 'wgpudawn') "
+    code = "import sys, treadle; print([m for m in ('pyopencl', 'pydawn', 'wgpudawn', 'cuda') "
     assert run(code + "if m in sys.modules])").stdout == "[]\n"
 
 
@@ -115,6 +115,11 @@ def test_importing_loads_no_optional_package():
         ({"CL": "0", "WEBGPU": ""}, "CPU"),
         ({"DEV": ""}, "CPU"),
         ({"DEV": "REF"}, "REF"),
+        ({"CUDA": "1"}, "CUDA"),
+        ({"CUDA_PTX": "1", "CUDA": "1"}, "CUDA"),
+        ({"DEV": "CUDA:1"}, "CUDA:1"),
+        ({"DEV": "cuda:0:nvrtc:sm_90a"}, "CUDA"),
+        ({"DEV": "CUDA:PTX"}, "CUDA"),
     ],
     ids=str,
 )
@@ -136,6 +141,8 @@ def test_the_environment_names_the_device(monkeypatch, variables, name):
         ({"DEV": "PCI+CL"}, ("CL has no interfaces", "leave PCI+ out")),
         ({"CL": "1", "WEBGPU": "1"}, ("CL=1", "WEBGPU=1", "contradict")),
         ({"DEV": "WEBGPU", "GPU": "1"}, ("DEV=WEBGPU", "GPU=1")),
+        ({"DEV": "CUDA:NVRTC", "CUDA_PTX": "1"}, ("DEV=CUDA:NVRTC", "CUDA_PTX=1", "contradict")),
+        ({"DEV": "CUDA:NVCC"}, ("CUDA has no compiler 'NVCC'", "NVRTC, PTX")),
         ({"CL": "2"}, ("CL=2 is not allowed", "0 or 1")),
     ],
     ids=str,
@@ -211,7 +218,7 @@ HIDE = """
 import sys
 class Hidden:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("pyopencl", "pydawn", "wgpudawn"):
+        if name.split(".")[0] in ("pyopencl", "pydawn", "wgpudawn", "cuda"):
             raise ModuleNotFoundError(name + " is hidden", name=name)
 sys.meta_path.insert(0, Hidden())
 import ctypes.util
@@ -226,18 +233,19 @@ def test_without_the_libraries_everything_else_works():
         + "backends.may_have_gpu = lambda: True\n"
         + "from treadle import Tensor, Device\n"
         + "print(Device.DEFAULT, (Tensor([1.0, 2.0]) + 1).tolist())\n"
-        + "for name in ('CL', 'WEBGPU'):\n"
+        + "for name in ('CL', 'WEBGPU', 'CUDA'):\n"
         + "    try:\n        Tensor([1.0], device=name)\n"
         + "    except Exception as error:\n        print(type(error).__name__, error)\n"
     )
     done = run(code)
     assert done.returncode == 0, done.stderr
-    first, cl, webgpu = done.stdout.splitlines()
+    first, cl, webgpu, cuda = done.stdout.splitlines()
     assert first == "CPU [2.0, 3.0]"
     assert cl.startswith("DeviceError CL needs pyopencl, which is missing")
     assert cl.endswith('; `pip install "treadle[cl]"` brings pyopencl and PoCL')
     assert webgpu.startswith("DeviceError WEBGPU needs Dawn, which is missing")
     assert webgpu.endswith('; `pip install "treadle[webgpu]"` brings it')
+    assert cuda == 'DeviceError CUDA: cuda-bindings is not installed; pip install "treadle[cuda]"'
 
 
 def test_doctor_names_the_command_that_brings_what_is_absent():
@@ -251,6 +259,10 @@ def test_doctor_names_the_command_that_brings_what_is_absent():
     assert 'pip install "treadle[cl]"' in rows["CL"]["fix"]
     assert not rows["WEBGPU"]["usable"]
     assert 'pip install "treadle[webgpu]"' in rows["WEBGPU"]["fix"]
+    compilers = {row["compiler"]: row for row in json.loads(done.stdout)}
+    assert "cuda-bindings is not installed" in compilers["PTX"]["reason"]
+    assert compilers["PTX"]["fix"] == 'pip install "treadle[cuda]"'
+    assert "and NVRTC, the compiler of CUDA C, is missing" in compilers["NVRTC"]["reason"]
 
 
 def test_doctor_describes_what_is_there():

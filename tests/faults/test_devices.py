@@ -15,7 +15,7 @@ from treadle.errors import DeviceError, JitError, OutOfMemory
 from treadle.runtime.webgpu import memory
 
 
-@pytest.fixture(params=["CL", "WEBGPU"])
+@pytest.fixture(params=["CL", "WEBGPU", "CUDA"])
 def gpu(request):
     try:
         return Device[request.param].name

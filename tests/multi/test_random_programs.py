@@ -19,7 +19,7 @@ COUNT, BLOCKS = (2000 if os.environ.get("FULL_TESTS") else 60), 6
 PLACES = [
     ("CPU", "CPU:1"), ("CPU:1", "CPU"), ("CPU", "CPU:1", "CPU:2"),
     ("CPU:3", "CPU", "CPU:2", "CPU:1"), ("CPU", "CL"), ("CL", "CPU:1", "CPU"), ("WEBGPU", "CPU"),
-    ("CPU", "WEBGPU", "CL"),
+    ("CPU", "WEBGPU", "CL"), ("CUDA", "CUDA:1"),
 ]  # fmt: skip
 
 

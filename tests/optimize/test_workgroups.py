@@ -112,6 +112,16 @@ def test_columns_are_summed_by_an_item_each_and_long_ones_in_chunks():
     assert len(stages(ast, "grid")) == 1
 
 
+def test_an_item_computes_more_of_a_matmul_where_that_leaves_groups_enough():
+    wide = dataclasses.replace(TARGET, workgroup=dataclasses.replace(GROUP, tile=8, together=4))
+    busy = dataclasses.replace(wide, workgroup=dataclasses.replace(wide.workgroup, busy=32))
+    ((_, small, _),) = asts(filled(256, 256) @ filled(256, 256))
+    ((_, large, _),) = asts(filled(256, 256) @ filled(256, 256), wide)
+    ((_, many, _),) = asts(filled(256, 256) @ filled(256, 256), busy)
+    assert [math.prod(sizes(ast, "grid")) for ast in (small, large, many)] == [32, 8, 32]
+    assert stages(large)[0].arg.sizes in ((16, 64 + 4), (16, 128))
+
+
 def test_both_operands_of_a_matmul_are_in_shared_memory():
     ((_, ast, log),) = asts(filled(256, 256) @ filled(256, 256))
     assert "both operands in shared tiles" in log

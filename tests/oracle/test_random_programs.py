@@ -115,6 +115,17 @@ def test_a_random_program_gives_the_same_on_every_device(block, engines):
     check()
 
 
+@pytest.mark.parametrize("name", ["CUDA", "CUDA:PTX"])
+def test_a_random_program_on_an_emulated_gpu_gives_what_the_interpreter_gives(name):
+    try:
+        Device[name]
+    except DeviceError as error:
+        pytest.skip(str(error))
+    for start in range(COUNT // 10):
+        ours, reference = (program(random.Random(start), device) for device in (name, "REF"))
+        np.testing.assert_allclose(ours, reference, rtol=2e-4, atol=2e-4, err_msg=str(start))
+
+
 def test_a_random_program_in_emulated_float64_gives_what_the_interpreter_gives():
     name = "CL:OPENCL:-fp64"
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 
 import pytest
 
@@ -12,6 +13,8 @@ from treadle.errors import DeviceError
 
 EMULATED = "CL:OPENCL:-fp64"  # float64 in integers, whether the device has it or not
 BACKENDS = ["CPU:LLVM", "CPU:CLANG", "CL", EMULATED, "WEBGPU"]
+if "FULL_TESTS" in os.environ:  # emulated GPUs are slow
+    BACKENDS += ["CUDA", "CUDA:PTX"]
 
 
 @functools.cache
@@ -33,6 +36,12 @@ def need(name: str) -> Opened:
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> Opened:
     """Each backend that prints text and can be used here."""
+    return need(request.param)
+
+
+@pytest.fixture(params=["CUDA", "CUDA:PTX"])
+def cuda(request: pytest.FixtureRequest) -> Opened:
+    """The backends of NVIDIA GPUs, emulated where there is none."""
     return need(request.param)
 
 

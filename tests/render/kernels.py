@@ -20,7 +20,7 @@ from treadle.ir.elementwise import numpy_dtype
 from treadle.ir.node import Node
 from treadle.ir.op import Op
 from treadle.lower.passes import Lowered, lower
-from treadle.runtime.base import Entry, Launch, Slot
+from treadle.runtime.base import Allocator, Buffer, Entry, Launch, Slot
 
 Index = Callable[[Node], Node]
 
@@ -95,14 +95,25 @@ def source(backend: Opened, ast: Node, name: str = "k") -> str:
 
 
 def run(
-    backend: Opened, ast: Node, arrays: Sequence[np.ndarray], variables: Sequence[int] = ()
+    backend: Opened,
+    ast: Node,
+    arrays: Sequence[np.ndarray],
+    variables: Sequence[int] = (),
+    offset: int = 0,
 ) -> list[np.ndarray]:
-    """All arguments after one launch with copies of `arrays`, in the order of the slots."""
-    return launch(backend, lowered(backend, ast), arrays, variables)
+    """All arguments after one launch with copies of `arrays`, in the order of the slots.
+
+    Each copy begins `offset` bytes after the start of a block of memory.
+    """
+    return launch(backend, lowered(backend, ast), arrays, variables, offset)
 
 
 def launch(
-    backend: Opened, low: Lowered, arrays: Sequence[np.ndarray], variables: Sequence[int] = ()
+    backend: Opened,
+    low: Lowered,
+    arrays: Sequence[np.ndarray],
+    variables: Sequence[int] = (),
+    offset: int = 0,
 ) -> list[np.ndarray]:
     """As `run`, for linear programs."""
     code = backend.compiler.compile(backend.renderer.render("k", low.phases, low.variables))
@@ -113,7 +124,7 @@ def launch(
     ]
     runtime = backend.runtime
     library = runtime.load(code, entries)
-    buffers = [runtime.allocator.alloc(array.nbytes) for array in arrays]
+    buffers = [_room(runtime.allocator, array.nbytes, offset) for array in arrays]
     for buffer, array in zip(buffers, arrays, strict=True):
         runtime.write(buffer, memoryview(np.ascontiguousarray(array).view(np.uint8)))
     scratch = [runtime.allocator.alloc(param_bytes(s)) for s in low.scratch]
@@ -124,6 +135,12 @@ def launch(
     for buffer, result in zip(buffers, results, strict=True):
         runtime.read(buffer, memoryview(result.view(np.uint8)))
     return results
+
+
+def _room(allocator: Allocator, nbytes: int, offset: int) -> Buffer:
+    """Memory that begins `offset` bytes after the start of a block."""
+    block = allocator.alloc(offset + nbytes)
+    return allocator.from_pointer(block.argument + offset, nbytes, block) if offset else block
 
 
 def empty(dtype: DType, size: int) -> np.ndarray:

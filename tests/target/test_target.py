@@ -204,3 +204,18 @@ def test_caches_are_read_from_the_system(tmp_path):
             write(tmp_path, f"{folder}/{name}", f"{text}\n")
     (tmp_path / "index9").mkdir()
     assert host_module._sysfs_caches(tmp_path) == {1: 48 << 10, 2: 2 << 20, 3: 36608 << 10}
+
+
+def test_nvidia_architectures_tell_what_a_block_has():
+    target = Target.parse("sm_90a")
+    assert (target.cpu, target.triple) == ("sm_90a", "nvptx64-nvidia-cuda")
+    assert target.workgroup.subgroup == (32, 32)
+    assert target.workgroup.shared_bytes == 48 << 10
+    assert target.is_native(dtypes.bfloat16)
+    assert not Target.parse("sm_75").is_native(dtypes.bfloat16)
+    assert Target.parse("sm_90").code_key != target.code_key
+
+
+def test_an_unknown_nvidia_architecture_names_those_that_are():
+    with pytest.raises(SettingError, match=r"'sm_70'; known: sm_75, .*sm_120a"):
+        Target.parse("sm_70")

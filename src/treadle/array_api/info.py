@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..dtype import DType, complex_of, dtypes
-from ..engine.backends import Device, inventory
+from ..engine.backends import Device
+from ..engine.inventory import inventory
 from ..errors import DTypeError
 from .data_types import isdtype
 

@@ -23,7 +23,7 @@ from ..render.llvm import LLVMRenderer
 from ..runtime.buffer import HostAllocator, HostBuffer
 from ..runtime.cpu import CpuDevice
 from ..runtime.null import NullDevice
-from ..target import Target, host_target
+from ..target import Target, host_target, nvidia_target
 from .cache import CompileCache, digest_of_sources
 from .selection import (
     COMPILERS,
@@ -36,20 +36,8 @@ from .selection import (
 )
 
 __all__ = [
-    "Device", "Opened", "Row", "cached_compile", "compile_cache", "compile_for_host", "inventory",
+    "Device", "Opened", "cached_compile", "compile_cache", "compile_for_host", "cuda_driver",
 ]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of `treadle doctor`: whether a way to run works here, and what mends it if not."""
-
-    runtime: str
-    compiler: str
-    interface: str
-    usable: bool
-    reason: str
-    fix: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +55,11 @@ class Opened:
         """The renderer that the settings ask for: with contraction, or without."""
         assert self.renderers is not None  # REF has neither compiler nor renderer
         return self.renderers[settings.REPRODUCIBLE]
+
+    @property
+    def code_target(self) -> Target:
+        """The target as the settings let it be used: matrix units round sums as they like."""
+        return replace(self.target, matrix_units=()) if settings.REPRODUCIBLE else self.target
 
     @property
     def allocator(self) -> Any:
@@ -210,6 +203,8 @@ def _open_cpu(
 ) -> Opened:
     host = host_target()
     target = Target.parse(choice.arch) if choice.arch else host
+    if target.workgroup is not None:
+        raise SettingError(f"{choice.full_name}: {choice.arch} is no processor's architecture")
     if choice.runtime != "NULL":  # whatever instructions it uses, it runs on this machine
         target = replace(target, l1=host.l1, l2=host.l2, l3=host.l3, cores=host.cores)
     compiler = make_compiler(target)
@@ -270,13 +265,81 @@ def _open_webgpu(choice: Choice) -> Opened:
     return Opened(choice.name, target, runtime, WGSLCompiler(target), renderers)
 
 
+def _open_cuda_nvrtc(choice: Choice) -> Opened:
+    from ..compile.nvrtc import NVRTCCompiler
+    from ..render.cuda import CUDARenderer
+
+    # A GPU's own machine code where it is made for just that GPU; drivers refuse newer PTX.
+    return _open_cuda(
+        choice,
+        lambda target, is_native: NVRTCCompiler(target, "cubin" if is_native else "ptx"),
+        CUDARenderer,
+    )
+
+
+def _open_cuda_ptx(choice: Choice) -> Opened:
+    from ..compile.ptx import PTXCompiler
+    from ..render.ptx import PTXRenderer
+
+    return _open_cuda(choice, lambda target, _: PTXCompiler(target), PTXRenderer)
+
+
+def _open_cuda(
+    choice: Choice, make_compiler: Callable[[Target, bool], Any], make_renderer: Callable[..., Any]
+) -> Opened:
+    from ..runtime.cuda import CUDADevice, runs_as_it_is, target_of
+
+    arch = choice.arch
+    if choice.runtime == "NULL":
+        target = nvidia_target(arch or _EMULATED)
+        runtime: Any = NullDevice(choice.name, target)
+        compiler = make_compiler(target, False)
+    else:
+        runtime = CUDADevice(
+            choice.name, cuda_driver(arch), choice.index, lambda facts: target_of(facts, arch)
+        )
+        target = runtime.target
+        compiler = make_compiler(target, runs_as_it_is(runtime.facts, target))
+    missing = compiler.available()
+    if missing is not None:
+        raise DeviceError(f"{choice.name}:{compiler.name} cannot be used: {missing}")
+    renderers = (make_renderer(target, True), make_renderer(target, False))
+    return Opened(choice.name, target, runtime, compiler, renderers)
+
+
+def cuda_driver(arch: str | None) -> Any:
+    """NVIDIA's driver, or the emulator that plays so many devices. Raises DeviceError."""
+    if settings.EMULATE:
+        return _emulated_driver(arch, settings.EMULATE)
+    from ..runtime.cuda import open_driver
+
+    return open_driver()
+
+
+_EMULATED = "sm_80"  # the oldest architecture with all that kernels are written for
+
+
+@functools.cache
+def _emulated_driver(arch: str | None, devices: int) -> Any:
+    from ..emulate.cuda import EmulatedDriver
+
+    try:
+        return EmulatedDriver(arch or _EMULATED, devices, compile_for_host)
+    except ValueError as error:
+        raise DeviceError(f"CUDA: {error}") from error
+
+
 _OPEN: dict[tuple[str, str], Callable[[Choice], Opened]] = {
     ("CPU", "LLVM"): _open_llvm,
     ("CPU", "CLANG"): _open_clang,
     ("CL", "OPENCL"): _open_cl,
     ("WEBGPU", "WGSL"): _open_webgpu,
+    ("CUDA", "NVRTC"): _open_cuda_nvrtc,
+    ("CUDA", "PTX"): _open_cuda_ptx,
     ("REF", "NUMPY"): _open_reference,
     ("NULL", "LLVM"): _open_llvm,
+    ("NULL", "NVRTC"): _open_cuda_nvrtc,
+    ("NULL", "PTX"): _open_cuda_ptx,
 }
 
 Device: _Devices = _Devices()
@@ -292,50 +355,3 @@ def _best_hardware() -> str:
         except DeviceError:  # its library or driver is missing: `treadle doctor` says which
             continue
     return "CPU"
-
-
-# -- what works here ----------------------------------------------------------------------------
-
-
-def inventory() -> list[Row]:
-    """Every runtime and compiler, whether it can be used here, and what to do if not."""
-    rows = []
-    for (runtime, compiler), about in _ABOUT.items():
-        try:
-            reason, fix, usable = about(), "", True
-        except DeviceError as error:
-            reason, _, fix = str(error).partition("; ")
-            usable = False
-        rows.append(Row(runtime, compiler, "", usable, reason, fix))
-    rows += [Row(name, "", "", False, "not part of this version of treadle", "") for name in LATER]
-    return rows
-
-
-def _compiler_works(compiler: Any, about: str) -> str:
-    missing = compiler.available()
-    if missing is not None:
-        raise DeviceError(missing)
-    return about
-
-
-def _about_cl() -> str:
-    from ..runtime.cl import describe
-
-    return describe()
-
-
-def _about_webgpu() -> str:
-    from ..runtime.webgpu import describe
-
-    return describe()
-
-
-# What `treadle doctor` says of each backend; DeviceError says why it cannot be used.
-_ABOUT: dict[tuple[str, str], Callable[[], str]] = {
-    ("CPU", "LLVM"): lambda: _compiler_works(LLVMCompiler(host_target()), "the embedded LLVM"),
-    ("CPU", "CLANG"): lambda: _compiler_works(ClangCompiler(host_target()), "clang"),
-    ("CL", "OPENCL"): _about_cl,
-    ("WEBGPU", "WGSL"): _about_webgpu,
-    ("REF", "NUMPY"): lambda: "the reference interpreter",
-    ("NULL", "LLVM"): lambda: "compiles, but runs nothing",
-}

@@ -27,6 +27,7 @@ from ..ir.text import render
 from ..optimize.heuristic import optimize
 from ..runtime.base import Entry, Slot
 from ..schedule.kernel import Kernel
+from ..target import host_target
 from .backends import Opened, compile_cache, digest_of_sources
 from .blame import blamed
 from .counters import GlobalCounters
@@ -85,12 +86,12 @@ def _processes(jobs: int, opened: Opened) -> int:
         return 0
     wished = settings.COMPILE_PROCESSES
     if wished < 0:
-        wished = (settings.CPU_COUNT or opened.target.cores) - 1
+        wished = (settings.CPU_COUNT or host_target().cores) - 1
     return wished if available() else 0
 
 
 def _translator(opened: Opened) -> Translator:
-    return Translator(opened.name, opened.target, opened.renderer, opened.compiler)
+    return Translator(opened.name, opened.code_target, opened.renderer, opened.compiler)
 
 
 def _key(text: str, opened: Opened) -> str:
@@ -130,7 +131,7 @@ def _compile(key: str, kernel: Kernel, job: Job, opened: Opened) -> None:
             )
             schedule = best_schedule(kernel, opened, build, settings.BEAM)
         else:
-            schedule = optimize(kernel.ast, opened.target)
+            schedule = optimize(kernel.ast, opened.code_target)
         made = translator.finished(job, *schedule)
     GlobalCounters.compile_time_s += time.perf_counter() - start
     _keep(key, *made, kernel.reason, opened)

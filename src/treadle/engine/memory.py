@@ -150,7 +150,8 @@ def from_host(device: Any, dtype: DType, data: np.ndarray[Any, Any]) -> Node:
 def transfer(source: Memory, target: Memory) -> None:
     """Copy all elements to memory of the same dtype and size, on whatever device.
 
-    Waits for the source's device alone: the target's may still be busy with other work.
+    Waits for the source's device alone, if the host has a part in it: the target's may still be
+    busy with other work.
     """
     if not source.size:
         return
@@ -165,8 +166,14 @@ def transfer(source: Memory, target: Memory) -> None:
     elif there.shares_memory:
         there.synchronize()
         here.read(source.buffer, target.buffer.view()[:nbytes])
-    else:
+    elif not _copied_directly(here, source, there, target, nbytes):
         there.write(target.buffer, _bytes_of(source.array()))
+
+
+def _copied_directly(here: Any, source: Memory, there: Any, target: Memory, nbytes: int) -> bool:
+    """Whether the target's runtime could copy from the source's without the host."""
+    copy = getattr(there, "copy_from", None)
+    return copy is not None and copy(here, source.buffer, target.buffer, nbytes)
 
 
 def _bytes_of(array: np.ndarray[Any, Any]) -> memoryview:

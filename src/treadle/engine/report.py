@@ -3,6 +3,8 @@
 DEBUG=2: time, operations, bytes, share of the roofline     DEBUG=3: buffers and moves
 DEBUG=4: source                                              DEBUG=7: assembly
 
+On CUDA, DEBUG=3 shows registers, memory and the blocks that run at a time, too.
+
 Of what the host computes between kernels, DEBUG=2 shows the time and the shapes.
 """
 
@@ -47,6 +49,8 @@ def report_kernels(program: Program, times: list[tuple[int, int]], opened: Opene
         lines = [line]
         if settings.DEBUG >= 3:
             lines.append(f"    why here: {kernel.reason}; moves: {'; '.join(kernel.moves)}")
+            if hasattr(opened.runtime, "describe"):
+                lines += [f"    {line}" for line in opened.runtime.describe(kernel.library)]
         if settings.DEBUG >= 4:
             lines.append(kernel.source)
         if settings.DEBUG >= 7 and hasattr(opened.compiler, "assembly"):

@@ -26,19 +26,19 @@ __all__ = [
 # Every runtime with its compilers; the first of them is the default.
 COMPILERS: dict[str, tuple[str, ...]] = {
     "CPU": ("LLVM", "CLANG"), "CL": ("OPENCL",), "WEBGPU": ("WGSL",), "REF": ("NUMPY",),
-    "NULL": ("LLVM",),
+    "CUDA": ("NVRTC", "PTX"), "NULL": ("LLVM", "NVRTC", "PTX"),
 }  # fmt: skip
 # Runtimes whose compilers know several architectures.
-_WITH_ARCH = ("CPU", "CL", "NULL", "WEBGPU")
+_WITH_ARCH = ("CPU", "CL", "CUDA", "NULL", "WEBGPU")
 # Runtimes that the specification names and this version does not have yet.
-LATER = ("CUDA", "NV", "AMD", "QCOM", "METAL")
+LATER = ("NV", "AMD", "QCOM", "METAL")
 # Where no device is named: the first of these that opens on real hardware, else the CPU.
-PREFERRED = ("CL", "WEBGPU")
+PREFERRED = ("CUDA", "CL", "WEBGPU")
 # Older environment variables: what each of them means when it is 1.
 SPELLINGS = {
     "CPU": "CPU", "CPU_LLVM": "CPU:LLVM", "LLVM": "CPU:LLVM", "CPU_CLANG": "CPU:CLANG",
     "CLANG": "CPU:CLANG", "REF": "REF", "NULL": "NULL", "CL": "CL", "GPU": "CL",
-    "WEBGPU": "WEBGPU", **{n: n for n in LATER},
+    "WEBGPU": "WEBGPU", "CUDA": "CUDA", "CUDA_PTX": "CUDA:PTX", **{n: n for n in LATER},
 }  # fmt: skip
 
 # What a driver for a GPU shows of itself on Linux; without any, no library has to be loaded.

@@ -104,6 +104,7 @@ class Op(IntEnum):
     BARRIER = auto()
     WORK_ITEM = auto()
     SUBGROUP = auto()
+    MMA = auto()
     SINK = auto()
     LINEAR = auto()
     # vectors inside kernels
@@ -246,11 +247,16 @@ INFO: dict[Op, OpInfo] = {
         'of its subgroup; "lanes", how many those are',
     ),
     Op.SUBGROUP: OpInfo(1, "src[0] of all items of the subgroup combined by arg, for each of them"),
+    Op.MMA: OpInfo(
+        -1,
+        "this item's part of the product of two matrices that the items of its subgroup hold, in "
+        "pieces that are contiguous in the RANGE src[-1] (see optimize/matrix_units)",
+    ),
     Op.SINK: OpInfo(-1, "all of src"),
     Op.LINEAR: OpInfo(-1, "src, one after the other"),
     Op.BROADCAST: OpInfo(1, "every lane is src[0]"),
     Op.LANES: OpInfo(0, "lane number: 0, 1, ..."),
-    Op.EXTRACT: OpInfo(1, "lane arg"),
+    Op.EXTRACT: OpInfo(-1, "lane arg, or until unrolled RANGEs are gone, lane src[1]"),
     Op.STACK: OpInfo(-1, "one lane from each source"),
     Op.SHUFFLE: OpInfo(2, "lanes arg of all lanes, those of src[0] before those of src[1]"),
     Op.HREDUCE: OpInfo(1, "all lanes combined by arg, as a balanced tree"),

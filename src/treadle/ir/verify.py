@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..dtype import dtypes
 from ..errors import InternalError
 from .node import Node
 from .op import ALU, COMPARE, INFO, MOVEMENT, SAME, Op
@@ -25,7 +26,7 @@ TENSOR_OPS = ALU | MOVEMENT | _VALUES | frozenset((
 ))  # fmt: skip
 _MACHINE = ALU | _VALUES | _LANES | frozenset((
     Op.PARAM, Op.LOCAL, Op.REGISTER, Op.RANGE, Op.LOAD, Op.STORE, Op.UPDATE, Op.END, Op.AFTER,
-    Op.BARRIER, Op.WORK_ITEM, Op.SUBGROUP, Op.SINK,
+    Op.BARRIER, Op.WORK_ITEM, Op.SUBGROUP, Op.MMA, Op.SINK,
 ))  # fmt: skip
 KERNEL_OPS = _MACHINE | {Op.REDUCE, Op.SCAN, Op.STAGE, Op.TICKET}
 
@@ -89,16 +90,20 @@ def _check_alu(node: Node) -> None:
 def _check_lanes(node: Node) -> None:
     if node.op is Op.LANES:
         return
-    same = all(s.dtype.scalar is node.dtype.scalar for s in node.src)
+    values = node.src[:1] if node.op is Op.EXTRACT else node.src
+    same = all(s.dtype.scalar is node.dtype.scalar for s in values)
     _need(node, same, "the lanes have a different dtype")
-    if node.op is Op.EXTRACT:
+    if node.op is Op.EXTRACT and node.arg is None:
+        _need(node, len(node.src) == 2 and _is_index(node.src[1]), "no lane is named")
+    elif node.op is Op.EXTRACT:
         _need(node, 0 <= node.arg < node.src[0].dtype.count, "there is no such lane")
     if node.op is Op.STACK:
         _need(node, len(node.src) == node.dtype.count, "needs one source for each lane")
     if node.op is Op.SHUFFLE:
         lanes = node.src[0].dtype.count + node.src[1].dtype.count
-        _need(node, len(node.arg) == node.dtype.count, "needs one lane for each of its own")
-        _need(node, all(0 <= n < lanes for n in node.arg), "there is no such lane")
+        picks = node.arg or ()
+        _need(node, len(picks) == node.dtype.count, "needs one lane for each of its own")
+        _need(node, all(0 <= n < lanes for n in picks), "there is no such lane")
     if node.op is Op.HREDUCE:
         _need(node, node.arg in _REDUCERS, "the arg is no associative op")
     if node.op in (Op.EXTRACT, Op.HREDUCE):
@@ -111,6 +116,12 @@ def _check_subgroup(node: Node) -> None:
     _need(node, node.dtype.count == 1, "combines scalars")
     can = node.dtype.is_bool or (node.dtype.bits <= 32 and node.arg is not Op.MUL)
     _need(node, can, "not every subgroup multiplies, or combines 64 bits")
+
+
+def _check_mma(node: Node) -> None:
+    pieces = [s for s in node.src if s.op is not Op.RANGE]
+    _need(node, node.dtype.scalar is dtypes.float32, "the sums are no float32")
+    _need(node, len({s.dtype for s in pieces}) == 1, "the pieces have different dtypes")
 
 
 def _check_reduce(node: Node) -> None:
@@ -211,6 +222,7 @@ CHECKS: dict[Op, Callable[[Node], None]] = {
     **dict.fromkeys((Op.LOAD, Op.STORE), _check_memory),
     **dict.fromkeys((Op.GATHER, Op.SCATTER), _check_places),
     Op.SUBGROUP: _check_subgroup,
+    Op.MMA: _check_mma,
     Op.SORT: _check_sort,
     Op.HOST: _check_host,
     Op.DISTRIBUTE: _check_distribute,

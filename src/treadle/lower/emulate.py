@@ -5,8 +5,8 @@
 
 Every value of an emulated dtype is carried as the float32 that equals it; after each op that may
 leave the dtype it is narrowed and widened again, so results are those of the dtype. A REDUCE,
-HREDUCE or SUBGROUP accumulates in float32 and rounds once. A native float16 keeps its memory and
-its casts.
+HREDUCE or SUBGROUP accumulates in float32 and rounds once. A float16 or bfloat16 that the target
+converts itself keeps its memory and its casts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ROUNDS = frozenset((
 def emulate_dtypes(root: Node, native: frozenset[DType]) -> Node:
     """A kernel graph without arithmetic on narrow floats, and without those not in `native`.
 
-    bfloat16 and fp8 are never native; float16 in `native` means that the target converts it.
+    fp8 is never native; float16 or bfloat16 in `native` means that the target converts it.
     """
     emulation = _Emulation(native)
     for node in root.toposort():
@@ -48,13 +48,13 @@ def _is_narrow(dtype: DType) -> bool:
 
 class _Emulation:
     def __init__(self, native: frozenset[DType]) -> None:
-        self.native_half = dtypes.float16 in native
+        self.converted = native & {dtypes.float16, dtypes.bfloat16}
         self.new: dict[Node, Node] = {}
         self.stored_as: dict[tuple[Node, DType], Node] = {}  # what widening gave, and from what
 
     def storage(self, dtype: DType) -> DType:
         """The dtype in memory of a narrow float."""
-        if dtype.scalar is dtypes.float16 and self.native_half:
+        if dtype.scalar in self.converted:
             return dtype
         return (dtypes.uint16 if dtype.bits == 16 else dtypes.uint8).vec(dtype.count)
 
@@ -122,6 +122,19 @@ class _Emulation:
             value = round_to_odd(value)
         return self.rounded(value.cast(_wide(node.dtype)), node.dtype)
 
+    def lane(self, node: Node, src: tuple[Node, ...]) -> Node:
+        value = Node(Op.EXTRACT, src[0].dtype.scalar, src, node.arg)
+        stored = self.stored_as.get((src[0], node.dtype))
+        if stored is not None:
+            one = Node(Op.EXTRACT, stored.dtype.scalar, (stored,), node.arg)
+            self.stored_as[value, node.dtype] = one
+        return value
+
+    def pieces(self, node: Node, src: tuple[Node, ...]) -> Node:
+        """Matrices stay narrow: they are multiplied as they are."""
+        kinds = (s.dtype for s in node.src)
+        return node.replace(src=tuple(map(self.encode, src, kinds)))
+
     def bitcast(self, node: Node, src: tuple[Node, ...]) -> Node:
         bits, old = src[0], node.src[0].dtype
         if _is_narrow(old):
@@ -139,6 +152,8 @@ _SPECIAL: dict[Op, Callable[[_Emulation, Node, tuple[Node, ...]], Node]] = {
     Op.AFTER: _Emulation.after,
     Op.LOAD: _Emulation.load,
     Op.STORE: _Emulation.store,
+    Op.EXTRACT: _Emulation.lane,
+    Op.MMA: _Emulation.pieces,
     Op.CAST: _Emulation.cast,
     Op.BITCAST: _Emulation.bitcast,
 }

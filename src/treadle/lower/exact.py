@@ -1,4 +1,6 @@
-"""Which sums, differences and products of a linear program cannot leave their dtype.
+"""What renderers ask of a linear program's integers: exact results, bounds, multiples.
+
+Exact are the sums, differences and products that cannot leave their dtype.
 
     v = r * 4 + 3, r a RANGE of 8  ->  both are exact
 
@@ -13,7 +15,7 @@ from ..ir.interval import Bounds, arithmetic
 from ..ir.node import Node
 from ..ir.op import Op
 
-__all__ = ["exact_nodes", "integer_bounds"]
+__all__ = ["exact_nodes", "integer_bounds", "is_multiple"]
 
 _MAY_WRAP = frozenset((Op.ADD, Op.SUB, Op.MUL))
 _FOLLOWED = _MAY_WRAP | {Op.MAX, Op.MIN, Op.WHERE, Op.CAST}
@@ -62,3 +64,18 @@ def _bounds(node: Node, known: dict[Node, Bounds], default: Bounds) -> Bounds:
     if node.op in _FOLLOWED or (node.op in _TRUNCATING and is_natural):
         return arithmetic(node.op, sources, default)
     return default
+
+
+def is_multiple(index: Node, count: int) -> bool:
+    """Whether an index is known to be a multiple of `count`."""
+    if index.op is Op.CONST:
+        return index.arg % count == 0
+    if index.op is Op.CAST:
+        return is_multiple(index.src[0], count)
+    if index.op is Op.MUL:
+        return any(is_multiple(s, count) for s in index.src)
+    if index.op is Op.SHL and index.src[1].op is Op.CONST:
+        return (1 << index.src[1].arg) % count == 0
+    if index.op in (Op.ADD, Op.SUB):
+        return all(is_multiple(s, count) for s in index.src)
+    return False

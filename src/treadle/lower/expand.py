@@ -91,6 +91,12 @@ class _Expander:
             return self._register(node, position)
         if node.op is Op.UPDATE:
             return self._update(node, position)
+        if node.op is Op.MMA:
+            pieces = (self._at(s, position) for s in node.src if s not in closed_ranges(node))
+            return node.replace(src=tuple(pieces))
+        if node.op is Op.EXTRACT:
+            vector, lane = (self._at(s, position) for s in node.src)
+            return Node(Op.EXTRACT, node.dtype, (vector,), lane.arg)
         src = tuple(self._at(s, position) for s in node.src)
         if node.op in ALU:
             return _alu(node, src)

@@ -19,7 +19,7 @@ from ..ir.op import ALU, COMPARE, Op
 from ..ir.shape import size_max
 from ..target import Target
 
-__all__ = ["is_multiple", "lower_index_types"]
+__all__ = ["lower_index_types"]
 
 
 def lower_index_types(root: Node, target: Target) -> Node:
@@ -85,18 +85,3 @@ def _division(node: Node, src: tuple[Node, ...]) -> Node:
     if op is Op.IDIV:
         return wrong.where(quotient - 1, quotient)
     return wrong.where(remainder + src[1], remainder)
-
-
-def is_multiple(index: Node, count: int) -> bool:
-    """Whether an integer is known to be a multiple of `count`."""
-    if index.op is Op.CONST:
-        return index.arg % count == 0
-    if index.op is Op.CAST:
-        return is_multiple(index.src[0], count)
-    if index.op is Op.MUL:
-        return any(is_multiple(s, count) for s in index.src)
-    if index.op is Op.SHL and index.src[1].op is Op.CONST:
-        return (1 << index.src[1].arg) % count == 0
-    if index.op in (Op.ADD, Op.SUB):
-        return all(is_multiple(s, count) for s in index.src)
-    return False

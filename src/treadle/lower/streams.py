@@ -16,7 +16,7 @@ from dataclasses import replace
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import size_max
-from .index_types import is_multiple
+from .exact import is_multiple
 from .linearize import Phase
 
 __all__ = ["LINE", "STREAM", "with_streams"]

@@ -39,7 +39,7 @@ def schedule_workgroups(moves: Moves, target: Target) -> None:
             return
         old = {r for n in moves.nests() for r in n.loops}
         scalar_done = scalar_done or not nest.loops
-        if not tile_for_groups(moves, nest, group):
+        if not tile_for_groups(moves, nest, target):
             _general(moves, nest, target, group)
         done.update(nest.loops)
         done.update(r for n in moves.nests() for r in n.loops if r not in old)
@@ -187,7 +187,7 @@ def _item_for_each_result(moves: Moves, nest: Nest, target: Target, group: Workg
 def _lanes(nest: Nest, loop: Node, target: Target) -> int:
     """How many neighbouring results an item computes: a vector, where every access allows it."""
     widest = max(n.dtype.itemsize for n in nest.nodes() if n.dtype.kind not in ("index", "void"))
-    lanes = min(max(1, target.vector_bytes // max(widest, 4)), target.max_lanes)
+    lanes = min(max(1, target.vector_bytes // widest), target.max_lanes)
     if widest > 4 or nest.reduces() or _size(loop) % lanes:
         return 1
     steps = (stride(access.index, loop) for access in nest.accesses())

@@ -19,7 +19,7 @@ from ..ir.node import Node
 from ..ir.op import ALU, COMPARE, Op
 from ..lower.linearize import Phase
 
-__all__ = ["BINARY", "COMPARISONS", "FUNCTIONS", "Function"]
+__all__ = ["BINARY", "COMPARISONS", "FUNCTIONS", "Function", "is_promoted"]
 
 BINARY = {
     Op.ADD: "+", Op.SUB: "-", Op.MUL: "*", Op.FDIV: "/", Op.IDIV: "/", Op.MOD: "%", Op.AND: "&",
@@ -30,6 +30,11 @@ FUNCTIONS = {
     Op.SQRT: "sqrt", Op.FLOOR: "floor", Op.CEIL: "ceil", Op.TRUNC: "trunc", Op.ROUND: "rint",
     Op.FMA: "fma",
 }  # fmt: skip
+
+
+def is_promoted(dtype: DType) -> bool:
+    """Whether C computes in int instead, and the result must be cut."""
+    return dtype.count == 1 and dtype.bits < 32 and not dtype.is_float
 
 
 class Function(ABC):

@@ -27,11 +27,10 @@ from ..dtype import DType, ImageDType, dtypes
 from ..errors import InternalError
 from ..ir.node import Node
 from ..ir.op import Op
-from ..ir.rules.index import linear_terms
-from ..lower.exact import exact_nodes
+from ..lower.exact import exact_nodes, is_multiple
 from ..lower.linearize import Phase
 from ..target import Target
-from .clike import BINARY, COMPARISONS, FUNCTIONS, Function
+from .clike import BINARY, COMPARISONS, FUNCTIONS, Function, is_promoted
 from .opencl_float64 import FLOAT64_CALLS, float64_cast, float64_helpers
 
 __all__ = ["OpenCLRenderer"]
@@ -46,6 +45,7 @@ _COMBINED = {Op.ADD: "add", Op.MAX: "max", Op.MIN: "min"}
 _ANY_OR_ALL = {Op.ADD: "any", Op.MAX: "any", Op.MUL: "all", Op.MIN: "all"}
 _EXTENSIONS = {"float16": "cl_khr_fp16", "float64": "cl_khr_fp64"}
 _LANES = "0123456789abcdef"
+_TEXEL = 4  # elements
 _CONVERT = """\
 #if defined(__clang__)
 #define CONVERT(type, value) __builtin_convertvector(value, type)
@@ -190,7 +190,7 @@ class _OpenCLFunction(Function):
         dtype, (value,) = node.dtype, self.operands(node)
         if dtype.is_bool:
             return self.let(dtype, f"sub_group_{_ANY_OR_ALL[node.arg]}({value}) != 0")
-        wide = f"(int){value}" if _is_promoted(dtype) else value
+        wide = f"(int){value}" if is_promoted(dtype) else value
         code = f"sub_group_reduce_{_COMBINED[node.arg]}({wide})"
         if dtype.is_float and node.arg in (Op.MAX, Op.MIN):  # they leave open what NaN gives
             code = f"sub_group_any({value} != {value}) ? {_literal(dtype, math.nan)} : {code}"
@@ -274,7 +274,7 @@ class _OpenCLFunction(Function):
 
     def _texture_load(self, node: Node, image: ImageDType) -> str:
         base, place = self.memory(node.src[0]), self.value(node.src[1])
-        dtype, aligned = node.dtype, _is_aligned(node.src[1])
+        dtype, aligned = node.dtype, is_multiple(node.src[1], _TEXEL)
         gate, other = (*node.src[2:], None, None)[:2]
         whole = dtype.count % 4 == 0 and aligned and (gate is None or gate.dtype.count == 1)
         if whole:
@@ -304,7 +304,7 @@ class _OpenCLFunction(Function):
     def _texture_store(self, node: Node, image: ImageDType) -> None:
         memory, index, value = node.src[:3]
         gate = node.src[3] if len(node.src) == 4 else None
-        whole = value.dtype.count == 4 and _is_aligned(index)
+        whole = value.dtype.count == 4 and is_multiple(index, _TEXEL)
         if not whole or (gate is not None and gate.dtype.count > 1):
             raise InternalError(f"a texture is written in whole texels, not by {node!r}")
         guard = "" if gate is None else f"if ({self.value(gate)}) "
@@ -342,7 +342,7 @@ class _OpenCLFunction(Function):
         kind = self.type(dtype)
         if dtype.is_float or dtype.is_unsigned:
             return f"({kind})(-{value})" if dtype.count == 1 else f"(-{value})"
-        if _is_promoted(dtype):
+        if is_promoted(dtype):
             return f"({kind})(-{value})"
         return f"as_{kind}(-as_u{kind}({value}))"
 
@@ -364,7 +364,7 @@ class _OpenCLFunction(Function):
         if self._is_emulated(node.src[-1].dtype) and node.op in FLOAT64_CALLS:
             operands = ((source.dtype, self.value(source)) for source in node.src)
             return self._emulated(FLOAT64_CALLS[node.op], node.dtype, *operands)
-        if node in self.exact and not _is_promoted(node.dtype):
+        if node in self.exact and not is_promoted(node.dtype):
             a, b = self.operands(node)
             return f"({a} {BINARY[node.op]} {b})"
         return super()._alu(node)
@@ -409,7 +409,7 @@ class _OpenCLFunction(Function):
         if dtype.is_bool and op in (Op.ADD, Op.MUL):
             op = Op.OR if op is Op.ADD else Op.AND
         kind = self.type(dtype)
-        if _is_promoted(dtype):
+        if is_promoted(dtype):
             return f"({kind})({'(uint)' if op is Op.MUL else ''}{a} {BINARY[op]} {b})"
         if op in (Op.ADD, Op.SUB, Op.MUL) and dtype.is_int and not dtype.is_unsigned:
             return f"as_{kind}(as_u{kind}({a}) {BINARY[op]} as_u{kind}({b}))"
@@ -458,17 +458,6 @@ def _image_of(memory: Node) -> ImageDType | None:
     while memory.op is Op.AFTER:
         memory = memory.src[0]
     return memory.arg.image if memory.op is Op.PARAM else None
-
-
-def _is_aligned(index: Node) -> bool:
-    """Whether an element is surely the first one of its texel."""
-    terms, constant = linear_terms(index)
-    return constant % 4 == 0 and all(coefficient % 4 == 0 for coefficient in terms.values())
-
-
-def _is_promoted(dtype: DType) -> bool:
-    """Whether C computes in int instead, and the result must be cut."""
-    return dtype.count == 1 and dtype.bits < 32 and not dtype.is_float
 
 
 def _single_terms(program: Node) -> set[Node]:

@@ -19,7 +19,7 @@ from ..dtype import DType
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import size_max
-from ..lower.index_types import is_multiple
+from ..lower.exact import is_multiple
 from ..lower.linearize import Phase
 from ..target import Target
 from .clike import Function
@@ -41,12 +41,6 @@ def _per_word(dtype: DType) -> int:
 
 class WGSLMemory(Function):
     """The half of a WGSL function that deals with memory; `module` gets its declarations."""
-
-    target: Target
-    prefix: str
-    written: set[Node]
-    lanes: dict[Node, int]
-    bindings: int
 
     def __init__(self, name: str, phase: Phase, target: Target, prefix: str) -> None:
         super().__init__(name, phase, phase.variables)

@@ -22,14 +22,15 @@ if TYPE_CHECKING:
     import numpy as np
 
 __all__ = [
-    "CPU", "HOST_DEVICES", "IS_COPIED", "READ_ONLY", "RUNTIME_DEVICES", "VERSION", "Exporter",
-    "Import", "is_capsule",
+    "CPU", "CUDA", "EMULATED", "HOST_DEVICES", "IS_COPIED", "READ_ONLY", "RUNTIME_DEVICES",
+    "VERSION", "Exporter", "Import", "is_capsule",
 ]  # fmt: skip
 
 VERSION = (1, 3)
 READ_ONLY, IS_COPIED = 1, 2  # flags of versioned structures
 
-CPU = 1
+CPU, CUDA = 1, 2
+EMULATED = 12  # kDLExtDev: memory that no other library reaches
 HOST_DEVICES = {CPU: "CPU", 3: "CUDA's pinned host memory", 11: "ROCm's pinned host memory"}
 RUNTIME_DEVICES = {"CL": 4, "WEBGPU": 15}  # device types of memory that the host does not see
 

@@ -1,7 +1,11 @@
 """What a device can do, as plain data: `Target`, by name, by arch string, or for this machine."""
 
-from treadle.target.data import Target, Workgroup
+from treadle.target.data import MatrixUnit, Target, Workgroup
 from treadle.target.host import available_cores, host_target
+from treadle.target.nvidia import NVIDIA_ARCHITECTURES, nvidia_target
 from treadle.target.parse import TARGET_NAMES, parse_arch
 
-__all__ = ["TARGET_NAMES", "Target", "Workgroup", "available_cores", "host_target", "parse_arch"]
+__all__ = [
+    "NVIDIA_ARCHITECTURES", "TARGET_NAMES", "MatrixUnit", "Target", "Workgroup",
+    "available_cores", "host_target", "nvidia_target", "parse_arch",
+]  # fmt: skip

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from treadle.dtype import DType
 
-__all__ = ["Target", "Workgroup"]
+__all__ = ["MatrixUnit", "Target", "Workgroup"]
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,32 @@ class Workgroup:
     `items` is the size of group to aim at, `most_items` the largest one allowed, `shared_bytes` the
     memory that the items of one group share. `subgroup` holds the least and the most items that run
     in step and combine values without memory (warps, waves, SIMD groups); None where the language
-    offers no such operations.
+    offers no such operations. In a matmul an item computes at most `tile` rows by `tile` columns,
+    of which `together` are neighbours: so many shared elements are one load. Smaller tiles follow
+    until there are `busy` groups, which is what keeps all of the processor at work.
     """
 
     items: int = 128
     most_items: int = 256
     shared_bytes: int = 16 << 10
     subgroup: tuple[int, int] | None = None
+    tile: int = 4
+    together: int = 1
+    busy: int = 1
+
+
+@dataclass(frozen=True)
+class MatrixUnit:
+    """What a subgroup multiplies at once: `rows` x `steps` by `steps` x `columns` of `dtype`.
+
+    Products are exact and their sums float32. Which item holds what is said in
+    optimize/matrix_units, which knows one arrangement.
+    """
+
+    dtype: DType
+    rows: int
+    columns: int
+    steps: int
 
 
 @dataclass(frozen=True)
@@ -52,6 +71,7 @@ class Target:
     number): a driver may end them there without a word. Without `strict_floats` the target's
     compiler takes floats for real numbers where that saves it work. `emulates_float64` says that
     float64, which is not among `dtypes`, is computed in integers, one number at a time.
+    `matrix_units` are what multiplies small matrices, for each dtype at most one.
     """
 
     name: str
@@ -82,10 +102,11 @@ class Target:
     max_image: tuple[int, int] | None = None
     strict_floats: bool = True
     emulates_float64: bool = False
+    matrix_units: tuple[MatrixUnit, ...] = ()
 
     @staticmethod
     def parse(text: str) -> Target:
-        """The target that an arch string names: "native", "x86-64-v3", "x86_64,znver2,-avx512f".
+        """The target that an arch string names: "native", "x86_64,znver2,-avx512f", "sm_90a".
 
         Raises SettingError when the family is unknown or the string is malformed.
         """

@@ -4,6 +4,7 @@
 
 The first word is the family (or a level such as "x86-64-v3"), the second a CPU as clang's `-march`
 knows it ("native" asks this machine), the rest are features, a leading "-" turning one off.
+NVIDIA's architectures are one word each: "sm_90a".
 """
 
 from __future__ import annotations
@@ -14,17 +15,23 @@ from typing import TYPE_CHECKING
 from treadle.errors import SettingError
 from treadle.target.arch import FAMILIES, X86_LEVELS, make_target, x86_target
 from treadle.target.host import host_target
+from treadle.target.nvidia import NVIDIA_ARCHITECTURES, nvidia_target
 
 if TYPE_CHECKING:
     from treadle.target.data import Target
 
 __all__ = ["TARGET_NAMES", "parse_arch"]
 
-TARGET_NAMES = ("native", *FAMILIES, *(level for level in X86_LEVELS if level != "x86-64"))
+TARGET_NAMES = (
+    "native", *FAMILIES, *(level for level in X86_LEVELS if level != "x86-64"),
+    *NVIDIA_ARCHITECTURES,
+)  # fmt: skip
 
 
 def parse_arch(text: str) -> Target:
     """The target that `text` names. Raises SettingError for an unknown family or bad word."""
+    if text.startswith("sm_"):
+        return nvidia_target(text)
     family, *words = (word.strip() for word in text.split(","))
     if family in X86_LEVELS and family not in FAMILIES:
         return x86_target(family, _checked(words, text))

@@ -16,13 +16,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..engine.backends import Device, compile_for_host
-from ..engine.known import resolve
-from ..engine.memory import from_host, memory_of, on_read
-from ..engine.run import realize
-from ..errors import ExchangeError
+from ..engine.memory import from_host, on_read
+from ..engine.selection import parse_choice
+from ..errors import DeviceError, ExchangeError
 from ..ir.node import Node
 from ..ir.op import Op
 from ..runtime import dlpack
+from .cuda_memory import array_there, bytes_there, cuda_home, order_with, stream_of
+from .movements import memory_below, moved
 from .shapes import expand, move_axes, reshape
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-__all__ = ["device_of", "exported", "imported", "in_place", "is_shareable"]
+__all__ = ["device_of", "exported", "home_of", "imported", "in_place", "is_shareable"]
 
 _HOST = (dlpack.CPU, 0)
 
@@ -56,66 +57,13 @@ def in_place(tensor: Core) -> tuple[Array, bool]:
         refuse()
     if isinstance(tensor.device, tuple) or not all(isinstance(n, int) for n in tensor.shape):
         return tensor.numpy(), True
-    moves, base = _moves(tensor.node)
-    if base.op is Op.AFTER:
-        realize([(base, tensor.device)])
-        moves, base = _moves(tensor.node)
-    if base.op is not Op.BUFFER or (moves and not is_shareable(tensor)):
-        node = realize([(tensor.node, tensor.device)])[0]
-        if tensor._requires_grad is not True:
-            tensor.node = node
-        moves, base = _moves(node)
-    memory = memory_of(base.arg)
-    memory.is_exposed |= memory.is_shared
+    moves, memory = memory_below(tensor, lambda moves, base: not moves or is_shareable(tensor))
     array = whole = memory.array()
     if memory.read_only:
         array.flags.writeable = False
-    for move in reversed(moves):
-        array = _MOVES[move.op](array, move)
+    array = moved(array, moves)
     shared = not array.size or np.may_share_memory(array, whole)
     return array, not (memory.is_shared and shared)
-
-
-def _moves(node: Node) -> tuple[list[Node], Node]:
-    """The movements from `node` down to what they move."""
-    moves, node = [], resolve(node)
-    while node.op in _MOVES:
-        moves.append(node)
-        node = resolve(node.src[0])
-    return moves, node
-
-
-def _windows(array: Array, node: Node) -> Array:
-    import numpy as np
-
-    arg = node.arg
-    span = (arg.size - 1) * arg.dilation + 1
-    windows = np.lib.stride_tricks.sliding_window_view(array, span, arg.axis, writeable=True)
-    strided = (*(slice(None),) * arg.axis, slice(None, None, arg.stride), ...)
-    return windows[strided][..., :: arg.dilation]
-
-
-def _expanded(array: Array, node: Node) -> Array:
-    import numpy as np
-
-    return np.broadcast_to(array, node.shape)
-
-
-def _flipped(array: Array, node: Node) -> Array:
-    flips = (slice(None, None, -1 if axis in node.arg else 1) for axis in range(array.ndim))
-    return array[(*flips, ...)]
-
-
-# The movements of the IR as those of NumPy.
-_MOVES: dict[Op, Callable[[Array, Node], Array]] = {
-    Op.RESHAPE: lambda array, node: array.reshape(node.shape),
-    Op.PERMUTE: lambda array, node: array.transpose(node.arg),
-    Op.SHRINK: lambda array, node: array[(*(slice(*pair) for pair in node.arg), ...)],
-    Op.FLIP: _flipped,
-    Op.EXPAND: _expanded,
-    Op.WINDOW: _windows,
-    Op.DETACH: lambda array, node: array,
-}
 
 
 def device_of(tensor: Core) -> tuple[int, int]:
@@ -127,10 +75,12 @@ def device_of(tensor: Core) -> tuple[int, int]:
         )
     if is_shareable(tensor):
         return _HOST
-    runtime, _, number = tensor.device.partition(":")
-    if runtime not in dlpack.RUNTIME_DEVICES:
+    choice = parse_choice(tensor.device)
+    if choice.runtime == "CUDA":
+        return cuda_home(tensor.device), choice.index
+    if choice.runtime not in dlpack.RUNTIME_DEVICES:
         raise ExchangeError(f"[dlpack] memory on {tensor.device} has no device type in DLPack")
-    return dlpack.RUNTIME_DEVICES[runtime], int(number) if number.isdigit() else 0
+    return dlpack.RUNTIME_DEVICES[choice.runtime], choice.index
 
 
 def exported(
@@ -143,19 +93,32 @@ def exported(
             ".detach()"
         )
     home = device_of(tensor)
-    if stream is not None:
+    if stream is not None and home[0] not in (dlpack.CUDA, dlpack.EMULATED):
         raise ExchangeError(f"[dlpack] {tensor.device} has no streams: stream must be None")
     wanted = home if dl_device is None else tuple(map(int, dl_device))
+    if wanted == home and home[0] == dlpack.CUDA:
+        array, copied = array_there(tensor)
+        capsule = _capsule(tensor, array, copied, home, versioned, copy)
+        order_with(tensor.device, stream)
+        return capsule
     if wanted != _HOST:
         raise ExchangeError(
-            f"[dlpack] memory on {tensor.device} can be exported to the host alone: ask for "
+            f"[dlpack] memory on {tensor.device} can be exported to the host alone"
+            f"{f' or as {home}' if home[0] == dlpack.CUDA else ''}, not to {wanted}: ask for "
             f"dl_device={_HOST}, or move it with .to('CPU')"
         )
     if copy is False and home != _HOST:
         raise ExchangeError(
             f"[dlpack] the host does not see memory on {tensor.device}: allow a copy"
         )
-    array, copied = in_place(tensor)
+    return _capsule(tensor, *in_place(tensor), _HOST, versioned, copy)
+
+
+def _capsule(
+    tensor: Core, array: Array, copied: bool, home: tuple[int, int], versioned: bool,
+    copy: bool | None,
+) -> Any:  # fmt: skip
+    """A capsule of `array`, or of a copy where one is asked for or needed."""
     if copied and copy is False:
         raise ExchangeError(
             "[dlpack] this view has no strides: allow a copy, or take .contiguous()"
@@ -164,9 +127,10 @@ def exported(
     if reason is not None and copy is False:
         raise ExchangeError(f"[dlpack] {reason}: allow a copy, or take .contiguous()")
     if not copied and (copy or reason is not None):
-        array, copied = array.copy(), True
+        array = array.copy() if home == _HOST else array_there(tensor, copy=True)[0]
+        copied = True
     flags = dlpack.IS_COPIED * copied + dlpack.READ_ONLY * (not array.flags.writeable)
-    return _exporter().capsule(array, tensor.dtype, _HOST, versioned=versioned, flags=flags)
+    return _exporter().capsule(array, tensor.dtype, home, versioned=versioned, flags=flags)
 
 
 @functools.cache
@@ -197,8 +161,10 @@ def imported(
 
     `adopt_dense(import, address, count)` takes dense memory as a node.
     """
-    found = dlpack.Import(source if dlpack.is_capsule(source) else _capsule_of(source, copy))
-    if found.device[0] not in dlpack.HOST_DEVICES:
+    given = source if dlpack.is_capsule(source) else _capsule_of(source, copy, device)
+    found = dlpack.Import(given)
+    is_there = _is_cuda_of(device, found.device)
+    if found.device[0] not in dlpack.HOST_DEVICES and not is_there:
         raise ExchangeError(
             f"[from_dlpack] the memory is on a device of DLPack's type {found.device[0]}, which "
             "treadle does not share: move it to the host first"
@@ -209,14 +175,15 @@ def imported(
         reason = f"strides {found.strides} of shape {found.sizes} leave gaps"
     elif found.address % found.dtype.itemsize:
         reason = f"address {found.address:#x} is no multiple of {found.dtype.itemsize} bytes"
-    elif not Device[device].runtime.shares_memory:
+    elif not is_there and not Device[device].runtime.shares_memory:
         reason = f"{device} does not share the host's memory"
     if reason is not None and copy is False:
         raise ExchangeError(f"[from_dlpack] {reason}: allow a copy")
     if copy or reason is not None or order is None:
         release = found.take()
         try:
-            node = from_host(device, found.dtype, _array_of(found))
+            seen = functools.partial(bytes_there, device) if is_there else _bytes_at
+            node = from_host(device, found.dtype, _array_of(found, seen))
         finally:
             release()
         return reshape(node, found.sizes)
@@ -230,10 +197,36 @@ def imported(
     return _arranged(adopt_dense(found, address, count), order, found)
 
 
-def _capsule_of(source: Any, copy: bool | None) -> Any:
+def home_of(source: Any) -> str | None:
+    """The CUDA device whose memory `source`, an array or a capsule, is; None for all others."""
+    if dlpack.is_capsule(source):
+        kind, number = dlpack.Import(source).device
+    elif hasattr(source, "__dlpack_device__"):
+        kind, number = map(int, source.__dlpack_device__())
+    else:
+        return None
+    if kind != dlpack.CUDA:
+        return None
+    name = f"CUDA:{number}"
+    try:
+        return name if cuda_home(name) == kind else None
+    except DeviceError:  # it cannot be used from here, but the host can have a copy
+        return None
+
+
+def _is_cuda_of(device: str, home: tuple[int, int]) -> bool:
+    """Whether DLPack's `home` is the memory of the CUDA device `device`."""
+    choice = parse_choice(device)
+    if choice.runtime != "CUDA" or home != (dlpack.CUDA, choice.index):
+        return False
+    return cuda_home(device) == dlpack.CUDA
+
+
+def _capsule_of(source: Any, copy: bool | None, device: str) -> Any:
     """What `source.__dlpack__` gives: versioned where the producer knows how.
 
-    A producer on a device of its own is asked for a copy on the host.
+    A producer on `device` is told the stream that is to see its work, one on a device of its own
+    is asked for a copy on the host.
     """
     if not hasattr(source, "__dlpack__") or not hasattr(source, "__dlpack_device__"):
         raise ExchangeError(
@@ -241,8 +234,10 @@ def _capsule_of(source: Any, copy: bool | None) -> Any:
             "library that exports DLPack, or use Tensor(...) for a copy"
         )
     asked: dict[str, Any] = {"max_version": dlpack.VERSION}
-    kind = int(source.__dlpack_device__()[0])
-    if kind not in dlpack.HOST_DEVICES:
+    kind, number = map(int, source.__dlpack_device__())
+    if _is_cuda_of(device, (kind, number)):
+        asked["stream"] = stream_of(device)
+    elif kind not in dlpack.HOST_DEVICES:
         if copy is False:
             raise ExchangeError(
                 f"[from_dlpack] memory on a device of DLPack's type {kind} is not shared: allow a "
@@ -252,7 +247,9 @@ def _capsule_of(source: Any, copy: bool | None) -> Any:
     try:
         return source.__dlpack__(**asked)
     except TypeError:  # a producer from before DLPack 1.0
-        return source.__dlpack__()
+        asked.pop("max_version")
+        asked.pop("dl_device", None)
+        return source.__dlpack__(**asked)
 
 
 def _dense_order(sizes: Sequence[int], strides: Sequence[int]) -> list[int] | None:
@@ -290,8 +287,12 @@ def _ranks(order: list[int]) -> list[int]:
     return [order.index(axis) for axis in sorted(order)]
 
 
-def _array_of(found: dlpack.Import) -> Array:
-    """The memory as an array, whatever its strides."""
+def _bytes_at(address: int, nbytes: int) -> Any:
+    return (ctypes.c_uint8 * nbytes).from_address(address)
+
+
+def _array_of(found: dlpack.Import, bytes_at: Callable[[int, int], Any]) -> Array:
+    """The memory as an array, whatever its strides; `bytes_at(address, n)` shows it."""
     import numpy as np
 
     from ..dtype import _to_np_dtype
@@ -302,6 +303,6 @@ def _array_of(found: dlpack.Import) -> Array:
     reach = [(n - 1) * s for n, s in zip(found.sizes, found.strides, strict=True)]
     lowest = sum(r for r in reach if r < 0) * dtype.itemsize
     nbytes = sum(r for r in reach if r > 0) * dtype.itemsize - lowest + dtype.itemsize
-    memory = (ctypes.c_uint8 * nbytes).from_address(found.address + lowest)
+    memory = bytes_at(found.address + lowest, nbytes)
     strides = [stride * dtype.itemsize for stride in found.strides]
     return np.ndarray(found.sizes, dtype, memoryview(memory), -lowest, strides)

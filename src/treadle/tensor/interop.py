@@ -29,7 +29,8 @@ from ..errors import DeviceError, ExchangeError, ShapeError, UnsafeBlobWarning, 
 from ..ir.node import Node
 from ..runtime.dlpack import Import
 from .creation import Creation
-from .exchange import device_of, exported, imported, in_place
+from .cuda_memory import cuda_array_interface
+from .exchange import device_of, exported, home_of, imported, in_place
 from .images import check_image
 from .shapes import reshape
 
@@ -49,13 +50,14 @@ class Interop(Creation):
         cls, ptr: Any, shape: tuple[int, ...], dtype: Any = None, device: str | None = None, *,
         nbytes: int | None = None, strides: Sequence[int] | None = None, owner: object = None,
         deleter: Callable[[], object] | None = None, readonly: bool = False,
-        requires_grad: bool | None = None,
+        stream: int | None = None, requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
         """A tensor of the memory at `ptr`, without a copy.
 
         `ptr` is an address that the device's kernels can use: on the CPU, and on CL devices that
-        share the host's memory, a host address; on every CL device also a pyopencl buffer of this
-        device's context (`pyopencl.Buffer.from_int_ptr` makes one of a cl_mem), and with
+        share the host's memory, a host address; on CUDA an address in the GPU's memory, such as
+        PyTorch's `data_ptr()`; on every CL device also a pyopencl buffer of this device's context
+        (`pyopencl.Buffer.from_int_ptr` makes one of a cl_mem), and with
         `dtypes.imagef((height, width))` or `imageh` a pyopencl image, or its cl_mem, of as many
         elements. `dtype` is `dtypes.default_float` by default. `nbytes` says how much memory there
         is, and is checked. `strides`, in elements, are checked too: memory is row-major, since any
@@ -63,6 +65,9 @@ class Interop(Creation):
         long as, and once no more, any tensor needs the memory; without either one, a warning says
         once that nothing keeps it alive. A `readonly` tensor refuses to be assigned to. Kernels may
         still run on the memory when `realize` returns: `Device[...].synchronize()` waits for them.
+
+        CUDA orders what treadle does with what other libraries do on the legacy default stream, and
+        with what they do on `stream`, a CUstream as an integer that lives as long as the tensor.
 
         Raises DeviceError where the device cannot use such memory (WEBGPU, NULL, a null pointer, a
         misaligned one), ShapeError for a shape that does not fit `nbytes`, or other strides.
@@ -92,6 +97,8 @@ class Interop(Creation):
         if owner is None and deleter is None:
             warnings.warn(_UNOWNED, UnsafeBlobWarning, stacklevel=2)
         buffer = _wrap(name, ptr, needed, kind.itemsize, image)
+        if stream is not None:
+            _join(name, buffer, stream)
         node = _adopted(buffer, kind, count, name, owner, deleter, readonly, image)
         return cls._new(reshape(node, sizes), name, requires_grad)
 
@@ -111,7 +118,7 @@ class Interop(Creation):
         Raises ExchangeError (a BufferError), DeviceError for several devices, or what
         `x.__dlpack__` raises.
         """
-        name = Device.canonicalize(device)
+        name = Device.canonicalize(home_of(x) if device is None else device)
         if isinstance(name, tuple):
             raise DeviceError(f"[from_dlpack] memory is on one device, not on {name}")
 
@@ -130,8 +137,10 @@ class Interop(Creation):
 
         Versioned (1.x) from `max_version` (1, 0) on, else of the older kind. `copy` as in
         `from_dlpack`; flipped and expanded views are copied, and so is memory that the host does
-        not see, for `dl_device` (1, 0). Raises ExchangeError (a BufferError): for tensors that
-        require gradients or are spread over devices, and where a copy would be needed.
+        not see, for `dl_device` (1, 0). On CUDA, what the consumer puts on its `stream` comes after
+        the work that was started here: None and 1 are the legacy default stream, -1 asks for no
+        order. Raises ExchangeError (a BufferError): for tensors that require gradients or are
+        spread over devices, and where a copy would be needed.
         """
         versioned = max_version is not None and max_version[0] >= 1
         return exported(self, stream=stream, versioned=versioned, dl_device=dl_device, copy=copy)
@@ -139,6 +148,11 @@ class Interop(Creation):
     def __dlpack_device__(self) -> tuple[int, int]:
         """DLPack's device type and number: (1, 0) where the host sees the memory."""
         return device_of(self)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Version 3: the memory of a tensor on a CUDA device, for CuPy, Numba and the like."""
+        return cuda_array_interface(self)
 
     # -- the Array API standard -----------------------------------------------------------------
 
@@ -254,6 +268,13 @@ def _wrap(device: str, ptr: Any, nbytes: int, alignment: int, image: ImageDType 
     if not nbytes:
         return allocator.alloc(1)  # nothing is there to share
     return allocator.from_pointer(address, nbytes)
+
+
+def _join(device: str, buffer: Any, stream: int) -> None:
+    runtime = Device[device].runtime
+    if not hasattr(runtime, "join"):
+        raise DeviceError(f"[from_blob] {device} has no streams: leave stream={stream} out")
+    runtime.join(buffer, operator.index(stream))
 
 
 def _adopted(

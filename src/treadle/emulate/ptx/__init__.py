@@ -1,0 +1,1 @@
+"""PTX text becomes native code for the processor: read, translate, run."""

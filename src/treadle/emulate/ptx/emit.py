@@ -1,0 +1,332 @@
+"""Writes the LLVM IR of one kernel: values of 32 lanes, and the registers that they stand for.
+
+    e = Emitter(...)
+    e.write(destination, e.op(f"add {lanes(32)} {e.read(a, 32)}, {e.read(b, 32)}"), 32)
+
+A register is a vector of integers of its width, a predicate a vector of i1; floats are bitcast
+where they are used. Within a block a register is an SSA value; at the block's end those that
+others need go to the warp's memory, for the lanes that ran. What a handler of an instruction
+writes for lanes that are not there is never seen.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from treadle.emulate.ptx.machine import BLOCK, LANES, LAUNCH, WARP
+from treadle.emulate.ptx.syntax import (
+    WIDTHS,
+    Immediate,
+    Instruction,
+    Negated,
+    Operand,
+    PTXError,
+    Register,
+    Sink,
+    Symbol,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from treadle.emulate.ptx.layout import Layout
+
+__all__ = [
+    "FLOATS", "Emitter", "Handler", "Handlers", "Modifiers", "float_lanes", "lanes", "splat",
+]  # fmt: skip
+
+FLOATS = {"f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}
+
+
+def lanes(bits: int) -> str:
+    """The type of a register of `bits`."""
+    return f"<{LANES} x i{bits}>"
+
+
+def float_lanes(kind: str) -> str:
+    """The type of a register of floats: `f32` -> `<32 x float>`."""
+    return f"<{LANES} x {FLOATS[kind]}>"
+
+
+def splat(bits: int, value: int) -> str:
+    """A constant, the same in each lane."""
+    value &= (1 << bits) - 1
+    if bits == 1:
+        return f"splat (i1 {'true' if value else 'false'})"
+    return f"splat (i{bits} {value})" if value else "zeroinitializer"
+
+
+def _type_of(argument: str) -> str:
+    """The type of 'type value'."""
+    if argument.startswith("<"):
+        return argument[: argument.index(">") + 1]
+    return argument.split(" ", 1)[0]
+
+
+class Modifiers:
+    """What follows an opcode, taken one by one; what nobody takes is not emulated."""
+
+    def __init__(self, item: Instruction) -> None:
+        self.item, self.rest = item, list(item.modifiers)
+
+    def fail(self, why: str = "is not emulated") -> PTXError:
+        return PTXError(self.item.line, f"{self.item.text} {why}")
+
+    def flag(self, name: str) -> bool:
+        """Whether `name` is there; takes it."""
+        if name in self.rest:
+            self.rest.remove(name)
+            return True
+        return False
+
+    def one_of(self, names: Sequence[str] | Mapping[str, object], default: str = "") -> str:
+        """The first modifier that is among `names`, or `default`; takes it."""
+        for word in self.rest:
+            if word in names:
+                self.rest.remove(word)
+                return word
+        return default
+
+    def type(self, allowed: Sequence[str] | Mapping[str, object] = WIDTHS) -> str:
+        """The last modifier, which must be a type; takes it."""
+        if not self.rest or self.rest[-1] not in allowed:
+            raise self.fail()
+        return self.rest.pop()
+
+    def end(self) -> None:
+        if self.rest:
+            raise self.fail(f"has .{self.rest[0]}, which is not emulated")
+
+
+class Handler(Protocol):
+    def __call__(self, e: Emitter, item: Instruction, m: Modifiers, /) -> None: ...
+
+
+class Handlers(dict[str, "Handler"]):
+    """Opcode to the function that writes its code."""
+
+    def of(self, *opcodes: str):
+        def register(handler: Handler) -> Handler:
+            self.update(dict.fromkeys(opcodes, handler))
+            return handler
+
+        return register
+
+
+class Emitter:
+    """The code of one kernel so far. `registers` maps names to types, `slots` to places in Warp."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.lines: list[str] = []
+        self.helpers: dict[str, str] = {}  # name -> definition or declaration
+        self._count = 0
+        self._known: dict[str, str] = {}
+        self._changed: dict[str, None] = {}
+        self.mask = self.mask_bits = ""  # lanes that run this instruction
+        self.block_mask = self.block_mask_bits = ""  # lanes that run this block
+        self.guard: str | None = None
+        self.carry: str | None = None
+
+    # -- text
+
+    def do(self, text: str) -> None:
+        self.lines.append("  " + text)
+
+    def op(self, text: str) -> str:
+        """The value of an instruction."""
+        self._count += 1
+        name = f"%v{self._count}"
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def label(self, name: str) -> None:
+        self.lines.append(f"{name}:")
+
+    def need(self, name: str, definition: str) -> str:
+        """`@name`, defined once in this module."""
+        self.helpers.setdefault(name, definition)
+        return f"@{name}"
+
+    def intrinsic(self, name: str, result: str, *arguments: str, types: str = "") -> str:
+        """Calls an intrinsic or support function; each argument is 'type value'."""
+        types = types or ", ".join(map(_type_of, arguments))
+        self.helpers.setdefault(name, f"declare {result} @{name}({types})")
+        call = f"call {result} @{name}({', '.join(arguments)})"
+        if result == "void":
+            self.do(call)
+            return ""
+        return self.op(call)
+
+    # -- records
+
+    def warp_field(self, name: str, offset: int = 0) -> str:
+        return self.op(f"getelementptr i8, ptr %warp, i64 {WARP[name] + offset}")
+
+    def block_field(self, name: str) -> str:
+        return self.op(f"getelementptr i8, ptr %block, i64 {BLOCK[name]}")
+
+    def block_value(self, name: str, bits: int = 32) -> str:
+        return self.op(f"load i{bits}, ptr {self.block_field(name)}")
+
+    def launch_value(self, name: str, bits: int = 32) -> str:
+        launch = self.op(f"load ptr, ptr {self.block_field('launch')}")
+        place = self.op(f"getelementptr i8, ptr {launch}, i64 {LAUNCH[name]}")
+        return self.op(f"load i{bits}, ptr {place}")
+
+    def spread(self, scalar: str, bits: int = 32) -> str:
+        """A scalar in every lane."""
+        one = self.op(f"insertelement {lanes(bits)} poison, i{bits} {scalar}, i32 0")
+        return self.op(f"shufflevector {lanes(bits)} {one}, {lanes(bits)} poison, "
+                       f"<{LANES} x i32> zeroinitializer")  # fmt: skip
+
+    def first(self, operand: Operand, bits: int) -> str:
+        """An operand that is the same for all lanes, as a scalar: that of the first lane here."""
+        if isinstance(operand, Immediate):
+            return str(operand.value)
+        value = self.read(operand, bits)
+        lane = self.intrinsic(
+            "llvm.cttz.i32", "i32", f"i32 {self.mask_bits}", "i1 false", types="i32, i1"
+        )
+        lane = self.op(f"and i32 {lane}, {LANES - 1}")
+        return self.op(f"extractelement {lanes(bits)} {value}, i32 {lane}")
+
+    # -- blocks and guards
+
+    def enter(self, mask_bits: str) -> None:
+        """The start of a block that the lanes of `mask_bits` run."""
+        self._known.clear()
+        self._changed.clear()
+        self.carry = None
+        self.block_mask_bits = mask_bits
+        self.block_mask = self.op(f"bitcast i32 {mask_bits} to {lanes(1)}")
+        self.mask, self.mask_bits, self.guard = self.block_mask, mask_bits, None
+
+    def begin(self, item: Instruction) -> None:
+        """The start of an instruction: sets the lanes that its guard leaves."""
+        self.guard, self.mask, self.mask_bits = None, self.block_mask, self.block_mask_bits
+        if item.guard is not None:
+            guard = self.read_predicate(item.guard)
+            if item.guard_negated:
+                guard = self.op(f"xor {lanes(1)} {guard}, {splat(1, 1)}")
+            self.guard = guard
+            self.mask = self.op(f"and {lanes(1)} {guard}, {self.block_mask}")
+            self.mask_bits = self.op(f"bitcast {lanes(1)} {self.mask} to i32")
+
+    def leave(self, live: frozenset[str]) -> None:
+        """Stores what other blocks need of what this one wrote."""
+        for name in self._changed:
+            if name not in live:
+                continue
+            kind = self.layout.registers[name]
+            place = self._slot(name)
+            if kind == "pred":
+                bits = self.op(f"bitcast {lanes(1)} {self._known[name]} to i32")
+                mine = self.op(f"and i32 {bits}, {self.block_mask_bits}")
+                others = self.op(f"xor i32 {self.block_mask_bits}, -1")
+                kept = self.op(f"and i32 {self.op(f'load i32, ptr {place}')}, {others}")
+                self.do(f"store i32 {self.op(f'or i32 {mine}, {kept}')}, ptr {place}")
+            else:
+                shape = lanes(WIDTHS[kind])
+                before = self.op(f"load {shape}, ptr {place}, align 64")
+                value = self.op(
+                    f"select {lanes(1)} {self.block_mask}, {shape} {self._known[name]}, "
+                    f"{shape} {before}"
+                )
+                self.do(f"store {shape} {value}, ptr {place}, align 64")
+        self._changed.clear()
+
+    def _slot(self, name: str) -> str:
+        return self.op(f"getelementptr i8, ptr %warp, i64 {self.layout.slots[name]}")
+
+    # -- registers
+
+    def width(self, operand: Operand) -> int:
+        """The bits of a register, 0 of a constant."""
+        if isinstance(operand, Register):
+            return WIDTHS[self.layout.kind(operand.name)]
+        return 0
+
+    def read(self, operand: Operand, bits: int, signed: bool = False) -> str:
+        """An operand as lanes of `bits`: of a wider register the low bits.
+
+        Raises PTXError if the register is narrower, unless it is `signed` or a special register.
+        """
+        if isinstance(operand, Immediate):
+            return splat(bits, operand.value if operand.width in (0, bits) else
+                         self.layout.convert(operand, bits))  # fmt: skip
+        if isinstance(operand, Symbol):
+            return self._fit(self.layout.address(self, operand), 64, bits, False)
+        if not isinstance(operand, Register):
+            raise self.layout.error(f"{operand} is no operand that this instruction takes")
+        special = self.layout.special(self, operand.name)
+        if special is not None:
+            value, width = special
+            return self._fit(value, width, bits, False)
+        return self._fit(self._register(operand.name), self.width(operand), bits, signed)
+
+    def _fit(self, value: str, width: int, bits: int, signed: bool) -> str:
+        if width == bits:
+            return value
+        if width > bits:
+            return self.op(f"trunc {lanes(width)} {value} to {lanes(bits)}")
+        return self.op(f"{'sext' if signed else 'zext'} {lanes(width)} {value} to {lanes(bits)}")
+
+    def _register(self, name: str) -> str:
+        known = self._known.get(name)
+        if known is None:
+            kind = self.layout.kind(name)
+            if name not in self.layout.slots:  # it is written nowhere
+                known = "zeroinitializer"
+            elif kind == "pred":
+                bits = self.op(f"load i32, ptr {self._slot(name)}")
+                known = self.op(f"bitcast i32 {bits} to {lanes(1)}")
+            else:
+                shape = lanes(WIDTHS[kind])
+                known = self.op(f"load {shape}, ptr {self._slot(name)}, align 64")
+            self._known[name] = known
+        return known
+
+    def read_predicate(self, operand: Operand) -> str:
+        """A predicate, `!p` or a constant as lanes of i1."""
+        match operand:
+            case Immediate(value):
+                return splat(1, int(bool(value)))
+            case Negated(register):
+                return self.op(f"xor {lanes(1)} {self._register(register.name)}, {splat(1, 1)}")
+            case Register(name) if self.layout.kind(name) == "pred":
+                return self._register(name)
+        raise self.layout.error(f"{operand} is no predicate")
+
+    def write(self, operand: Operand, value: str, bits: int, signed: bool = False) -> None:
+        """Sets a register to lanes of `bits`, extended to its width, where the guard holds."""
+        if isinstance(operand, Sink):
+            return
+        if not isinstance(operand, Register):
+            raise self.layout.error(f"{operand} cannot be written")
+        self._set(operand.name, self._fit(value, bits, self.width(operand), signed))
+
+    def write_predicate(self, operand: Operand, value: str) -> None:
+        """Sets a predicate, where the guard holds."""
+        if isinstance(operand, Sink):
+            return
+        if not isinstance(operand, Register) or self.layout.kind(operand.name) != "pred":
+            raise self.layout.error(f"{operand} is no predicate")
+        self._set(operand.name, value)
+
+    def _set(self, name: str, value: str) -> None:
+        if self.guard is not None:
+            shape = lanes(WIDTHS[self.layout.kind(name)])
+            value = self.op(
+                f"select {lanes(1)} {self.guard}, {shape} {value}, {shape} {self._register(name)}"
+            )
+        self._known[name] = value
+        self._changed[name] = None
+
+    # -- floats
+
+    def as_float(self, value: str, kind: str) -> str:
+        return self.op(f"bitcast {lanes(WIDTHS[kind])} {value} to {float_lanes(kind)}")
+
+    def as_bits(self, value: str, kind: str) -> str:
+        return self.op(f"bitcast {float_lanes(kind)} {value} to {lanes(WIDTHS[kind])}")

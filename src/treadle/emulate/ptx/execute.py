@@ -1,0 +1,240 @@
+"""Runs kernels of a module on this processor.
+
+    program = Program(text, compile_ir)
+    program.launch("add", grid=(4, 1, 1), block=(256, 1, 1), params=data, memory=regions)
+
+Kernels are translated and compiled when they are first launched. What went wrong in a launch is an
+EmulationFault that says where: kernel, block, thread, line of the PTX, address and what is near it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from treadle.emulate.ptx.faults import EmulationFault, describe
+from treadle.emulate.ptx.layout import module_globals
+from treadle.emulate.ptx.machine import (
+    BLOCK,
+    BLOCK_BYTES,
+    KNOWN,
+    LANES,
+    LAST_STAMP,
+    LAUNCH,
+    LAUNCH_BYTES,
+    WARP,
+)
+from treadle.emulate.ptx.reader import read_module
+from treadle.emulate.ptx.support import SUPPORT_SYMBOLS, support_ir
+from treadle.emulate.ptx.translate import Translation, translate
+from treadle.runtime.loader import Library, load_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["Compile", "EmulationFault", "Program", "Region"]
+
+Compile = "Callable[[str], bytes]"
+_TURNS = 200_000  # of all warps of a block, each at most machine.SLICE backward branches
+_Run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+
+
+@dataclass(frozen=True)
+class Region:
+    """Memory that kernels may touch."""
+
+    start: int
+    nbytes: int
+
+
+class _Memory:
+    """Zeroed bytes on a cache line, kept for as long as somebody holds this."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._data = (ctypes.c_char * (nbytes + 64))()
+        self.address = -(-ctypes.addressof(self._data) // 64) * 64
+
+    def put(self, offset: int, value: int, nbytes: int) -> None:
+        data = (value & ((1 << (8 * nbytes)) - 1)).to_bytes(nbytes, "little")
+        ctypes.memmove(self.address + offset, data, nbytes)
+
+    def get(self, offset: int, nbytes: int) -> int:
+        return int.from_bytes(ctypes.string_at(self.address + offset, nbytes), "little")
+
+
+class _Worker:
+    """The records of one host thread for one kernel and one shape of block."""
+
+    def __init__(self, translation: Translation, block: tuple[int, int, int], dynamic: int) -> None:
+        threads = block[0] * block[1] * block[2]
+        warps = -(-threads // LANES)
+        shared = (
+            -(-translation.shared_bytes // 16) * 16 + dynamic
+            if dynamic
+            else (translation.shared_bytes)
+        )
+        self.shared_bytes = shared
+        self.record = _Memory(BLOCK_BYTES)
+        self.warps = _Memory(warps * translation.warp_bytes)
+        # A little more, since shadows are read in pieces and kernels may have none.
+        self.shared = _Memory(shared + 64)
+        self.shadows = [_Memory(4 * shared + 64) for _ in range(2)]
+        self.local = _Memory(warps * LANES * translation.local_bytes + 16)
+        put = self.record.put
+        for name, value in (
+            ("warps", self.warps.address), ("warp_bytes", translation.warp_bytes),
+            ("shared", self.shared.address), ("shared_bytes", shared),
+            ("written", self.shadows[0].address), ("read", self.shadows[1].address),
+            ("local", self.local.address), ("local_bytes", translation.local_bytes),
+        ):  # fmt: skip
+            put(BLOCK[name], value, 8)
+        put(BLOCK["warp_count"], warps, 4)
+        put(BLOCK["threads"], threads, 4)
+        self._number_threads(block, warps, translation.warp_bytes)
+
+    def _number_threads(self, block: tuple[int, int, int], warps: int, warp_bytes: int) -> None:
+        """Writes %tid of each thread into its warp."""
+        threads = np.arange(warps * LANES, dtype=np.int32)
+        x, y, _ = block
+        places = (threads % x, threads // x % y, threads // (x * y))
+        for axis, place in zip("xyz", places, strict=True):
+            for warp, numbers in enumerate(place.reshape(warps, LANES)):
+                at = self.warps.address + warp * warp_bytes + WARP[f"tid_{axis}"]
+                ctypes.memmove(at, numbers.ctypes.data, numbers.nbytes)
+
+    def prepare(self, launch: int) -> None:
+        """Before a launch: forgets what is known of memory, and the oldest stamps."""
+        put = self.record.put
+        put(BLOCK["launch"], launch, 8)
+        ctypes.memset(self.record.address + BLOCK["known"], 0, 16 * KNOWN)
+        if self.record.get(BLOCK["stamp"], 4) > LAST_STAMP // 2:
+            put(BLOCK["stamp"], 0, 4)
+            for shadow in self.shadows:
+                ctypes.memset(shadow.address, 0, 4 * self.shared_bytes)
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    translation: Translation
+    library: Library
+    workers: dict[tuple, list[_Worker]]
+
+
+class Program:
+    """A module that can be run. `compile_ir` turns LLVM IR into an object for this machine.
+
+    `threads` is how many host threads run blocks. Raises PTXError if the text is not PTX.
+    """
+
+    def __init__(self, text: str, compile_ir: Callable[[str], bytes], threads: int = 1) -> None:
+        self.module = read_module(text)
+        self._compile_ir, self._threads = compile_ir, max(1, threads)
+        self._loaded: dict[str, _Loaded] = {}
+        self._lock = threading.Lock()
+
+    def translation(self, name: str) -> Translation:
+        """A kernel's translation; raises PTXError for what is not emulated."""
+        return self._load(name).translation
+
+    def _load(self, name: str) -> _Loaded:
+        with self._lock:
+            found = self._loaded.get(name)
+            if found is None:
+                made = translate(self.module, name)
+                support = _support(self._compile_ir)
+                library = load_object(
+                    self._compile_ir(made.ir), [made.symbol],
+                    {symbol: support.address(symbol) for symbol in SUPPORT_SYMBOLS},
+                )  # fmt: skip
+                library.needs = support
+                found = self._loaded[name] = _Loaded(made, library, {})
+        return found
+
+    def launch(
+        self,
+        name: str,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        params: bytes,
+        memory: Sequence[Region],
+        variables: dict[str, int] | None = None,
+        dynamic_shared: int = 0,
+    ) -> None:
+        """Runs a grid and returns when it has finished.
+
+        `params` is laid out as the kernel's parameters are, `memory` lists the live allocations
+        and `variables` the addresses of the module's own. Raises EmulationFault.
+        """
+        loaded = self._load(name)
+        blocks = grid[0] * grid[1] * grid[2]
+        held = ctypes.create_string_buffer(params.ljust(16, b"\0"))
+        table = _table([*memory, Region(ctypes.addressof(held), len(params))])
+        numbers = module_globals(self.module)
+        addresses = (ctypes.c_int64 * (len(numbers) + 1))()
+        for variable, number in numbers.items():
+            addresses[number] = (variables or {}).get(variable, 0)
+        launch = _Memory(LAUNCH_BYTES)
+        for field, value, nbytes in (
+            ("params", ctypes.addressof(held), 8), ("table", ctypes.addressof(table), 8),
+            ("table_count", len(table) // 2, 8), ("globals", ctypes.addressof(addresses), 8),
+            ("blocks", blocks, 8), ("grid_x", grid[0], 4), ("grid_y", grid[1], 4),
+            ("grid_z", grid[2], 4), ("block_x", block[0], 4), ("block_y", block[1], 4),
+            ("block_z", block[2], 4), ("static_shared", loaded.translation.shared_bytes, 4),
+            ("dynamic_shared", dynamic_shared, 4), ("limit", _TURNS, 8),
+        ):  # fmt: skip
+            launch.put(LAUNCH[field], value, nbytes)
+        self._run(loaded, block, dynamic_shared, launch, min(self._threads, blocks))
+        fault = launch.get(LAUNCH["fault"], 4)
+        if fault:
+            raise describe(fault, launch.get, loaded.translation, grid, block, list(memory))
+
+    def _run(
+        self, loaded: _Loaded, block: tuple[int, int, int], dynamic: int, launch: _Memory, n: int
+    ) -> None:
+        key = (block, dynamic)
+        idle = loaded.workers.setdefault(key, [])
+        with self._lock:
+            workers = [idle.pop() for _ in range(min(n, len(idle)))]
+        workers += [_Worker(loaded.translation, block, dynamic) for _ in range(n - len(workers))]
+        for worker in workers:
+            worker.prepare(launch.address)
+        run = _Run(_support(self._compile_ir).address("treadle_ptx_run"))
+        kernel = loaded.library.address(loaded.translation.symbol)
+        others = [
+            _pool().submit(run, launch.address, worker.record.address, kernel)
+            for worker in workers[1:]
+        ]
+        run(launch.address, workers[0].record.address, kernel)
+        for other in others:
+            other.result()
+        with self._lock:
+            idle += workers
+
+
+def _table(memory: Sequence[Region]) -> ctypes.Array[ctypes.c_int64]:
+    """(start, end) of each region, sorted."""
+    rows = sorted((region.start, region.start + region.nbytes) for region in memory)
+    return (ctypes.c_int64 * (2 * len(rows)))(*(value for row in rows for value in row))
+
+
+_support_lock = threading.Lock()
+_support_libraries: list[Library] = []
+
+
+def _support(compile_ir: Callable[[str], bytes]) -> Library:
+    """The support functions: compiled once a process."""
+    with _support_lock:
+        if not _support_libraries:
+            _support_libraries.append(load_object(compile_ir(support_ir()), SUPPORT_SYMBOLS))
+        return _support_libraries[0]
+
+
+@functools.cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(64, "treadle-emulated-gpu")

@@ -1,0 +1,81 @@
+"""The memory that an emulated launch works in: records shared by translated code and Python.
+
+A launch has one Launch record; each host thread that runs blocks has one Block record, which is
+used again for block after block, and one Warp record for each warp of a block. A Warp ends with
+the registers that live across basic blocks, one vector of 32 for each. Offsets are in bytes.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+__all__ = [
+    "BLOCK", "BLOCK_BYTES", "DATA_BYTES", "KNOWN", "LANES", "LAST_STAMP", "LAUNCH", "LAUNCH_BYTES",
+    "SLICE", "WARP", "WARP_REGISTERS", "Fault",
+]  # fmt: skip
+
+LANES = 32
+SLICE = 20_000  # backward branches that a warp takes before the others of its block have a turn
+LAST_STAMP = (1 << 21) - 1  # of accesses to shared memory; later ones are not told apart
+KNOWN = 8  # allocations that a host thread remembers
+DATA_BYTES = 1024  # 32 lanes of 32 bytes: the widest access
+
+
+def _offsets(*fields: tuple[str, int]) -> tuple[dict[str, int], int]:
+    """Each field behind the one before, on a multiple of its size (of 64 where it is larger)."""
+    offsets, at = {}, 0
+    for name, nbytes in fields:
+        step = min(nbytes, 64)
+        at = -(-at // step) * step
+        offsets[name] = at
+        at += nbytes
+    return offsets, -(-at // 64) * 64
+
+
+LAUNCH, LAUNCH_BYTES = _offsets(
+    ("params", 8), ("table", 8), ("table_count", 8), ("globals", 8), ("next", 8), ("blocks", 8),
+    ("grid_x", 4), ("grid_y", 4), ("grid_z", 4), ("block_x", 4), ("block_y", 4), ("block_z", 4),
+    ("static_shared", 4), ("dynamic_shared", 4), ("limit", 8),
+    # The first fault of the launch, and what is known about it.
+    ("fault", 4), ("line", 4), ("thread", 4), ("nbytes", 4), ("address", 8), ("in_block", 8),
+    ("extra", 8),
+)  # fmt: skip
+
+BLOCK, BLOCK_BYTES = _offsets(
+    ("launch", 8), ("warps", 8), ("warp_bytes", 8), ("warp_count", 4), ("threads", 4),
+    ("shared", 8), ("shared_bytes", 8), ("written", 8), ("read", 8), ("local", 8),
+    ("local_bytes", 8), ("number", 8), ("ctaid_x", 4), ("ctaid_y", 4), ("ctaid_z", 4),
+    ("live", 4), ("turns", 8),
+    # (start, end) of allocations that were found last, by the low bits of the line that asked.
+    ("known", 16 * KNOWN),
+    # Stamps order accesses to shared memory: see support.
+    ("stamp", 4), ("first_stamp", 4), ("barrier_stamp", 4), ("warp_stamps", 4 * LANES),
+    ("arrived", 64), ("expected", 64), ("loose", 64), ("voted", 64), ("last_voted", 64),
+    ("last_arrived", 64),
+)  # fmt: skip
+
+WARP, WARP_REGISTERS = _offsets(
+    ("live", 4), ("waiting", 4), ("held", 4), ("slice", 4), ("number", 4), ("flip", 4),
+    ("barriers", 64), ("pc", 128), ("tid_x", 128), ("tid_y", 128), ("tid_z", 128),
+    # Where translated code leaves addresses and data for the support functions, and back.
+    ("addresses", 256), ("data", DATA_BYTES), ("more", DATA_BYTES), ("tiles", 24 * 1024),
+)  # fmt: skip
+
+
+class Fault(IntEnum):
+    """What went wrong, as support functions report it."""
+
+    NONE = 0
+    GLOBAL = 1
+    MISALIGNED = 2
+    SHARED = 3
+    LOCAL = 4
+    UNINITIALISED = 5
+    RACE = 6
+    TRAP = 7
+    ASSERT = 8
+    DEADLOCK = 9
+    RUNAWAY = 10
+    WARP_DEADLOCK = 11
+    DIVERGED_BARRIER = 12
+    BAD_BARRIER = 13

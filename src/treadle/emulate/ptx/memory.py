@@ -1,0 +1,358 @@
+"""Loads, stores, atomics, asynchronous copies and addresses.
+
+Global and constant memory are the host's own addresses; shared memory and a thread's local memory
+are numbered from 0, and generic addresses of them lie in the host memory that the block has for
+them. A kernel's parameters are one piece of memory that all threads read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from treadle.emulate.ptx.atomics import atomic_function
+from treadle.emulate.ptx.emit import Handlers, lanes, splat
+from treadle.emulate.ptx.machine import LANES
+from treadle.emulate.ptx.shadow import TOUCH
+from treadle.emulate.ptx.support import ACCESSES, access_name
+from treadle.emulate.ptx.syntax import WIDTHS, Address, Immediate, Operand, Symbol, Vector
+
+if TYPE_CHECKING:
+    from treadle.emulate.ptx.emit import Emitter, Modifiers
+    from treadle.emulate.ptx.syntax import Instruction
+
+__all__ = ["HANDLERS", "address_lanes", "fence", "load", "shared_base", "store", "store_param"]
+
+HANDLERS = Handlers()
+_SPACES = {
+    "global": "global", "const": "global", "shared": "shared", "shared::cta": "shared",
+    "shared::cluster": "shared", "local": "local", "param": "param", "param::entry": "param",
+    "param::func": "param",
+}  # fmt: skip
+_SCOPES = ("cta", "cluster", "gpu", "sys")
+_SEMANTICS = ("weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio", "sc")
+_CACHES = (
+    "ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "unified",
+    *(f"L1::{how}" for how in ("evict_normal", "evict_unchanged", "evict_first", "evict_last",
+                               "no_allocate")),
+    *(f"L2::{how}" for how in ("evict_first", "evict_last", "evict_normal", "cache_hint", "64B",
+                               "128B", "256B")),
+)  # fmt: skip
+_TYPES = (
+    "b8", "b16", "b32", "b64", "b128", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64",
+    "f16", "bf16", "f16x2", "bf16x2", "f32", "f64",
+)  # fmt: skip
+
+
+# -- what the support functions are called with
+
+
+def address_lanes(e: Emitter, operand: Operand) -> str:
+    """The address of `[base+offset]` in each lane, in the space of its base."""
+    if not isinstance(operand, Address):
+        raise e.layout.error(f"{operand} is no address")
+    base = operand.base
+    if isinstance(base, Symbol):
+        base = Symbol(base.name, base.offset + operand.offset)
+        return e.read(base, 64)
+    value = e.read(base, 64)
+    if not operand.offset:
+        return value
+    return e.op(f"add {lanes(64)} {value}, {splat(64, operand.offset)}")
+
+
+def _access(e: Emitter, kind: str, space: str, bits: int, count: int, mask: str) -> None:
+    e.intrinsic(
+        access_name(kind, space, bits, count), "void", "ptr %block", "ptr %warp", f"i32 {mask}",
+        f"i32 {e.layout.line}",
+    )  # fmt: skip
+
+
+def set_addresses(e: Emitter, addresses: str) -> None:
+    """Puts addresses where the support functions look for them."""
+    e.do(f"store {lanes(64)} {addresses}, ptr {e.warp_field('addresses')}, align 64")
+
+
+def data_place(e: Emitter, bits: int, part: int, area: str = "data") -> str:
+    """Where element `part` of all lanes lies."""
+    return e.warp_field(area, part * LANES * bits // 8)
+
+
+def load(
+    e: Emitter, space: str, addresses: str, bits: int, count: int = 1, mask: str = ""
+) -> list[str]:
+    """Elements of `bits` from each lane's address on."""
+    set_addresses(e, addresses)
+    _access(e, "load", space, bits, count, mask or e.mask_bits)
+    return [
+        e.op(
+            f"load {lanes(bits)}, ptr {data_place(e, bits, part)}, align {min(64, bits // 8 * 32)}"
+        )
+        for part in range(count)
+    ]
+
+
+def store(
+    e: Emitter, space: str, addresses: str, bits: int, values: list[str], mask: str = ""
+) -> None:
+    """Elements of `bits` to each lane's address on."""
+    set_addresses(e, addresses)
+    for part, value in enumerate(values):
+        e.do(f"store {lanes(bits)} {value}, ptr {data_place(e, bits, part)}, "
+             f"align {min(64, bits // 8 * 32)}")  # fmt: skip
+    _access(e, "store", space, bits, len(values), mask or e.mask_bits)
+
+
+def fence(e: Emitter) -> None:
+    """What threads did to shared memory before is ordered before what they do from now on."""
+    e.intrinsic("treadle_ptx_fence", "void", "ptr %block")
+
+
+def shared_base(e: Emitter) -> str:
+    """The host address of the block's shared memory, in each lane."""
+    return e.spread(e.block_value("shared", 64), 64)
+
+
+def _local_base(e: Emitter) -> str:
+    """The host address of each thread's local memory."""
+    first = e.op(f"load i32, ptr {e.warp_field('number')}")
+    start = e.op(f"shl i32 {first}, 5")
+    nbytes = e.block_value("local_bytes", 64)
+    offset = e.op(f"mul i64 {e.op(f'zext i32 {start} to i64')}, {nbytes}")
+    base = e.op(f"add i64 {e.block_value('local', 64)}, {offset}")
+    steps = ", ".join(f"i64 {lane}" for lane in range(LANES))
+    apart = e.op(f"mul {lanes(64)} <{steps}>, {e.spread(nbytes, 64)}")
+    return e.op(f"add {lanes(64)} {e.spread(base, 64)}, {apart}")
+
+
+def _param_base(e: Emitter) -> str:
+    return e.spread(e.launch_value("params", 64), 64)
+
+
+# -- ld and st
+
+
+def _manner(e: Emitter, m: Modifiers) -> tuple[str, str]:
+    """The space ('generic' if none is named) and the memory semantics of an access."""
+    semantics = m.one_of(_SEMANTICS)
+    m.one_of(_SCOPES)
+    while m.one_of(_CACHES):
+        pass
+    return _SPACES.get(m.one_of(_SPACES), "generic"), semantics
+
+
+def _elements(m: Modifiers) -> tuple[str, int]:
+    kind = m.type(_TYPES)
+    return kind, int((m.one_of(("v2", "v4", "v8")) or "v1")[1:])
+
+
+@HANDLERS.of("ld", "ldu")
+def _load(e: Emitter, item: Instruction, m: Modifiers) -> None:
+    kind, count = _elements(m)
+    space, semantics = _manner(e, m)
+    bits = WIDTHS[kind]
+    result, address = item.operands[:2]
+    if (bits, count) not in ACCESSES:
+        raise m.fail()
+    if semantics == "acquire":
+        fence(e)
+    if space == "param":
+        values = _load_param(e, address, bits, count)
+    else:
+        values = load(e, space, address_lanes(e, address), bits, count)
+    targets = result.items if isinstance(result, Vector) else (result,)
+    if len(targets) != count:
+        raise m.fail(f"needs {count} destinations")
+    for target, value in zip(targets, values, strict=True):
+        e.write(target, value, bits, signed=kind[0] == "s")
+
+
+def _load_param(e: Emitter, address: Operand, bits: int, count: int) -> list[str]:
+    """A kernel's parameter is the same in all lanes; one of a call lies in local memory."""
+    if isinstance(address, Address) and isinstance(address.base, Symbol):
+        name = address.base.name
+        if name in e.layout.local:
+            return load(e, "local", address_lanes(e, address), bits, count)
+        at = e.layout.params.get(name)
+        if at is None:
+            raise e.layout.error(f"{name} is no parameter")
+        base = e.op(f"inttoptr i64 {e.launch_value('params', 64)} to ptr")
+        at += address.base.offset + address.offset
+        values = []
+        for part in range(count):
+            place = e.op(f"getelementptr i8, ptr {base}, i64 {at + part * bits // 8}")
+            values.append(e.spread(e.op(f"load i{bits}, ptr {place}, align 1"), bits))
+        return values
+    offset = address_lanes(e, address)
+    return load(e, "global", e.op(f"add {lanes(64)} {offset}, {_param_base(e)}"), bits, count)
+
+
+@HANDLERS.of("st")
+def _store(e: Emitter, item: Instruction, m: Modifiers) -> None:
+    kind, count = _elements(m)
+    space, semantics = _manner(e, m)
+    bits = WIDTHS[kind]
+    address, source = item.operands[:2]
+    if (bits, count) not in ACCESSES:
+        raise m.fail()
+    sources = source.items if isinstance(source, Vector) else (source,)
+    if len(sources) != count:
+        raise m.fail(f"needs {count} values")
+    if semantics == "release":
+        fence(e)
+    values = [e.read(operand, bits) for operand in sources]
+    where = "local" if space == "param" else space
+    store(e, where, address_lanes(e, address), bits, values)
+
+
+def store_param(e: Emitter, place: Symbol, value: str, bits: int) -> None:
+    """Sets a .param variable of a call."""
+    store(e, "local", e.read(place, 64), bits, [value])
+
+
+# -- atomics
+
+_OPERATIONS = ("and", "or", "xor", "cas", "exch", "add", "inc", "dec", "min", "max")
+
+
+@HANDLERS.of("atom", "red")
+def _atomic(e: Emitter, item: Instruction, m: Modifiers) -> None:
+    kind = m.type(_TYPES)
+    space, semantics = _manner(e, m)
+    operation = m.one_of(_OPERATIONS)
+    m.flag("noftz")
+    if not operation or space not in ("global", "shared", "generic"):
+        raise m.fail()
+    # min.u32 of .relaxed is read as a space, a scope and a semantics in any order.
+    m.one_of(_SCOPES)
+    bits = WIDTHS[kind]
+    operands = list(item.operands)
+    result = operands.pop(0) if item.opcode == "atom" else None
+    address, value = operands[0], e.read(operands[1], bits)
+    if semantics in ("acquire", "release", "acq_rel"):
+        fence(e)
+    set_addresses(e, address_lanes(e, address))
+    e.do(f"store {lanes(bits)} {value}, ptr {data_place(e, bits, 0)}, align 64")
+    if operation == "cas":
+        other = e.read(operands[2], bits)
+        e.do(f"store {lanes(bits)} {other}, ptr {data_place(e, bits, 0, 'more')}, align 64")
+    function = atomic_function(e, operation, kind)
+    if function is None:
+        raise m.fail()
+    how = (f"i32 {TOUCH}",) if space != "global" else ()
+    good = e.intrinsic(
+        f"treadle_ptx_check_{space}", "i32", "ptr %block", "ptr %warp", f"i32 {e.mask_bits}",
+        f"i32 {e.layout.line}", f"i32 {bits // 8}", *how,
+    )  # fmt: skip
+    e.do(f"call void {function}(ptr %warp, i32 {good})")
+    if result is not None:
+        found = e.op(f"load {lanes(bits)}, ptr {data_place(e, bits, 0)}, align 64")
+        e.write(result, found, bits, kind[0] == "s")
+
+
+@HANDLERS.of("membar", "fence")
+def _fence(e: Emitter, item: Instruction, m: Modifiers) -> None:
+    m.rest = [word for word in m.rest if not _is_fence_word(word)]
+    fence(e)
+
+
+def _is_fence_word(word: str) -> bool:
+    head = word.split("::")[0]
+    return head in {
+        *_SCOPES, *_SEMANTICS, "gl", "proxy", "alias", "async", "tensormap", "mbarrier_init",
+        "shared", "global", "sync_restrict", "from", "to", "generic",
+    }  # fmt: skip
+
+
+# -- cp.async
+
+
+@HANDLERS.of("cp")
+def _copy(e: Emitter, item: Instruction, m: Modifiers) -> None:
+    """The asynchronous copies of sm_80: made at once, so that waiting for them is nothing."""
+    if not m.flag("async"):
+        raise m.fail()
+    if m.one_of(("commit_group", "wait_group", "wait_all")):
+        return
+    if m.one_of(("ca", "cg")) and m.one_of(("shared", "shared::cta")) and m.flag("global"):
+        while m.one_of(_CACHES):
+            pass
+        _copy_in(e, item, m)
+        return
+    raise m.fail()
+
+
+def _copy_in(e: Emitter, item: Instruction, m: Modifiers) -> None:
+    target, source, size = item.operands[:3]
+    if not isinstance(size, Immediate) or size.value not in (4, 8, 16):
+        raise m.fail("copies 4, 8 or 16 bytes")
+    count = size.value // 4
+    mask, rest = e.mask_bits, item.operands[3:]
+    kept = e.read(rest[0], 32) if rest and e.width(rest[0]) != 64 else None
+    if kept is not None:
+        some = e.op(f"icmp ne {lanes(32)} {kept}, zeroinitializer")
+        some = e.op(f"and {lanes(1)} {some}, {e.mask}")
+        mask = e.op(f"bitcast {lanes(1)} {some} to i32")
+    values = load(e, "global", address_lanes(e, source), 32, count, mask)
+    if kept is not None:
+        values = [_first_bytes(e, value, kept, 4 * i) for i, value in enumerate(values)]
+    store(e, "shared", address_lanes(e, target), 32, values)
+
+
+def _first_bytes(e: Emitter, value: str, kept: str, at: int) -> str:
+    """A word of which only the bytes before `kept` - `at` stay; the others are 0."""
+    shape = lanes(32)
+    left = e.op(f"sub {shape} {kept}, {splat(32, at)}")
+    left = e.intrinsic("llvm.smax.v32i32", shape, f"{shape} {left}", f"{shape} zeroinitializer")
+    left = e.intrinsic("llvm.smin.v32i32", shape, f"{shape} {left}", f"{shape} {splat(32, 4)}")
+    wide = e.op(f"zext {shape} {e.op(f'shl {shape} {left}, {splat(32, 3)}')} to {lanes(64)}")
+    ones = e.op(f"shl {lanes(64)} {splat(64, -1)}, {wide}")
+    keep = e.op(f"trunc {lanes(64)} {e.op(f'xor {lanes(64)} {ones}, {splat(64, -1)}')} to {shape}")
+    return e.op(f"and {shape} {value}, {keep}")
+
+
+# -- addresses
+
+
+@HANDLERS.of("cvta")
+def _convert_address(e: Emitter, item: Instruction, m: Modifiers) -> None:
+    bits = WIDTHS[m.type(("u32", "u64"))]
+    to_space = m.flag("to")
+    space = _SPACES.get(m.one_of(_SPACES), "")
+    result, source = item.operands
+    value = e.read(source, 64)
+    bases = {"shared": shared_base, "local": _local_base, "param": _param_base}
+    if space in bases:
+        opcode = "sub" if to_space else "add"
+        value = e.op(f"{opcode} {lanes(64)} {value}, {bases[space](e)}")
+    elif space != "global":
+        raise m.fail()
+    if bits == 32:
+        value = e.op(f"trunc {lanes(64)} {value} to {lanes(32)}")
+    e.write(result, value, bits)
+
+
+@HANDLERS.of("isspacep")
+def _is_in_space(e: Emitter, item: Instruction, m: Modifiers) -> None:
+    space = _SPACES.get(m.one_of(_SPACES), "")
+    value = e.read(item.operands[1], 64)
+    inside = {
+        "shared": lambda: _between(e, value, shared_base(e), e.block_value("shared_bytes", 64)),
+        "local": lambda: _between(e, value, _local_base(e), e.block_value("local_bytes", 64)),
+    }
+    if space == "global":
+        either = e.op(f"or {lanes(1)} {inside['shared']()}, {inside['local']()}")
+        e.write_predicate(item.operands[0], e.op(f"xor {lanes(1)} {either}, {splat(1, 1)}"))
+    elif space in inside:
+        e.write_predicate(item.operands[0], inside[space]())
+    else:
+        raise m.fail()
+
+
+def _between(e: Emitter, value: str, base: str, nbytes: str) -> str:
+    offset = e.op(f"sub {lanes(64)} {value}, {base}")
+    return e.op(f"icmp ult {lanes(64)} {offset}, {e.spread(nbytes, 64)}")
+
+
+@HANDLERS.of("mapa", "getctarank")
+def _other_block(e: Emitter, item: Instruction, m: Modifiers) -> None:
+    raise m.fail("is not emulated: there are no clusters")

@@ -1,0 +1,372 @@
+"""What is known of each byte of shared memory: who wrote and read it, and when.
+
+Two shadows hold one word for each byte: `stamp << 11 | id` of its last write, and of its last read.
+The stamp counts the block's synchronisations; it never goes back, so a new block needs no clearing:
+what is older than its first stamp was not written by it. The id is the thread's number, or
+1024 + warp where several threads of a warp did it, or 1056 for threads of several warps.
+
+Two accesses, one a write, by different threads race if nothing orders them: the stamp of the
+earlier one is later than the block's last barrier, or, within a warp, than its last `.sync`.
+Fences, acquires and releases count as barriers (what they order cannot be seen here), two writes
+of one value are no race, and neither are lanes of one instruction.
+"""
+
+from __future__ import annotations
+
+from treadle.emulate.ptx.code import Code, Variable
+from treadle.emulate.ptx.machine import BLOCK, LAST_STAMP, Fault
+
+__all__ = ["LOAD", "STORE", "TOUCH", "check_name", "reduce_lanes", "shadow_functions"]
+
+LOAD, STORE, TOUCH = 0, 1, 2  # what an access does; TOUCH is atomic
+_ID_BITS = 11
+_OF_WARP, _OF_MANY = 1024, 1056
+_LANES = "ptr %block, ptr %warp, i32 %mask, i32 %line"  # as parameters and as arguments
+_SIZES = (1, 2, 4, 8, 16, 32)
+
+
+def shadow_functions() -> list[str]:
+    """check_shared for any access, and what it calls."""
+    sized = [_check_sized(how, nbytes) for how in (LOAD, STORE, TOUCH) for nbytes in _SIZES]
+    return [_check(), *sized, _bounds(), _judge(), _races(), _tick()]
+
+
+def _tick() -> str:
+    """The next stamp; at the last one nothing is a race any more."""
+    code = Code("void", "tick", "ptr %block", "noinline")
+    stamp = code.load("block", "stamp")
+
+    def more() -> None:
+        code.save("block", "stamp", code.op(f"add i32 {stamp}, 1"))
+
+    def last() -> None:
+        code.save("block", "barrier_stamp", stamp)
+
+    code.when(code.op(f"icmp ult i32 {stamp}, {LAST_STAMP}"), more, last)
+    code.do("ret void")
+    return code.text
+
+
+def check_name(how: int, nbytes: int) -> str:
+    """The function that checks accesses of one kind and size."""
+    return f"check_shared_{('load', 'store', 'touch')[how]}_{nbytes}"
+
+
+def _check() -> str:
+    """The lanes of the mask that may access shared memory; their addresses become the host's."""
+    code = Code("i32", "treadle_ptx_check_shared", f"{_LANES}, i32 %nbytes, i32 %how", "noinline")
+    for how in (LOAD, STORE, TOUCH):
+        for nbytes in _SIZES:
+            is_how = code.op(f"icmp eq i32 %how, {how}")
+            is_size = code.op(f"icmp eq i32 %nbytes, {nbytes}")
+            call = f"call i32 @{check_name(how, nbytes)}({_LANES})"
+            code.when(
+                code.op(f"and i1 {is_how}, {is_size}"),
+                lambda call=call: code.leave(f"ret i32 {code.op(call)}"),
+            )
+    code.do("ret i32 0")
+    return code.text
+
+
+def _bounds() -> str:
+    """The lanes whose addresses are aligned and inside; reports the others."""
+    code = Code("i32", "check_bounds", f"{_LANES}, i32 %nbytes", "noinline cold")
+    good = code.variable("i32", "0")
+    wide = code.op("zext i32 %nbytes to i64")
+    odd = code.op(f"add i64 {wide}, -1")
+    limit = code.load("block", "shared_bytes", 64)
+    places = code.field("warp", "addresses")
+
+    def fault(kind: Fault, lane: str, address: str) -> None:
+        code.do(
+            f"call void @treadle_ptx_fault(ptr %block, ptr %warp, i32 {int(kind)}, i32 %line, "
+            f"i32 {lane}, i64 {address}, i32 %nbytes, i64 {limit})"
+        )
+
+    def check(lane: str) -> None:
+        address = code.op(f"load i64, ptr {_place(code, places, lane)}")
+        last = code.op(f"add i64 {address}, {wide}")
+        inside = code.op(f"icmp ule i64 {last}, {limit}")
+        start = code.op(f"icmp ult i64 {address}, {limit}")
+        rest = code.op(f"and i64 {address}, {odd}")
+
+        def right() -> None:
+            bit = code.op(f"shl i32 1, {lane}")
+            code.set(good, code.op(f"or i32 {code.get(good)}, {bit}"))
+
+        def aligned() -> None:
+            code.when(
+                code.op(f"icmp eq i64 {rest}, 0"),
+                right,
+                lambda: fault(Fault.MISALIGNED, lane, address),
+            )
+
+        code.when(
+            code.op(f"and i1 {inside}, {start}"),
+            aligned,
+            lambda: fault(Fault.SHARED, lane, address),
+        )
+
+    code.each_lane("%mask", check)
+    code.do(f"ret i32 {code.get(good)}")
+    return code.text
+
+
+def _place(code: Code, table: str, lane: str) -> str:
+    return code.at(table, code.op(f"zext i32 {lane} to i64"), 8)
+
+
+def _check_sized(how: int, nbytes: int) -> str:
+    """The checks for one kind and size: first all lanes are looked at, then all are noted."""
+    code = Code("i32", check_name(how, nbytes), _LANES, "noinline")
+    code.when(code.op("icmp eq i32 %mask, 0"), lambda: code.leave("ret i32 0"))
+    good = code.variable("i32", "%mask")
+    places = code.field("warp", "addresses")
+    addresses = code.op(f"load <32 x i64>, ptr {places}, align 64")
+    high, every = (reduce_lanes(code, name, addresses) for name in ("umax", "or"))
+    room = code.op(f"sub i64 {code.load('block', 'shared_bytes', 64)}, {nbytes}")
+    outside = code.op(f"icmp sgt i64 {high}, {room}")
+    wild = code.op(f"icmp slt i64 {high}, 0")
+    odd = code.op(f"icmp ne i64 {code.op(f'and i64 {every}, {nbytes - 1}')}, 0")
+    wrong = code.op(f"or i1 {code.op(f'or i1 {outside}, {wild}')}, {odd}")
+    bounds = f"call i32 @check_bounds({_LANES}, i32 {nbytes})"
+    code.when(wrong, lambda: code.set(good, code.op(bounds)))
+    shadows = _Shadows(code, how, nbytes)
+    mask = code.get(good)
+    leaders, grouped = _groups(code, addresses, mask) if how == LOAD else (mask, "0")
+    code.each_lane(leaders, lambda lane: shadows.look(_offset(code, places, lane)))
+    code.when(shadows.is_suspicious(), lambda: _judge_each(code, places, mask, how, nbytes))
+    code.each_lane(
+        leaders,
+        lambda lane: shadows.note(
+            _offset(code, places, lane), *shadows.who(lane, grouped if how == LOAD else "")
+        ),
+    )
+    _finish(code, addresses, places)
+    code.do(f"ret i32 {mask}")
+    return code.text
+
+
+def _offset(code: Code, places: str, lane: str) -> str:
+    return code.op(f"load i64, ptr {_place(code, places, lane)}")
+
+
+def reduce_lanes(code: Code, how: str, addresses: str) -> str:
+    """umin, umax or or of the addresses of the lanes of %mask."""
+    otherwise = "splat (i64 -1)" if how == "umin" else "zeroinitializer"
+    here = code.op("bitcast i32 %mask to <32 x i1>")
+    chosen = code.op(f"select <32 x i1> {here}, <32 x i64> {addresses}, <32 x i64> {otherwise}")
+    return code.op(f"call i64 @llvm.vector.reduce.{how}.v32i64(<32 x i64> {chosen})")
+
+
+def _judge_each(code: Code, places: str, mask: str, how: int, nbytes: int) -> None:
+    code.each_lane(
+        mask,
+        lambda lane: code.do(
+            f"call void @judge(ptr %block, ptr %warp, i32 %line, i32 {lane}, "
+            f"i64 {_offset(code, places, lane)}, i32 {nbytes}, i32 {how})"
+        ),
+    )
+
+
+def _groups(code: Code, addresses: str, mask: str) -> tuple[str, str]:
+    """Lanes that load from elsewhere than the lane before, and those whose followers do not."""
+    picks = ", ".join(f"i32 {max(lane - 1, 0)}" for lane in range(32))
+    before = code.op(
+        f"shufflevector <32 x i64> {addresses}, <32 x i64> poison, <32 x i32> <{picks}>"
+    )
+    same = code.op(f"icmp eq <32 x i64> {addresses}, {before}")
+    bits = code.op(f"bitcast <32 x i1> {same} to i32")
+    both = code.op(f"and i32 {mask}, {code.op(f'shl i32 {mask}, 1')}")
+    follows = code.op(f"and i32 {bits}, {both}")
+    leaders = code.op(f"and i32 {mask}, {code.op(f'xor i32 {follows}, -1')}")
+    return leaders, code.op(f"lshr i32 {follows}, 1")
+
+
+def _finish(code: Code, addresses: str, places: str) -> None:
+    base = code.load("block", "shared", 64)
+    one = code.op(f"insertelement <32 x i64> poison, i64 {base}, i32 0")
+    spread = code.op(
+        f"shufflevector <32 x i64> {one}, <32 x i64> poison, <32 x i32> zeroinitializer"
+    )
+    code.do(f"store <32 x i64> {code.op(f'add <32 x i64> {addresses}, {spread}')}, ptr {places}")
+
+
+class _Shadows:
+    """The shadows of some bytes in a row, as a check looks at them and notes an access."""
+
+    def __init__(self, code: Code, how: int, nbytes: int) -> None:
+        self.code, self.how, self.nbytes = code, how, nbytes
+        self.shape, self.flags = f"<{nbytes} x i32>", f"<{nbytes} x i1>"
+        self.written, self.read = code.pointer("block", "written"), code.pointer("block", "read")
+        first = code.op(f"shl i32 {code.load('block', 'first_stamp')}, {_ID_BITS}")
+        self.before = code.op(f"shl i32 {code.load('block', 'barrier_stamp')}, {_ID_BITS}")
+        self.now = code.op(f"shl i32 {code.load('block', 'stamp')}, {_ID_BITS}")
+        self.warp = code.load("warp", "number")
+        group = code.op(f"add i32 {self.warp}, {_OF_WARP}")
+        self.together = code.op(f"or i32 {self.now}, {group}")
+        self.firsts = self._spread(first)
+        self.limits = self._spread(code.op(f"or i32 {self.before}, {(1 << _ID_BITS) - 1}"))
+        self.oldest = code.variable(self.shape, "splat (i32 -1)")
+        self.newest = code.variable(self.shape, "zeroinitializer")
+
+    def _spread(self, value: str) -> str:
+        code, shape = self.code, self.shape
+        one = code.op(f"insertelement {shape} poison, i32 {value}, i32 0")
+        zeroes = f"<{self.nbytes} x i32> zeroinitializer"
+        return code.op(f"shufflevector {shape} {one}, {shape} poison, {zeroes}")
+
+    def who(self, lane: str, grouped: str) -> tuple[str, str]:
+        """The number of a lane's thread and the word that notes an access by it.
+
+        Of a lane in the mask `grouped`, which stands for several, -1 and the word of the warp.
+        """
+        code = self.code
+        id = code.op(f"or i32 {code.op(f'shl i32 {self.warp}, 5')}, {lane}")
+        own = code.op(f"or i32 {self.before if self.how == TOUCH else self.now}, {id}")
+        if not grouped:
+            return id, own
+        bit = code.op(f"and i32 {code.op(f'lshr i32 {grouped}, {lane}')}, 1")
+        several = code.op(f"icmp ne i32 {bit}, 0")
+        return (
+            code.op(f"select i1 {several}, i32 -1, i32 {id}"),
+            code.op(f"select i1 {several}, i32 {self.together}, i32 {own}"),
+        )
+
+    def _words(self, table: str, offset: str) -> tuple[str, str]:
+        place = self.code.at(table, offset, 4)
+        return place, self.code.op(f"load {self.shape}, ptr {place}, align 4")
+
+    def look(self, offset: str) -> None:
+        """Takes the bytes at an offset into account."""
+        _, w = self._words(self.written, offset)
+        if self.how != STORE:
+            self._keep("umin", self.oldest, w)
+        if self.how != TOUCH:
+            self._keep("umax", self.newest, w)
+        if self.how == STORE:
+            self._keep("umax", self.newest, self._words(self.read, offset)[1])
+
+    def _keep(self, how: str, variable: Variable, value: str) -> None:
+        code, shape = self.code, self.shape
+        old = code.get(variable)
+        compare = "ult" if how == "umin" else "ugt"
+        better = code.op(f"icmp {compare} {shape} {value}, {old}")
+        chosen = code.op(f"select {self.flags} {better}, {shape} {value}, {shape} {old}")
+        code.set(variable, chosen)
+
+    def is_suspicious(self) -> str:
+        """Whether something that was looked at is unwritten, or as new as the last barrier."""
+        code, shape = self.code, self.shape
+        early = code.op(f"icmp ult {shape} {code.get(self.oldest)}, {self.firsts}")
+        late = code.op(f"icmp ugt {shape} {code.get(self.newest)}, {self.limits}")
+        either = code.op(f"or {self.flags} {early}, {late}")
+        bits = code.op(f"bitcast {self.flags} {either} to i{self.nbytes}")
+        return code.op(f"icmp ne i{self.nbytes} {bits}, 0")
+
+    def note(self, offset: str, id: str, own: str) -> None:
+        """Notes an access by the thread `id` (-1 for several of the warp) with its word."""
+        code, mine = self.code, self._spread(own)
+        if self.how != LOAD:
+            place = code.at(self.written, offset, 4)
+            code.do(f"store {self.shape} {mine}, ptr {place}, align 4")
+            return
+        shape, flags = self.shape, self.flags
+        place, r = self._words(self.read, offset)
+        ids, warps = self._spread(id), self._spread(self.warp)
+        old = code.op(f"icmp ule {shape} {r}, {self.limits}")
+        reader = code.op(f"and {shape} {r}, splat (i32 {(1 << _ID_BITS) - 1})")
+        same = code.op(f"icmp eq {shape} {reader}, {ids}")
+        alone = code.op(f"or {flags} {old}, {same}")
+        of_thread = code.op(f"lshr {shape} {reader}, splat (i32 5)")
+        of_warp = code.op(f"sub {shape} {reader}, splat (i32 {_OF_WARP})")
+        one = code.op(f"icmp eq {shape} {of_thread}, {warps}")
+        several = code.op(f"icmp eq {shape} {of_warp}, {warps}")
+        near = code.op(f"or {flags} {one}, {several}")
+        together = self._spread(self.together)
+        many = self._spread(code.op(f"or i32 {self.now}, {_OF_MANY}"))
+        group = code.op(f"select {flags} {near}, {shape} {together}, {shape} {many}")
+        value = code.op(f"select {flags} {alone}, {shape} {mine}, {shape} {group}")
+        code.do(f"store {shape} {value}, ptr {place}, align 4")
+
+
+def _judge() -> str:
+    """Reports what is wrong with one thread's access, byte by byte, if anything is."""
+    code = Code(
+        "void", "judge",
+        "ptr %block, ptr %warp, i32 %line, i32 %lane, i64 %address, i32 %nbytes, i32 %how",
+        "noinline cold",
+    )  # fmt: skip
+    written, read = code.pointer("block", "written"), code.pointer("block", "read")
+    first = code.op(f"shl i32 {code.load('block', 'first_stamp')}, {_ID_BITS}")
+    is_store = code.op(f"icmp eq i32 %how, {STORE}")
+    is_plain = code.op(f"icmp ne i32 %how, {TOUCH}")
+
+    def fault(kind: Fault, extra: str) -> None:
+        code.do(
+            f"call void @treadle_ptx_fault(ptr %block, ptr %warp, i32 {int(kind)}, i32 %line, "
+            f"i32 %lane, i64 %address, i32 %nbytes, i64 {extra})"
+        )
+        code.leave("ret void")
+
+    def race(word: str, was_read: int) -> None:
+        id = code.op(f"zext i32 {code.op(f'and i32 {word}, {(1 << _ID_BITS) - 1}')} to i64")
+        found = code.op(f"call i1 @races(ptr %block, ptr %warp, i32 %lane, i32 {word})")
+        extra = code.op(f"or i64 {id}, {was_read << 32}")
+        if was_read:
+            code.when(found, lambda: fault(Fault.RACE, extra))
+            return
+
+        def unless_same() -> None:
+            code.when(is_store, lambda: code.when(same_value(), lambda: code.leave("ret void")))
+            fault(Fault.RACE, extra)
+
+        code.when(found, unless_same)
+
+    def same_value() -> str:
+        base = code.pointer("block", "shared")
+        lane = code.op("zext i32 %lane to i64")
+        wide = code.op("zext i32 %nbytes to i64")
+        mine = code.at(code.field("warp", "data"), code.op(f"mul i64 {lane}, {wide}"))
+        there = code.at(base, "%address")
+        differ = code.op(f"call i32 @memcmp(ptr {mine}, ptr {there}, i64 {wide})")
+        return code.op(f"icmp eq i32 {differ}, 0")
+
+    def step(i: str) -> None:
+        at = code.op(f"add i64 %address, {code.op(f'zext i32 {i} to i64')}")
+        w = code.op(f"load i32, ptr {code.at(written, at, 4)}")
+        r = code.op(f"load i32, ptr {code.at(read, at, 4)}")
+
+        def unwritten() -> None:
+            code.when(
+                code.op(f"icmp ult i32 {w}, {first}"), lambda: fault(Fault.UNINITIALISED, "0")
+            )
+
+        code.when(is_store, lambda: race(r, 1), unwritten)
+        code.when(is_plain, lambda: race(w, 0))
+
+    code.count("%nbytes", step)
+    code.do("ret void")
+    return code.text
+
+
+def _races() -> str:
+    """Whether a noted access by another thread is ordered by nothing before this one."""
+    code = Code("i1", "races", "ptr %block, ptr %warp, i32 %lane, i32 %word", "noinline")
+    warp = code.load("warp", "number")
+    stamp = code.op(f"lshr i32 %word, {_ID_BITS}")
+    id = code.op(f"and i32 %word, {(1 << _ID_BITS) - 1}")
+    mine = code.op(f"or i32 {code.op(f'shl i32 {warp}, 5')}, %lane")
+    barrier = code.load("block", "barrier_stamp")
+    place = code.at("%block", BLOCK["warp_stamps"])
+    own = code.op(f"load i32, ptr {code.at(place, code.op(f'zext i32 {warp} to i64'), 4)}")
+    later = code.op(f"icmp ugt i32 {own}, {barrier}")
+    newest = code.op(f"select i1 {later}, i32 {own}, i32 {barrier}")
+    near = code.op(f"icmp eq i32 {code.op(f'lshr i32 {id}, 5')}, {warp}")
+    group = code.op(f"icmp eq i32 {code.op(f'sub i32 {id}, {_OF_WARP}')}, {warp}")
+    same_warp = code.op(f"or i1 {near}, {group}")
+    since = code.op(f"select i1 {same_warp}, i32 {newest}, i32 {barrier}")
+    unordered = code.op(f"icmp ugt i32 {stamp}, {since}")
+    other = code.op(f"icmp ne i32 {id}, {mine}")
+    code.do(f"ret i1 {code.op(f'and i1 {unordered}, {other}')}")
+    return code.text

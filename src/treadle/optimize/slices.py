@@ -1,0 +1,124 @@
+"""Products cut for groups of work items: a tile of the output each, slices of the sum one by one.
+
+    out[i, j] = sum over k of x[i, k] * y[k, j]
+      ->  i and j as digits (group, item, which of the item's), k as outer * depth + inner
+
+What each item does with its slices is said in `tiles` and `matrix_units`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..ir.loops import TRUE, Split, free_ranges
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.rules.index import simplify
+from .matmul import Problem, factors_of
+from .moves import Moves
+from .nest import stride
+from .products import distribute_over_product
+
+__all__ = ["Cut", "count", "cut_product", "digits", "is_contiguous", "spread", "undigit"]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The reduction once it is cut, and its factors; `outer` is None where one slice is all."""
+
+    reduce: Node
+    x: Node
+    y: Node
+    inner: Node
+    outer: Node | None
+
+
+def count(loops: tuple[Node, ...]) -> int:
+    """How many steps loops take together."""
+    return math.prod(r.src[0].arg for r in loops)
+
+
+def digits(loops: tuple[Node, ...]) -> Node:
+    """The number whose digits are `loops`, outermost first."""
+    total = Node.index(0)
+    for r in loops:
+        total = total * r.src[0].arg + r
+    return simplify(total)
+
+
+def undigit(number: Node, loops: tuple[Node, ...]) -> list[Node]:
+    """The digits of `number` for `loops`, outermost first: what `digits` puts together."""
+    found = []
+    for r in reversed(loops):
+        found.append(number % r.src[0].arg)
+        number = number // r.src[0].arg
+    return found[::-1]
+
+
+def spread(moves: Moves, size: int, parts: Iterable[tuple[int, str]]) -> Split:
+    """`size` as a group's number and `parts`, (extent, kind) from the outermost on.
+
+    No loop is made for an extent of 1.
+    """
+    parts = tuple(parts)
+    tile = math.prod(extent for extent, _ in parts)
+    number = -(-size // tile)
+    expr, loops = Node.index(0), []
+    for extent, kind in ((number, "grid"), *parts):
+        expr = expr * extent
+        if extent > 1:
+            loops.append(moves.loop(extent, kind))
+            expr = expr + loops[-1]
+    expr = simplify(expr)
+    return Split(expr, tuple(loops), TRUE if number * tile == size else simplify(expr < size))
+
+
+def cut_product(
+    moves: Moves, problem: Problem, row: Split, column: Split, depth: int, what: str
+) -> Cut:
+    """Cut a problem's loops and put those of groups outermost, then those of items."""
+    steps = problem.steps
+    splits = {r: _whole(moves, r) for r in problem.batch}
+    inner = moves.loop(depth)
+    slices = -(-count(steps) // depth)
+    outer = moves.loop(slices) if slices > 1 else None
+    position = inner if outer is None else outer * depth + inner
+    loops = (inner,) if outer is None else (outer, inner)
+    whole = slices * depth == count(steps)
+    step = Split(simplify(position), loops, TRUE if whole else simplify(position < count(steps)))
+    splits.update(moves.flatten(problem.rows, row))
+    splits.update(moves.flatten(problem.columns, column))
+    splits.update(moves.flatten(steps, step))
+    moves.apply(splits, what)
+    moves.root = distribute_over_product(moves.root)
+    made = {r for split in (row, column) for r in split.ranges}
+    nest = next(n for n in moves.nests() if made & set(n.loops))
+    moves.reorder(nest, tuple(sorted(nest.loops, key=_order)))
+    reduce = next(
+        n for n in moves.root.toposort() if n.op is Op.REDUCE and set(loops) <= set(n.src[1:])
+    )
+    factors = factors_of(reduce.src[0])
+    assert (
+        factors is not None
+    )  # `recognise` saw the product, `distribute_over_product` uncovered it
+    x, y = factors
+    if not free_ranges(x)[x] & frozenset(row.ranges):
+        x, y = y, x
+    return Cut(reduce, x, y, inner, outer)
+
+
+def is_contiguous(factor: Node, loop: Node) -> bool:
+    """Whether something that a factor is computed from is contiguous in a loop."""
+    return any(n.op is Op.LOAD and stride(n.src[1], loop) == 1 for n in factor.toposort())
+
+
+def _order(loop: Node) -> int:
+    """Groups outermost, then items, then what one item repeats."""
+    return {"grid": 0, "local": 1}.get(loop.arg.kind, 2)
+
+
+def _whole(moves: Moves, loop: Node) -> Split:
+    new = moves.loop(loop.src[0].arg, "grid")
+    return Split(new, (new,))

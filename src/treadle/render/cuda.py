@@ -1,0 +1,354 @@
+"""Linear programs to CUDA C for NVRTC.
+
+Each phase becomes `extern "C" __global__ void name(T *arg0, ..., int n0, ...)` with one argument
+for each piece of memory that it uses, in the order of the slots, then one for each launch-time
+integer. A slice of the grid is a block.
+
+No header is included, since NVRTC finds them only where a CUDA toolkit is: halves and bfloat16 are
+their 16 bits, converted by one instruction of inline PTX each.
+
+CUDA C has no operators on vectors. They are structs, so that memory is read in whole ones, and
+everything else is written lane by lane. Memory of somebody else's may begin anywhere, and a vector
+at an address that is no multiple of its size is a fault: a kernel looks at its arguments once, and
+accesses them element by element where they are not aligned.
+
+Signed integers wrap, which C++ leaves undefined: they are added and multiplied as unsigned ones,
+except where nothing can overflow. Sums of products are fused here, not by the compiler, which is
+told not to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..dtype import DType, dtypes
+from ..ir.node import Node
+from ..ir.op import Op
+from ..lower.exact import exact_nodes
+from ..lower.linearize import Phase
+from ..target import Target
+from .clike import BINARY, COMPARISONS, FUNCTIONS, Function, is_promoted
+from .cuda_text import HALVES, SCALARS, helper_text, literal, struct_name, struct_text
+from .nvidia import (
+    BUTTERFLY,
+    IS_ANY,
+    SHARED_ALIGNMENT,
+    WARP,
+    WHOLE_WARP,
+    WIDEST,
+    Fused,
+    added_products,
+    fused,
+    is_whole,
+)
+
+__all__ = ["CUDARenderer"]
+
+_FULL = f"{WHOLE_WARP:#x}u"
+_WORK_ITEMS = {"item": "threadIdx.x", "lane": f"threadIdx.x % {WARP}"}
+_TO_INTEGER = {
+    ("float32", "int32"): "__float2int_rz", ("float32", "int64"): "__float2ll_rz",
+    ("float64", "int32"): "__double2int_rz", ("float64", "int64"): "__double2ll_rz",
+}  # fmt: skip
+
+
+class CUDARenderer:
+    """Prints programs for one device; `contract` lets multiply and add fuse."""
+
+    name = "CUDA"
+
+    def __init__(self, target: Target, contract: bool = True) -> None:
+        self.target, self.contract = target, contract
+
+    def render(self, name: str, phases: Sequence[Phase], variables: Sequence[str]) -> str:
+        """A program with one kernel function a phase, called `name_0`, `name_1`, ..."""
+        functions = [
+            _CUDAFunction(f"{name}_{number}", phase, self.contract)
+            for number, phase in enumerate(phases)
+        ]
+        bodies = [function.text() for function in functions]
+        structs: set[DType] = set().union(*(function.structs for function in functions))
+        helpers: set[str] = set().union(*(function.helpers for function in functions))
+        lines = [struct_text(dtype) for dtype in sorted(structs, key=struct_name)]
+        lines += [helper_text(helper) for helper in sorted(helpers)]
+        return "\n".join([*lines, *bodies])
+
+
+class _CUDAFunction(Function):
+    language = "CUDA C"
+
+    def __init__(self, name: str, phase: Phase, contract: bool) -> None:
+        super().__init__(name, phase, phase.variables)
+        self.contract = contract
+        self.structs: set[DType] = set()
+        self.helpers: set[str] = set()
+        self.spelled: dict[str, Sequence[str]] = {}  # the text of a vector: that of its lanes
+        self.written = {param for param, is_written in phase.params if is_written}
+        self.in_vectors: set[str] = set()  # the arguments that are accessed so
+        self.exact = exact_nodes(phase.program)
+        self.added = added_products(phase.program)
+
+    def node(self, node: Node) -> None:
+        if node not in self.added:  # printed where they are added
+            super().node(node)
+
+    def header(self) -> list[str]:
+        arguments = [self._argument(param) for param, _ in self.phase.params]
+        arguments += [f"const int n{number}" for number in range(len(self.variables))]
+        lines = [
+            f'extern "C" __global__ void __launch_bounds__({self.phase.items})',
+            f"{self.name}({', '.join(arguments)}) {{",
+        ]
+        if self.in_vectors:
+            addresses = " | ".join(f"(size_t){name}" for name in sorted(self.in_vectors))
+            lines.append(f"  const bool aligned = (({addresses}) & {WIDEST - 1}) == 0;")
+        return lines
+
+    def _argument(self, param: Node) -> str:
+        access = "" if param in self.written else "const "
+        return f"{access}{SCALARS[param.dtype.name]} *__restrict__ arg{param.arg.slot}"
+
+    def type(self, dtype: DType) -> str:
+        if dtype.count == 1:
+            return SCALARS[dtype.name]
+        self.structs.add(dtype)
+        return struct_name(dtype)
+
+    def literal(self, dtype: DType, value: Any) -> str:
+        return literal(dtype, value)
+
+    def declare(self, dtype: DType, name: str, code: str) -> str:
+        return f"const {self.type(dtype)} {name} = {code};"
+
+    def declare_register(self, dtype: DType, name: str) -> str:
+        return f"  {self.type(dtype)} {name};"
+
+    def declare_memory(self, node: Node) -> tuple[str, list[str]]:
+        if node.op is Op.PARAM:
+            return f"arg{node.arg.slot}", []
+        name = f"local{node.arg.number}"
+        kind = SCALARS[node.dtype.name]
+        return name, [f"  __shared__ __align__({SHARED_ALIGNMENT}) {kind} {name}[{node.arg.size}];"]
+
+    def loop(self, name: str, dtype: DType, count: str) -> str:
+        return f"for ({self.type(dtype)} {name} = 0; {name} < {count}; {name}++)"
+
+    def group(self) -> str:
+        return "blockIdx.x"
+
+    def variable(self, number: int) -> str:
+        return f"n{number}"
+
+    def _work_item(self, node: Node) -> str:
+        return self.let(node.dtype, _WORK_ITEMS[node.arg.name])
+
+    def _barrier(self, node: Node) -> None:
+        self.line("__syncthreads();")
+
+    def _subgroup(self, node: Node) -> str:
+        dtype, (value,) = node.dtype, self.operands(node)
+        if dtype.is_bool:
+            vote = "any" if IS_ANY[node.arg] else "all"
+            return self.let(dtype, f"__{vote}_sync({_FULL}, {value})")
+        for apart in BUTTERFLY:
+            other = self.let(dtype, f"__shfl_xor_sync({_FULL}, {value}, {apart})")
+            value = self.let(dtype, self.binary(node.arg, dtype, value, other))
+        return value
+
+    def _mma(self, node: Node) -> str:
+        return self.let(node.dtype, self._multiplied(node, self.splat(node.dtype, "0.0f")))
+
+    def _update(self, node: Node) -> None:
+        register, value = node.src[:2]
+        name, sum_ = self.names[register], fused(node) if self.contract else None
+        if value in self.added:
+            self.line(f"{name} = {self._multiplied(value, name)};")
+        elif sum_ is not None:
+            self.line(f"{name} = {self._fused(register.dtype, sum_, name)};")
+        else:
+            super()._update(node)
+
+    def _fused(self, dtype: DType, sum_: Fused, register: str = "") -> str:
+        z = register if sum_.z is None else self.value(sum_.z)
+        x, y = self.value(sum_.x), self.value(sum_.y)
+        x = self.negate(dtype, x) if sum_.is_negative else x
+        z = self.negate(dtype, z) if sum_.is_less else z
+        return self.call(Op.FMA, dtype, [x, y, z])
+
+    def _multiplied(self, node: Node, sums: str) -> str:
+        """The sums of a product of matrices and what is there already."""
+        name = f"mma_{node.src[0].dtype.scalar.name}"
+        self.helpers |= {"bits_to", name}
+        pieces = [f"bits_to<unsigned>({self.value(piece)})" for piece in node.src]
+        return f"{name}({', '.join(pieces)}, {sums})"
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    def load(self, node: Node) -> str:
+        memory, index, *gated = node.src
+        dtype, base, place = node.dtype, self.memory(memory), self.value(index)
+        lanes = _places(base, place, dtype.count)
+        if gated and (gated[0].dtype.count > 1 or dtype.count == 1):
+            gates, others = (self._lanes(source, dtype.count) for source in gated)
+            chosen = zip(gates, lanes, others, strict=True)
+            lanes = [f"({gate} ? {lane} : {other})" for gate, lane, other in chosen]
+            gated = []
+        code = lanes[0] if dtype.count == 1 else self.vector(dtype, lanes)
+        if is_whole(node.src[1], dtype) and len(gated) == len(node.src) - 2:
+            whole = f"*(const {self.type(dtype)} *)({base} + {place})"
+            code = f"aligned ? {whole} : {code}" if self._may_be_unaligned(base) else whole
+        if gated:
+            code = f"{self.value(gated[0])} ? {code} : {self.value(gated[1])}"
+        return self.let(dtype, code)
+
+    def _may_be_unaligned(self, base: str) -> bool:
+        """Whether vectors in this memory may be unaligned: it is an argument."""
+        if base.startswith("arg"):
+            self.in_vectors.add(base)
+        return base in self.in_vectors
+
+    def store(self, node: Node) -> None:
+        memory, index, value, *gates = node.src
+        dtype, base, place = value.dtype, self.memory(memory), self.value(index)
+        lanes = zip(_places(base, place, dtype.count), self._lanes(value, dtype.count), strict=True)
+        stores = [f"{at} = {lane};" for at, lane in lanes]
+        if gates and gates[0].dtype.count > 1:
+            held = self._lanes(gates[0], dtype.count)
+            stores = [f"if ({gate}) {one}" for gate, one in zip(held, stores, strict=True)]
+        elif is_whole(index, dtype):
+            whole = f"*({self.type(dtype)} *)({base} + {place}) = {self.value(value)};"
+            single = [f"if (aligned) {whole}", f"else {{ {' '.join(stores)} }}"]
+            stores = single if self._may_be_unaligned(base) else [whole]
+        if gates and gates[0].dtype.count == 1:
+            self.open(f"if ({self.value(gates[0])})")
+        for code in stores:
+            self.line(code)
+        if gates and gates[0].dtype.count == 1:
+            self.close()
+
+    # -- vectors --------------------------------------------------------------------------------
+
+    def _lanes(self, node: Node, count: int) -> list[str]:
+        """The lanes of a vector, or a scalar as often."""
+        value = self.value(node)
+        if node.dtype.count == 1:
+            return [value] * count
+        return [self.lane(node.dtype, value, number) for number in range(count)]
+
+    def vector(self, dtype: DType, lanes: Sequence[str]) -> str:
+        code = f"{self.type(dtype)}{{{', '.join(lanes)}}}"
+        self.spelled[code] = lanes
+        return code
+
+    def lane(self, dtype: DType, value: str, number: int) -> str:
+        lanes = self.spelled.get(value)
+        return f"{value}.s{number}" if lanes is None else lanes[number]
+
+    def _broadcast(self, node: Node) -> str:
+        return self.splat(node.dtype, self.value(node.src[0]))  # needs no name: its lanes have one
+
+    def splat(self, dtype: DType, value: str) -> str:
+        return self.vector(dtype, [value] * dtype.count)
+
+    def _each(self, one: Callable[..., str], target: DType, *values: tuple[DType, str]) -> str:
+        """A function of scalars on each lane of `values`, which gives `target`."""
+        if target.count == 1:
+            return one(*(value for _, value in values))
+        lanes = (
+            one(*(self.lane(dtype, value, number) for dtype, value in values))
+            for number in range(target.count)
+        )
+        return self.vector(target, list(lanes))
+
+    # -- arithmetic -----------------------------------------------------------------------------
+
+    def bitcast(self, source: DType, target: DType, value: str) -> str:
+        kind = SCALARS[target.scalar.name]
+        if kind == SCALARS[source.scalar.name]:
+            return self._each(lambda x: x, target, (source, value))
+        self.helpers.add("bits_to")
+        return self._each(lambda x: f"bits_to<{kind}>({x})", target, (source, value))
+
+    def negate(self, dtype: DType, value: str) -> str:
+        kind = SCALARS[dtype.scalar.name]
+        if dtype.is_float:
+            return self._each(lambda x: f"(-({x}))", dtype, (dtype, value))
+        return self._each(lambda x: f"({kind})(0u - {x})", dtype, (dtype, value))
+
+    def _alu(self, node: Node) -> str:
+        sum_ = fused(node) if self.contract else None
+        if sum_ is not None:
+            return self._fused(node.dtype, sum_)
+        if node in self.exact and not is_promoted(node.dtype):
+            a, b = self.operands(node)
+            return f"({a} {BINARY[node.op]} {b})"
+        return super()._alu(node)
+
+    def select(self, dtype: DType, mask: str, yes: str, no: str) -> str:
+        masks = dtypes.bool.vec(dtype.count)
+        return self._each(
+            lambda m, a, b: f"({m} ? {a} : {b})", dtype, (masks, mask), (dtype, yes), (dtype, no)
+        )
+
+    def compare(self, op: Op, dtype: DType, a: str, b: str) -> str:
+        target = dtypes.bool.vec(dtype.count)
+        return self._each(
+            lambda x, y: f"({x} {COMPARISONS[op]} {y})", target, (dtype, a), (dtype, b)
+        )
+
+    def call(self, op: Op, dtype: DType, values: list[str]) -> str:
+        name = FUNCTIONS[op] + ("f" if dtype.scalar is dtypes.float32 else "")
+        return self._each(
+            lambda *lanes: f"{name}({', '.join(lanes)})", dtype, *((dtype, v) for v in values)
+        )
+
+    def binary(self, op: Op, dtype: DType, a: str, b: str) -> str:
+        kind = dtype.scalar
+        return self._each(lambda x, y: self._scalar(op, kind, x, y), dtype, (dtype, a), (dtype, b))
+
+    def _scalar(self, op: Op, dtype: DType, a: str, b: str) -> str:
+        if op in (Op.MAX, Op.MIN):
+            return _extreme(op, dtype, a, b)
+        if dtype.is_bool and op in (Op.ADD, Op.MUL):
+            op = Op.OR if op is Op.ADD else Op.AND
+        kind = SCALARS[dtype.name]
+        if is_promoted(dtype):
+            return f"({kind})({'(unsigned)' if op is Op.MUL else ''}{a} {BINARY[op]} {b})"
+        if op in (Op.ADD, Op.SUB, Op.MUL) and dtype.is_int and not dtype.is_unsigned:
+            wraps = SCALARS[f"u{dtype.name}"]
+            return f"({kind})(({wraps}){a} {BINARY[op]} ({wraps}){b})"
+        return f"({a} {BINARY[op]} {b})"
+
+    def cast(self, source: DType, target: DType, value: str) -> str:
+        have, want = source.scalar, target.scalar
+        return self._each(lambda x: self._converted(have, want, x), target, (source, value))
+
+    def _converted(self, source: DType, target: DType, value: str) -> str:
+        if source.name in HALVES or target.name in HALVES:
+            name = f"from_{source.name}" if source.name in HALVES else f"to_{target.name}"
+            self.helpers.add(name)
+            return f"{name}({value})"
+        if target.is_bool:
+            return f"({value} != 0)"
+        if not (source.is_float and target.is_int):
+            return f"({SCALARS[target.name]}){value}"
+        converted = f"{_TO_INTEGER[source.name, target.name]}({value})"  # saturates
+        return f"({value} == {value} ? {converted} : {literal(target, 0)})"
+
+
+def _places(base: str, place: str, count: int) -> list[str]:
+    """Neighbouring elements of memory."""
+    if count == 1:
+        return [f"{base}[{place}]"]
+    return [f"{base}[{place} + {number}]" for number in range(count)]
+
+
+def _extreme(op: Op, dtype: DType, a: str, b: str) -> str:
+    """The larger or smaller; a NaN on either side wins."""
+    if dtype.is_bool:
+        return f"({a} {'||' if op is Op.MAX else '&&'} {b})"
+    wins = f"{a} {'<' if op is Op.MAX else '>'} {b}"
+    if dtype.is_float:
+        wins = f"{wins} || {b} != {b}"
+    return f"({wins} ? {b} : {a})"

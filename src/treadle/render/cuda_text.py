@@ -1,0 +1,118 @@
+"""What CUDA C programs bring along, and how it spells types and constants.
+
+helper_text("to_bfloat16")            ->  a function of one instruction of inline PTX
+literal(dtypes.float32, 0.5)          ->  "0x1.0000000000000p-1f"
+struct_text(dtypes.float32.vec(4))    ->  "struct __align__(16) float32x4 { ... };"
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any
+
+from ..dtype import DType, dtypes
+from .nvidia import WIDEST
+
+__all__ = ["HALVES", "SCALARS", "helper_text", "literal", "struct_name", "struct_text"]
+
+SCALARS = {
+    "bool": "bool", "int8": "signed char", "uint8": "unsigned char", "int16": "short",
+    "uint16": "unsigned short", "int32": "int", "uint32": "unsigned", "int64": "long long",
+    "uint64": "unsigned long long", "float16": "unsigned short", "bfloat16": "unsigned short",
+    "float32": "float", "float64": "double",
+}  # fmt: skip
+HALVES = {"float16": "f16", "bfloat16": "bf16"}
+_HELPERS = {
+    "bits_to": """\
+template <class To, class From> __device__ __forceinline__ To bits_to(From x) {
+  static_assert(sizeof(To) == sizeof(From));
+  To y;
+  memcpy(&y, &x, sizeof y);
+  return y;
+}""",
+    "from_float16": """\
+__device__ __forceinline__ float from_float16(unsigned short x) {
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
+  return y;
+}""",
+    "from_bfloat16": """\
+__device__ __forceinline__ float from_bfloat16(unsigned short x) {
+  return __uint_as_float((unsigned)x << 16);
+}""",
+    **{
+        f"to_{name}": f"""\
+__device__ __forceinline__ unsigned short to_{name}(float x) {{
+  unsigned short y;
+  asm("cvt.rn.{spelled}.f32 %0, %1;" : "=h"(y) : "f"(x));
+  return y;
+}}"""
+        for name, spelled in HALVES.items()
+    },
+    **{
+        f"mma_{name}": f"""\
+__device__ __forceinline__ float32x4 mma_{name}(
+  unsigned x0, unsigned x1, unsigned x2, unsigned x3, unsigned y0, unsigned y1, float32x4 sums
+) {{
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.{spelled}.{spelled}.f32 "
+      "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
+      : "+f"(sums.s0), "+f"(sums.s1), "+f"(sums.s2), "+f"(sums.s3)
+      : "r"(x0), "r"(x1), "r"(x2), "r"(x3), "r"(y0), "r"(y1));
+  return sums;
+}}"""
+        for name, spelled in HALVES.items()
+    },
+}
+
+
+def helper_text(name: str) -> str:
+    """The definition of a function that programs call by name."""
+    return _HELPERS[name]
+
+
+def struct_name(dtype: DType) -> str:
+    """What the type of a vector is called."""
+    return f"{dtype.scalar.name}x{dtype.count}"
+
+
+def struct_text(dtype: DType) -> str:
+    """The type of a vector, aligned as memory has it where one access takes it all."""
+    lanes = ", ".join(f"s{number}" for number in range(dtype.count))
+    size = dtype.scalar.itemsize * dtype.count
+    aligned = f"__align__({size}) " if size <= WIDEST else ""
+    return f"struct {aligned}{struct_name(dtype)} {{ {SCALARS[dtype.scalar.name]} {lanes}; }};"
+
+
+def literal(dtype: DType, value: Any) -> str:
+    """A scalar constant."""
+    if dtype.is_bool:
+        return "true" if value else "false"
+    if dtype.is_int:
+        return _integer(dtype, int(value))
+    if dtype.bits == 16:
+        return f"((unsigned short)0x{_half_bits(dtype, value):04x})"
+    if math.isfinite(value):
+        return f"{float(value).hex()}{'f' if dtype.bits == 32 else ''}"
+    if dtype.bits == 32:
+        return f"__uint_as_float(0x{struct.pack('>f', value).hex()}u)"
+    return f"__longlong_as_double(0x{struct.pack('>d', value).hex()}ll)"
+
+
+def _half_bits(dtype: DType, value: float) -> int:
+    """The bits of a float16, or of a bfloat16: the upper half of a float32."""
+    if dtype is dtypes.float16:
+        return int.from_bytes(struct.pack(">e", value))
+    return int.from_bytes(struct.pack(">f", value)[:2])
+
+
+def _integer(dtype: DType, value: int) -> str:
+    if value == -(1 << 63):
+        return "(-0x7fffffffffffffffll - 1)"
+    if value == -(1 << 31) and dtype.bits == 32:
+        return "(-0x7fffffff - 1)"
+    suffix = {"int64": "ll", "uint64": "ull", "uint32": "u"}.get(dtype.name, "")
+    code = f"{value}{suffix}"
+    if dtype.bits < 32:
+        return f"(({SCALARS[dtype.name]}){code})"
+    return f"({code})" if value < 0 else code

@@ -1,0 +1,275 @@
+"""Linear programs to functions of LLVM IR: what every target of LLVM shares.
+
+Registers are allocas that LLVM promotes; loops are rotated (tested at the bottom), since sizes
+known when compiling are never zero. A subclass prints the header, finds its place in the grid, and
+says where memory is.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from ..dtype import DType, dtypes
+from ..errors import InternalError
+from ..ir.node import Node
+from ..ir.op import ALU, Op
+from ..lower.linearize import Phase
+from .llvm_values import Values, literal, mangled, memory_type, type_name
+
+__all__ = ["LLVMFunction"]
+
+
+class LLVMFunction(Values):
+    """One phase on its way to text: `entry` comes before the lines of the program."""
+
+    def __init__(self, name: str, phase: Phase, variables: Sequence[str], contract: bool) -> None:
+        super().__init__(contract)
+        self.name, self.phase = name, phase
+        self.variables = list(variables)
+        self.names: dict[Node, str] = {}
+        self.entry: list[str] = []
+        self.block = "body"
+        self.loops: dict[Node, tuple[str, str]] = {}
+
+    # -- what a target says of itself -------------------------------------------------------------
+
+    @abstractmethod
+    def header(self) -> str:
+        """The line with the function's opening brace."""
+
+    @abstractmethod
+    def address(self, node: Node) -> str:
+        """The address of a PARAM or LOCAL."""
+
+    def space(self, memory: Node) -> int:
+        """The address space of a piece of memory."""
+        return 0
+
+    def pointer(self, memory: Node) -> str:
+        """The type of addresses in a piece of memory."""
+        space = self.space(memory)
+        return f"ptr addrspace({space})" if space else "ptr"
+
+    @abstractmethod
+    def _grid(self, node: Node) -> str:
+        """A digit of the flat position in the grid."""
+
+    @abstractmethod
+    def _variable(self, node: Node) -> str:
+        """A launch-time integer."""
+
+    @abstractmethod
+    def load_where(self, node: Node) -> str:
+        """A load with a gate, and another value where that is false."""
+
+    def alias(self, memory: Node) -> str:
+        """What is said of accesses to a piece of memory: that others do not overlap it."""
+        return ""
+
+    def finish(self) -> None:
+        """Print what closes the body."""
+
+    # -- text -----------------------------------------------------------------------------------
+
+    def text(self) -> str:
+        """The whole function."""
+        for node in self.phase.program.src:
+            self.node(node)
+        self.finish()
+        lines = [self.header(), "entry:", *self.entry, "  br label %body", "body:", *self.lines]
+        return "\n".join([*lines, "  ret void", "}", ""])
+
+    def label(self, prefix: str) -> str:
+        self.counter += 1
+        return f"{prefix}{self.counter}"
+
+    def start_block(self, label: str) -> None:
+        self.lines.append(f"{label}:")
+        self.block = label
+
+    # -- values ---------------------------------------------------------------------------------
+
+    def value(self, node: Node) -> str:
+        """The operand text of a node printed before, or of a constant."""
+        if node.op is Op.CONST:
+            return literal(node.dtype, node.arg)
+        if node.op is Op.LANES:
+            kind = type_name(node.dtype.scalar)
+            return "<" + ", ".join(f"{kind} {i}" for i in range(node.dtype.count)) + ">"
+        if node.op is Op.BROADCAST and node.src[0].op is Op.CONST:
+            one = f"{type_name(node.dtype.scalar)} {literal(node.dtype.scalar, node.src[0].arg)}"
+            return "<" + ", ".join([one] * node.dtype.count) + ">"
+        if node.op in (Op.PARAM, Op.LOCAL):
+            return self.memory(node)
+        return self.names[node]
+
+    def memory(self, node: Node) -> str:
+        """The address of a piece of memory."""
+        while node.op is Op.AFTER:
+            node = node.src[0]
+        if node not in self.names:
+            self.names[node] = self.address(node)
+        return self.names[node]
+
+    def node(self, node: Node) -> None:
+        """Print one node of the program."""
+        op = node.op
+        if op in (Op.CONST, Op.LANES, Op.PARAM, Op.LOCAL):
+            return
+        if op in ALU:
+            self.names[node] = self._alu(node)
+            return
+        method = getattr(self, f"_{op.name.lower()}", None)
+        if method is None:
+            raise InternalError(f"the LLVM renderer has no {op.name}")
+        name = method(node)
+        if name is not None:
+            self.names[node] = name
+
+    # -- loops ----------------------------------------------------------------------------------
+
+    def _range(self, node: Node) -> str:
+        if node.arg.kind == "grid":
+            return self._grid(node)
+        size, kind = self.value(node.src[0]), type_name(node.dtype)
+        label = self.label("loop")
+        step, done = f"{label}.next", f"{label}.done"
+        if node.src[0].op is not Op.CONST:
+            some = self.emit(f"icmp sgt {kind} {size}, 0")
+            self.lines.append(f"  br i1 {some}, label %{label}.pre, label %{done}")
+            self.start_block(f"{label}.pre")
+        before = self.block
+        self.lines.append(f"  br label %{label}")
+        self.start_block(label)
+        name = f"%{label}.i"
+        self.lines.append(f"  {name} = phi {kind} [ 0, %{before} ], [ {name}.next, %{step} ]")
+        self.loops[node] = (label, size)
+        return name
+
+    def _end(self, node: Node) -> None:
+        label, size = self.loops[node.src[0]]
+        name, kind = f"%{label}.i", type_name(node.src[0].dtype)
+        self.lines.append(f"  br label %{label}.next")
+        self.start_block(f"{label}.next")
+        self.lines.append(f"  {name}.next = add nuw nsw {kind} {name}, 1")
+        more = self.emit(f"icmp ult {kind} {name}.next, {size}")
+        self.lines.append(f"  br i1 {more}, label %{label}, label %{label}.done")
+        self.start_block(f"{label}.done")
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    def _register(self, node: Node) -> str:
+        name = f"%reg{node.arg.number}"
+        kind = type_name(node.dtype)
+        self.entry.append(f"  {name} = alloca {kind}")
+        self.lines.append(f"  store {kind} {self.value(node.src[0])}, ptr {name}")
+        return name
+
+    def _update(self, node: Node) -> None:
+        register, value = node.src[:2]
+        kind = type_name(register.dtype)
+        old = self.emit(f"load {kind}, ptr {self.names[register]}")
+        new = self.binary(node.arg, register.dtype, old, self.value(value), False)
+        self.lines.append(f"  store {kind} {new}, ptr {self.names[register]}")
+
+    def _after(self, node: Node) -> str:
+        if node.src[0].op is Op.REGISTER:
+            return self.emit(f"load {type_name(node.dtype)}, ptr {self.names[node.src[0]]}")
+        return self.memory(node.src[0])
+
+    def place(self, memory: Node, dtype: DType, index: str, kind: str = "i64") -> str:
+        """The address of one element; `kind` is the type of the index."""
+        base = f"{self.pointer(memory)} {self.memory(memory)}"
+        return self.emit(f"getelementptr {memory_type(dtype.scalar)}, {base}, {kind} {index}", "p")
+
+    def place_of(self, node: Node, dtype: DType) -> str:
+        """The address that a LOAD or STORE begins at."""
+        index = node.src[1]
+        return self.place(node.src[0], dtype, self.value(index), type_name(index.dtype))
+
+    def _load(self, node: Node) -> str:
+        if len(node.src) == 4:
+            return self.load_where(node)
+        return self.plain_load(node, self.place_of(node, node.dtype))
+
+    def plain_load(self, node: Node, place: str) -> str:
+        """What LOAD `node` gives from `place`, without looking at a gate."""
+        return self.from_memory(node.dtype, self.raw_load(node, place, node.dtype.scalar.itemsize))
+
+    def raw_load(self, node: Node, place: str, align: int) -> str:
+        """The same in memory's type, from an address that is a multiple of `align`."""
+        memory = node.src[0]
+        code = f"load {memory_type(node.dtype)}, {self.pointer(memory)} {place}"
+        return self.emit(f"{code}, align {align}{self.alias(memory)}")
+
+    def from_memory(self, dtype: DType, loaded: str) -> str:
+        """A value in registers; bools are bytes in memory."""
+        if not dtype.is_bool:
+            return loaded
+        return self.emit(f"trunc {memory_type(dtype)} {loaded} to {type_name(dtype)}")
+
+    def to_memory(self, dtype: DType, value: str) -> str:
+        """A value as memory holds it."""
+        if not dtype.is_bool:
+            return value
+        return self.emit(f"zext {type_name(dtype)} {value} to {memory_type(dtype)}")
+
+    def masked_load(self, node: Node, place: str, mask: str) -> str:
+        """The lanes of a vector where `mask` holds, else those of the other value."""
+        memory, dtype = node.src[0], node.dtype
+        stored = dtypes.uint8.vec(dtype.count) if dtype.is_bool else dtype
+        default = self.to_memory(dtype, self.value(node.src[3]))
+        loaded = self.call(
+            stored,
+            f"llvm.masked.load.{mangled(stored)}.p{self.space(memory)}",
+            [(self.pointer(memory), place), ("i32", str(dtype.scalar.itemsize)),
+             (f"<{dtype.count} x i1>", mask), (type_name(stored), default)],
+        )  # fmt: skip
+        return self.from_memory(dtype, loaded)
+
+    def _store(self, node: Node) -> None:
+        value, *gates = node.src[2:]
+        stored = self.to_memory(value.dtype, self.value(value))
+        place = self.place_of(node, value.dtype)
+        if not gates:
+            self.plain_store(node, stored, place)
+        elif gates[0].dtype.count > 1:
+            self._masked_store(node, stored, place)
+        else:
+            done = self.open_if(self.value(gates[0]))
+            self.plain_store(node, stored, place)
+            self.close_if(done)
+
+    def open_if(self, condition: str) -> str:
+        """Start a block that runs where `condition` holds; returns the label of what follows."""
+        label = self.label("if")
+        self.lines.append(f"  br i1 {condition}, label %{label}, label %{label}.done")
+        self.start_block(label)
+        return f"{label}.done"
+
+    def close_if(self, done: str) -> None:
+        self.lines.append(f"  br label %{done}")
+        self.start_block(done)
+
+    def plain_store(self, node: Node, stored: str, place: str) -> None:
+        """Store what STORE `node` has in memory's type, without looking at a gate."""
+        self.raw_store(node, stored, place, node.src[2].dtype.scalar.itemsize)
+
+    def raw_store(self, node: Node, stored: str, place: str, align: int) -> None:
+        """The same at an address that is a multiple of `align`."""
+        memory, kind = node.src[0], memory_type(node.src[2].dtype)
+        at = f"{self.pointer(memory)} {place}, align {align}{self.alias(memory)}"
+        self.lines.append(f"  store {kind} {stored}, {at}")
+
+    def _masked_store(self, node: Node, stored: str, place: str) -> None:
+        memory, _, value, gate = node.src
+        dtype = value.dtype
+        wide = dtypes.uint8.vec(dtype.count) if dtype.is_bool else dtype
+        kind, mask, pointer = type_name(wide), f"<{dtype.count} x i1>", self.pointer(memory)
+        name = f"llvm.masked.store.{mangled(wide)}.p{self.space(memory)}"
+        self.declared[f"declare void @{name}({kind}, {pointer}, i32, {mask})"] = None
+        self.lines.append(
+            f"  call void @{name}({kind} {stored}, {pointer} {place}, i32 "
+            f"{dtype.scalar.itemsize}, {mask} {self.value(gate)})"
+        )

@@ -1,0 +1,79 @@
+"""What both renderers for NVIDIA GPUs share: warps, and which vectors memory has."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..dtype import DType
+from ..ir.node import Node
+from ..ir.op import Op
+from ..lower.exact import is_multiple
+
+__all__ = [
+    "BUTTERFLY", "IS_ANY", "SHARED_ALIGNMENT", "WARP", "WHOLE_WARP", "WIDEST", "Fused",
+    "added_products", "alignment", "fused", "is_whole",
+]  # fmt: skip
+
+WARP = 32
+WHOLE_WARP = 0xFFFFFFFF  # the mask of its lanes
+# How far apart the lanes are that a SUBGROUP combines, step by step: every lane gets the same.
+BUTTERFLY = (16, 8, 4, 2, 1)
+# How a SUBGROUP combines bools: whether it is true if any is, else if all are.
+IS_ANY = {Op.ADD: True, Op.MAX: True, Op.MUL: False, Op.MIN: False}
+WIDEST = 16  # bytes that one instruction loads or stores
+SHARED_ALIGNMENT = 16
+
+
+class Fused(NamedTuple):
+    """x * y + z, rounded once; or -(x * y) + z, or x * y - z. Without z it is a register's."""
+
+    x: Node
+    y: Node
+    z: Node | None
+    is_negative: bool = False
+    is_less: bool = False
+
+
+def fused(node: Node) -> Fused | None:
+    """The sum or difference `node` (or what an UPDATE adds) with a product in it, as one operation.
+
+    Compilers would choose as well, and of two products in one sum take now the one and now the
+    other. So a value would not be the same in two kernels: here it is always the first.
+    """
+    if node.op is Op.UPDATE:
+        value = node.src[1]
+        is_sum = node.arg is Op.ADD and _is_product(value)
+        return Fused(value.src[0], value.src[1], None) if is_sum else None
+    if node.op not in (Op.ADD, Op.SUB) or not node.dtype.is_float:
+        return None
+    a, b = node.src
+    if _is_product(a):
+        return Fused(a.src[0], a.src[1], b, is_less=node.op is Op.SUB)
+    if _is_product(b):
+        return Fused(b.src[0], b.src[1], a, is_negative=node.op is Op.SUB)
+    return None
+
+
+def _is_product(node: Node) -> bool:
+    return node.op is Op.MUL and node.dtype.is_float
+
+
+def added_products(program: Node) -> frozenset[Node]:
+    """Each MMA that an UPDATE adds to a register: both are one instruction."""
+    updates = (n for n in program.src if n.op is Op.UPDATE and n.arg is Op.ADD)
+    return frozenset(n.src[1] for n in updates if n.src[1].op is Op.MMA)
+
+
+def is_whole(index: Node, dtype: DType) -> bool:
+    """Whether a vector in memory is one access, if the memory begins at a multiple of its size."""
+    size = dtype.count * dtype.scalar.itemsize
+    is_one = dtype.count > 1 and size <= WIDEST and size & (size - 1) == 0
+    return is_one and is_multiple(index, dtype.count)
+
+
+def alignment(index: Node, itemsize: int) -> int:
+    """A number of bytes that the place of an element is a multiple of, up to the widest access."""
+    size = WIDEST
+    while size > itemsize and not is_multiple(index, size // itemsize):
+        size //= 2
+    return size

@@ -1,0 +1,368 @@
+"""Linear programs to LLVM IR for NVIDIA GPUs, which LLVM makes PTX of.
+
+Each phase becomes `ptx_kernel void name(T *arg0, ..., i32 n0, ...)` with one argument for each
+piece of memory that it uses, in the order of the slots, then one for each launch-time integer, as
+in render/cuda.py. A slice of the grid is a block. Arguments are in global memory (address space
+1), what items share is a global of the module in shared memory (3).
+
+Memory of somebody else's may begin anywhere, and a vector at an address that is no multiple of its
+size is a fault: a kernel looks at its arguments once, and accesses them element by element where
+they are not aligned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..dtype import DType, dtypes
+from ..ir.node import Node
+from ..ir.op import Op
+from ..lower.exact import exact_nodes, integer_bounds
+from ..lower.linearize import Phase
+from ..target import Target
+from .llvm_function import LLVMFunction
+from .llvm_values import mangled, memory_type, type_name, zero
+from .nvidia import (
+    BUTTERFLY,
+    IS_ANY,
+    SHARED_ALIGNMENT,
+    WARP,
+    WHOLE_WARP,
+    WIDEST,
+    Fused,
+    added_products,
+    alignment,
+    fused,
+    is_whole,
+)
+
+__all__ = ["PTXRenderer"]
+
+_GLOBAL, _SHARED = 1, 3
+_MOST_BLOCKS = 0x7FFFFFFF  # along x
+_UNSIGNED = {Op.IDIV: "udiv", Op.MOD: "urem"}
+_NO_WRAP = {Op.ADD: "add nsw", Op.SUB: "sub nsw", Op.MUL: "mul nsw"}
+# What truncates and saturates, by the types of float and integer.
+_TO_INTEGER = {
+    ("float32", "int32"): "f2i", ("float32", "int64"): "f2ll",
+    ("float64", "int32"): "d2i", ("float64", "int64"): "d2ll",
+}  # fmt: skip
+
+
+class PTXRenderer:
+    """Prints modules for one device; `contract` lets multiply and add fuse."""
+
+    name = "PTX"
+
+    def __init__(self, target: Target, contract: bool = True) -> None:
+        self.target, self.contract = target, contract
+
+    def render(self, name: str, phases: Sequence[Phase], variables: Sequence[str]) -> str:
+        """A module with one kernel function a phase, called `name_0`, `name_1`, ..."""
+        functions = [
+            _PTXFunction(f"{name}_{number}", phase, self.contract)
+            for number, phase in enumerate(phases)
+        ]
+        bodies = [function.text() for function in functions]
+        lines = [f'target triple = "{self.target.triple}"', ""]
+        lines += [line for function in functions for line in function.top]
+        declared = {line for function in functions for line in function.declared}
+        limits = [
+            f'!{number} = !{{ptr @{name}_{number}, !"maxntidx", i32 {phase.items}}}'
+            for number, phase in enumerate(phases)
+        ]
+        listed = ", ".join(f"!{number}" for number in range(len(limits)))
+        lines += [*bodies, *sorted(declared), f"!nvvm.annotations = !{{{listed}}}", *limits]
+        return "\n".join(lines) + "\n"
+
+
+class _PTXFunction(LLVMFunction):
+    def __init__(self, name: str, phase: Phase, contract: bool) -> None:
+        super().__init__(name, phase, phase.variables, contract=False)  # see `fused`
+        self.fuses = contract
+        self.top: list[str] = []  # shared memory
+        self.written = {param for param, is_written in phase.params if is_written}
+        self.in_vectors: set[str] = set()  # the arguments that are accessed so
+        self.exact = exact_nodes(phase.program)
+        self.bounds = integer_bounds(phase.program)
+        self.added = added_products(phase.program)
+        self.digits: dict[str, str] = {}  # what special registers hold, once read
+
+    def node(self, node: Node) -> None:
+        if node not in self.added:  # printed where they are added
+            super().node(node)
+
+    def header(self) -> str:
+        arguments = [self._argument(param) for param, _ in self.phase.params]
+        arguments += [f"i32 %n{number}" for number in range(len(self.variables))]
+        return f"define ptx_kernel void @{self.name}({', '.join(arguments)}) {{"
+
+    def _argument(self, param: Node) -> str:
+        access = "" if param in self.written else "readonly "
+        return f"ptr addrspace({_GLOBAL}) noalias {access}%arg{param.arg.slot}"
+
+    def finish(self) -> None:
+        if not self.in_vectors:
+            return
+        total = "0"
+        for number, name in enumerate(sorted(self.in_vectors)):
+            self.entry.append(f"  %at{number} = ptrtoint ptr addrspace({_GLOBAL}) {name} to i64")
+            self.entry.append(f"  %all{number} = or i64 {total}, %at{number}")
+            total = f"%all{number}"
+        self.entry.append(f"  %rest = and i64 {total}, {WIDEST - 1}")
+        self.entry.append("  %aligned = icmp eq i64 %rest, 0")
+
+    # -- the grid -------------------------------------------------------------------------------
+
+    def _special(self, name: str, count: int) -> str:
+        """A special register, which holds a number below `count`."""
+        if name not in self.digits:
+            register = f"@llvm.nvvm.read.ptx.sreg.{name}()"
+            self.declared[f"declare i32 {register}"] = None
+            read = f"%{name}"
+            self.entry.append(f"  {read} = call range(i32 0, {count}) i32 {register}")
+            self.digits[name] = read
+        return self.digits[name]
+
+    def _grid(self, node: Node) -> str:
+        inner = self.phase.grid[self.phase.grid.index(node) + 1 :]
+        position = self._special("ctaid.x", _MOST_BLOCKS)
+        for r in inner:
+            position = self.emit(f"udiv i32 {position}, {self._size(r)}")
+        if node is not self.phase.grid[0]:
+            position = self.emit(f"urem i32 {position}, {self._size(node)}")
+        return self._as(node.dtype, position)
+
+    def _size(self, loop: Node) -> str:
+        """The number of a RANGE's steps in 32 bits: there are no more blocks than that."""
+        size = loop.src[0]
+        if size.op is Op.CONST or size.dtype is dtypes.int32:
+            return self.value(size)
+        return self.emit(f"trunc {type_name(size.dtype)} {self.value(size)} to i32")
+
+    def _as(self, dtype: DType, value: str) -> str:
+        """A natural number of 32 bits as `dtype`."""
+        return value if dtype.bits == 32 else self.emit(f"zext i32 {value} to {type_name(dtype)}")
+
+    def _variable(self, node: Node) -> str:
+        name = f"%n{self.variables.index(node.arg.name)}"
+        return name if node.dtype.bits == 32 else self.emit(f"sext i32 {name} to i64")
+
+    def _work_item(self, node: Node) -> str:
+        item = self._special("tid.x", self.phase.items)
+        if node.arg.name == "lane":
+            item = self.emit(f"and i32 {item}, {WARP - 1}")
+        return self._as(node.dtype, item)
+
+    def _barrier(self, node: Node) -> None:
+        self.declared["declare void @llvm.nvvm.barrier0()"] = None
+        self.lines.append("  call void @llvm.nvvm.barrier0()")
+
+    def _subgroup(self, node: Node) -> str:
+        dtype, value = node.dtype, self.value(node.src[0])
+        if dtype.is_bool:
+            vote = "any" if IS_ANY[node.arg] else "all"
+            return self.call(
+                dtype, f"llvm.nvvm.vote.{vote}.sync", [("i32", _mask()), ("i1", value)]
+            )
+        for apart in BUTTERFLY:
+            other = self._from_word(dtype, self._shuffled(self._to_word(dtype, value), apart))
+            value = self.binary(node.arg, dtype, value, other, False)
+        return value
+
+    def _shuffled(self, word: str, apart: int) -> str:
+        """What the lane whose number differs in one bit has."""
+        operands = [("i32", _mask()), ("i32", word), ("i32", str(apart)), ("i32", str(WARP - 1))]
+        return self.call(dtypes.int32, "llvm.nvvm.shfl.sync.bfly.i32", operands)
+
+    def _to_word(self, dtype: DType, value: str) -> str:
+        """A value of at most 32 bits as that many."""
+        kind = type_name(dtype)
+        if dtype.is_float:
+            return self.emit(f"bitcast {kind} {value} to i32")
+        return value if dtype.bits == 32 else self.emit(f"zext {kind} {value} to i32")
+
+    def _from_word(self, dtype: DType, word: str) -> str:
+        kind = type_name(dtype)
+        if dtype.is_float:
+            return self.emit(f"bitcast i32 {word} to {kind}")
+        return word if dtype.bits == 32 else self.emit(f"trunc i32 {word} to {kind}")
+
+    def _mma(self, node: Node) -> str:
+        return self._multiplied(node, zero(node.dtype))
+
+    def _update(self, node: Node) -> None:
+        register, value = node.src[:2]
+        sum_ = fused(node) if self.fuses else None
+        if value not in self.added and sum_ is None:
+            super()._update(node)
+            return
+        name, kind = self.names[register], type_name(register.dtype)
+        old = self.emit(f"load {kind}, ptr {name}")
+        if sum_ is not None:
+            total = self._fused(register.dtype, sum_, old)
+        else:
+            total = self._multiplied(value, old)
+        self.lines.append(f"  store {kind} {total}, ptr {name}")
+
+    def _fused(self, dtype: DType, sum_: Fused, register: str = "") -> str:
+        kind = type_name(dtype)
+        x, y = self.value(sum_.x), self.value(sum_.y)
+        z = register if sum_.z is None else self.value(sum_.z)
+        x = self.emit(f"fneg {kind} {x}") if sum_.is_negative else x
+        z = self.emit(f"fneg {kind} {z}") if sum_.is_less else z
+        return self.call(dtype, f"llvm.fma.{mangled(dtype)}", [(kind, n) for n in (x, y, z)])
+
+    def _multiplied(self, node: Node, sums: str) -> str:
+        """The sums of a product of matrices and what is there already."""
+        dtype, count = node.dtype, node.dtype.count
+        is_half = node.src[0].dtype.scalar is dtypes.float16
+        kind = type_name(node.src[0].dtype)
+        pieces = [(kind, self.value(piece)) for piece in node.src]
+        if not is_half:
+            pieces = [("i32", self.emit(f"bitcast {kind} {piece} to i32")) for _, piece in pieces]
+        lanes = [
+            self.emit(f"extractelement {type_name(dtype)} {sums}, i64 {n}") for n in range(count)
+        ]
+        operands = [*pieces, *(("float", lane) for lane in lanes)]
+        name = f"llvm.nvvm.mma.m16n8k16.row.col.{'f32.f32' if is_half else 'bf16'}"
+        fields = f"{{ {', '.join(['float'] * count)} }}"
+        types = ", ".join(kind for kind, _ in operands)
+        self.declared[f"declare {fields} @{name}({types})"] = None
+        values = ", ".join(f"{kind} {value}" for kind, value in operands)
+        found, total = self.emit(f"call {fields} @{name}({values})"), "poison"
+        for n in range(count):
+            one = self.emit(f"extractvalue {fields} {found}, {n}")
+            total = self.emit(f"insertelement {type_name(dtype)} {total}, float {one}, i64 {n}")
+        return total
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    def space(self, memory: Node) -> int:
+        return _GLOBAL if _is_argument(memory) else _SHARED
+
+    def address(self, node: Node) -> str:
+        if node.op is Op.PARAM:
+            return f"%arg{node.arg.slot}"
+        name = f"@{self.name}_local{node.arg.number}"
+        array = f"[{node.arg.size} x {memory_type(node.dtype)}]"
+        self.top.append(
+            f"{name} = internal addrspace({_SHARED}) global {array} poison, "
+            f"align {SHARED_ALIGNMENT}"
+        )
+        return name
+
+    def load_where(self, node: Node) -> str:
+        place, (gate, other) = self.place_of(node, node.dtype), node.src[2:]
+        if gate.dtype.count > 1:
+            return self.masked_load(node, place, self.value(gate))
+        before, instead = self.block, self.value(other)
+        done = self.open_if(self.value(gate))
+        loaded = self.plain_load(node, place)
+        inside = self.block
+        self.close_if(done)
+        kind = type_name(node.dtype)
+        return self.emit(f"phi {kind} [ {loaded}, %{inside} ], [ {instead}, %{before} ]")
+
+    def raw_load(self, node: Node, place: str, align: int) -> str:
+        if not _is_argument(node.src[0]):  # neighbours become one access where LLVM knows this
+            known = alignment(node.src[1], node.dtype.scalar.itemsize)
+            return super().raw_load(node, place, known)
+        if not is_whole(node.src[1], node.dtype):
+            return super().raw_load(node, place, align)
+        whole = node.dtype.count * node.dtype.scalar.itemsize
+        aligned, unaligned, done = self._by_alignment(node.src[0])
+        self.start_block(aligned)
+        fast = super().raw_load(node, place, whole)
+        self.lines.append(f"  br label %{done}")
+        self.start_block(unaligned)
+        slow = self._single_loads(node, place)
+        self.lines.append(f"  br label %{done}")
+        self.start_block(done)
+        kind = memory_type(node.dtype)
+        return self.emit(f"phi {kind} [ {fast}, %{aligned} ], [ {slow}, %{unaligned} ]")
+
+    def _single_loads(self, node: Node, place: str) -> str:
+        """A vector put together from its elements: LLVM would make one of two whole loads."""
+        memory, dtype = node.src[0], node.dtype
+        one, total = memory_type(dtype.scalar), "poison"
+        for number in range(dtype.count):
+            base = f"{self.pointer(memory)} {place}"
+            at = self.emit(f"getelementptr {one}, {base}, i64 {number}", "p")
+            lane = self.emit(f"load {one}, {self.pointer(memory)} {at}")
+            part = f"{one} {lane}, i64 {number}"
+            total = self.emit(f"insertelement {memory_type(dtype)} {total}, {part}")
+        return total
+
+    def raw_store(self, node: Node, stored: str, place: str, align: int) -> None:
+        dtype = node.src[2].dtype
+        if not _is_argument(node.src[0]):
+            super().raw_store(node, stored, place, alignment(node.src[1], dtype.scalar.itemsize))
+            return
+        if not is_whole(node.src[1], dtype):
+            super().raw_store(node, stored, place, align)
+            return
+        whole = dtype.count * dtype.scalar.itemsize
+        aligned, unaligned, done = self._by_alignment(node.src[0])
+        for label, known in ((aligned, whole), (unaligned, align)):
+            self.start_block(label)
+            super().raw_store(node, stored, place, known)
+            self.lines.append(f"  br label %{done}")
+        self.start_block(done)
+
+    def _by_alignment(self, memory: Node) -> tuple[str, str, str]:
+        """Branch on whether arguments are aligned: the labels of both ways and of what follows."""
+        self.in_vectors.add(self.memory(memory))
+        label = self.label("whole")
+        names = label, f"{label}.single", f"{label}.done"
+        self.lines.append(f"  br i1 %aligned, label %{names[0]}, label %{names[1]}")
+        return names
+
+    # -- arithmetic -----------------------------------------------------------------------------
+
+    def _alu(self, node: Node) -> str:
+        sum_ = fused(node) if self.fuses else None
+        if sum_ is not None:
+            return self._fused(node.dtype, sum_)
+        operands = [self.value(s) for s in node.src]
+        kind = type_name(node.dtype)
+        if node in self.exact:
+            return self.emit(f"{_NO_WRAP[node.op]} {kind} {', '.join(operands)}")
+        if node.op in _UNSIGNED and all(self.bounds.get(s, (-1,))[0] >= 0 for s in node.src):
+            return self.emit(f"{_UNSIGNED[node.op]} {kind} {', '.join(operands)}")
+        return super()._alu(node)
+
+    def to_integer(self, source: DType, target: DType, value: str) -> str:
+        if source.count == 1:
+            return self._lane_to_integer(source, target, value)
+        lanes = [
+            self._lane_to_integer(
+                source.scalar,
+                target.scalar,
+                self.emit(f"extractelement {type_name(source)} {value}, i64 {number}"),
+            )
+            for number in range(source.count)
+        ]
+        kind, total = type_name(target), "poison"
+        for number, lane in enumerate(lanes):
+            part = f"{type_name(target.scalar)} {lane}, i64 {number}"
+            total = self.emit(f"insertelement {kind} {total}, {part}")
+        return total
+
+    def _lane_to_integer(self, source: DType, target: DType, value: str) -> str:
+        have, want = type_name(source), type_name(target)
+        name = f"llvm.nvvm.{_TO_INTEGER[source.name, target.name]}.rz"
+        found = self.call(target, name, [(have, value)])
+        is_nan = self.emit(f"fcmp uno {have} {value}, {value}")
+        return self.emit(f"select i1 {is_nan}, {want} 0, {want} {found}")
+
+
+def _is_argument(memory: Node) -> bool:
+    while memory.op is Op.AFTER:
+        memory = memory.src[0]
+    return memory.op is Op.PARAM
+
+
+def _mask() -> str:
+    """All lanes of a warp, as LLVM writes an i32."""
+    return str(WHOLE_WARP - (1 << 32))

@@ -1,0 +1,66 @@
+"""What a CUDA device is, as the Target that scheduling and code generation know.
+
+target_of(facts)            ->  Target(name="NVIDIA H100 ... (sm_90a)", cpu="sm_90a", ...)
+target_of(facts, "sm_80")   ->  code for an older architecture, which newer GPUs compile anew
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from treadle.errors import DeviceError
+from treadle.runtime.cuda.driver import DeviceFacts
+from treadle.target.nvidia import OLDEST, arch_of_capability, nvidia_target
+
+if TYPE_CHECKING:
+    from treadle.runtime.cuda.driver import Driver
+    from treadle.target import Target
+
+__all__ = ["describe", "runs_as_it_is", "target_of"]
+
+
+def target_of(facts: DeviceFacts, arch: str | None = None) -> Target:
+    """The Target of a device, or of an older `arch` on it.
+
+    Raises DeviceError for a GPU that is too old, or older than `arch`; SettingError for an `arch`
+    that is not known.
+    """
+    own = arch_of_capability(*facts.capability)
+    capability = "".join(map(str, facts.capability))
+    if own is None:
+        raise DeviceError(
+            f"CUDA: {facts.name} is of architecture sm_{capability}, and treadle makes code for "
+            f"{OLDEST} and newer; choose another device"
+        )
+    target = nvidia_target(arch or own)
+    number = target.cpu.removeprefix("sm_")
+    fits = own == target.cpu if number.endswith("a") else int(number) <= int(capability)
+    if not fits:
+        raise DeviceError(
+            f"CUDA: {facts.name} is of architecture {own}, which does not run code for "
+            f"{target.cpu}: leave it out"
+        )
+    return replace(
+        target,
+        name=f"{facts.name} ({target.cpu})",
+        l2=facts.l2 or target.l2,
+        cores=facts.multiprocessors,
+        peak_bandwidth=2.0 * facts.memory_clock * facts.bus_bits / 8 or None,
+    )
+
+
+def runs_as_it_is(facts: DeviceFacts, target: Target) -> bool:
+    """Whether the device takes machine code for `target`; it compiles PTX otherwise."""
+    exact = f"sm_{facts.capability[0]}{facts.capability[1]}"
+    return not facts.is_emulated and target.cpu.removesuffix("a") == exact
+
+
+def describe(driver: Driver) -> str:
+    """The devices in one line, for `treadle doctor`. Raises DeviceError if there is none to use."""
+    shown = [f"{target_of(facts).name}, {facts.memory >> 30} GiB" for facts in driver.devices()]
+    if not shown:
+        raise DeviceError("CUDA: the driver sees no NVIDIA GPU; look at CUDA_VISIBLE_DEVICES")
+    if driver.is_emulated:
+        return ", ".join(shown)
+    return f"{', '.join(shown)}, driver for CUDA {'.'.join(map(str, driver.version))}"

@@ -1,0 +1,154 @@
+"""Launches as a CUDA graph: one call to the driver starts all of them.
+
+    calls = device.call_list(launches)
+    calls.set_arg(0, 1, other.argument)   # changes the nodes of launch 0 before the next run
+    calls.run()
+
+The graph is made at the first run that is not timed. Its nodes are a chain: they run in order, as
+on a stream. A run that is under way keeps the arguments that it was started with.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from treadle.runtime.base import Entry, Launch
+    from treadle.runtime.cuda.device import CUDADevice
+    from treadle.runtime.cuda.driver import Argument, DeviceFacts, Dim, Kernel
+
+__all__ = ["CUDACallList", "Phase"]
+
+
+class Phase(NamedTuple):
+    """One kernel function and what a launch of it takes."""
+
+    kernel: Kernel
+    entry: Entry
+
+    @property
+    def sizes(self) -> tuple[Dim, Dim]:
+        """Blocks of the grid, threads of a block."""
+        return (self.entry.grid, 1, 1), (self.entry.items, 1, 1)
+
+    def describe(self, facts: DeviceFacts) -> str:
+        """What the compiled code needs, and how many of its blocks run side by side."""
+        needs, threads = self.kernel.facts, self.entry.items
+        blocks = self.kernel.blocks_per_multiprocessor(threads, 0)
+        spilled = f", {needs.local} bytes of local memory" if needs.local else ""
+        return (
+            f"{self.entry.symbol}: {self.entry.grid} blocks of {threads} threads, "
+            f"{needs.registers} registers, {needs.shared} bytes shared{spilled}; {blocks} blocks "
+            f"for each of {facts.multiprocessors} multiprocessors at a time"
+        )
+
+    def arguments(self, args: Sequence[int], variables: Sequence[int]) -> list[Argument]:
+        """The addresses and integers of a launch that this function has, in its order."""
+        addresses = [("address", args[slot.number]) for slot in self.entry.slots]
+        return addresses + [("int32", variables[place]) for place in self.entry.variables]
+
+
+class _Graph:
+    """A graph and the executable that was made of it; both go when this is collected."""
+
+    def __init__(self, device: CUDADevice, handle: Any) -> None:
+        self._device, self.handle = device, handle
+        self.executable: Any = None
+
+    def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not exiting():
+            self._device.discard(self.handle, self.executable)
+
+
+class CUDACallList:
+    """Launches that can be replayed."""
+
+    def __init__(self, device: CUDADevice, launches: Sequence[Launch], keep: object) -> None:
+        self._device, self._keep = device, keep
+        self._phases: list[list[Phase]] = [list(launch.phases) for launch in launches]
+        self._args = [list(launch.args) for launch in launches]
+        self._vars = [list(launch.vars) for launch in launches]
+        symbols = (phase.entry.symbol for phases in self._phases for phase in phases)
+        self._names = list(dict.fromkeys(symbols))
+        self._changed: set[int] = set()
+        self._graph: _Graph | None = None
+        self._nodes: list[list[Any]] = []
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._phases)
+
+    def set_arg(self, call: int, slot: int, argument: int) -> None:
+        """Replaces the memory in argument `slot` of launch `call`."""
+        if self._args[call][slot] != argument:
+            self._args[call][slot] = argument
+            self._changed.add(call)
+
+    def set_var(self, call: int, slot: int, value: int) -> None:
+        """Replaces the integer in variable `slot` of launch `call`."""
+        if self._vars[call][slot] != value:
+            self._vars[call][slot] = value
+            self._changed.add(call)
+
+    def run(self) -> None:
+        """Starts every launch; the device goes on by itself."""
+        if not self._names:
+            return
+        device = self._device
+        with device.working("launch a graph", self._names), self._lock:
+            if self._graph is None:
+                self._graph = self._instantiated()
+            else:
+                self._update(self._graph)
+            self._changed.clear()
+            device.context.launch_graph(self._graph.executable, device.stream)
+
+    def run_timed(self) -> list[tuple[int, int]]:
+        """Runs every launch by itself; the start and end of each, in ns of the device's clock."""
+        device, context = self._device, self._device.context
+        device.synchronize()
+        count = len(self)
+        with device.working("time kernels", self._names), self._lock:
+            events = [context.new_event(True) for _ in range(2 * count)]
+            try:
+                for call in range(count):
+                    context.record(events[2 * call], device.stream)
+                    for phase in self._phases[call]:
+                        device.start(phase, self._args[call], self._vars[call])
+                    context.record(events[2 * call + 1], device.stream)
+                context.wait_stream(device.stream)
+                times = []
+                for start, end in zip(events[::2], events[1::2], strict=True):
+                    began = int(context.elapsed(events[0], start))
+                    times.append((began, began + int(context.elapsed(start, end))))
+            finally:
+                for event in events:
+                    context.delete_event(event)
+        return times
+
+    # -- the graph --------------------------------------------------------------------------------
+
+    def _instantiated(self) -> _Graph:
+        context, after = self._device.context, []
+        graph, self._nodes = _Graph(self._device, context.new_graph()), []
+        for call, phases in enumerate(self._phases):
+            row = []
+            for phase in phases:
+                given = phase.arguments(self._args[call], self._vars[call])
+                grid, block = phase.sizes
+                node = context.add_kernel(graph.handle, after, phase.kernel, grid, block, 0, given)
+                row.append(node)
+                after = [node]
+            self._nodes.append(row)
+        graph.executable = context.instantiate(graph.handle)
+        return graph
+
+    def _update(self, graph: _Graph) -> None:
+        for call in self._changed:
+            for phase, node in zip(self._phases[call], self._nodes[call], strict=True):
+                given = phase.arguments(self._args[call], self._vars[call])
+                self._device.context.update_kernel(graph.executable, node, given)

@@ -1,0 +1,325 @@
+"""One device's primary context, its modules and its kernels, through cuda-bindings.
+
+    context = CudaContext(api, handle, 0, facts)
+    address = context.alloc(1024, stream)
+
+Any thread may call: each call makes the context current for itself and leaves the thread with the
+one that it had, since other libraries (PyTorch) keep theirs there. Streams are made so that CUDA
+orders them with the legacy default stream, on which those libraries work unless told otherwise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from treadle.runtime.cuda.driver import Argument, DeviceFacts, Dim, DriverError, KernelFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from treadle.runtime.cuda.bindings import Api
+
+__all__ = ["CudaContext", "CudaKernel", "CudaModule"]
+
+_TYPES = {"address": ctypes.c_void_p, "int32": ctypes.c_int, "int64": ctypes.c_longlong}
+_ORDERED_WITH_LEGACY, _UNTIMED = 0, 2  # CU_STREAM_DEFAULT, CU_EVENT_DISABLE_TIMING
+_PORTABLE = 1  # CU_MEMHOSTALLOC_PORTABLE: every context may copy from it
+_KEEP_ALL = (1 << 64) - 1
+_LOG_BYTES = 8192
+
+
+class CudaContext:
+    """The primary context of device `index`."""
+
+    def __init__(self, api: Api, device: Any, index: int, facts: DeviceFacts) -> None:
+        self._api, self._device, self.index, self.facts = api, device, index, facts
+        self._context = api("cuDevicePrimaryCtxRetain", device)
+        self.handle = int(self._context)
+        self._pool = self._open_pool() if facts.has_pools else None
+
+    def __call__(self, name: str, *arguments: Any) -> Any:
+        """A function of the driver's, with this context current."""
+        api = self._api
+        if int(api("cuCtxGetCurrent")) == self.handle:
+            return api(name, *arguments)
+        api("cuCtxPushCurrent", self._context)
+        try:
+            return api(name, *arguments)
+        finally:
+            api("cuCtxPopCurrent")
+
+    # -- memory -----------------------------------------------------------------------------------
+
+    def _open_pool(self) -> Any:
+        """The default pool, told to keep what is freed unless somebody told it otherwise."""
+        pool = self._api("cuDeviceGetDefaultMemPool", self._device)
+        threshold = self._api.raw.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+        if int(self("cuMemPoolGetAttribute", pool, threshold)) == 0:
+            value = self._api.raw.cuuint64_t(_KEEP_ALL)
+            self("cuMemPoolSetAttribute", pool, threshold, value)
+        return pool
+
+    def alloc(self, nbytes: int, stream: Any) -> int:
+        """The address of new memory, for what comes later on `stream`."""
+        if self._pool is None:
+            return int(self("cuMemAlloc", nbytes))
+        return int(self("cuMemAllocAsync", nbytes, stream))
+
+    def free(self, address: int, stream: Any) -> None:
+        """Gives memory back once everything that is on `stream` now has finished."""
+        if self._pool is None:
+            self("cuMemFree", address)  # which waits for the device
+        else:
+            self("cuMemFreeAsync", address, stream)
+
+    def alloc_pinned(self, nbytes: int) -> int:
+        """Host memory that every device reaches."""
+        return int(self("cuMemHostAlloc", nbytes, _PORTABLE))
+
+    def free_pinned(self, address: int) -> None:
+        """Gives host memory back."""
+        self("cuMemFreeHost", address)
+
+    def memory_info(self) -> tuple[int, int]:
+        """Bytes that are free, and in all."""
+        free, total = self("cuMemGetInfo")
+        return free, total
+
+    def trim(self, keep: int) -> None:
+        """Gives all but `keep` bytes of the pool's spare memory back."""
+        if self._pool is not None:
+            self("cuMemPoolTrimTo", self._pool, keep)
+
+    def owner_of(self, address: int) -> tuple[int, int, int] | None:
+        """(device index, start, bytes) of the allocation around an address, or None."""
+        names = self._api.raw.CUpointer_attribute
+        found = []
+        for name in ("DEVICE_ORDINAL", "RANGE_START_ADDR", "RANGE_SIZE"):
+            attribute = getattr(names, "CU_POINTER_ATTRIBUTE_" + name)
+            try:
+                found.append(int(self("cuPointerGetAttribute", attribute, address)))
+            except DriverError as error:
+                if error.code == "CUDA_ERROR_INVALID_VALUE":  # nothing that CUDA knows
+                    return None
+                raise
+        device, start, nbytes = found
+        return None if device < 0 else (device, start, nbytes)
+
+    def copy_in(self, target: int, host: int, nbytes: int, stream: Any) -> None:
+        """From the host."""
+        self("cuMemcpyHtoDAsync", target, host, nbytes, stream)
+
+    def copy_out(self, host: int, source: int, nbytes: int, stream: Any) -> None:
+        """To the host."""
+        self("cuMemcpyDtoHAsync", host, source, nbytes, stream)
+
+    def copy(self, target: int, source: int, nbytes: int, stream: Any) -> None:
+        """Within this device."""
+        self("cuMemcpyDtoDAsync", target, source, nbytes, stream)
+
+    def copy_peer(
+        self, target: int, source: int, source_context: CudaContext, nbytes: int, stream: Any
+    ) -> None:
+        """From another device's memory into this one's."""
+        there = source_context._context
+        self("cuMemcpyPeerAsync", target, self._context, source, there, nbytes, stream)
+
+    def reach_peer(self, other: CudaContext) -> bool:
+        """Lets kernels and copies here reach the other device's memory; False if they cannot."""
+        if other is self:
+            return True
+        if not self._api("cuDeviceCanAccessPeer", self._device, other._device):
+            return False
+        try:
+            self("cuCtxEnablePeerAccess", other._context, 0)
+        except DriverError as error:
+            if error.code != "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED":
+                raise
+        if other._pool is not None:  # what comes from a pool is not part of the other access
+            raw = self._api.raw
+            access = raw.CUmemAccessDesc()
+            access.location.type = raw.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+            access.location.id = int(self._device)
+            access.flags = raw.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+            self("cuMemPoolSetAccess", other._pool, [access], 1)
+        return True
+
+    # -- code -------------------------------------------------------------------------------------
+
+    def load(self, image: bytes) -> CudaModule:
+        """A cubin or PTX text. DriverErrors carry what the driver's compiler says of it."""
+        raw, log = self._api.raw, bytearray(_LOG_BYTES)
+        options = [
+            raw.CUjit_option.CU_JIT_ERROR_LOG_BUFFER,
+            raw.CUjit_option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+        ]
+        data = image if image.startswith(b"\x7fELF") else image + b"\0"
+        try:
+            module = self("cuModuleLoadDataEx", data, len(options), options, [log, len(log)])
+        except DriverError as error:
+            told = bytes(log).split(b"\0", 1)[0].decode(errors="replace").strip()
+            raise DriverError(error.code, error.call, told) from error
+        return CudaModule(self, module)
+
+    def launch(
+        self, kernel: CudaKernel, grid: Dim, block: Dim, shared: int, stream: Any,
+        args: Sequence[Argument],
+    ) -> None:  # fmt: skip
+        """Starts a kernel on `stream`."""
+        values = _packed(args)
+        self("cuLaunchKernel", kernel.handle, *grid, *block, shared, stream, values, 0)
+
+    # -- order ------------------------------------------------------------------------------------
+
+    def new_stream(self) -> Any:
+        """A stream that waits for the legacy default stream, which waits for it."""
+        return self("cuStreamCreate", _ORDERED_WITH_LEGACY)
+
+    def delete_stream(self, stream: Any) -> None:
+        """Once everything on it has finished."""
+        self("cuStreamDestroy", stream)
+
+    def wait_stream(self, stream: Any) -> None:
+        """Returns when everything on the stream has finished."""
+        self("cuStreamSynchronize", stream)
+
+    def new_event(self, timed: bool) -> Any:
+        """A moment on a stream; `timed` ones can be measured between."""
+        return self("cuEventCreate", 0 if timed else _UNTIMED)
+
+    def delete_event(self, event: Any) -> None:
+        """Lets the driver have it back."""
+        self("cuEventDestroy", event)
+
+    def record(self, event: Any, stream: Any) -> None:
+        """The event happens when what is on the stream now has finished."""
+        self("cuEventRecord", event, stream)
+
+    def wait_event(self, stream: Any, event: Any) -> None:
+        """What comes later on `stream` starts after the event."""
+        self("cuStreamWaitEvent", stream, event, 0)
+
+    def elapsed(self, start: Any, end: Any) -> float:
+        """Nanoseconds between two timed events that have happened."""
+        return 1e6 * self("cuEventElapsedTime", start, end)
+
+    def synchronize(self) -> None:
+        """Returns when everything on every stream has finished."""
+        self("cuCtxSynchronize")
+
+    # -- graphs -----------------------------------------------------------------------------------
+
+    def new_graph(self) -> Any:
+        """A graph without nodes."""
+        return self("cuGraphCreate", 0)
+
+    def add_kernel(
+        self, graph: Any, after: Sequence[_Node], kernel: CudaKernel, grid: Dim, block: Dim,
+        shared: int, args: Sequence[Argument],
+    ) -> _Node:  # fmt: skip
+        """A node of the graph that starts when those in `after` have finished."""
+        node = _Node(None, kernel, grid, block, shared)
+        earlier = [one.handle for one in after]
+        values = self._node_values(node, args)
+        node.handle = self("cuGraphAddKernelNode", graph, earlier, len(earlier), values)
+        return node
+
+    def instantiate(self, graph: Any) -> Any:
+        """The graph as one thing to launch."""
+        return self("cuGraphInstantiate", graph, 0)
+
+    def update_kernel(self, executable: Any, node: _Node, args: Sequence[Argument]) -> None:
+        """Other arguments for one node, from the next launch on."""
+        values = self._node_values(node, args)
+        self("cuGraphExecKernelNodeSetParams", executable, node.handle, values)
+
+    def launch_graph(self, executable: Any, stream: Any) -> None:
+        """Starts all nodes."""
+        self("cuGraphLaunch", executable, stream)
+
+    def delete_graph(self, graph: Any, executable: Any) -> None:
+        """Lets the driver have both back; launches that run go on to their end."""
+        if executable is not None:
+            self("cuGraphExecDestroy", executable)
+        self("cuGraphDestroy", graph)
+
+    def _node_values(self, node: _Node, args: Sequence[Argument]) -> Any:
+        values = self._api.raw.CUDA_KERNEL_NODE_PARAMS()
+        values.func = node.kernel.handle
+        values.gridDimX, values.gridDimY, values.gridDimZ = node.grid
+        values.blockDimX, values.blockDimY, values.blockDimZ = node.block
+        values.sharedMemBytes = node.shared
+        values.kernelParams = _packed(args)
+        return values
+
+
+def _packed(args: Sequence[Argument]) -> tuple[tuple[int, ...], tuple[Any, ...]]:
+    """Arguments as cuda-bindings takes them: values, and their types in C."""
+    return tuple(value for _, value in args), tuple(_TYPES[kind] for kind, _ in args)
+
+
+@dataclass(eq=False)
+class _Node:
+    """A kernel's place in a graph, with what stays when its arguments change."""
+
+    handle: Any
+    kernel: CudaKernel
+    grid: Dim
+    block: Dim
+    shared: int
+
+
+class CudaModule:
+    """A loaded image, unloaded when it is collected."""
+
+    def __init__(self, context: CudaContext, handle: Any) -> None:
+        self._context, self._handle = context, handle
+
+    def function(self, name: str) -> CudaKernel:
+        """The kernel of that name. Raises DriverError CUDA_ERROR_NOT_FOUND."""
+        found = self._context("cuModuleGetFunction", self._handle, name.encode())
+        return CudaKernel(self._context, self, found)
+
+    def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not exiting():
+            with contextlib.suppress(DriverError):  # a context that is lost
+                self._context("cuModuleUnload", self._handle)
+
+
+class CudaKernel:
+    """One function of a module, which it keeps loaded."""
+
+    def __init__(self, context: CudaContext, module: CudaModule, handle: Any) -> None:
+        self._context, self._module, self.handle = context, module, handle
+
+    @property
+    def facts(self) -> KernelFacts:
+        """What the compiled kernel needs."""
+        names = self._context._api.raw.CUfunction_attribute
+
+        def number(name: str) -> int:
+            attribute = getattr(names, "CU_FUNC_ATTRIBUTE_" + name)
+            return self._context("cuFuncGetAttribute", attribute, self.handle)
+
+        return KernelFacts(
+            registers=number("NUM_REGS"),
+            shared=number("SHARED_SIZE_BYTES"),
+            local=number("LOCAL_SIZE_BYTES"),
+            constant=number("CONST_SIZE_BYTES"),
+            most_threads=number("MAX_THREADS_PER_BLOCK"),
+        )
+
+    def blocks_per_multiprocessor(self, threads: int, shared: int) -> int:
+        """How many blocks of `threads` run on one multiprocessor at a time."""
+        name = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
+        return self._context(name, self.handle, threads, shared)
+
+    def allow_shared(self, nbytes: int) -> None:
+        """Lets launches ask for up to `nbytes` of dynamic shared memory."""
+        names = self._context._api.raw.CUfunction_attribute
+        attribute = names.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        self._context("cuFuncSetAttribute", self.handle, attribute, nbytes)

@@ -1,0 +1,225 @@
+"""What the CUDA runtime asks of a driver: a small part of NVIDIA's driver API, in Python's terms.
+
+    driver.devices()[0].capability         -> (9, 0)
+    context = driver.open(0)
+    kernel = context.load(image).function("softmax")
+    context.launch(kernel, grid=(64, 1, 1), block=(128, 1, 1), shared=0, stream=stream, args=args)
+
+Two fit it: NVIDIA's own through cuda-bindings, and the emulator, which runs the same images on the
+processor. Addresses are integers; streams, events, modules, kernels and graphs are whatever the
+driver makes of them, and only that driver takes them back. Every failure is a DriverError that
+names CUDA's error, so that the runtime above writes one sentence for each and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "Argument", "Context", "DeviceFacts", "Dim", "Driver", "DriverError", "Kernel", "KernelFacts",
+    "Module",
+]  # fmt: skip
+
+Dim = tuple[int, int, int]
+Argument = tuple[str, int]  # ("address", n), ("int32", n) or ("int64", n), in the kernel's order
+
+
+class DriverError(Exception):
+    """A call failed: `code` is CUDA's name ("CUDA_ERROR_OUT_OF_MEMORY"), `call` the function's."""
+
+    def __init__(self, code: str, call: str, message: str = "") -> None:
+        self.code, self.call = code, call
+        super().__init__(f"{call}: {code}" + (f": {message}" if message else ""))
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """One device. Sizes in bytes, `clock` and `memory_clock` in Hz, `bus_bits` of its memory.
+
+    `capability` is the compute capability; `shared` what a block can have without asking,
+    `shared_optin` what it can have if the kernel asks for it.
+    """
+
+    name: str
+    capability: tuple[int, int]
+    memory: int
+    multiprocessors: int
+    warp: int
+    most_threads: int
+    most_registers: int
+    shared: int
+    shared_optin: int
+    shared_per_multiprocessor: int
+    l2: int
+    clock: int
+    memory_clock: int
+    bus_bits: int
+    pci: str
+    has_pools: bool
+    is_emulated: bool
+
+
+@dataclass(frozen=True)
+class KernelFacts:
+    """What the compiled kernel needs: registers a thread, bytes of memory, most threads a block."""
+
+    registers: int
+    shared: int
+    local: int
+    constant: int
+    most_threads: int
+
+
+class Kernel(Protocol):
+    """One function of a module."""
+
+    @property
+    def facts(self) -> KernelFacts: ...
+
+    def blocks_per_multiprocessor(self, threads: int, shared: int) -> int:
+        """How many blocks of `threads` run on one multiprocessor at a time."""
+        ...
+
+    def allow_shared(self, nbytes: int) -> None:
+        """Lets launches ask for up to `nbytes` of dynamic shared memory."""
+        ...
+
+
+class Module(Protocol):
+    """A loaded image. It is unloaded when it is collected."""
+
+    def function(self, name: str) -> Kernel:
+        """The kernel of that name. DriverError CUDA_ERROR_NOT_FOUND if there is none."""
+        ...
+
+
+class Context(Protocol):
+    """The primary context of one device. Any thread may use it; the driver makes it current.
+
+    `stream` None is the legacy default stream; copies from and to pageable memory have finished
+    when they return, those from and to pinned memory are ordered by their stream alone.
+    """
+
+    @property
+    def facts(self) -> DeviceFacts: ...
+
+    @property
+    def handle(self) -> Any:
+        """What names this context to others (cuda-bindings' CUcontext as an integer)."""
+        ...
+
+    # -- memory
+    def alloc(self, nbytes: int, stream: Any) -> int: ...
+    def free(self, address: int, stream: Any) -> None: ...
+    def alloc_pinned(self, nbytes: int) -> int:
+        """Host memory that the device reaches; its address in this process."""
+        ...
+
+    def free_pinned(self, address: int) -> None: ...
+    def memory_info(self) -> tuple[int, int]:
+        """Bytes that are free, and in all."""
+        ...
+
+    def trim(self, keep: int) -> None:
+        """Gives all but `keep` bytes of the stream-ordered pool's spare memory back."""
+        ...
+
+    def owner_of(self, address: int) -> tuple[int, int, int] | None:
+        """(device index, start, bytes) of the allocation around a device address, or None."""
+        ...
+
+    def copy_in(self, target: int, host: int, nbytes: int, stream: Any) -> None: ...
+    def copy_out(self, host: int, source: int, nbytes: int, stream: Any) -> None: ...
+    def copy(self, target: int, source: int, nbytes: int, stream: Any) -> None: ...
+    def copy_peer(
+        self, target: int, source: int, source_context: Context, nbytes: int, stream: Any
+    ) -> None:
+        """From another device's memory into this one's."""
+        ...
+
+    def reach_peer(self, other: Context) -> bool:
+        """Lets kernels and copies here reach the other device's memory; False if they cannot."""
+        ...
+
+    # -- code
+    def load(self, image: bytes) -> Module:
+        """A cubin or PTX text. DriverError CUDA_ERROR_INVALID_PTX, ..._NO_BINARY_FOR_GPU, ..."""
+        ...
+
+    def launch(
+        self,
+        kernel: Kernel,
+        grid: Dim,
+        block: Dim,
+        shared: int,
+        stream: Any,
+        args: Sequence[Argument],
+    ) -> None: ...
+
+    # -- order
+    def new_stream(self) -> Any: ...
+    def delete_stream(self, stream: Any) -> None: ...
+    def wait_stream(self, stream: Any) -> None:
+        """Returns when everything on the stream has finished."""
+        ...
+
+    def new_event(self, timed: bool) -> Any: ...
+    def delete_event(self, event: Any) -> None: ...
+    def record(self, event: Any, stream: Any) -> None: ...
+    def wait_event(self, stream: Any, event: Any) -> None:
+        """What comes later on `stream` starts after the event."""
+        ...
+
+    def elapsed(self, start: Any, end: Any) -> float:
+        """Nanoseconds between two timed events, once both have happened."""
+        ...
+
+    def synchronize(self) -> None: ...
+
+    # -- graphs: kernels that run one after the other, or side by side where told
+    def new_graph(self) -> Any: ...
+    def add_kernel(
+        self,
+        graph: Any,
+        after: Sequence[Any],
+        kernel: Kernel,
+        grid: Dim,
+        block: Dim,
+        shared: int,
+        args: Sequence[Argument],
+    ) -> Any:
+        """A node of the graph that starts when those in `after` have finished."""
+        ...
+
+    def instantiate(self, graph: Any) -> Any:
+        """The graph as one thing to launch."""
+        ...
+
+    def update_kernel(self, executable: Any, node: Any, args: Sequence[Argument]) -> None:
+        """Other arguments for one node, from the next launch on."""
+        ...
+
+    def launch_graph(self, executable: Any, stream: Any) -> None: ...
+    def delete_graph(self, graph: Any, executable: Any) -> None: ...
+
+
+class Driver(Protocol):
+    """The driver of this machine, initialised."""
+
+    @property
+    def is_emulated(self) -> bool: ...
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """The newest CUDA that it serves: (13, 0)."""
+        ...
+
+    def devices(self) -> Sequence[DeviceFacts]:
+        """Those that CUDA_VISIBLE_DEVICES leaves, in CUDA's order."""
+        ...
+
+    def open(self, index: int) -> Context: ...

@@ -1,0 +1,106 @@
+"""Matmuls on matrix units: when they are, what their kernels look like, and their values."""
+
+import math
+
+import numpy as np
+import pytest
+
+from treadle import Context, Device, Tensor, dtypes
+from treadle.engine.run import scheduled
+from treadle.errors import DeviceError
+from treadle.ir.op import Op
+from treadle.ir.verify import verify_kernel, verify_linear
+from treadle.lower.passes import lower
+from treadle.optimize.heuristic import optimize
+from treadle.target import Target
+
+TARGET = Target.parse("sm_80")
+RANDOM = np.random.default_rng(3)
+
+
+def numbers(*shape, dtype=dtypes.bfloat16, device="CPU"):
+    values = RANDOM.integers(-8, 9, shape).astype(np.float32)
+    return Tensor(values, device=device).cast(dtype).realize()
+
+
+def kernel(tensor, target=TARGET):
+    """The one kernel of `tensor`, and the moves that led there."""
+    (found,) = scheduled([(tensor.node, tensor.device)])
+    return (found, *optimize(found.ast, target))
+
+
+def is_on_units(tensor, target=TARGET):
+    return any(n.op is Op.MMA for n in kernel(tensor, target)[1].toposort())
+
+
+def test_halves_and_bfloat16_are_multiplied_by_matrix_units():
+    for dtype in (dtypes.float16, dtypes.bfloat16):
+        assert is_on_units(numbers(64, 64, dtype=dtype) @ numbers(64, 64, dtype=dtype))
+    x, y = numbers(64, 64), numbers(64, 64)
+    assert is_on_units((x.relu() @ y.T).gelu())
+    assert not is_on_units(x @ y, Target.parse("sm_75"))
+
+
+def test_what_has_other_types_or_few_lines_is_not():
+    assert not is_on_units(numbers(64, 64, dtype=dtypes.float32) @ numbers(64, 64).float())
+    assert not is_on_units(numbers(64, 64).float() @ numbers(64, 64, dtype=dtypes.float16).float())
+    assert not is_on_units(numbers(8, 512) @ numbers(512, 64))
+
+
+def test_a_tile_is_as_large_as_leaves_groups_enough():
+    for rows, groups in ((4096, 32 * 32), (512, 16 * 8)):
+        _, ast, _ = kernel(numbers(rows, 32) @ numbers(32, rows))
+        grid = [n.src[0].arg for n in ast.toposort() if n.op is Op.RANGE and n.arg.kind == "grid"]
+        assert math.prod(grid) == groups
+
+
+def test_kernels_are_legal_at_every_stage_and_keep_to_shared_memory():
+    found, ast, _ = kernel(numbers(130, 70) @ numbers(70, 100))
+    verify_kernel(ast)
+    (phase,) = lower(ast, len(found.buffers), TARGET).phases
+    verify_linear(phase.program)
+    assert phase.items == 256
+    held = {n for n in phase.program.toposort() if n.op is Op.LOCAL}
+    assert sum(n.arg.size * n.dtype.itemsize for n in held) <= TARGET.workgroup.shared_bytes
+    assert all(n.dtype.scalar is dtypes.bfloat16 for n in held)  # copied as they are
+
+
+CASES = {
+    "whole tiles": lambda t: t(64, 64) @ t(64, 64),
+    "one slice": lambda t: t(32, 16) @ t(16, 96),
+    "tails of everything": lambda t: t(33, 70) @ t(70, 35),
+    "columns of both": lambda t: t(70, 64).T @ t(40, 70).T,
+    "batches and an epilogue": lambda t: (t(3, 40, 33) @ t(3, 33, 24)).relu() + 1,
+    "convolution": lambda t: t(2, 16, 9, 11).conv2d(t(24, 16, 3, 3), padding=1),
+}
+
+
+@pytest.mark.emulated
+@pytest.mark.parametrize("device", ["CUDA", "CUDA:PTX"])
+@pytest.mark.parametrize("name", CASES)
+def test_values_are_exact_where_integers_are(name, device):
+    given = []
+
+    def make(*shape):
+        given.append(RANDOM.integers(-2, 3, shape).astype(np.float32))  # sums are exact
+        try:
+            return Tensor(given[-1], device=device).cast(dtypes.bfloat16).realize()
+        except DeviceError as error:
+            pytest.skip(str(error))
+
+    ours = CASES[name](make).cast(dtypes.float32).numpy()
+    arrays = iter(given)
+    make_wide = lambda *shape: Tensor(next(arrays), device="CPU").realize()
+    expected = CASES[name](make_wide).cast(dtypes.bfloat16).cast(dtypes.float32).numpy()
+    np.testing.assert_array_equal(ours, expected)
+
+
+@pytest.mark.emulated
+@pytest.mark.parametrize("device", ["CUDA"])
+def test_reproducible_sums_are_not_left_to_matrix_units(device):
+    with Context(REPRODUCIBLE=1):
+        try:
+            assert not Device[device].code_target.matrix_units
+        except DeviceError as error:
+            pytest.skip(str(error))
+    assert Device[device].code_target is Device[device].target

@@ -1,0 +1,260 @@
+"""Kernels for every NVIDIA architecture, through both compilers, as far as their assembler."""
+
+import importlib.util
+import math
+import re
+import subprocess
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from treadle import Device, Tensor, dtypes
+from treadle.compile.nvrtc import NVRTCCompiler
+from treadle.compile.ptx import PTXCompiler
+from treadle.engine.known import current
+from treadle.errors import SettingError
+from treadle.ir.elementwise import numpy_dtype
+from treadle.lower.passes import lower
+from treadle.optimize.heuristic import optimize
+from treadle.render.cuda import CUDARenderer
+from treadle.render.ptx import PTXRenderer
+from treadle.schedule.schedule import schedule
+from treadle.target import NVIDIA_ARCHITECTURES, Target
+
+from .kernels import apply, elementwise, empty, run
+
+RANDOM = np.random.default_rng(7)
+DEVICE = ContextVar("DEVICE", default="CPU")  # where the programs' operands are
+SCALARS = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
+           "float16", "bfloat16", "fp8e4m3", "fp8e5m2", "float32", "float64"]  # fmt: skip
+
+
+def floats(*shape, dtype=dtypes.float32):
+    values = np.linspace(-3, 3, math.prod(shape), dtype=np.float32).reshape(shape)
+    return Tensor(values, device=DEVICE.get()).cast(dtype).realize()
+
+
+def whole(*shape, dtype=dtypes.int32):
+    values = (np.arange(math.prod(shape)) * 7919 % 101).reshape(shape)
+    return Tensor(values, device=DEVICE.get()).cast(dtype).realize()
+
+
+def arithmetic(dtype):
+    """A few operations of everything that a dtype has."""
+    x, y = whole(40, dtype=dtype), whole(40, dtype=dtype).flip(0).contiguous().realize()
+    result = (x + y).maximum(x) * y
+    if dtype.is_int:
+        result = (result // 3 + x % (y + 1)) ^ (x << 2) & (y >> 1)
+    if dtype.is_float:
+        result = result / (x.abs() + 1) + x.sqrt().floor()
+    return (x < y).where(result, y)
+
+
+def image(dtype):
+    return floats(1, 8, 12, 12, dtype=dtype).conv2d(floats(16, 8, 3, 3, dtype=dtype), padding=1)
+
+
+CORPUS = {
+    **{f"arithmetic {n}": (lambda n=n: arithmetic(getattr(dtypes, n))) for n in SCALARS},
+    **{f"sums {n}": (lambda n=n: whole(6, 300, dtype=getattr(dtypes, n)).sum(1)) for n in SCALARS},
+    "casts": lambda: floats(64).cast(dtypes.int8).cast(dtypes.int64).cast(dtypes.uint64),
+    "doubles to integers": lambda: floats(64, dtype=dtypes.float64).cast(dtypes.int64),
+    "shifted": lambda: floats(65)[1:] + floats(65)[:-1],
+    "formulas": lambda: floats(100).sin() + floats(100).exp() + floats(100).erf().tanh(),
+    "softmax": lambda: floats(30, 500).softmax(1),
+    "layer norm": lambda: floats(30, 256).layernorm(),
+    "column maxima": lambda: floats(100, 64).max(0),
+    "any": lambda: (floats(60, 90) > 2).any(1),
+    "argmax": lambda: floats(60, 90).argmax(1),
+    "prefix sums": lambda: floats(20, 300).cumsum(1),
+    "sort": lambda: floats(10, 300).sort(1)[0],
+    "sort float16": lambda: floats(10, 16, dtype=dtypes.float16).sort(1)[0],
+    "short sort": lambda: whole(10, 16).sort(1)[1],
+    "scatter": lambda: floats(50).scatter_reduce(0, whole(40).cast(dtypes.int64) % 50,
+                                                 floats(40), "sum"),
+    "gather": lambda: floats(50, 7)[whole(30) % 50],
+    "matmul": lambda: floats(130, 70) @ floats(70, 100),
+    "large matmul": lambda: floats(2048, 32) @ floats(32, 2048),
+    "matmul float16": lambda: floats(128, 64, dtype=dtypes.float16)
+    @ floats(64, 128, dtype=dtypes.float16),
+    "matmul int8": lambda: whole(64, 64, dtype=dtypes.int8) @ whole(64, 64, dtype=dtypes.int8),
+    "matmul float64": lambda: floats(64, 64, dtype=dtypes.float64)
+    @ floats(64, 64, dtype=dtypes.float64),
+    "convolution": lambda: image(dtypes.float32),
+    "convolution bfloat16": lambda: image(dtypes.bfloat16),
+}  # fmt: skip
+
+
+FEW = ("formulas", "layer norm", "convolution bfloat16")
+FAMILIES = ("sm_75", "sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a")  # the others get a few
+
+
+@cache
+def phases(program, arch):
+    """The linear programs of one program of the corpus."""
+    target, found = Target.parse(arch), []
+    for kernel in schedule(current([CORPUS[program]().node])[0], "CPU", target)[0]:
+        ast, _ = optimize(kernel.ast, target)
+        found += lower(ast, len(kernel.buffers), target).phases
+    return found
+
+
+@cache
+def lowered_for(arch):
+    """What an architecture is tested with; those that convert the same types get the same."""
+    alike = "sm_75" if arch == "sm_75" else "sm_80"
+    programs = CORPUS if arch in FAMILIES else FEW
+    return [phase for program in programs for phase in phases(program, alike)]
+
+
+def need(compiler):
+    missing = compiler.available()
+    if missing:
+        pytest.skip(missing)
+    return compiler
+
+
+def ptxas():
+    found = importlib.util.find_spec("nvidia")
+    folders = found.submodule_search_locations if found else []
+    tools = (Path(folder, "cu13", "bin", "ptxas") for folder in folders)
+    tool = next(filter(Path.exists, tools), None)
+    if tool is None:
+        pytest.skip("ptxas is missing: `pip install nvidia-cuda-nvcc` brings it")
+    return tool
+
+
+_FIGURES = re.compile(
+    r"function 'k_(?P<kernel>\d+)'.*?(?P<spilled>\d+) bytes spill stores"
+    r".*?Used (?P<registers>\d+) registers[^\n]*?(?:(?P<shared>\d+) bytes smem|\n)",
+    re.DOTALL,
+)
+
+
+def assembled(ptx, arch, folder):
+    """What ptxas says of each kernel: registers, bytes of shared memory, bytes spilled."""
+    source = folder / "corpus.ptx"
+    source.write_bytes(ptx)
+    command = [ptxas(), "-v", f"-arch={arch}", source, "-o", folder / "corpus.cubin"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = _FIGURES.finditer(done.stderr)
+    return {int(m["kernel"]): tuple(int(m[n] or 0) for n in ("registers", "shared", "spilled"))
+            for m in found}  # fmt: skip
+
+
+@pytest.mark.parametrize("arch", NVIDIA_ARCHITECTURES)
+def test_nvrtc_makes_machine_code_of_every_kernel(arch):
+    target = Target.parse(arch)
+    compiler = need(NVRTCCompiler(target, "cubin"))
+    source = CUDARenderer(target).render("k", lowered_for(arch), ())
+    assert compiler.compile(source).startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize("arch", NVIDIA_ARCHITECTURES)
+def test_ptx_of_the_embedded_llvm_assembles(arch, tmp_path):
+    target = Target.parse(arch)
+    ptx = PTXCompiler(target).compile(PTXRenderer(target).render("k", lowered_for(arch), ()))
+    figures = assembled(ptx, arch, tmp_path)
+    assert sorted(figures) == list(range(len(lowered_for(arch))))
+    for kernel, (registers, shared, spilled) in figures.items():
+        assert registers * lowered_for(arch)[kernel].items <= 1 << 15  # half of what there is
+        assert shared <= 48 << 10
+        assert spilled <= 32  # for sm_100a ptxas spills a little of doubles, though it has room
+
+
+BOTH = pytest.mark.parametrize(
+    ("renderer", "compiler"), [(CUDARenderer, NVRTCCompiler), (PTXRenderer, PTXCompiler)]
+)
+
+
+def ptx_of(program, renderer, compiler, contract):
+    target = Target.parse("sm_80")
+    text = renderer(target, contract).render("k", phases(program, "sm_80"), ())
+    return need(compiler(target)).compile(text).decode()
+
+
+@BOTH
+def test_products_fuse_with_sums_only_where_that_is_allowed(renderer, compiler):
+    assert "fma.rn.f32" in ptx_of("matmul", renderer, compiler, True)
+    strict = ptx_of("matmul", renderer, compiler, False)
+    assert "fma" not in strict
+    assert "mul.rn.f32" in strict  # without .rn the assembler may fuse
+
+
+@BOTH
+def test_floats_are_those_of_ieee_754(renderer, compiler):
+    text = ptx_of("arithmetic float32", renderer, compiler, True)
+    assert {"div.rn.f32", "sqrt.rn.f32"} <= set(re.findall(r"(?:div|sqrt)[.\w]*", text))
+    assert ".ftz" not in text
+    assert ".approx" not in text
+
+
+@BOTH
+def test_aligned_memory_is_read_and_written_in_whole_vectors(renderer, compiler):
+    text = ptx_of("arithmetic float32", renderer, compiler, True)
+    assert re.search(r"ld\.global\.nc\.v4", text)
+    assert re.search(r"st\.global\.v4", text)
+    halves = ptx_of("arithmetic float16", renderer, compiler, True)
+    assert re.search(r"ld\.global\.nc\.v4\.[bu]32", halves)  # eight of them
+
+
+VALUES = (
+    "arithmetic bfloat16", "arithmetic fp8e4m3", "arithmetic int64", "sums bool", "sums float16",
+    "casts", "shifted", "softmax", "argmax", "sort float16", "scatter", "matmul",
+    "convolution bfloat16",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("program", VALUES)
+def test_values_are_those_of_the_processor(cuda, program):
+    expected = CORPUS[program]().realize()
+    token = DEVICE.set(cuda.name)
+    try:
+        ours = CORPUS[program]().realize().to("CPU")
+    finally:
+        DEVICE.reset(token)
+    wide = dtypes.float64 if expected.dtype.is_float else expected.dtype
+    tolerance = 1e-2 if expected.dtype.bits < 32 else 1e-5
+    np.testing.assert_allclose(
+        ours.cast(wide).numpy(), expected.cast(wide).numpy(), rtol=tolerance, atol=tolerance
+    )
+
+
+@pytest.mark.parametrize("dtype", [dtypes.uint8, dtypes.float16, dtypes.float32])
+def test_memory_may_begin_at_any_element(cuda, dtype):
+    ast = elementwise([dtype], [dtype], lambda x: [x + x], 64, lanes=8 if dtype.bits < 32 else 4)
+    given = np.arange(64).astype(numpy_dtype(dtype))
+    for offset in (0, dtype.itemsize):
+        ours = run(cuda, ast, [empty(dtype, 64), given], offset=offset)[0]
+        np.testing.assert_array_equal(ours, given + given)
+
+
+def test_of_two_products_the_first_is_fused_with_the_other(cuda):
+    kind = dtypes.float32
+    a, b, c, d = (np.float32(1 + n) + RANDOM.random(64, np.float32) for n in range(4))
+    function = lambda a, b, c, d: [a * b + c * d, a * b - c * d, -3.0 - a * b, (a * b) * -1.0]
+    given = [(kind, array) for array in (a, b, c, d)]
+    ours = apply(cuda, function, [kind] * 4, given, lanes=4)
+    x, y = (array.astype(np.float64) for array in (a, b))  # exact in the product
+    second = (c * d).astype(np.float64)
+    expected = [x * y + second, x * y - second, -3.0 - x * y, -(x * y)]
+    for found, exact in zip(ours, expected, strict=True):
+        np.testing.assert_array_equal(found, exact.astype(np.float32))
+
+
+@pytest.mark.parametrize("compiler", ["NVRTC", "PTX"])
+def test_whole_programs_compile_for_any_architecture_without_a_gpu(compiler):
+    device = f"NULL:{compiler}:sm_90a"
+    x = Tensor.empty(64, 64, device=device, dtype=dtypes.bfloat16)
+    (x @ x).softmax().realize()
+    assert Device[device].target.cpu == "sm_90a"
+
+
+@pytest.mark.parametrize("device", ["CPU:LLVM:sm_90", "NULL:LLVM:sm_90", "NULL:PTX:x86_64"])
+def test_architectures_belong_to_their_compilers(device):
+    with pytest.raises(SettingError, match=r"no processor's architecture|unknown NVIDIA"):
+        Device[device]

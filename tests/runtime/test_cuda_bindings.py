@@ -1,0 +1,261 @@
+"""NVIDIA's driver through cuda-bindings, against a libcuda of our own that computes on the host.
+
+What no GPU is here to tell, it does: that each call reaches libcuda with the arguments that the
+header cuda.h promises. It runs in processes of its own, which load it as the system's.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+
+
+def header_folder():
+    """Where NVIDIA's wheels put cuda.h; None if it is not installed."""
+    for name in ("nvidia.cu13", "nvidia.cuda_runtime"):
+        try:
+            found = importlib.util.find_spec(name)
+        except ModuleNotFoundError:
+            continue
+        for place in (found and found.submodule_search_locations) or ():
+            if (pathlib.Path(place) / "include" / "cuda.h").exists():
+                return pathlib.Path(place) / "include"
+    return None
+
+
+@pytest.fixture(scope="session")
+def stub(tmp_path_factory):
+    """Runs Python code beside the stub: what it prints, and the calls that arrived there."""
+    include, compiler = header_folder(), shutil.which("cc")
+    if importlib.util.find_spec("cuda.bindings") is None or include is None or compiler is None:
+        pytest.skip("cuda-bindings, cuda.h (nvidia-cuda-runtime) and a C compiler are needed")
+    folder = tmp_path_factory.mktemp("libcuda")
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", f"-I{include}", "-Wl,-soname,libcuda.so.1", "-o",
+         folder / "libcuda.so.1", HERE / "libcuda_stub.c", "-ldl"], check=True,
+    )  # fmt: skip
+
+    def run(code, **variables):
+        log = folder / "log"
+        log.write_text("")
+        paths = {"LD_LIBRARY_PATH": str(folder), "STUB_LOG": str(log)}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, **paths, **variables}, text=True,
+            capture_output=True, timeout=100,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines(), log.read_text().splitlines()
+
+    return run
+
+
+OPEN = """
+import numpy as np
+from treadle.runtime.cuda import open_driver
+from treadle.runtime.cuda.driver import DriverError
+driver = open_driver()
+context = driver.open(0)
+stream = context.new_stream()
+"""
+
+KERNELS = """
+x, y = np.arange(16, dtype=np.int32), np.zeros(16, np.int32)
+a, b = context.alloc(64, stream), context.alloc(64, stream)
+context.copy_in(a, x.ctypes.data, 64, stream)
+module = context.load(b"PTX text")
+kernel = module.function("scale")
+
+def args(factor, plus):
+    return [("address", b), ("address", a), ("int32", factor), ("int64", plus << 32)]
+
+def shows(factor, plus):
+    context.copy_out(y.ctypes.data, b, 64, stream)
+    return bool((y == x * factor + plus).all())
+
+SIZES = (4, 1, 1), (2, 2, 1), 7
+"""
+
+
+def test_devices_are_described(stub):
+    shown, log = stub(OPEN + "print(driver.version, driver.devices()[1])")
+    assert shown[0].startswith(
+        "(13, 0) DeviceFacts(name='Stub 1', capability=(9, 0), memory=107374"
+    )
+    assert "clock=1980000000" in shown[0]
+    assert "pci='0000:01:00.0', has_pools=True, is_emulated=False" in shown[0]
+    assert log[:3] == [
+        "cuInit 0",
+        "cuDevicePrimaryCtxRetain 0",
+        "cuMemPoolSetAttribute 4 " + "f" * 16,
+    ]
+    assert log[3] == "cuStreamCreate flags 0"  # one that waits for the legacy default stream
+
+
+def test_a_pool_that_somebody_has_tuned_stays_as_it_is(stub):
+    _, log = stub(OPEN, STUB_THRESHOLD="1")
+    assert not [line for line in log if "SetAttribute" in line]
+
+
+def test_kernels_get_their_arguments(stub):
+    code = """
+context.launch(kernel, (4, 1, 1), (4, 1, 1), 7, stream, args(3, 5))
+print(shows(3, 5))
+context.launch(kernel, (4, 1, 1), (4, 1, 1), 0, None, args(-3, -5))
+print(shows(-3, -5))
+print(kernel.facts, kernel.blocks_per_multiprocessor(64, 0))
+kernel.allow_shared(99)
+try: module.function("missing")
+except DriverError as error: print(error)
+"""
+    shown, log = stub(OPEN + KERNELS + code)
+    assert shown[:2] == ["True", "True"]
+    facts = "KernelFacts(registers=104, shared=101, local=103, constant=102, most_threads=100)"
+    assert shown[2:] == [facts + " 32", "cuModuleGetFunction: CUDA_ERROR_NOT_FOUND"]
+    launches = [line for line in log if line.startswith("cuLaunchKernel")]
+    assert launches[0].startswith("cuLaunchKernel 4 1 1, 4 1 1, 7 on 0x")
+    assert launches[1] == "cuLaunchKernel 4 1 1, 4 1 1, 0 on (nil) extra (nil)"
+    assert "cuFuncSetAttribute 8 99" in log
+    assert log[-1].startswith("cuModule")
+
+
+def test_graphs_run_and_are_changed(stub):
+    code = """
+graph = context.new_graph()
+first = context.add_kernel(graph, [], kernel, (4, 1, 1), (4, 1, 1), 7, args(2, 1))
+second = context.add_kernel(graph, [first], kernel, (4, 1, 1), (4, 1, 1), 0, args(7, 1))
+executable = context.instantiate(graph)
+context.launch_graph(executable, stream)
+print(shows(7, 1))
+context.update_kernel(executable, second, args(-9, 2))
+context.launch_graph(executable, stream)
+print(shows(-9, 2))
+context.delete_graph(graph, executable)
+"""
+    shown, log = stub(OPEN + KERNELS + code)
+    assert shown == ["True", "True"]
+    nodes = [line for line in log if "AddKernelNode" in line]
+    assert nodes[0].endswith("after 0 first -1, 4 1 1, 4 1 1, 7 func 1")
+    assert nodes[1].endswith("after 1 first 1, 4 1 1, 4 1 1, 0 func 1")
+    assert next(line for line in log if "ExecKernelNodeSetParams" in line).endswith("node 2")
+    assert any(line.startswith("cuGraphExecDestroy") for line in log)
+
+
+def test_memory_streams_and_events(stub):
+    code = """
+address = context.alloc(64, stream)
+print(context.owner_of(address + 3) == (0, address, 64), context.owner_of(5))
+print(context.memory_info())
+context.trim(5)
+context.free_pinned(context.alloc_pinned(99))
+context.free(address, stream)
+timed, plain = context.new_event(True), context.new_event(False)
+context.record(timed, stream)
+context.wait_event(4660, timed)
+context.record(plain, 4660)
+print(context.elapsed(timed, plain))
+context.wait_stream(stream)
+context.synchronize()
+context.delete_event(timed)
+context.delete_stream(stream)
+"""
+    shown, log = stub(OPEN + code)
+    assert shown == ["True None", "(123, 456)", "250000.0"]
+    assert "cuMemHostAlloc 99 flags 1" in log
+    assert "cuMemPoolTrimTo 5" in log
+    assert "cuEventCreate flags 0" in log
+    assert "cuEventCreate flags 2" in log
+    assert "cuStreamWaitEvent 0x1234 event 1 flags 0" in log
+    assert "cuEventRecord event 2 on 0x1234" in log
+    _, log = stub(OPEN + "context.free(context.alloc(64, stream), stream)", STUB_POOLS="0")
+    assert log[-2:] == ["cuMemAlloc_v2 64", "cuMemFree_v2 "]
+
+
+def test_devices_reach_each_other_where_they_can(stub):
+    code = """
+other = driver.open(1)
+there = other.new_stream()
+a, b = context.alloc(64, stream), other.alloc(64, there)
+print(context.reach_peer(other), context.reach_peer(context))
+other.copy_peer(b, a, context, 64, there)
+context.copy(a, a, 64, stream)
+"""
+    shown, log = stub(OPEN + code)
+    assert shown == ["True True"]
+    assert "cuCtxEnablePeerAccess 1 for 0" in log
+    assert "cuMemPoolSetAccess pool 1 for 0 type 1 flags 3 count 1" in log
+    assert "cuMemcpyPeerAsync 64 to 1 from 0" in log
+    assert stub(OPEN + code, STUB_APART="1")[0] == ["False True"]
+
+
+def test_the_drivers_compiler_is_quoted(stub):
+    code = "try: context.load(b'broken')\nexcept DriverError as error: print(error)"
+    shown, _ = stub(OPEN + code)
+    assert shown == ["cuModuleLoadDataEx: CUDA_ERROR_INVALID_PTX: line 1: not PTX"]
+
+
+def test_a_thread_keeps_the_context_that_it_had(stub):
+    code = """
+from cuda.bindings import driver as raw
+other = driver.open(1)
+raw.cuCtxPushCurrent(other._context)
+context.alloc(64, stream)
+try: context("cuMemAllocAsync", -1, stream)
+except Exception as error: print(type(error).__name__)
+print(int(raw.cuCtxGetCurrent()[1]) == other.handle != context.handle)
+"""
+    assert stub(OPEN + code)[0] == ["OverflowError", "True"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        (
+            {"STUB_FAIL": "cuInit=100"},
+            "the driver sees no NVIDIA GPU (cuInit: CUDA_ERROR_NO_DEVICE)",
+        ),
+        ({"STUB_FAIL": "cuInit=803"}, "libcuda and the kernel's NVIDIA module are of different"),
+        ({"STUB_FAIL": "cuInit=999"}, "the driver could not start (cuInit: CUDA_ERROR_UNKNOWN)"),
+        ({"STUB_FAIL": "cuInit=3"}, "the driver could not start (cuInit: CUDA_ERROR_NOT_INITIAL"),
+        (
+            {"STUB_VERSION": "11080"},
+            "the driver is too old for cuda-bindings (cuDriverGetVersion: CUDA_E",
+        ),
+        ({"STUB_FAIL": "cuDevicePrimaryCtxRetain=46"}, "the GPU is in use by a process that has"),
+        ({"STUB_FAIL": "cuStreamCreate=2"}, "the GPU has no memory left for a context"),
+    ],
+    ids=str,
+)
+def test_a_driver_that_does_not_start_says_why(stub, variables, words):
+    code = """
+from treadle.errors import DeviceError
+from treadle.runtime.cuda import CUDADevice, open_driver, target_of
+try: CUDADevice("CUDA", open_driver(), 0, target_of)
+except DeviceError as error: print(error)
+"""
+    (shown,), _ = stub(code, **variables)
+    assert shown.startswith(f"CUDA: {words}")
+    assert "; " in shown
+
+
+def test_without_libcuda_that_is_said(monkeypatch):
+    pytest.importorskip("cuda.bindings")
+    code = (
+        "from treadle import Device\n"
+        "try: Device['CUDA']\nexcept Exception as error: print(type(error).__name__, error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, timeout=100,
+                          env={**os.environ, "EMULATE": "0"})  # fmt: skip
+    if not done.stdout:
+        pytest.skip("this machine has a driver")
+    assert done.stdout == (
+        "DeviceError CUDA: there is no NVIDIA driver here: libcuda was not found; install NVIDIA's "
+        "driver, or set EMULATE=1 to run CUDA programs on the processor\n"
+    )
