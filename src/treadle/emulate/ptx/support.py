@@ -13,6 +13,7 @@ from __future__ import annotations
 from treadle.emulate.ptx.barriers import BARRIER_SYMBOLS, barrier_functions
 from treadle.emulate.ptx.code import Code
 from treadle.emulate.ptx.machine import KNOWN, Fault
+from treadle.emulate.ptx.mbarrier_support import MBARRIER_SYMBOLS, mbarrier_functions
 from treadle.emulate.ptx.shadow import LOAD, STORE, check_name, reduce_lanes, shadow_functions
 
 __all__ = ["ACCESSES", "SUPPORT_SYMBOLS", "access_name", "support_ir"]
@@ -45,6 +46,7 @@ SUPPORT_SYMBOLS = (
         for bits, count in ACCESSES
     ),
     *BARRIER_SYMBOLS,
+    *MBARRIER_SYMBOLS,
 )
 
 
@@ -52,6 +54,7 @@ def support_ir() -> str:
     """All of them, as one module."""
     functions = [_fault(), _check_global(), _check_global_each(), _find()]
     functions += [*shadow_functions(), _check_local(), _check_generic(), *barrier_functions()]
+    functions += mbarrier_functions()
     for bits, count in ACCESSES:
         functions += _moves(bits, count)
         for kind in ("load", "store"):

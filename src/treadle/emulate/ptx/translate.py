@@ -23,6 +23,7 @@ from treadle.emulate.ptx import (
     floating,
     integer,
     matrix,
+    mbarrier,
     memory,
     signs,
     special,
@@ -42,7 +43,8 @@ __all__ = ["Translation", "translate"]
 
 _HANDLERS = Handlers()
 for _family in (
-    integer, bits, floating, approximate, signs, convert, memory, warp, matrix, special
+    integer, bits, floating, approximate, signs, convert, memory, mbarrier, warp,
+    matrix, special,
 ):  # fmt: skip
     _HANDLERS.update(_family.HANDLERS)
 
