@@ -63,7 +63,7 @@ def address_lanes(e: Emitter, operand: Operand) -> str:
 def _access(e: Emitter, kind: str, space: str, bits: int, count: int, mask: str) -> None:
     e.intrinsic(
         access_name(kind, space, bits, count), "void", "ptr %block", "ptr %warp", f"i32 {mask}",
-        f"i32 {e.layout.line}",
+        f"i32 {e.line or e.layout.line}",
     )  # fmt: skip
 
 

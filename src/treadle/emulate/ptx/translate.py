@@ -28,6 +28,7 @@ from treadle.emulate.ptx import (
     signs,
     special,
     warp,
+    warpgroup,
 )
 from treadle.emulate.ptx.emit import Emitter, Handlers, Modifiers, splat
 from treadle.emulate.ptx.expand import is_block_barrier, is_warp_wide
@@ -44,7 +45,7 @@ __all__ = ["Translation", "translate"]
 _HANDLERS = Handlers()
 for _family in (
     integer, bits, floating, approximate, signs, convert, memory, mbarrier, warp,
-    matrix, special,
+    matrix, warpgroup, special,
 ):  # fmt: skip
     _HANDLERS.update(_family.HANDLERS)
 
