@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+import os
 import re
 import subprocess
 from contextvars import ContextVar
@@ -89,7 +90,8 @@ CORPUS = {
 
 
 FEW = ("formulas", "layer norm", "convolution bfloat16")
-FAMILIES = ("sm_75", "sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a")  # the others get a few
+# What gets all of it in short runs; the others get a few.
+FAMILIES = NVIDIA_ARCHITECTURES if "FULL_TESTS" in os.environ else ("sm_75", "sm_80", "sm_120a")
 
 
 @cache

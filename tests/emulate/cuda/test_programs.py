@@ -192,3 +192,66 @@ def test_a_failed_assertion_has_its_own_error(gpu):
     with pytest.raises(DriverError, match=r"thread \(7, 0, 0\): an assertion failed") as caught:
         gpu.launch(compiled(source), "f", 1, 32, np.arange(32, dtype="i4"), 7)
     assert caught.value.code == "CUDA_ERROR_ASSERT"
+
+
+LLVM_ROWS = """target triple = "nvptx64-nvidia-cuda"
+@part = internal addrspace(3) global [32 x float] poison, align 4
+declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
+declare void @llvm.nvvm.barrier0()
+declare float @llvm.nvvm.shfl.sync.bfly.f32(i32, float, i32, i32)
+define ptx_kernel void @rows(ptr addrspace(1) %out, ptr addrspace(1) %in, i32 %n) {
+entry:
+  %t = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %row = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
+  %start = mul i32 %row, %n
+  br label %loop
+loop:
+  %i = phi i32 [%t, %entry], [%next, %more]
+  %sum = phi float [0.0, %entry], [%total, %more]
+  %in.range = icmp slt i32 %i, %n
+  br i1 %in.range, label %more, label %done
+more:
+  %at = add i32 %start, %i
+  %p = getelementptr float, ptr addrspace(1) %in, i32 %at
+  %x = load float, ptr addrspace(1) %p
+  %total = fadd float %sum, %x
+  %next = add i32 %i, 32
+  br label %loop
+done:
+  %q = getelementptr float, ptr addrspace(3) @part, i32 %t
+  store float %sum, ptr addrspace(3) %q
+  call void @llvm.nvvm.barrier0()
+  %other = xor i32 %t, 1
+  %o = getelementptr float, ptr addrspace(3) @part, i32 %other
+  %y = load float, ptr addrspace(3) %o
+  %s0 = fadd float %sum, %y
+SHUFFLES
+  %first = icmp eq i32 %t, 0
+  br i1 %first, label %store, label %end
+store:
+  %r = getelementptr float, ptr addrspace(1) %out, i32 %row
+  store float %s4, ptr addrspace(1) %r
+  br label %end
+end:
+  ret void
+}
+"""
+
+
+def test_ptx_of_the_embedded_llvm(gpu):
+    import llvmlite.binding as llvm
+
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    lines = []
+    for i, step in enumerate((2, 4, 8, 16)):
+        call = f"call float @llvm.nvvm.shfl.sync.bfly.f32(i32 -1, float %s{i}, i32 {step}, i32 31)"
+        lines += [f"  %m{i} = {call}", f"  %s{i + 1} = fadd float %s{i}, %m{i}"]
+    source = LLVM_ROWS.replace("SHUFFLES", "\n".join(lines))
+    target = llvm.Target.from_triple("nvptx64-nvidia-cuda")
+    machine = target.create_target_machine(cpu="sm_80", opt=2)
+    ptx = machine.emit_assembly(llvm.parse_assembly(source, llvm.create_context()))
+    x = np.random.default_rng(9).standard_normal((5, 77)).astype("f4")
+    found = gpu.launch(ptx, "rows", 5, 32, np.zeros(5, "f4"), x, 77)[0]
+    np.testing.assert_allclose(found, x.astype("f8").sum(1), rtol=1e-5, atol=1e-5)

@@ -40,6 +40,8 @@ def test_floats_to_integers_are_clamped(run, how, target):
 @pytest.mark.parametrize("source", ["u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"])
 def test_integers_to_floats_round_to_nearest(run, source, target):
     bits = int(source[1:])
+    if (target, bits) == ("bf16", 8):
+        pytest.skip("PTX has no bfloat16 from integers of 8 bits")
     kind = np.dtype(f"{'i' if source[0] == 's' else 'u'}{max(2, bits // 8)}")
     edges = [0, 1, 2, 3, (1 << (bits - 1)) - 1, 1 << (bits - 1), (1 << bits) - 1, 77 % (1 << bits),
              (1 << bits) - 77]  # fmt: skip

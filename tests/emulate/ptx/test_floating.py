@@ -134,6 +134,8 @@ def test_extremes_know_nan_and_signed_zeroes(run, name, kind):
     pick = less if name == "min" else ~less
     plain = np.where(np.isnan(x), y, np.where(np.isnan(y), x, np.where(pick, x, y)))
     same(launch(run, f"{name}.{kind} %d, %a, %b;", kind, a, b), plain.astype(a.dtype))
+    if kind == "f64":
+        return
     strict = np.where(np.isnan(x) | np.isnan(y), np.nan, plain)
     same(launch(run, f"{name}.NaN.{kind} %d, %a, %b;", kind, a, b), strict.astype(a.dtype))
 

@@ -52,6 +52,8 @@ def _convert(e: Emitter, item: Instruction, m: Modifiers) -> None:
     if target == "tf32":
         e.write(item.operands[0], _to_tf32(e, m, value), 32)
         return
+    if {"bf16"} < {source, target} and 8 in (WIDTHS[source], WIDTHS[target]):
+        raise m.fail()  # PTX has it for wider integers only
     is_float = source in FLOATS, target in FLOATS
     convert = {
         (False, False): _integer_to_integer, (False, True): _integer_to_float,

@@ -119,6 +119,7 @@ class Emitter:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.lines: list[str] = []
+        self.line = ""  # where it is not the number of the line that is being translated
         self.helpers: dict[str, str] = {}  # name -> definition or declaration
         self._count = 0
         self._known: dict[str, str] = {}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -38,9 +39,8 @@ from treadle.runtime.loader import Library, load_object
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Compile", "EmulationFault", "Program", "Region"]
+__all__ = ["EmulationFault", "Program", "Region"]
 
-Compile = "Callable[[str], bytes]"
 _TURNS = 200_000  # of all warps of a block, each at most machine.SLICE backward branches
 _Run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -238,3 +238,7 @@ def _support(compile_ir: Callable[[str], bytes]) -> Library:
 @functools.cache
 def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(64, "treadle-emulated-gpu")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not live on in a child

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from treadle.emulate.ptx.emit import Emitter, Modifiers
     from treadle.emulate.ptx.syntax import Instruction
 
-__all__ = ["HANDLERS"]
+__all__ = ["ELEMENTS", "HANDLERS", "Shape", "element_of_word", "product", "registers_of"]
 
 HANDLERS = Handlers()
 _DOUBLES = float_lanes("f64")
 _MATRICES = {"x1": 1, "x2": 2, "x4": 4}
 
 
-def _items(operand: Operand) -> tuple[Operand, ...]:
+def registers_of(operand: Operand) -> tuple[Operand, ...]:
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
@@ -112,7 +112,7 @@ def _load_matrices(e: Emitter, item: Instruction, m: Modifiers) -> None:
         )
 
     source, name = (across, "across") if transposed else (straight, "straight")
-    for matrix, target in enumerate(_items(result)):
+    for matrix, target in enumerate(registers_of(result)):
         e.write(target, _gather(e, f"load_{name}_{matrix}", rows, source(matrix)), 32)
 
 
@@ -120,7 +120,7 @@ def _load_matrices(e: Emitter, item: Instruction, m: Modifiers) -> None:
 def _store_matrices(e: Emitter, item: Instruction, m: Modifiers) -> None:
     count, transposed, space = _matrix_form(m)
     address, source = item.operands
-    values = [e.read(operand, 32) for operand in _items(source)]
+    values = [e.read(operand, 32) for operand in registers_of(source)]
     mask = e.op(f"and i32 {e.mask_bits}, {(1 << (8 * count)) - 1}")
 
     def place(lane: int, column: int) -> int:
@@ -154,18 +154,18 @@ def _transpose(e: Emitter, item: Instruction, m: Modifiers) -> None:
 # -- mma
 
 
-class _Shape(NamedTuple):
+class Shape(NamedTuple):
     m: int
     n: int
     k: int
 
 
 _SHAPES = {
-    f"m{m}n8k{k}": _Shape(m, 8, k)
+    f"m{m}n8k{k}": Shape(m, 8, k)
     for m, k in ((8, 4), (8, 16), (8, 32), (16, 4), (16, 8), (16, 16), (16, 32), (16, 64))
 }
 # Bits of an element, and the shapes that PTX has for it.
-_ELEMENTS = {
+ELEMENTS = {
     "f16": (16, ("m16n8k8", "m16n8k16")), "bf16": (16, ("m16n8k8", "m16n8k16")),
     "tf32": (32, ("m16n8k4", "m16n8k8")),
     "f64": (64, ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16")),
@@ -181,7 +181,7 @@ _ELEMENTS = {
 def _multiply(e: Emitter, item: Instruction, m: Modifiers) -> None:
     sums = ("f16", "f32", "f64", "s32")
     c_kind, b_kind, a_kind, d_kind = (
-        m.type(sums), m.type(_ELEMENTS), m.type(_ELEMENTS), m.type(sums)
+        m.type(sums), m.type(ELEMENTS), m.type(ELEMENTS), m.type(sums)
     )  # fmt: skip
     name = m.one_of(_SHAPES)
     if not all(m.flag(word) for word in ("sync", "aligned", "row", "col")):
@@ -189,21 +189,21 @@ def _multiply(e: Emitter, item: Instruction, m: Modifiers) -> None:
     m.flag("kind::f8f6f4")
     m.one_of(("rn",))
     saturates = m.flag("satfinite")
-    bits = _ELEMENTS[a_kind][0]
-    if name not in _ELEMENTS[a_kind][1] or _ELEMENTS[b_kind][0] != bits:
+    bits = ELEMENTS[a_kind][0]
+    if name not in ELEMENTS[a_kind][1] or ELEMENTS[b_kind][0] != bits:
         raise m.fail()
     shape = _SHAPES[name]
     d, a, b, c = item.operands
     each = max(1, 32 // bits)
     parts = [
-        [_element(e, operand, j, kind) for operand in _items(fragment) for j in range(each)]
+        [_element(e, operand, j, kind) for operand in registers_of(fragment) for j in range(each)]
         for fragment, kind in ((a, a_kind), (b, b_kind))
     ]
     sums_in = _sums(e, c, c_kind)
     wanted = shape.m // 8 * 2
     if len(parts[0]) * LANES != shape.m * shape.k or len(sums_in) != wanted:
         raise m.fail("has fragments of another size")
-    results = _call(e, shape, each, parts[0], parts[1], sums_in)
+    results = product(e, shape, each, parts[0], parts[1], sums_in)
     _write_sums(e, d, d_kind, results, saturates)
 
 
@@ -211,8 +211,12 @@ def _element(e: Emitter, operand: Operand, j: int, kind: str) -> str:
     """Element j of a register as float64 lanes."""
     if kind == "f64":
         return e.as_float(e.read(operand, 64), "f64")
-    word = e.read(operand, 32)
-    bits = _ELEMENTS[kind][0]
+    return element_of_word(e, e.read(operand, 32), j, kind)
+
+
+def element_of_word(e: Emitter, word: str, j: int, kind: str) -> str:
+    """Element j of lanes of 32 bits as float64 lanes."""
+    bits = ELEMENTS[kind][0]
     if kind in ("f16", "bf16"):
         return to_double(e, widen(e, half_of_pair(e, word, j), kind)[0])
     if kind == "tf32":
@@ -230,7 +234,7 @@ def _element(e: Emitter, operand: Operand, j: int, kind: str) -> str:
 def _sums(e: Emitter, operand: Operand, kind: str) -> list[str]:
     """The elements of C, as float64 lanes."""
     found = []
-    for register in _items(operand):
+    for register in registers_of(operand):
         if kind == "f64":
             found.append(e.as_float(e.read(register, 64), "f64"))
         elif kind == "s32":
@@ -249,10 +253,10 @@ def _write_sums(
 ) -> None:
     if kind == "f16":
         halves = [narrow(e, to_odd(e, value), "f16") for value in values]
-        for i, register in enumerate(_items(operand)):
+        for i, register in enumerate(registers_of(operand)):
             e.write(register, join_pair(e, halves[2 * i], halves[2 * i + 1]), 32)
         return
-    for register, value in zip(_items(operand), values, strict=True):
+    for register, value in zip(registers_of(operand), values, strict=True):
         if kind == "f64":
             e.write(register, e.as_bits(value, "f64"), 64)
         elif kind == "f32":
@@ -266,17 +270,23 @@ def _write_sums(
             e.write(register, e.op(f"trunc {lanes(64)} {whole} to {lanes(32)}"), 32)
 
 
-def _call(
-    e: Emitter, shape: _Shape, each: int, a: list[str], b: list[str], c: list[str]
+def product(
+    e: Emitter, shape: Shape, each: int, a: list[str] | None, b: list[str], c: list[str]
 ) -> list[str]:
-    """D = A B + C of one shape: a function of the module that works in the Warp's tiles."""
-    places = {}
-    at = 0
-    for name, values in (("a", a), ("b", b), ("c", c)):
+    """D = A B + C of one shape, by a function of the module that works in the Warp's tiles.
+
+    Without `a`, A is there from before.
+    """
+    at, places = 0, {}
+    counts = (shape.m * shape.k // LANES, len(b), len(c))
+    for name, values, count in zip("abc", (a, b, c), counts, strict=True):
         places[name] = at
-        for value in values:
-            e.do(f"store {_DOUBLES} {value}, ptr {e.warp_field('tiles', at)}, align 64")
-            at += 8 * LANES
+        for i, value in enumerate(values or ()):
+            e.do(
+                f"store {_DOUBLES} {value}, ptr {e.warp_field('tiles', at + 8 * LANES * i)}, "
+                "align 64"
+            )
+        at += 8 * LANES * count
     name = f"mma_m{shape.m}k{shape.k}_{each}"
     e.need(
         "llvm.fma.v8f64",
@@ -296,7 +306,7 @@ def _call(
     return results
 
 
-def _product_function(name: str, shape: _Shape, each: int, places: dict[str, int]) -> str:
+def _product_function(name: str, shape: Shape, each: int, places: dict[str, int]) -> str:
     """Rows of D one by one, in place of C; the columns of B are vectors of 8."""
     lines = []
     for k in range(shape.k):

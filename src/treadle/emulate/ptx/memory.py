@@ -63,7 +63,7 @@ def address_lanes(e: Emitter, operand: Operand) -> str:
 def _access(e: Emitter, kind: str, space: str, bits: int, count: int, mask: str) -> None:
     e.intrinsic(
         access_name(kind, space, bits, count), "void", "ptr %block", "ptr %warp", f"i32 {mask}",
-        f"i32 {e.layout.line}",
+        f"i32 {e.line or e.layout.line}",
     )  # fmt: skip
 
 
@@ -135,8 +135,7 @@ def _manner(e: Emitter, m: Modifiers) -> tuple[str, str]:
     """The space ('generic' if none is named) and the memory semantics of an access."""
     semantics = m.one_of(_SEMANTICS)
     m.one_of(_SCOPES)
-    while m.one_of(_CACHES):
-        pass
+    copy_hint(m)
     return _SPACES.get(m.one_of(_SPACES), "generic"), semantics
 
 
@@ -266,19 +265,21 @@ def _is_fence_word(word: str) -> bool:
 # -- cp.async
 
 
-@HANDLERS.of("cp")
-def _copy(e: Emitter, item: Instruction, m: Modifiers) -> None:
+def asynchronous_copy(e: Emitter, item: Instruction, m: Modifiers) -> None:
     """The asynchronous copies of sm_80: made at once, so that waiting for them is nothing."""
-    if not m.flag("async"):
-        raise m.fail()
     if m.one_of(("commit_group", "wait_group", "wait_all")):
         return
     if m.one_of(("ca", "cg")) and m.one_of(("shared", "shared::cta")) and m.flag("global"):
-        while m.one_of(_CACHES):
-            pass
+        copy_hint(m)
         _copy_in(e, item, m)
         return
     raise m.fail()
+
+
+def copy_hint(m: Modifiers) -> None:
+    """Takes what is said about caches."""
+    while m.one_of(_CACHES):
+        pass
 
 
 def _copy_in(e: Emitter, item: Instruction, m: Modifiers) -> None:

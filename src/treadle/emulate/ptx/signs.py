@@ -50,7 +50,7 @@ def _extreme(e: Emitter, item: Instruction, m: Modifiers) -> None:
         integer.integer_extremes(e, item, m)
         return
     kind = m.type()
-    keeps_nan = m.flag("NaN")
+    keeps_nan = kind != "f64" and m.flag("NaN")
     xorsign = m.flag("xorsign")
     if xorsign and not m.flag("abs"):
         raise m.fail()

@@ -13,6 +13,8 @@ from __future__ import annotations
 from treadle.emulate.ptx.barriers import BARRIER_SYMBOLS, barrier_functions
 from treadle.emulate.ptx.code import Code
 from treadle.emulate.ptx.machine import KNOWN, Fault
+from treadle.emulate.ptx.mbarrier_support import MBARRIER_SYMBOLS, mbarrier_functions
+from treadle.emulate.ptx.moves import address_of, move_functions
 from treadle.emulate.ptx.shadow import LOAD, STORE, check_name, reduce_lanes, shadow_functions
 
 __all__ = ["ACCESSES", "SUPPORT_SYMBOLS", "access_name", "support_ir"]
@@ -25,7 +27,6 @@ ACCESSES = (
 _SPACES = ("global", "shared", "local", "generic")
 _RECORDS = "ptr %block, ptr %warp"
 _ACCESS = f"{_RECORDS}, i32 %mask, i32 %line"
-_IOTA = "<" + ", ".join(f"i64 {lane}" for lane in range(32)) + ">"
 
 
 def access_name(kind: str, space: str, bits: int, count: int) -> str:
@@ -45,6 +46,7 @@ SUPPORT_SYMBOLS = (
         for bits, count in ACCESSES
     ),
     *BARRIER_SYMBOLS,
+    *MBARRIER_SYMBOLS,
 )
 
 
@@ -52,8 +54,9 @@ def support_ir() -> str:
     """All of them, as one module."""
     functions = [_fault(), _check_global(), _check_global_each(), _find()]
     functions += [*shadow_functions(), _check_local(), _check_generic(), *barrier_functions()]
+    functions += mbarrier_functions()
     for bits, count in ACCESSES:
-        functions += _moves(bits, count)
+        functions += move_functions(bits, count)
         for kind in ("load", "store"):
             functions += [_access(kind, space, bits, count) for space in _SPACES]
     return _DECLARATIONS + "\n".join(functions)
@@ -103,12 +106,6 @@ def report(code: Code, kind: Fault, lane: str, address: str, nbytes: str, extra:
         f"call void @treadle_ptx_fault(ptr %block, ptr %warp, i32 {int(kind)}, i32 %line, "
         f"i32 {lane}, i64 {address}, i32 {nbytes}, i64 {extra})"
     )
-
-
-def address_of(code: Code, lane: str) -> str:
-    """The place of a lane's address in the Warp."""
-    wide = code.op(f"zext i32 {lane} to i64")
-    return code.at(code.field("warp", "addresses"), wide, 8)
 
 
 def _check_global() -> str:
@@ -311,71 +308,6 @@ def _check_generic() -> str:
     special = code.op(f"or i32 {inner}, {mine}")
     code.do(f"ret i32 {code.op(f'or i32 {good}, {special}')}")
     return code.text
-
-
-def _moves(bits: int, count: int) -> list[str]:
-    """Between host addresses and the Warp's data, where element c of all lanes lies at c * 32."""
-    nbytes, kind = bits // 8, f"i{bits}"
-    functions = []
-    for how in ("load", "store"):
-        code = Code("void", f"{how}_{bits}x{count}", "ptr %warp, i32 %mask", "noinline")
-        data = code.field("warp", "data")
-        if count == 1:
-            _fast_moves(code, how, bits, data)
-
-        def lane_move(lane: str, code: Code = code, how: str = how, data: str = data) -> None:
-            host = code.op(f"load ptr, ptr {address_of(code, lane)}")
-            wide = code.op(f"zext i32 {lane} to i64")
-            mine = code.op(f"getelementptr {kind}, ptr {data}, i64 {wide}")
-            for c in range(count):
-                outer = code.op(f"getelementptr {kind}, ptr {host}, i64 {c}")
-                inner = code.op(f"getelementptr {kind}, ptr {mine}, i64 {32 * c}")
-                source, target = (outer, inner) if how == "load" else (inner, outer)
-                value = code.op(f"load {kind}, ptr {source}, align {nbytes}")
-                code.do(f"store {kind} {value}, ptr {target}, align {nbytes}")
-
-        code.each_lane("%mask", lane_move)
-        code.do("ret void")
-        functions.append(code.text)
-    return functions
-
-
-def _fast_moves(code: Code, how: str, bits: int, data: str) -> None:
-    """All lanes there, neighbours in order: one vector. All at one address: one load."""
-    nbytes, shape = bits // 8, f"<32 x i{bits}>"
-    addresses = code.op(f"load <32 x i64>, ptr {code.field('warp', 'addresses')}, align 64")
-    first = code.op(f"extractelement <32 x i64> {addresses}, i32 0")
-    one = code.op(f"insertelement <32 x i64> poison, i64 {first}, i32 0")
-    base = code.op(f"shufflevector <32 x i64> {one}, <32 x i64> poison, <32 x i32> zeroinitializer")
-    full = code.op("icmp eq i32 %mask, -1")
-    host = code.op(f"inttoptr i64 {first} to ptr")
-
-    def in_order() -> None:
-        steps = code.op(f"mul <32 x i64> {_IOTA}, splat (i64 {nbytes})")
-        apart = code.op(f"sub <32 x i64> {addresses}, {base}")
-        same = code.op(f"icmp eq <32 x i64> {apart}, {steps}")
-        good = code.op(f"call i1 @llvm.vector.reduce.and.v32i1(<32 x i1> {same})")
-
-        def move() -> None:
-            source, target = (host, data) if how == "load" else (data, host)
-            value = code.op(f"load {shape}, ptr {source}, align {nbytes}")
-            code.do(f"store {shape} {value}, ptr {target}, align {nbytes}")
-            code.leave("ret void")
-
-        code.when(good, move)
-        if how == "load":
-            flat = code.op(f"icmp eq <32 x i64> {addresses}, {base}")
-            single = code.op(f"call i1 @llvm.vector.reduce.and.v32i1(<32 x i1> {flat})")
-            code.when(single, everywhere)
-
-    def everywhere() -> None:
-        value = code.op(f"load i{bits}, ptr {host}, align {nbytes}")
-        put = code.op(f"insertelement {shape} poison, i{bits} {value}, i32 0")
-        spread = code.op(f"shufflevector {shape} {put}, {shape} poison, <32 x i32> zeroinitializer")
-        code.do(f"store {shape} {spread}, ptr {data}, align {nbytes}")
-        code.leave("ret void")
-
-    code.when(full, in_order)
 
 
 _CHECKS = {"global": "treadle_ptx_check_global", "local": "check_local"}

@@ -23,10 +23,12 @@ from treadle.emulate.ptx import (
     floating,
     integer,
     matrix,
+    mbarrier,
     memory,
     signs,
     special,
     warp,
+    warpgroup,
 )
 from treadle.emulate.ptx.emit import Emitter, Handlers, Modifiers, splat
 from treadle.emulate.ptx.expand import is_block_barrier, is_warp_wide
@@ -42,7 +44,8 @@ __all__ = ["Translation", "translate"]
 
 _HANDLERS = Handlers()
 for _family in (
-    integer, bits, floating, approximate, signs, convert, memory, warp, matrix, special
+    integer, bits, floating, approximate, signs, convert, memory, mbarrier, warp,
+    matrix, warpgroup, special,
 ):  # fmt: skip
     _HANDLERS.update(_family.HANDLERS)
 

@@ -1,0 +1,238 @@
+"""wgmma: products of matrices in shared memory, 64 rows by four warps.
+
+Each warp has 16 rows of A and of D and can make them alone, so no warp waits for another; a product
+is made at once, and fences, groups and waits have nothing to do. Per 8 columns it is an mma.sync
+whose fragments come through descriptors:
+
+    bits 0-13 start, 16-29 leading and 32-45 stride byte offset, each in 16 bytes; 62-63 swizzle:
+    0 none, 1 of 128 bytes, 2 of 64, 3 of 32
+
+In a swizzled matrix bits 4.. of an address are combined by xor with bits 7.. of it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from treadle.emulate.ptx.emit import Emitter, Handlers, float_lanes, lanes, splat
+from treadle.emulate.ptx.floating import to_double
+from treadle.emulate.ptx.machine import LANES
+from treadle.emulate.ptx.matrix import ELEMENTS, Shape, element_of_word, product, registers_of
+from treadle.emulate.ptx.memory import load
+from treadle.emulate.ptx.syntax import Immediate, Operand, Vector
+
+if TYPE_CHECKING:
+    from treadle.emulate.ptx.emit import Modifiers
+    from treadle.emulate.ptx.syntax import Instruction
+
+__all__ = ["HANDLERS"]
+
+HANDLERS = Handlers()
+_DOUBLES, _FLOATS = float_lanes("f64"), float_lanes("f32")
+_SUMS_AT = 8 * 1024  # of the Warp's tiles: behind the fragments of one product
+_GROUP = "<" + ", ".join(f"i64 {lane // 4}" for lane in range(LANES)) + ">"
+_IN_GROUP = "<" + ", ".join(f"i64 {lane % 4}" for lane in range(LANES)) + ">"
+
+
+class _Matrix(NamedTuple):
+    """What a descriptor says, in lanes of 64 bits, and whether k is the outer dimension."""
+
+    start: str
+    leading: str
+    stride: str
+    width: str
+    shift_mask: str
+    is_plain: str
+    is_transposed: bool
+
+
+@HANDLERS.of("wgmma")
+def _wgmma(e: Emitter, item: Instruction, m: Modifiers) -> None:
+    if not m.flag("sync") or not m.flag("aligned"):
+        raise m.fail()
+    if m.one_of(("fence", "commit_group", "wait_group")):
+        return
+    if not m.flag("mma_async"):
+        raise m.fail()
+    b_kind, a_kind = m.type(ELEMENTS), m.type(ELEMENTS)
+    sums = m.type(("f32", "s32"))
+    m.flag("satfinite")
+    size = re.fullmatch(r"m64n(\d+)k(\d+)", m.rest[0] if m.rest else "")
+    bits = ELEMENTS[a_kind][0]
+    if size is None or bits > 32 or ELEMENTS[b_kind][0] != bits or int(size[2]) * bits != 256:
+        raise m.fail()
+    m.rest.pop(0)
+    d, a, b, scale, *signs = item.operands
+    numbers = [_constant(sign) for sign in signs] + [1, 1, 0, 0][len(signs) :]
+    columns, depth = int(size[1]), int(size[2])
+    registers = registers_of(d)
+    if columns % 8 or columns > 256 or len(registers) != columns // 2:
+        raise m.fail("has results of another size")
+    keep = e.read_predicate(scale)
+    _put_sums(e, registers, keep, sums)
+    shape, each = Shape(16, 8, depth), 32 // bits
+    if isinstance(a, Vector):
+        words = [e.read(register, 32) for register in registers_of(a)]
+        parts = [element_of_word(e, word, j, a_kind) for word in words for j in range(each)]
+    else:
+        parts = _rows_of_a(e, _matrix(e, e.first(a, 64), bool(numbers[2])), bits, a_kind)
+    if numbers[0] * numbers[1] < 0:
+        parts = [e.op(f"fneg {_DOUBLES} {part}") for part in parts]
+    for i, part in enumerate(parts):
+        e.do(f"store {_DOUBLES} {part}, ptr {e.warp_field('tiles', 8 * LANES * i)}, align 64")
+    function = _columns(e, shape, columns, b_kind, sums, bool(numbers[3]))
+    e.do(
+        f"call void {function}(ptr %block, ptr %warp, i32 {e.mask_bits}, i32 {e.layout.line}, "
+        f"i64 {e.first(b, 64)})"
+    )
+    for i, register in enumerate(registers):
+        e.write(register, e.op(f"load {lanes(32)}, ptr {_sum_place(e, str(i))}, align 64"), 32)
+
+
+def _constant(operand: Operand) -> int:
+    return operand.value if isinstance(operand, Immediate) else 1
+
+
+def _sum_place(e: Emitter, number: str) -> str:
+    base = e.warp_field("tiles", _SUMS_AT)
+    return e.op(f"getelementptr <32 x i32>, ptr {base}, i64 {number}")
+
+
+def _put_sums(e: Emitter, registers: tuple[Operand, ...], keep: str, sums: str) -> None:
+    for i, register in enumerate(registers):
+        value = e.op(
+            f"select {lanes(1)} {keep}, {lanes(32)} {e.read(register, 32)}, "
+            f"{lanes(32)} zeroinitializer"
+        )
+        e.do(f"store {lanes(32)} {value}, ptr {_sum_place(e, str(i))}, align 64")
+
+
+# -- matrices behind descriptors
+
+
+def _matrix(e: Emitter, descriptor: str, is_transposed: bool) -> _Matrix:
+    def field(place: int) -> str:
+        moved = e.op(f"lshr i64 {descriptor}, {place}")
+        return e.spread(e.op(f"shl i64 {e.op(f'and i64 {moved}, 16383')}, 4"), 64)
+
+    swizzle = e.op(f"lshr i64 {descriptor}, 62")
+    plain = e.op(f"icmp eq i64 {swizzle}, 0")
+    # 1, 2, 3 mean 128, 64 and 32 bytes; no swizzle has pieces of 16.
+    width = e.op(f"lshr i64 256, {swizzle}")
+    width = e.op(f"select i1 {plain}, i64 16, i64 {width}")
+    shift_mask = e.op(f"add i64 {e.op(f'lshr i64 {width}, 4')}, -1")
+    return _Matrix(
+        field(0), field(16), field(32), e.spread(width, 64), e.spread(shift_mask, 64),
+        e.spread(plain, 1), is_transposed,
+    )  # fmt: skip
+
+
+def _address(e: Emitter, matrix: _Matrix, row: str, column: str) -> str:
+    """Where the byte at (outer, byte along the contiguous dimension) lies, in lanes."""
+    shape = lanes(64)
+
+    def op(name: str, a: str, b: str) -> str:
+        return e.op(f"{name} {shape} {a}, {b}")
+
+    def choose(a: str, b: str) -> str:
+        return e.op(f"select {lanes(1)} {matrix.is_plain}, {shape} {a}, {shape} {b}")
+
+    eights, inside = op("lshr", row, splat(64, 3)), op("and", row, splat(64, 7))
+    rest = op("and", column, op("sub", matrix.width, splat(64, 1)))
+    pieces = op("udiv", column, matrix.width)
+    along, across = matrix.leading, matrix.stride
+    if matrix.is_transposed:
+        along, across = choose(matrix.stride, matrix.leading), choose(matrix.leading, matrix.stride)
+    address = op("add", matrix.start, op("mul", eights, across))
+    address = op("add", address, op("mul", pieces, along))
+    address = op("add", address, op("mul", inside, matrix.width))
+    address = op("add", address, rest)
+    bits = op("and", op("lshr", address, splat(64, 7)), matrix.shift_mask)
+    bits = choose("zeroinitializer", bits)
+    return op("xor", address, op("shl", bits, splat(64, 4)))
+
+
+def _words(e: Emitter, matrix: _Matrix, mn: str, byte: str, bits: int) -> str:
+    """Lanes of 32 bits: the elements at row `mn` from `byte` along k on."""
+    if not matrix.is_transposed:
+        (word,) = load(e, "shared", _address(e, matrix, mn, byte), 32)
+        return word
+    halves = []
+    column = e.op(f"shl {lanes(64)} {mn}, {splat(64, 1)}")
+    for j in range(32 // bits):
+        k = e.op(f"add {lanes(64)} {e.op(f'lshr {lanes(64)} {byte}, {splat(64, 1)}')}, "
+                 f"{splat(64, j)}")  # fmt: skip
+        (half,) = load(e, "shared", _address(e, matrix, k, column), 16)
+        halves.append(e.op(f"zext {lanes(16)} {half} to {lanes(32)}"))
+    high = e.op(f"shl {lanes(32)} {halves[1]}, {splat(32, 16)}")
+    return e.op(f"or {lanes(32)} {high}, {halves[0]}")
+
+
+def _rows_of_a(e: Emitter, matrix: _Matrix, bits: int, kind: str) -> list[str]:
+    """The fragment of this warp's 16 rows."""
+    number = e.op(f"load i32, ptr {e.warp_field('number')}")
+    rank = e.op(f"and i32 {number}, 3")
+    first = e.op(f"zext i32 {e.op(f'shl i32 {rank}, 4')} to i64")
+    rows = e.op(f"add {lanes(64)} {e.spread(first, 64)}, {_GROUP}")
+    found = []
+    for register in range(4):
+        mn = e.op(f"add {lanes(64)} {rows}, {splat(64, 8 * (register & 1))}")
+        at = e.op(f"add {lanes(64)} {_IN_GROUP}, {splat(64, 4 * (register >> 1))}")
+        byte = e.op(f"shl {lanes(64)} {at}, {splat(64, 2)}")
+        word = _words(e, matrix, mn, byte, bits)
+        found += [element_of_word(e, word, j, kind) for j in range(32 // bits)]
+    return found
+
+
+def _columns(
+    e: Emitter, shape: Shape, columns: int, kind: str, sums: str, is_transposed: bool
+) -> str:
+    """A function that makes all columns, 8 a time; sums are in the Warp's tiles."""
+    bits = ELEMENTS[kind][0]
+    name = f"wgmma_n{columns}_{kind}_{sums}_{'mn' if is_transposed else 'k'}"
+    if name in e.helpers:
+        return f"@{name}"
+    inner = Emitter(e.layout)
+    inner.helpers, inner.mask_bits, inner.line = e.helpers, "%mask", "%line"
+    inner.label("entry")
+    matrix = _matrix(inner, "%descriptor", is_transposed)
+    inner.do("br label %loop")
+    inner.label("loop")
+    inner.do("%j = phi i64 [0, %entry], [%next, %loop]")
+    first = inner.spread(inner.op("shl i64 %j, 3"), 64)
+    mn = inner.op(f"add {lanes(64)} {first}, {_GROUP}")
+    parts = []
+    for register in range(2):
+        at = inner.op(f"add {lanes(64)} {_IN_GROUP}, {splat(64, 4 * register)}")
+        byte = inner.op(f"shl {lanes(64)} {at}, {splat(64, 2)}")
+        word = _words(inner, matrix, mn, byte, bits)
+        parts += [element_of_word(inner, word, j, kind) for j in range(32 // bits)]
+    base = inner.op("shl i64 %j, 2")
+    places = [_sum_place(inner, inner.op(f"add i64 {base}, {i}")) for i in range(4)]
+    before = []
+    for place in places:
+        value = inner.op(f"load {lanes(32)}, ptr {place}, align 64")
+        if sums == "f32":
+            before.append(to_double(inner, inner.as_float(value, "f32")))
+        else:
+            before.append(inner.op(f"sitofp {lanes(32)} {value} to {_DOUBLES}"))
+    for place, value in zip(places, product(inner, shape, 32 // bits, None, parts, before),
+                            strict=True):  # fmt: skip
+        if sums == "f32":
+            found = inner.as_bits(inner.op(f"fptrunc {_DOUBLES} {value} to {_FLOATS}"), "f32")
+        else:
+            whole = inner.op(f"fptosi {_DOUBLES} {value} to {lanes(64)}")
+            found = inner.op(f"trunc {lanes(64)} {whole} to {lanes(32)}")
+        inner.do(f"store {lanes(32)} {found}, ptr {place}, align 64")
+    inner.do("%next = add i64 %j, 1")
+    inner.do(f"%more = icmp ult i64 %next, {columns // 8}")
+    inner.do("br i1 %more, label %loop, label %done")
+    inner.label("done")
+    inner.do("ret void")
+    body = "\n".join(inner.lines)
+    return e.need(
+        name,
+        f"define internal void @{name}(ptr %block, ptr %warp, i32 %mask, i32 %line, "
+        f"i64 %descriptor) noinline {{\n{body}\n}}\n",
+    )
