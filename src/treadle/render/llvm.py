@@ -34,23 +34,25 @@ class LLVMRenderer:
 
     def render(self, name: str, phases: Sequence[Phase], variables: Sequence[str]) -> str:
         """A module with one function a phase, called `name_0`, `name_1`, ..."""
-        functions, declared, scopes = [], {}, 0
+        functions, declared, scopes, has_streamed = [], {}, 0, False
         for number, phase in enumerate(phases):
             body = _CPUFunction(f"{name}_{number}", phase, variables, self)
             functions.append(body.text())
             declared.update(body.declared)
             scopes = max(scopes, body.scopes)
+            has_streamed |= body.has_streamed
         lines = [f'target triple = "{self.triple}"', "", *functions, *sorted(declared)]
         lines.append(
             f'attributes #0 = {{ nounwind "prefer-vector-width"="{self.vector_bits}" '
             '"no-trapping-math"="true" }'
         )
-        return "\n".join([*lines, *_alias_metadata(scopes)]) + "\n"
+        streamed = [f"{_STREAMED} = !{{i32 1}}"] if has_streamed else []
+        return "\n".join([*lines, *_alias_metadata(scopes), *streamed]) + "\n"
 
 
 def _alias_metadata(count: int) -> list[str]:
     """One alias scope a kernel argument: distinct arguments never overlap."""
-    lines = ["!0 = distinct !{!0}", f"{_STREAMED} = !{{i32 1}}"]
+    lines = ["!0 = distinct !{!0}"]
     lines += [f"!{i + 1} = distinct !{{!{i + 1}, !0}}" for i in range(count)]
     for i in range(count):
         others = ", ".join(f"!{j + 1}" for j in range(count) if j != i)
