@@ -61,11 +61,12 @@ _active = threading.local()
 def expect_replays(inputs: Sequence[Memory]) -> Iterator[None]:
     """A block that runs a function whose calls will be replayed with other `inputs`."""
     room = settings.KEEP_PACKED << 20
+    around = getattr(_active, "expected", None)
     _active.expected = _Expected(frozenset(map(id, inputs)), next_memory(), room)
     try:
         yield
     finally:
-        _active.expected = None
+        _active.expected = around
 
 
 def expects_replays() -> bool:

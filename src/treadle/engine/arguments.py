@@ -1,0 +1,168 @@
+"""What a captured function is given and gives back: described, exchanged, compared.
+
+signature_of((args, kwargs), found)    what must stay the same; the tensors go to `found`
+exchanged(args, {id(x): y})            the same nesting with y in place of x
+check_same(old, new)                   JitError says what differs
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import JitError
+from ..ir.args import Placeholder
+from ..ir.node import Node, toposort
+from ..ir.op import Op
+from .known import is_backed, resolve
+from .memory import Memory, memory_of
+
+__all__ = [
+    "buffers_of", "check_same", "described", "exchanged", "is_traced", "layout_of", "like",
+    "memories_of", "over", "refreshed", "signature_of",
+]  # fmt: skip
+
+
+def is_traced(tensor: Any) -> bool:
+    """Whether a transform (grad, vmap, ...) looks at what is computed from `tensor`."""
+    node = resolve(tensor.node)
+    return not is_backed(node) and any(
+        n.op is Op.ALIAS or (n.op is Op.BUFFER and isinstance(n.arg.token, Placeholder))
+        for n in toposort([node])
+    )
+
+
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "node") and hasattr(value, "device")
+
+
+def signature_of(value: Any, found: list[Any]) -> Any:
+    """A comparable description of nested arguments; tensors are appended to `found`."""
+    if _is_tensor(value):
+        found.append(value)
+        return ("tensor of shape", value.node.shape)
+    if isinstance(value, (list, tuple)):
+        return (type(value).__name__, tuple(signature_of(item, found) for item in value))
+    if isinstance(value, dict):
+        return ("dict", tuple((k, signature_of(v, found)) for k, v in value.items()))
+    return value
+
+
+def _shown_call(signature: Any) -> str:
+    """The description of (args, kwargs), as a call is written."""
+    (_, positional), (_, named) = signature[1]
+    shown = [_shown(item) for item in positional]
+    return f"({', '.join(shown + [f'{name}={_shown(item)}' for name, item in named])})"
+
+
+def _shown(signature: Any) -> str:
+    """What `signature_of` gives of one argument, for people."""
+    if not isinstance(signature, tuple):
+        return repr(signature)
+    kind, items = signature
+    if kind == "tensor of shape":
+        return f"tensor of shape {items}"
+    if kind == "dict":
+        return "{" + ", ".join(f"{key!r}: {_shown(item)}" for key, item in items) + "}"
+    inner = ", ".join(map(_shown, items))
+    return f"[{inner}]" if kind == "list" else f"({inner})"
+
+
+def exchanged(value: Any, swapped: dict[int, Any]) -> Any:
+    if _is_tensor(value):
+        return swapped[id(value)]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(exchanged(item, swapped) for item in value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(exchanged(item, swapped) for item in value)
+    if isinstance(value, dict):
+        return {k: exchanged(v, swapped) for k, v in value.items()}
+    return value
+
+
+def refreshed(value: Any, wanted: Any, renewed: dict[int, Node]) -> Any:
+    """The captured result with fresh tensors where its memory is fresh."""
+    if _is_tensor(value):
+        node, memories = next(wanted)
+        buffers = [renewed.get(id(m)) for m in memories]
+        return value if None in buffers else like(value, node, buffers)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(refreshed(item, wanted, renewed) for item in value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(refreshed(item, wanted, renewed) for item in value)
+    if isinstance(value, dict):
+        return {k: refreshed(v, wanted, renewed) for k, v in value.items()}
+    return value
+
+
+def like(tensor: Any, node: Node, buffers: list[Any]) -> Any:
+    """A tensor like `tensor`, whose memory is `node`, over other BUFFERs."""
+    return type(tensor)._of(over(node, buffers), tensor.device, tensor._requires_grad)
+
+
+def over(node: Node, buffers: list[Node]) -> Node:
+    """A node in memory with other BUFFERs in place of its own, one for each device."""
+    if node.op is Op.MULTI:
+        parts = (over(part, [b]) for part, b in zip(node.src, buffers, strict=True))
+        return node.replace(src=tuple(parts))
+    if len(buffers) > 1:
+        return node.replace(src=(over(node.src[0], buffers),))
+    (buffer,) = buffers
+    same = buffer.shape == node.shape
+    return buffer if same else Node(Op.RESHAPE, node.dtype, (buffer,), node.shape)
+
+
+def buffers_of(node: Node) -> list[Node]:
+    """The BUFFERs of a node in memory, one for each device."""
+    while node.op is Op.RESHAPE:
+        node = node.src[0]
+    return [b for part in node.src for b in buffers_of(part)] if node.op is Op.MULTI else [node]
+
+
+def memories_of(node: Node) -> list[Memory]:
+    return [memory_of(buffer.arg) for buffer in buffers_of(node)]
+
+
+def layout_of(node: Node) -> str:
+    """How a tensor in memory is spread over devices."""
+    if node.op is not Op.MULTI:
+        return "on one device"
+    devices, axis = node.arg.devices, node.arg.axis
+    return f"copied to {devices}" if axis is None else f"split along axis {axis} over {devices}"
+
+
+def described(memories: list[Memory]) -> Any:
+    """What must stay the same of each input; the number tells which inputs share memory."""
+    numbers: dict[int, int] = {}
+    return tuple(
+        (m.dtype, m.size, m.device, numbers.setdefault(id(m.buffer), i), m.image)
+        for i, m in enumerate(memories)
+    )
+
+
+def _kept(image: Any) -> str:
+    return "plain memory" if image is None else f"the texture {image!r}"
+
+
+def check_same(old: Any, new: Any) -> None:
+    if old == new:
+        return
+    if old[0] != new[0]:
+        raise JitError(
+            f"[jit] captured with the arguments {_shown_call(old[0])}, called with "
+            f"{_shown_call(new[0])}: only tensors may change between calls, and not their shape. "
+            "Use one TinyJit for each, or .reset()"
+        )
+    for number, (was, now) in enumerate(zip(old[1], new[1], strict=True)):
+        if was != now:
+            raise JitError(
+                f"[jit] tensor argument {number} was captured {was}, now it is {now}: shard it as "
+                "before, use one TinyJit for each, or .reset()"
+            )
+    for number, (was, now) in enumerate(zip(old[2], new[2], strict=True)):
+        if was != now:
+            raise JitError(
+                f"[jit] tensor argument {number} was captured as {was[0].name} of {was[1]} "
+                f"elements on {was[2]} in {_kept(was[4])} (memory of argument {was[3]}), now it "
+                f"is {now[0].name} of {now[1]} elements on {now[2]} in {_kept(now[4])} (memory of "
+                f"argument {now[3]})"
+            )

@@ -1,0 +1,221 @@
+"""A captured call as what replays run, and the tensors around it that they carry along.
+
+prepare(capture)        call lists for its steps, and where each memory stands in them
+step_state(capture)     its assignments give the state's tensors one version more
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..ir.args import Token
+from ..ir.node import Node, toposort
+from ..ir.op import Op
+from ..runtime.base import Launch
+from .arguments import buffers_of, memories_of, over, refreshed
+from .backends import Device
+from .known import holders, is_backed, next_number, remember, resolve, tracked_since
+from .lasting import Kept, Room
+from .memory import Memory, adopt, from_host, memory_of, read
+from .run import realize
+from .steps import HostCall, Run, Step, Transfer
+
+__all__ = [
+    "Capture", "Watched", "let_go_of_results", "prepare", "state_of", "step_state", "watched_by",
+]  # fmt: skip
+
+
+@dataclass(eq=False)
+class Watched:
+    """A tensor that is no argument, and whose `memories` the captured function reads."""
+
+    holder: weakref.ref[Any]
+    node: Node
+    memories: list[Memory]
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether the tensor has been given another value since."""
+        holder = self.holder()
+        return holder is not None and holder.node is not self.node
+
+    def follow(self) -> bool:
+        """Compute what was assigned since; whether the tensor is where it was."""
+        holder = self.holder()
+        if holder is None:
+            return True
+        (node,) = realize([(holder.node, holder.device)])
+        self.node = holder.node
+        return [*map(id, memories_of(node))] == [*map(id, self.memories)]
+
+
+@dataclass(eq=False)
+class Capture:
+    """What a captured call did, ready to be replayed."""
+
+    signature: Any
+    inputs: list[Memory]
+    steps: list[Step] = field(default_factory=list)
+    result: Any = None
+    interpreted: bool = False
+    returned: list[tuple[Node, list[Memory]]] = field(default_factory=list)
+    made: list[Memory] = field(default_factory=list)  # what each replay gives new memory
+    replay: list[Any] = field(default_factory=list)  # call lists, and other steps between them
+    patches: dict[int, list[tuple[Any, int, int]]] = field(default_factory=dict)
+    kept: list[Kept] = field(default_factory=list)  # packed weights
+    overwritten: list[Memory] = field(default_factory=list)  # what each replay assigns to
+    state: list[weakref.ref[Any]] = field(default_factory=list)
+    watched: list[Watched] = field(default_factory=list)
+    tokens: frozenset[Token] = frozenset()  # of the state's memory, from the first replay on
+    seen: int = 0  # holders with smaller numbers cannot read what is in that memory now
+
+    @property
+    def runs(self) -> list[Run]:
+        return [step for step in self.steps if isinstance(step, Run)]
+
+
+def prepare(capture: Capture) -> None:
+    """A call list for each stretch of steps on one device, and where each memory stands in them.
+
+    A Transfer or a HostCall stands between the lists, as it stood between the runs.
+    """
+    stretch: list[Run] = []
+    room = Room()
+    capture.overwritten = [memory for run in capture.runs for memory in run.overwritten]
+    changing = [*capture.inputs, *capture.overwritten, *(m for s in capture.steps for m in s.made)]
+    numbers = {id(memory) for memory in changing}
+    is_constant = lambda memory: not memory.is_exposed and id(memory) not in numbers
+    for step in [*capture.steps, None]:
+        if stretch and not (isinstance(step, Run) and _device(step) == _device(stretch[0])):
+            kept = Kept()
+            launches = kept.split(stretch, is_constant, room)
+            capture.replay.append(_call_list(stretch, launches, kept, capture.patches))
+            capture.kept.append(kept)
+            stretch = []
+        if isinstance(step, Run):
+            stretch.append(step)
+        elif step is not None:
+            capture.replay.append(step)
+
+
+def let_go_of_results(capture: Capture) -> None:
+    """Results belong to the caller: of their memory, replays need no more than what it is like.
+
+    Not where a step other than a kernel has them, or where they are assigned to.
+    """
+    if len(capture.runs) < len(capture.steps):
+        return
+    written = {id(memory) for memory in capture.overwritten}
+    hollow = {
+        id(old): Memory(None, old.dtype, old.size, old.device, image=old.image)
+        for old in capture.made
+        if id(old) not in written
+    }
+    nodes = {number: adopt(memory) for number, memory in hollow.items()}
+    capture.result = refreshed(capture.result, iter(capture.returned), nodes)
+
+    def like(memories: list[Memory]) -> list[Memory]:
+        return [hollow.get(id(memory), memory) for memory in memories]
+
+    capture.returned = [
+        (over(node, [nodes.get(id(memory_of(b.arg)), b) for b in buffers_of(node)]), like(memories))
+        for node, memories in capture.returned
+    ]
+    capture.made = like(capture.made)
+    for run in capture.runs:
+        run.inputs, run.outputs = like(run.inputs), like(run.outputs)
+    for number, memory in hollow.items():
+        capture.patches[id(memory)] = capture.patches.pop(number, [])
+
+
+def _device(run: Run) -> str:
+    return run.program.device
+
+
+def _call_list(
+    runs: list[Run],
+    launches: list[Launch],
+    kept: Kept,
+    patches: dict[int, list[tuple[Any, int, int]]],
+) -> Any:
+    """The launches that are left of `runs` for replay, beside what is `kept` of them."""
+    calls = Device[_device(runs[0])].runtime.call_list(launches, (runs, kept))
+    call = 0
+    for run in runs:
+        for arguments in run.program.arguments:
+            for slot, place in enumerate(arguments):
+                if place.kind != "scratch":
+                    owners = run.inputs if place.kind == "input" else run.outputs
+                    memory = owners[place.number]
+                    patches.setdefault(id(memory), []).append((calls, call, slot))
+            call += 1
+    return calls
+
+
+def _bases(holder: Any) -> list[Node]:
+    """The BUFFERs that a holder is (a view of all of): one on each of its devices."""
+    node = resolve(holder.node)
+    return buffers_of(node) if is_backed(node) else []
+
+
+def state_of(capture: Capture) -> list[weakref.ref[Any]]:
+    """The tensors whose memory the captured function assigns to: replays carry them along."""
+    written = {id(run.inputs[slot]) for run in capture.runs for slot in run.program.written}
+    found = []
+    for holder in holders() if written else ():
+        if any(id(memory_of(base.arg)) in written for base in _bases(holder)):
+            found.append(weakref.ref(holder))
+    return found
+
+
+def watched_by(capture: Capture) -> list[Watched]:
+    """The tensors that have what the captured function reads and neither is given nor makes."""
+    read = {id(m): m for run in capture.runs for m in run.inputs}
+    read |= {id(s.source): s.source for s in capture.steps if isinstance(s, Transfer)}
+    read |= {id(m): m for s in capture.steps if isinstance(s, HostCall) for m in s.operands}
+    own = {id(m) for m in (*capture.inputs, *(m for step in capture.steps for m in step.made))}
+    found = []
+    for holder in holders() if read.keys() - own else ():
+        memories = [memory_of(base.arg) for base in _bases(holder)]
+        if any(id(m) in read and id(m) not in own for m in memories):
+            found.append(Watched(weakref.ref(holder), holder.node, memories))
+    return found
+
+
+def step_state(capture: Capture) -> None:
+    """Make the state's memory one version newer, as the assignments of this replay do.
+
+    The state tensors go along; whatever else can still read the old version gets a copy of it.
+    """
+    if not capture.state or (capture.tokens and not _can_be_read(capture)):
+        return
+    state = [holder for ref in capture.state if (holder := ref()) is not None]
+    bases = {holder: found for holder in state if (found := _bases(holder))}
+    old = {base for found in bases.values() for base in found}
+    followers = {id(holder) for holder in bases}
+    others = [h.node for h in holders() if id(h) not in followers]
+    if others and old:
+        below = toposort(dict.fromkeys(others), lambda n: resolve(n) is n)
+        for base in old.intersection(below):
+            remember(base, from_host(base.arg.device, base.dtype, read(base.arg)))
+    newer = {}
+    for base in old:
+        memory_of(base.arg).version += 1
+        newer[base] = base.replace(arg=replace(base.arg, version=base.arg.version + 1))
+    for holder, found in bases.items():
+        holder.node = over(resolve(holder.node), [newer[base] for base in found])
+    for watched in capture.watched:
+        holder = watched.holder()
+        if holder is not None and holder in bases:
+            watched.node = holder.node
+    capture.tokens, capture.seen = frozenset(base.arg.token for base in old), next_number()
+
+
+def _can_be_read(capture: Capture) -> bool:
+    """Whether anything new reads the state's memory: if not, it needs no other version."""
+    seen, capture.seen = capture.seen, next_number()
+    nodes = {holder.node for holder in tracked_since(seen)}
+    below = toposort(nodes)
+    return any(node.op is Op.BUFFER and node.arg.token in capture.tokens for node in below)
