@@ -21,6 +21,8 @@ def compiled(source, arch="sm_80"):
     folders = [Path(f, "cu13") for f in (found.submodule_search_locations if found else [])]
     if not any(folder.joinpath("lib").exists() for folder in folders):
         pytest.skip("NVRTC is missing: `pip install nvidia-cuda-nvrtc` brings it")
+    if "mma.h" in source and not any(f.joinpath("include/crt/mma.h").exists() for f in folders):
+        pytest.skip("a part of mma.h is missing: `pip install nvidia-cuda-crt` brings it")
     options = [f"--gpu-architecture={arch.replace('sm_', 'compute_')}".encode()]
     options += [f"-I{folder / 'include'}".encode() for folder in folders]
     _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"test.cu", 0, [], [])
