@@ -9,7 +9,7 @@ from treadle import Context, Tensor, TinyJit
 from treadle.dtype import dtypes
 from treadle.engine.backends import Device
 from treadle.engine.lasting import Room, expect_replays, lasts
-from treadle.engine.memory import memory_of, new_memory
+from treadle.engine.memory import memory_of, moment, new_memory
 from treadle.nn.state import load_state_dict
 
 ROWS, WIDTH = 24, 96
@@ -107,6 +107,8 @@ def test_a_function_that_assigns_to_its_weights_keeps_none():
         np.testing.assert_allclose(found, np.maximum(x @ values.T, 0), rtol=1e-4, atol=1e-4)
         values = values * np.float32(0.5)
     assert not kept_bytes(step)
+    moves = [m for run in step._capture.runs for k in run.program.kernels for m in k.moves]
+    assert "pack columns (grid)" not in moves  # the first call has shown that it will not last
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -184,11 +186,16 @@ def test_what_lasts():
     old = new_memory("CPU", dtypes.float32, 1 << 14)
     given = new_memory("CPU", dtypes.float32, 1 << 14)
     small = new_memory("CPU", dtypes.float32, 16)
+    state = new_memory("CPU", dtypes.float32, 1 << 14)
+    begin = moment()
+    state.fill(np.zeros(1 << 14, np.float32))
+    before = begin, moment()
+    old.fill(np.zeros(1 << 14, np.float32))  # not by the call
     assert not lasts(old)  # nothing says that there will be replays
-    with expect_replays([given]):
+    with expect_replays([given], before):
         young = new_memory("CPU", dtypes.float32, 1 << 14)
         assert lasts(old)
-        assert not any(map(lasts, (given, small, young)))
+        assert not any(map(lasts, (given, small, state, young)))
     assert not lasts(old)
 
 

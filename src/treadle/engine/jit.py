@@ -40,7 +40,7 @@ from .capture import Capture, let_go_of_results, prepare, state_of, step_state, 
 from .cuts import listeners
 from .known import is_backed, resolve
 from .lasting import expect_replays
-from .memory import Memory, adopt, new_memory
+from .memory import Memory, adopt, moment, new_memory
 from .run import count_program, on_interpret, realize
 from .steps import HostCall, Step, Transfer
 
@@ -96,6 +96,7 @@ class TinyJit(Generic[P, R]):
     def reset(self) -> None:
         """Forget what was captured: the next call runs plainly again."""
         self.calls: int = 0
+        self._before = (0, 0)  # the moments when the last call began and ended
         self._capture: Capture | None = None
         self._lock = threading.Lock()
 
@@ -123,8 +124,11 @@ class TinyJit(Generic[P, R]):
                 nodes = realize([(t.node, t.device) for t in found])
             memories = [m for node in nodes for m in memories_of(node)]
             if self.calls == 1:
-                with expect_replays(memories):
+                begin = moment()
+                try:
                     return self.function(*args, **kwargs)
+                finally:
+                    self._before = begin, moment()
             signature = (plain, tuple(layout_of(node) for node in nodes), described(memories))
             if self._capture is None:
                 return self._record(signature, found, nodes, args, kwargs)
@@ -149,7 +153,7 @@ class TinyJit(Generic[P, R]):
         function: Callable[..., R] = self.function
         _capturing.active = capture
         try:
-            with expect_replays(capture.inputs):
+            with expect_replays(capture.inputs, self._before):
                 result = function(*exchanged(args, swapped), **exchanged(kwargs, swapped))
                 outputs: list[Any] = []
                 signature_of(result, outputs)
@@ -198,8 +202,10 @@ class TinyJit(Generic[P, R]):
         for old, new in moved.items():
             for calls, call, slot in capture.patches.get(old, ()):
                 calls.set_arg(call, slot, new.buffer.argument)
+        begin = moment()
         for memory in capture.overwritten:
-            memory.changes += 1
+            memory.changed = moment()
+        self._before = begin, moment()
         start = time.perf_counter()
         for kept in capture.kept:
             kept.refresh()

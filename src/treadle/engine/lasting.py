@@ -1,7 +1,7 @@
 """Memory that lasts from call to call of a captured function, and what is kept of it.
 
-    with expect_replays(inputs):         the function runs: memory from before is taken to last
-        lasts(memory)                    True for the weights of a network
+    with expect_replays(inputs, before):     memory that the last call did not assign to, lasts
+        lasts(memory)                        True for the weights of a network
     kept, rest = Kept(), kept.split(runs, ...)   packing of weights; what each replay has to do
     kept.refresh()                               packs them if they have changed
 
@@ -24,7 +24,7 @@ from typing import Any
 from ..config import settings
 from ..runtime.base import Entry, Launch
 from .backends import Device, Opened
-from .memory import Memory, next_memory
+from .memory import Memory, moment
 from .program import CompiledKernel
 from .steps import Run
 
@@ -35,10 +35,11 @@ LEAST_BYTES = 1 << 14  # smaller memory is no matrix whose packing takes time
 
 @dataclass
 class _Expected:
-    """What is known while a function runs: memory of at least `number` is younger than the call."""
+    """What is known while a function runs: when that began, and when it ran before."""
 
     inputs: frozenset[int]
-    number: int
+    begin: int
+    before: tuple[int, int]
     room: int
     answers: dict[int, bool] = field(default_factory=dict)
 
@@ -46,8 +47,10 @@ class _Expected:
         known = self.answers.get(id(memory))
         if known is None:
             nbytes = memory.size * memory.dtype.itemsize
-            is_old = memory.number < self.number and id(memory) not in self.inputs
-            known = is_old and memory.image is None and LEAST_BYTES <= nbytes <= self.room
+            is_ours = id(memory) in self.inputs or memory.made >= self.begin
+            is_state = self.before[0] <= memory.changed < self.before[1]
+            known = not is_ours and not is_state and LEAST_BYTES <= nbytes <= self.room
+            known = known and memory.image is None
             known = known and Device[memory.device].target.workgroup is None
             self.answers[id(memory)] = known
             self.room -= known * nbytes
@@ -58,11 +61,15 @@ _active = threading.local()
 
 
 @contextlib.contextmanager
-def expect_replays(inputs: Sequence[Memory]) -> Iterator[None]:
-    """A block that runs a function whose calls will be replayed with other `inputs`."""
+def expect_replays(inputs: Sequence[Memory], before: tuple[int, int]) -> Iterator[None]:
+    """A block that runs a function whose calls will be replayed with other `inputs`.
+
+    `before` holds the moments when an earlier call began and ended: what that has assigned to is
+    taken to be assigned to in each.
+    """
     room = settings.KEEP_PACKED << 20
     around = getattr(_active, "expected", None)
-    _active.expected = _Expected(frozenset(map(id, inputs)), next_memory(), room)
+    _active.expected = _Expected(frozenset(map(id, inputs)), moment(), before, room)
     try:
         yield
     finally:
@@ -154,7 +161,7 @@ class Kept:
         if not self._launches:
             return
         sources = self._sources.values()
-        now = [memory.changes for memory in sources]
+        now = [memory.changed for memory in sources]
         if now != self._seen or any(memory.is_exposed for memory in sources):
             self._calls.run()
             self._seen = now

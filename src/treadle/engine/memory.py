@@ -31,8 +31,8 @@ __all__ = [
     "from_host",
     "is_read_only",
     "memory_of",
+    "moment",
     "new_memory",
-    "next_memory",
     "on_read",
     "read",
     "to_host",
@@ -40,12 +40,12 @@ __all__ = [
 ]
 
 
-_numbers = itertools.count()
+_moments = itertools.count(1)
 
 
-def next_memory() -> int:
-    """A number above those of all memory so far, and below those of all that is to come."""
-    return next(_numbers)
+def moment() -> int:
+    """A number above those of all that memory has seen so far, and below those of what will be."""
+    return next(_moments)
 
 
 @dataclass(eq=False)
@@ -53,8 +53,8 @@ class Memory:
     """`size` elements in a runtime's buffer, and how many assignments they have seen.
 
     `image` is the texture that the buffer is, if it is one; `read_only`: somebody else's, and not
-    to be assigned to. `number` grows from memory to memory. `changes` counts what has written here,
-    replays of one captured assignment included; `is_exposed`: others can write without our notice.
+    to be assigned to; `is_exposed`: others can write without our notice. `made` and `changed` are
+    the `moment`s when it was made and last assigned to, replays of captured assignments included.
     """
 
     buffer: Any
@@ -65,8 +65,8 @@ class Memory:
     read_only: bool = False
     image: ImageDType | None = None
     is_exposed: bool = False
-    changes: int = 0
-    number: int = field(default_factory=_numbers.__next__)
+    changed: int = 0
+    made: int = field(default_factory=moment)
 
     @property
     def is_shared(self) -> bool:
@@ -101,7 +101,7 @@ class Memory:
 
         if not data.size:
             return
-        self.changes += 1
+        self.changed = moment()
         if self.is_shared:
             self.array().reshape(data.shape)[...] = data
         else:
@@ -155,7 +155,7 @@ def transfer(source: Memory, target: Memory) -> None:
     """
     if not source.size:
         return
-    target.changes += 1
+    target.changed = moment()
     here, there = Device[source.device].runtime, Device[target.device].runtime
     nbytes = source.size * source.dtype.itemsize
     if source.image is not None or target.image is not None:

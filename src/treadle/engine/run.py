@@ -30,7 +30,7 @@ from .counters import GlobalCounters
 from .cuts import CUTS, compute_cuts, computed_at_once, device_of, listeners
 from .effects import buffer_below, commit, is_stored, keep_old_versions, readers, still_read
 from .known import current, is_backed, remember, resolve
-from .memory import Memory, adopt, from_host, memory_of, new_memory, read
+from .memory import Memory, adopt, from_host, memory_of, moment, new_memory, read
 from .pipeline import program_of
 from .program import Program
 from .report import report_kernels
@@ -284,7 +284,7 @@ def run_program(
     run = Run(program, inputs, outputs, scratch, values)
     launches = run.launches()
     for memory in run.overwritten:
-        memory.changes += 1
+        memory.changed = moment()
     start = time.perf_counter()
     if settings.DEBUG >= 2:
         report_kernels(program, opened.runtime.call_list(launches).run_timed(), opened)
