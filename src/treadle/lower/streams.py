@@ -69,7 +69,9 @@ def _whole_lines(stores: list[Node]) -> Iterator[Node]:
         written = {byte for begin, end in spans.values() for byte in range(begin, end)}
         for store, (begin, end) in spans.items():
             lines = range(begin - begin % LINE, -(-end // LINE) * LINE)
-            if (end - begin) % LINE in (0, LINE // 2) and written.issuperset(lines):
+            size = end - begin
+            is_aligned = size % LINE in (0, LINE // 2) and begin % min(size, LINE) == 0
+            if is_aligned and written.issuperset(lines):
                 yield store
 
 

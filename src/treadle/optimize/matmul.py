@@ -7,7 +7,8 @@ packed by each worker into memory that stays in cache (a shared STAGE). x is pac
 workers (a grid STAGE), so that each step of k reads one short contiguous row. A tile of
 accumulators stays in registers for the whole of k. Convolutions fit the same form: j are the
 pixels, i the output channels, k the window and the input channels. Images of few pixels do not fill
-panels: then the channels are the columns, and results are stored one by one.
+panels: then the channels are the columns, results are stored one by one, and the image is read
+where it is (windows.py). A factor that lasts from launch to launch is packed by all workers.
 """
 
 from __future__ import annotations
