@@ -7,13 +7,14 @@ check_same(old, new)                   JitError says what differs
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from ..errors import JitError
 from ..ir.args import Placeholder
 from ..ir.node import Node, toposort
 from ..ir.op import Op
-from .known import is_backed, resolve
+from .known import is_backed
 from .memory import Memory, memory_of
 
 __all__ = [
@@ -22,17 +23,21 @@ __all__ = [
 ]  # fmt: skip
 
 
-def is_traced(tensor: Any) -> bool:
-    """Whether a transform (grad, vmap, ...) looks at what is computed from `tensor`."""
-    node = resolve(tensor.node)
+def is_traced(node: Node) -> bool:
+    """Whether a transform (grad, vmap, ...) looks at what is computed from a resolved node."""
     return not is_backed(node) and any(
         n.op is Op.ALIAS or (n.op is Op.BUFFER and isinstance(n.arg.token, Placeholder))
         for n in toposort([node])
     )
 
 
+@functools.lru_cache(256)
+def _holds_nodes(kind: type) -> bool:
+    return hasattr(kind, "node") and hasattr(kind, "device")
+
+
 def _is_tensor(value: Any) -> bool:
-    return hasattr(value, "node") and hasattr(value, "device")
+    return _holds_nodes(type(value))
 
 
 def signature_of(value: Any, found: list[Any]) -> Any:

@@ -137,6 +137,11 @@ class _Devices:
     def DEFAULT(self, name: str) -> None:
         self._default = self.canonicalize(name)
 
+    @property
+    def opened(self) -> tuple[Opened, ...]:
+        """The devices that have been opened so far."""
+        return tuple(self._opened.values())
+
     def canonicalize(self, name: Any) -> Any:
         """The one spelling of a device name: upper case, no ":0"; None is the default.
 

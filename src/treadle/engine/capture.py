@@ -6,6 +6,7 @@ step_state(capture)     its assignments give the state's tensors one version mor
 
 from __future__ import annotations
 
+import functools
 import weakref
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -71,9 +72,16 @@ class Capture:
     tokens: frozenset[Token] = frozenset()  # of the state's memory, from the first replay on
     seen: int = 0  # holders with smaller numbers cannot read what is in that memory now
 
-    @property
+    @functools.cached_property
     def runs(self) -> list[Run]:
         return [step for step in self.steps if isinstance(step, Run)]
+
+    @functools.cached_property
+    def work(self) -> tuple[int, int, int]:
+        """Kernels, operations and bytes of one replay."""
+        programs = [run.program for run in self.runs]
+        kernels = sum(len(program.kernels) for program in programs)
+        return kernels, sum(p.ops for p in programs), sum(p.bytes for p in programs)
 
 
 def prepare(capture: Capture) -> None:

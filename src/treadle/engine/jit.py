@@ -37,11 +37,12 @@ from .arguments import (
     signature_of,
 )
 from .capture import Capture, let_go_of_results, prepare, state_of, step_state, watched_by
+from .counters import GlobalCounters
 from .cuts import listeners
 from .known import is_backed, resolve
 from .lasting import expect_replays
 from .memory import Memory, adopt, moment, new_memory
-from .run import count_program, on_interpret, realize
+from .run import on_interpret, realize
 from .steps import HostCall, Step, Transfer
 
 __all__ = ["TinyJit", "jit"]
@@ -115,12 +116,13 @@ class TinyJit(Generic[P, R]):
             return self.function(*args, **kwargs)
         found: list[Any] = []
         plain = signature_of((args, kwargs), found)
-        if any(is_traced(tensor) for tensor in found):
+        nodes = [resolve(t.node) for t in found]
+        backed = all(map(is_backed, nodes))
+        if not backed and any(map(is_traced, nodes)):
             return self.function(*args, **kwargs)
         with self._lock:
             self.calls += 1
-            nodes = [resolve(t.node) for t in found]
-            if not all(is_backed(node) for node in nodes):
+            if not backed:
                 nodes = realize([(t.node, t.device) for t in found])
             memories = [m for node in nodes for m in memories_of(node)]
             if self.calls == 1:
@@ -215,8 +217,7 @@ class TinyJit(Generic[P, R]):
             else:
                 step.run()
         seconds = time.perf_counter() - start
-        for run in capture.runs:
-            count_program(run.program, seconds / len(capture.runs))
+        GlobalCounters.count(*capture.work, seconds)
         wanted = iter(capture.returned)
         return refreshed(capture.result, wanted, renewed)
 

@@ -36,7 +36,7 @@ from .program import Program
 from .report import report_kernels
 from .steps import Run
 
-__all__ = ["count_program", "on_interpret", "realize", "scheduled"]
+__all__ = ["on_interpret", "realize", "scheduled"]
 
 _lock = threading.RLock()
 
@@ -290,18 +290,10 @@ def run_program(
         report_kernels(program, opened.runtime.call_list(launches).run_timed(), opened)
     elif launches:
         opened.runtime.run(launches)
-    count_program(program, time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    GlobalCounters.count(len(program.kernels), program.ops, program.bytes, seconds)
     for listen in listeners:
         listen(run)
-
-
-def count_program(program: Program, seconds: float) -> None:
-    """Add one run of `program` to GlobalCounters."""
-    GlobalCounters.kernel_count += len(program.kernels)
-    GlobalCounters.global_ops += program.ops
-    GlobalCounters.global_mem += program.bytes
-    GlobalCounters.time_sum_s += seconds
-    GlobalCounters.mem_used = Device[program.device].allocator.stats.live
 
 
 def _interpret(roots: list[Node], device: str, effects: list[Node]) -> list[Node | None]:

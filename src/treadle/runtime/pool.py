@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["WorkerPool"]
 
 # Long enough to bridge the gap between two kernels of a replay, short enough to go unnoticed.
-_SPIN_NS = 30_000
+_SPIN_NS = 200_000
 
 _Stop = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 _Replay = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
