@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from treadle import Context, GlobalCounters, Tensor, TinyJit, Variable, nn
+from treadle.engine.arguments import Glance, at_a_glance
 from treadle.errors import JitError
 
 
@@ -254,3 +255,31 @@ def test_what_reads_state_outlives_assignments_and_replays_alike():
     step()
     step()
     assert [lazy.item(), later.item(), count.item()] == [60, 400, 6]
+
+
+def test_arguments_like_the_captured_ones_are_seen_to_be_at_once():
+    step = TinyJit(lambda x, y: (x * 2 + y).realize())
+    values = [np.full((4, 4), i, np.float32) for i in range(6)]
+    tensors = [Tensor(value).realize() for value in values]
+    for i in range(2):
+        step(tensors[i], tensors[i + 1])
+    assert step._capture is not None
+    glances = step._capture.glances
+    assert glances is not None
+    memories = at_a_glance((tensors[4], tensors[5]), glances)
+    assert memories is not None
+    assert [memory.array().tolist() for memory in memories] == [[4.0] * 16, [5.0] * 16]
+    for unlike in (
+        (tensors[4], tensors[4]),  # memory that two arguments share
+        (tensors[4], tensors[5] + 1),  # nothing in memory yet
+        (tensors[4], tensors[5].reshape(2, 8)),
+        (tensors[4], Tensor(values[5].astype(np.int32)).realize()),
+        (tensors[4], 5),
+        (tensors[4],),
+    ):
+        assert at_a_glance(unlike, glances) is None
+    np.testing.assert_array_equal(step(tensors[4], tensors[5]).numpy(), values[4] * 2 + values[5])
+    np.testing.assert_array_equal(step(tensors[4], tensors[5] + 1).numpy(), np.full((4, 4), 14.0))
+    assert step.calls == 4
+    assert Glance.of((tensors[0], 3), {}) is None
+    assert Glance.of((tensors[0],), {"y": tensors[1]}) is None

@@ -1,6 +1,7 @@
 """What a captured function is given and gives back: described, exchanged, compared.
 
 signature_of((args, kwargs), found)    what must stay the same; the tensors go to `found`
+at_a_glance(args, captured)            their memory, where little is enough to see that it is so
 exchanged(args, {id(x): y})            the same nesting with y in place of x
 check_same(old, new)                   JitError says what differs
 """
@@ -8,19 +9,71 @@ check_same(old, new)                   JitError says what differs
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+from ..dtype import DType
 from ..errors import JitError
 from ..ir.args import Placeholder
 from ..ir.node import Node, toposort
 from ..ir.op import Op
-from .known import is_backed
+from .known import is_backed, resolve
 from .memory import Memory, memory_of
 
 __all__ = [
-    "buffers_of", "check_same", "described", "exchanged", "is_traced", "layout_of", "like",
-    "memories_of", "over", "refreshed", "signature_of",
+    "Glance", "at_a_glance", "buffers_of", "check_same", "described", "exchanged", "is_traced",
+    "layout_of", "like", "memories_of", "over", "refreshed", "signature_of",
 ]  # fmt: skip
+
+
+class Glance(NamedTuple):
+    """How one tensor argument was captured, by which a later one is seen to be like it at once."""
+
+    shape: tuple[Any, ...]
+    dtype: DType
+    device: str
+
+    @staticmethod
+    def of(args: Sequence[Any], kwargs: dict[str, Any]) -> list[Glance] | None:
+        """For arguments that are tensors in plain memory of their own; None for all others."""
+        if kwargs or not all(map(_is_tensor, args)):
+            return None
+        nodes = [resolve(tensor.node) for tensor in args]
+        memories = [m for node in nodes for m in memories_of(node)]
+        if len(memories) > len(args) or any(memory.image is not None for memory in memories):
+            return None
+        return [
+            Glance(node.shape, node.dtype, memory.device)
+            for node, memory in zip(nodes, memories, strict=True)
+        ]
+
+
+def at_a_glance(args: Sequence[Any], captured: list[Glance]) -> list[Memory] | None:
+    """The memory of `args` if they are plainly like the captured ones; None where that takes more.
+
+    Looks at as little as possible: after a kernel has streamed through the caches, whatever the
+    host touches comes from memory.
+    """
+    if len(args) != len(captured):
+        return None
+    memories: list[Memory] = []
+    for tensor, (shape, dtype, device) in zip(args, captured, strict=True):
+        node = getattr(tensor, "node", None)
+        if type(node) is not Node:
+            return None
+        while (found := node.memory) is not None:
+            node = found
+        base = node.src[0] if node.op is Op.RESHAPE else node
+        if node.shape != shape or node.dtype is not dtype or base.op is not Op.BUFFER:
+            return None
+        memory = getattr(base.arg.token, "memory", None)
+        if base.memory is not None or memory is None or memory.version != base.arg.version:
+            return None
+        if memory.device != device or memory.image is not None:
+            return None
+        memories.append(memory)
+    is_apart = len(memories) < 2 or len({id(m.buffer) for m in memories}) == len(memories)
+    return memories if is_apart else None
 
 
 def is_traced(node: Node) -> bool:

@@ -15,7 +15,7 @@ from ..ir.args import Token
 from ..ir.node import Node, toposort
 from ..ir.op import Op
 from ..runtime.base import Launch
-from .arguments import buffers_of, memories_of, over, refreshed
+from .arguments import Glance, buffers_of, memories_of, over, refreshed
 from .backends import Device
 from .known import holders, is_backed, next_number, remember, resolve, tracked_since
 from .lasting import Kept, Room
@@ -69,6 +69,7 @@ class Capture:
     overwritten: list[Memory] = field(default_factory=list)  # what each replay assigns to
     state: list[weakref.ref[Any]] = field(default_factory=list)
     watched: list[Watched] = field(default_factory=list)
+    glances: list[Glance] | None = None
     tokens: frozenset[Token] = frozenset()  # of the state's memory, from the first replay on
     seen: int = 0  # holders with smaller numbers cannot read what is in that memory now
 
