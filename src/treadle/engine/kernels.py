@@ -38,7 +38,7 @@ from .workers import LEAST_JOBS, available, share
 
 __all__ = ["compiled", "digest", "known_kernel"]
 
-FORMAT = "4"
+FORMAT = "5"
 
 # By device too: code belongs to the one that loaded it.
 _kernels: dict[tuple[str, str], CompiledKernel] = {}

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import functools
 import json
+import zlib
+from base64 import b85decode, b85encode
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import Any
@@ -16,7 +18,12 @@ from typing import Any
 from ..dtype import ImageDType, to_dtype
 from ..runtime.base import Entry, Launch
 
-__all__ = ["CompiledKernel", "Place", "Program", "loaded", "saved"]
+__all__ = ["CompiledKernel", "Place", "Program", "loaded", "packed", "saved"]
+
+
+def packed(source: str) -> str:
+    """The text of a kernel, which is seldom looked at, in a tenth of the room."""
+    return b85encode(zlib.compress(source.encode(), 1)).decode()
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +43,13 @@ class CompiledKernel:
     bytes: int
     reason: str
     moves: tuple[str, ...]
-    source: str
+    packed_source: str
     variables: tuple[str, ...] = ()
+
+    @property
+    def source(self) -> str:
+        """What the renderer printed."""
+        return zlib.decompress(b85decode(self.packed_source)).decode()
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from ..lower.passes import lower
 from ..lower.steps import most_steps
 from ..optimize.heuristic import optimize
 from ..target import Target
+from .program import packed
 from .report import report_compilation
 
 __all__ = ["Job", "Translator", "entry_of", "param_bytes"]
@@ -70,7 +71,7 @@ class Translator:
             "ops": ops,
             "bytes": nbytes,
             "moves": moves,
-            "source": source,
+            "source": packed(source),
             "variables": lowered.variables,
         }
         return description, code
