@@ -65,6 +65,6 @@ def test_a_sequence_goes_on_from_a_given_state():
 
 
 def test_a_sequence_of_another_size_is_refused():
-    message = r"\[GRU\] expected an input \(time, batch, 3\), got shape \(2, 5\)"
+    message = r"\[GRU\] expected an input \(time, batch, 3\), or .*, got shape \(2, 5\)"
     with pytest.raises(ShapeError, match=message):
         nn.GRU(3, 4)(Tensor.zeros(2, 5))

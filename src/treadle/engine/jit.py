@@ -37,12 +37,12 @@ from .arguments import (
     signature_of,
 )
 from .capture import Capture, let_go_of_results, prepare, state_of, step_state, watched_by
-from .cuts import listeners
 from .known import is_backed, resolve
 from .lasting import expect_replays
+from .launching import count_program
 from .memory import Memory, adopt, moment, new_memory
-from .run import count_program, on_interpret, realize
-from .steps import HostCall, Step, Transfer
+from .run import on_interpret, realize
+from .steps import HostCall, Step, Transfer, listeners
 
 __all__ = ["TinyJit", "jit"]
 
@@ -176,8 +176,8 @@ class TinyJit(Generic[P, R]):
                 raise JitError("[jit] the function returns one of its inputs; return a copy of it")
             capture.returned.append((node, found))
         for run in capture.runs:
-            for slot in run.program.written:
-                if id(run.inputs[slot]) in inputs:
+            for memory in run.overwritten:
+                if id(memory) in inputs:
                     raise JitError(
                         "[jit] the function assigns to one of its arguments; make it an attribute "
                         "or a closure variable, which replays keep, or return the new value"
@@ -216,7 +216,7 @@ class TinyJit(Generic[P, R]):
                 step.run()
         seconds = time.perf_counter() - start
         for run in capture.runs:
-            count_program(run.program, seconds / len(capture.runs))
+            count_program(run.program, seconds / len(capture.runs), len(run.rounds))
         wanted = iter(capture.returned)
         return refreshed(capture.result, wanted, renewed)
 
