@@ -105,6 +105,12 @@ class Torch(Library):
     def linear(self, x: Any, w: Any, bias: Any) -> Any:
         return self.functional.linear(x, w, bias)
 
+    def lstm(self, x: Any, *weights: Any) -> Any:
+        zeros = x.new_zeros(1, x.shape[1], weights[1].shape[1])
+        return self.torch.lstm(x, (zeros, zeros), list(weights), True, 1, 0.0, False, False, False)[
+            0
+        ]
+
     def embedding(self, table: Any, index: Any) -> Any:
         return self.functional.embedding(index, table)
 
