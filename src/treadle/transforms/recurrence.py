@@ -17,9 +17,9 @@ from typing import NamedTuple
 from ..errors import UserError
 from ..ir.args import RecurArg
 from ..ir.node import Node, toposort
-from ..ir.op import MOVEMENT, Op
+from ..ir.op import ALU, MOVEMENT, Op
 from ..ir.recurrence import Loop, siblings, stand_in
-from ..ir.shape import Shape
+from ..ir.shape import Shape, size_product
 from .shapes import constant, permute, reduce, repeated, reshape
 
 __all__ = ["Given", "batched", "recur", "recur_rule", "row", "rows"]
@@ -102,21 +102,46 @@ class _Split:
                     f"[scan] {node.op.name.lower()} of what depends on the state cannot be in a "
                     "loop: only what kernels compute can, without assignments"
                 )
-            for source in node.src:
-                if source not in by_state:
-                    self._take_out(source)
-        for node in body:
-            if node not in by_state:
-                self._take_out(node)
+        bases = self._bases([node for node in order if node not in by_state])
+        ends = {source for node in by_state for source in node.src} | set(body)
+        for node in order:
+            if node in ends and node not in by_state:
+                for base in bases[node]:
+                    self._take_out(base)
         given = self._found.values()
         self.sequences = [one for one in given if one.stand in self._by_step]
         self.constants = [one for one in given if one.stand not in self._by_step]
 
+    def _bases(self, order: Sequence[Node]) -> dict[Node, dict[Node, None]]:
+        """For each node of `order`: what to compute outside, and to read where it is needed.
+
+        Movements are index arithmetic, so they stay inside; elementwise operations on rows, too:
+        they are done once for each step in any case, and what they need is often less than what
+        they give. Two rows of which one is made are made so outside.
+        """
+        found: dict[Node, dict[Node, None]] = {}
+        plain: set[Node] = set()  # movements of one base
+        for node in order:
+            below = {base: None for source in node.src for base in found[source]}
+            by_step = [base for base in below if base in self._by_step]
+            if node not in self._has_memory:
+                found[node] = {}
+            elif node in self._stops or not node.src:
+                found[node] = {node: None}
+            elif node.op in MOVEMENT:
+                [source] = node.src
+                is_plain = source in plain or source in found[source]
+                plain.update([node] if is_plain else [])
+                found[node] = {source: None} if node.op is Op.EXPAND and not is_plain else below
+            elif node.op not in ALU or not by_step or _are_one(by_step, node):
+                found[node] = {node: None}
+            else:
+                found[node] = below
+        return found
+
     def _take_out(self, node: Node) -> None:
-        """Compute what `node` is a view of outside of the loop."""
-        while node.op in MOVEMENT and node not in self._stops:
-            node = node.src[0]
-        if node in self._found or node not in self._has_memory:
+        """Compute `node` outside of the loop."""
+        if node in self._found:
             return
         source = self._in_rows.get(node)
         if source is None and node in self._by_step:
@@ -134,6 +159,12 @@ class _Split:
         is_rows = known is self._in_rows
         front = (self._steps,) if is_rows else ()
         return [(n, reshape(s, (*front, *n.shape))) for n, s in known.items()]
+
+
+def _are_one(bases: Sequence[Node], node: Node) -> bool:
+    """Whether `node` takes the place of several of its size."""
+    size = size_product(node.shape)
+    return len(bases) > 1 and all(size_product(base.shape) == size for base in bases)
 
 
 def _above(order: Sequence[Node], below: set[Node]) -> set[Node]:
