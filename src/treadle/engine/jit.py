@@ -85,6 +85,8 @@ class TinyJit(Generic[P, R]):
 
     Tensors may be arguments, keyword arguments, or inside lists, tuples and dicts of them; all
     other arguments must be the same in each call. Raises JitError where a replay would differ.
+    What layers do while training (`Tensor.training`) and otherwise are captures of their own. A
+    copy, or what is loaded from a pickle, has the function and has captured nothing.
     Inside of a transform (grad, vmap, ...) it is the function itself.
     """
 
@@ -98,7 +100,12 @@ class TinyJit(Generic[P, R]):
         self.calls: int = 0
         self._before = (0, 0)  # the moments when the last call began and ended
         self._capture: Capture | None = None
+        self._training = settings.TRAINING  # the mode of the capture
+        self._others: dict[bool, Capture | None] = {}  # captures of other modes
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.function,)
 
     @overload
     def __get__(self, obj: None, owner: type | None = None) -> Self: ...
@@ -119,6 +126,10 @@ class TinyJit(Generic[P, R]):
             return self.function(*args, **kwargs)
         with self._lock:
             self.calls += 1
+            if self._training != settings.TRAINING:
+                self._others[self._training] = self._capture
+                self._training = settings.TRAINING
+                self._capture = self._others.pop(self._training, None)
             nodes = [resolve(t.node) for t in found]
             if not all(is_backed(node) for node in nodes):
                 nodes = realize([(t.node, t.device) for t in found])
