@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .engine.backends import Device
     from .engine.counters import GlobalCounters
     from .engine.jit import TinyJit, jit
-    from .func import grad, hessian, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap
+    from .func import grad, hessian, jacfwd, jacrev, jvp, scan, value_and_grad, vjp, vmap
     from .interop import from_dlpack
     from .ir.symbolic import Variable
     from .tensor import Tensor
@@ -41,6 +41,7 @@ __all__ = [
     "jit",
     "jvp",
     "nn",
+    "scan",
     "value_and_grad",
     "vjp",
     "vmap",
@@ -54,7 +55,8 @@ _HOMES = {
     "Tensor": ".tensor", "TinyJit": ".engine.jit", "dtypes": ".dtype", "jit": ".engine.jit",
     "Variable": ".ir.symbolic", "from_dlpack": ".interop",
     **dict.fromkeys(
-        ("grad", "hessian", "jacfwd", "jacrev", "jvp", "value_and_grad", "vjp", "vmap"), ".func"
+        ("grad", "hessian", "jacfwd", "jacrev", "jvp", "scan", "value_and_grad", "vjp", "vmap"),
+        ".func",
     ),
 }  # fmt: skip
 

@@ -535,3 +535,60 @@ def test_negative_and_large_places_raise_where_the_host_knows_them():
 def test_a_tensor_is_freed_when_its_last_name_goes():
     x = Tensor([1.0]).realize()
     assert sys.getrefcount(x) == 2
+
+
+def test_training_and_evaluation_are_captured_apart():
+    @TinyJit
+    def layer(x):
+        return (x * 2).dropout(0.5).realize()
+
+    x = Tensor.ones(1000).contiguous().realize()
+    for training in (False, True, False, True, True, False, True):
+        with Context(TRAINING=int(training)):
+            found = layer(x).tolist()
+        assert (found.count(0.0) > 300) is training
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_a_copied_optimiser_goes_on_by_itself(copied):
+    weights = [Tensor([1.0, 2.0], requires_grad=True), Tensor([1.0, 2.0], requires_grad=True)]
+    optimisers = [nn.optim.Adam([w], lr=0.1) for w in weights]
+
+    def step(optimiser):
+        optimiser.zero_grad()
+        (optimiser.params[0] ** 2).sum().backward()
+        optimiser.step()
+
+    for optimiser in optimisers:
+        step(optimiser)
+    kept = weights[0].tolist()
+    other = copied(optimisers[0])
+    assert other.lr is not optimisers[0].lr
+    for optimiser in (other, optimisers[1]):
+        optimiser.lr = 0.05
+        step(optimiser)
+    np.testing.assert_array_equal(other.params[0].numpy(), weights[1].numpy())
+    assert weights[0].tolist() == kept
+    assert optimisers[0].lr.item() == pytest.approx(0.1)
+
+
+def test_a_copy_of_a_captured_function_captures_anew():
+    class Model:
+        def __init__(self):
+            self.weight = Tensor([2.0]).realize()
+            self.run = TinyJit(operator.mul)
+
+    model = Model()
+    for _ in range(3):
+        model.run(Tensor([3.0]).realize(), model.weight)
+    other = copy.deepcopy(model)
+    assert other.run is not model.run
+    assert other.run.calls == 0
+    for n in range(4):
+        assert other.run(Tensor([float(n)]).realize(), other.weight).tolist() == [2.0 * n]
+
+
+def test_a_recurrent_model_survives_pickling_and_keeps_its_values():
+    model, x = nn.LSTM(2, 3, bidirectional=True), Tensor.ones(4, 1, 2)
+    other = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(other(x)[0].numpy(), model(x)[0].numpy())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from treadle import Tensor, nn
-from treadle.errors import ShapeError
+from treadle.errors import ShapeError, UserError
 
 from .oracle import copy_parameters, seeded
 
@@ -65,6 +65,38 @@ def test_a_sequence_goes_on_from_a_given_state():
 
 
 def test_a_sequence_of_another_size_is_refused():
-    message = r"\[GRU\] expected an input \(time, batch, 3\), got shape \(2, 5\)"
+    message = r"\[GRU\] expected an input \(time, batch, 3\), or .*, got shape \(2, 5\)"
     with pytest.raises(ShapeError, match=message):
         nn.GRU(3, 4)(Tensor.zeros(2, 5))
+
+
+@pytest.mark.parametrize(("name", "options"), [("LSTM", {}), ("RNN", {"nonlinearity": "relu"})])
+def test_lengths_are_what_pytorch_packs_away(name, options):
+    options = {"bidirectional": True, "batch_first": True, "num_layers": 2, **options}
+    ours, oracle = twins(name, 3, 2, **options)
+    lengths, x = [2, 4, 1], seeded(3, 4, 3)
+    pack = torch.nn.utils.rnn.pack_padded_sequence
+    packed = pack(torch.tensor(x), lengths, batch_first=True, enforce_sorted=False)
+    out, ends = oracle(packed)
+    out, _ = torch.nn.utils.rnn.pad_packed_sequence(out, batch_first=True)
+    found = ours(Tensor(x), lengths=lengths)
+    assert_close(found, (out, ends))
+    assert_close(ours(Tensor(x), lengths=Tensor(lengths)), (out, ends))
+
+
+@pytest.mark.parametrize("name", ["LSTM", "RNN"])
+def test_a_sequence_may_be_without_a_batch(name):
+    ours, oracle = twins(name, 3, 2)
+    assert_close(ours(Tensor(seeded(4, 3))), oracle(torch.tensor(seeded(4, 3))))
+    cell, expected = twins(f"{name}Cell", 3, 2)
+    assert_close(cell(Tensor(seeded(3))), expected(torch.tensor(seeded(3))))
+
+
+def test_what_does_not_fit_a_sequence_is_named():
+    layer, x = nn.GRU(3, 4), Tensor.zeros(5, 2, 3)
+    with pytest.raises(ShapeError, match=r"lengths are 2 integers.*not int32 of shape \(3,\)"):
+        layer(x, lengths=[1, 2, 3])
+    with pytest.raises(ShapeError, match=r"a state has shape \(2, 2, 4\), expected \(1, 2, 4\)"):
+        layer(x, Tensor.zeros(2, 2, 4))
+    with pytest.raises(UserError, match='"tanh" or "relu"'):
+        nn.RNN(3, 4, nonlinearity="gelu")

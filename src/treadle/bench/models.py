@@ -17,7 +17,7 @@ from typing import Any
 
 from .work import Input
 
-__all__ = ["Decoder", "DigitNet", "Perceptron", "ResNet"]
+__all__ = ["Decoder", "DigitNet", "Perceptron", "Recurrent", "ResNet"]
 
 Weights = dict[str, Input]
 
@@ -225,3 +225,37 @@ class Perceptron:
 
     def loss(self, lib: Any, w: Any, x: Any, labels: Any) -> Any:
         return lib.cross_entropy(self.scores(lib, w, x), labels)
+
+
+@dataclass(frozen=True)
+class Recurrent:
+    """An LSTM over a sequence, and one matrix for each of its steps."""
+
+    steps: int
+    width: int
+    hidden: int
+    classes: int = 10
+
+    @property
+    def weights(self) -> Weights:
+        gates, scale = 4 * self.hidden, 1 / math.sqrt(self.hidden)
+        shapes = {"input": (gates, self.width), "hidden": (gates, self.hidden)}
+        shapes |= {"input.bias": (gates,), "hidden.bias": (gates,)}
+        found = {name: Input(shape, scale=scale) for name, shape in shapes.items()}
+        return found | _dense("scores", self.hidden, self.classes)
+
+    @property
+    def flops(self) -> float:
+        """Multiplications and additions of one sequence, forward."""
+        each = 4 * self.hidden * (self.width + self.hidden) + self.hidden * self.classes
+        return 2.0 * self.steps * each
+
+    def scores(self, lib: Any, w: Any, x: Any) -> Any:
+        """(steps, batch, width) to (steps, batch, classes)."""
+        names = ("input", "hidden", "input.bias", "hidden.bias")
+        states = lib.lstm(x, *(w[name] for name in names))
+        return lib.linear(states, w["scores"], w["scores.bias"])
+
+    def loss(self, lib: Any, w: Any, x: Any, labels: Any) -> Any:
+        """Labels are those of all steps, one after the other."""
+        return lib.cross_entropy(self.scores(lib, w, x).reshape((-1, self.classes)), labels)

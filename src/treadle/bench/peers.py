@@ -61,6 +61,7 @@ PEERS: dict[str, Peer] = {
     "torch": Peer(("torch",), _library("pytorch", "Torch")),
     "torch out=": Peer(("torch",), _library("pytorch", "TorchOut")),
     "torch.compile": Peer(("torch",), _library("pytorch", "TorchCompile"), "bars"),
+    "torch treadle": Peer(("torch", "treadle"), _library("pytorch", "TorchTreadle"), "asked"),
     "numpy": Peer(("numpy",), _library("arrays", "NumPy")),
     "jax": Peer(("jax",), _library("xla", "Jax"), "full"),
     "onnxruntime": Peer(("onnxruntime", "onnx"), _library("onnx", "Onnx")),

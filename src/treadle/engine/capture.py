@@ -80,9 +80,9 @@ class Capture:
     @functools.cached_property
     def work(self) -> tuple[int, int, int]:
         """Kernels, operations and bytes of one replay."""
-        programs = [run.program for run in self.runs]
-        kernels = sum(len(program.kernels) for program in programs)
-        return kernels, sum(p.ops for p in programs), sum(p.bytes for p in programs)
+        works = [run.work for run in self.runs]
+        kernels, ops, nbytes = (sum(work[i] for work in works) for i in range(3))
+        return kernels, ops, nbytes
 
 
 def prepare(capture: Capture) -> None:
@@ -134,7 +134,7 @@ def let_go_of_results(capture: Capture) -> None:
     ]
     capture.made = like(capture.made)
     for run in capture.runs:
-        run.inputs, run.outputs = like(run.inputs), like(run.outputs)
+        run.inputs, run.outputs, run.filled = map(like, (run.inputs, run.outputs, [*run.filled]))
     for number, memory in hollow.items():
         capture.patches[id(memory)] = capture.patches.pop(number, [])
 
@@ -153,7 +153,7 @@ def _call_list(
     calls = Device[_device(runs[0])].runtime.call_list(launches, (runs, kept))
     call = 0
     for run in runs:
-        for arguments in run.program.arguments:
+        for arguments in run.program.arguments * len(run.rounds):
             for slot, place in enumerate(arguments):
                 if place.kind != "scratch":
                     owners = run.inputs if place.kind == "input" else run.outputs
@@ -171,7 +171,7 @@ def _bases(holder: Any) -> list[Node]:
 
 def state_of(capture: Capture) -> list[weakref.ref[Any]]:
     """The tensors whose memory the captured function assigns to: replays carry them along."""
-    written = {id(run.inputs[slot]) for run in capture.runs for slot in run.program.written}
+    written = {id(memory) for run in capture.runs for memory in run.overwritten}
     found = []
     for holder in holders() if written else ():
         if any(id(memory_of(base.arg)) in written for base in _bases(holder)):

@@ -1,4 +1,6 @@
-"""What no kernel computes: COPY, from one device to another, and HOST, a function of NumPy's.
+"""What no one kernel computes.
+
+COPY, from one device to another; HOST, a function of NumPy's; RECUR, a loop over kernels.
 
     computed_at_once([HOST(BUFFER)])         -> True; its value is known now
     compute_cuts([HOST(BUFFER + 1) * 2], realize)
@@ -19,18 +21,16 @@ from ..ir.op import Op
 from ..transforms.matrices import siblings
 from .backends import Device
 from .known import is_backed, remember, resolve
+from .loops import run_loop
 from .memory import Memory, adopt, memory_of, new_memory
 from .report import report_host_call
-from .steps import HostCall, Step, Transfer
+from .steps import HostCall, Transfer, listeners
 
-__all__ = ["CUTS", "compute_cuts", "computed_at_once", "device_of", "listeners"]
+__all__ = ["CUTS", "compute_cuts", "computed_at_once", "device_of"]
 
-CUTS = frozenset((Op.COPY, Op.HOST))
+CUTS = frozenset((Op.COPY, Op.HOST, Op.RECUR))
 
 Realize = Callable[[Sequence[tuple[Node, Any]]], list[Node]]
-
-# Told of each step that was taken, in order; a capturing jit listens.
-listeners: list[Callable[[Step], None]] = []
 
 
 def computed_at_once(nodes: Sequence[Node]) -> bool:
@@ -49,13 +49,18 @@ def computed_at_once(nodes: Sequence[Node]) -> bool:
 
 
 def compute_cuts(outputs: Sequence[Node], realize: Realize) -> None:
-    """Compute each COPY and HOST below `outputs`, after what it reads, on that's device."""
+    """Compute each of CUTS below `outputs`, after what it reads, on that's device.
+
+    A device that interprets graphs does so with loops, too.
+    """
     for cut in toposort(outputs, lambda n: resolve(n) is n):
         if cut.op not in CUTS or resolve(cut) is not cut:
             continue
         nodes = [resolve(node) for node in cut.src]
+        device = device_of(cut.src, cut)
+        if cut.op is Op.RECUR and Device[device].interprets:
+            continue
         if not all(map(is_backed, nodes)):
-            device = device_of(cut.src, cut)
             nodes = realize([(node, device) for node in cut.src])
         _take(cut, nodes)
 
@@ -76,8 +81,12 @@ def _is_in_memory(node: Node) -> bool:
 
 
 def _take(cut: Node, operands: Sequence[Node]) -> None:
-    """Copy, or call, with `operands` in memory; all results are remembered."""
+    """Copy, call or loop, with `operands` in memory; all results are remembered."""
     sources = [_memory_below(node) for node in operands]
+    if cut.op is Op.RECUR:
+        states, made = run_loop(cut, operands, sources[0].device)
+        _remember_all(states, made)
+        return
     step, results = _copy(cut, sources[0]) if cut.op is Op.COPY else _host_call(cut, sources)
     start = time.perf_counter()
     step.run()
@@ -85,7 +94,11 @@ def _take(cut: Node, operands: Sequence[Node]) -> None:
         report_host_call(step, sources[0].device, time.perf_counter() - start)
     for listen in listeners:
         listen(step)
-    for node, memory in zip(results, step.made, strict=True):
+    _remember_all(results, step.made)
+
+
+def _remember_all(nodes: Sequence[Node], made: Sequence[Memory]) -> None:
+    for node, memory in zip(nodes, made, strict=True):
         remember(node, Node(Op.RESHAPE, node.dtype, (adopt(memory),), node.shape))
 
 

@@ -40,12 +40,11 @@ from .arguments import (
 )
 from .capture import Capture, let_go_of_results, prepare, state_of, step_state, watched_by
 from .counters import GlobalCounters
-from .cuts import listeners
 from .known import is_backed, resolve
 from .lasting import expect_replays
 from .memory import Memory, adopt, moment, new_memory
 from .run import on_interpret, realize
-from .steps import HostCall, Step, Transfer
+from .steps import HostCall, Step, Transfer, listeners
 
 __all__ = ["TinyJit", "jit"]
 
@@ -88,6 +87,8 @@ class TinyJit(Generic[P, R]):
 
     Tensors may be arguments, keyword arguments, or inside lists, tuples and dicts of them; all
     other arguments must be the same in each call. Raises JitError where a replay would differ.
+    What layers do while training (`Tensor.training`) and otherwise are captures of their own. A
+    copy, or what is loaded from a pickle, has the function and has captured nothing.
     Inside of a transform (grad, vmap, ...) it is the function itself.
     """
 
@@ -101,7 +102,12 @@ class TinyJit(Generic[P, R]):
         self.calls: int = 0
         self._before = (0, 0)  # the moments when the last call began and ended
         self._capture: Capture | None = None
+        self._training = settings.TRAINING  # the mode of the capture
+        self._others: dict[bool, Capture | None] = {}  # captures of other modes
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.function,)
 
     @overload
     def __get__(self, obj: None, owner: type | None = None) -> Self: ...
@@ -117,7 +123,7 @@ class TinyJit(Generic[P, R]):
         if not settings.JIT or checked or getattr(_capturing, "active", None) is not None:
             return self.function(*args, **kwargs)
         with self._lock:
-            capture = self._capture
+            capture = self._capture if self._training == settings.TRAINING else None
             if capture is not None and capture.glances is not None and not kwargs:
                 memories = at_a_glance(args, capture.glances)
                 if memories is not None and not any(w.has_changed for w in capture.watched):
@@ -131,6 +137,10 @@ class TinyJit(Generic[P, R]):
             return self.function(*args, **kwargs)
         with self._lock:
             self.calls += 1
+            if self._training != settings.TRAINING:
+                self._others[self._training] = self._capture
+                self._training = settings.TRAINING
+                self._capture = self._others.pop(self._training, None)
             if not backed:
                 nodes = realize([(t.node, t.device) for t in found])
             memories = [m for node in nodes for m in memories_of(node)]
@@ -188,8 +198,8 @@ class TinyJit(Generic[P, R]):
                 raise JitError("[jit] the function returns one of its inputs; return a copy of it")
             capture.returned.append((node, found))
         for run in capture.runs:
-            for slot in run.program.written:
-                if id(run.inputs[slot]) in inputs:
+            for memory in run.overwritten:
+                if id(memory) in inputs:
                     raise JitError(
                         "[jit] the function assigns to one of its arguments; make it an attribute "
                         "or a closure variable, which replays keep, or return the new value"

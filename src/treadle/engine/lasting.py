@@ -117,9 +117,9 @@ class Kept:
         """
         rest: list[Launch] = []
         for run in runs:
-            launches, program = run.launches(), run.program
+            (first, *others), program, begin = run.launches(), run.program, len(rest)
             for kernel, places, launch in zip(
-                program.kernels, program.arguments, launches, strict=True
+                program.kernels, program.arguments, first, strict=True
             ):
                 constant = {
                     slot: run.inputs[place.number]
@@ -127,6 +127,10 @@ class Kept:
                     if place.kind == "input" and is_constant(run.inputs[place.number])
                 }
                 rest.append(self._split(kernel, launch, constant, room, Device[program.device]))
+            left = rest[begin:]
+            for launches in others:  # of the same arguments
+                pairs = zip(left, launches, strict=True)
+                rest += [Launch(mine.phases, mine.args, now.vars) for mine, now in pairs]
         if self._launches:
             runtime = Device[runs[0].program.device].runtime
             self._calls = runtime.call_list(self._launches, (runs, self.blocks))

@@ -8,7 +8,6 @@ What known.py knows already is read from memory; effects.py sees to what assignm
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,15 +25,12 @@ from ..transforms.pairs import in_reals
 from .backends import Device
 from .blame import blamed
 from .check import check_values
-from .counters import GlobalCounters
-from .cuts import CUTS, compute_cuts, computed_at_once, device_of, listeners
+from .cuts import CUTS, compute_cuts, computed_at_once, device_of
 from .effects import buffer_below, commit, is_stored, keep_old_versions, readers, still_read
 from .known import current, is_backed, remember, resolve
-from .memory import Memory, adopt, from_host, memory_of, moment, new_memory, read
+from .launching import run_program
+from .memory import adopt, from_host, memory_of, new_memory, read
 from .pipeline import program_of
-from .program import Program
-from .report import report_kernels
-from .steps import Run
 
 __all__ = ["on_interpret", "realize", "scheduled"]
 
@@ -196,7 +192,7 @@ def scheduled(outputs: Sequence[tuple[Node, Any]]) -> list[Kernel]:
 
 
 def _rounds(jobs: list[tuple[Node, str]]) -> list[tuple[list[Node], str]]:
-    """The graphs that are computed one after the other: what each COPY or HOST reads, then `jobs`.
+    """The graphs that are computed one after the other: what each of CUTS reads, then `jobs`.
 
     What an earlier one computes is a BUFFER in the later ones.
     """
@@ -254,7 +250,7 @@ def _execute(roots: list[Node], device: str, effects: list[Node]) -> list[Node |
             new_memory(device, dtype, size_with(size, values), image)
             for dtype, size, image in program.outputs
         ]
-        run_program(program, memories, outputs, values)
+        run_program(program, memories, outputs, [values])
     except (DeviceError, MemoryError) as error:
         raise blamed(error, todo) from error.__cause__
     nodes = [adopt(memory) for memory in outputs]
@@ -269,31 +265,6 @@ def _stored_below(root: Node) -> Node:
     while base.op is Op.RESHAPE:
         base = base.src[0]
     return base if base.op in (Op.CONTIGUOUS, Op.SCAN, Op.SCATTER, Op.AFTER) else root
-
-
-def run_program(
-    program: Program, inputs: list[Memory], outputs: list[Memory], values: dict[str, int]
-) -> None:
-    """Launch every kernel of `program` on these buffers, and count it."""
-    opened = Device[program.device]
-    allocator = opened.allocator
-    scratch = [
-        allocator.alloc(block) if isinstance(block, int) else allocator.alloc_image(block)
-        for block in program.scratch
-    ]
-    run = Run(program, inputs, outputs, scratch, values)
-    launches = run.launches()
-    for memory in run.overwritten:
-        memory.changed = moment()
-    start = time.perf_counter()
-    if settings.DEBUG >= 2:
-        report_kernels(program, opened.runtime.call_list(launches).run_timed(), opened)
-    elif launches:
-        opened.runtime.run(launches)
-    seconds = time.perf_counter() - start
-    GlobalCounters.count(len(program.kernels), program.ops, program.bytes, seconds)
-    for listen in listeners:
-        listen(run)
 
 
 def _interpret(roots: list[Node], device: str, effects: list[Node]) -> list[Node | None]:

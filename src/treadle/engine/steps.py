@@ -1,6 +1,6 @@
 """What computing a graph consists of, step by step; a capturing jit records them and replays them.
 
-    Run        kernels on one device
+    Run        kernels on one device, for each step of a loop if they are one
     Transfer   a copy from one device to another
     HostCall   a NumPy function of tensors, computed by the host between kernels
 
@@ -10,7 +10,7 @@ id, stands for the memory of the first time. Both wait for what they read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from ..runtime.base import Launch
 from .memory import Memory, transfer
 from .program import Program
 
-__all__ = ["HostCall", "Moved", "Run", "Step", "Transfer"]
+__all__ = ["HostCall", "Moved", "Run", "Step", "Transfer", "listeners"]
 
 Moved = Mapping[int, Memory]
 _AS_THEY_ARE: Moved = {}
@@ -27,28 +27,43 @@ _AS_THEY_ARE: Moved = {}
 
 @dataclass(eq=False)
 class Run:
-    """A program with everything that one run of it reads and writes."""
+    """A program with everything that one run of it reads and writes.
+
+    It runs once for each of `rounds`, values of its variables. `filled`: memory among the inputs
+    that was made for this run, or for one like it just before, to be assigned to.
+    """
 
     program: Program
     inputs: list[Memory]
     outputs: list[Memory]
     scratch: list[Any]
-    values: dict[str, int]
+    rounds: Sequence[dict[str, int]]
+    filled: Sequence[Memory] = ()
 
     @property
     def made(self) -> list[Memory]:
         """The memory that this step was the first to write."""
-        return self.outputs
+        return [*self.outputs, *self.filled]
 
     @property
     def overwritten(self) -> list[Memory]:
         """The memory from before that this step assigns to."""
-        return [self.inputs[slot] for slot in self.program.written]
+        new = {id(memory) for memory in self.filled}
+        written = [self.inputs[slot] for slot in self.program.written]
+        return [memory for memory in written if id(memory) not in new]
 
-    def launches(self) -> list[Launch]:
-        """The launches of this run."""
+    @property
+    def work(self) -> tuple[int, int, int]:
+        """Kernels, operations and bytes of all rounds."""
+        program, rounds = self.program, len(self.rounds)
+        return len(program.kernels) * rounds, program.ops * rounds, program.bytes * rounds
+
+    def launches(self) -> list[list[Launch]]:
+        """The launches of each round; all have the same arguments."""
         inputs, outputs = [m.buffer for m in self.inputs], [m.buffer for m in self.outputs]
-        return self.program.launches(inputs, outputs, self.scratch, self.values)
+        return [
+            self.program.launches(inputs, outputs, self.scratch, values) for values in self.rounds
+        ]
 
 
 @dataclass(eq=False, slots=True)
@@ -94,6 +109,9 @@ class HostCall:
 
 
 Step = Run | Transfer | HostCall
+
+# Told of each step that was taken, in order; a capturing jit listens.
+listeners: list[Callable[[Step], None]] = []
 
 
 def _now(memory: Memory, moved: Moved) -> Memory:

@@ -16,14 +16,14 @@ import torch
 from ..dtype import _from_torch_dtype, dtypes
 from ..tensor import Tensor
 
-__all__ = ["MEANINGS"]
+__all__ = ["MEANINGS", "axes_of", "means", "pair", "pooling"]
 
 aten = torch.ops.aten
 
 MEANINGS: dict[Any, Callable[..., Any]] = {}
 
 
-def _means(*operators: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def means(*operators: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The function below is what `operators` mean."""
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,13 +37,15 @@ def _means(*operators: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]
 
 _UNARY = (
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_not", "ceil", "cos", "cosh",
-    "erf", "exp", "exp2", "floor", "isinf", "isnan", "log", "log2", "logical_not", "neg",
+    "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "floor", "isfinite", "isinf", "isnan",
+    "lgamma", "log", "log10", "log1p", "log2", "logical_not", "neg",
     "reciprocal", "relu", "round", "rsqrt", "sigmoid", "sign", "silu", "sin", "sinh", "sqrt",
     "square", "tan", "tanh", "trunc",
 )  # fmt: skip
 _BINARY = (
-    "bitwise_and", "bitwise_or", "eq", "ge", "gt", "le", "logical_and", "logical_or", "lt",
-    "maximum", "minimum", "mul", "ne",
+    "atan2", "bitwise_and", "bitwise_or", "bitwise_xor", "copysign", "eq", "fmax", "fmin", "fmod",
+    "ge", "gt", "hypot", "le", "logical_and", "logical_or", "logical_xor", "lt", "maximum",
+    "minimum", "mul", "ne", "remainder", "xlogy",
 )  # fmt: skip
 _OVERLOADS = ("default", "Tensor", "Scalar")
 
@@ -53,61 +55,67 @@ def _method(name: str) -> Callable[..., Tensor]:
 
 
 for _name in _UNARY:
-    _means(getattr(aten, _name).default)(_method(_name))
+    means(getattr(aten, _name).default)(_method(_name))
 for _name in _BINARY:
     _packet = getattr(aten, _name)
     _known = [getattr(_packet, over) for over in _packet.overloads() if over in _OVERLOADS]
-    _means(*_known)(_method(_name))
+    means(*_known)(_method(_name))
 
 
-@_means(aten.add.Tensor, aten.add.Scalar)
+@means(aten.add.Tensor, aten.add.Scalar)
 def _add(x: Tensor, other: Any, alpha: Any = 1) -> Tensor:
     return x + (other if alpha == 1 else other * alpha)
 
 
-@_means(aten.sub.Tensor, aten.sub.Scalar)
+@means(aten.sub.Tensor, aten.sub.Scalar)
 def _sub(x: Tensor, other: Any, alpha: Any = 1) -> Tensor:
     return x - (other if alpha == 1 else other * alpha)
 
 
-@_means(aten.rsub.Scalar)
+@means(aten.rsub.Scalar)
 def _rsub(x: Tensor, other: Any, alpha: Any = 1) -> Tensor:
     return other - (x if alpha == 1 else x * alpha)
 
 
-@_means(aten.div.Tensor, aten.div.Scalar)
+@means(aten.div.Tensor, aten.div.Scalar)
 def _div(x: Tensor, other: Any) -> Tensor:
     return x / other
 
 
-@_means(aten.pow.Scalar, aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor)
+@means(aten.pow.Scalar, aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor)
 def _pow(x: Any, exponent: Any) -> Tensor:
     return x**exponent
 
 
-@_means(aten.where.self)
+@means(aten.where.self)
 def _where(condition: Tensor, x: Any, y: Any) -> Tensor:
     return condition.where(x, y)
 
 
-@_means(aten.clamp.default)
+@means(aten.clamp.default, aten.clamp.Tensor)
 def _clamp(x: Tensor, low: Any = None, high: Any = None) -> Tensor:
     return x.clamp(low, high)
 
 
-@_means(aten.gelu.default)
+@means(aten.gelu.default)
 def _gelu(x: Tensor, approximate: str = "none") -> Tensor:
     if approximate == "tanh":
         return x.gelu()
     return x * 0.5 * (1 + (x * 0.5**0.5).erf())
 
 
-@_means(aten.hardtanh.default)
+@means(aten.hardtanh.default)
 def _hardtanh(x: Tensor, low: float = -1.0, high: float = 1.0) -> Tensor:
     return x.clamp(low, high)
 
 
-@_means(aten.leaky_relu.default)
+@means(aten.elu.default)
+def _elu(x: Tensor, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Tensor:
+    low = ((x if input_scale == 1 else x * input_scale).expm1()) * (alpha * scale)
+    return (x > 0).where(x * scale, low)
+
+
+@means(aten.leaky_relu.default)
 def _leaky_relu(x: Tensor, slope: float = 0.01) -> Tensor:
     return x.leaky_relu(slope)
 
@@ -115,93 +123,108 @@ def _leaky_relu(x: Tensor, slope: float = 0.01) -> Tensor:
 # -- shapes ---------------------------------------------------------------------------------------
 
 
-@_means(aten.view.default, aten.reshape.default, aten._unsafe_view.default)
+@means(aten.view.default, aten.reshape.default, aten._unsafe_view.default)
 def _view(x: Tensor, shape: Any) -> Tensor:
     return x.reshape(tuple(shape))
 
 
-@_means(aten.permute.default)
+@means(aten.permute.default)
 def _permute(x: Tensor, order: Any) -> Tensor:
     return x.permute(tuple(order))
 
 
-@_means(aten.transpose.int)
+@means(aten.transpose.int)
 def _transpose(x: Tensor, first: int, second: int) -> Tensor:
     return x.transpose(first, second)
 
 
-@_means(aten.t.default)
+@means(aten.t.default)
 def _t(x: Tensor) -> Tensor:
     return x.T
 
 
-@_means(aten.expand.default)
+@means(aten.expand.default)
 def _expand(x: Tensor, shape: Any) -> Tensor:
     return x.expand(tuple(shape))
 
 
-@_means(aten.unsqueeze.default)
+@means(aten.unsqueeze.default)
 def _unsqueeze(x: Tensor, axis: int) -> Tensor:
     return x.unsqueeze(axis)
 
 
-@_means(aten.squeeze.dim, aten.squeeze.dims)
+@means(aten.squeeze.dim, aten.squeeze.dims)
 def _squeeze(x: Tensor, axes: Any) -> Tensor:
     listed = {axis % x.ndim for axis in ([axes] if isinstance(axes, int) else axes)}
     gone = [axis for axis in listed if x.shape[axis] == 1]
     return x.reshape(tuple(size for axis, size in enumerate(x.shape) if axis not in gone))
 
 
-@_means(aten.slice.Tensor)
+@means(aten.slice.Tensor)
 def _slice(x: Tensor, axis: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
     return x[(*(slice(None),) * (axis % x.ndim), slice(start, end, step))]
 
 
-@_means(aten.select.int)
+@means(aten.select.int)
 def _select(x: Tensor, axis: int, index: int) -> Tensor:
     return x[(*(slice(None),) * (axis % x.ndim), index)]
 
 
-@_means(aten.split_with_sizes.default)
+@means(aten.split_with_sizes.default)
 def _split(x: Tensor, sizes: Any, axis: int = 0) -> tuple[Tensor, ...]:
     return tuple(x.split(tuple(sizes), axis))
 
 
-@_means(aten.cat.default)
+@means(aten.cat.default)
 def _cat(tensors: Any, axis: int = 0) -> Tensor:
     return tensors[0].cat(*tensors[1:], dim=axis)
 
 
-@_means(aten.alias.default, aten.detach.default)
+@means(aten.repeat.default)
+def _repeat(x: Tensor, repeats: Any) -> Tensor:
+    return x.repeat(*repeats)
+
+
+@means(aten.flip.default)
+def _flip(x: Tensor, axes: Any) -> Tensor:
+    return x.flip(tuple(axes)) if axes else x
+
+
+@means(aten.constant_pad_nd.default)
+def _pad(x: Tensor, widths: Any, value: Any = 0) -> Tensor:
+    return x.pad(tuple(widths), value=value)
+
+
+@means(aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default)
 def _same(x: Tensor) -> Tensor:
     return x
 
 
-@_means(aten.clone.default)
+@means(aten.clone.default)
 def _clone(x: Tensor, memory_format: Any = None) -> Tensor:
     return x
 
 
-@_means(aten._to_copy.default)
+@means(aten._to_copy.default)
 def _to_copy(x: Tensor, dtype: Any = None, layout: Any = None, device: Any = None,
              pin_memory: Any = None, non_blocking: bool = False,
              memory_format: Any = None) -> Tensor:  # fmt: skip
     return x if dtype is None else x.cast(_from_torch_dtype(dtype))
 
 
-@_means(aten.full.default)
+@means(aten.full.default)
 def _full(shape: Any, value: Any, dtype: Any = None, **placement: Any) -> Tensor:
     kind = None if dtype is None else _from_torch_dtype(dtype)
     return Tensor.full(tuple(shape), value, dtype=kind, device="CPU")
 
 
-@_means(aten.full_like.default)
+@means(aten.full_like.default)
 def _full_like(x: Tensor, value: Any, dtype: Any = None, **placement: Any) -> Tensor:
     kind = x.dtype if dtype is None else _from_torch_dtype(dtype)
     return Tensor.full(x.shape, value, dtype=kind, device="CPU")
 
 
-@_means(aten.scalar_tensor.default)
+@means(aten.scalar_tensor.default)
 def _scalar_tensor(value: Any, dtype: Any = None, **placement: Any) -> Tensor:
     return _full((), value, dtype)
 
@@ -209,56 +232,56 @@ def _scalar_tensor(value: Any, dtype: Any = None, **placement: Any) -> Tensor:
 # -- reductions -----------------------------------------------------------------------------------
 
 
-@_means(aten.sum.default, aten.sum.dim_IntList)
+@means(aten.sum.default, aten.sum.dim_IntList)
 def _sum(x: Tensor, axes: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     if dtype is not None:
-        return x.sum(_axes(axes), keepdim, _from_torch_dtype(dtype))
+        return x.sum(axes_of(axes), keepdim, _from_torch_dtype(dtype))
     # PyTorch adds integers, and counts truths, in 64 bits
-    return (x if x.dtype.is_float else x.cast(dtypes.int64)).sum(_axes(axes), keepdim)
+    return (x if x.dtype.is_float else x.cast(dtypes.int64)).sum(axes_of(axes), keepdim)
 
 
-@_means(aten.mean.default, aten.mean.dim)
+@means(aten.mean.default, aten.mean.dim)
 def _mean(x: Tensor, axes: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     x = x if dtype is None else x.cast(_from_torch_dtype(dtype))
-    return x.mean(_axes(axes), keepdim)
+    return x.mean(axes_of(axes), keepdim)
 
 
-@_means(aten.amax.default)
+@means(aten.amax.default)
 def _amax(x: Tensor, axes: Any = (), keepdim: bool = False) -> Tensor:
-    return x.max(_axes(axes), keepdim)
+    return x.max(axes_of(axes), keepdim)
 
 
-@_means(aten.amin.default)
+@means(aten.amin.default)
 def _amin(x: Tensor, axes: Any = (), keepdim: bool = False) -> Tensor:
-    return x.min(_axes(axes), keepdim)
+    return x.min(axes_of(axes), keepdim)
 
 
-@_means(aten.var.correction)
+@means(aten.var.correction)
 def _var(x: Tensor, axes: Any = None, *, correction: Any = None, keepdim: bool = False) -> Tensor:
-    return x.var(_axes(axes), keepdim, 1 if correction is None else correction)
+    return x.var(axes_of(axes), keepdim, 1 if correction is None else correction)
 
 
-@_means(aten.var_mean.correction)
+@means(aten.var_mean.correction)
 def _var_mean(
     x: Tensor, axes: Any = None, *, correction: Any = None, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     return (
         _var(x, axes, correction=correction, keepdim=keepdim),
-        x.mean(_axes(axes), keepdim),
+        x.mean(axes_of(axes), keepdim),
     )
 
 
-def _axes(axes: Any) -> Any:
+def axes_of(axes: Any) -> Any:
     """PyTorch's empty list of axes means all of them."""
     return tuple(axes) if axes else None
 
 
-@_means(aten._softmax.default)
+@means(aten._softmax.default)
 def _softmax(x: Tensor, axis: int, half_to_float: bool) -> Tensor:
     return (x.float() if half_to_float else x).softmax(axis)
 
 
-@_means(aten._log_softmax.default)
+@means(aten._log_softmax.default)
 def _log_softmax(x: Tensor, axis: int, half_to_float: bool) -> Tensor:
     return (x.float() if half_to_float else x).log_softmax(axis)
 
@@ -266,18 +289,18 @@ def _log_softmax(x: Tensor, axis: int, half_to_float: bool) -> Tensor:
 # -- products and windows -------------------------------------------------------------------------
 
 
-@_means(aten.mm.default, aten.bmm.default)
+@means(aten.mm.default, aten.bmm.default)
 def _mm(x: Tensor, y: Tensor) -> Tensor:
     return x @ y
 
 
-@_means(aten.addmm.default)
+@means(aten.addmm.default)
 def _addmm(bias: Tensor, x: Tensor, y: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     product = x @ y if alpha == 1 else (x @ y) * alpha
     return product + (bias if beta == 1 else bias * beta)
 
 
-@_means(aten.convolution.default)
+@means(aten.convolution.default)
 def _convolution(
     x: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any, dilation: Any,
     transposed: bool, output_padding: Any, groups: int,
@@ -288,7 +311,7 @@ def _convolution(
     return x.conv2d(weight, bias, *settings)
 
 
-@_means(aten.convolution_backward.default)
+@means(aten.convolution_backward.default)
 def _convolution_backward(
     gradient: Tensor, x: Tensor, weight: Tensor, bias_sizes: Any, stride: Any, padding: Any,
     dilation: Any, transposed: bool, output_padding: Any, groups: int, wanted: Any,
@@ -303,32 +326,32 @@ def _convolution_backward(
     return (*by_input, gradient.sum(over) if wanted[2] else None)
 
 
-@_means(aten.max_pool2d_with_indices.default)
+@means(aten.max_pool2d_with_indices.default)
 def _max_pool2d(
     x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1,
     ceil_mode: bool = False,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    shape = (*_pooling(kernel, stride), _pair(dilation), _pair(padding))
+    shape = (*pooling(kernel, stride), pair(dilation), pair(padding))
     return x.max_pool2d(*shape, ceil_mode, return_indices=True)
 
 
-@_means(aten.avg_pool2d.default)
+@means(aten.avg_pool2d.default)
 def _avg_pool2d(
     x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: Any = None,
 ) -> Tensor:  # fmt: skip
-    mean = x.avg_pool2d(*_pooling(kernel, stride), 1, _pair(padding), ceil_mode, count_include_pad)
+    mean = x.avg_pool2d(*pooling(kernel, stride), 1, pair(padding), ceil_mode, count_include_pad)
     if divisor_override is None:
         return mean
-    height, width = _pair(kernel)
+    height, width = pair(kernel)
     return mean * (height * width / divisor_override)
 
 
-def _pair(value: Any) -> tuple[int, int]:
+def pair(value: Any) -> tuple[int, int]:
     sizes = (value,) if isinstance(value, int) else tuple(value)
     return sizes if len(sizes) == 2 else (sizes[0], sizes[0])
 
 
-def _pooling(kernel: Any, stride: Any) -> tuple[Any, Any]:
+def pooling(kernel: Any, stride: Any) -> tuple[Any, Any]:
     """Kernel and stride, which is the kernel's size where it is not given."""
-    return _pair(kernel), _pair(stride) if stride else _pair(kernel)
+    return pair(kernel), pair(stride) if stride else pair(kernel)

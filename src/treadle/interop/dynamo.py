@@ -26,6 +26,7 @@ from ..dtype import _from_torch_dtype
 from ..engine.jit import TinyJit
 from ..tensor import Tensor
 from .aten import MEANINGS
+from .aten_places import has_whole_indices
 
 __all__ = ["compile_graph"]
 
@@ -47,6 +48,8 @@ class _Known(OperatorSupportBase):
             return False
         if node.target is operator.getitem:
             return self.is_node_supported(submodules, node.all_input_nodes[0])
+        if node.target in (aten.index.Tensor, aten.index_put.default):
+            return has_whole_indices(node)
         return node.target in MEANINGS
 
 
@@ -146,14 +149,26 @@ def _compiled(graph: torch.fx.GraphModule, example_inputs: Any) -> Any:
         if not name.startswith("fused_") or not isinstance(part, torch.fx.GraphModule):
             continue
         called = [node.target for node in part.graph.nodes if node.op == "call_function"]
-        if not _VIEWS.issuperset(called):
+        reads = any(node.op == "placeholder" for node in part.graph.nodes)
+        if reads and not _VIEWS.issuperset(called):
             setattr(fused, name, _Part(part.graph))
     return make_boxed_func(fused.forward)
 
 
 _DECOMPOSED = {
     **core_aten_decompositions(),
-    **get_decompositions([aten.native_layer_norm, aten.native_layer_norm_backward]),
+    **get_decompositions(
+        [
+            aten.native_layer_norm,
+            aten.native_layer_norm_backward,
+            aten.native_group_norm,
+            aten.native_group_norm_backward,
+            aten._native_batch_norm_legit,
+            aten._native_batch_norm_legit.no_stats,
+            aten._native_batch_norm_legit_functional,
+            aten.native_batch_norm_backward,
+        ]
+    ),
 }
 # Its second result is not the one that its gradient, which has no decomposition, reads.
 del _DECOMPOSED[aten._scaled_dot_product_flash_attention_for_cpu.default]

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BufferRef", "GatherArg", "HostArg", "LocalRef", "ParamRef", "Placeholder", "RangeArg",
-    "ReduceArg", "RegisterRef", "ScanArg", "ScatterArg", "ShardArg", "SortArg", "StageArg", "Token",
-    "VarArg", "WindowArg",
+    "RecurArg", "ReduceArg", "RegisterRef", "ScanArg", "ScatterArg", "ShardArg", "SortArg",
+    "StageArg", "Token", "VarArg", "WindowArg",
 ]  # fmt: skip
 
 
@@ -136,6 +136,21 @@ class HostArg:
     dtypes: tuple[str, ...]
     number: int = 0
     options: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class RecurArg:
+    """A loop of `steps`: `body` makes the next states of the stand-ins of what one step sees.
+
+    `sequences`: how many of the sources have a row for each step. `backward`: the last step of them
+    comes first. Nodes that differ in `number` and their own type alone are states of one loop.
+    """
+
+    body: tuple[Any, ...]
+    steps: int
+    sequences: int
+    backward: bool = False
+    number: int = 0
 
 
 RangeKind = Literal["loop", "grid", "local", "subgroup", "unroll", "vector"]

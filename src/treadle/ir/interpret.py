@@ -23,6 +23,7 @@ from .elementwise import ELEMENTWISE, apply_alu, constant_array, numpy_dtype
 from .evaluate import evaluate
 from .node import Node
 from .op import ALU, MOVEMENT, Op
+from .recurrence import Loop
 
 __all__ = ["ELEMENTWISE", "evaluate", "interpret", "interpret_many"]
 
@@ -284,6 +285,20 @@ def _host(run: _Interpreter, node: Node, source: list[Array]) -> Array:
     return lapack.call(node.arg, source)[node.arg.number]
 
 
+def _recur(run: _Interpreter, node: Node, source: list[Array]) -> Array:
+    loop, sequences = Loop.of(node), node.arg.sequences
+    states = source[: len(node.arg.body)]
+    shared = dict(enumerate(source[len(states) + sequences :], len(states) + sequences))
+    found = [states[node.arg.number]]
+    for step in loop.order:
+        rows = [rows[step] for rows in source[len(states) : len(states) + sequences]]
+        seen = {loop.tokens[i]: x for i, x in (*enumerate([*states, *rows]), *shared.items())}
+        # Bound now: the lambda is called before the next step
+        states = interpret_many(node.arg.body, lambda ref, seen=seen: seen[ref.token].reshape(-1))
+        found.append(states[node.arg.number])
+    return np.stack(found[::-1] if node.arg.backward else found)
+
+
 def _same(run: _Interpreter, node: Node, source: list[Array]) -> Array:
     return source[0]
 
@@ -308,6 +323,7 @@ _TENSOR: dict[Op, Callable[[_Interpreter, Node, list[Array]], Array]] = {
     Op.ALIAS: _same,
     Op.COPY: _same,
     Op.HOST: _host,
+    Op.RECUR: _recur,
     Op.MULTI: lambda run, node, source: (
         source[0] if node.arg.axis is None else np.concatenate(source, node.arg.axis)
     ),

@@ -87,6 +87,7 @@ class Op(IntEnum):
     ALIAS = auto()
     COPY = auto()
     HOST = auto()
+    RECUR = auto()
     MULTI = auto()
     ASSIGN = auto()
     AFTER = auto()
@@ -216,6 +217,12 @@ INFO: dict[Op, OpInfo] = {
         "result arg.number of the NumPy function arg.name (ir/lapack.py) on src and arg.options; "
         "its results have shapes arg.shapes and types arg.dtypes",
     ),
+    Op.RECUR: OpInfo(
+        -1,
+        "every state number arg.number of arg.steps steps, the first one too: src holds first "
+        "states, then arg.sequences that have a row for each step, then what all steps read; "
+        "arg.body makes the next states of them (see ir/recurrence)",
+    ),
     Op.MULTI: OpInfo(
         -1, "src[i] on device arg.devices[i]: pieces of axis arg.axis, or equal copies if None"
     ),
@@ -275,5 +282,5 @@ MOVEMENT = frozenset(op for op in Op if Op.RESHAPE <= op <= Op.UNWINDOW) - {Op.U
 OF_COMPLEX = MOVEMENT | SAME | frozenset((
     Op.NEG, Op.RECIP, Op.REAL, Op.IMAG, Op.CAST, Op.ADD, Op.SUB, Op.MUL, Op.FDIV, Op.CMPEQ,
     Op.CMPNE, Op.WHERE, Op.REDUCE, Op.SCAN, Op.GATHER, Op.SCATTER, Op.CONTIGUOUS, Op.COPY, Op.HOST,
-    Op.MULTI, Op.ASSIGN, Op.AFTER, Op.SINK, Op.UNWINDOW,
+    Op.RECUR, Op.MULTI, Op.ASSIGN, Op.AFTER, Op.SINK, Op.UNWINDOW,
 ))  # fmt: skip

@@ -115,7 +115,18 @@ def _shrink(source: Shape, bounds: tuple[tuple[Any, Any], ...]) -> Shape:
             raise ShapeError(
                 f"[shrink] {begin}:{end} does not lie within axis {axis} of shape {source}"
             )
-    return tuple(end - begin for begin, end in bounds)
+    return tuple(_between(*pair) for pair in bounds)
+
+
+def _between(begin: Size, end: Size) -> Size:
+    """A number wherever that is known: x[t:t + 2] has two rows for every t."""
+    if isinstance(begin, int) and isinstance(end, int):
+        return end - begin
+    from .node import as_index
+    from .rules.index import simplify
+
+    found = simplify(as_index(end) - begin)
+    return int(found.value) if found.is_const else found
 
 
 def _flip(source: Shape, axes: tuple[int, ...]) -> Shape:
@@ -228,6 +239,7 @@ _RULES: dict[Op, _Rule] = {
     Op.SORT: _first(_sort),
     Op.ASSIGN: lambda src, arg: _assign(src),
     Op.HOST: lambda src, arg: arg.shapes[arg.number],
+    Op.RECUR: lambda src, arg: (arg.steps + 1, *src[arg.number].shape),
     Op.MULTI: _multi,
     **dict.fromkeys(
         SAME | {Op.CONTIGUOUS, Op.COPY, Op.AFTER, Op.SCAN}, lambda src, arg: src[0].shape

@@ -22,7 +22,7 @@ _LANES = frozenset((Op.BROADCAST, Op.LANES, Op.EXTRACT, Op.STACK, Op.SHUFFLE, Op
 TENSOR_OPS = ALU | MOVEMENT | _VALUES | frozenset((
     Op.BUFFER, Op.IOTA, Op.UNWINDOW, Op.REDUCE, Op.SCAN, Op.GATHER, Op.SCATTER, Op.SORT,
     Op.DISTRIBUTE, Op.CONTIGUOUS, Op.CONTIGUOUS_BACKWARD, Op.DETACH, Op.ALIAS, Op.COPY, Op.HOST,
-    Op.MULTI, Op.ASSIGN, Op.AFTER, Op.SINK,
+    Op.RECUR, Op.MULTI, Op.ASSIGN, Op.AFTER, Op.SINK,
 ))  # fmt: skip
 _MACHINE = ALU | _VALUES | _LANES | frozenset((
     Op.PARAM, Op.LOCAL, Op.REGISTER, Op.RANGE, Op.LOAD, Op.STORE, Op.UPDATE, Op.END, Op.AFTER,
@@ -206,6 +206,17 @@ def _check_host(node: Node) -> None:
     _need(node, node.dtype.name == node.arg.dtypes[node.arg.number], "is not of the result's dtype")
 
 
+def _check_recur(node: Node) -> None:
+    arg, states = node.arg, node.src[: len(node.arg.body)]
+    _need(node, 0 <= arg.number < len(arg.body), "there is no such state")
+    pairs = list(zip(states, arg.body, strict=True))
+    _need(node, all(a.shape == b.shape for a, b in pairs), "a state changes its shape")
+    _need(node, all(a.dtype is b.dtype for a, b in pairs), "a state changes its dtype")
+    _need(node, node.dtype is states[arg.number].dtype, "the dtype is not the state's")
+    rows = node.src[len(states) : len(states) + arg.sequences]
+    _need(node, all(s.shape[0] == arg.steps for s in rows), "a sequence lacks a row for each step")
+
+
 def _check_same(node: Node) -> None:
     _need(node, node.src[0].dtype is node.dtype, "the dtype is not the source's")
 
@@ -225,6 +236,7 @@ CHECKS: dict[Op, Callable[[Node], None]] = {
     Op.MMA: _check_mma,
     Op.SORT: _check_sort,
     Op.HOST: _check_host,
+    Op.RECUR: _check_recur,
     Op.DISTRIBUTE: _check_distribute,
     Op.UPDATE: _check_update,
     Op.TICKET: _check_ticket,

@@ -25,11 +25,12 @@ from .norm import (
     LayerNorm2d,
     RMSNorm,
 )
-from .recurrent import GRU, LSTM, GRUCell, LSTMCell
+from .recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 
 __all__ = [
     "GRU",
     "LSTM",
+    "RNN",
     "BatchNorm",
     "BatchNorm1d",
     "BatchNorm2d",
@@ -53,6 +54,7 @@ __all__ = [
     "Linear",
     "MultiheadAttention",
     "RMSNorm",
+    "RNNCell",
     "datasets",
     "optim",
     "state",

@@ -16,6 +16,7 @@ from ..errors import UserError
 from ..ir.node import Node, toposort
 from ..ir.op import ALU, Op
 from ..ir.origin import pass_on
+from . import recurrence
 from .batch_places import gather, scatter
 from .shapes import repeated
 from .updates import as_value
@@ -133,5 +134,6 @@ _RULES: dict[Op, Callable[[Node, Parts, int], Node]] = {
     Op.ALIAS: _same,
     Op.COPY: _same,
     Op.HOST: _host,
+    Op.RECUR: lambda node, parts, size: recurrence.batched(node, parts, size, batch),
     Op.MULTI: _multi,
 }

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from ..errors import UserError
 from ..ir.args import WindowArg
@@ -21,6 +22,7 @@ from .grad_complex import conj, converted, from_parts, imaginary_part, real_part
 from .grad_linalg import host_rule
 from .grad_memory import after, assign, copy, gather, multi, scatter
 from .grad_reduce import reduce_rule, scan_rule
+from .recurrence import recur_rule
 from .shapes import constant, grown_axes, reduce, reshape
 
 __all__ = ["adjoint", "derivative", "gradient", "gradients"]
@@ -42,17 +44,43 @@ def gradients(seeds: Mapping[Node, Node], targets: Sequence[Node]) -> list[Node 
     order = toposort(seeds)
     wanted = _leading_to(order, set(targets))
     found = {root: seed for root, seed in seeds.items() if root in wanted}
+    loops = _loops(order)
     for node in reversed(order):
-        arriving = found.get(node)
-        if arriving is None or not any(source in wanted for source in node.src):
+        together = loops.get(node, ()) if node.op is Op.RECUR else (node,)
+        arriving = [found.get(one) for one in together]
+        if all(g is None for g in arriving) or not any(source in wanted for source in node.src):
             continue
-        parts = derivative(node, arriving)
+        parts = _parts(together, arriving)
         pass_on(node, parts)
         for source, part in zip(node.src, parts, strict=True):
             if part is not None and source in wanted:
                 old = found.get(source)
                 found[source] = part if old is None else old + part
     return [found.get(target) for target in targets]
+
+
+def _loops(order: list[Node]) -> dict[Node, list[Node]]:
+    """The states of each loop, by the first of them: by then, all has arrived at the others."""
+    loops: dict[object, list[Node]] = {}
+    for node in order:
+        if node.op is Op.RECUR:
+            loops.setdefault((node.src, replace(node.arg, number=0)), []).append(node)
+    return {states[0]: states for states in loops.values()}
+
+
+def _parts(together: Sequence[Node], arriving: Sequence[Node | None]) -> tuple[Node | None, ...]:
+    """The derivative of a node, or of several states of one loop at once."""
+    if together[0].op is not Op.RECUR:
+        assert arriving[0] is not None
+        return derivative(together[0], arriving[0])
+    pairs = zip(together, arriving, strict=True)
+    return _of_loop(together[0], {one.arg.number: g for one, g in pairs if g is not None})
+
+
+def _of_loop(node: Node, arriving: Mapping[int, Node]) -> tuple[Node | None, ...]:
+    from .batch import batch  # which is made of the gradients' rules for assignments
+
+    return recur_rule(node, arriving, gradients, batch)
 
 
 def _leading_to(order: list[Node], targets: set[Node]) -> set[Node]:
@@ -199,6 +227,7 @@ RULES: dict[Op, Rule] = {
     Op.CONTIGUOUS_BACKWARD: lambda n, g: (Node(Op.CONTIGUOUS, g.dtype, (g,)),),
     Op.COPY: copy,
     Op.HOST: host_rule,
+    Op.RECUR: lambda n, g: _of_loop(n, {n.arg.number: g}),
     Op.MULTI: multi,
     Op.GATHER: gather,
     Op.SCATTER: scatter,

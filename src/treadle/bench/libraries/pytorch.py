@@ -1,4 +1,4 @@
-"""PyTorch three ways: eager; without fresh pages (`out=`, the fused Adam); torch.compile."""
+"""PyTorch: eager; without fresh pages (`out=`, the fused Adam); torch.compile with two backends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from ..work import Work
 from .base import LEARNING_RATE, Library, NotOffered, Run
 
-__all__ = ["Torch", "TorchCompile", "TorchOut"]
+__all__ = ["Torch", "TorchCompile", "TorchOut", "TorchTreadle"]
 
 
 class Torch(Library):
@@ -104,6 +104,12 @@ class Torch(Library):
 
     def linear(self, x: Any, w: Any, bias: Any) -> Any:
         return self.functional.linear(x, w, bias)
+
+    def lstm(self, x: Any, *weights: Any) -> Any:
+        zeros = x.new_zeros(1, x.shape[1], weights[1].shape[1])
+        return self.torch.lstm(x, (zeros, zeros), list(weights), True, 1, 0.0, False, False, False)[
+            0
+        ]
 
     def embedding(self, table: Any, index: Any) -> Any:
         return self.functional.embedding(index, table)
@@ -202,9 +208,25 @@ class TorchOut(Torch):
 class TorchCompile(Torch):
     """Forms through torch.compile, gradients included."""
 
+    @property
+    def backend(self) -> Any:
+        """What torch.compile takes as its backend."""
+        return "inductor"
+
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         # It counts compilations of one code object, and soon gives up on it: rows share theirs.
         self.torch.compiler.reset()
         # A row in pieces would be torch.compile at its worst; only an optimizer's step has seams.
         whole = not isinstance(getattr(function, "__self__", None), self.torch.optim.Optimizer)
-        return self.torch.compile(function, fullgraph=whole)
+        return self.torch.compile(function, fullgraph=whole, backend=self.backend)
+
+
+class TorchTreadle(TorchCompile):
+    """PyTorch's programs through treadle: what its backend of torch.compile adds and costs."""
+
+    @property
+    def backend(self) -> Any:
+        """The function itself: it needs no installed entry point."""
+        from ...interop.dynamo import compile_graph
+
+        return compile_graph

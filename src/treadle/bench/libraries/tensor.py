@@ -23,6 +23,7 @@ class TensorLibrary(Library):
     Context: Any
     dtypes: Any
     wait: Any
+    nn: ModuleType
     optim: ModuleType
 
     def __init__(self, package: str, captured: bool = True) -> None:
@@ -30,6 +31,7 @@ class TensorLibrary(Library):
         self.Tensor, self.TinyJit, self.captured = library.Tensor, library.TinyJit, captured
         self.Context = library.Context
         self.dtypes = importlib.import_module(f"{package}.dtype").dtypes
+        self.nn = importlib.import_module(f"{package}.nn")
         self.optim = importlib.import_module(f"{package}.nn.optim")
         self.wait = library.Device[library.Device.DEFAULT].synchronize
 
@@ -118,6 +120,15 @@ class TensorLibrary(Library):
 
     def linear(self, x: Any, w: Any, bias: Any) -> Any:
         return x.linear(w.transpose(0, 1), bias)
+
+    def lstm(self, x: Any, *weights: Any) -> Any:
+        if not hasattr(self.nn, "LSTM"):
+            raise NotOffered(f"{self.nn.__name__} has no LSTM")
+        layer = self.nn.LSTM(x.shape[2], weights[1].shape[1])
+        names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
+        for name, weight in zip(names, weights, strict=True):
+            setattr(layer, name, weight)
+        return layer(x)[0]
 
     def embedding(self, table: Any, index: Any) -> Any:
         return table[index]

@@ -108,6 +108,17 @@ class Jax(Library):
     def linear(self, x: Any, w: Any, bias: Any) -> Any:
         return x @ w.T if bias is None else x @ w.T + bias
 
+    def lstm(self, x: Any, w: Any, v: Any, b: Any, c: Any) -> Any:
+        def step(state: Any, row: Any) -> Any:
+            gates = self.np.split(row + state[0] @ v.T, 4, 1)
+            enter, forget, out = (self.jax.nn.sigmoid(gates[i]) for i in (0, 1, 3))
+            cell = forget * state[1] + enter * self.np.tanh(gates[2])
+            hidden = out * self.np.tanh(cell)
+            return (hidden, cell), hidden
+
+        zeros = self.np.zeros((x.shape[1], v.shape[1]), x.dtype)
+        return self.jax.lax.scan(step, (zeros, zeros), x @ w.T + b + c)[1]
+
     def embedding(self, table: Any, index: Any) -> Any:
         return table[index]
 

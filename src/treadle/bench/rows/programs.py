@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..models import Decoder, DigitNet, Perceptron, ResNet
+from ..models import Decoder, DigitNet, Perceptron, Recurrent, ResNet
 from ..work import TORCH, Bar, Input, Work
 
 __all__ = ["DECODER_TRAINING", "RESNET_INFERENCE", "rows"]
@@ -27,6 +27,7 @@ def rows(quick: bool) -> list[Work]:
         *_decoder(quick),
         *_both(f"demo CNN, batch {batch}", DigitNet(), batch, (1, 8, 8), 10),
         *_both(f"MLP, batch {batch}", perceptron, batch, perceptron.widths[:1], 10),
+        *(row for steps in ((5,) if quick else (100, 1000)) for row in _recurrent(quick, steps)),
     ]
 
 
@@ -77,3 +78,11 @@ def _decoder(quick: bool) -> list[Work]:
         _inference(f"GPT-2 decode after {few}", decode, decode.flops, words[1], *decode.caches),
         _training(f"{DECODER_TRAINING}, {many} tokens", train, train.flops, words[2], labels),
     ]
+
+
+def _recurrent(quick: bool, steps: int) -> list[Work]:
+    net, batch = Recurrent(steps, 8, 8) if quick else Recurrent(steps, 128, 256), 4 if quick else 32
+    x, labels = Input((steps, batch, net.width)), Input((steps * batch,), "int32", below=10)
+    flops = batch * net.flops
+    return [_inference(f"LSTM inference, {steps} steps", net, flops, x),
+            _training(f"LSTM training, {steps} steps", net, flops, x, labels)]  # fmt: skip

@@ -34,7 +34,7 @@ class ParameterGroup(dict[str, Any]):
         super().__setitem__("lr", self._constant([float(lr)], (1,)))
 
     def __setitem__(self, key: str, value: Any) -> None:
-        if key != "lr":
+        if key != "lr" or "lr" not in self:  # not there yet: a copy is being filled
             super().__setitem__(key, value)
         elif isinstance(value, Tensor):
             rate = value.to(self["lr"].device).reshape(1).cast(dtypes.float32)

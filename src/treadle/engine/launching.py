@@ -1,0 +1,62 @@
+"""Programs as they run: launched on memory, counted, reported, and told to who listens.
+
+run_program(program, inputs, outputs, [{}])
+run_program(program, inputs, [], [{"n": 0}, {"n": 1}], filled)     a loop of two rounds
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import chain
+
+from ..config import settings
+from .backends import Device
+from .counters import GlobalCounters
+from .lasting import Kept, Room
+from .memory import Memory, moment
+from .program import Program
+from .report import report_kernels
+from .steps import Run, listeners
+
+__all__ = ["run_program"]
+
+
+def run_program(
+    program: Program,
+    inputs: list[Memory],
+    outputs: list[Memory],
+    rounds: Sequence[dict[str, int]],
+    filled: Sequence[Memory] = (),
+) -> None:
+    """Launch every kernel of `program` on these buffers for each of `rounds`, and count it.
+
+    `filled` are the inputs that are assigned to and that nobody else knows yet.
+    """
+    opened = Device[program.device]
+    allocator, runtime = opened.allocator, opened.runtime
+    scratch = [
+        allocator.alloc(block) if isinstance(block, int) else allocator.alloc_image(block)
+        for block in program.scratch
+    ]
+    run = Run(program, inputs, outputs, scratch, rounds, filled)
+    for memory in (*run.overwritten, *filled):
+        memory.changed = moment()
+    start = time.perf_counter()
+    kept = Kept()
+    if len(rounds) > 1:
+        changing = set(map(id, filled))
+        launches = kept.split([run], lambda memory: id(memory) not in changing, Room())
+        kept.refresh()
+    else:
+        launches = list(chain.from_iterable(run.launches()))
+    if settings.DEBUG >= 2:
+        times, size = runtime.call_list(launches).run_timed(), len(program.kernels)
+        for first in range(0, len(times), size):
+            report_kernels(program, times[first : first + size], opened)
+    elif launches:
+        runtime.run(launches)
+    seconds = time.perf_counter() - start
+    GlobalCounters.count(*run.work, seconds)
+    for listen in listeners:
+        listen(run)

@@ -1,0 +1,210 @@
+"""What PyTorch's operators that look elements up, or order them, mean: more rows of the table.
+
+Along with them the gradients of pooling, which know the window that each element came from.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ..dtype import _from_torch_dtype, dtypes
+from ..tensor import Tensor
+from .aten import axes_of, means, pair, pooling
+
+__all__ = ["has_whole_indices"]
+
+aten = torch.ops.aten
+
+
+def has_whole_indices(node: torch.fx.Node) -> bool:
+    """Whether an `index` or `index_put` is by numbers: masks are PyTorch's."""
+    given: Any = node.args[1]
+    return all(one is None or not _is_mask(one.meta["val"].dtype) for one in given)
+
+
+def _is_mask(dtype: torch.dtype) -> bool:
+    return dtype in (torch.bool, torch.uint8)
+
+
+@means(aten.arange.start_step)
+def _arange(start: Any, end: Any, step: Any = 1, *, dtype: Any = None, **placement: Any) -> Tensor:
+    kind = None if dtype is None else _from_torch_dtype(dtype)
+    return Tensor.arange(start, end, step, dtype=kind, device="CPU")
+
+
+# -- reading and writing places -------------------------------------------------------------------
+
+
+@means(aten.embedding.default)
+def _embedding(table: Tensor, index: Tensor, *how: Any) -> Tensor:
+    return table[index]
+
+
+@means(aten.index.Tensor)
+def _index(x: Tensor, indices: Any) -> Tensor:
+    return x[tuple(slice(None) if one is None else one for one in indices)]
+
+
+@means(aten.index_put.default)
+def _index_put(x: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
+    axes = [axis for axis, one in enumerate(indices) if one is not None]
+    rest = [axis for axis in range(x.ndim) if axis not in axes]
+    first, *others = (indices[axis] for axis in axes)
+    given = first.broadcast_tensors(*others) if others else (first,)
+    sizes = [x.shape[axis] for axis in axes]
+    place: Any = 0
+    for one, size in zip(given, sizes, strict=True):
+        place = place * size + (one < 0).where(one + size, one).cast(dtypes.int64)
+    count = given[0].ndim
+    # Axes of the index stand where the indexed ones stood, or in front of all if those lie apart.
+    ahead = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
+    lines = [x.shape[axis] for axis in rest]
+    values = values.expand((*lines[:ahead], *given[0].shape, *lines[ahead:]))
+    moved = range(ahead, ahead + count)
+    values = values.permute((*moved, *(n for n in range(values.ndim) if n not in moved)))
+    order = (*axes, *rest)
+    rows = x.permute(order).reshape((math.prod(sizes), *lines))
+    flat, new = place.reshape(-1), values.reshape((given[0].numel(), *lines))
+    if accumulate:
+        rows = rows.index_add(0, flat, new)
+    else:
+        along = flat.reshape((-1, *(1,) * len(lines))).expand(new.shape)
+        rows = rows.scatter(0, along, new)
+    back = tuple(order.index(axis) for axis in range(x.ndim))
+    return rows.reshape((*sizes, *lines)).permute(back)
+
+
+@means(aten.gather.default)
+def _gather(x: Tensor, axis: int, index: Tensor, sparse_grad: bool = False) -> Tensor:
+    return x.gather(axis, index)
+
+
+@means(aten.index_select.default)
+def _index_select(x: Tensor, axis: int, index: Tensor) -> Tensor:
+    return x.index_select(axis, index)
+
+
+@means(aten.scatter.src, aten.scatter.value)
+def _scatter(x: Tensor, axis: int, index: Tensor, values: Any) -> Tensor:
+    return x.scatter(axis, index, values)
+
+
+@means(aten.scatter_add.default)
+def _scatter_add(x: Tensor, axis: int, index: Tensor, values: Tensor) -> Tensor:
+    return x.scatter_reduce(axis, index, values, "sum")
+
+
+@means(aten.slice_scatter.default)
+def _slice_scatter(
+    x: Tensor, values: Tensor, axis: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Tensor:
+    size = x.shape[axis]
+    places = range(size)[slice(start, end, step)]
+    if not places:
+        return x
+    index = Tensor.arange(places.start, places.stop, step, device="CPU", dtype=dtypes.int64)
+    along = index.reshape(tuple(-1 if n == axis % x.ndim else 1 for n in range(x.ndim)))
+    return x.scatter(axis, along.expand(values.shape), values)
+
+
+@means(aten.copy.default)
+def _copy(x: Tensor, values: Tensor, non_blocking: bool = False) -> Tensor:
+    return values.expand(x.shape)
+
+
+# -- order ----------------------------------------------------------------------------------------
+
+
+@means(aten.sort.default)
+def _sort(x: Tensor, axis: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
+    return x.sort(axis, descending)
+
+
+@means(aten.topk.default)
+def _topk(
+    x: Tensor, count: int, axis: int = -1, largest: bool = True, is_sorted: bool = True
+) -> tuple[Tensor, Tensor]:
+    return x.topk(count, axis, largest, is_sorted)
+
+
+@means(aten.argmax.default)
+def _argmax(x: Tensor, axis: Any = None, keepdim: bool = False) -> Tensor:
+    return x.argmax(axis, keepdim)
+
+
+@means(aten.argmin.default)
+def _argmin(x: Tensor, axis: Any = None, keepdim: bool = False) -> Tensor:
+    return x.argmin(axis, keepdim)
+
+
+@means(aten.max.dim)
+def _max(x: Tensor, axis: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    return x.max(axis, keepdim), x.argmax(axis, keepdim)
+
+
+@means(aten.min.dim)
+def _min(x: Tensor, axis: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    return x.min(axis, keepdim), x.argmin(axis, keepdim)
+
+
+@means(aten.cumsum.default)
+def _cumsum(x: Tensor, axis: int, dtype: Any = None) -> Tensor:
+    wide = dtypes.int64 if not x.dtype.is_float else x.dtype
+    return x.cast(wide if dtype is None else _from_torch_dtype(dtype)).cumsum(axis)
+
+
+@means(aten.any.default, aten.any.dim, aten.any.dims)
+def _any(x: Tensor, axes: Any = None, keepdim: bool = False) -> Tensor:
+    return x.any(axes if isinstance(axes, int) else axes_of(axes), keepdim)
+
+
+@means(aten.prod.dim_int)
+def _prod(x: Tensor, axis: int, keepdim: bool = False, dtype: Any = None) -> Tensor:
+    wide = dtypes.int64 if not x.dtype.is_float else x.dtype
+    return x.cast(wide if dtype is None else _from_torch_dtype(dtype)).prod(axis, keepdim)
+
+
+@means(aten.linalg_vector_norm.default)
+def _vector_norm(
+    x: Tensor, order: Any = 2, axes: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Tensor:
+    x = x if dtype is None else x.cast(_from_torch_dtype(dtype))
+    return x.vector_norm(order, axes_of(axes), keepdim)
+
+
+# -- the gradients of pooling ---------------------------------------------------------------------
+
+
+@means(aten.max_pool2d_with_indices_backward.default)
+def _max_pool2d_backward(
+    gradient: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any,
+    ceil_mode: bool, indices: Tensor,
+) -> Tensor:  # fmt: skip
+    zeros = Tensor.zeros((*x.shape[:-2], x.shape[-2] * x.shape[-1]), dtype=x.dtype, device="CPU")
+    added = zeros.scatter_reduce(-1, indices.flatten(-2), gradient.flatten(-2), "sum")
+    return added.reshape(x.shape)
+
+
+@means(aten.avg_pool2d_backward.default)
+def _avg_pool2d_backward(
+    gradient: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, ceil_mode: bool,
+    count_include_pad: bool, divisor: Any,
+) -> Tensor:  # fmt: skip
+    result = x.avg_pool2d(
+        *pooling(kernel, stride), 1, pair(padding), ceil_mode, count_include_pad, divisor
+    )
+    return result.gradient(x, gradient=gradient)[0]
+
+
+@means(aten._adaptive_avg_pool2d.default)
+def _adaptive_avg_pool2d(x: Tensor, size: Any) -> Tensor:
+    return x.adaptive_avg_pool2d(tuple(size))
+
+
+@means(aten._adaptive_avg_pool2d_backward.default)
+def _adaptive_avg_pool2d_backward(gradient: Tensor, x: Tensor) -> Tensor:
+    result = x.adaptive_avg_pool2d(tuple(gradient.shape[-2:]))
+    return result.gradient(x, gradient=gradient)[0]
