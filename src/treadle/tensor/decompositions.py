@@ -241,6 +241,10 @@ class Decompositions(Autograd):
 
     def _matrix(self, name: str, square: bool = False) -> Node:
         """This tensor as an operand of LAPACK. Raises ShapeError or DTypeError."""
+        self._check_matrix(name, square)
+        return in_memory(self.node, self.device)
+
+    def _check_matrix(self, name: str, square: bool = False) -> None:
         if self.dtype.real not in (dtypes.float32, dtypes.float64):
             raise DTypeError(
                 f"[{name}] takes float32, float64 and complex numbers, not {self.dtype.name} "
@@ -257,7 +261,6 @@ class Decompositions(Autograd):
                 f"{self.shape[-1]} columns\n"
                 f"{aligned([self.shape], [{self.ndim - 2, self.ndim - 1}])}"
             )
-        return in_memory(self.node, self.device)
 
     def _right_side(self, name: str, b: Any) -> Self:
         b = self._operand(name, b)
@@ -274,7 +277,7 @@ class Decompositions(Autograd):
         b = self._right_side(name, b)
         is_vector = b.ndim == 1 or (b.ndim == self.ndim - 1 and b.shape == self.shape[:-1])
         right = b.unsqueeze(-1) if is_vector else b
-        self._matrix(name, square=True)
+        self._check_matrix(name, square=True)
         turned = not left and not is_vector
         a, right = self if left else self.mT, right.mT if turned else right
         check_sides(
@@ -287,10 +290,12 @@ class Decompositions(Autograd):
         """Matrix and right side as operands, promoted, with equal axes before the last two."""
         dtype = least_upper_dtype(a.dtype, b.dtype)
         for side in (a, b):
-            side._matrix(name)
-        batch = broadcast_shapes(name, a.shape, b.shape, apart=2)
-        sides = [expand(side.cast(dtype).node, (*batch, *side.shape[-2:])) for side in (a, b)]
-        return in_memory(sides[0], self.device), sides[1]
+            side._check_matrix(name)
+        left, right = a.node.cast(dtype), b.node.cast(dtype)
+        if left.shape[:-2] != right.shape[:-2]:
+            batch = broadcast_shapes(name, left.shape, right.shape, apart=2)
+            left, right = (expand(side, (*batch, *side.shape[-2:])) for side in (left, right))
+        return in_memory(left, self.device), right
 
 
 def in_memory(node: Node, device: Any) -> Node:
