@@ -12,14 +12,16 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ..errors import ShapeError
+from ..explained import explained
 from ..tensor import Tensor
 from ..tensor.checks import check_width
 from ..tensor.shapes import broadcast_shapes
-from .init import fan_in_uniform
+from .init import check_sizes, fan_in_uniform
 
 __all__ = ["GRU", "LSTM", "GRUCell", "LSTMCell"]
 
 
+@explained
 class _Cell:
     """One step: two matrices, of whose products with input and state `advance` makes a state."""
 
@@ -32,6 +34,7 @@ class _Cell:
     bias_hh: Tensor | None
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
+        check_sizes(self, input_size=input_size, hidden_size=hidden_size)
         rows = self.gates * hidden_size
         self.hidden_size = hidden_size
         self.weight_ih = fan_in_uniform(rows, input_size, fan_in=hidden_size)
@@ -62,6 +65,7 @@ class _Cell:
         raise NotImplementedError
 
 
+@explained
 class LSTMCell(_Cell):
     """One step of a long short-term memory: x (batch, input_size) and (h, c) to the next (h, c).
 
@@ -84,6 +88,7 @@ class LSTMCell(_Cell):
         return hidden, cell
 
 
+@explained
 class GRUCell(_Cell):
     """One step of a gated recurrent unit: x (batch, input_size) and h to the next h.
 
@@ -107,6 +112,7 @@ class GRUCell(_Cell):
         return self._next(x, None if h is None else (h,))[0]
 
 
+@explained
 class _Recurrent:
     """Layers of cells over a sequence, each one or, `bidirectional`, one for each direction."""
 
@@ -128,6 +134,7 @@ class _Recurrent:
         dropout: float = 0.0,
         bidirectional: bool = False,
     ) -> None:
+        check_sizes(self, input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.batch_first, self.dropout, self.bidirectional = batch_first, dropout, bidirectional
         self._suffixes = [
@@ -188,6 +195,7 @@ class _Recurrent:
         return first.stack(*rest), now
 
 
+@explained
 class LSTM(_Recurrent):
     """Long short-term memories over a sequence (time, batch, input_size), or `batch_first`.
 
@@ -205,6 +213,7 @@ class LSTM(_Recurrent):
         return outputs, (hidden, cell)
 
 
+@explained
 class GRU(_Recurrent):
     """Gated recurrent units over a sequence: as `LSTM`, but the state is h alone."""
 

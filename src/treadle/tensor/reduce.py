@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from ..dtype import DType, dtypes, sum_acc_dtype, to_dtype
 from ..errors import DTypeError, ShapeError
+from ..explained import explained
 from ..ir.args import ReduceArg, ScanArg
 from ..ir.node import Node
 from ..ir.op import Op
@@ -250,6 +251,7 @@ class Reduce(Joining):
             raise ShapeError(f"[{name}] diagonal is an integer, not {diagonal!r}")
         return self._places(self.ndim - 1).ge(self._places(self.ndim - 2).add(diagonal + above))
 
+    @explained
     def masked_fill(self, mask: Any, value: Any) -> Self:
         """`value` where `mask` is true. Raises DTypeError if the mask is not bool."""
         if not mask.dtype.is_bool:
