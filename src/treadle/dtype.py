@@ -288,7 +288,10 @@ class dtypes(metaclass=_Defaults):
 
     @staticmethod
     def from_py(value: Any) -> DType:
-        """The type a Python scalar, or a nested list of them, takes when nothing else decides."""
+        """The type a Python scalar, or a nested list of them, takes when nothing else decides.
+
+        Raises DTypeError.
+        """
         if type(value) is float:
             return dtypes.default_float
         if type(value) is int:
@@ -300,7 +303,9 @@ class dtypes(metaclass=_Defaults):
         if isinstance(value, (list, tuple)):
             kinds = {dtypes.from_py(item) for item in value}
             return least_upper_dtype(*kinds) if kinds else dtypes.default_float
-        raise TypeError(f"no element type for a value of type {type(value).__name__}")
+        raise DTypeError(
+            f"[dtype] there is no element type for a {type(value).__name__}: {value!r}"
+        )
 
 
 _PY_BOOL = bool
@@ -389,14 +394,20 @@ def _to_np_dtype(dtype: DType) -> np.dtype[Any]:
 
 
 def _from_np_dtype(np_dtype: Any) -> DType:
-    """The treadle dtype of a NumPy dtype or scalar type. Raises TypeError if there is none."""
+    """The treadle dtype of a NumPy dtype or scalar type. Raises DTypeError if there is none."""
     import numpy as np
 
-    wanted = np.dtype(np_dtype)
+    try:
+        wanted = np.dtype(np_dtype)
+    except (TypeError, ValueError):
+        raise DTypeError(
+            f"[dtype] an element type is one of treadle's, NumPy's or PyTorch's, or a name such as "
+            f"'float32', not a {type(np_dtype).__name__}: {np_dtype!r}"
+        ) from None
     for dtype, candidate in numpy_names().items():
         if candidate == wanted.newbyteorder("="):
             return dtype
-    raise TypeError(f"NumPy dtype {wanted} has no treadle counterpart")
+    raise DTypeError(f"[dtype] NumPy's {wanted} has no counterpart")
 
 
 _TORCH_NAMES = {dtypes.fp8e4m3: "float8_e4m3fn", dtypes.fp8e5m2: "float8_e5m2"}
@@ -410,12 +421,12 @@ def _to_torch_dtype(dtype: DType) -> Any:
 
 
 def _from_torch_dtype(torch_dtype: Any) -> DType:
-    """The treadle dtype of a PyTorch dtype. Raises TypeError if there is none."""
+    """The treadle dtype of a PyTorch dtype. Raises DTypeError if there is none."""
     name = str(torch_dtype).removeprefix("torch.")
     by_name = {torch_name: dtype for dtype, torch_name in _TORCH_NAMES.items()}
     dtype = by_name.get(name) or _BASE.get(name)
     if dtype is None or dtype not in (*dtypes.all, *dtypes.complexes):
-        raise TypeError(f"PyTorch dtype {torch_dtype} has no treadle counterpart")
+        raise DTypeError(f"[dtype] PyTorch's {torch_dtype} has no counterpart")
     return dtype
 
 
@@ -429,7 +440,7 @@ _ALIASES = {
 def to_dtype(value: Any) -> DType:
     """A DType from a DType, a name ("float32", "half"), a NumPy or a PyTorch dtype.
 
-    Raises TypeError for anything else.
+    Raises DTypeError for anything else.
     """
     if isinstance(value, DType):
         return value
@@ -438,7 +449,7 @@ def to_dtype(value: Any) -> DType:
         if name in _BASE and name not in ("void", "index"):
             return _BASE[name]
         known = ", ".join(t.name for t in (*dtypes.all, *dtypes.complexes))
-        raise TypeError(f"unknown dtype {value!r}; known: {known}")
+        raise DTypeError(f"[dtype] unknown dtype {value!r}; known: {known}")
     if type(value).__module__ == "torch":
         return _from_torch_dtype(value)
     if isinstance(value, type) and value in (bool, int, float, complex):

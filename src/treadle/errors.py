@@ -4,6 +4,8 @@ TreadleError
 ├── UserError            something in the program or the environment that its author can mend
 │   ├── ShapeError       shapes or axes do not fit (also a ValueError)
 │   ├── DTypeError       element types do not fit (also a TypeError)
+│   ├── ArgumentError    an argument is of no kind or value that is taken (also a TypeError and a
+│   │                     ValueError)
 │   ├── IndexOutOfRange  an index known on the host lies outside its axis (also an IndexError)
 │   ├── LinAlgError      a matrix has no such decomposition or inverse (also a ValueError)
 │   ├── NonFiniteError   a result holds NaN or infinities (also a FloatingPointError); CHECK_NAN
@@ -20,6 +22,7 @@ TreadleError
 from __future__ import annotations
 
 __all__ = [
+    "ArgumentError",
     "CopyError",
     "DTypeError",
     "DeviceError",
@@ -53,6 +56,10 @@ class ShapeError(UserError, ValueError):
 
 class DTypeError(UserError, TypeError):
     """Element types do not fit the operation."""
+
+
+class ArgumentError(UserError, TypeError, ValueError):
+    """An argument is not of the kind, or not of a value, that the operation takes."""
 
 
 class IndexOutOfRange(UserError, IndexError):

@@ -221,7 +221,7 @@ axes of size 1 can grow, and new axes come in front; use repeat to copy others""
     "arange": (lambda: Tensor.arange(0, 5, 0), ShapeError,
         "[arange] a step of 0 never arrives"),
     "zeros": (lambda: Tensor.zeros(2, -1), ShapeError,
-        "[full] sizes must not be negative: (2, -1)"),
+        "[zeros] sizes must not be negative: (2, -1)"),
     "seed": (lambda: Tensor.manual_seed("a"), DTypeError,
         "[manual_seed] a seed is an integer, not 'a'"),
     "rand": (lambda: Tensor.rand(2, dtype=dtypes.int32), DTypeError,

@@ -353,3 +353,26 @@ def test_no_gradient_is_recorded_where_none_is_wanted():
         assert not x.inv().requires_grad
     sign, _ = x.slogdet()
     assert sign.gradient(x)[0].tolist() == np.zeros((3, 3)).tolist()
+
+
+def test_least_squares_have_the_gradients_of_the_pseudo_inverse():
+    a, b, w = normal(5, 3), normal(5, 2), Tensor(normal(2))
+
+    def gradients(function):
+        x, y = Tensor(a, requires_grad=True), Tensor(b, requires_grad=True)
+        found = function(x, y).gradient(x, y, materialize_grads=True)
+        return [one.numpy() for one in found]
+
+    def by_pinv(x, y):
+        solution = x.pinv() @ y
+        left = (x @ solution - y).square().sum(0)
+        return solution.sin().sum() + (left * w).sum() + x.svdvals().sin().sum()
+
+    def at_once(x, y):
+        found = x.lstsq(y)
+        left = (found.residuals * w).sum()
+        return found.solution.sin().sum() + left + found.singular_values.sin().sum()
+
+    for ours, wanted in zip(gradients(at_once), gradients(by_pinv), strict=True):
+        np.testing.assert_allclose(ours, wanted, atol=1e-10)
+    assert Tensor(a).lstsq(Tensor(b)).rank.item() == 3

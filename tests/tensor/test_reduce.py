@@ -67,8 +67,23 @@ def test_the_gradient_of_a_product_is_exact_with_zeros(device):
 def test_equal_extremes_share_the_gradient(device):
     compare(device, lambda x: x.max(1), lambda x: x.amax(1), TIES)
     compare(device, lambda x: x.min(0, keepdim=True), lambda x: x.amin(0, keepdim=True), TIES)
-    compare(device, lambda x: x.cummax(1), lambda x: x.cummax(1).values, TIES)
-    compare(device, lambda x: x.cummax(0), lambda x: x.cummax(0).values, CUBE)
+    compare(device, lambda x: x.cummax(1)[0], lambda x: x.cummax(1).values, TIES)
+    compare(device, lambda x: x.cummax(0)[0], lambda x: x.cummax(0).values, CUBE)
+
+
+def test_the_places_of_running_extremes_are_pytorchs(device):
+    torch = pytest.importorskip("torch")
+    broken = np.array([[1.0, 3.0, np.nan, 5.0, np.nan, 2.0], [2.0, 2.0, 1.0, 3.0, 3.0, -1.0]])
+    for data in (TIES, broken.astype(np.float32), np.array([[3, 3, 1], [0, 5, 5]], np.int32)):
+        for name in ("cummax", "cummin"):
+            for axis in (0, 1):
+                values, places = getattr(Tensor(data, device=device), name)(axis)
+                wanted = getattr(torch.tensor(data), name)(axis)
+                np.testing.assert_array_equal(values.numpy(), wanted.values.numpy())
+                np.testing.assert_array_equal(places.numpy(), wanted.indices.numpy())
+                assert places.dtype is dtypes.int32
+    values, places = Tensor(3.0, device=device).cummax()
+    assert (values.item(), places.item()) == (3.0, 0)
 
 
 def test_the_place_of_an_extreme_is_the_first_one_and_nan_wins(device):

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 __all__ = [
-    "AS_FAST", "BANDWIDTH", "COMPILERS", "NINE_TENTHS", "TORCH", "TWICE", "TWICE_AND_COMPILED",
-    "Bar", "Input", "Work",
+    "AS_FAST", "BANDWIDTH", "COMPILERS", "NINE_TENTHS", "TENTH_OF_NUMPY", "TORCH", "TWICE",
+    "TWICE_AND_COMPILED", "Bar", "Input", "Work",
 ]  # fmt: skip
 
 Form = Callable[..., Any]
@@ -25,13 +25,17 @@ BLOCK = 1_000_003  # values that repeat in every input; a prime, so that no two 
 
 @dataclass(frozen=True)
 class Input:
-    """A random array: normal floats, or integers from 0 up to `below`."""
+    """A random array: normal floats, or integers from 0 up to `below`.
+
+    `definite`: a symmetric matrix with eigenvalues from 1 on.
+    """
 
     shape: Shape
     dtype: str = "float32"
     below: int = 0
     mean: float = 0.0
     scale: float = 1.0
+    definite: bool = False
 
     def array(self, seed: int) -> Any:
         """The same values for every library."""
@@ -43,7 +47,8 @@ class Input:
             block = generator.integers(0, self.below, count)
         else:
             block = generator.standard_normal(count, dtype=np.float32) * self.scale + self.mean
-        return np.resize(block.astype(self.dtype), self.shape)
+        found = np.resize(block.astype(self.dtype), self.shape)
+        return found @ found.T + np.eye(*self.shape, dtype=self.dtype) if self.definite else found
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,7 @@ COMPILERS = ("torch.compile", "jax")
 AS_FAST, NINE_TENTHS, TWICE = Bar(TORCH, 1.0), Bar(TORCH, 0.9), Bar(TORCH, 2.0)
 TWICE_AND_COMPILED = (TWICE, Bar(COMPILERS, 1.2))
 BANDWIDTH = Bar((), 0.9)
+TENTH_OF_NUMPY = Bar(("numpy",), 0.1)
 
 
 @dataclass(frozen=True)

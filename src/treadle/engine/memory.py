@@ -89,7 +89,7 @@ class Memory:
         runtime = Device[self.device].runtime
         runtime.synchronize()
         if runtime.shares_memory and self.image is None:
-            return np.frombuffer(self.buffer.view(), self.stored, self.size)
+            return np.frombuffer(self.buffer.view(), _to_np_dtype(self.dtype), self.size)
         found = np.empty(self.size, self.stored)
         if self.size:
             runtime.read(self.buffer, _bytes_of(found))

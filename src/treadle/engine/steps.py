@@ -10,6 +10,7 @@ id, stands for the memory of the first time. Both wait for what they read.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -97,14 +98,12 @@ class HostCall:
 
     def run(self, moved: Moved = _AS_THEY_ARE) -> None:
         """Compute. Raises LinAlgError."""
-        from ..ir.lapack import call  # brings NumPy, which only this path needs at once
-
         arrays = []
         for memory, shape in zip(self.operands, self.shapes, strict=True):
             array = _now(memory, moved).array().reshape(shape)
             array.flags.writeable = False
             arrays.append(array)
-        for memory, result in zip(self.made, call(self.arg, arrays), strict=True):
+        for memory, result in zip(self.made, _lapack().call(self.arg, arrays), strict=True):
             _now(memory, moved).fill(result)
 
 
@@ -112,6 +111,13 @@ Step = Run | Transfer | HostCall
 
 # Told of each step that was taken, in order; a capturing jit listens.
 listeners: list[Callable[[Step], None]] = []
+
+
+@functools.cache
+def _lapack() -> Any:
+    from ..ir import lapack  # brings NumPy, which only host calls need at once
+
+    return lapack
 
 
 def _now(memory: Memory, moved: Moved) -> Memory:

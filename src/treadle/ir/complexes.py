@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DTypeError
+from ..explained import EXPLAINING
 from .op import OF_COMPLEX, Op
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def _called(op: Op) -> str:
     frame, name = sys._getframe(2), op.name.lower()
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         found = frame.f_code.co_name
-        name = name if found == "operator" or found.startswith("<") else found.strip("_")
+        if frame.f_code is not EXPLAINING and found != "operator" and not found.startswith("<"):
+            name = found.strip("_")
         frame = frame.f_back
     return name

@@ -2,7 +2,7 @@
 
     call(HostArg("qr", ((3, 2), (2, 2)), ("float32",) * 2, options=(False,)), [a])  ->  [q, r]
 
-Each takes arrays of one dtype, floats or complex numbers, with any axes before the last two, and
+Each takes arrays, floats or complex numbers of one width, with any axes before the last two, and
 gives a tuple of results. NumPy hands them to LAPACK, in float64 for float32 too. Where a matrix has
 no such decomposition, LinAlgError names the operation and the shape.
 """
@@ -10,6 +10,7 @@ no such decomposition, LinAlgError names the operation and the shape.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -63,12 +64,34 @@ def _inv(a: Array, strict: bool) -> Results:
 
 
 def _pinv(a: Array, rtol: float, atol: float) -> Results:
-    if not a.size:
-        return (np.swapaxes(a, -1, -2),)
     u, s, vh = np.linalg.svd(a, full_matrices=False)
-    counted = s > np.maximum(atol, rtol * s[..., :1])
+    inverse = np.divide(1, s, where=_counted(s, rtol, atol), out=np.zeros_like(s))
+    return (_adjoint((u * inverse[..., None, :]) @ vh),)
+
+
+def _lstsq(a: Array, b: Array, rtol: float) -> Results:
+    u, s, vh = np.linalg.svd(a, full_matrices=False)
+    counted = _counted(s, rtol, 0.0)
     inverse = np.divide(1, s, where=counted, out=np.zeros_like(s))
-    return (np.swapaxes((u * inverse[..., None, :]) @ vh, -1, -2).conj(),)
+    x = _adjoint(vh) @ (inverse[..., None] * (_adjoint(u) @ b))
+    residuals = np.square(np.abs(a @ x - b)).sum(-2)
+    is_overdetermined = a.shape[-2] > a.shape[-1]
+    return x, residuals if is_overdetermined else residuals[..., :0], counted.sum(-1), s
+
+
+def _matrix_rank(a: Array, rtol: Any, atol: Any, hermitian: bool) -> Results:
+    """Tolerances are numbers, or arrays of one for each matrix."""
+    s = np.abs(np.linalg.eigvalsh(a)) if hermitian else np.linalg.svd(a, compute_uv=False)
+    return (_counted(s, np.asarray(rtol)[..., None], np.asarray(atol)[..., None]).sum(-1),)
+
+
+def _counted(s: Array, rtol: Any, atol: Any) -> Array:
+    """The singular values, in any order, that do not count as 0."""
+    return s > np.maximum(atol, rtol * s.max(-1, initial=0, keepdims=True))
+
+
+def _adjoint(a: Array) -> Array:
+    return np.swapaxes(a, -1, -2).conj()
 
 
 def _cofactors(a: Array) -> Results:
@@ -93,13 +116,16 @@ FUNCTIONS: dict[str, Callable[..., Results]] = {
     "eig": lambda a: tuple(np.linalg.eig(a)),
     "eigvals": lambda a: (np.linalg.eigvals(a),),
     "solve": lambda a, b: (np.linalg.solve(a, b),),
+    "solve_triangular": lambda *args: (factors.solve_triangular(*args),),
+    "lstsq": _lstsq,
     "inv": _inv,
     "det": lambda a: (np.linalg.det(a),),
     "slogdet": lambda a: tuple(np.linalg.slogdet(a)),
     "pinv": _pinv,
+    "matrix_rank": _matrix_rank,
     "cofactors": _cofactors,
     "lu": factors.lu,
-    "permutation": lambda pivots, size: (factors.permutation(pivots[..., 0], size),),
+    "permutation": lambda pivots, size: (factors.permutation(pivots, size),),
     "matrix_exp": lambda a: (factors.exponential(a),),
 }
 
@@ -109,5 +135,6 @@ _ADVICE = {
     **dict.fromkeys(FUNCTIONS, _FINITE),
     "cholesky": "it must be Hermitian with positive eigenvalues, so add a multiple of eye(n) maybe",
     "solve": _SINGULAR,
+    "solve_triangular": _SINGULAR,
     "inv": _SINGULAR,
 }

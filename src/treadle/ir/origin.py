@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
+from ..explained import EXPLAINING
 from .node import Node
 from .op import Op
 
@@ -38,6 +39,9 @@ def mark(node: Node) -> None:
     inner, frame = None, sys._getframe(3)
     while frame is not None:
         code = frame.f_code
+        if code is EXPLAINING:
+            frame = frame.f_back
+            continue
         file = code.co_filename
         if file not in _own_files:
             if not file.startswith(_PACKAGE):

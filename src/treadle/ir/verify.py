@@ -201,7 +201,7 @@ def _check_ticket(node: Node) -> None:
 
 def _check_host(node: Node) -> None:
     _need(node, len(node.src) > 0, "needs an operand")
-    _need(node, len({s.dtype for s in node.src}) == 1, "the operands differ in their dtype")
+    _need(node, len({s.dtype.real for s in node.src}) == 1, "the operands differ in their width")
     _need(node, 0 <= node.arg.number < len(node.arg.shapes), "there is no such result")
     _need(node, node.dtype.name == node.arg.dtypes[node.arg.number], "is not of the result's dtype")
 

@@ -12,13 +12,16 @@ from __future__ import annotations
 import math
 
 from ..errors import DTypeError, ShapeError
+from ..explained import explained
 from ..tensor import Tensor
 from ..tensor.shapes import aligned
+from .init import check_sizes
 from .linear import Linear
 
 __all__ = ["MultiheadAttention"]
 
 
+@explained
 class MultiheadAttention:
     """Scaled dot-product attention of several heads, each over a part of `embed_dim`.
 
@@ -56,6 +59,7 @@ class MultiheadAttention:
     ) -> None:
         self.embed_dim, self.num_heads = embed_dim, num_heads
         self.num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        check_sizes(self, embed_dim=embed_dim, num_heads=num_heads)
         self._check_heads()
         self.head_dim = embed_dim // num_heads
         self.dropout, self.batch_first = dropout, batch_first

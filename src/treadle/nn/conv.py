@@ -9,8 +9,9 @@ import math
 from typing import Any, TypeAlias
 
 from ..errors import ShapeError
+from ..explained import explained
 from ..tensor import Tensor
-from .init import fan_in_uniform
+from .init import check_sizes, fan_in_uniform
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 
@@ -21,6 +22,7 @@ def _per_axis(size: Size, ndim: int) -> tuple[int, ...]:
     return size if isinstance(size, tuple) else (size,) * ndim
 
 
+@explained
 class Conv2d:
     """Cross-correlation with a learned kernel, over as many axes as `kernel_size` names.
 
@@ -48,6 +50,7 @@ class Conv2d:
         groups: int = 1,
         bias: bool = True,
     ) -> None:
+        check_sizes(self, in_channels=in_channels, out_channels=out_channels)
         self.kernel_size = _per_axis(kernel_size, self.ndim)
         self.stride, self.dilation, self.groups = stride, dilation, groups
         self.padding = self._same(padding) if isinstance(padding, str) else padding
@@ -75,18 +78,21 @@ class Conv2d:
         return x.conv2d(self.weight, self.bias, groups=self.groups, padding=self.padding, **options)
 
 
+@explained
 class Conv1d(Conv2d):
     """`Conv2d` over one axis: (batch, in_channels, length)."""
 
     ndim: int = 1
 
 
+@explained
 class Conv3d(Conv2d):
     """`Conv2d` over three axes: (batch, in_channels, depth, height, width)."""
 
     ndim: int = 3
 
 
+@explained
 class ConvTranspose2d(Conv2d):
     """The gradient of `Conv2d` with respect to its input, as a layer: it enlarges by `stride`.
 
@@ -127,12 +133,14 @@ class ConvTranspose2d(Conv2d):
         return x.conv_transpose2d(self.weight, self.bias, groups=self.groups, **options)
 
 
+@explained
 class ConvTranspose1d(ConvTranspose2d):
     """`ConvTranspose2d` over one axis: (batch, in_channels, length)."""
 
     ndim: int = 1
 
 
+@explained
 class ConvTranspose3d(ConvTranspose2d):
     """`ConvTranspose2d` over three axes: (batch, in_channels, depth, height, width)."""
 

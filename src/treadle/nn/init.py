@@ -1,13 +1,23 @@
-"""How parameters start: shapes and fan-in become tensors of random numbers."""
+"""How layers start: sizes that are checked, and random parameters of them."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
+from ..errors import ShapeError
 from ..tensor import Tensor
 
-__all__ = ["fan_in_uniform"]
+__all__ = ["check_sizes", "fan_in_uniform"]
+
+
+def check_sizes(layer: object, **sizes: Any) -> None:
+    """Raises ShapeError, with the layer's name and the parameter's, for what is no size."""
+    for name, size in sizes.items():
+        if not hasattr(size, "__index__") or size < 0:
+            raise ShapeError(
+                f"[{type(layer).__name__}] {name} is a whole number of 0 or more, not {size!r}"
+            )
 
 
 def fan_in_uniform(*shape: Any, fan_in: int) -> Tensor:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from ..errors import DTypeError
+from ..explained import explained
 from ..tensor import Tensor
 from ..tensor.checks import check_width
-from .init import fan_in_uniform
+from .init import check_sizes, fan_in_uniform
 
 __all__ = ["Embedding", "Linear"]
 
 
+@explained
 class Linear:
     """`x @ weight.T + bias`: (..., in_features) to (..., out_features).
 
@@ -20,6 +22,7 @@ class Linear:
     bias: Tensor | None  # (out_features,)
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
+        check_sizes(self, in_features=in_features, out_features=out_features)
         self.weight = fan_in_uniform(out_features, in_features, fan_in=in_features)
         self.bias = fan_in_uniform(out_features, fan_in=in_features) if bias else None
 
@@ -29,6 +32,7 @@ class Linear:
         return x.linear(self.weight.transpose(), self.bias)
 
 
+@explained
 class Embedding:
     """A table of vectors: integer indices of any shape to shape + (embed_size,).
 
@@ -40,6 +44,7 @@ class Embedding:
     embed_size: int
 
     def __init__(self, vocab_size: int, embed_size: int) -> None:
+        check_sizes(self, vocab_size=vocab_size, embed_size=embed_size)
         self.vocab_size, self.embed_size = vocab_size, embed_size
         self.weight = Tensor.normal(vocab_size, embed_size)
 

@@ -11,10 +11,12 @@ import math
 from ..config import settings
 from ..dtype import dtypes
 from ..errors import ShapeError
+from ..explained import explained
 from ..ir.shape import same_size
 from ..tensor import Tensor
 from ..tensor.checks import check_width
 from ..tensor.shapes import aligned
+from .init import check_sizes
 
 __all__ = [
     "BatchNorm",
@@ -32,6 +34,7 @@ __all__ = [
 ]
 
 
+@explained
 class _RunningStatistics:
     """Means over the batches of each channel's mean and variance, updated in place."""
 
@@ -70,6 +73,7 @@ def _state(value: object, dtype: object = None) -> Tensor:
     return Tensor(value, dtype=dtype, requires_grad=False)
 
 
+@explained
 class BatchNorm(_RunningStatistics):
     """Normalise each channel (axis 1) over the batch: (batch, sz, ...) to the same shape.
 
@@ -94,6 +98,7 @@ class BatchNorm(_RunningStatistics):
         track_running_stats: bool = True,
         momentum: float = 0.1,
     ) -> None:
+        check_sizes(self, sz=sz)
         self.eps, self.track_running_stats, self.momentum = eps, track_running_stats, momentum
         self.num_features = sz
         self.weight = Tensor.ones(sz) if affine else None
@@ -121,6 +126,7 @@ class BatchNorm(_RunningStatistics):
 BatchNorm1d = BatchNorm2d = BatchNorm3d = BatchNorm
 
 
+@explained
 class GroupNorm:
     """Normalise groups of channels (axis 1) and all that follows, each sample by itself.
 
@@ -136,6 +142,7 @@ class GroupNorm:
     def __init__(
         self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True
     ) -> None:
+        check_sizes(self, num_groups=num_groups, num_channels=num_channels)
         if num_groups < 1 or num_channels % num_groups:
             raise ShapeError(
                 f"[GroupNorm] num_groups={num_groups} must divide num_channels={num_channels}"
@@ -155,6 +162,7 @@ class GroupNorm:
         return x * self.weight.reshape(per_channel) + self.bias.reshape(per_channel)
 
 
+@explained
 class InstanceNorm(GroupNorm, _RunningStatistics):
     """Normalise each channel of each sample by itself: `GroupNorm` with one channel a group.
 
@@ -193,6 +201,7 @@ class InstanceNorm(GroupNorm, _RunningStatistics):
 InstanceNorm1d = InstanceNorm2d = InstanceNorm3d = InstanceNorm
 
 
+@explained
 class LayerNorm:
     """Normalise over the last axes, whose shape is `normalized_shape`. Raises ShapeError."""
 
@@ -210,6 +219,8 @@ class LayerNorm:
         elementwise_affine: bool = True,
     ) -> None:
         shape = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
+        for size in shape:
+            check_sizes(self, normalized_shape=size)
         self.normalized_shape = tuple(shape)
         self.axis = tuple(range(-len(self.normalized_shape), 0))
         self.eps, self.elementwise_affine = eps, elementwise_affine
@@ -228,6 +239,7 @@ class LayerNorm:
         return x * self.weight + self.bias
 
 
+@explained
 class LayerNorm2d(LayerNorm):
     """`LayerNorm` over the channels of an image: (batch, channels, height, width)."""
 
@@ -235,6 +247,7 @@ class LayerNorm2d(LayerNorm):
         return super().__call__(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
+@explained
 class RMSNorm:
     """Divide by the root of the mean square over the last axis, of size `dim`.
 
@@ -247,6 +260,7 @@ class RMSNorm:
     eps: float
 
     def __init__(self, dim: int, eps: float = 1e-6, elementwise_affine: bool = True) -> None:
+        check_sizes(self, dim=dim)
         self.dim, self.eps = dim, eps
         self.weight = Tensor.ones(dim) if elementwise_affine else None
 

@@ -14,11 +14,12 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 from ..errors import ShapeError, UserError
+from ..explained import explained
 from ..func import scan
 from ..tensor import Tensor
 from ..tensor.checks import check_width
 from ..tensor.shapes import broadcast_shapes
-from .init import fan_in_uniform
+from .init import check_sizes, fan_in_uniform
 
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]
 
@@ -100,6 +101,7 @@ class _Gated(_Gates):
         return ((1 - update) * new + update * state[0],)
 
 
+@explained
 class _Cell(_Gates):
     """One step, by two matrices and two biases."""
 
@@ -109,6 +111,7 @@ class _Cell(_Gates):
     bias_hh: Tensor | None
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
+        check_sizes(self, input_size=input_size, hidden_size=hidden_size)
         self.hidden_size = hidden_size
         for name, value in zip(_PARAMETERS, self._new_parameters(input_size, bias), strict=True):
             setattr(self, name, value)
@@ -128,6 +131,7 @@ class _Cell(_Gates):
         return tuple(part.contiguous() for part in self._step(x, state, parameters))
 
 
+@explained
 class RNNCell(_Elman, _Cell):
     """One step of an Elman network: x (batch, input_size) and h to the next h.
 
@@ -146,6 +150,7 @@ class RNNCell(_Elman, _Cell):
         return self._next(x, None if h is None else (h,))[0]
 
 
+@explained
 class LSTMCell(_LongShortTerm, _Cell):
     """One step of a long short-term memory: x (batch, input_size) and (h, c) to the next (h, c).
 
@@ -158,6 +163,7 @@ class LSTMCell(_LongShortTerm, _Cell):
         return hidden, cell
 
 
+@explained
 class GRUCell(_Gated, _Cell):
     """One step of a gated recurrent unit: x (batch, input_size) and h to the next h.
 
@@ -169,6 +175,7 @@ class GRUCell(_Gated, _Cell):
         return self._next(x, None if h is None else (h,))[0]
 
 
+@explained
 class _Recurrent(_Gates):
     """Layers of steps over a sequence, each one or, `bidirectional`, one for each direction."""
 
@@ -188,6 +195,7 @@ class _Recurrent(_Gates):
         dropout: float = 0.0,
         bidirectional: bool = False,
     ) -> None:
+        check_sizes(self, input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.batch_first, self.dropout, self.bidirectional = batch_first, dropout, bidirectional
         for layer in range(num_layers):
@@ -274,6 +282,7 @@ class _Recurrent(_Gates):
         return hidden if inside is None else inside.where(hidden, 0), end
 
 
+@explained
 class RNN(_Elman, _Recurrent):
     """Elman networks over a sequence (time, batch, input_size), or `batch_first`.
 
@@ -303,6 +312,7 @@ class RNN(_Elman, _Recurrent):
         return outputs, hidden
 
 
+@explained
 class LSTM(_LongShortTerm, _Recurrent):
     """Long short-term memories over a sequence (time, batch, input_size), or `batch_first`.
 
@@ -326,6 +336,7 @@ class LSTM(_LongShortTerm, _Recurrent):
         return outputs, (hidden, cell)
 
 
+@explained
 class GRU(_Gated, _Recurrent):
     """Gated recurrent units over a sequence: as `LSTM`, but the state is h alone."""
 

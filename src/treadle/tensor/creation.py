@@ -79,7 +79,7 @@ class Creation(Convolution):
         requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
         """Values that are not defined (here zeros). Raises ShapeError for a negative size."""
-        return cls.full(_shape_of(shape), 0.0, device, _float_or(dtype), requires_grad)
+        return cls.full(_shape_of("empty", shape), 0.0, device, _float_or(dtype), requires_grad)
 
     @classmethod
     def full(
@@ -90,9 +90,7 @@ class Creation(Convolution):
 
         Raises ShapeError for a negative size, DTypeError for an integer that does not fit.
         """
-        sizes = flatten_args(shape, ())
-        if any(isinstance(n, int) and n < 0 for n in sizes):
-            raise ShapeError(f"[full] sizes must not be negative: {sizes}")
+        sizes = _shape_of("full", (shape,))
         if not is_scalar(fill_value):
             if not hasattr(fill_value, "item"):
                 raise DTypeError(
@@ -109,7 +107,7 @@ class Creation(Convolution):
         requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
         """0 everywhere, `dtypes.default_float` unless a dtype is given. Raises ShapeError."""
-        return cls.full(_shape_of(shape), 0.0, device, _float_or(dtype), requires_grad)
+        return cls.full(_shape_of("zeros", shape), 0.0, device, _float_or(dtype), requires_grad)
 
     @classmethod
     def ones(
@@ -117,7 +115,7 @@ class Creation(Convolution):
         requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
         """1 everywhere, `dtypes.default_float` unless a dtype is given. Raises ShapeError."""
-        return cls.full(_shape_of(shape), 1.0, device, _float_or(dtype), requires_grad)
+        return cls.full(_shape_of("ones", shape), 1.0, device, _float_or(dtype), requires_grad)
 
     @classmethod
     def arange(
@@ -214,8 +212,15 @@ def _given(kwargs: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in kwargs.items() if value is not None}
 
 
-def _shape_of(shape: tuple[Any, ...]) -> tuple[Any, ...]:
-    return flatten_args(shape[0], shape[1:]) if shape else ()
+def _shape_of(name: str, shape: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The sizes of a new tensor. Raises ShapeError for what is none."""
+    sizes = flatten_args(shape[0], shape[1:]) if shape else ()
+    for size in sizes:
+        if not isinstance(size, (int, Node)):
+            raise ShapeError(f"[{name}] a size is an integer, not {size!r}")
+        if isinstance(size, int) and size < 0:
+            raise ShapeError(f"[{name}] sizes must not be negative: {sizes}")
+    return sizes
 
 
 def _float_or(dtype: Any) -> DType:

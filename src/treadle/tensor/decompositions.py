@@ -28,7 +28,7 @@ from .checks import check_sides
 from .operands import check_device, is_scalar
 from .shapes import aligned, broadcast_shapes, expand
 
-__all__ = ["Decompositions", "LeastSquares"]
+__all__ = ["Decompositions", "LeastSquares", "in_memory"]
 
 
 class LeastSquares(NamedTuple):
@@ -129,10 +129,9 @@ class Decompositions(Autograd):
 
         `unitriangular`: its diagonal counts as 1.
         """
-        solver = matrices.solve_upper if upper is left else matrices.solve_lower
 
         def solved(a: Node, right: Node) -> Node:
-            return solver(matrices.mask_diagonal(a, 1.0) if unitriangular else a, right)
+            return matrices.solve_triangular(a, right, upper is left, unit=unitriangular)
 
         return self._solved("solve_triangular", b, left, solved)
 
@@ -154,17 +153,14 @@ class Decompositions(Autograd):
         Raises ShapeError or DTypeError.
         """
         b = self._right_side("lstsq", b)
-        self._matrix("lstsq")
         check_sides("lstsq", self.shape, b.shape, "elements" if b.ndim == 1 else "rows")
         columns = b.unsqueeze(-1) if b.ndim == 1 else b
-        solution = self.pinv(rcond) @ columns
-        rest = (self @ solution).sub(columns)
-        if self.shape[-2] > self.shape[-1]:
-            residuals = rest.abs().square().sum(-2)
-        else:
-            residuals = type(self).zeros(0, dtype=rest.dtype.real, device=self.device)
-        found = solution.squeeze(-1) if b.ndim == 1 else solution
-        return LeastSquares(found, residuals, self.matrix_rank(rcond), self.svdvals())
+        a, right = self._sides("lstsq", self, columns)
+        rtol = float(self._tolerance(rcond, 0.0))
+        found = [self._result(part, b) for part in matrices.lstsq(a, right, rtol)]
+        if b.ndim == 1:
+            found[0] = found[0].squeeze(-1)
+        return LeastSquares(*found)
 
     # -- inverses, determinants, rank -----------------------------------------------------------
 
@@ -213,13 +209,17 @@ class Decompositions(Autograd):
 
         Tolerances may be tensors, of one for each matrix.
         """
-        values = self.eigvalsh().abs() if hermitian else self.svdvals()
-        if not values.shape[-1]:
-            return values.sum(-1).cast(dtypes.default_int)
-        least = values.max(-1) * self._tolerance(rtol, 0.0 if atol is None else atol)
-        if atol is not None:
-            least = least.maximum(atol)
-        return (values > least.unsqueeze(-1)).sum(-1)
+        node = self._matrix("matrix_rank", square=hermitian)
+        atol = 0.0 if atol is None else self._operand("matrix_rank", atol)
+        rtol = self._tolerance(rtol, atol)
+        tolerances = [self._operand("matrix_rank", rtol), atol]
+        if all(map(is_scalar, tolerances)):
+            tolerances = [float(one) for one in tolerances]
+        else:
+            each = [self._tensor_operand("matrix_rank", one) for one in tolerances]
+            check_device("matrix_rank", self, *each)
+            tolerances = [expand(one.cast(self.dtype.real).node, self.shape[:-2]) for one in each]
+        return self._result(matrices.matrix_rank(node, tolerances, hermitian))
 
     # -- operands -------------------------------------------------------------------------------
 
@@ -241,6 +241,10 @@ class Decompositions(Autograd):
 
     def _matrix(self, name: str, square: bool = False) -> Node:
         """This tensor as an operand of LAPACK. Raises ShapeError or DTypeError."""
+        self._check_matrix(name, square)
+        return in_memory(self.node, self.device)
+
+    def _check_matrix(self, name: str, square: bool = False) -> None:
         if self.dtype.real not in (dtypes.float32, dtypes.float64):
             raise DTypeError(
                 f"[{name}] takes float32, float64 and complex numbers, not {self.dtype.name} "
@@ -257,7 +261,6 @@ class Decompositions(Autograd):
                 f"{self.shape[-1]} columns\n"
                 f"{aligned([self.shape], [{self.ndim - 2, self.ndim - 1}])}"
             )
-        return _in_memory(self.node, self.device)
 
     def _right_side(self, name: str, b: Any) -> Self:
         b = self._operand(name, b)
@@ -267,28 +270,35 @@ class Decompositions(Autograd):
         return b
 
     def _solved(self, name: str, b: Any, left: bool, solver: Callable[[Node, Node], Node]) -> Self:
-        """`solver(a, b)` on operands that were promoted and broadcast; vectors as columns.
+        """`solver(a, b)` on operands of equal dtype and batch axes; vectors as columns.
 
         Of the transposed operands, and its result transposed, if not `left`.
         """
         b = self._right_side(name, b)
         is_vector = b.ndim == 1 or (b.ndim == self.ndim - 1 and b.shape == self.shape[:-1])
-        dtype = least_upper_dtype(self.dtype, b.dtype)
-        a, right = self.cast(dtype), (b.unsqueeze(-1) if is_vector else b).cast(dtype)
-        a._matrix(name, square=True)
-        right._matrix(name)
+        right = b.unsqueeze(-1) if is_vector else b
+        self._check_matrix(name, square=True)
         turned = not left and not is_vector
-        a, right = a if left else a.mT, right.mT if turned else right
+        a, right = self if left else self.mT, right.mT if turned else right
         check_sides(
             name, self.shape, b.shape, "elements" if is_vector else "columns" if turned else "rows"
         )
-        batch = broadcast_shapes(name, a.shape, right.shape, apart=2)
-        sides = [expand(side.node, (*batch, *side.shape[-2:])) for side in (a, right)]
-        found = self._result(solver(_in_memory(sides[0], self.device), sides[1]), b)
+        found = self._result(solver(*self._sides(name, a, right)), b)
         return found.squeeze(-1) if is_vector else found.mT if turned else found
 
+    def _sides(self, name: str, a: Self, b: Self) -> tuple[Node, Node]:
+        """Matrix and right side as operands, promoted, with equal axes before the last two."""
+        dtype = least_upper_dtype(a.dtype, b.dtype)
+        for side in (a, b):
+            side._check_matrix(name)
+        left, right = a.node.cast(dtype), b.node.cast(dtype)
+        if left.shape[:-2] != right.shape[:-2]:
+            batch = broadcast_shapes(name, left.shape, right.shape, apart=2)
+            left, right = (expand(side, (*batch, *side.shape[-2:])) for side in (left, right))
+        return in_memory(left, self.device), right
 
-def _in_memory(node: Node, device: Any) -> Node:
+
+def in_memory(node: Node, device: Any) -> Node:
     """`node` where a HOST node of it has a device: a graph of constants has none by itself."""
     if is_backed(node) or any(n.op in (Op.BUFFER, Op.COPY) for n in node.toposort()):
         return node

@@ -59,7 +59,7 @@ class Descriptive(Distances):
         values, places = self.sort(axis)
         at = values._places(axis)
         before = values._slice(axis, 0, 1).cat(values._slice(axis, 0, size - 1), dim=axis)
-        begins = values.ne(before).where(at, 0).cummax(axis)
+        begins = values.ne(before).where(at, 0).cummax(axis)[0]
         longest = at.sub(begins).argmax(axis, keepdim=True)
         found = values.gather(axis, longest), places.gather(axis, longest)
         return found if keepdim else (found[0].squeeze(axis), found[1].squeeze(axis))

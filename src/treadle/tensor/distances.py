@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from ..errors import DTypeError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from .arithmetic import Arithmetic
 from .shapes import broadcast_shapes, resolve_axis
 
@@ -35,7 +35,7 @@ class Distances(Arithmetic):
         """The p-distance of each row (.., P, M) to each row (.., R, M): (.., P, R), floats.
 
         Differences are computed as such, not by products of rows: close rows stay exact. Raises
-        ShapeError, DTypeError, ValueError for a negative `p`.
+        ShapeError, DTypeError, ArgumentError for a negative `p`.
         """
         if not (self.dtype.is_float and other.dtype.is_float):
             raise DTypeError(f"[cdist] takes floats, not {self.dtype.name} and {other.dtype.name}")
@@ -45,19 +45,19 @@ class Distances(Arithmetic):
                 f"{self.shape} and {other.shape}"
             )
         if p < 0:
-            raise ValueError(f"[cdist] p is at least 0, not {p}")
+            raise ArgumentError(f"[cdist] p is at least 0, not {p}")
         broadcast_shapes("cdist", self.shape, other.shape, apart=2)
         return self.unsqueeze(-2).sub(other.unsqueeze(-3)).vector_norm(p, -1)
 
     def pdist(self, p: float = 2.0) -> Self:
         """The p-distance of each two rows of (N, M), those of row 0 first: N (N - 1) / 2.
 
-        Raises ShapeError, ValueError for a negative `p`.
+        Raises ShapeError, ArgumentError for a negative `p`.
         """
         if self.ndim != 2:
             raise ShapeError(f"[pdist] takes rows, (N, M), not shape {self.shape}")
         if p < 0:
-            raise ValueError(f"[pdist] p is at least 0, not {p}")
+            raise ArgumentError(f"[pdist] p is at least 0, not {p}")
         count = self.shape[0]
         pairs = type(self).triu_indices(count, count, 1, device=self.device)
         first, second = (self._pick(0, pairs.select(0, i)) for i in (0, 1))
@@ -66,12 +66,12 @@ class Distances(Arithmetic):
     def renorm(self, p: float, dim: int, maxnorm: float) -> Self:
         """Each slice of an axis scaled down to the p-norm `maxnorm` if it has a larger one.
 
-        Raises ShapeError, ValueError for numbers that are no norm.
+        Raises ShapeError, ArgumentError for numbers that are no norm.
         """
         if self.ndim < 2:
             raise ShapeError(f"[renorm] takes two axes or more, not shape {self.shape}")
         if p <= 0 or maxnorm < 0:
-            raise ValueError(f"[renorm] needs p > 0 and maxnorm >= 0, not {p} and {maxnorm}")
+            raise ArgumentError(f"[renorm] needs p > 0 and maxnorm >= 0, not {p} and {maxnorm}")
         axis = resolve_axis("renorm", dim, self.ndim)
         others = tuple(i for i in range(self.ndim) if i != axis)
         size = self.vector_norm(p, others, True)

@@ -12,9 +12,10 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
-from ..dtype import dtypes
 from ..errors import ShapeError
+from ..ir.node import Node
 from ..transforms import matrices
+from .decompositions import in_memory
 from .descriptive import Descriptive
 from .shapes import resolve_axis
 
@@ -89,7 +90,7 @@ class Factors(Descriptive):
         Raises ShapeError or DTypeError.
         """
         factors, pivots, _ = matrices.lu(self._matrix("lu_factor"))
-        return self._result(factors), self._result(pivots).detach().cast(dtypes.int32)
+        return self._result(factors), self._result(pivots)
 
     def lu(self) -> tuple[Self, Self, Self]:
         """P, L and U with P @ L @ U = self of (.., m, n); P exchanges rows.
@@ -98,7 +99,7 @@ class Factors(Descriptive):
         Raises ShapeError or DTypeError.
         """
         factors, _, order = matrices.lu(self._matrix("lu"))
-        return self._result(factors)._unpacked(self._result(order).detach())
+        return self._result(factors)._unpacked(self._result(order))
 
     def lu_unpack(self, pivots: Self) -> tuple[Self, Self, Self]:
         """P, L and U from what `lu_factor` gives; see `lu`. Raises ShapeError or DTypeError."""
@@ -108,9 +109,14 @@ class Factors(Descriptive):
         """`order`: which row of the matrix is row i of the factors."""
         m, n = self.shape[-2:]
         k = min(m, n)
-        rows = order.unsqueeze(-2).eq(self._unit(m, m)._places(0).expand((*order.shape, m)))
         low = self._slice(self.ndim - 1, 0, k).tril(-1).add(self._unit(m, k))
-        return rows.cast(self.dtype), low, self._slice(self.ndim - 2, 0, k).triu()
+        return self._exchanges(order), low, self._slice(self.ndim - 2, 0, k).triu()
+
+    def _exchanges(self, order: Self) -> Self:
+        """The matrix P, whose column i has its 1 in row order[i]."""
+        m = self.shape[-2]
+        rows = self._unit(m, m)._places(0).expand((*order.shape, m))
+        return order.unsqueeze(-2).eq(rows).cast(self.dtype)
 
     def _unit(self, rows: int, columns: int) -> Self:
         return type(self).eye(rows, columns, dtype=self.dtype, device=self.device)
@@ -121,12 +127,12 @@ class Factors(Descriptive):
         `left` false: of x @ a = b. Raises ShapeError or DTypeError.
         """
         order = self._row_order("lu_solve", pivots)
-        rows, low, up = self._unpacked(order)
+        rows = self._exchanges(order)
         if left:
-            inner = low.solve_triangular(rows.mT @ b, upper=False, unitriangular=True)
-            return up.solve_triangular(inner, upper=True)
-        inner = up.solve_triangular(b, upper=True, left=False)
-        return low.solve_triangular(inner, False, left=False, unitriangular=True) @ rows.mT
+            inner = self.solve_triangular(rows.mT @ b, upper=False, unitriangular=True)
+            return self.solve_triangular(inner, upper=True)
+        inner = self.solve_triangular(b, upper=True, left=False)
+        return self.solve_triangular(inner, False, left=False, unitriangular=True) @ rows.mT
 
     def _row_order(self, name: str, pivots: Self) -> Self:
         self._matrix(name)
@@ -136,8 +142,8 @@ class Factors(Descriptive):
                 f"[{name}] factors of shape {self.shape} need integer pivots of {wanted}, not "
                 f"{pivots.dtype.name} of shape {pivots.shape}"
             )
-        numbers = pivots.detach().cast(self.dtype).unsqueeze(-1)._matrix(name)
-        return self._result(matrices.permutation(numbers, self.shape[-2])).detach()
+        numbers = in_memory(pivots.node, pivots.device)
+        return pivots._result(matrices.permutation(numbers, self.shape[-2]))
 
     # -- systems of equations -----------------------------------------------------------------
 
@@ -146,8 +152,12 @@ class Factors(Descriptive):
 
         This tensor is (.., n, k). Raises ShapeError or DTypeError.
         """
-        low = factor.mT if upper else factor
-        return low.mT.solve_triangular(low.solve_triangular(self, upper=False), upper=True)
+
+        def solved(low: Node, right: Node) -> Node:
+            inner = matrices.solve_triangular(low, right, upper, adjoint=upper)
+            return matrices.solve_triangular(low, inner, upper, adjoint=not upper)
+
+        return factor._solved("cholesky_solve", self, True, solved)
 
     def cholesky_inverse(self, upper: bool = False) -> Self:
         """The inverse of a = L @ L.mT from L, this tensor, or with `upper` from L.mT.

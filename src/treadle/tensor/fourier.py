@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from ..dtype import complex_of, dtypes, to_dtype
-from ..errors import DTypeError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from .dft import dft, dft_to_real, real_dft
 from .norms import Norms
 from .shapes import resolve_axes, resolve_axis
@@ -291,5 +291,5 @@ def _length(name: str, n: int) -> int:
 def _norm(name: str, norm: str | None) -> str:
     found = "backward" if norm is None else norm
     if found not in _OPPOSITE:
-        raise ValueError(f'[{name}] norm is "backward", "ortho" or "forward", not {norm!r}')
+        raise ArgumentError(f'[{name}] norm is "backward", "ortho" or "forward", not {norm!r}')
     return found

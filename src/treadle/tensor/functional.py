@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from ..dtype import dtypes, least_upper_dtype
-from ..errors import ShapeError
+from ..errors import ArgumentError, ShapeError
 from ..ir.op import Op
 from .checks import check_attention, check_labels, check_vectors
 from .losses import reduced
@@ -66,14 +66,14 @@ class Functional(Synonyms):
     def dropout(self, p: Any = 0.5) -> Self:
         """While training, each element 0 with probability `p`, the others scaled by 1 / (1 - p).
 
-        Raises ValueError for a `p` outside 0 to 1.
+        Raises ArgumentError for a `p` outside 0 to 1.
         """
         return self._dropped("dropout", self.shape, p)
 
     def _dropped(self, name: str, shape: Any, p: Any) -> Self:
         """`dropout` with one random number for each element of `shape`, which broadcasts."""
         if not 0 <= p <= 1:
-            raise ValueError(f"[{name}] p is a probability, not {p}")
+            raise ArgumentError(f"[{name}] p is a probability, not {p}")
         if not type(self).training or p == 0:
             return self
         if p == 1:
@@ -182,10 +182,11 @@ class Functional(Synonyms):
         `weight` (classes) is what each class counts for, and with labels the mean is over these
         weights. Rows whose label is `ignore_index` count for nothing. Raises ShapeError where
         shapes do not fit, ValueError for a `label_smoothing` that is not from 0 to 1.
+        Raises ArgumentError.
         """
         axis = 1 if self.ndim > 1 else 0
         if not 0 <= label_smoothing <= 1:
-            raise ValueError(
+            raise ArgumentError(
                 f"[cross_entropy] label_smoothing is a part of 1, not {label_smoothing}"
             )
         if Y.dtype.is_float:
@@ -212,7 +213,7 @@ class Functional(Synonyms):
         """-self[n, Y[n]] for log-probabilities (N, classes, ...) and integer labels (N, ...).
 
         `weight` has one number a class; labels of `ignore_index` count for nothing. Raises
-        ShapeError.
+        ShapeError. Raises ArgumentError.
         """
         check_labels("nll_loss", self.shape, Y.shape, 1)
         counted = Y.ne(ignore_index) if ignore_index is not None else Y.eq(Y)

@@ -25,7 +25,14 @@ from typing import TYPE_CHECKING, Any, Self
 from ..dtype import DType, ImageDType, dtypes, to_dtype
 from ..engine.backends import Device
 from ..engine.memory import Memory, adopt
-from ..errors import DeviceError, ExchangeError, ShapeError, UnsafeBlobWarning, UserError
+from ..errors import (
+    ArgumentError,
+    DeviceError,
+    ExchangeError,
+    ShapeError,
+    UnsafeBlobWarning,
+    UserError,
+)
 from ..ir.node import Node
 from ..runtime.dlpack import Import
 from .creation import Creation
@@ -173,7 +180,7 @@ class Interop(Creation):
         """The values as NumPy's functions take them: in place where the host sees the memory.
 
         Copied with `copy`, or where `dtype` is another, the device has memory of its own, or the
-        tensor requires gradients. Raises ValueError if `copy` is False and one is needed.
+        tensor requires gradients. Raises ArgumentError if `copy` is False and one is needed.
         """
         import numpy as np
 
@@ -183,7 +190,7 @@ class Interop(Creation):
         if dtype is not None and np.dtype(dtype) != array.dtype:
             array, copied = array.astype(dtype), True
         if copied and copy is False:
-            raise ValueError(
+            raise ArgumentError(
                 f"[array] a {self.dtype.name} tensor on {self.device} cannot be an array"
                 f"{'' if dtype is None else f' of {np.dtype(dtype)}'} without a copy"
             )

@@ -11,7 +11,7 @@ import math
 from typing import Any, Self
 
 from ..dtype import dtypes, finfo
-from ..errors import DTypeError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir.op import Op
 from .patches import Patches
 from .shapes import flatten_args
@@ -152,10 +152,12 @@ class Layers(Patches):
 
     def rrelu(self, lower: float = 1 / 8, upper: float = 1 / 3) -> Self:
         """x, or below 0 a multiple of x: random from `lower` to `upper` while training, else the
-        middle. Raises ValueError.
+        middle. Raises ArgumentError.
         """
         if lower > upper:
-            raise ValueError(f"[rrelu] slopes go from lower to upper, not from {lower} to {upper}")
+            raise ArgumentError(
+                f"[rrelu] slopes go from lower to upper, not from {lower} to {upper}"
+            )
         if not type(self).training:
             return self.leaky_relu((lower + upper) / 2)
         slope = type(self).uniform(*self.shape, low=lower, high=upper, device=self.device)
@@ -171,7 +173,8 @@ class Layers(Patches):
     def alpha_dropout(self, p: float = 0.5) -> Self:
         """While training, elements at SELU's lower limit with probability `p`, then scaled.
 
-        Mean and variance stay as they are for inputs of mean 0 and variance 1. Raises ValueError.
+        Mean and variance stay as they are for inputs of mean 0 and variance 1.
+        Raises ArgumentError.
         """
         return self._alpha_dropout("alpha_dropout", self.shape, p)
 
@@ -187,7 +190,7 @@ class Layers(Patches):
 
     def _alpha_dropout(self, name: str, shape: Any, p: float) -> Self:
         if not 0 <= p <= 1:
-            raise ValueError(f"[{name}] p is a probability, not {p}")
+            raise ArgumentError(f"[{name}] p is a probability, not {p}")
         if not type(self).training or p == 0:
             return self
         if p == 1:

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from ..dtype import DType, least_upper_dtype, sum_acc_dtype, to_dtype
 from ..errors import ShapeError
+from ..explained import explained
 from ..ir.op import Op
 from ..ir.shape import same_size, size_product
 from .checks import check_letters
@@ -89,6 +90,7 @@ class Linalg(Indexing):
         left = a.roll(-1, axis).mul(b.roll(-2, axis))
         return left.sub(a.roll(-2, axis).mul(b.roll(-1, axis)))
 
+    @explained
     def tensordot(self, b: Any, dims: Any = 2) -> Self:
         """Sums of products over pairs of axes: (axes of self, axes of b).
 
@@ -153,6 +155,7 @@ class Linalg(Indexing):
         return self.expand(shape), b.expand(shape)
 
     @classmethod
+    @explained
     def einsum(cls, formula: str, *operands: Any, dtype: Any = None) -> Self:
         """Sums of products in Einstein's notation, "..." included, as in NumPy.
 

@@ -4,7 +4,7 @@
     a.cosine_similarity(b, dim=-1)
 
 Each loss takes a prediction (this tensor), a target that broadcasts with it, and `reduction`:
-"mean", "sum" or "none". Raises ValueError for another one, ShapeError where shapes do not fit.
+"mean", "sum" or "none". Raises ArgumentError for another one, ShapeError where shapes do not fit.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
-from ..errors import DTypeError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from .operands import is_scalar
 from .shapes import broadcast_shapes, resolve_axis
 from .statistics import Statistics
@@ -23,9 +23,9 @@ REDUCTIONS = ("none", "mean", "sum")
 
 
 def reduced(x: Any, reduction: str) -> Any:
-    """A loss of each element as `reduction` says. Raises ValueError for an unknown one."""
+    """A loss of each element as `reduction` says. Raises ArgumentError for an unknown one."""
     if reduction not in REDUCTIONS:
-        raise ValueError(f"[loss] reduction is one of {REDUCTIONS}, not {reduction!r}")
+        raise ArgumentError(f"[loss] reduction is one of {REDUCTIONS}, not {reduction!r}")
     if x.dtype.is_complex:
         raise DTypeError(f"[loss] a loss is a real number, not {x.dtype.name}: give the parts")
     return {"none": lambda: x, "mean": x.mean, "sum": x.sum}[reduction]()
@@ -52,20 +52,26 @@ class Losses(Statistics):
         return reduced(self.sub(target).square(), reduction)
 
     def huber_loss(self, target: Self, reduction: str = "mean", delta: float = 1.0) -> Self:
-        """(x - y)² / 2 up to a distance `delta` above 0, delta (|x - y| - delta / 2) beyond."""
+        """(x - y)² / 2 up to a distance `delta` above 0, delta (|x - y| - delta / 2) beyond.
+
+        Raises ArgumentError.
+        """
         _check_target("huber_loss", self, target)
         if delta <= 0:
-            raise ValueError(f"[huber_loss] delta is a distance above 0, not {delta}")
+            raise ArgumentError(f"[huber_loss] delta is a distance above 0, not {delta}")
         gap = self.sub(target)
         size = gap.abs()
         near = gap.square().mul(0.5)
         return reduced(size.le(delta).where(near, size.sub(delta / 2).mul(delta)), reduction)
 
     def smooth_l1_loss(self, target: Self, reduction: str = "mean", beta: float = 1.0) -> Self:
-        """(x - y)² / 2 beta up to a distance `beta`, |x - y| - beta / 2 beyond; 0 is `l1_loss`."""
+        """(x - y)² / 2 beta up to a distance `beta`, |x - y| - beta / 2 beyond; 0 is `l1_loss`.
+
+        Raises ArgumentError.
+        """
         _check_target("smooth_l1_loss", self, target)
         if beta < 0:
-            raise ValueError(f"[smooth_l1_loss] beta is a distance of at least 0, not {beta}")
+            raise ArgumentError(f"[smooth_l1_loss] beta is a distance of at least 0, not {beta}")
         if beta == 0:
             return self.l1_loss(target, reduction)
         return reduced(self.huber_loss(target, "none", beta).div(beta), reduction)
@@ -74,6 +80,7 @@ class Losses(Statistics):
         """target (log(target) - x), where x and, with `log_target`, the target are logarithms.
 
         `reduction` may be "batchmean" too: the sum over the size of the first axis.
+        Raises ArgumentError.
         """
         _check_target("kl_div", self, target)
         rows = (
@@ -201,9 +208,12 @@ class Losses(Statistics):
         return self.abs().le(lambd).where(0, self)
 
     def softshrink(self, lambd: float = 0.5) -> Self:
-        """x moved towards 0 by `lambd`, 0 within that distance, which is at least 0."""
+        """x moved towards 0 by `lambd`, 0 within that distance, which is at least 0.
+
+        Raises ArgumentError.
+        """
         if lambd < 0:
-            raise ValueError(f"[softshrink] lambd is a distance of at least 0, not {lambd}")
+            raise ArgumentError(f"[softshrink] lambd is a distance of at least 0, not {lambd}")
         below = self.lt(-lambd).where(self.add(lambd), 0.0)
         return self.gt(lambd).where(self.sub(lambd), below)
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Self
 
-from ..errors import DTypeError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from .checks import check_labels
 from .layers import Layers
 from .losses import reduced
@@ -32,7 +32,8 @@ class Margins(Layers):
     ) -> Self:  # fmt: skip
         """max(0, d(self, positive) - d(self, negative) + margin), d is `pairwise_distance`.
 
-        `swap` takes the smaller of d(self, negative) and d(positive, negative). Raises ValueError.
+        `swap` takes the smaller of d(self, negative) and d(positive, negative).
+        Raises ArgumentError.
         """
         return self.triplet_margin_with_distance_loss(
             positive, negative, lambda x, y: x.pairwise_distance(y, p, eps), margin, swap, reduction
@@ -44,10 +45,10 @@ class Margins(Layers):
     ) -> Self:  # fmt: skip
         """`triplet_margin_loss` with a distance of one's own; None is `pairwise_distance`.
 
-        Raises ShapeError for tensors of different ranks, ValueError.
+        Raises ShapeError for tensors of different ranks, ArgumentError.
         """
         if margin <= 0:
-            raise ValueError(f"[triplet_margin_loss] margin is above 0, not {margin}")
+            raise ArgumentError(f"[triplet_margin_loss] margin is above 0, not {margin}")
         if not self.ndim == positive.ndim == negative.ndim:
             raise ShapeError(
                 f"[triplet_margin_loss] as many axes, not shapes {self.shape}, {positive.shape} "
@@ -82,10 +83,10 @@ class Margins(Layers):
         """The mean over other classes of max(0, margin - self[label] + self[class]) ** p.
 
         Scores (N, C) with integer labels (N,), or (C,) with one. `weight` (C,) is what each label
-        counts. Raises ShapeError, ValueError for a `p` other than 1 and 2.
+        counts. Raises ShapeError, ArgumentError for a `p` beside 1 and 2.
         """
         if p not in (1, 2):
-            raise ValueError(f"[multi_margin_loss] p is 1 or 2, not {p}")
+            raise ArgumentError(f"[multi_margin_loss] p is 1 or 2, not {p}")
         rows, labels = self._rows_and_labels("multi_margin_loss", target, ())
         hit = rows._places(1).eq(labels.unsqueeze(1))
         own = hit.where(rows, 0.0).sum(1, keepdim=True)

@@ -11,6 +11,8 @@ import math
 from typing import Any, Self
 
 from ..dtype import dtypes
+from ..errors import ArgumentError
+from ..explained import explained
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from .elementwise import Elementwise
@@ -201,6 +203,7 @@ class Mathematics(Elementwise):
         """Each element rounded down, in its own dtype."""
         return self._rounded(Op.FLOOR)
 
+    @explained
     def round(self, decimals: int = 0) -> Self:
         """Rounded to nearest, ties to even; to so many decimals, or if negative, zeros."""
         if not decimals or not self.dtype.is_float:
@@ -254,15 +257,16 @@ class Mathematics(Elementwise):
         """Where elements are neither infinite nor NaN, as bool."""
         return self.isinf().bitwise_or(self.isnan()).logical_not()
 
+    @explained
     def isclose(
         self, other: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: Any = False
     ) -> Self:
         """Where `|self - other| <= atol + rtol * |other|`, or both are the same infinity.
 
-        Raises ValueError for tolerances below 0.
+        Raises ArgumentError for tolerances below 0.
         """
         if rtol < 0 or atol < 0:
-            raise ValueError(f"[isclose] tolerances are at least 0, not {rtol} and {atol}")
+            raise ArgumentError(f"[isclose] tolerances are at least 0, not {rtol} and {atol}")
         other = self._as_tensor("isclose", other)
         broadcast_shapes("isclose", self.shape, other.shape)
         limit = other.abs().mul(rtol).add(atol)
@@ -272,10 +276,14 @@ class Mathematics(Elementwise):
             near = near.bitwise_or(self.isnan().bitwise_and(other.isnan()))
         return near
 
+    @explained
     def clamp(self, min_: Any = None, max_: Any = None) -> Self:
-        """Values below `min_` or above `max_` replaced by them; either may be a tensor."""
+        """Values below `min_` or above `max_` replaced by them; either may be a tensor.
+
+        Raises ArgumentError.
+        """
         if min_ is None and max_ is None:
-            raise TypeError("[clamp] give min_, max_ or both")
+            raise ArgumentError("[clamp] give min_, max_ or both")
         bounds = [bound for bound in (min_, max_) if bound is not None and not is_scalar(bound)]
         broadcast_shapes("clamp", self.shape, *(self._as_tensor("clamp", b).shape for b in bounds))
         low = self if min_ is None else self.lt(min_).where(min_, self)

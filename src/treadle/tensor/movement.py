@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from ..dtype import dtypes
 from ..errors import ShapeError
+from ..explained import explained
 from ..ir.args import WindowArg
 from ..ir.node import Node
 from ..ir.op import Op
@@ -77,6 +78,7 @@ class Movement(Operators):
         axes = resolve_axes("flip", flatten_args(axis, args), self.ndim)
         return self._result(Node(Op.FLIP, self.dtype, (self.node,), axes)) if axes else self
 
+    @explained
     def shrink(self, arg: Sequence[Any]) -> Self:
         """One (begin, end), or None for all, for each axis. Raises ShapeError."""
         if len(arg) != self.ndim:
@@ -92,11 +94,13 @@ class Movement(Operators):
             return self
         return self._result(Node(Op.SHRINK, self.dtype, (self.node,), bounds))
 
+    @explained
     def shrink_to(self, shape: Any, *args: Any) -> Self:
         """Each axis cut down to a size from its start; None keeps it."""
         wanted = flatten_args(shape, args)
         return self.shrink([None if size is None else (0, size) for size in wanted])
 
+    @explained
     def pad_to(self, shape: Any, *args: Any) -> Self:
         """Each axis padded at its end with zeros to a size; None keeps it."""
         wanted = flatten_args(shape, args)
@@ -106,6 +110,7 @@ class Movement(Operators):
         ]
         return self._padded(pairs)
 
+    @explained
     def pad(self, padding: Sequence[Any], mode: str = "constant", value: Any = 0.0) -> Self:
         """Elements added around.
 
@@ -252,6 +257,7 @@ class Movement(Operators):
         inner = resolve_shape("unflatten", (self.shape[axis],), sizes)
         return self.reshape((*self.shape[:axis], *inner, *self.shape[axis + 1 :]))
 
+    @explained
     def unfold(self, dim: int, size: int, step: int) -> Self:
         """All windows of `size` on one axis, `step` apart; the window is a new last axis.
 

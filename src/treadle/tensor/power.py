@@ -10,7 +10,7 @@ import math
 from typing import Any, Self
 
 from ..dtype import dtypes
-from ..errors import DTypeError
+from ..errors import ArgumentError, DTypeError
 from ..ir.op import Op
 from .mathematics import Mathematics
 from .operands import is_scalar
@@ -99,9 +99,9 @@ class Power(Mathematics):
         return self.relu().minimum(6)
 
     def hardtanh(self, min_val: Any = -1, max_val: Any = 1) -> Self:
-        """x between `min_val` and `max_val`, elementwise. Raises ValueError for no such numbers."""
+        """x between `min_val` and `max_val`, elementwise. Raises ArgumentError for no such ones."""
         if is_scalar(min_val) and is_scalar(max_val) and min_val > max_val:
-            raise ValueError(f"[hardtanh] no number is between {min_val} and {max_val}")
+            raise ArgumentError(f"[hardtanh] no number is between {min_val} and {max_val}")
         return self.maximum(min_val).minimum(max_val)
 
     def hardsigmoid(self, alpha: Any = 1 / 6, beta: Any = 0.5) -> Self:
@@ -158,9 +158,12 @@ class Power(Mathematics):
         return self.swish()
 
     def gelu(self, approximate: str = "none") -> Self:
-        """x times the normal distribution function of x, by `erf`, or nearly so by "tanh"."""
+        """x times the normal distribution function of x, by `erf`, or nearly so by "tanh".
+
+        Raises ArgumentError.
+        """
         if approximate not in ("none", "tanh"):
-            raise ValueError(f'[gelu] approximate is "none" or "tanh", not {approximate!r}')
+            raise ArgumentError(f'[gelu] approximate is "none" or "tanh", not {approximate!r}')
         if approximate == "tanh":
             inner = self.square().mul(self).mul(0.044715).add(self).mul(math.sqrt(2 / math.pi))
             return self.mul(inner.tanh().add(1.0)).mul(0.5)

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from ..dtype import DType, dtypes, sum_acc_dtype, to_dtype
 from ..errors import DTypeError, ShapeError
+from ..explained import explained
 from ..ir.args import ReduceArg, ScanArg
 from ..ir.node import Node
 from ..ir.op import Op
@@ -198,13 +199,26 @@ class Reduce(Joining):
         """Running products along an axis."""
         return self._scan(Op.MUL, "cumprod", axis)
 
-    def cummax(self, axis: int = 0) -> Self:
-        """Running maxima along an axis."""
-        return self._scan(Op.MAX, "cummax", axis)
+    def cummax(self, axis: int = 0) -> tuple[Self, Self]:
+        """Running maxima along an axis, and where each is, as int32: the last of equals.
 
-    def cummin(self, axis: int = 0) -> Self:
-        """Running minima along an axis."""
-        return self._scan(Op.MIN, "cummin", axis)
+        From a NaN on they are NaN, at the last one's place.
+        """
+        return self._running_extreme(Op.MAX, "cummax", axis)
+
+    def cummin(self, axis: int = 0) -> tuple[Self, Self]:
+        """Running minima along an axis, and where each is; see `cummax`."""
+        return self._running_extreme(Op.MIN, "cummin", axis)
+
+    def _running_extreme(self, op: Op, name: str, axis: int) -> tuple[Self, Self]:
+        values = self._scan(op, name, axis)
+        if not self.ndim:
+            return values, self._filled(0).cast(dtypes.int32)
+        at = resolve_axis(name, axis, self.ndim)
+        is_there = self.eq(values)
+        if self.dtype.is_float:
+            is_there = is_there.bitwise_or(self.isnan())
+        return values, is_there.where(self._places(at), 0)._scan(Op.MAX, name, at)
 
     def logcumsumexp(self, axis: int = 0) -> Self:
         """log of the running sums of exp(x), without overflow; as floats.
@@ -237,6 +251,7 @@ class Reduce(Joining):
             raise ShapeError(f"[{name}] diagonal is an integer, not {diagonal!r}")
         return self._places(self.ndim - 1).ge(self._places(self.ndim - 2).add(diagonal + above))
 
+    @explained
     def masked_fill(self, mask: Any, value: Any) -> Self:
         """`value` where `mask` is true. Raises DTypeError if the mask is not bool."""
         if not mask.dtype.is_bool:

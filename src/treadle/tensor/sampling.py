@@ -18,7 +18,7 @@ from ..dtype import DType, dtypes
 from ..engine.backends import Device
 from ..engine.known import resolve
 from ..engine.memory import from_host
-from ..errors import DTypeError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir.node import Node
 from ..ir.op import Op
 from .creation import _known_dtype, _shape_of
@@ -68,7 +68,7 @@ class Sampling(Losses):
         kind = dtypes.default_float if dtype is None else _known_dtype(dtype)
         if not kind.is_float:
             raise DTypeError(f"[rand] gives floats, not {kind.name}; see randint")
-        sizes, name = _shape_of(shape), Device.canonicalize(device)
+        sizes, name = _shape_of("rand", shape), Device.canonicalize(device)
         low, high = _random_words(sizes, name)
         node = reshape(_unit(low, high, kind), sizes)
         if contiguous:
@@ -83,7 +83,7 @@ class Sampling(Losses):
         """Standard normal, by the method of Box and Muller."""
         kind = dtypes.default_float if dtype is None else _known_dtype(dtype)
         wide = dtypes.float64 if kind is dtypes.float64 else dtypes.float32
-        sizes, name = _shape_of(shape), Device.canonicalize(device)
+        sizes, name = _shape_of("randn", shape), Device.canonicalize(device)
         low, high = _random_words(sizes, name)
         # 1 - u lies in (0, 1]: its logarithm is finite
         radius = cls._of(_unit(low, high, wide), name).neg().add(1.0).log().mul(-2.0).sqrt()
@@ -96,13 +96,16 @@ class Sampling(Losses):
         cls, *shape: Any, low: int = 0, high: int = 10, dtype: Any = dtypes.int32,
         device: str | None = None, requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
-        """Integers from `low` to `high` - 1. Raises DTypeError if `dtype` is no integer."""
+        """Integers from `low` to `high` - 1. Raises DTypeError if `dtype` is no integer.
+
+        Raises ArgumentError.
+        """
         kind = _known_dtype(dtype)
         if not kind.is_int:
             raise DTypeError(f"[randint] gives integers, not {kind.name}")
         if high <= low:
-            raise ValueError(f"[randint] high {high} must lie above low {low}")
-        sizes, name = _shape_of(shape), Device.canonicalize(device)
+            raise ArgumentError(f"[randint] high {high} must lie above low {low}")
+        sizes, name = _shape_of("randint", shape), Device.canonicalize(device)
         word, more = _random_words(sizes, name)
         span = high - low
         if span >= 1 << 32:
@@ -139,26 +142,28 @@ class Sampling(Losses):
     @classmethod
     def scaled_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
         """Uniform in ±1 / sqrt(number of elements)."""
-        bound = 1 / math.sqrt(max(math.prod(_shape_of(shape)), 1))
+        bound = 1 / math.sqrt(max(math.prod(_shape_of("scaled_uniform", shape)), 1))
         return cls.uniform(*shape, low=-bound, high=bound, **kwargs)
 
     @classmethod
     def glorot_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
         """Uniform in ±sqrt(6 / (fan in + fan out)) (Glorot and Bengio, 2010)."""
-        sizes = _shape_of(shape)
+        sizes = _shape_of("glorot_uniform", shape)
         bound = math.sqrt(6 / (sizes[0] + math.prod(sizes[1:])))
         return cls.uniform(*shape, low=-bound, high=bound, **kwargs)
 
     @classmethod
     def kaiming_uniform(cls, *shape: Any, a: float = 0.01, **kwargs: Any) -> Self:
         """Uniform in ±sqrt(6 / ((1 + a²) fan in)) (He et al., 2015)."""
-        bound = math.sqrt(3.0) * _kaiming_std(_shape_of(shape), a)
+        bound = math.sqrt(3.0) * _kaiming_std(_shape_of("kaiming_uniform", shape), a)
         return cls.uniform(*shape, low=-bound, high=bound, **kwargs)
 
     @classmethod
     def kaiming_normal(cls, *shape: Any, a: float = 0.01, **kwargs: Any) -> Self:
         """Normal with standard deviation sqrt(2 / ((1 + a²) fan in)) (He et al., 2015)."""
-        return cls.normal(*shape, mean=0.0, std=_kaiming_std(_shape_of(shape), a), **kwargs)
+        return cls.normal(
+            *shape, mean=0.0, std=_kaiming_std(_shape_of("kaiming_normal", shape), a), **kwargs
+        )
 
     @classmethod
     def randperm(

@@ -16,8 +16,8 @@ from ..ir.op import Op
 from ..ir.shape import Shape, same_size, size_product
 
 __all__ = [
-    "Size", "aligned", "broadcast_shapes", "expand", "flatten_args", "move_axes", "reshape",
-    "resolve_axes", "resolve_axis", "resolve_shape",
+    "Size", "aligned", "broadcast_shapes", "expand", "flatten_args", "is_whole", "move_axes",
+    "reshape", "resolve_axes", "resolve_axis", "resolve_shape",
 ]  # fmt: skip
 
 
@@ -134,14 +134,19 @@ def move_axes(node: Node, order: Sequence[int]) -> Node:
 def flatten_args(first: Any, rest: Sequence[Any]) -> tuple[Any, ...]:
     """`f(2, 3)` and `f((2, 3))` mean the same; NumPy's integers are Python's."""
     numbers = (*first, *rest) if isinstance(first, (tuple, list)) else (first, *rest)
-    return tuple(n.__index__() if hasattr(n, "__index__") else n for n in numbers)
+    return tuple(n.__index__() if is_whole(n) else n for n in numbers)
+
+
+def is_whole(value: Any) -> bool:
+    """Whether `value` is an integer of Python's or NumPy's, or a tensor that holds one."""
+    return hasattr(value, "__index__") and not (hasattr(value, "ndim") and value.ndim)
 
 
 def resolve_axis(name: str, axis: int, rank: int, extra: int = 0) -> int:
     """`axis` counted from 0. Raises IndexOutOfRange if it is not in -rank..rank-1."""
     span = max(rank + extra, 1)
     if not isinstance(axis, int):
-        if not hasattr(axis, "__index__"):
+        if not is_whole(axis):
             raise ShapeError(f"[{name}] an axis is an integer, not {axis!r}")
         axis = axis.__index__()
     if not -span <= axis < span:
@@ -165,6 +170,8 @@ def resolve_axes(name: str, axis: Any, rank: int) -> tuple[int, ...]:
 
 def resolve_shape(name: str, old: Shape, new: Sequence[Any]) -> Shape:
     """`new` with -1 inferred and None taken from `old`. Raises ShapeError."""
+    if not isinstance(new, Sequence):
+        raise ShapeError(f"[{name}] a shape is a sequence of integers, not {new!r}")
     sizes = [old[i] if size is None and i < len(old) else size for i, size in enumerate(new)]
     sizes = [size if isinstance(size, Node) else _as_size(name, size) for size in sizes]
     unknown = [i for i, size in enumerate(sizes) if not isinstance(size, Node) and size == -1]
@@ -198,10 +205,9 @@ def _reshape_hint(name: str, old: Shape, sizes: list[Any], total: int) -> str:
 
 
 def _as_size(name: str, size: Any) -> int:
-    try:
-        number = size.__index__()
-    except AttributeError:
-        raise ShapeError(f"[{name}] a size is an integer, not {size!r}") from None
+    if not is_whole(size):
+        raise ShapeError(f"[{name}] a size is an integer, not {size!r}")
+    number = size.__index__()
     if number < -1:
         raise ShapeError(f"[{name}] sizes must not be negative: {number}")
     return number

@@ -9,6 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from ..config import Context
+from ..explained import explained
+from .core import Core
+from .elementwise import Elementwise
+from .linalg import Linalg
+from .mathematics import Mathematics
+from .movement import Movement
+from .operators import Operators
+from .power import Power
+from .reduce import Reduce
 from .spectrograms import Spectrograms
 
 __all__ = ["Tensor"]
@@ -36,3 +45,11 @@ class Tensor(Spectrograms):
             raise ShapeError(f"[replace] shape {x.shape} does not fit {self.shape}")
         self._take(x)
         return self
+
+
+# What every result is made of is called too often for it, and has checks of its own.
+_OFTEN = {Core, Elementwise, Linalg, Mathematics, Movement, Operators, Power, Reduce}
+
+for _part in Tensor.__mro__[:-1]:
+    if _part not in _OFTEN:
+        explained(_part)

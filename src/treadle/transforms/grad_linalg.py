@@ -20,7 +20,7 @@ from ..errors import UserError
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from .grad_complex import conj
-from .grad_factors import exponential_rule, lu_rule, permutation_rule
+from .grad_factors import exponential_rule, lu_rule
 from .matrices import (
     adjoint,
     beside,
@@ -33,11 +33,13 @@ from .matrices import (
     narrow,
     of_columns,
     of_rows,
+    pinv,
     scaled,
     siblings,
     solve,
-    solve_upper,
+    solve_triangular,
     svd,
+    svdvals,
     total,
     tril,
     triu,
@@ -68,15 +70,11 @@ def _halved(a: Node) -> Node:
     return mask_diagonal(a, a * 0.5)
 
 
-def _solve_right(b: Node, upper: Node) -> Node:
-    """The x of x @ upper.H = b."""
-    return adjoint(solve_upper(upper, adjoint(b)))
-
-
 def _cholesky(node: Node, g: Node) -> Gradients:
-    upper = adjoint(node)
-    inner = _halved(tril(matmul(upper, g)))
-    found = _solve_right(solve_upper(upper, inner), upper)
+    """L^-H halved(tril(L.H gL)) L^-1, and its Hermitian part."""
+    inner = _halved(tril(matmul(adjoint(node), g)))
+    left = solve_triangular(node, inner, upper=False, adjoint=True)
+    found = adjoint(solve_triangular(node, adjoint(left), upper=False, adjoint=True))
     return ((found + adjoint(found)) * 0.5,)
 
 
@@ -110,7 +108,8 @@ def _tall_qr(q: Node, r: Node, of_q: Node | None, of_r: Node | None) -> Node:
         parts.append(-matmul(adjoint(q), of_q))
     upper = triu(sum(parts[1:], parts[0]))
     right = matmul(q, _halved(upper + adjoint(upper)))
-    return _solve_right(right if of_q is None else right + of_q, r)
+    total_of_q = right if of_q is None else right + of_q
+    return adjoint(solve_triangular(r, adjoint(total_of_q), upper=True))
 
 
 # -- spectral decompositions -----------------------------------------------------------------------
@@ -211,6 +210,31 @@ def _solve(node: Node, g: Node) -> Gradients:
     return -matmul(of_b, adjoint(node)), of_b
 
 
+def _solve_triangular(node: Node, g: Node) -> Gradients:
+    a, (upper, turned, unit) = node.src[0], node.arg.options
+    of_b = solve_triangular(a, g, upper, not turned, unit)
+    of_a = -matmul(*((node, adjoint(of_b)) if turned else (of_b, adjoint(node))))
+    of_a = triu(of_a) if upper else tril(of_a)
+    return mask_diagonal(of_a, 0.0) if unit else of_a, of_b
+
+
+def _lstsq(node: Node, g: Node) -> Gradients:
+    """The solution is pinv(a) @ b; what is left of b is orthogonal to what moves the solution."""
+    a, b = node.src
+    solution = siblings(node)[0]
+    if node.arg.number == 0:
+        inverse = pinv(a, node.arg.options[0], 0.0)
+        return _pinv(inverse, matmul(g, adjoint(b)))[0], matmul(adjoint(inverse), g)
+    nothing = constant(b.dtype, 0, b.shape)
+    if node.arg.number == 3:
+        return _svdvals(svdvals(a), g)[0], nothing
+    if not g.shape[-1]:
+        return constant(a.dtype, 0, a.shape), nothing
+    rest = matmul(a, solution) - b
+    along = rest * of_columns(g.cast(b.dtype), b.shape) * 2.0
+    return matmul(along, adjoint(solution)), -along
+
+
 def _inv(node: Node, g: Node) -> Gradients:
     turned = adjoint(node)
     return (-matmul(matmul(turned, g), turned),)
@@ -252,5 +276,5 @@ _RULES: dict[str, Callable[[Node, Node], Gradients]] = {
     "cholesky": _cholesky, "qr": _qr, "svd": _svd, "svdvals": _svdvals, "eigh": _eigh,
     "eigvalsh": _eigvalsh, "eig": _eig, "eigvals": _eigvals, "solve": _solve, "inv": _inv,
     "pinv": _pinv, "det": _det, "cofactors": _cofactors, "slogdet": _slogdet, "lu": lu_rule,
-    "matrix_exp": exponential_rule, "permutation": permutation_rule,
+    "matrix_exp": exponential_rule, "solve_triangular": _solve_triangular, "lstsq": _lstsq,
 }  # fmt: skip

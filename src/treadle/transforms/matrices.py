@@ -1,7 +1,7 @@
 """Matrices as nodes: products, masks, and the HOST nodes of dense decompositions.
 
     qr(a, complete=False)         -> [q, r]
-    solve_upper(r, b)             -> the x of r @ x = b, r triangular
+    solve_triangular(r, b, True)  -> the x of r @ x = b, of the upper triangle of r
 
 Axes before the last two are batches, and all operands have the same: nothing broadcasts here. What
 triangles hide is masked on the device, so that the gradients of masks do the rest.
@@ -12,18 +12,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..dtype import DType, complex_of, to_dtype
+from ..dtype import DType, complex_of, dtypes, to_dtype
 from ..ir.args import HostArg
 from ..ir.node import Node
 from ..ir.op import Op
 from .grad_complex import conj
-from .shapes import expand, flip, iota_along, permute, reduce, reshape
+from .shapes import expand, iota_along, permute, reduce, reshape
 
 __all__ = [
     "adjoint", "beside", "cholesky", "cofactors", "det", "eig", "eigh", "eigvals", "eigvalsh",
-    "host", "inv", "lu", "mask_diagonal", "matmul", "matrix_exp", "narrow", "of_columns", "of_rows",
-    "permutation", "pinv", "qr", "scaled", "siblings", "slogdet", "solve", "solve_lower",
-    "solve_upper", "svd", "svdvals", "total", "transpose", "tril", "triu",
+    "host", "inv", "lstsq", "lu", "mask_diagonal", "matmul", "matrix_exp", "matrix_rank", "narrow",
+    "of_columns", "of_rows", "permutation", "pinv", "qr", "scaled", "siblings", "slogdet", "solve",
+    "solve_triangular", "svd", "svdvals", "total", "transpose", "tril", "triu",
 ]  # fmt: skip
 
 # -- elementwise and products --------------------------------------------------------------------
@@ -213,28 +213,48 @@ def solve(a: Node, b: Node) -> Node:
     return host("solve", (a, b), [(b.shape, b.dtype)])[0]
 
 
-def solve_upper(a: Node, b: Node) -> Node:
-    """The x of triu(a) @ x = b. LAPACK's pivots are the diagonal: nothing is exchanged."""
-    return solve(triu(a), b)
+def solve_triangular(
+    a: Node, b: Node, upper: bool, adjoint: bool = False, unit: bool = False
+) -> Node:
+    """The x of t @ x = b, or t.H @ x = b with `adjoint`, of a triangle t: only that is read.
+
+    `unit`: its diagonal counts as 1.
+    """
+    return host("solve_triangular", (a, b), [(b.shape, b.dtype)], (upper, adjoint, unit))[0]
 
 
-def solve_lower(a: Node, b: Node) -> Node:
-    """The x of tril(a) @ x = b, as an upper triangle: rows and columns from the last on."""
-    rows, columns = len(a.shape) - 2, len(a.shape) - 1
-    turned = flip(flip(a, rows), columns)
-    return flip(solve_upper(turned, flip(b, rows)), rows)
+def lstsq(a: Node, b: Node, rtol: float) -> list[Node]:
+    """The x nearest to a @ x = b, what is left of each column, squared, the rank, and the singular
+    values; nothing is left where `a` has no more rows than columns.
+    """
+    *batch, m, n = a.shape
+    left = (*batch, b.shape[-1]) if m > n else (0,)
+    shapes = (*batch, n, b.shape[-1]), left, tuple(batch), (*batch, min(m, n))
+    kinds = a.dtype, a.dtype.real, dtypes.default_int, a.dtype.real
+    return host("lstsq", (a, b), list(zip(shapes, kinds, strict=True)), (rtol,))
+
+
+def matrix_rank(a: Node, tolerances: Sequence[Any], hermitian: bool) -> Node:
+    """How many singular values exceed each of two tolerances, relative and absolute.
+
+    Both are numbers, or both nodes with one for each matrix.
+    """
+    results = [(a.shape[:-2], dtypes.default_int)]
+    if isinstance(tolerances[0], Node):
+        return host("matrix_rank", (a, *tolerances), results, (hermitian,))[0]
+    return host("matrix_rank", (a,), results, (*tolerances, hermitian))[0]
 
 
 def lu(a: Node) -> list[Node]:
     """L below U in one matrix, the rows exchanged in turn, from 1 on, and the order of rows."""
     *batch, m, n = a.shape
-    shapes = (a.shape, (*batch, min(m, n)), (*batch, m))
-    return host("lu", (a,), [(shape, a.dtype) for shape in shapes])
+    rows = [((*batch, min(m, n)), dtypes.int32), ((*batch, m), dtypes.int32)]
+    return host("lu", (a,), [(a.shape, a.dtype), *rows])
 
 
 def permutation(pivots: Node, size: int) -> Node:
-    """The order of rows that pivots of `lu`, a column (.., k, 1), make."""
-    return host("permutation", (pivots,), [((*pivots.shape[:-2], size), pivots.dtype)], (size,))[0]
+    """The order of rows that pivots of `lu` make."""
+    return host("permutation", (pivots,), [((*pivots.shape[:-1], size), dtypes.int32)], (size,))[0]
 
 
 def matrix_exp(a: Node) -> Node:

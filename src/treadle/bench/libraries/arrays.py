@@ -51,5 +51,12 @@ class NumPy(Library):
         order = self.np.argsort(x, -1, kind="stable")
         return self.np.take_along_axis(x, order, -1), order
 
+    def linalg(self, function: str, a: Any, *more: Any) -> Any:
+        found = getattr(self.np.linalg, function)(a, *more)
+        return found[0] if function == "lstsq" else found
+
+    def fft(self, x: Any) -> Any:
+        return self.np.fft.fft(x)
+
     def gather(self, x: Any, axis: int, index: Any) -> Any:
         return self.np.take_along_axis(x, index, axis)

@@ -171,6 +171,13 @@ class Torch(Library):
     def mean(self, x: Any, axes: tuple[int, ...]) -> Any:
         return x.mean(axes)
 
+    def linalg(self, function: str, a: Any, *more: Any) -> Any:
+        found = getattr(self.torch.linalg, function)(a, *more)
+        return found[0] if function == "lstsq" else found
+
+    def fft(self, x: Any) -> Any:
+        return self.torch.fft.fft(x)
+
     def gather(self, x: Any, axis: int, index: Any) -> Any:
         return x.gather(axis, index)
 

@@ -195,6 +195,17 @@ class TensorLibrary(Library):
     def mean(self, x: Any, axes: tuple[int, ...]) -> Any:
         return x.mean(axes)
 
+    def linalg(self, function: str, a: Any, *more: Any) -> Any:
+        if not hasattr(a, function):
+            raise NotOffered(f"tensors have no {function}")
+        found = getattr(a, function)(*more)
+        return found[0] if function == "lstsq" else found
+
+    def fft(self, x: Any) -> Any:
+        if not hasattr(x, "fft"):
+            raise NotOffered("tensors have no fft")
+        return x.fft()
+
     def gather(self, x: Any, axis: int, index: Any) -> Any:
         return x.gather(axis, index)
 

@@ -6,18 +6,19 @@ attention forward, and with its gradients
 memory    bound by reading: matrix times vector, sums, copies
 normal    rows, losses and chains that fuse
 moving    transposes, slices, gathers and scatters
+linalg    decompositions and systems of equations, and a Fourier transform
 programs  whole networks, inference and training
 """
 
 from __future__ import annotations
 
 from ..work import Work
-from . import attention, conv, matmul, memory, moving, normal, programs
+from . import attention, conv, linalg, matmul, memory, moving, normal, programs
 
 __all__ = ["works"]
 
 
 def works(quick: bool) -> list[Work]:
     """Every row; `quick` shrinks the sizes until each takes about a millisecond."""
-    families = (matmul, conv, attention, memory, normal, moving, programs)
+    families = (matmul, conv, attention, memory, normal, moving, linalg, programs)
     return [work for family in families for work in family.rows(quick)]

@@ -1,0 +1,81 @@
+"""Arguments of another kind: what Python raises inside of a method is told as the call's error."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+from treadle import Tensor, nn
+from treadle.errors import ArgumentError, IndexOutOfRange, ShapeError, UserError
+
+X = Tensor(np.ones((2, 3), np.float32))
+
+MESSAGES = {
+    "a text": (lambda: X.histc("a"), ArgumentError, "[histc] bins is 'a', not a whole number"),
+    "a number": (
+        lambda: Tensor.uniform(3, low="a"), ArgumentError, "[uniform] low is 'a', not a number",
+    ),
+    "or None": (lambda: X.pinv("a"), ArgumentError, "[pinv] rtol is 'a', not a number or None"),
+    "a tensor": (lambda: X.mse_loss("a"), ArgumentError, "[mse_loss] target is 'a', not a tensor"),
+    "no kind known": (
+        lambda: Tensor.arange("a"), ArgumentError,
+        "[arange] does not take start = 'a': TypeError: must be real number, not str",
+    ),
+    "a layer": (
+        lambda: nn.Linear("a", 4), ShapeError,
+        "[Linear] in_features is a whole number of 0 or more, not 'a'",
+    ),
+    "a negative size": (
+        lambda: nn.Linear(-1, 4), ShapeError,
+        "[Linear] in_features is a whole number of 0 or more, not -1",
+    ),
+    "a layer's input": (
+        lambda: nn.Linear(3, 4)("a"), ArgumentError, "[Linear] x is 'a', not a tensor",
+    ),
+    "a size": (lambda: Tensor.ones("a"), ShapeError, "[ones] a size is an integer, not 'a'"),
+    "a random size": (
+        lambda: Tensor.rand(-1), ShapeError, "[rand] sizes must not be negative: (-1,)",
+    ),
+    "a subscript inside": (
+        lambda: X.select(0, 9), IndexOutOfRange,
+        "[select] index 9 is out of range for axis 0 of size 2: -2 to 1 are there",
+    ),
+    "a choice": (
+        lambda: X.mse_loss(X, reduction="a"), ArgumentError,
+        "[mse_loss] reduction is one of ('none', 'mean', 'sum'), not 'a'",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_the_call_and_the_argument_are_named(name):
+    mistake, kind, text = MESSAGES[name]
+    with pytest.raises(kind) as caught:
+        mistake()
+    assert str(caught.value) == text
+    assert isinstance(caught.value, UserError)
+
+
+def test_the_cause_is_kept_and_the_outermost_call_is_named():
+    with pytest.raises(ArgumentError, match=r"^\[multi_dot\] ") as caught:
+        X.multi_dot("a")
+    assert isinstance(caught.value.__cause__, AttributeError)
+
+
+def test_what_a_users_function_raises_passes_through():
+    def broken(x):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        X.sequential([broken])
+
+
+def test_a_call_that_python_refuses_is_pythons():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'foo'") as caught:
+        X.histc(foo=3)
+    assert not isinstance(caught.value, UserError)
+
+
+def test_signatures_and_docstrings_stay():
+    assert next(iter(inspect.signature(X.histc).parameters)) == "bins"
+    assert (inspect.getdoc(Tensor.histc) or "").strip()
