@@ -153,14 +153,17 @@ def _weights(conversion: Conversion, picture: Picture) -> _Weights:
     return _Weights(luma, u, v, (offset[0], offset[1], offset[2]))
 
 
-def to_rgb(picture: Picture, conversion: Conversion, output: Output) -> Tensor:
-    """The picture as (height, width, 3), on its device; computed when it is realized.
+def to_rgb(
+    picture: Picture, conversion: Conversion, output: Output, device: str | None = None
+) -> Tensor:
+    """The picture as (height, width, 3), on `device` (its own); computed when it is realized.
 
     Until then the memory has to hold the picture.
     """
     weights = _weights(conversion, picture)
-    luma = _values(picture, picture.luma)
-    chroma = _values(picture, picture.chroma)
+    luma, chroma = _values(picture, picture.luma), _values(picture, picture.chroma)
+    if device is not None and device != picture.device:
+        luma, chroma = luma.to(device), chroma.to(device)
     return _converted(luma, chroma, weights, output)
 
 
