@@ -42,7 +42,9 @@ def encode(
     context.width, context.height, context.pix_fmt = width, height, kind
     context.time_base, context.framerate = Fraction(1, 25), Fraction(25)
     context.options = {"preset": "ultrafast", "x265-params": params + options}
-    base = [rng.integers(low, high + 1, (height // s // 8 + 2, width // s // 8 + 2)) for s in (1, 2, 2)]
+    base = [
+        rng.integers(low, high + 1, (height // s // 8 + 2, width // s // 8 + 2)) for s in (1, 2, 2)
+    ]
     frames, data = [], b""
     for number in range(count):
         planes = []

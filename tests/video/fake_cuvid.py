@@ -300,7 +300,9 @@ class FakeNvcuvid:
         params = bytearray(4280)
         struct.pack_into("<i", params, 8, surface)
         struct.pack_into("<I", params, 24, len(data))
-        if not parser.decode(parser.user, ctypes.addressof((ctypes.c_char * 4280).from_buffer(params))):
+        if not parser.decode(
+            parser.user, ctypes.addressof((ctypes.c_char * 4280).from_buffer(params))
+        ):
             return False
         parser.flying[number] = surface, parser.timestamp
         return all(self._display(parser, frame) for frame in own)
@@ -345,5 +347,3 @@ def _planes(frame):
         found.append(values.view("<u2") << 6 if wide else values)
     luma, u, v = found
     return luma, np.stack([u, v], -1).reshape(u.shape[0], -1)
-
-
