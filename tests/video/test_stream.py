@@ -19,7 +19,8 @@ def decoded(units):
     context.thread_count = 1
     frames = []
     for index, unit in enumerate(units):
-        packet = av.Packet(unit)
+        packet = av.Packet(len(unit))
+        packet.update(unit)
         packet.pts = index
         frames += context.decode(packet)
     return frames + context.decode(None), context
