@@ -27,10 +27,12 @@ class SliceType(IntEnum):
 class SliceHeader:
     """The beginning of a slice segment.
 
-    A dependent segment, whose header is the one before it, has the type I: it adds nothing.
+    `drops_earlier` is no_output_of_prior_pics_flag, `shown` is pic_output_flag. A dependent
+    segment, whose header is the one before it, has the type I: it adds nothing.
     """
 
     is_first: bool
+    drops_earlier: bool
     pps: PPS
     sps: SPS
     type: SliceType
@@ -59,8 +61,7 @@ def read_slice(
     """The header of a unit of type `kind`. Raises BitstreamError, also for missing sets."""
     bits = BitReader(unit, _MOST_HEADER)
     is_first = bits.flag("first_slice_segment_in_pic_flag")
-    if is_irap(kind):
-        bits.skip(1, "no_output_of_prior_pics_flag")
+    drops_earlier = is_irap(kind) and bits.flag("no_output_of_prior_pics_flag")
     pps_id = bits.ue("slice_pic_parameter_set_id", 63)
     if (pps := pps_of.get(pps_id)) is None:
         bits.fail(f"the picture needs PPS {pps_id}, which the stream has not sent before it")
@@ -73,14 +74,14 @@ def read_slice(
         if not 0 < address < sps.ctb_count:
             bits.fail(f"slice_segment_address is {address}, and must be 1 to {sps.ctb_count - 1}")
     if dependent:
-        return SliceHeader(is_first, pps, sps, SliceType.I, True, 0)
+        return SliceHeader(is_first, drops_earlier, pps, sps, SliceType.I, True, 0)
     bits.skip(pps.extra_slice_bits, "slice_reserved_flag")
     type = SliceType(bits.ue("slice_type", 2))
     shown = not pps.output_flag_present or bits.flag("pic_output_flag")
     if sps.separate_colour_planes:
         bits.skip(2, "colour_plane_id")
     lsb = 0 if is_idr(kind) else bits.u(sps.poc_lsb_bits, "slice_pic_order_cnt_lsb")
-    return SliceHeader(is_first, pps, sps, type, shown, lsb)
+    return SliceHeader(is_first, drops_earlier, pps, sps, type, shown, lsb)
 
 
 class PictureOrder:

@@ -77,6 +77,7 @@ class AccessUnit(NamedTuple):
     `index` counts pictures in decoding order, `sequence_index` the coded video sequences, within
     which `poc` orders pictures for display. `shown` is False for pictures that no decoder puts out:
     those said to be hidden, and leading pictures whose references lie before the beginning.
+    `drops_earlier` allows decoders to drop pictures that still wait to be shown.
     """
 
     index: int
@@ -86,6 +87,7 @@ class AccessUnit(NamedTuple):
     temporal_id: int
     type: SliceType
     shown: bool
+    drops_earlier: bool
     sequence: SequenceInfo
     units: list[Unit]
 
@@ -135,6 +137,7 @@ class _Picture:
     header: HEVCNalHeader
     type: SliceType
     shown: bool
+    drops_earlier: bool
 
 
 class _Assembler:
@@ -185,7 +188,8 @@ class _Assembler:
         assert self._sequence is not None
         done = AccessUnit(
             self._index, self._sequence_index, picture.poc, picture.header.nal_unit_type,
-            picture.header.temporal_id, picture.type, picture.shown, self._sequence, self._units,
+            picture.header.temporal_id, picture.type, picture.shown,
+            picture.drops_earlier, self._sequence, self._units,
         )  # fmt: skip
         self._picture, self._units, self._size = None, [], 0
         self._index += 1
@@ -220,6 +224,7 @@ class _Assembler:
             header=header,
             type=slice.type,
             shown=slice.shown and not (self._skips_leading and is_rasl(kind)),
+            drops_earlier=begins_sequence and (kind == _CRA or slice.drops_earlier),
         )
 
     def _activate(self, sps: SPS) -> None:
