@@ -405,7 +405,9 @@ def nothing_installed(monkeypatch):
 
 def test_a_missing_library_is_said_with_the_names_that_were_tried(nothing_installed):
     assert not cuvid.is_available()
-    with pytest.raises(CuvidUnavailable, match=r"nvcuvid, libnvcuvid, libnvcuvid.so.1, nvcuvid") as e:
+    with pytest.raises(
+        CuvidUnavailable, match=r"nvcuvid, libnvcuvid, libnvcuvid.so.1, nvcuvid"
+    ) as e:
         cuvid.load_cuvid()
     with pytest.raises(CuvidUnavailable) as again:
         cuvid.load_cuvid()
