@@ -198,7 +198,7 @@ def test_a_fallback_gets_the_error_and_gives_the_result(clip):
 
 @needs_no_nvdec
 @pytest.mark.parametrize(
-    "value, expected",
+    ("value", "expected"),
     [
         (b"bytes", b"bytes"), ("text", "text"), (7, 7), (None, None), ([1, 2], [1, 2]),
         ((1, 2), [1, 2]), ({"a": 1}, {"a": 1}),
@@ -233,7 +233,7 @@ def test_the_software_decoder_is_chosen_by_name(clip):
 
 
 @pytest.mark.parametrize(
-    "arguments, error, message",
+    ("arguments", "error", "message"),
     [
         ({"source": 7}, TypeError, "an HEVC stream is bytes"),
         ({"source": "text"}, TypeError, "an HEVC stream is bytes"),

@@ -230,7 +230,7 @@ def test_ten_bits_come_as_p016(driver):
 
 
 @pytest.mark.parametrize(
-    "caps, message",
+    ("caps", "message"),
     [
         ({"supported": 0}, "128x64 4:2:0 of 8 bits: this GPU's NVDEC does not decode"),
         ({"max": (64, 64)}, "takes 64x64 to 64x64"),
