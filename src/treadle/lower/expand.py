@@ -23,7 +23,8 @@ from ..ir.loops import TRUE, closed_ranges, free_ranges
 from ..ir.node import Node, alu, alu_dtype
 from ..ir.op import ALU, Op
 from ..ir.rules.index import simplify
-from .lanes import broadcast, contiguous, lane_condition, segments, transpose
+from .interleave import interleaved
+from .lanes import broadcast, contiguous, lane_condition, segments, transpose, without_lane
 from .strides import strided
 
 __all__ = ["expand"]
@@ -257,6 +258,9 @@ class _Expander:
         index = self._scalar(node.src[1], position, {})
         base = contiguous(index, vector)
         if base is None:
+            woven = self._woven(node, position, vector, memory)
+            if woven is not None:
+                return woven
             apart = strided(index, vector) if self.has_masks else None
             if apart is not None:
                 gate = self._scalar(node.src[3], position, {}) if len(node.src) > 3 else TRUE
@@ -267,6 +271,39 @@ class _Expander:
             gate = self._gate(node.src[3], position, vector)
             src += [] if gate.op is Op.CONST and gate.arg else [gate]
         return Node(Op.STORE, dtypes.void, tuple(src))
+
+    def _woven(
+        self, node: Node, position: dict[Node, int], vector: Node, memory: Node
+    ) -> Node | None:
+        """The stores of all copies over an unrolled RANGE that fill whole vectors together.
+
+        Lanes lie as far apart as there are copies, which lie side by side. The first copy stores
+        them all, the others nothing. None where that is not how they lie.
+        """
+        found = without_lane(self._scalar(node.src[1], position, {}), vector)
+        gate = node.src[3] if len(node.src) > 3 else TRUE
+        sides = (
+            r
+            for r in self.axes[node]
+            if found is not None and r.src[0].arg == found[1]
+            if contiguous(node.src[1], r) is not None and r not in free_ranges(gate)[gate]
+        )
+        side = next(sides, None)
+        if side is None or found is None:
+            return None
+        if position[side]:
+            return Node.sink(())
+        base, step = found
+        lanes = vector.src[0].arg
+        values = [self._at(node.src[2], position | {side: n}) for n in range(step)]
+        gate = TRUE if gate is TRUE else self._scalar(gate, position, {})
+        stores = []
+        for number, piece in enumerate(interleaved([broadcast(v, lanes) for v in values])):
+            src = [memory, base + number * lanes, piece]
+            if gate is not TRUE:
+                src.append(lane_condition(gate, vector, number * lanes, step))
+            stores.append(Node(Op.STORE, dtypes.void, tuple(src)))
+        return Node.sink(tuple(stores))
 
     def _store_lanes(
         self, node: Node, position: dict[Node, int], vector: Node, memory: Node, value: Node

@@ -10,11 +10,17 @@ the values that are coded.
 
 from __future__ import annotations
 
+import functools
+import math
 import warnings
 from typing import Any, NamedTuple, TypeAlias
 
 from ..dtype import DType, dtypes, to_dtype
+from ..ir.args import BufferRef, Placeholder
+from ..ir.node import Node
+from ..ir.op import Op
 from ..tensor import Tensor
+from ..tensor.shapes import reshape
 from .errors import UnsupportedStream
 from .frames import UNSPECIFIED, NV12Plane, Picture
 
@@ -153,52 +159,96 @@ def _weights(conversion: Conversion, picture: Picture) -> _Weights:
     return _Weights(luma, u, v, (offset[0], offset[1], offset[2]))
 
 
-def to_rgb(picture: Picture, conversion: Conversion, output: Output) -> Tensor:
-    """The picture as (height, width, 3), on its device; computed when it is realized.
+def to_rgb(
+    picture: Picture, conversion: Conversion, output: Output, device: str | None = None
+) -> Tensor:
+    """The picture as (height, width, 3), on `device` (its own); computed when it is realized.
 
     Until then the memory has to hold the picture.
     """
-    weights = _weights(conversion, picture)
-    luma = _values(picture, picture.luma)
-    chroma = _values(picture, picture.chroma)
-    return _converted(luma, chroma, weights, output)
+    luma, chroma = _words(picture, picture.luma), _words(picture, picture.chroma)
+    if device is not None and device != picture.device:
+        luma, chroma = luma.to(device), chroma.to(device)
+    size = (picture.height, picture.width)
+    planes = (luma.shape, chroma.shape, size, luma.dtype, luma.device)
+    form = _form(*planes, _weights(conversion, picture), output)
+    return form.of(luma, chroma)
 
 
-def _values(picture: Picture, plane: NV12Plane) -> Tensor:
-    """A plane as (height, width, channels) of its integers, in place."""
-    kind = dtypes.uint8 if plane.bytes_per_value == 1 else dtypes.uint16
-    pitch, row = plane.pitch // plane.bytes_per_value, plane.width * plane.channels
+def _words(picture: Picture, plane: NV12Plane) -> Tensor:
+    """A plane as (height, words of a row), in place; a word holds two neighbouring values.
+
+    Two pixels share a chroma sample: lanes that take words of both planes take neighbours.
+    """
+    kind = dtypes.uint16 if plane.bytes_per_value == 1 else dtypes.uint32
+    columns = -(-plane.width * plane.channels // 2)
+    shape = (plane.height, plane.pitch // kind.itemsize)
     memory = Tensor.from_blob(
-        plane.pointer,
-        (plane.height, pitch),
-        kind,
-        picture.device,
-        owner=picture.owner,
-        readonly=True,
+        plane.pointer, shape, kind, picture.device, owner=picture.owner, readonly=True
     )
-    return memory[:, :row].reshape(plane.height, plane.width, plane.channels)
+    return memory[:, :columns]
+
+
+class _Form(NamedTuple):
+    """A conversion as a graph over two planes that stand for those of any picture.
+
+    Building the graph of a frame anew would take longer than converting it.
+    """
+
+    node: Node
+    luma: Node
+    chroma: Node
+
+    def of(self, luma: Tensor, chroma: Tensor) -> Tensor:
+        """The conversion of two planes."""
+        node = self.node.substitute({self.luma: luma.node, self.chroma: chroma.node})
+        return Tensor._of(node, luma.device)
+
+
+@functools.lru_cache(maxsize=64)
+def _form(
+    luma_shape: tuple[int, int],
+    chroma_shape: tuple[int, int],
+    size: tuple[int, int],
+    dtype: DType,
+    device: str,
+    weights: _Weights,
+    output: Output,
+) -> _Form:
+    luma, chroma = (_stand_in(shape, dtype, device) for shape in (luma_shape, chroma_shape))
+    value = _converted(luma, chroma, weights, output)
+    return _Form(value[: size[0], : size[1]].node, luma.node, chroma.node)
+
+
+def _stand_in(shape: tuple[int, int], dtype: DType, device: str) -> Tensor:
+    ref = BufferRef(Placeholder("planes are put in for it"), math.prod(shape), device)
+    return Tensor._of(reshape(Node(Op.BUFFER, dtype, (), ref), shape), device)
 
 
 def _converted(luma: Tensor, chroma: Tensor, weights: _Weights, output: Output) -> Tensor:
-    height, width, _ = luma.shape
-    rows, columns, _ = chroma.shape
-    if (height, width) != (2 * rows, 2 * columns):  # odd sizes end within a chroma sample
-        luma = luma.pad(((0, 2 * rows - height), (0, 2 * columns - width), (0, 0)))
-    luma = luma.reshape(rows, 2, columns, 2, 1).cast(dtypes.float32)
-    chroma = chroma.reshape(rows, 1, columns, 1, 2).cast(dtypes.float32)
-    u, v = chroma[..., :1], chroma[..., 1:]
-    value = luma * weights.luma + u * _of_channel(weights.u, luma)
-    value = value + v * _of_channel(weights.v, luma) + _of_channel(weights.offset, luma)
-    value = value.maximum(0).minimum(255)
+    """(2 * rows, 2 * columns, 3) of the words of both planes."""
+    rows, columns = chroma.shape
+    if luma.shape[0] < 2 * rows:  # an odd height ends within a chroma sample
+        luma = luma.pad(((0, 2 * rows - luma.shape[0]), (0, 0)))
+    bits = 4 * luma.dtype.itemsize
+    halves = lambda words: ((words & ((1 << bits) - 1)).float(), (words >> bits).float())
+    first, second = halves(luma.reshape(rows, 2, columns, 1))
+    u, v = halves(chroma.reshape(rows, 1, columns, 1))
+    # Six values lie side by side: R, G and B of two pixels.
+    place = Tensor.arange(6, device=luma.device)
+    value = (place < 3).where(first, second) * weights.luma
+    value = value + u * _at(place, weights.u) + v * _at(place, weights.v)
+    value = (value + _at(place, weights.offset)).maximum(0).minimum(255)
     if output.dtype is dtypes.uint8:
         value = value + 0.5  # the cast cuts: half goes up
     elif output.normalize:
         value = value * (1 / 255)
-    return value.cast(output.dtype).reshape(2 * rows, 2 * columns, 3)[:height, :width]
+    return value.cast(output.dtype).reshape(2 * rows, 2 * columns, 3)
 
 
-def _of_channel(numbers: tuple[float, float, float], like: Tensor) -> Tensor:
-    """Three numbers along the last axis, as part of the kernel: they are no memory."""
-    channel = Tensor.arange(3, device=like.device)
-    red, green, blue = numbers
-    return (channel == 0).where(red, (channel == 1).where(green, blue))
+def _at(place: Tensor, numbers: tuple[float, float, float]) -> Tensor:
+    """The number of each place, twice through them, as part of the kernel: they are no memory."""
+    value: Any = numbers[-1]
+    for turn in reversed(range(5)):
+        value = (place == turn).where(numbers[turn % 3], value)
+    return value

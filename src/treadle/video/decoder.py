@@ -21,6 +21,7 @@ import contextlib
 import ctypes
 import sys
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
@@ -85,9 +86,9 @@ class NVVideoDecoder:
         if cuvid is None and self._memory.is_software:
             raise CuvidUnavailable(f"there is no NVDEC on {device}: it is no GPU of NVIDIA's")
         self._callbacks = (
-            SEQUENCE_CALLBACK(self._guarded(self._begin_sequence)),
-            DECODE_CALLBACK(self._guarded(self._decode)),
-            DISPLAY_CALLBACK(self._guarded(self._show)),
+            SEQUENCE_CALLBACK(_guarded(weakref.ref(self), NVVideoDecoder._begin_sequence)),
+            DECODE_CALLBACK(_guarded(weakref.ref(self), NVVideoDecoder._decode)),
+            DISPLAY_CALLBACK(_guarded(weakref.ref(self), NVVideoDecoder._show)),
         )
         sequence, decode, display = self._callbacks
         params = CUVIDPARSERPARAMS(
@@ -243,20 +244,6 @@ class NVVideoDecoder:
 
     # -- the parser's callbacks -------------------------------------------------------------------
 
-    def _guarded(self, answer: Callable[[Any], int]) -> Callable[[Any, Any], int]:
-        """A callback that keeps what is raised, and then says that it has failed."""
-
-        def called(_: Any, found: Any) -> int:
-            if self._error is not None:
-                return 0
-            try:
-                return answer(found.contents if found else None)
-            except BaseException as error:  # noqa: BLE001 - the library is between us and the caller
-                self._error = error
-                return 0
-
-        return called
-
     def _begin_sequence(self, form: CUVIDEOFORMAT) -> int:
         """The number of surfaces by which the parser names pictures."""
         current = self._session
@@ -327,3 +314,21 @@ class NVVideoDecoder:
     def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
         if self._parser and not exiting():
             self.close()
+
+
+def _guarded(
+    owner: weakref.ref[NVVideoDecoder], answer: Callable[[NVVideoDecoder, Any], int]
+) -> Callable[[Any, Any], int]:
+    """A callback that keeps what is raised, and then says that it has failed."""
+
+    def called(_: Any, found: Any) -> int:
+        decoder = owner()
+        if decoder is None or decoder._error is not None:
+            return 0
+        try:
+            return answer(decoder, found.contents if found else None)
+        except BaseException as error:  # the library is between us and the caller
+            decoder._error = error
+            return 0
+
+    return called

@@ -1,8 +1,8 @@
 """A decoded frame on the device: its planes, its conversion, and when its surface goes back.
 
-    with decoder.acquire_frame() as frame:
-        frame.luma_plane.pointer, frame.pitch
-        rgb = frame.to_rgb_tensor(dtype=dtypes.uint8, normalize=False)    # owns its memory
+with decoder.acquire_frame() as frame:
+    frame.luma_plane.pointer, frame.pitch
+    rgb = frame.to_rgb_tensor(dtype=dtypes.uint8, normalize=False)    # owns its memory
 """
 
 from __future__ import annotations

@@ -81,9 +81,7 @@ class Session:
 
     def serves(self, form: CUVIDEOFORMAT) -> bool:
         """Whether pictures of another sequence fit in."""
-        return (
-            _geometry(form) == self._geometry and form.min_num_decode_surfaces <= self.surfaces
-        )
+        return _geometry(form) == self._geometry and form.min_num_decode_surfaces <= self.surfaces
 
     def describe(self, form: CUVIDEOFORMAT) -> None:
         """Takes the colours of the sequence that begins."""
@@ -252,10 +250,9 @@ def _check(cuvid: Any, form: CUVIDEOFORMAT) -> None:
     if not caps.is_supported:
         raise UnsupportedStream(f"{what}: this GPU's NVDEC does not decode that format")
     # Fields that an in-memory decoder leaves at 0 set no limit.
-    fits = (
-        caps.min_width <= form.coded_width <= (caps.max_width or form.coded_width)
-        and caps.min_height <= form.coded_height <= (caps.max_height or form.coded_height)
-    )
+    fits = caps.min_width <= form.coded_width <= (
+        caps.max_width or form.coded_width
+    ) and caps.min_height <= form.coded_height <= (caps.max_height or form.coded_height)
     blocks = -(-form.coded_width // 16) * -(-form.coded_height // 16)
     if not fits or blocks > (caps.max_mb_count or blocks):
         raise UnsupportedStream(

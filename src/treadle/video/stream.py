@@ -101,9 +101,12 @@ class AccessUnit(NamedTuple):
         """The byte of the stream where its first unit begins."""
         return self.units[0].offset
 
-    def annexb(self) -> bytes:
+    def annexb(self, *, long_start_code: bool = False) -> bytes:
         """The units behind start codes, as decoders take them."""
-        return b"".join(with_annexb_start_code(unit.data) for unit in self.units)
+        units = (unit.data for unit in self.units)
+        return b"".join(
+            with_annexb_start_code(data, long_start_code=long_start_code) for data in units
+        )
 
 
 def access_units(source: Source, *, chunk_size: int = 65536) -> Iterator[AccessUnit]:

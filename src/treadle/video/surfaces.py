@@ -1,8 +1,8 @@
 """Where decoded surfaces lie: a CUDA device's memory, or the host's for in-memory decoders.
 
-    memory = SurfaceMemory("CUDA")
-    with memory.current(): pointer, pitch = library.map_video_frame(...)
-    kept = memory.copied(pointer, nbytes)      # kept.argument is the address of a copy
+memory = SurfaceMemory("CUDA")
+with memory.current(): pointer, pitch = library.map_video_frame(...)
+kept = memory.copied(pointer, nbytes)      # kept.argument is the address of a copy
 """
 
 from __future__ import annotations

@@ -1,0 +1,66 @@
+"""Vectors that are stored in turn, lane by lane: shuffled into whole vectors of memory.
+
+out[3 * lane + c] = v_c, c = 0, 1, 2   ->   three vectors: v0[0] v1[0] v2[0] v0[1] v1[1] ...
+"""
+
+from __future__ import annotations
+
+from ..ir.node import Node
+from ..ir.op import Op
+
+__all__ = ["interleaved"]
+
+
+def interleaved(vectors: list[Node]) -> list[Node]:
+    """The first lanes of all `vectors`, then their second ones and so on, as as many vectors.
+
+    Casts are made behind the shuffles: wide lanes cost the least to move, and halves are no
+    type of their own on most processors.
+    """
+    if all(vector.op is Op.CAST for vector in vectors):
+        wide = [vector.src[0] for vector in vectors]
+        if len({vector.dtype for vector in wide}) == 1:
+            return [piece.cast(vectors[0].dtype) for piece in _woven(wide)]
+    return _woven(vectors)
+
+
+def _woven(vectors: list[Node]) -> list[Node]:
+    """An even number of them is first woven in pairs, each with the one half of them further on."""
+    count = len(vectors)
+    if count == 1:
+        return vectors
+    if count % 2:
+        return [_piece(vectors, number) for number in range(count)]
+    half = count // 2
+    pairs = [_pair(vectors[n], vectors[n + half]) for n in range(half)]
+    low, high = zip(*pairs, strict=True)
+    return _woven(list(low)) + _woven(list(high))
+
+
+def _pair(first: Node, second: Node) -> tuple[Node, Node]:
+    """Two vectors in turn, as two vectors."""
+    lanes = first.dtype.count
+    woven = [place for n in range(lanes) for place in (n, lanes + n)]
+    low, high = (
+        Node(Op.SHUFFLE, first.dtype, (first, second), tuple(woven[at : at + lanes]))
+        for at in (0, lanes)
+    )
+    return low, high
+
+
+def _piece(vectors: list[Node], number: int) -> Node:
+    """Vector `number` of the result: each of `vectors` puts its lanes where they belong."""
+    lanes, count = vectors[0].dtype.count, len(vectors)
+    places = [divmod(number * lanes + n, count) for n in range(lanes)]
+    made = vectors[0]
+    for turn, vector in enumerate(vectors[1:], 1):
+        # What is not there yet may be anything: lane 0 of what has been made.
+        earlier = [
+            (at if turn == 1 else n) if own < turn else 0 for n, (at, own) in enumerate(places)
+        ]
+        order = tuple(
+            lanes + at if own == turn else before
+            for before, (at, own) in zip(earlier, places, strict=True)
+        )
+        made = Node(Op.SHUFFLE, made.dtype, (made, vector), order)
+    return made
