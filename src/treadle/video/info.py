@@ -42,8 +42,9 @@ class SequenceSummary:
         self.pictures += 1
         self.shown += picture.shown
         self.keyframes += picture.keyframe
-        self.nbytes += sum(len(unit.data) for unit in picture.units)
         self.types[picture.type.name] += 1
+        for unit in picture.units:
+            self.nbytes += len(unit.data)
 
 
 @dataclass
