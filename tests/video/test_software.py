@@ -1,4 +1,4 @@
-"""The software decoder gives NV12 and P016 pictures in display order, or an error with its place."""
+"""The software decoder gives NV12 and P016 pictures in display order, or says where it cannot."""
 
 import ctypes
 import gc

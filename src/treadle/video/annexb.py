@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -188,8 +187,7 @@ def _codes(block: memoryview) -> list[int]:
     return begins[found].tolist()
 
 
-@dataclass(frozen=True, slots=True)
-class HEVCNalHeader:
+class HEVCNalHeader(NamedTuple):
     """The two bytes that begin every NAL unit."""
 
     forbidden_zero_bit: int

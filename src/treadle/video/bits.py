@@ -1,7 +1,8 @@
 """The bits of a NAL unit: fixed fields and exp-Golomb codes (9.1 and 9.2 of H.265).
 
 Every read has the name of its syntax element, and codes the range that the standard gives it, so
-that an error says what is wrong where. A read looks at nine bytes, however long the unit is.
+that an error says what is wrong where. The bits are one integer, of which no read takes a copy
+longer than the largest set that the standard allows.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from .errors import BitstreamError
 __all__ = ["BitReader"]
 
 _HEADER = 2  # bytes
-_WINDOW = 9  # bytes: a code of 32 + 1 + 32 bits may begin at the last bit of a byte
+_MOST = 1 << 15  # bytes: 64 sets of 16 references are 8 KiB of an SPS, layer sets that of a VPS
+_MOST_ZEROS = 32  # before a code of 32 bits
 _EMULATED = b"\x00\x00\x03"
 
 
@@ -24,24 +26,22 @@ class BitReader:
     `most` bytes of it are taken at most: a slice's header needs few of them.
     """
 
-    __slots__ = ("_bytes", "_end", "_unit", "at")
+    __slots__ = ("_bits", "_end", "_unit", "at")
 
-    def __init__(self, unit: Unit, most: int | None = None) -> None:
+    def __init__(self, unit: Unit, most: int = _MOST) -> None:
         # 00 00 03 cannot overlap itself, so what `replace` finds is what the standard removes.
-        end = None if most is None else _HEADER + most
-        self._bytes = unit.data[_HEADER:end].replace(_EMULATED, b"\x00\x00")
-        self._end = 8 * len(self._bytes)
+        payload = unit.data[_HEADER : _HEADER + most].replace(_EMULATED, b"\x00\x00")
+        self._bits = int.from_bytes(payload, "big")
+        self._end = 8 * len(payload)
         self._unit = unit
         self.at = 0  # the next bit
 
     def u(self, count: int, name: str) -> int:
-        """An unsigned number of `count` bits, 0 to 64."""
-        begin, self.at = self.at, self.at + count
+        """An unsigned number of `count` bits."""
+        self.at += count
         if self.at > self._end:
             self._end_within(name)
-        first, last = begin >> 3, (self.at + 7) >> 3
-        value = int.from_bytes(self._bytes[first:last], "big") >> (8 * last - self.at)
-        return value & ((1 << count) - 1)
+        return self._bits >> (self._end - self.at) & ((1 << count) - 1)
 
     def flag(self, name: str) -> bool:
         """One bit."""
@@ -55,35 +55,34 @@ class BitReader:
 
     def ue(self, name: str, most: int, least: int = 0) -> int:
         """An unsigned exp-Golomb code, which must lie in `least` to `most`."""
-        begin = self.at
-        return self._checked(self._code(name), name, least, most, begin)
+        begin, value = self.at, self._code(name)
+        if not least <= value <= most:
+            self._out_of_range(value, name, least, most, begin)
+        return value
 
     def se(self, name: str, least: int, most: int) -> int:
         """A signed exp-Golomb code, which must lie in `least` to `most`."""
         begin, code = self.at, self._code(name)
         value = (code + 1) // 2 if code & 1 else -(code // 2)
-        return self._checked(value, name, least, most, begin)
+        if not least <= value <= most:
+            self._out_of_range(value, name, least, most, begin)
+        return value
 
     def _code(self, name: str) -> int:
-        begin = self.at
-        first = begin >> 3
-        window = self._bytes[first : first + _WINDOW].ljust(_WINDOW, b"\x00")
-        width = 8 * _WINDOW - (begin & 7)
-        bits = int.from_bytes(window, "big") & ((1 << width) - 1)
-        zeros = width - bits.bit_length()
-        self.at = begin + 2 * zeros + 1
-        if self.at > self._end:
+        left = self._end - self.at
+        rest = self._bits & ((1 << left) - 1)
+        zeros = left - rest.bit_length()
+        behind = left - 2 * zeros - 1
+        if behind < 0:
             self._end_within(name)
-        if zeros > 32:
-            self.at = begin
+        if zeros > _MOST_ZEROS:
             self.fail(f"{name} is a code of more than 32 bits")
-        return (bits >> (width - 2 * zeros - 1)) - 1
+        self.at = self._end - behind
+        return (rest >> behind) - 1
 
-    def _checked(self, value: int, name: str, least: int, most: int, begin: int) -> int:
-        if least <= value <= most:
-            return value
+    def _out_of_range(self, value: int, name: str, least: int, most: int, begin: int) -> NoReturn:
         self.at = begin
-        return self.fail(f"{name} is {value}, and must be {least} to {most}")
+        self.fail(f"{name} is {value}, and must be {least} to {most}")
 
     def fail(self, message: str) -> NoReturn:
         """Raises BitstreamError with the place of the current bit in the stream."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from .annexb import HEVCNalHeader, Unit
 from .bits import BitReader
@@ -23,8 +23,7 @@ class SliceType(IntEnum):
     I = 2  # noqa: E741 - the standard's name
 
 
-@dataclass(frozen=True, slots=True)
-class SliceHeader:
+class SliceHeader(NamedTuple):
     """The beginning of a slice segment.
 
     `drops_earlier` is no_output_of_prior_pics_flag, `shown` is pic_output_flag. A dependent
