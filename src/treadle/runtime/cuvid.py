@@ -1,6 +1,6 @@
 """NVDEC through libnvcuvid, by the names of the specification: all of it is in treadle.video.
 
-    from treadle.runtime.cuvid import decode_annexb_iter
+from treadle.runtime.cuvid import decode_annexb_iter
 """
 
 from treadle.video.cuvid import (

@@ -1,6 +1,6 @@
 """Streams of HEVC in Annex B, by the names of the specification: they are in treadle.video.annexb.
 
-    from treadle.runtime.hevc_annexb import iter_annexb_nalus
+from treadle.runtime.hevc_annexb import iter_annexb_nalus
 """
 
 from treadle.video.annexb import (
