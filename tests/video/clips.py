@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import NamedTuple
 
-import av
 import numpy as np
+
+from . import streams
 
 __all__ = ["Clip", "encode", "reference_rgb"]
 
@@ -15,7 +15,7 @@ COEFFICIENTS = {  # Kr, Kb
     "bt709": (0.2126, 0.0722),
     "bt2020": (0.2627, 0.0593),
 }
-_MATRIX_NAMES = {"bt601": "smpte170m", "bt709": "bt709", "bt2020": "bt2020nc", None: "undef"}
+MATRIX_NAMES = {"bt601": "smpte170m", "bt709": "bt709", "bt2020": "bt2020nc", None: "undef"}
 
 
 class Clip(NamedTuple):
@@ -29,36 +29,34 @@ class Clip(NamedTuple):
 
 def encode(
     width=128, height=64, count=8, *, depth=8, matrix="bt709", full_range=False, bframes=2,
-    options="", seed=0, is_lossless=True,
+    seed=0, **parameters,
 ):  # fmt: skip
-    """A clip whose pixels survive: blobs of colour that move, all of the range's values."""
+    """A clip of blobs that move, of all of the range's values, coded without loss."""
     rng = np.random.default_rng(seed)
     top = (1 << depth) - 1
     low, high = (0, top) if full_range else (16 << (depth - 8), 235 << (depth - 8))
     kind, dtype = ("yuv420p", np.uint8) if depth == 8 else ("yuv420p10le", np.uint16)
-    params = f"log-level=none:pools=1:frame-threads=1:bframes={bframes}:lossless={int(is_lossless)}"
-    params += f":colormatrix={_MATRIX_NAMES[matrix]}:range={'full' if full_range else 'limited'}"
-    context = av.CodecContext.create("libx265", "w")
-    context.width, context.height, context.pix_fmt = width, height, kind
-    context.time_base, context.framerate = Fraction(1, 25), Fraction(25)
-    context.options = {"preset": "ultrafast", "x265-params": params + options}
     base = [
-        rng.integers(low, high + 1, (height // s // 8 + 2, width // s // 8 + 2)) for s in (1, 2, 2)
+        rng.integers(low, high + 1, (height // scale // 8 + 2, width // scale // 8 + 2))
+        for scale in (1, 2, 2)
     ]
-    frames, data = [], b""
+    frames = []
     for number in range(count):
         planes = []
         for scale, coarse in zip((1, 2, 2), base, strict=True):
             large = np.roll(np.kron(coarse, np.ones((8, 8), int)), number, axis=1)
             planes.append(large[: height // scale, : width // scale].astype(dtype))
         frames.append(tuple(planes))
-        frame = av.VideoFrame(width, height, kind)
-        for plane, values in zip(frame.planes, planes, strict=True):
-            rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
-            rows[: values.shape[0], : values.shape[1] * values.itemsize] = values.view(np.uint8)
-        frame.pts, frame.time_base = number, Fraction(1, 25)
-        data += b"".join(bytes(packet) for packet in context.encode(frame))
-    data += b"".join(bytes(packet) for packet in context.encode(None))
+    data = streams.encode(
+        frames,
+        kind,
+        lossless=1,
+        pools=1,
+        bframes=bframes,
+        colormatrix=MATRIX_NAMES[matrix],
+        range="full" if full_range else "limited",
+        **parameters,
+    )
     return Clip(data, frames, depth, full_range)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import struct
+import threading
 from ctypes import c_int, c_uint, c_uint64, c_void_p
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,9 +77,8 @@ class Parser:
     skips_leading: bool = False
     at_beginning: bool = True
     form: bytes = b""
-    decoder: Decoder | None = None
     free: list[int] = field(default_factory=list)
-    flying: dict[int, tuple[int, int]] = field(default_factory=dict)  # index -> (surface, time)
+    flying: dict[int, tuple[int, int, Decoder]] = field(default_factory=dict)
 
 
 class FakeNvcuvid:
@@ -99,6 +99,7 @@ class FakeNvcuvid:
         self.failures: list[BaseException] = []
         self.streams: set[int] = set()
         self.most_mapped = 0
+        self.latest = threading.local()
         out, out_u64 = ctypes.POINTER(c_void_p), ctypes.POINTER(c_uint64)
         for name, arguments in {
             "cuvidGetDecoderCaps": [c_void_p],
@@ -159,7 +160,7 @@ class FakeNvcuvid:
         info["format"], info["deinterlace"] = struct.unpack_from("<ii", data, 88)
         keys = ("target_width", "target_height", "outputs", "lock")
         info |= dict(zip(keys, struct.unpack_from("<QQQQ", data, 96), strict=True))
-        left, top, right, bottom = info["area"]
+        _, _, right, bottom = info["area"]
         sound = (
             info["codec"] == 8 and info["chroma"] == 1 and 0 < info["surfaces"] <= 32
             and info["target_width"] % 2 == info["target_height"] % 2 == 0
@@ -180,7 +181,7 @@ class FakeNvcuvid:
     def _DecodePicture(self, handle, address):
         index = struct.unpack("<i", ctypes.string_at(address + 8, 4))[0]
         self.objects[handle].pictures[index] = None
-        self.target = self.objects[handle]
+        self.latest.decoder = self.objects[handle]  # which parser's it is
 
     def _MapVideoFrame64(self, handle, index, pointer, pitch, address):
         decoder = self.objects[handle]
@@ -304,7 +305,7 @@ class FakeNvcuvid:
             parser.user, ctypes.addressof((ctypes.c_char * 4280).from_buffer(params))
         ):
             return False
-        parser.flying[number] = surface, parser.timestamp
+        parser.flying[number] = surface, parser.timestamp, self.latest.decoder
         return all(self._display(parser, frame) for frame in own)
 
     def _sequence(self, parser):
@@ -327,8 +328,8 @@ class FakeNvcuvid:
         return bool(count)
 
     def _display(self, parser, frame):
-        surface, timestamp = parser.flying.pop(frame.pts)
-        self.target.pictures[surface] = _planes(frame)
+        surface, timestamp, decoder = parser.flying.pop(frame.pts)
+        decoder.pictures[surface] = _planes(frame)
         info = bytearray(struct.pack("<iiiiq", surface, 1, 0, 0, timestamp))
         held = (ctypes.c_char * 24).from_buffer(info)
         shown = parser.display(parser.user, ctypes.addressof(held))

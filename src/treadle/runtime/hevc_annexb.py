@@ -1,6 +1,9 @@
-"""Annex-B streams of HEVC, under the name that the specification gives them: see `video.annexb`."""
+"""Streams of HEVC in Annex B, by the names of the specification: they are in treadle.video.annexb.
 
-from ..video.annexb import (
+from treadle.runtime.hevc_annexb import iter_annexb_nalus
+"""
+
+from treadle.video.annexb import (
     AnnexBParserError,
     HEVCNalHeader,
     iter_annexb_nalus,
@@ -10,10 +13,6 @@ from ..video.annexb import (
 )
 
 __all__ = [
-    "AnnexBParserError",
-    "HEVCNalHeader",
-    "iter_annexb_nalus",
-    "nal_unit_type_name",
-    "parse_nal_header",
-    "with_annexb_start_code",
-]
+    "AnnexBParserError", "HEVCNalHeader", "iter_annexb_nalus", "nal_unit_type_name",
+    "parse_nal_header", "with_annexb_start_code",
+]  # fmt: skip

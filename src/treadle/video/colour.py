@@ -24,7 +24,16 @@ from ..tensor.shapes import reshape
 from .errors import UnsupportedStream
 from .frames import UNSPECIFIED, NV12Plane, Picture
 
-__all__ = ["COLOR_SPACES", "ColorSpace", "Conversion", "Output", "to_rgb"]
+__all__ = [
+    "COLOR_SPACES",
+    "ColorSpace",
+    "Conversion",
+    "Output",
+    "Weights",
+    "converted",
+    "to_rgb",
+    "weights_of",
+]
 
 Coefficients: TypeAlias = tuple[float, float, float, float]
 ColorSpace: TypeAlias = str | Coefficients
@@ -132,7 +141,7 @@ def _signalled(picture: Picture) -> Coefficients:
     return COLOR_SPACES[guess]
 
 
-class _Weights(NamedTuple):
+class Weights(NamedTuple):
     """R, G and B are luma * Y + u[i] * U + v[i] * V + offset[i], from 0 to 255."""
 
     luma: float
@@ -141,7 +150,8 @@ class _Weights(NamedTuple):
     offset: tuple[float, float, float]
 
 
-def _weights(conversion: Conversion, picture: Picture) -> _Weights:
+def weights_of(conversion: Conversion, picture: Picture) -> Weights:
+    """What a conversion means for pictures of this depth, range and matrix."""
     red, green_u, green_v, blue = conversion.coefficients(picture)
     depth = picture.bit_depth
     top = (1 << depth) - 1
@@ -156,7 +166,7 @@ def _weights(conversion: Conversion, picture: Picture) -> _Weights:
     v = (red * chroma, green_v * chroma, 0.0)
     base = -black * word * luma
     offset = [base - middle * (one + other) for one, other in zip(u, v, strict=True)]
-    return _Weights(luma, u, v, (offset[0], offset[1], offset[2]))
+    return Weights(luma, u, v, (offset[0], offset[1], offset[2]))
 
 
 def to_rgb(
@@ -171,7 +181,7 @@ def to_rgb(
         luma, chroma = luma.to(device), chroma.to(device)
     size = (picture.height, picture.width)
     planes = (luma.shape, chroma.shape, size, luma.dtype, luma.device)
-    form = _form(*planes, _weights(conversion, picture), output)
+    form = _form(*planes, weights_of(conversion, picture), output)
     return form.of(luma, chroma)
 
 
@@ -212,11 +222,11 @@ def _form(
     size: tuple[int, int],
     dtype: DType,
     device: str,
-    weights: _Weights,
+    weights: Weights,
     output: Output,
 ) -> _Form:
     luma, chroma = (_stand_in(shape, dtype, device) for shape in (luma_shape, chroma_shape))
-    value = _converted(luma, chroma, weights, output)
+    value = converted(luma, chroma, weights, output)
     return _Form(value[: size[0], : size[1]].node, luma.node, chroma.node)
 
 
@@ -225,7 +235,7 @@ def _stand_in(shape: tuple[int, int], dtype: DType, device: str) -> Tensor:
     return Tensor._of(reshape(Node(Op.BUFFER, dtype, (), ref), shape), device)
 
 
-def _converted(luma: Tensor, chroma: Tensor, weights: _Weights, output: Output) -> Tensor:
+def converted(luma: Tensor, chroma: Tensor, weights: Weights, output: Output) -> Tensor:
     """(2 * rows, 2 * columns, 3) of the words of both planes."""
     rows, columns = chroma.shape
     if luma.shape[0] < 2 * rows:  # an odd height ends within a chroma sample
