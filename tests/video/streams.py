@@ -57,10 +57,11 @@ def noise(count: int, width: int, height: int, pixels: str = "yuv420p", seed: in
 
 
 def clip(
-    count: int = 10, width: int = 64, height: int = 64, pixels: str = "yuv420p", **parameters
-) -> bytes:
+    count: int = 10, width: int = 64, height: int = 64, pixels: str = "yuv420p", *, seed: int = 0,
+    **parameters,
+) -> bytes:  # fmt: skip
     """A stream of noise, whose pixels do not matter."""
-    return encode(noise(count, width, height, pixels), pixels, **parameters)
+    return encode(noise(count, width, height, pixels, seed), pixels, **parameters)
 
 
 class BitWriter:

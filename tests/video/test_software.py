@@ -4,6 +4,8 @@ import ctypes
 import gc
 import itertools
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -103,6 +105,39 @@ def test_leading_pictures_without_references_are_left_out():
         np.testing.assert_array_equal(luma, whole[unit.poc])
 
 
+def test_pictures_that_a_later_one_lets_drop_may_be_missing():
+    first, second = (list(iter_annexb_nalus(clip(5, seed=seed, bframes=2))) for seed in (1, 2))
+    place = next(i for i, unit in enumerate(second) if 16 <= unit[0] >> 1 <= 23)
+    second[place] = bytes([*second[place][:2], second[place][2] | 0x40, *second[place][3:]])
+    units = list(access_units([*first, *second]))
+    assert [unit.drops_earlier for unit in units] == [False] * 5 + [True] + [False] * 4
+    shown = [(unit.sequence_index, unit.poc) for unit, _ in decode_pictures(units)]
+    assert shown[-5:] == [(1, poc) for poc in range(5)]
+    assert len(shown) < 10  # FFmpeg makes use of it
+
+
+def test_pictures_larger_than_any_level_allows_are_refused():
+    unit = next(access_units(clip(1)))
+    large = replace(unit.sequence, coded_width=65528, coded_height=65528)
+    with pytest.raises(UnsupportedStream, match="65528 x 65528 samples are more than any level"):
+        list(decode_pictures([unit._replace(sequence=large)]))
+
+
+def test_a_decoder_that_finds_other_sizes_than_the_headers_is_an_error():
+    unit = next(access_units(clip(1)))
+    other = replace(unit.sequence, coded_width=72)
+    with pytest.raises(BitstreamError, match="gives 64 x 64 samples of 8 bits"):
+        list(decode_pictures([unit._replace(sequence=other)]))
+
+
+def test_decoders_in_threads_of_their_own_give_the_same():
+    clips = [clip(12, seed=seed, bframes=2) for seed in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        for found, data in zip(pool.map(decode, clips), clips, strict=True):
+            for (_, luma, _), (_, alone, _) in zip(found, decode(data), strict=True):
+                np.testing.assert_array_equal(luma, alone)
+
+
 def test_a_missing_picture_is_an_error_with_its_place():
     pictures = list(access_units(clip(20, keyint=20, bframes=0)))
     lost = b"".join(p.annexb() for p in pictures if p.index != 6)
@@ -162,6 +197,7 @@ def test_an_early_end_and_two_decoders_at_once():
     assert [p.width for _, p in b] == [96] * 8
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="counts in KiB what others count in bytes")
 def test_memory_stays_bounded_over_many_pictures():
     import resource
 

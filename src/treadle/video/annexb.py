@@ -110,7 +110,7 @@ def _of_iterable(source: Iterable[Any]) -> Iterator[Unit]:
         if len(begin) == 2:
             break
     everything = itertools.chain(read, items)
-    if begin[:2] == b"\x00\x00"[: len(begin)] and begin:
+    if begin and b"\x00\x00".startswith(begin):
         yield from _split(itertools.chain.from_iterable(map(_blocks, everything)))
         return
     offset = 0
@@ -128,7 +128,8 @@ def _items(source: Iterable[Any]) -> Iterator[memoryview]:
                 f"the items of an HEVC stream must be bytes; item {index} is a "
                 f"{type(item).__name__}"
             )
-        yield _flat(item)
+        if len(item):
+            yield _flat(item)
 
 
 def _split(blocks: Iterable[memoryview]) -> Iterator[Unit]:

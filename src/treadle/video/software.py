@@ -28,6 +28,7 @@ from .stream import AccessUnit, SequenceInfo
 __all__ = ["decode_pictures"]
 
 _DEPTHS = (8, 9, 10, 12)
+_MOST_SAMPLES = 142_606_336  # of luma: level 7.2
 _OPTIONS = {"err_detect": "explode+crccheck", "apply_cropping": "0"}
 _MOST_THREADS = 16
 _MOST_WAITING = 64  # pictures: 16 that are reordered, and one a thread
@@ -115,9 +116,11 @@ class _Decoder:
                 offset=self._recent[0],
             ) from error
         for frame in frames:
-            unit = self._waiting.pop(frame.pts)
+            unit = self._waiting.pop(frame.pts, None)
             self._required.discard(frame.pts)
-            yield unit, _picture(frame, unit.sequence)
+            if unit is not None:  # what is not to be shown, some damaged headers bring out
+                _check_frame(frame, unit)
+                yield unit, _picture(frame, unit.sequence)
 
     def _drop_oldest(self) -> None:
         index = next(iter(self._waiting))
@@ -140,11 +143,27 @@ def _check_supported(unit: AccessUnit) -> None:
     elif said.bit_depth_luma not in _DEPTHS:
         depths = ", ".join(map(str, _DEPTHS))
         problem = f"its samples have {said.bit_depth_luma} bits, and {depths} are decoded"
+    elif said.coded_width * said.coded_height > _MOST_SAMPLES:
+        problem = f"{said.coded_width} x {said.coded_height} samples are more than any level allows"
     else:
         return
     raise UnsupportedStream(
         f"the stream ({said.profile}) cannot be decoded: {problem} (at byte {unit.offset})"
     )
+
+
+def _check_frame(frame: Any, unit: AccessUnit) -> None:
+    """The headers, as they are read here, and FFmpeg have to agree about where samples lie."""
+    said = unit.sequence
+    found = frame.width, frame.height, frame.format.components[0].bits
+    if found != (said.coded_width, said.coded_height, said.bit_depth_luma):
+        width, height, bits = found
+        raise BitstreamError(
+            f"the software decoder gives {width} x {height} samples of {bits} bits, where the "
+            f"stream says {said.coded_width} x {said.coded_height} of {said.bit_depth_luma}",
+            offset=unit.offset,
+            nal_type=unit.nal_type,
+        )
 
 
 def _picture(frame: Any, said: SequenceInfo) -> Picture:
