@@ -1,4 +1,4 @@
-"""Values that lie side by side in memory are computed as vectors of their own and woven together."""
+"""Values that lie side by side in memory are vectors of their own that are woven together."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
     y = (x > 0).where(x, 0); z = (y < 1).where(y, 1)
     clamped(z)  ->  (0.0, 1.0): a NaN is not above 0, so that y is 0 then
     clamped(x)  ->  None
+    clamped(byte.cast(float32) * 2 + 1)  ->  about (1, 511)
 
 A cast of such a value to an integer has nothing to saturate.
 """
@@ -12,10 +13,14 @@ from __future__ import annotations
 import math
 import weakref
 
+from ..dtype import dtypes
 from .node import Node
 from .op import Op
 
 __all__ = ["clamped"]
+
+ROUNDING = 2.0**-7  # more than bfloat16's; the bounds serve integers, for which that is nothing
+LARGE = 2.0**100  # far below where float32 and bfloat16 overflow
 
 Bounds = tuple[float, float] | None
 _ANY = (-math.inf, math.inf)
@@ -44,6 +49,8 @@ def _of(node: Node) -> Bounds:
         return (float(kind.min), float(kind.max))
     if node.op is Op.WHERE:
         return _either(_where_it_holds(node), _known(node.src[2]))
+    if node.op in (Op.ADD, Op.MUL) and node.dtype.scalar is not dtypes.float16:
+        return _combined(node.op, *(_known(source) for source in node.src))
     if node.op in (Op.BROADCAST, Op.STACK, Op.SHUFFLE):
         total = _known(node.src[0])
         for source in node.src[1:]:
@@ -66,6 +73,19 @@ def _where_it_holds(node: Node) -> Bounds:
     elif limit is not None:
         low = max(low, limit[0])
     return low, high
+
+
+def _combined(op: Op, one: Bounds, other: Bounds) -> Bounds:
+    """Bounds of a sum or a product, with room for what is rounded; None near overflow."""
+    if one is None or other is None:
+        return None
+    if op is Op.ADD:
+        ends = [one[0] + other[0], one[1] + other[1]]
+    else:
+        ends = [x * y for x in one for y in other]
+    largest = max(map(abs, (*ends, *one, *other)))
+    room = largest * ROUNDING
+    return (min(ends) - room, max(ends) + room) if largest < LARGE else None
 
 
 def _either(one: Bounds, other: Bounds) -> Bounds:

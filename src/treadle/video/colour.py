@@ -254,9 +254,11 @@ def converted(luma: Tensor, chroma: Tensor, weights: Weights, output: Output) ->
     for turn in reversed(range(5)):
         tint = (place == turn).where(tints[turn % 3], tint)
     value = (place < 3).where(first, second) * weights.luma + tint
-    # Comparisons that say of every value that it is no NaN: it needs no more care when it is cast.
-    value = (value > 0).where(value, 0.0)
-    value = (value < weights.top).where(value, weights.top)
+    if output.dtype is dtypes.uint8:
+        value = value.cast(dtypes.int32).maximum(0).minimum(255)
+    else:
+        value = (value > 0).where(value, 0.0)
+        value = (value < weights.top).where(value, weights.top)
     return value.cast(output.dtype).reshape(2 * rows, 2 * columns, 3)
 
 
