@@ -40,6 +40,16 @@ def test_integers_have_the_bounds_of_their_type():
     assert clamped(small.cast(dtypes.float32)) == (0.0, 255.0)
 
 
+def test_sums_and_products_have_bounds_with_room_for_rounding():
+    byte = Node(Op.LOAD, dtypes.uint8, (Node(Op.PARAM, dtypes.uint8, (), None), Node.index(0)))
+    value = byte.cast(dtypes.float32)
+    low, high = clamped(value * -2.0 + 1.0)
+    assert -520 < low <= -509
+    assert 1 <= high < 12
+    assert clamped(value * X) is None
+    assert clamped(value * 1e30 * 1e30) is None  # may overflow
+
+
 @pytest.mark.parametrize("dtype", [dtypes.uint8, dtypes.int8, dtypes.int32, dtypes.int64])
 def test_casts_are_those_of_numpy_inside_and_outside_of_the_bounds(dtype, device):
     x = np.array([-1e30, -5.5, -0.4, 0.0, 0.9, 254.999, 255.0, 300.0, 1e30] * 8, np.float32)

@@ -5,6 +5,7 @@ out[3 * lane + c] = v_c, c = 0, 1, 2   ->   three vectors: v0[0] v1[0] v2[0] v0[
 
 from __future__ import annotations
 
+from ..dtype import dtypes
 from ..ir.node import Node
 from ..ir.op import Op
 
@@ -16,14 +17,14 @@ HALF_LINE = 32  # bytes: the least that is stored around the caches
 def interleaved(vectors: list[Node]) -> list[Node]:
     """The first lanes of all `vectors`, then their second ones and so on, as as many vectors.
 
-    Casts are made behind the shuffles: wide lanes cost the least to move, and halves are no
-    type of their own on most processors.
+    Floats narrower than 32 bits are no type of their own on most processors: their bits are moved.
     """
-    if all(vector.op is Op.CAST for vector in vectors):
-        wide = [vector.src[0] for vector in vectors]
-        if len({vector.dtype for vector in wide}) == 1:
-            return [piece.cast(vectors[0].dtype) for piece in _woven(wide)]
-    return _woven(vectors)
+    dtype = vectors[0].dtype
+    if not dtype.is_float or dtype.scalar.bits >= 32:
+        return _woven(vectors)
+    unsigned = dtypes.uint16 if dtype.scalar.bits == 16 else dtypes.uint8
+    bits = [vector.bitcast(unsigned.vec(dtype.count)) for vector in vectors]
+    return [piece.bitcast(dtype) for piece in _woven(bits)]
 
 
 def _woven(vectors: list[Node]) -> list[Node]:
