@@ -23,7 +23,7 @@ from ..ir.loops import TRUE, closed_ranges, free_ranges
 from ..ir.node import Node, alu, alu_dtype
 from ..ir.op import ALU, Op
 from ..ir.rules.index import simplify
-from .interleave import interleaved
+from .interleave import interleaved, joined
 from .lanes import broadcast, contiguous, lane_condition, segments, transpose, without_lane
 from .strides import strided
 
@@ -297,12 +297,16 @@ class _Expander:
         lanes = vector.src[0].arg
         values = [self._at(node.src[2], position | {side: n}) for n in range(step)]
         gate = TRUE if gate is TRUE else self._scalar(gate, position, {})
-        stores = []
-        for number, piece in enumerate(interleaved([broadcast(v, lanes) for v in values])):
-            src = [memory, base + number * lanes, piece]
+        pieces = interleaved([broadcast(v, lanes) for v in values])
+        if gate is TRUE:
+            pieces = joined(pieces)
+        stores, place = [], 0
+        for piece in pieces:
+            src = [memory, base + place, piece]
             if gate is not TRUE:
-                src.append(lane_condition(gate, vector, number * lanes, step))
+                src.append(lane_condition(gate, vector, place, step))
             stores.append(Node(Op.STORE, dtypes.void, tuple(src)))
+            place += piece.dtype.count
         return Node.sink(tuple(stores))
 
     def _store_lanes(

@@ -8,7 +8,9 @@ from __future__ import annotations
 from ..ir.node import Node
 from ..ir.op import Op
 
-__all__ = ["interleaved"]
+__all__ = ["interleaved", "joined"]
+
+HALF_LINE = 32  # bytes: the least that is stored around the caches
 
 
 def interleaved(vectors: list[Node]) -> list[Node]:
@@ -64,3 +66,13 @@ def _piece(vectors: list[Node], number: int) -> Node:
         )
         made = Node(Op.SHUFFLE, made.dtype, (made, vector), order)
     return made
+
+
+def joined(vectors: list[Node]) -> list[Node]:
+    """Neighbouring vectors of narrow elements as fewer that fill half a line of memory each."""
+    while len(vectors) % 2 == 0 and vectors[0].dtype.itemsize < HALF_LINE:
+        lanes = vectors[0].dtype.count
+        wide, order = vectors[0].dtype.scalar.vec(2 * lanes), tuple(range(2 * lanes))
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        vectors = [Node(Op.SHUFFLE, wide, pair, order) for pair in pairs]
+    return vectors

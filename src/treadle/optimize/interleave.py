@@ -21,6 +21,7 @@ __all__ = ["interleave"]
 
 MOST_CHANNELS = 8
 MOST_NODES = 1 << 10  # of all copies together
+HALF_LINE = 32  # bytes: the least that is stored around the caches
 BUSY = 64  # steps of the grid that keep every worker busy
 
 
@@ -40,7 +41,11 @@ def interleave(moves: Moves, nest: Nest, target: Target) -> bool:
     others = tuple(r for r in nest.loops if r not in found)
     splits = {r: _whole(moves, r, "grid") for r in others}
     is_busy = math.prod(r.src[0].arg for r in others) >= BUSY
-    splits[along] = moves.tiled(along, (lanes, "vector"), outer="loop" if is_busy else "grid")
+    # Narrow results: so many that the copies together fill lines of memory.
+    copies = max(1, HALF_LINE // (lanes * min(value.dtype.itemsize for value in nest.values)))
+    copies = copies if size % (copies * lanes) == 0 else 1
+    tile = ((copies, "unroll"), (lanes, "vector"))
+    splits[along] = moves.tiled(along, *tile, outer="loop" if is_busy else "grid")
     splits[channels] = _whole(moves, channels, "unroll")
     moves.reorder(nest, (*others, along, channels))
     moves.apply(splits, f"interleave {channels.src[0].arg} vectors of {lanes}")

@@ -142,31 +142,33 @@ def _signalled(picture: Picture) -> Coefficients:
 
 
 class Weights(NamedTuple):
-    """R, G and B are luma * Y + u[i] * U + v[i] * V + offset[i], from 0 to 255."""
+    """R, G and B, from 0 to `top`, are luma * Y + u[i] * U + v[i] * V + offset[i]."""
 
     luma: float
     u: tuple[float, float, float]
     v: tuple[float, float, float]
     offset: tuple[float, float, float]
+    top: float
 
 
-def weights_of(conversion: Conversion, picture: Picture) -> Weights:
+def weights_of(conversion: Conversion, picture: Picture, output: Output) -> Weights:
     """What a conversion means for pictures of this depth, range and matrix."""
     red, green_u, green_v, blue = conversion.coefficients(picture)
     depth = picture.bit_depth
-    top = (1 << depth) - 1
-    black, luma_span, chroma_span = 0, top, top
+    black, luma_span, chroma_span = 0, (1 << depth) - 1, (1 << depth) - 1
     if not conversion.is_full(picture):
         step = 1 << (depth - 8)
         black, luma_span, chroma_span = 16 * step, 219 * step, 224 * step
+    top = 1.0 if output.normalize else 255.0
     word = 1 << (8 * picture.luma.bytes_per_value - depth)  # a step of the value within its word
     middle = (1 << (depth - 1)) * word
-    luma, chroma = 255 / (luma_span * word), 255 / (chroma_span * word)
+    luma, chroma = top / (luma_span * word), top / (chroma_span * word)
     u = (0.0, green_u * chroma, blue * chroma)
     v = (red * chroma, green_v * chroma, 0.0)
-    base = -black * word * luma
+    # Casts to integers cut: what is added makes half go up.
+    base = -black * word * luma + (0.5 if output.dtype is dtypes.uint8 else 0.0)
     offset = [base - middle * (one + other) for one, other in zip(u, v, strict=True)]
-    return Weights(luma, u, v, (offset[0], offset[1], offset[2]))
+    return Weights(luma, u, v, (offset[0], offset[1], offset[2]), top)
 
 
 def to_rgb(
@@ -181,7 +183,7 @@ def to_rgb(
         luma, chroma = luma.to(device), chroma.to(device)
     size = (picture.height, picture.width)
     planes = (luma.shape, chroma.shape, size, luma.dtype, luma.device)
-    form = _form(*planes, weights_of(conversion, picture), output)
+    form = _form(*planes, weights_of(conversion, picture, output), output)
     return form.of(luma, chroma)
 
 
@@ -240,25 +242,25 @@ def converted(luma: Tensor, chroma: Tensor, weights: Weights, output: Output) ->
     rows, columns = chroma.shape
     if luma.shape[0] < 2 * rows:  # an odd height ends within a chroma sample
         luma = luma.pad(((0, 2 * rows - luma.shape[0]), (0, 0)))
-    bits = 4 * luma.dtype.itemsize
-    halves = lambda words: ((words & ((1 << bits) - 1)).float(), (words >> bits).float())
-    first, second = halves(luma.reshape(rows, 2, columns, 1))
-    u, v = halves(chroma.reshape(rows, 1, columns, 1))
+    first, second = _halves(luma.reshape(rows, 2, columns, 1))
+    u, v = _halves(chroma.reshape(rows, 1, columns, 1))
+    tints = [
+        sum((value * by for value, by in ((u, by_u), (v, by_v)) if by), offset)
+        for by_u, by_v, offset in zip(weights.u, weights.v, weights.offset, strict=True)
+    ]
     # Six values lie side by side: R, G and B of two pixels.
     place = Tensor.arange(6, device=luma.device)
-    value = (place < 3).where(first, second) * weights.luma
-    value = value + u * _at(place, weights.u) + v * _at(place, weights.v)
-    value = (value + _at(place, weights.offset)).maximum(0).minimum(255)
-    if output.dtype is dtypes.uint8:
-        value = value + 0.5  # the cast cuts: half goes up
-    elif output.normalize:
-        value = value * (1 / 255)
+    tint: Any = tints[-1]
+    for turn in reversed(range(5)):
+        tint = (place == turn).where(tints[turn % 3], tint)
+    value = (place < 3).where(first, second) * weights.luma + tint
+    # Comparisons that say of every value that it is no NaN: it needs no more care when it is cast.
+    value = (value > 0).where(value, 0.0)
+    value = (value < weights.top).where(value, weights.top)
     return value.cast(output.dtype).reshape(2 * rows, 2 * columns, 3)
 
 
-def _at(place: Tensor, numbers: tuple[float, float, float]) -> Tensor:
-    """The number of each place, twice through them, as part of the kernel: they are no memory."""
-    value: Any = numbers[-1]
-    for turn in reversed(range(5)):
-        value = (place == turn).where(numbers[turn % 3], value)
-    return value
+def _halves(words: Tensor) -> tuple[Tensor, Tensor]:
+    """The first and the second value of each word."""
+    bits = 4 * words.dtype.itemsize
+    return (words & ((1 << bits) - 1)).float(), (words >> bits).float()

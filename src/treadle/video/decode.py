@@ -4,13 +4,15 @@
         ...                                            # (height, width, 3), in display order
     frames = decode_annexb_to_tensors_auto(stream, fallback="software")
 
-A stream is read picture by picture, which gives each frame its place, and its errors theirs. What
-was sound before an error comes out first.
+What was sound before an error comes out first. NVDEC gets the stream unit by unit and judges it by
+itself: headers are read beside it, for what frames say of themselves and to name the place of what
+is wrong when pictures are missing.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple, TypeAlias
@@ -18,19 +20,20 @@ from typing import Any, NamedTuple, TypeAlias
 from ..engine.backends import Device
 from ..errors import DeviceError
 from ..tensor import Tensor
+from .annexb import Unit, iter_units, with_annexb_start_code
 from .colour import Conversion, Output, to_rgb
 from .cuvid import CuvidUnavailable
-from .cuvid_abi import CUVID_PKT_ENDOFPICTURE
 from .decoder import NVVideoDecoder
 from .errors import BitstreamError
 from .software import decode_pictures
-from .stream import AccessUnit, SequenceInfo, access_units
+from .stream import AccessUnit, PictureReader, SequenceInfo, access_units
+from .timestamps import Timestamps
 
 __all__ = ["Color", "Frame", "decode_annexb_iter", "decode_annexb_to_tensors_auto"]
 
 _MOST_FLYING = 64  # pictures in a decoder: H.265 allows 16, NVDEC 32 surfaces
 
-Decoded: TypeAlias = Generator[tuple[AccessUnit, Tensor]]
+Decoded: TypeAlias = Generator["_Shown"]
 
 
 class Color(NamedTuple):
@@ -60,12 +63,15 @@ class Frame(tuple[Any, Tensor]):
     color             what the stream says of its colours
     backend           "nvdec" or "software", and fallback_reason why it is not NVDEC
     timestamp_source  "user", "fps", or "index": the number of the picture in the stream
+
+    What the stream itself says (poc, keyframe, color) is None where NVDEC has decoded a picture
+    whose headers are not understood here.
     """
 
     index: int
-    poc: int
-    keyframe: bool
-    color: Color
+    poc: int | None
+    keyframe: bool | None
+    color: Color | None
     backend: str
     fallback_reason: str | None
     timestamp_source: str
@@ -125,7 +131,8 @@ def decode_annexb_iter(
         raise ValueError(
             f"NVDEC's frames are on CUDA, not on {device}; fallback='software' decodes onto others"
         )
-    units = _Units(access_units(source, chunk_size=chunk_size), timestamps)
+    units = iter_units(source, chunk_size=chunk_size)
+    origin = "fps" if fps is not None else "index" if timestamps is None else "user"
     try:
         decoder = NVVideoDecoder(**{"device": name, **(decoder_kwargs or {})})
     except CuvidUnavailable as error:
@@ -133,10 +140,13 @@ def decode_annexb_iter(
             raise
         if callable(fallback):
             return fallback(error)
-        decoded = _by_software(units, _there_or_cpu(name), output, conversion)
-        return _frames(decoded, units, "software", str(error), fps, include_timestamps)
-    decoded = _by_nvdec(decoder, units, output, conversion, long_start_code, end_of_stream)
-    return _frames(decoded, units, "nvdec", None, fps, include_timestamps)
+        pictures, home = access_units(source, chunk_size=chunk_size), _there_or_cpu(name)
+        decoded = _by_software(pictures, timestamps, output, conversion, home)
+        return _frames(decoded, origin, str(error), fps, include_timestamps)
+    decoded = _by_nvdec(
+        decoder, units, timestamps, output, conversion, long_start_code, end_of_stream
+    )
+    return _frames(decoded, origin, None, fps, include_timestamps)
 
 
 def decode_annexb_to_tensors_auto(source: Any, **options: Any) -> Any:
@@ -149,65 +159,121 @@ def decode_annexb_to_tensors_auto(source: Any, **options: Any) -> Any:
     return found if is_one or not isinstance(found, Iterable) else list(found)
 
 
-class _Units:
-    """Access units up to the first that is not sound; `error` is what is wrong with that.
+class _Shown(NamedTuple):
+    """A frame as a decoder gives it; `unit` is None where the headers were not understood."""
 
-    `stamps` holds (timestamp, source of it) of the pictures that may be in a decoder.
+    timestamp: Any
+    unit: AccessUnit | None
+    tensor: Tensor
+
+
+class _Headers:
+    """What the headers say of the pictures that are in NVDEC, as far as they are sound.
+
+    NVDEC has a parser of its own and may make more of a stream than this one: `error`, the first
+    thing that is wrong with the headers, is for those whose pictures do not come out.
     """
 
-    def __init__(self, found: Iterator[AccessUnit], user: Iterable[Any] | None) -> None:
-        self._found, self._user = found, iter(() if user is None else user)
+    def __init__(self) -> None:
+        self._pictures = PictureReader()
+        self._begun: deque[int] = deque(maxlen=_MOST_FLYING)  # timestamps
+        self._known: deque[tuple[int, AccessUnit]] = deque(maxlen=_MOST_FLYING)
         self.error: BitstreamError | None = None
-        self.stamps: dict[int, tuple[Any, str]] = {}
 
-    def __iter__(self) -> Iterator[AccessUnit]:
+    def take(self, unit: Unit | None, begins: int | None) -> None:
+        """Reads a unit, None at the end; `begins` is the timestamp if it begins a picture."""
+        if self.error is not None:
+            return
         try:
-            for unit in self._found:
-                value = next(self._user, self)
-                stamp = (unit.index, "index") if value is self else (value, "user")
-                self.stamps[unit.index] = stamp
-                self.stamps.pop(unit.index - _MOST_FLYING, None)
-                yield unit
+            done = self._pictures.finish() if unit is None else self._pictures.take(unit)
         except BitstreamError as error:
             self.error = error
+            return
+        if done is not None:
+            self._known.append((self._begun.popleft(), done._replace(units=[])))
+        if begins is not None:
+            self._begun.append(begins)
+
+    def of(self, timestamp: int) -> AccessUnit | None:
+        """The picture that has `timestamp`; the first, where several do."""
+        for place, (own, unit) in enumerate(self._known):
+            if own == timestamp:
+                del self._known[place]
+                return unit
+        return None
 
 
 def _by_nvdec(
     decoder: NVVideoDecoder,
-    units: Iterable[AccessUnit],
+    units: Iterator[Unit],
+    timestamps: Iterable[int] | None,
     output: Output,
     conversion: Conversion,
     long_start_code: bool,
     end_of_stream: bool,
 ) -> Decoded:
-    flying: dict[int, AccessUnit] = {}
+    stamps, headers, count = Timestamps(timestamps), _Headers(), 0
 
     def shown() -> Decoded:
+        nonlocal count
         for frame in decoder.drain_frames():
             with frame:
-                unit = flying.pop(frame.timestamp, None)
-                if unit is not None and unit.shown:
-                    yield unit, frame.converted(output, conversion)
+                count += 1
+                unit = headers.of(frame.timestamp)
+                if unit is None or unit.shown:
+                    yield _Shown(frame.timestamp, unit, frame.converted(output, conversion))
 
     with decoder:
-        for unit in units:
-            flying[unit.index] = unit._replace(units=[])
-            flying.pop(unit.index - _MOST_FLYING, None)
-            packet = unit.annexb(long_start_code=long_start_code)
-            decoder.feed_packet(packet, timestamp=unit.index, flags=CUVID_PKT_ENDOFPICTURE)
-            yield from shown()
-        if end_of_stream:
+        error = None
+        try:
+            for unit in units:
+                before = stamps.used
+                stamp = stamps.stamp(unit.data)
+                headers.take(unit, stamp if stamps.used > before else None)
+                packet = with_annexb_start_code(unit.data, long_start_code=long_start_code)
+                decoder.feed_packet(packet, timestamp=stamp)
+                yield from shown()
+        except BitstreamError as found:  # what came before it is sound
+            error = found
+        headers.take(None, None)
+        if end_of_stream or error is not None:
             decoder.feed_end_of_stream()
             yield from shown()
+    error = error or (headers.error if count < stamps.used else None)
+    if error is not None:
+        raise error
 
 
 def _by_software(
-    units: Iterable[AccessUnit], device: str, output: Output, conversion: Conversion
+    units: Iterator[AccessUnit],
+    timestamps: Iterable[Any] | None,
+    output: Output,
+    conversion: Conversion,
+    device: str,
 ) -> Decoded:
-    pictures = decode_pictures(units)
-    return (
-        (unit, to_rgb(picture, conversion, output, device).realize()) for unit, picture in pictures
-    )
+    user, stamps = iter(() if timestamps is None else timestamps), {}
+    error = None
+
+    def sound() -> Iterator[AccessUnit]:
+        nonlocal error
+        try:
+            for unit in units:
+                stamps[unit.index] = next(user, unit.index)
+                stamps.pop(unit.index - 2 * _MOST_FLYING, None)
+                yield unit
+        except BitstreamError as found:  # what came before it is sound
+            error = found
+
+    pictures = decode_pictures(sound())
+
+    def shown() -> Decoded:
+        for unit, picture in pictures:
+            tensor = to_rgb(picture, conversion, output, device).realize()
+            yield _Shown(stamps.pop(unit.index), unit, tensor)
+        if error is not None:
+            raise error
+
+    return shown()
 
 
 def _there_or_cpu(device: str) -> str:
@@ -220,25 +286,22 @@ def _there_or_cpu(device: str) -> str:
 
 def _frames(
     decoded: Decoded,
-    units: _Units,
-    backend: str,
+    source: str,
     reason: str | None,
     fps: float | Fraction | None,
     include_timestamps: bool,
 ) -> Iterator[Any]:
     with contextlib.closing(decoded):
-        for index, (unit, tensor) in enumerate(decoded):
-            stamp, source = units.stamps.pop(unit.index)
-            if fps is not None:
-                stamp, source = index / fps, "fps"
+        for index, shown in enumerate(decoded):
             if not include_timestamps:
-                yield tensor
+                yield shown.tensor
                 continue
-            frame = Frame((stamp, tensor))
-            frame.index, frame.poc, frame.keyframe = index, unit.poc, unit.keyframe
-            frame.color = Color.of(unit.sequence)
-            frame.backend, frame.fallback_reason = backend, reason
-            frame.timestamp_source = source
+            frame = Frame((shown.timestamp if fps is None else index / fps, shown.tensor))
+            frame.index, frame.timestamp_source = index, source
+            frame.backend = "nvdec" if reason is None else "software"
+            frame.fallback_reason = reason
+            frame.poc = frame.keyframe = frame.color = None
+            if (unit := shown.unit) is not None:
+                frame.poc, frame.keyframe = unit.poc, unit.keyframe
+                frame.color = Color.of(unit.sequence)
             yield frame
-    if units.error is not None:
-        raise units.error

@@ -29,7 +29,7 @@ from .parameter_sets import PPS, SPS, VPS, Buffering, Profile, read_pps, read_sp
 from .slices import PictureOrder, SliceHeader, SliceType, is_irap, is_rasl, read_slice
 from .vui import Crop
 
-__all__ = ["AccessUnit", "SequenceInfo", "access_units"]
+__all__ = ["AccessUnit", "PictureReader", "SequenceInfo", "access_units"]
 
 MOST_UNITS = 1 << 16  # in one access unit; level 6.2 allows 600 slices
 _MOST_KNOWN, _MOST_KNOWN_BYTES = 128, 4096
@@ -121,7 +121,7 @@ def access_units(source: Source, *, chunk_size: int = 65536) -> Iterator[AccessU
 
 
 def _pictures(units: Iterator[Unit]) -> Iterator[AccessUnit]:
-    assembler = _Assembler()
+    assembler = PictureReader()
     for unit in units:
         if (done := assembler.take(unit)) is not None:
             yield done
@@ -140,7 +140,7 @@ class _Picture:
     drops_earlier: bool
 
 
-class _Assembler:
+class PictureReader:
     """Takes units and gives access units; holds the parameter sets and the count of pictures."""
 
     def __init__(self) -> None:

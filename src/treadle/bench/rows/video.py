@@ -26,8 +26,8 @@ def _conversion(height: int, width: int, dtype: str, size: int) -> Work:
         if not isinstance(luma, Tensor):
             raise NotOffered("NV12 is treadle's word")
         planes = (NV12Plane(0, width, width, height, 1), NV12Plane(0, width, *half, 2))
-        weights = weights_of(Conversion(), Picture(*planes, 8, luma.device, owner=None))
-        return converted(luma, chroma, weights, Output.of(dtype, dtype != "uint8"))
+        picture, output = Picture(*planes, 8, luma.device, None), Output.of(dtype, size > 1)
+        return converted(luma, chroma, weights_of(Conversion(), picture, output), output)
 
     half = width // 2, height // 2
     words = (Input((rows, half[0]), "uint16", below=1 << 16) for rows in (height, height // 2))
