@@ -1,12 +1,14 @@
 """`treadle video`: what a stream holds in words and in JSON, and its frames as PNG files."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
 
 from treadle import cli
-from treadle.video.png import PNGEncoder
+from treadle.video.errors import DecoderUnavailable
+from treadle.video.png import png_files
 
 from .streams import clip, encode
 
@@ -111,9 +113,25 @@ def test_decode_writes_over_nothing(file, tmp_path, capsys):
     assert "cannot be written" in capsys.readouterr().err
 
 
+def test_frames_before_an_error_are_written(file, tmp_path, capsys):
+    data = bytearray(clip(12, bframes=0, keyint=4, min_keyint=4, scenecut=0, repeat_headers=1))
+    place = data.rindex(b"\x00\x00\x01\x42\x01") + 5
+    data[place] |= 0x0E
+    assert cli.main(["video", "decode", str(file(data)), "--out", str(tmp_path / "out")]) == 2
+    assert "sps_max_sub_layers_minus1 is 7" in capsys.readouterr().err
+    assert len(list((tmp_path / "out").iterdir())) == 8
+
+
 def test_png_files_hold_the_pixels(tmp_path):
-    encoder, rng = PNGEncoder(), np.random.default_rng(0)
-    for shape in ((5, 7, 3), (5, 7, 3), (16, 1, 3)):
-        pixels = rng.integers(0, 256, shape, np.uint8)
-        (tmp_path / "x.png").write_bytes(encoder.encode(pixels[::-1]))
-        np.testing.assert_array_equal(read_png(tmp_path / "x.png"), pixels[::-1])
+    rng = np.random.default_rng(0)
+    shapes = [(5, 7, 3)] * 5 + [(16, 1, 3)] * 2 + [(5, 7, 3)]
+    images = [rng.integers(0, 256, shape, np.uint8)[::-1] for shape in shapes]
+    for data, pixels in zip(png_files(images), images, strict=True):
+        (tmp_path / "x.png").write_bytes(data)
+        np.testing.assert_array_equal(read_png(tmp_path / "x.png"), pixels)
+
+
+def test_without_pyav_no_png_is_begun(monkeypatch):
+    monkeypatch.setitem(sys.modules, "av", None)
+    with pytest.raises(DecoderUnavailable, match=r"PNG files .* pip install 'treadle\[video\]'"):
+        png_files([])

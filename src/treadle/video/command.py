@@ -196,18 +196,24 @@ def _show_warning(message: Warning | str, *_: Any) -> None:
 
 def _write_frames(frames: Iterable[Any], total: int | None, folder: Path) -> tuple[int, float]:
     """How many frames were written, and in how many seconds."""
-    from .png import PNGEncoder
+    from .png import png_files
 
-    encoder, begin, done = PNGEncoder(), time.perf_counter(), 0
-    bar = tqdm(frames, "decoding", total=total)
-    for frame in bar:
-        if not done and frame.fallback_reason:
-            reason = frame.fallback_reason.partition(";")[0]
-            print(f"decoding on the processor: {reason}", file=sys.stderr)
-        _write(folder / f"frame{done:06}.png", encoder.encode(frame.tensor.numpy()))
+    begin, done = time.perf_counter(), 0
+    bar = tqdm(png_files(_pixels(frames)), "decoding", total=total)
+    for data in bar:
+        _write(folder / f"frame{done:06}.png", data)
         done += 1
         bar.set_description(f"{done / (time.perf_counter() - begin):.1f} frames/s")
     return done, time.perf_counter() - begin
+
+
+def _pixels(frames: Iterable[Any]) -> Iterator[Any]:
+    """The frames' arrays; says first which decoder they are from, if it is not NVDEC."""
+    for frame in frames:
+        if not frame.index and frame.fallback_reason:
+            reason = frame.fallback_reason.partition(";")[0]
+            print(f"decoding on the processor: {reason}", file=sys.stderr)
+        yield frame.tensor.numpy()
 
 
 def _shown(file: BinaryIO) -> int | None:

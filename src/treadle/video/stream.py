@@ -101,12 +101,9 @@ class AccessUnit(NamedTuple):
         """The byte of the stream where its first unit begins."""
         return self.units[0].offset
 
-    def annexb(self, *, long_start_code: bool = False) -> bytes:
+    def annexb(self) -> bytes:
         """The units behind start codes, as decoders take them."""
-        units = (unit.data for unit in self.units)
-        return b"".join(
-            with_annexb_start_code(data, long_start_code=long_start_code) for data in units
-        )
+        return b"".join(with_annexb_start_code(unit.data) for unit in self.units)
 
 
 def access_units(source: Source, *, chunk_size: int = 65536) -> Iterator[AccessUnit]:
@@ -121,11 +118,11 @@ def access_units(source: Source, *, chunk_size: int = 65536) -> Iterator[AccessU
 
 
 def _pictures(units: Iterator[Unit]) -> Iterator[AccessUnit]:
-    assembler = PictureReader()
+    reader = PictureReader()
     for unit in units:
-        if (done := assembler.take(unit)) is not None:
+        if (done := reader.take(unit)) is not None:
             yield done
-    if (done := assembler.finish()) is not None:
+    if (done := reader.finish()) is not None:
         yield done
 
 
