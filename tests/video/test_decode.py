@@ -24,8 +24,10 @@ from treadle.runtime.cuvid import (
 from treadle.runtime.hevc_annexb import AnnexBParserError, iter_annexb_nalus
 from treadle.video.errors import BitstreamError
 
+from . import streams
 from .clips import encode, reference_rgb
 from .fake_cuvid import FakeNvcuvid
+from .streams import noise
 
 needs_no_nvdec = pytest.mark.skipif(is_available(), reason="there is NVDEC here")
 
@@ -118,6 +120,18 @@ def test_two_resolutions_in_one_stream(options, clip, deep):
     shapes = [frame.shape for frame in frames]
     assert shapes == [(64, 128, 3)] * 8 + [(70, 104, 3)] * 8 + [(64, 128, 3)] * 8
     check(frames[16:], clip)
+
+
+@needs_no_nvdec
+@pytest.mark.parametrize("pixels", ["gray", "gray10le"])
+def test_monochrome_streams_of_odd_sizes_are_gray(pixels):
+    top = 255 if pixels == "gray" else 1023
+    planes = [[plane] for (plane,) in noise(2, 67, 65, pixels)]
+    data = streams.encode(planes, pixels, lossless=1, range="full")
+    frames = list(decode_annexb_iter(data, fallback="software", device="CPU"))
+    for frame, (luma,) in zip(frames, planes, strict=True):
+        expected = np.repeat(luma[:, :, None] / top, 3, axis=2)
+        np.testing.assert_allclose(frame.tensor.numpy(), expected, atol=2e-6)
 
 
 @pytest.mark.parametrize("open_gop", [0, 1], ids=["closed", "open"])

@@ -173,8 +173,7 @@ def _picture(frame: Any, said: SequenceInfo) -> Picture:
     crop, shift = said.crop, 8 * kind.itemsize - depth
     coded = [_samples(plane, kind) for plane in frame.planes]
     luma = coded[0][crop.top : crop.top + said.height, crop.left : crop.left + said.width]
-    if shift:
-        luma = luma << shift
+    luma = _paired(luma << shift if shift else luma)
     rows, columns = -(-said.height // 2), -(-said.width // 2)
     chroma = np.empty((rows, columns, 2), kind)
     if said.chroma_format:
@@ -188,6 +187,17 @@ def _picture(frame: Any, said: SequenceInfo) -> Picture:
         _plane(luma), _plane(chroma), bit_depth=depth, device="CPU", owner=(luma, chroma),
         matrix=said.matrix_coefficients, full_range=said.full_range,
     )  # fmt: skip
+
+
+def _paired(samples: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Samples whose rows are whole aligned pairs, as they are converted; copied where needed."""
+    pair = 2 * samples.itemsize
+    if samples.ctypes.data % pair == 0 and samples.strides[0] % pair == 0:
+        return samples
+    rows, columns = samples.shape
+    wide = np.zeros((rows, columns + columns % 2), samples.dtype)
+    wide[:, :columns] = samples
+    return wide[:, :columns]
 
 
 def _samples(plane: Any, kind: np.dtype[Any]) -> np.ndarray[Any, Any]:
