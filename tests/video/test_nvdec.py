@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("av")
 
 from treadle import Device, dtypes
+from treadle.errors import DeviceError
 from treadle.video import cuvid
 from treadle.video.annexb import iter_annexb_nalus
 from treadle.video.cuvid import CuvidError, CuvidLibrary, CuvidUnavailable, check_cuvid
@@ -414,6 +415,23 @@ def test_a_missing_library_is_said_with_the_names_that_were_tried(nothing_instal
     assert again.value is e.value  # what was found is kept
     assert isinstance(e.value, RuntimeError)
     with pytest.raises(CuvidUnavailable):
+        NVVideoDecoder()
+
+
+def test_a_library_that_is_given_needs_no_gpu_until_frames_are_read(monkeypatch, driver, clip):
+    class Without:
+        canonicalize = staticmethod(Device.canonicalize)
+
+        def __getitem__(self, name):
+            raise DeviceError(f"there is no {name}")
+
+    monkeypatch.setattr("treadle.video.surfaces.Device", Without())
+    with NVVideoDecoder(cuvid=CuvidLibrary(driver)) as decoder:
+        decoder.feed_annexb_stream(clip.data[: len(clip.data) // 2])
+        with decoder.acquire_frame() as frame:
+            assert frame.luma_plane.width == 128
+    with pytest.raises(CuvidUnavailable, match="there is no CUDA"):
+        monkeypatch.setattr("treadle.video.decoder.load_cuvid", lambda: CuvidLibrary(driver))
         NVVideoDecoder()
 
 

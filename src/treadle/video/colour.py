@@ -181,24 +181,21 @@ def to_rgb(
     luma, chroma = _words(picture, picture.luma), _words(picture, picture.chroma)
     if device is not None and device != picture.device:
         luma, chroma = luma.to(device), chroma.to(device)
-    size = (picture.height, picture.width)
-    planes = (luma.shape, chroma.shape, size, luma.dtype, luma.device)
-    form = _form(*planes, weights_of(conversion, picture, output), output)
+    size, weights = (picture.height, picture.width), weights_of(conversion, picture, output)
+    form = _form(luma.shape, chroma.shape, size, luma.dtype, luma.device, weights, output)
     return form.of(luma, chroma)
 
 
 def _words(picture: Picture, plane: NV12Plane) -> Tensor:
-    """A plane as (height, words of a row), in place; a word holds two neighbouring values.
+    """A plane as (height, words from row to row), in place; a word holds two neighbouring values.
 
     Two pixels share a chroma sample: lanes that take words of both planes take neighbours.
     """
     kind = dtypes.uint16 if plane.bytes_per_value == 1 else dtypes.uint32
-    columns = -(-plane.width * plane.channels // 2)
     shape = (plane.height, plane.pitch // kind.itemsize)
-    memory = Tensor.from_blob(
+    return Tensor.from_blob(
         plane.pointer, shape, kind, picture.device, owner=picture.owner, readonly=True
     )
-    return memory[:, :columns]
 
 
 class _Form(NamedTuple):
@@ -228,7 +225,8 @@ def _form(
     output: Output,
 ) -> _Form:
     luma, chroma = (_stand_in(shape, dtype, device) for shape in (luma_shape, chroma_shape))
-    value = converted(luma, chroma, weights, output)
+    columns = -(-size[1] // 2)
+    value = converted(luma[:, :columns], chroma[:, :columns], weights, output)
     return _Form(value[: size[0], : size[1]].node, luma.node, chroma.node)
 
 

@@ -80,7 +80,7 @@ class NVVideoDecoder:
         self._error: BaseException | None = None
         self._cuvid = load_cuvid() if cuvid is None else cuvid
         try:
-            self._memory = SurfaceMemory(device)
+            self._memory = SurfaceMemory(device, is_needed=cuvid is None)
         except DeviceError as error:
             raise CuvidUnavailable(f"NVDEC needs the device {device}: {error}") from error
         if cuvid is None and self._memory.is_software:

@@ -42,6 +42,7 @@ class NV12Plane:
 class Picture:
     """One picture: its planes in the memory of `device`, which `owner` keeps.
 
+    Addresses and pitches are multiples of two values, so that rows are whole pairs of samples.
     `matrix` is H.265's matrix_coefficients; `full_range` its video_full_range_flag, or None where
     nobody knows.
     """
@@ -53,6 +54,11 @@ class Picture:
     owner: object
     matrix: int = UNSPECIFIED
     full_range: bool | None = None
+
+    def __post_init__(self) -> None:
+        for plane in (self.luma, self.chroma):
+            if plane.pitch % (2 * plane.bytes_per_value):
+                raise ValueError(f"a pitch of {plane.pitch} bytes holds no whole pairs of samples")
 
     @property
     def width(self) -> int:

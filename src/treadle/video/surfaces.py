@@ -11,7 +11,8 @@ import contextlib
 import ctypes
 from typing import TYPE_CHECKING, Any
 
-from ..engine.backends import Device
+from ..engine.backends import Device, Opened
+from ..errors import DeviceError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -20,12 +21,21 @@ __all__ = ["SurfaceMemory"]
 
 
 class SurfaceMemory:
-    """The memory of one device, its context and its stream. Raises DeviceError as Device does."""
+    """The memory of one device, its context and its stream.
 
-    def __init__(self, device: str) -> None:
+    Raises DeviceError where there is no such device. Where nobody needs it to be there, that waits
+    until surfaces are read.
+    """
+
+    def __init__(self, device: str, is_needed: bool = True) -> None:
         self.device = Device.canonicalize(device)
-        self._opened = Device[self.device]
-        self._context: Any = getattr(self._opened.runtime, "context", None)
+        self._context: Any = None
+        with contextlib.nullcontext() if is_needed else contextlib.suppress(DeviceError):
+            self._context = getattr(self._opened.runtime, "context", None)
+
+    @property
+    def _opened(self) -> Opened:
+        return Device[self.device]
 
     @property
     def is_software(self) -> bool:
