@@ -26,28 +26,14 @@ from treadle.video.errors import BitstreamError
 
 from . import streams
 from .clips import encode, reference_rgb
-from .fake_cuvid import FakeNvcuvid
 from .streams import noise
 
 needs_no_nvdec = pytest.mark.skipif(is_available(), reason="there is NVDEC here")
 
 
 @pytest.fixture(scope="module")
-def clip():
-    return encode()
-
-
-@pytest.fixture(scope="module")
 def deep():
     return encode(104, 70, depth=10, matrix="bt2020", full_range=True, seed=4)
-
-
-@pytest.fixture
-def driver():
-    found = FakeNvcuvid()
-    yield found
-    gc.collect()
-    found.check_empty()
 
 
 @pytest.fixture(params=["nvdec", "software"])

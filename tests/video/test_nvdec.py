@@ -4,7 +4,6 @@ import gc
 import os
 import threading
 import tracemalloc
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -12,55 +11,21 @@ import pytest
 pytest.importorskip("av")
 
 from treadle import Device, dtypes
-from treadle.errors import DeviceError
-from treadle.video import cuvid
 from treadle.video.annexb import iter_annexb_nalus
-from treadle.video.cuvid import CuvidError, CuvidLibrary, CuvidUnavailable, check_cuvid
+from treadle.video.cuvid import CuvidLibrary
 from treadle.video.decoder import NVVideoDecoder
-from treadle.video.errors import UnsupportedStream
 from treadle.video.frame import nv12_frames_to_tensors
 
 from .clips import encode, reference_rgb
 from .fake_cuvid import FakeNvcuvid
+from .nvdec import assert_shows, opened
 
 IS_FULL = "FULL_TESTS" in os.environ
 
 
 @pytest.fixture(scope="module")
-def clip():
-    return encode()
-
-
-@pytest.fixture(scope="module")
 def small():
     return encode(96, 66, seed=1)
-
-
-@pytest.fixture
-def driver() -> Iterator[FakeNvcuvid]:
-    found = FakeNvcuvid()
-    yield found
-    gc.collect()
-    found.check_empty()
-    assert not found.memory.held
-
-
-@pytest.fixture
-def decoder(driver):
-    with opened(driver) as found:
-        yield found
-
-
-def opened(driver, **options):
-    return NVVideoDecoder(cuvid=CuvidLibrary(driver), device="CPU", **options)
-
-
-def assert_shows(tensors, clip, first=0):
-    frames = clip.frames[first:]
-    assert len(tensors) == len(frames)
-    for tensor, planes in zip(tensors, frames, strict=True):
-        expected = reference_rgb(planes, clip.depth, "bt709", clip.full_range)
-        np.testing.assert_allclose(tensor.numpy(), expected, atol=2e-6)
 
 
 def test_frames_come_in_display_order_with_the_times_of_decoding(decoder, clip):
@@ -227,101 +192,6 @@ def test_ten_bits_come_as_p016(driver):
     assert_shows(rest, clip, first=1)
 
 
-# -- what goes wrong --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("caps", "message"),
-    [
-        ({"supported": 0}, "128x64 4:2:0 of 8 bits: this GPU's NVDEC does not decode"),
-        ({"max": (64, 64)}, "takes 64x64 to 64x64"),
-        ({"min": (256, 256)}, "takes 256x256 to 8192x8192"),
-        ({"blocks": 16}, "16 blocks of 16x16"),
-        ({"formats": 2}, "no surface format"),
-    ],
-)
-def test_what_the_gpu_does_not_decode_is_said_before_a_decoder_is_made(caps, message, clip):
-    driver = FakeNvcuvid(caps=caps)
-    with opened(driver) as decoder, pytest.raises(UnsupportedStream, match=message):
-        decoder.feed_annexb_stream(clip.data)
-    driver.check_empty()
-    assert "cuvidCreateDecoder" not in driver.calls
-
-
-def test_chroma_formats_other_than_420_are_refused_by_name(decoder):
-    from .streams import encode as encoded
-    from .streams import noise
-
-    data = encoded(noise(2, 64, 64, "yuv444p"), "yuv444p")
-    with pytest.raises(UnsupportedStream, match="4:4:4 of 8 bits"):
-        decoder.feed_annexb_stream(data)
-
-
-@pytest.mark.parametrize("call", [
-    "cuvidCreateDecoder", "cuvidDecodePicture", "cuvidMapVideoFrame64", "cuvidParseVideoData",
-])  # fmt: skip
-def test_a_call_that_fails_is_an_error_that_names_it(driver, clip, call):
-    driver.fail[call] = (0 if call == "cuvidCreateDecoder" else 2, 2)
-    with opened(driver) as decoder:
-        with pytest.raises(CuvidError, match=f"{call} failed: out of memory"):
-            decoder.decode_annexb_to_tensors(clip.data)
-        driver.fail.clear()
-
-
-def test_a_parser_that_cannot_be_made_leaves_nothing(driver):
-    driver.fail["cuvidCreateVideoParser"] = (0, 801)
-    with pytest.raises(CuvidError, match="cuvidCreateVideoParser failed: operation not supported"):
-        opened(driver)
-
-
-def test_an_exception_of_the_caller_closes_nothing_behind_its_back(driver, decoder, clip):
-    steps = decoder.decode_annexb_stream(clip.data)
-    next(steps)
-    with pytest.raises(KeyError):
-        steps.throw(KeyError("the caller's"))
-    decoder.feed_end_of_stream()
-
-
-def test_a_generator_that_is_closed_early_leaves_no_frame_mapped(driver, clip):
-    with opened(driver) as decoder:
-        steps = decoder.decode_annexb_stream(clip.data)
-        next(steps)
-        steps.close()
-
-
-def test_a_closed_decoder_says_so_and_closes_twice(driver, clip):
-    decoder = opened(driver)
-    decoder.feed_annexb_stream(clip.data)
-    decoder.close()
-    decoder.close()
-    assert decoder.pending_frames() == 0
-    for use in (decoder.acquire_frame, decoder.feed_end_of_stream):
-        with pytest.raises(ValueError, match="closed"):
-            use()
-
-
-def test_a_forgotten_decoder_closes_itself(driver, clip):
-    decoder = opened(driver)
-    decoder.feed_annexb_stream(clip.data)
-    frame = decoder.acquire_frame()
-    del decoder, frame  # without the collector: nothing refers to itself
-
-
-def test_streams_with_damage_leave_a_decoder_that_can_be_closed(driver, clip):
-    rng = np.random.default_rng(3)
-    for _ in range(20):
-        data = bytearray(clip.data)
-        for place in rng.integers(0, len(data), 8):
-            data[place] ^= 1 << int(rng.integers(8))
-        with opened(driver) as decoder:
-            try:
-                decoder.feed_annexb_stream(bytes(data[: int(rng.integers(10, len(data)))]))
-            except (CuvidError, UnsupportedStream, ValueError):
-                continue
-            for frame in decoder.drain_frames():
-                frame.release()
-
-
 # -- many -------------------------------------------------------------------------------------
 
 
@@ -388,89 +258,3 @@ def test_surfaces_on_cuda_are_read_in_place_in_its_context_and_stream(clip):
         assert decoder._session.memory.stream in driver.streams
         assert len(driver.streams) == 1
     driver.check_empty()
-
-
-# -- the library ------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def nothing_installed(monkeypatch):
-    def refuse(name):
-        raise OSError(name)
-
-    monkeypatch.setattr(cuvid.ctypes, "CDLL", refuse)
-    cuvid.reset_cuvid_cache_for_tests()
-    yield
-    cuvid.reset_cuvid_cache_for_tests()
-
-
-def test_a_missing_library_is_said_with_the_names_that_were_tried(nothing_installed):
-    assert not cuvid.is_available()
-    with pytest.raises(
-        CuvidUnavailable, match=r"nvcuvid, libnvcuvid, libnvcuvid.so.1, nvcuvid"
-    ) as e:
-        cuvid.load_cuvid()
-    with pytest.raises(CuvidUnavailable) as again:
-        cuvid.load_cuvid()
-    assert again.value is e.value  # what was found is kept
-    assert isinstance(e.value, RuntimeError)
-    with pytest.raises(CuvidUnavailable):
-        NVVideoDecoder()
-
-
-def test_a_library_that_is_given_needs_no_gpu_until_frames_are_read(monkeypatch, driver, clip):
-    class Without:
-        canonicalize = staticmethod(Device.canonicalize)
-
-        def __getitem__(self, name):
-            raise DeviceError(f"there is no {name}")
-
-    monkeypatch.setattr("treadle.video.surfaces.Device", Without())
-    with NVVideoDecoder(cuvid=CuvidLibrary(driver)) as decoder:
-        decoder.feed_annexb_stream(clip.data[: len(clip.data) // 2])
-        with decoder.acquire_frame() as frame:
-            assert frame.luma_plane.width == 128
-    with pytest.raises(CuvidUnavailable, match="there is no CUDA"):
-        monkeypatch.setattr("treadle.video.decoder.load_cuvid", lambda: CuvidLibrary(driver))
-        NVVideoDecoder()
-
-
-def test_a_library_is_loaded_once(monkeypatch):
-    driver = FakeNvcuvid()
-    monkeypatch.setattr(cuvid.ctypes, "CDLL", lambda name: driver)
-    cuvid.reset_cuvid_cache_for_tests()
-    assert cuvid.load_cuvid() is cuvid.load_cuvid()
-    assert cuvid.load_cuvid().raw is driver
-    assert cuvid.is_available()
-    cuvid.reset_cuvid_cache_for_tests()
-
-
-def test_an_emulated_gpu_has_no_nvdec(monkeypatch):
-    monkeypatch.setattr("treadle.video.decoder.load_cuvid", lambda: CuvidLibrary(FakeNvcuvid()))
-    if Device["CUDA"].runtime.is_software:
-        with pytest.raises(CuvidUnavailable, match="no NVDEC"):
-            NVVideoDecoder()
-
-
-def test_a_status_is_an_error_with_its_text():
-    check_cuvid(0)
-    with pytest.raises(CuvidError, match=r"status 801"):
-        check_cuvid(801)
-
-
-def test_caps_are_what_the_driver_tells():
-    caps = CuvidLibrary(FakeNvcuvid()).get_decoder_caps(8, 1, 2)
-    assert (caps.codec_type, caps.chroma_format, caps.bit_depth_minus8) == (8, 1, 2)
-    assert (caps.min_width, caps.min_height) == (64, 64)
-    assert (caps.max_width, caps.max_height, caps.max_mb_count) == (8192, 8192, 1 << 18)
-    assert caps.is_supported
-    assert caps.output_formats == (0, 1)
-    assert not caps.is_partial_supported
-
-
-def test_surfaces_are_asked_for_at_least_as_the_stream_needs(driver, clip):
-    with pytest.raises(ValueError, match="1 or more"):
-        opened(driver, max_decode_surfaces=0)
-    with opened(driver, max_decode_surfaces=20) as decoder:
-        decoder.feed_annexb_stream(clip.data)
-        assert decoder._session.surfaces == 20
