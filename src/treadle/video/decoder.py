@@ -123,9 +123,14 @@ class NVVideoDecoder:
             try:
                 self._cuvid.parse_video_data(self._parser, packet)
             except CuvidError as error:
-                raise (self._error or error) from error
-            if self._error is not None:
-                raise self._error
+                raise self._taken_error() or error from error
+            if (kept := self._taken_error()) is not None:
+                raise kept
+
+    def _taken_error(self) -> BaseException | None:
+        """What a callback has kept; it is not kept here, too, since it refers to its callers."""
+        kept, self._error = self._error, None
+        return kept
 
     def feed_end_of_stream(self) -> None:
         """Nothing follows: every picture that is still held is queued."""

@@ -4,7 +4,9 @@ VideoError
 ├── BitstreamError           the bytes are no sound HEVC stream (also a ValueError)
 │   └── AnnexBParserError    start codes or the header of a NAL unit are wrong
 ├── UnsupportedStream        a sound stream that the decoder has no means for (also a ValueError)
-└── DecoderUnavailable       the decoder's library is missing (also a RuntimeError)
+├── DecoderUnavailable       the decoder's library is missing (also a RuntimeError)
+│   └── CuvidUnavailable     libnvcuvid, or a GPU for it: see cuvid.py
+└── CuvidError               a call of libnvcuvid failed (also a RuntimeError): see cuvid.py
 """
 
 from __future__ import annotations

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from .cuvid import CuvidError
 from .cuvid_abi import (
     CUVIDDECODECREATEINFO,
     CUVIDEOFORMAT,
@@ -93,12 +92,8 @@ class Session:
         """Starts to decode a picture."""
         self.cuvid.decode_picture(self._decoder, picture)
 
-    def map(self, info: CUVIDPARSERDISPINFO, spare: int = 0) -> Surface:
-        """A decoded picture's surface. Raises CuvidError if only `spare` ones are left."""
-        if self._mapped + spare >= OUTPUT_SURFACES:
-            raise CuvidError(
-                f"{self._mapped} frames are mapped, and no more can be at a time: release some"
-            )
+    def map(self, info: CUVIDPARSERDISPINFO) -> Surface:
+        """A decoded picture's surface, which waits for NVDEC to be done with it."""
         params = CUVIDPROCPARAMS(
             progressive_frame=info.progressive_frame,
             top_field_first=info.top_field_first,
@@ -111,7 +106,7 @@ class Session:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next frame has to be copied, since no surface but the spare one is free."""
+        """Whether no surface is free but the one that copies are made from."""
         return self._mapped + 1 >= OUTPUT_SURFACES
 
     def unmap(self, pointer: int) -> None:
