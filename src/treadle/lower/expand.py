@@ -23,7 +23,7 @@ from ..ir.loops import TRUE, closed_ranges, free_ranges
 from ..ir.node import Node, alu, alu_dtype
 from ..ir.op import ALU, Op
 from ..ir.rules.index import simplify
-from .interleave import interleaved, joined
+from .interleave import store_interleaved
 from .lanes import broadcast, contiguous, lane_condition, segments, transpose, without_lane
 from .strides import strided
 
@@ -280,34 +280,21 @@ class _Expander:
         Lanes lie as far apart as there are copies, which lie side by side. The first copy stores
         them all, the others nothing. None where that is not how they lie.
         """
-        found = without_lane(self._scalar(node.src[1], position, {}), vector)
-        gate = node.src[3] if len(node.src) > 3 else TRUE
-        sides = (
-            r
-            for r in self.axes[node]
-            if found is not None and r.src[0].arg == found[1]
-            if contiguous(node.src[1], r) is not None and r not in free_ranges(gate)[gate]
-        )
-        side = next(sides, None)
-        if side is None or found is None:
+        _, place, value, *gates = node.src
+        found = without_lane(self._scalar(place, position, {}), vector)
+        if found is None:
+            return None
+        base, step = found
+        tied = self.free[gates[0]] if gates else frozenset()
+        sides = (r for r in self.axes[node] if r.src[0].arg == step and r not in tied)
+        side = next((r for r in sides if contiguous(place, r) is not None), None)
+        if side is None:
             return None
         if position[side]:
             return Node.sink(())
-        base, step = found
-        lanes = vector.src[0].arg
-        values = [self._at(node.src[2], position | {side: n}) for n in range(step)]
-        gate = TRUE if gate is TRUE else self._scalar(gate, position, {})
-        pieces = interleaved([broadcast(v, lanes) for v in values])
-        if gate is TRUE:
-            pieces = joined(pieces)
-        stores, place = [], 0
-        for piece in pieces:
-            src = [memory, base + place, piece]
-            if gate is not TRUE:
-                src.append(lane_condition(gate, vector, place, step))
-            stores.append(Node(Op.STORE, dtypes.void, tuple(src)))
-            place += piece.dtype.count
-        return Node.sink(tuple(stores))
+        values = [self._at(value, position | {side: n}) for n in range(step)]
+        gate = self._scalar(gates[0], position, {}) if gates else TRUE
+        return Node.sink(store_interleaved(memory, base, values, gate, vector))
 
     def _store_lanes(
         self, node: Node, position: dict[Node, int], vector: Node, memory: Node, value: Node

@@ -6,12 +6,30 @@ out[3 * lane + c] = v_c, c = 0, 1, 2   ->   three vectors: v0[0] v1[0] v2[0] v0[
 from __future__ import annotations
 
 from ..dtype import dtypes
+from ..ir.loops import TRUE
 from ..ir.node import Node
 from ..ir.op import Op
+from .lanes import broadcast, lane_condition
 
-__all__ = ["interleaved", "joined"]
+__all__ = ["interleaved", "joined", "store_interleaved"]
 
 HALF_LINE = 32  # bytes: the least that is stored around the caches
+
+
+def store_interleaved(
+    memory: Node, base: Node, values: list[Node], gate: Node, vector: Node
+) -> tuple[Node, ...]:
+    """The STOREs of `values` in turn from `base` on, for the lanes where `gate` holds."""
+    lanes = vector.src[0].arg
+    pieces = interleaved([broadcast(value, lanes) for value in values])
+    stores, place = [], 0
+    for piece in joined(pieces) if gate is TRUE else pieces:
+        src = [memory, base + place, piece]
+        if gate is not TRUE:
+            src.append(lane_condition(gate, vector, place, len(values)))
+        stores.append(Node(Op.STORE, dtypes.void, tuple(src)))
+        place += piece.dtype.count
+    return tuple(stores)
 
 
 def interleaved(vectors: list[Node]) -> list[Node]:
