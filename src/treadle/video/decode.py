@@ -20,13 +20,13 @@ from typing import Any, NamedTuple, TypeAlias
 from ..engine.backends import Device
 from ..errors import DeviceError
 from ..tensor import Tensor
-from .annexb import Unit, iter_units, with_annexb_start_code
+from .annexb import Unit, iter_units, parse_nal_header, with_annexb_start_code
 from .colour import Conversion, Output, to_rgb
 from .cuvid import CuvidUnavailable
 from .decoder import NVVideoDecoder
 from .errors import BitstreamError
 from .software import decode_pictures
-from .stream import AccessUnit, PictureReader, SequenceInfo, access_units
+from .stream import AccessUnit, PictureReader, SequenceInfo, access_units, is_left_out
 from .timestamps import Timestamps
 
 __all__ = ["Color", "Frame", "decode_annexb_iter", "decode_annexb_to_tensors_auto"]
@@ -191,7 +191,7 @@ class _Headers:
             return
         if done is not None:
             self._known.append((self._begun.popleft(), done._replace(units=[])))
-        if begins is not None:
+        if begins is not None and unit and not is_left_out(parse_nal_header(unit.data)):
             self._begun.append(begins)
 
     def of(self, timestamp: int) -> AccessUnit | None:

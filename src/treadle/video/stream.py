@@ -29,7 +29,7 @@ from .parameter_sets import PPS, SPS, VPS, Buffering, Profile, read_pps, read_sp
 from .slices import PictureOrder, SliceHeader, SliceType, is_irap, is_rasl, read_slice
 from .vui import Crop
 
-__all__ = ["AccessUnit", "PictureReader", "SequenceInfo", "access_units"]
+__all__ = ["AccessUnit", "PictureReader", "SequenceInfo", "access_units", "is_left_out"]
 
 MOST_UNITS = 1 << 16  # in one access unit; level 6.2 allows 600 slices
 _MOST_KNOWN, _MOST_KNOWN_BYTES = 128, 4096
@@ -137,6 +137,11 @@ class _Picture:
     drops_earlier: bool
 
 
+def is_left_out(header: HEVCNalHeader) -> bool:
+    """Whether a unit is of another layer or of a reserved type, which belong to no picture here."""
+    return header.nuh_layer_id > 0 or header.nal_unit_type in _RESERVED
+
+
 class PictureReader:
     """Takes units and gives access units; holds the parameter sets and the count of pictures."""
 
@@ -158,7 +163,7 @@ class PictureReader:
         """Adds a unit; returns the access unit that it ends, if any."""
         header = parse_nal_header(unit.data, offset=unit.offset)
         kind = header.nal_unit_type
-        if header.nuh_layer_id or kind in _RESERVED:
+        if is_left_out(header):
             return None
         done = None
         if kind < _VPS:
