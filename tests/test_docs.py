@@ -14,7 +14,7 @@ from treadle import Device
 
 ROOT = Path(__file__).parent.parent
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))]
-NEEDED = {"docs/quickstart.md": "sklearn", "docs/pytorch.md": "torch"}
+NEEDED = {"docs/quickstart.md": "sklearn", "docs/pytorch.md": "torch", "docs/video.md": "av"}
 
 
 def blocks(page, *languages):

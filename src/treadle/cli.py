@@ -2,6 +2,7 @@
 
     treadle doctor       what runs here, and what would mend the rest
     treadle demo         train a small network on handwritten digits
+    treadle video        what an HEVC stream holds, and its frames
 
 Exit codes: 0 done; 1 the command ran and found a failure; 2 the arguments, a setting or the
 machine cannot do what was asked, said in one sentence on stderr; 130 interrupted.
@@ -19,6 +20,7 @@ from typing import Any
 
 from . import __version__
 from .errors import UserError
+from .video.command import add_commands
 
 __all__ = ["main"]
 
@@ -65,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--quick", action="store_true", help="small sizes, few runs: a smoke test")
     cache = _command(commands, _cache, "the compiled kernels kept on disk")
     cache.add_argument("--clear", action="store_true", help="remove them")
+    add_commands(commands)
     return parser
 
 

@@ -13,8 +13,10 @@ from collections.abc import Callable
 from ..engine.selection import environment_choice
 from ..errors import UserError
 from .latency import overheads
+from .nvdec import nvdec_overheads
 from .process import Overhead, printed
 from .scaling import scaling
+from .video import video_overheads
 
 __all__ = ["overheads_here"]
 
@@ -78,7 +80,7 @@ def overheads_here(quick: bool) -> list[Overhead]:
         count = 10 if quick else 50
         name = f"WEBGPU replay, {count} kernels over tinygrad's"
         return [Overhead(name, "x", 0.2, lambda: _webgpu(count))]
-    return [*overheads(quick), *scaling(quick)]
+    return [*overheads(quick), *scaling(quick), *video_overheads(quick), *nvdec_overheads(quick)]
 
 
 def _cl(count: int) -> Callable[[], float]:

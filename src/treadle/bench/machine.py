@@ -16,7 +16,7 @@ from ..target import available_cores, host_target
 
 __all__ = ["Ceilings", "ceilings", "describe_machine", "versions"]
 
-PACKAGES = ("numpy", "llvmlite", "ml_dtypes", "torch", "jax", "onnxruntime", "tinygrad")
+PACKAGES = ("numpy", "llvmlite", "ml_dtypes", "torch", "jax", "onnxruntime", "tinygrad", "av")
 
 
 @dataclass(frozen=True)

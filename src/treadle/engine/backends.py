@@ -212,6 +212,8 @@ def _open_cpu(
         raise SettingError(f"{choice.full_name}: {choice.arch} is no processor's architecture")
     if choice.runtime != "NULL":  # whatever instructions it uses, it runs on this machine
         target = replace(target, l1=host.l1, l2=host.l2, l3=host.l3, cores=host.cores)
+    if make_compiler is ClangCompiler:  # before 15 it has no _Float16 on x86-64
+        target = replace(target, has_half_convert=False)
     compiler = make_compiler(target)
     missing = compiler.available()
     if missing is not None:

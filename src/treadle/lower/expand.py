@@ -23,7 +23,8 @@ from ..ir.loops import TRUE, closed_ranges, free_ranges
 from ..ir.node import Node, alu, alu_dtype
 from ..ir.op import ALU, Op
 from ..ir.rules.index import simplify
-from .lanes import broadcast, contiguous, lane_condition, segments, transpose
+from .interleave import store_interleaved
+from .lanes import broadcast, contiguous, lane_condition, segments, transpose, without_lane
 from .strides import strided
 
 __all__ = ["expand"]
@@ -257,6 +258,9 @@ class _Expander:
         index = self._scalar(node.src[1], position, {})
         base = contiguous(index, vector)
         if base is None:
+            woven = self._woven(node, position, vector, memory)
+            if woven is not None:
+                return woven
             apart = strided(index, vector) if self.has_masks else None
             if apart is not None:
                 gate = self._scalar(node.src[3], position, {}) if len(node.src) > 3 else TRUE
@@ -267,6 +271,30 @@ class _Expander:
             gate = self._gate(node.src[3], position, vector)
             src += [] if gate.op is Op.CONST and gate.arg else [gate]
         return Node(Op.STORE, dtypes.void, tuple(src))
+
+    def _woven(
+        self, node: Node, position: dict[Node, int], vector: Node, memory: Node
+    ) -> Node | None:
+        """The stores of all copies over an unrolled RANGE that fill whole vectors together.
+
+        Lanes lie as far apart as there are copies, which lie side by side. The first copy stores
+        them all, the others nothing. None where that is not how they lie.
+        """
+        _, place, value, *gates = node.src
+        found = without_lane(self._scalar(place, position, {}), vector)
+        if found is None:
+            return None
+        base, step = found
+        tied = self.free[gates[0]] if gates else frozenset()
+        sides = (r for r in self.axes[node] if r.src[0].arg == step and r not in tied)
+        side = next((r for r in sides if contiguous(place, r) is not None), None)
+        if side is None:
+            return None
+        if position[side]:
+            return Node.sink(())
+        values = [self._at(value, position | {side: n}) for n in range(step)]
+        gate = self._scalar(gates[0], position, {}) if gates else TRUE
+        return Node.sink(store_interleaved(memory, base, values, gate, vector))
 
     def _store_lanes(
         self, node: Node, position: dict[Node, int], vector: Node, memory: Node, value: Node

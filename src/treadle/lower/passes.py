@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..dtype import dtypes
 from ..ir.loops import simplify_kernel
 from ..ir.node import Node
 from ..ir.op import Op
@@ -42,7 +43,7 @@ class Lowered:
 
 def lower(ast: Node, slots: int, target: Target) -> Lowered:
     """Lower a kernel whose moves are made; `slots` is its number of buffers."""
-    native = frozenset(target.dtypes)
+    native = frozenset(target.dtypes) | ({dtypes.float16} if target.has_half_convert else set())
     # Stages first: they are loops of their own, which all later passes treat like any other.
     root, scratch = lower_stages(ast, slots)
     root, items = lower_work_items(root)

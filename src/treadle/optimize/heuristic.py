@@ -22,6 +22,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
 from .chains import block_chains
+from .interleave import interleave
 from .joins import join_reductions
 from .knobs import Knobs
 from .matmul import tile_matmul
@@ -73,7 +74,11 @@ def optimize(ast: Node, target: Target, knobs: Knobs = DEFAULT) -> tuple[Node, l
         nest = next((n for n in moves.nests() if _loops_left(n, done)), None)
         if nest is None:
             return moves.root, moves.log
-        if not _tiled(moves, nest, target, knobs) and not transpose(moves, nest, target):
+        if not (
+            _tiled(moves, nest, target, knobs)
+            or interleave(moves, nest, target)
+            or transpose(moves, nest, target)
+        ):
             _general(moves, nest, target, knobs)
         done.update(n.loops for n in moves.nests() if n.is_scheduled)
         if nest.loops in [n.loops for n in moves.nests()]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..dtype import DType, dtypes
+from ..ir.clamped import clamped
 from ..ir.node import Node
 from ..ir.op import COMPARE, Op
 
@@ -63,6 +64,12 @@ def mangled(dtype: DType) -> str:
     prefix = f"v{dtype.count}" if dtype.count > 1 else ""
     kind = "bf" if dtype.scalar.name == "bfloat16" else "f" if dtype.is_float else "i"
     return f"{prefix}{kind}{dtype.bits}"
+
+
+def _is_inside(bounds: tuple[float, float], dtype: DType) -> bool:
+    """Whether a signed integer type has all that lies in `bounds`."""
+    limit = 2.0 ** (dtype.scalar.bits - 1)
+    return -limit <= bounds[0] and bounds[1] < limit
 
 
 def zero(dtype: DType) -> str:
@@ -187,6 +194,9 @@ class Values(ABC):
         values = [self.value(s) for s in node.src]
         kind = type_name(node.src[0].dtype)
         if op is Op.CAST:
+            bounds = clamped(node.src[0]) if dtype.is_int and node.src[0].dtype.is_float else None
+            if bounds is not None and _is_inside(bounds, dtype):
+                return self.emit(f"fptosi {kind} {values[0]} to {type_name(dtype)}")
             return self._cast(node.src[0].dtype, dtype, values[0])
         if op is Op.BITCAST:
             return self.emit(f"bitcast {kind} {values[0]} to {type_name(dtype)}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import itertools
 import threading
 import time
 from dataclasses import dataclass, field, replace
@@ -16,7 +18,7 @@ from treadle.emulate.ptx.syntax import PTXError, Variable
 from treadle.runtime.cuda.driver import DriverError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from treadle.emulate.cuda.driver import EmulatedDriver
     from treadle.runtime.cuda.driver import Argument, Context, DeviceFacts, Dim
@@ -63,11 +65,28 @@ class EmulatedContext:
         self._peers: list[EmulatedContext] = []
         self._broken: DriverError | None = None
         self._lock = threading.RLock()
+        self._thread = threading.local()
+        self._streams = itertools.count(3)  # 1 and 2 are CUDA's names for the default streams
 
     @property
     def handle(self) -> int:
         """A number that is this context's alone."""
         return id(self)
+
+    @contextlib.contextmanager
+    def current(self) -> Iterator[None]:
+        """A block in which `is_current` holds on the calling thread."""
+        before = self.is_current
+        self._thread.is_current = True
+        try:
+            yield
+        finally:
+            self._thread.is_current = before
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the calling thread is in a block of `current`."""
+        return getattr(self._thread, "is_current", False)
 
     def _check(self, call: str) -> None:
         """After a kernel has failed, every call does."""
@@ -242,7 +261,7 @@ class EmulatedContext:
 
     def new_stream(self) -> Any:
         self._check("cuStreamCreate")
-        return object()
+        return next(self._streams)
 
     def delete_stream(self, stream: Any) -> None:
         pass

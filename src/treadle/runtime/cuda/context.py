@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from treadle.runtime.cuda.driver import Argument, DeviceFacts, Dim, DriverError, KernelFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from treadle.runtime.cuda.bindings import Api
 
@@ -43,14 +43,19 @@ class CudaContext:
 
     def __call__(self, name: str, *arguments: Any) -> Any:
         """A function of the driver's, with this context current."""
-        api = self._api
-        if int(api("cuCtxGetCurrent")) == self.handle:
-            return api(name, *arguments)
-        api("cuCtxPushCurrent", self._context)
+        if int(self._api("cuCtxGetCurrent")) == self.handle:
+            return self._api(name, *arguments)
+        with self.current():
+            return self._api(name, *arguments)
+
+    @contextlib.contextmanager
+    def current(self) -> Iterator[None]:
+        """A block in which this context is the calling thread's."""
+        self._api("cuCtxPushCurrent", self._context)
         try:
-            return api(name, *arguments)
+            yield
         finally:
-            api("cuCtxPopCurrent")
+            self._api("cuCtxPopCurrent")
 
     # -- memory -----------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
 __all__ = [
     "Argument", "Context", "DeviceFacts", "Dim", "Driver", "DriverError", "Kernel", "KernelFacts",
@@ -112,6 +113,10 @@ class Context(Protocol):
         """What names this context to others (cuda-bindings' CUcontext as an integer)."""
         ...
 
+    def current(self) -> AbstractContextManager[None]:
+        """A block in which the context is the calling thread's, for libraries beside the driver."""
+        ...
+
     # -- memory
     def alloc(self, nbytes: int, stream: Any) -> int: ...
     def free(self, address: int, stream: Any) -> None: ...
@@ -161,7 +166,10 @@ class Context(Protocol):
     ) -> None: ...
 
     # -- order
-    def new_stream(self) -> Any: ...
+    def new_stream(self) -> Any:
+        """A stream; `int(stream)` is what other libraries know it by."""
+        ...
+
     def delete_stream(self, stream: Any) -> None: ...
     def wait_stream(self, stream: Any) -> None:
         """Returns when everything on the stream has finished."""

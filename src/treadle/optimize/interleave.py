@@ -1,0 +1,75 @@
+"""Kernels that store a few values for each element they read, side by side: stacked channels.
+
+    out[w, c] = f_c(x[w])  ->  16 lanes of w, a copy for each c, and whole vectors are stored
+
+With c as lanes most of a vector would be empty; with w as lanes alone each store would be for
+places that lie apart. The copies' vectors are woven into one another instead (lower/interleave).
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..ir.loops import Split
+from ..ir.node import Node
+from ..ir.op import Op
+from ..target import Target
+from .moves import Moves
+from .nest import Nest, reads_of, sequential_loops, stride
+
+__all__ = ["interleave"]
+
+MOST_CHANNELS = 8
+MOST_NODES = 1 << 10  # of all copies together
+HALF_LINE = 32  # bytes: the least that is stored around the caches
+BUSY = 64  # steps of the grid that keep every worker busy
+
+
+def interleave(moves: Moves, nest: Nest, target: Target) -> bool:
+    """Schedule a nest whose innermost results are few and side by side, if it is one."""
+    if nest.node.op is not Op.END or nest.reduces() or sequential_loops(nest):
+        return False
+    found = _loops(nest)
+    if found is None:
+        return False
+    channels, along = found
+    widest = max(n.dtype.itemsize for n in nest.nodes() if n.dtype.kind not in ("index", "void"))
+    lanes = min(max(2, target.vector_bytes // max(widest, 4)), target.max_lanes)
+    size = along.src[0].arg
+    if size < lanes or len(nest.nodes()) * channels.src[0].arg > MOST_NODES:
+        return False
+    others = tuple(r for r in nest.loops if r not in found)
+    splits = {r: _whole(moves, r, "grid") for r in others}
+    is_busy = math.prod(r.src[0].arg for r in others) >= BUSY
+    # Narrow results: so many that the copies together fill lines of memory.
+    copies = max(1, HALF_LINE // (lanes * min(value.dtype.itemsize for value in nest.values)))
+    copies = copies if size % (copies * lanes) == 0 else 1
+    tile = ((copies, "unroll"), (lanes, "vector"))
+    splits[along] = moves.tiled(along, *tile, outer="loop" if is_busy else "grid")
+    splits[channels] = _whole(moves, channels, "unroll")
+    moves.reorder(nest, (*others, along, channels))
+    moves.apply(splits, f"interleave {channels.src[0].arg} vectors of {lanes}")
+    return True
+
+
+def _whole(moves: Moves, loop: Node, kind: str) -> Split:
+    new = moves.loop(loop.src[0].arg, kind)
+    return Split(new, (new,))
+
+
+def _loops(nest: Nest) -> tuple[Node, Node] | None:
+    """The loop over the values that are stored side by side, and the one over their elements."""
+    stores = nest.stores()
+    loads = [index for value in nest.values for index in reads_of(value)]
+    for channels in nest.loops:
+        count = channels.src[0].arg
+        if not 1 < count <= MOST_CHANNELS or any(stride(s, channels) != 1 for s in stores):
+            continue
+        if any(stride(index, channels) != 0 for index in loads):
+            continue
+        for along in nest.loops:
+            if all(stride(s, along) == count for s in stores):
+                steps = {stride(index, along) for index in loads}
+                if 1 in steps and steps <= {0, 1}:
+                    return channels, along
+    return None

@@ -1,0 +1,1 @@
+"""HEVC video into tensors: streams, decoders and colour."""

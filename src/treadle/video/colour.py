@@ -1,0 +1,266 @@
+"""Y'CbCr to RGB, in tensor operations that become one kernel on every device.
+
+    to_rgb(picture, dtype=dtypes.uint8, normalize=False, color_space="auto")   -> (h, w, 3)
+
+Each pixel is a sum: a weight for luma, one for each chroma value, and an offset, which hold the
+matrix, the range, the bit depth and the place of the bits in a word at once. Chroma is that of the
+nearest sample, as in NVIDIA's and PyTorch's converters. There is no tone mapping: PQ and HLG give
+the values that are coded.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from typing import Any, NamedTuple, TypeAlias
+
+from ..dtype import DType, dtypes, to_dtype
+from ..ir.args import BufferRef, Placeholder
+from ..ir.node import Node
+from ..ir.op import Op
+from ..tensor import Tensor
+from ..tensor.shapes import reshape
+from .errors import UnsupportedStream
+from .frames import UNSPECIFIED, NV12Plane, Picture
+
+__all__ = [
+    "COLOR_SPACES",
+    "ColorSpace",
+    "Conversion",
+    "Output",
+    "Weights",
+    "converted",
+    "to_rgb",
+    "weights_of",
+]
+
+Coefficients: TypeAlias = tuple[float, float, float, float]
+ColorSpace: TypeAlias = str | Coefficients
+
+# R from V, G from U, G from V, B from U, in full range.
+COLOR_SPACES: dict[str, Coefficients] = {
+    "bt601": (1.4020, -0.344136, -0.714136, 1.7720),
+    "bt709": (1.5748, -0.187324, -0.468124, 1.8556),
+    "bt2020": (1.4746, -0.164553, -0.571353, 1.8814),
+}
+# Kr and Kb of what only a stream can ask for: table E.5 of H.265.
+_LUMA_WEIGHTS = {4: (0.30, 0.11), 7: (0.212, 0.087)}
+_SPACE_OF_MATRIX = {1: "bt709", 5: "bt601", 6: "bt601", 9: "bt2020"}
+_HIGH_DEFINITION = 720  # rows from which streams that do not say are taken for BT.709
+_DTYPES = (dtypes.float32, dtypes.float16, dtypes.uint8)
+
+
+class Output(NamedTuple):
+    """The checked type of the results: `normalize` scales to 0..1, else they are 0..255."""
+
+    dtype: DType
+    normalize: bool
+
+    @classmethod
+    def of(cls, dtype: Any, normalize: bool) -> Output:
+        """None is float32. Raises NotImplementedError for other types, ValueError for uint8."""
+        kind = dtypes.float32 if dtype is None else to_dtype(dtype)
+        if kind not in _DTYPES:
+            names = ", ".join(one.name for one in _DTYPES)
+            raise NotImplementedError(f"frames are made of {names}, not of {kind.name}")
+        if kind is dtypes.uint8 and normalize:
+            raise ValueError("uint8 frames hold 0 to 255: pass normalize=False")
+        return cls(kind, normalize)
+
+
+class Conversion(NamedTuple):
+    """How colours are read; both parts are checked.
+
+    `color_range` is "limited", "full" or "auto": as the picture says, and limited where it does
+    not. A `color_space` of four coefficients asks for full range where nobody says otherwise.
+    """
+
+    color_space: ColorSpace = "bt709"
+    color_range: str = "auto"
+
+    @classmethod
+    def of(cls, color_space: Any, color_range: Any) -> Conversion:
+        """Raises ValueError for unknown names, TypeError for what is neither name nor 4 numbers."""
+        if color_range not in ("auto", "limited", "full"):
+            raise ValueError(f"color_range is 'auto', 'limited' or 'full', not {color_range!r}")
+        if isinstance(color_space, str):
+            key = color_space.lower()
+            if key != "auto" and key not in COLOR_SPACES:
+                names = ", ".join((*COLOR_SPACES, "auto"))
+                raise ValueError(f"color_space {color_space!r} is not known; there are {names}")
+            return cls(key, color_range)
+        if not isinstance(color_space, tuple) or len(color_space) != 4:
+            raise TypeError(
+                "color_space is a name or a tuple of 4 coefficients (R from V, G from U, G from V, "
+                f"B from U), not {color_space!r}"
+            )
+        red, green_u, green_v, blue = map(float, color_space)
+        return cls((red, green_u, green_v, blue), color_range)
+
+    def coefficients(self, picture: Picture) -> Coefficients:
+        """The four coefficients. Raises UnsupportedStream for matrices that are no Y'CbCr."""
+        if isinstance(self.color_space, tuple):
+            return self.color_space
+        if self.color_space != "auto":
+            return COLOR_SPACES[self.color_space]
+        return _signalled(picture)
+
+    def is_full(self, picture: Picture) -> bool:
+        """Whether samples use all of their values."""
+        if self.color_range != "auto":
+            return self.color_range == "full"
+        if picture.full_range is not None:
+            return picture.full_range
+        return isinstance(self.color_space, tuple)
+
+
+def _signalled(picture: Picture) -> Coefficients:
+    if picture.matrix in _LUMA_WEIGHTS:
+        red, blue = _LUMA_WEIGHTS[picture.matrix]
+        green = 1 - red - blue
+        return (
+            2 * (1 - red),
+            -2 * (1 - blue) * blue / green,
+            -2 * (1 - red) * red / green,
+            2 * (1 - blue),
+        )
+    if picture.matrix in _SPACE_OF_MATRIX:
+        return COLOR_SPACES[_SPACE_OF_MATRIX[picture.matrix]]
+    if picture.matrix != UNSPECIFIED:
+        raise UnsupportedStream(
+            f"the stream's colours are of matrix_coefficients {picture.matrix}, which is no "
+            "Y'CbCr that is converted here: pass a color_space"
+        )
+    guess = "bt709" if picture.height >= _HIGH_DEFINITION else "bt601"
+    warnings.warn(
+        f"the stream does not say which matrix its colours are of: {guess} is taken, by its "
+        f"{picture.height} rows; pass color_space= to choose",
+        stacklevel=2,
+    )
+    return COLOR_SPACES[guess]
+
+
+class Weights(NamedTuple):
+    """R, G and B, from 0 to `top`, are luma * Y + u[i] * U + v[i] * V + offset[i]."""
+
+    luma: float
+    u: tuple[float, float, float]
+    v: tuple[float, float, float]
+    offset: tuple[float, float, float]
+    top: float
+
+
+def weights_of(conversion: Conversion, picture: Picture, output: Output) -> Weights:
+    """What a conversion means for pictures of this depth, range and matrix."""
+    red, green_u, green_v, blue = conversion.coefficients(picture)
+    depth = picture.bit_depth
+    black, luma_span, chroma_span = 0, (1 << depth) - 1, (1 << depth) - 1
+    if not conversion.is_full(picture):
+        step = 1 << (depth - 8)
+        black, luma_span, chroma_span = 16 * step, 219 * step, 224 * step
+    top = 1.0 if output.normalize else 255.0
+    word = 1 << (8 * picture.luma.bytes_per_value - depth)  # a step of the value within its word
+    middle = (1 << (depth - 1)) * word
+    luma, chroma = top / (luma_span * word), top / (chroma_span * word)
+    u = (0.0, green_u * chroma, blue * chroma)
+    v = (red * chroma, green_v * chroma, 0.0)
+    # Casts to integers cut: what is added makes half go up.
+    base = -black * word * luma + (0.5 if output.dtype is dtypes.uint8 else 0.0)
+    offset = [base - middle * (one + other) for one, other in zip(u, v, strict=True)]
+    return Weights(luma, u, v, (offset[0], offset[1], offset[2]), top)
+
+
+def to_rgb(
+    picture: Picture, conversion: Conversion, output: Output, device: str | None = None
+) -> Tensor:
+    """The picture as (height, width, 3), on `device` (its own); computed when it is realized.
+
+    Until then the memory has to hold the picture.
+    """
+    luma, chroma = _words(picture, picture.luma), _words(picture, picture.chroma)
+    if device is not None and device != picture.device:
+        luma, chroma = luma.to(device), chroma.to(device)
+    size, weights = (picture.height, picture.width), weights_of(conversion, picture, output)
+    form = _form(luma.shape, chroma.shape, size, luma.dtype, luma.device, weights, output)
+    return form.of(luma, chroma)
+
+
+def _words(picture: Picture, plane: NV12Plane) -> Tensor:
+    """A plane as (height, words from row to row), in place; a word holds two neighbouring values.
+
+    Two pixels share a chroma sample: lanes that take words of both planes take neighbours.
+    """
+    kind = dtypes.uint16 if plane.bytes_per_value == 1 else dtypes.uint32
+    shape = (plane.height, plane.pitch // kind.itemsize)
+    return Tensor.from_blob(
+        plane.pointer, shape, kind, picture.device, owner=picture.owner, readonly=True
+    )
+
+
+class _Form(NamedTuple):
+    """A conversion as a graph over two planes that stand for those of any picture.
+
+    Building the graph of a frame anew would take longer than converting it.
+    """
+
+    node: Node
+    luma: Node
+    chroma: Node
+
+    def of(self, luma: Tensor, chroma: Tensor) -> Tensor:
+        """The conversion of two planes."""
+        node = self.node.substitute({self.luma: luma.node, self.chroma: chroma.node})
+        return Tensor._of(node, luma.device)
+
+
+@functools.lru_cache(maxsize=64)
+def _form(
+    luma_shape: tuple[int, int],
+    chroma_shape: tuple[int, int],
+    size: tuple[int, int],
+    dtype: DType,
+    device: str,
+    weights: Weights,
+    output: Output,
+) -> _Form:
+    luma, chroma = (_stand_in(shape, dtype, device) for shape in (luma_shape, chroma_shape))
+    columns = -(-size[1] // 2)
+    value = converted(luma[:, :columns], chroma[:, :columns], weights, output)
+    return _Form(value[: size[0], : size[1]].node, luma.node, chroma.node)
+
+
+def _stand_in(shape: tuple[int, int], dtype: DType, device: str) -> Tensor:
+    ref = BufferRef(Placeholder("planes are put in for it"), math.prod(shape), device)
+    return Tensor._of(reshape(Node(Op.BUFFER, dtype, (), ref), shape), device)
+
+
+def converted(luma: Tensor, chroma: Tensor, weights: Weights, output: Output) -> Tensor:
+    """(2 * rows, 2 * columns, 3) of the words of both planes."""
+    rows, columns = chroma.shape
+    if luma.shape[0] < 2 * rows:  # an odd height ends within a chroma sample
+        luma = luma.pad(((0, 2 * rows - luma.shape[0]), (0, 0)))
+    first, second = _halves(luma.reshape(rows, 2, columns, 1))
+    u, v = _halves(chroma.reshape(rows, 1, columns, 1))
+    tints = [
+        sum((value * by for value, by in ((u, by_u), (v, by_v)) if by), offset)
+        for by_u, by_v, offset in zip(weights.u, weights.v, weights.offset, strict=True)
+    ]
+    # Six values lie side by side: R, G and B of two pixels.
+    place = Tensor.arange(6, device=luma.device)
+    tint: Any = tints[-1]
+    for turn in reversed(range(5)):
+        tint = (place == turn).where(tints[turn % 3], tint)
+    value = (place < 3).where(first, second) * weights.luma + tint
+    if output.dtype is dtypes.uint8:
+        value = value.cast(dtypes.int32).maximum(0).minimum(255)
+    else:
+        value = (value > 0).where(value, 0.0)
+        value = (value < weights.top).where(value, weights.top)
+    return value.cast(output.dtype).reshape(2 * rows, 2 * columns, 3)
+
+
+def _halves(words: Tensor) -> tuple[Tensor, Tensor]:
+    """The first and the second value of each word."""
+    bits = 4 * words.dtype.itemsize
+    return (words & ((1 << bits) - 1)).float(), (words >> bits).float()

@@ -1,0 +1,71 @@
+"""Where decoded surfaces lie: a CUDA device's memory, or the host's for in-memory decoders.
+
+memory = SurfaceMemory("CUDA")
+with memory.current(): pointer, pitch = library.map_video_frame(...)
+kept = memory.copied(pointer, nbytes)      # kept.argument is the address of a copy
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from ..engine.backends import Device, Opened
+from ..errors import DeviceError
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+__all__ = ["SurfaceMemory"]
+
+
+class SurfaceMemory:
+    """The memory of one device, its context and its stream.
+
+    Raises DeviceError where there is no such device. Where nobody needs it to be there, that waits
+    until surfaces are read.
+    """
+
+    def __init__(self, device: str, is_needed: bool = True) -> None:
+        self.device = Device.canonicalize(device)
+        self._context: Any = None
+        with contextlib.nullcontext() if is_needed else contextlib.suppress(DeviceError):
+            self._context = getattr(self._opened.runtime, "context", None)
+
+    @property
+    def _opened(self) -> Opened:
+        return Device[self.device]
+
+    @property
+    def is_software(self) -> bool:
+        """Whether no GPU stands behind it."""
+        return self._context is None or self._opened.runtime.is_software
+
+    @property
+    def context(self) -> int:
+        """The CUcontext, or 0 for host memory."""
+        return 0 if self._context is None else self._context.handle
+
+    @property
+    def stream(self) -> int:
+        """The CUstream on which tensors are computed, or 0 for host memory."""
+        return 0 if self._context is None else int(self._opened.runtime.stream)
+
+    def current(self) -> AbstractContextManager[None]:
+        """A block in which libraries of CUDA work in this device's context."""
+        return contextlib.nullcontext() if self._context is None else self._context.current()
+
+    def synchronize(self) -> None:
+        """Returns when all that tensors were computed from has been read."""
+        self._opened.synchronize()
+
+    def copied(self, pointer: int, nbytes: int) -> Any:
+        """Memory of its own with the bytes at `pointer`, which may change once this returns."""
+        buffer = self._opened.allocator.alloc(nbytes)
+        if self._context is None:
+            ctypes.memmove(buffer.argument, pointer, nbytes)
+        else:
+            self._context.copy(buffer.argument, pointer, nbytes, self._opened.runtime.stream)
+            self.synchronize()
+        return buffer
