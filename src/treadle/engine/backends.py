@@ -59,7 +59,9 @@ class Opened:
     @property
     def code_target(self) -> Target:
         """The target as the settings let it be used: matrix units round sums as they like."""
-        return replace(self.target, matrix_units=()) if settings.REPRODUCIBLE else self.target
+        if settings.REPRODUCIBLE:
+            return replace(self.target, matrix_units=(), warpgroup_units=())
+        return self.target
 
     @property
     def allocator(self) -> Any:

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from ..dtype import ImageDType
 
 __all__ = [
-    "BufferRef", "GatherArg", "HostArg", "LocalRef", "ParamRef", "Placeholder", "RangeArg",
-    "ReduceArg", "RegisterRef", "ScanArg", "ScatterArg", "ShardArg", "SortArg", "StageArg", "Token",
-    "VarArg", "WindowArg",
+    "BufferRef", "GatherArg", "HostArg", "LocalRef", "MatrixLayout", "ParamRef", "Placeholder",
+    "RangeArg", "ReduceArg", "RegisterRef", "ScanArg", "ScatterArg", "ShardArg", "SortArg",
+    "StageArg", "Token", "VarArg", "WgmmaArg", "WindowArg",
 ]  # fmt: skip
 
 
@@ -170,10 +170,11 @@ class ParamRef:
 
 @dataclass(frozen=True)
 class LocalRef:
-    """Scratch memory `number` of `size` elements."""
+    """Scratch memory `number` of `size` elements, at a multiple of `align` bytes."""
 
     number: int
     size: int
+    align: int = 16
 
 
 @dataclass(frozen=True)
@@ -188,8 +189,36 @@ class StageArg:
     """Where a STAGE keeps its value.
 
     `scope`: "grid" (one copy, all workers wait for it) or "shared" (one for each worker or group).
-    `sizes`: extents of the memory, row-major.
+    `sizes`: extents of the memory, row-major. `is_swizzled`: rows are 128 bytes, and the eight
+    pieces of each are in another order, so that neighbours of a column are in different banks:
+    piece p of row r is in the place of piece p ^ r % 8.
     """
 
     scope: Literal["grid", "shared"]
     sizes: tuple[int, ...]
+    is_swizzled: bool = False
+
+
+@dataclass(frozen=True)
+class MatrixLayout:
+    """How a WGMMA finds a swizzled matrix in shared memory; all in bytes.
+
+    Eight rows of 128 bytes are a block. Rows hold steps of the sum, or `is_transposed`, lines.
+    `leading` lies between blocks side by side, `stride` between blocks one below the other, and
+    `advance` between the steps that one instruction multiplies and the next ones.
+    """
+
+    is_transposed: bool
+    leading: int
+    stride: int
+    advance: int
+
+
+@dataclass(frozen=True)
+class WgmmaArg:
+    """64 rows by `columns`, in `turns` instructions; the layouts of both matrices."""
+
+    columns: int
+    turns: int
+    x: MatrixLayout
+    y: MatrixLayout

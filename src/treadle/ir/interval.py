@@ -117,6 +117,8 @@ def arithmetic(op: Op, src: list[Bounds], default: Bounds) -> Bounds:
         return (a ^ c, a ^ c)
     if op is Op.XOR and default == (0, 1) and c == d == 1:
         return (1 - b, 1 - a)
+    if op is Op.XOR and default != (0, 1) and a >= 0 and c >= 0 and not math.isinf(max(b, d)):
+        return (0, (1 << int(max(b, d)).bit_length()) - 1)
     return default
 
 

@@ -105,6 +105,7 @@ class Op(IntEnum):
     WORK_ITEM = auto()
     SUBGROUP = auto()
     MMA = auto()
+    WGMMA = auto()
     SINK = auto()
     LINEAR = auto()
     # vectors inside kernels
@@ -251,6 +252,12 @@ INFO: dict[Op, OpInfo] = {
         -1,
         "this item's part of the product of two matrices that the items of its subgroup hold, in "
         "pieces that are contiguous in the RANGE src[-1] (see optimize/matrix_units)",
+    ),
+    Op.WGMMA: OpInfo(
+        -1,
+        "this item's part of the product of two matrices in shared memory, which begin at the "
+        "elements that the STAGEs src are read at (see optimize/warpgroup_units); once those are "
+        "memory, src is memory and place of either",
     ),
     Op.SINK: OpInfo(-1, "all of src"),
     Op.LINEAR: OpInfo(-1, "src, one after the other"),

@@ -26,7 +26,7 @@ TENSOR_OPS = ALU | MOVEMENT | _VALUES | frozenset((
 ))  # fmt: skip
 _MACHINE = ALU | _VALUES | _LANES | frozenset((
     Op.PARAM, Op.LOCAL, Op.REGISTER, Op.RANGE, Op.LOAD, Op.STORE, Op.UPDATE, Op.END, Op.AFTER,
-    Op.BARRIER, Op.WORK_ITEM, Op.SUBGROUP, Op.MMA, Op.SINK,
+    Op.BARRIER, Op.WORK_ITEM, Op.SUBGROUP, Op.MMA, Op.WGMMA, Op.SINK,
 ))  # fmt: skip
 KERNEL_OPS = _MACHINE | {Op.REDUCE, Op.SCAN, Op.STAGE, Op.TICKET}
 
@@ -122,6 +122,13 @@ def _check_mma(node: Node) -> None:
     pieces = [s for s in node.src if s.op is not Op.RANGE]
     _need(node, node.dtype.scalar is dtypes.float32, "the sums are no float32")
     _need(node, len({s.dtype for s in pieces}) == 1, "the pieces have different dtypes")
+
+
+def _check_wgmma(node: Node) -> None:
+    matrices = [s for s in node.src if not _is_index(s)]
+    _need(node, len(matrices) == 2, "does not have two factors")
+    _need(node, len({s.dtype for s in matrices}) == 1, "the factors have different dtypes")
+    _need(node, node.dtype.count == node.arg.columns // 2, "has not two sums for four columns")
 
 
 def _check_reduce(node: Node) -> None:
@@ -223,6 +230,7 @@ CHECKS: dict[Op, Callable[[Node], None]] = {
     **dict.fromkeys((Op.GATHER, Op.SCATTER), _check_places),
     Op.SUBGROUP: _check_subgroup,
     Op.MMA: _check_mma,
+    Op.WGMMA: _check_wgmma,
     Op.SORT: _check_sort,
     Op.HOST: _check_host,
     Op.DISTRIBUTE: _check_distribute,

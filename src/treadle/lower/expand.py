@@ -95,8 +95,14 @@ class _Expander:
             pieces = (self._at(s, position) for s in node.src if s not in closed_ranges(node))
             return node.replace(src=tuple(pieces))
         if node.op is Op.EXTRACT:
-            vector, lane = (self._at(s, position) for s in node.src)
-            return Node(Op.EXTRACT, node.dtype, (vector,), lane.arg)
+            return self._extract(node, position)
+        if node.op is Op.WGMMA:
+            x, at_x, y, at_y = node.src
+            src = (
+                self._at(x, position), self._scalar(at_x, position, {}),
+                self._at(y, position), self._scalar(at_y, position, {}),
+            )  # fmt: skip
+            return node.replace(src=src)
         src = tuple(self._at(s, position) for s in node.src)
         if node.op in ALU:
             return _alu(node, src)
@@ -285,6 +291,17 @@ class _Expander:
                 src += [] if gate.op is Op.CONST else [gate]
             stores.append(Node(Op.STORE, dtypes.void, tuple(src)))
         return Node.sink(stores)
+
+    def _extract(self, node: Node, position: dict[Node, int]) -> Node:
+        """The lane that unrolled RANGEs name, or one for each step of a vector RANGE."""
+        value, vector = self._at(node.src[0], position), self._vector(node)
+        count = 1 if vector is None else vector.src[0].arg
+        lanes = []
+        for number in range(count):
+            here = {} if vector is None else {vector: number}
+            lane = self._scalar(node.src[1], position, here)
+            lanes.append(Node(Op.EXTRACT, node.dtype, (value,), lane.arg))
+        return lanes[0] if vector is None else Node(Op.STACK, node.dtype.vec(count), tuple(lanes))
 
     # -- loops --------------------------------------------------------------------------------
 

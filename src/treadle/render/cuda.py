@@ -29,11 +29,18 @@ from ..lower.exact import exact_nodes
 from ..lower.linearize import Phase
 from ..target import Target
 from .clike import BINARY, COMPARISONS, FUNCTIONS, Function, is_promoted
-from .cuda_text import HALVES, SCALARS, helper_text, literal, struct_name, struct_text
+from .cuda_text import (
+    HALVES,
+    SCALARS,
+    helper_text,
+    literal,
+    product_text,
+    struct_name,
+    struct_text,
+)
 from .nvidia import (
     BUTTERFLY,
     IS_ANY,
-    SHARED_ALIGNMENT,
     WARP,
     WHOLE_WARP,
     WIDEST,
@@ -42,6 +49,7 @@ from .nvidia import (
     fused,
     is_whole,
 )
+from .wgmma import FENCE, product_name, reads_shared
 
 __all__ = ["CUDARenderer"]
 
@@ -72,6 +80,8 @@ class CUDARenderer:
         helpers: set[str] = set().union(*(function.helpers for function in functions))
         lines = [struct_text(dtype) for dtype in sorted(structs, key=struct_name)]
         lines += [helper_text(helper) for helper in sorted(helpers)]
+        products = {name: text for one in functions for name, text in one.products.items()}
+        lines += [products[name] for name in sorted(products)]
         return "\n".join([*lines, *bodies])
 
 
@@ -83,11 +93,13 @@ class _CUDAFunction(Function):
         self.contract = contract
         self.structs: set[DType] = set()
         self.helpers: set[str] = set()
+        self.products: dict[str, str] = {}  # functions for units of warpgroups, by name
         self.spelled: dict[str, Sequence[str]] = {}  # the text of a vector: that of its lanes
         self.written = {param for param, is_written in phase.params if is_written}
         self.in_vectors: set[str] = set()  # the arguments that are accessed so
         self.exact = exact_nodes(phase.program)
         self.added = added_products(phase.program)
+        self.fences = reads_shared(phase.program)
 
     def node(self, node: Node) -> None:
         if node not in self.added:  # printed where they are added
@@ -129,7 +141,7 @@ class _CUDAFunction(Function):
             return f"arg{node.arg.slot}", []
         name = f"local{node.arg.number}"
         kind = SCALARS[node.dtype.name]
-        return name, [f"  __shared__ __align__({SHARED_ALIGNMENT}) {kind} {name}[{node.arg.size}];"]
+        return name, [f"  __shared__ __align__({node.arg.align}) {kind} {name}[{node.arg.size}];"]
 
     def loop(self, name: str, dtype: DType, count: str) -> str:
         return f"for ({self.type(dtype)} {name} = 0; {name} < {count}; {name}++)"
@@ -144,6 +156,8 @@ class _CUDAFunction(Function):
         return self.let(node.dtype, _WORK_ITEMS[node.arg.name])
 
     def _barrier(self, node: Node) -> None:
+        if self.fences:
+            self.line(f'asm volatile("{FENCE}" ::: "memory");')
         self.line("__syncthreads();")
 
     def _subgroup(self, node: Node) -> str:
@@ -159,10 +173,26 @@ class _CUDAFunction(Function):
     def _mma(self, node: Node) -> str:
         return self.let(node.dtype, self._multiplied(node, self.splat(node.dtype, "0.0f")))
 
+    def _wgmma(self, node: Node) -> str:
+        self.counter += 1
+        name = f"p{self.counter}"
+        self.line(f"{self.type(node.dtype)} {name} = {self.splat(node.dtype, '0.0f')};")
+        self._add_product(node, name)
+        return name
+
+    def _add_product(self, node: Node, sums: str) -> None:
+        """A product of units of warpgroups, added to sums that are there already."""
+        name = product_name(node)
+        self.products[name] = product_text(node)
+        x, at_x, y, at_y = (self.value(s) for s in node.src)
+        self.line(f"{name}({sums}, {x} + {at_x}, {y} + {at_y});")
+
     def _update(self, node: Node) -> None:
         register, value = node.src[:2]
         name, sum_ = self.names[register], fused(node) if self.contract else None
-        if value in self.added:
+        if value.op is Op.WGMMA:
+            self._add_product(value, name)
+        elif value in self.added:
             self.line(f"{name} = {self._multiplied(value, name)};")
         elif sum_ is not None:
             self.line(f"{name} = {self._fused(register.dtype, sum_, name)};")

@@ -12,9 +12,13 @@ import struct
 from typing import Any
 
 from ..dtype import DType, dtypes
+from ..ir.node import Node
 from .nvidia import WIDEST
+from .wgmma import ADDRESS_BITS, UNIT, descriptor_fields, instructions, product_name
 
-__all__ = ["HALVES", "SCALARS", "helper_text", "literal", "struct_name", "struct_text"]
+__all__ = [
+    "HALVES", "SCALARS", "helper_text", "literal", "product_text", "struct_name", "struct_text",
+]  # fmt: skip
 
 SCALARS = {
     "bool": "bool", "int8": "signed char", "uint8": "unsigned char", "int16": "short",
@@ -69,6 +73,28 @@ __device__ __forceinline__ float32x4 mma_{name}(
 def helper_text(name: str) -> str:
     """The definition of a function that programs call by name."""
     return _HELPERS[name]
+
+
+def product_text(node: Node) -> str:
+    """A function that adds a WGMMA to its sums, from the addresses of both matrices."""
+    sums = ", ".join(f'"+f"(sums.s{number})' for number in range(node.dtype.count))
+    code = "\n".join(f'      "{line} "' for line in instructions(node, "%", node.dtype.count))
+    kind = SCALARS[node.src[0].dtype.name]
+    descriptors = "\n".join(
+        f"  const unsigned long long {name} = {descriptor_fields(layout):#x}ull | "
+        f"((__cvta_generic_to_shared({memory}) / {UNIT}) & {ADDRESS_BITS:#x});"
+        for name, memory, layout in (("at_x", "x", node.arg.x), ("at_y", "y", node.arg.y))
+    )
+    return f"""\
+__device__ __forceinline__ void {product_name(node)}(
+  {struct_name(node.dtype)} &sums, const {kind} *x, const {kind} *y
+) {{
+{descriptors}
+  asm volatile(
+{code}
+      : {sums}
+      : "l"(at_x), "l"(at_y) : "memory");
+}}"""
 
 
 def struct_name(dtype: DType) -> str:

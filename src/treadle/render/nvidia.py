@@ -10,7 +10,7 @@ from ..ir.op import Op
 from ..lower.exact import is_multiple
 
 __all__ = [
-    "BUTTERFLY", "IS_ANY", "SHARED_ALIGNMENT", "WARP", "WHOLE_WARP", "WIDEST", "Fused",
+    "BUTTERFLY", "IS_ANY", "WARP", "WHOLE_WARP", "WIDEST", "Fused",
     "added_products", "alignment", "fused", "is_whole",
 ]  # fmt: skip
 
@@ -21,7 +21,6 @@ BUTTERFLY = (16, 8, 4, 2, 1)
 # How a SUBGROUP combines bools: whether it is true if any is, else if all are.
 IS_ANY = {Op.ADD: True, Op.MAX: True, Op.MUL: False, Op.MIN: False}
 WIDEST = 16  # bytes that one instruction loads or stores
-SHARED_ALIGNMENT = 16
 
 
 class Fused(NamedTuple):
@@ -59,9 +58,9 @@ def _is_product(node: Node) -> bool:
 
 
 def added_products(program: Node) -> frozenset[Node]:
-    """Each MMA that an UPDATE adds to a register: both are one instruction."""
+    """Each product of matrices that an UPDATE adds to a register: both are one instruction."""
     updates = (n for n in program.src if n.op is Op.UPDATE and n.arg is Op.ADD)
-    return frozenset(n.src[1] for n in updates if n.src[1].op is Op.MMA)
+    return frozenset(n.src[1] for n in updates if n.src[1].op in (Op.MMA, Op.WGMMA))
 
 
 def is_whole(index: Node, dtype: DType) -> bool:

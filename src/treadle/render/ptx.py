@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..dtype import DType, dtypes
+from ..ir.args import MatrixLayout
 from ..ir.node import Node
 from ..ir.op import Op
 from ..lower.exact import exact_nodes, integer_bounds
@@ -25,7 +26,6 @@ from .llvm_values import mangled, memory_type, type_name, zero
 from .nvidia import (
     BUTTERFLY,
     IS_ANY,
-    SHARED_ALIGNMENT,
     WARP,
     WHOLE_WARP,
     WIDEST,
@@ -35,6 +35,7 @@ from .nvidia import (
     fused,
     is_whole,
 )
+from .wgmma import ADDRESS_BITS, FENCE, UNIT, descriptor_fields, instructions, reads_shared
 
 __all__ = ["PTXRenderer"]
 
@@ -86,6 +87,7 @@ class _PTXFunction(LLVMFunction):
         self.exact = exact_nodes(phase.program)
         self.bounds = integer_bounds(phase.program)
         self.added = added_products(phase.program)
+        self.fences = reads_shared(phase.program)
         self.digits: dict[str, str] = {}  # what special registers hold, once read
 
     def node(self, node: Node) -> None:
@@ -155,6 +157,8 @@ class _PTXFunction(LLVMFunction):
         return self._as(node.dtype, item)
 
     def _barrier(self, node: Node) -> None:
+        if self.fences:
+            self.lines.append(f'  call void asm sideeffect "{FENCE}", "~{{memory}}"()')
         self.declared["declare void @llvm.nvvm.barrier0()"] = None
         self.lines.append("  call void @llvm.nvvm.barrier0()")
 
@@ -191,6 +195,9 @@ class _PTXFunction(LLVMFunction):
     def _mma(self, node: Node) -> str:
         return self._multiplied(node, zero(node.dtype))
 
+    def _wgmma(self, node: Node) -> str:
+        return self._added_product(node, zero(node.dtype))
+
     def _update(self, node: Node) -> None:
         register, value = node.src[:2]
         sum_ = fused(node) if self.fuses else None
@@ -201,6 +208,8 @@ class _PTXFunction(LLVMFunction):
         old = self.emit(f"load {kind}, ptr {name}")
         if sum_ is not None:
             total = self._fused(register.dtype, sum_, old)
+        elif value.op is Op.WGMMA:
+            total = self._added_product(value, old)
         else:
             total = self._multiplied(value, old)
         self.lines.append(f"  store {kind} {total}, ptr {name}")
@@ -230,10 +239,41 @@ class _PTXFunction(LLVMFunction):
         types = ", ".join(kind for kind, _ in operands)
         self.declared[f"declare {fields} @{name}({types})"] = None
         values = ", ".join(f"{kind} {value}" for kind, value in operands)
-        found, total = self.emit(f"call {fields} @{name}({values})"), "poison"
-        for n in range(count):
+        return self._stacked(dtype, fields, self.emit(f"call {fields} @{name}({values})"))
+
+    def _added_product(self, node: Node, sums: str) -> str:
+        """A product of units of warpgroups, added to sums that are there already."""
+        kind, one, count = type_name(node.dtype), type_name(node.dtype.scalar), node.dtype.count
+        lanes = [self.emit(f"extractelement {kind} {sums}, i64 {n}") for n in range(count)]
+        operands = [f"{one} {lane}" for lane in lanes]
+        for (memory, index), layout in zip(
+            (node.src[:2], node.src[2:]), (node.arg.x, node.arg.y), strict=True
+        ):
+            at = self.place(memory, memory.dtype, self.value(index), type_name(index.dtype))
+            operands.append(f"i64 {self._descriptor(at, layout)}")
+        ties = [str(n) for n in range(count)]
+        constraints = ",".join([*["=f"] * count, *ties, "l", "l", "~{memory}"])
+        fields = f"{{ {', '.join([one] * count)} }}"
+        text = " ".join(instructions(node, "$", 2 * count))
+        found = self.emit(
+            f'call {fields} asm sideeffect "{text}", "{constraints}"({", ".join(operands)}) '
+            "convergent"
+        )
+        return self._stacked(node.dtype, fields, found)
+
+    def _descriptor(self, at: str, layout: MatrixLayout) -> str:
+        """What names a matrix in shared memory."""
+        address = self.emit(f"ptrtoint ptr addrspace({_SHARED}) {at} to i64")
+        units = self.emit(f"and i64 {self.emit(f'udiv i64 {address}, {UNIT}')}, {ADDRESS_BITS}")
+        return self.emit(f"or i64 {units}, {descriptor_fields(layout)}")
+
+    def _stacked(self, dtype: DType, fields: str, found: str) -> str:
+        """The fields of a structure as the lanes of a vector."""
+        total = "poison"
+        for n in range(dtype.count):
             one = self.emit(f"extractvalue {fields} {found}, {n}")
-            total = self.emit(f"insertelement {type_name(dtype)} {total}, float {one}, i64 {n}")
+            lane = f"{type_name(dtype.scalar)} {one}, i64 {n}"
+            total = self.emit(f"insertelement {type_name(dtype)} {total}, {lane}")
         return total
 
     # -- memory ---------------------------------------------------------------------------------
@@ -248,7 +288,7 @@ class _PTXFunction(LLVMFunction):
         array = f"[{node.arg.size} x {memory_type(node.dtype)}]"
         self.top.append(
             f"{name} = internal addrspace({_SHARED}) global {array} poison, "
-            f"align {SHARED_ALIGNMENT}"
+            f"align {node.arg.align}"
         )
         return name
 

@@ -42,10 +42,11 @@ class Workgroup:
 
 @dataclass(frozen=True)
 class MatrixUnit:
-    """What a subgroup multiplies at once: `rows` x `steps` by `steps` x `columns` of `dtype`.
+    """What is multiplied at once: `rows` x `steps` by `steps` x `columns` of `dtype`.
 
-    Products are exact and their sums float32. Which item holds what is said in
-    optimize/matrix_units, which knows one arrangement.
+    By a subgroup, or four of them together: those take up to so many columns. Products are exact
+    and their sums float32. Which item holds what is said in optimize/matrix_units and
+    optimize/warpgroup_units, which know one arrangement each.
     """
 
     dtype: DType
@@ -71,7 +72,8 @@ class Target:
     number): a driver may end them there without a word. Without `strict_floats` the target's
     compiler takes floats for real numbers where that saves it work. `emulates_float64` says that
     float64, which is not among `dtypes`, is computed in integers, one number at a time.
-    `matrix_units` are what multiplies small matrices, for each dtype at most one.
+    `matrix_units` are what multiplies small matrices, for each dtype at most one;
+    `warpgroup_units` those that take both from shared memory, for four subgroups at a time.
     """
 
     name: str
@@ -103,6 +105,7 @@ class Target:
     strict_floats: bool = True
     emulates_float64: bool = False
     matrix_units: tuple[MatrixUnit, ...] = ()
+    warpgroup_units: tuple[MatrixUnit, ...] = ()
 
     @staticmethod
     def parse(text: str) -> Target:

@@ -35,6 +35,8 @@ _COMMON = (
 
 # mma.sync.m16n8k16
 _MMA = tuple(MatrixUnit(dtype, 16, 8, 16) for dtype in (dtypes.float16, dtypes.bfloat16))
+# wgmma.m64n8k16 to m64n256k16
+_WGMMA = tuple(MatrixUnit(dtype, 64, 256, 16) for dtype in (dtypes.float16, dtypes.bfloat16))
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ def nvidia_target(arch: str) -> Target:
         short_indices=True,
         max_lanes=LOADED_AT_ONCE // 2,
         matrix_units=() if arch == "sm_75" else _MMA,
+        warpgroup_units=_WGMMA if arch == "sm_90a" else (),
     )
 
 
