@@ -179,14 +179,15 @@ class CudaContext:
     def encode_tensor_map(self, tiles: TensorTiles) -> Any:
         """A CUtensorMap. Raises DriverError for what cuTensorMapEncodeTiled refuses."""
         raw = self._api.raw
-        kind = raw.CUtensorMapDataType["CU_TENSOR_MAP_DATA_TYPE_" + ELEMENTS[tiles.element][0]]
+        element = "CU_TENSOR_MAP_DATA_TYPE_" + ELEMENTS[tiles.element][0]
         swizzle = f"{tiles.swizzle}B" if tiles.swizzle else "NONE"
         wide = [[raw.cuuint64_t(n) for n in row] for row in (tiles.shape, tiles.strides)]
         short = [[raw.cuuint32_t(n) for n in row] for row in (tiles.box, (1,) * len(tiles.shape))]
         return self(
-            "cuTensorMapEncodeTiled", kind, len(tiles.shape), tiles.address, *wide, *short,
+            "cuTensorMapEncodeTiled", getattr(raw.CUtensorMapDataType, element),
+            len(tiles.shape), tiles.address, *wide, *short,
             raw.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-            raw.CUtensorMapSwizzle["CU_TENSOR_MAP_SWIZZLE_" + swizzle],
+            getattr(raw.CUtensorMapSwizzle, "CU_TENSOR_MAP_SWIZZLE_" + swizzle),
             raw.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
             raw.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
         )  # fmt: skip
