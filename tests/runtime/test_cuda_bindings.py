@@ -126,6 +126,21 @@ except DriverError as error: print(error)
     assert log[-1].startswith("cuModule")
 
 
+def test_tensor_maps_are_encoded_and_passed_by_value(stub):
+    code = """
+from treadle.runtime.cuda.driver import TensorTiles
+tiles = TensorTiles("bf16", 4096, (64, 8), (128,), (32, 4), 64)
+boxes = module.function("boxes")
+given = [("tensor_map", context.encode_tensor_map(tiles)), ("int32", 1)]
+context.launch(boxes, (1, 1, 1), (1, 1, 1), 0, stream, given)
+try: context.encode_tensor_map(TensorTiles("u8", 4096, (64, 8), (64,), (0, 4)))
+except DriverError as error: print(error)
+"""
+    shown, log = stub(OPEN + KERNELS + code)
+    assert "boxes 9: 2 at 0x1000, 64 8 by 128, box 32 4 by 1 1, modes 0 2 2 0" in log
+    assert shown == ["cuTensorMapEncodeTiled: CUDA_ERROR_INVALID_VALUE"]
+
+
 def test_graphs_run_and_are_changed(stub):
     code = """
 graph = context.new_graph()

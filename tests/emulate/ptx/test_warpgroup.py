@@ -4,6 +4,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from treadle.runtime.cuda.driver import DriverError
+
 WIDTHS = {0: 16, 1: 128, 2: 64, 3: 32}
 COLUMNS = 16
 
@@ -29,10 +31,15 @@ def descriptor(start, mode, leading, stride):
     return start >> 4 | (leading >> 4) << 16 | (stride >> 4) << 32 | mode << 62
 
 
-def kernel(kind, sums, depth, a, b, extra):
-    registers = ", ".join(f"%d{i}" for i in range(COLUMNS // 2))
-    zero = " ".join(f"mov.b32 %d{i}, {'0f3F800000' if sums == 'f32' else 1};" for i in range(8))
-    store = " ".join(f"st.global.b32 [%x1+{4 * i}], %d{i};" for i in range(COLUMNS // 2))
+ONES = {"f32": "0f3F800000", "f16": "0x3C003C00", "s32": 1}
+
+
+def kernel(kind, sums, depth, a, b, extra, registers=COLUMNS // 2):
+    """Adds the product of matrices in shared memory, which it fills, to ones."""
+    zero = " ".join(f"mov.b32 %d{i}, {ONES[sums]};" for i in range(registers))
+    store = " ".join(f"st.global.b32 [%x1+{4 * i}], %d{i};" for i in range(registers))
+    size = 4 * registers
+    registers = ", ".join(f"%d{i}" for i in range(registers))
     return f""".version 8.0
 .target sm_90a
 .address_size 64
@@ -46,7 +53,7 @@ fence.proxy.async.shared::cta; bar.sync 0; mov.u64 %a, {a}; mov.u64 %b, {b}; {ze
 setp.eq.u32 %p, 0, 0; wgmma.fence.sync.aligned;
 wgmma.mma_async.sync.aligned.m64n{COLUMNS}k{depth}.{sums}.{kind}.{kind} {{{registers}}}, %a, %b,
 %p{extra}; wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
-mad.wide.u32 %x1, %r0, 32, %x1; {store} ret; }}"""
+mad.wide.u32 %x1, %r0, {size}, %x1; {store} ret; }}"""
 
 
 def gathered(found):
@@ -57,6 +64,33 @@ def gathered(found):
         for i in range(COLUMNS // 2):
             result[16 * warp + g + 8 * (i // 2 % 2), i // 4 * 8 + 2 * t + i % 2] = found[thread, i]
     return result
+
+
+@pytest.mark.parametrize("kind", ["f16", "e4m3"])
+def test_sums_of_halves(gpu, kind):
+    """Two sums a register, each rounded once: what is just above 2049 becomes 2050, by way of float32 2048."""
+    depth, dtype = (16, np.float16) if kind == "f16" else (32, ml_dtypes.float8_e4m3fn)
+    rng = np.random.default_rng(12)
+    a, b = ((rng.integers(-8, 9, (n, depth)) / 4).astype(dtype) for n in (64, COLUMNS))
+    a[5], b[3] = 0, 0
+    a[5, :2], b[3, :2] = [64, 2**-7], [32, 2**-7]
+    memory = np.concatenate([placed(m, 0, 1024, 128, 8192) for m in (a, b)])
+    words = [descriptor(start, 0, 1024, 128) for start in (0, 8192)]
+    extra = ", 1, 1" + (", 0, 0" if kind == "f16" else "")
+    text = kernel(kind, "f16", depth, *words, extra, registers=COLUMNS // 4)
+    *_, found = gpu.launch(text, "k", 1, 128, memory, np.zeros((128, COLUMNS // 2), "f2"))
+    expected = (1 + a.astype("f8") @ b.astype("f8").T).astype("f2")
+    assert expected[5, 3] == 2050
+    np.testing.assert_array_equal(gathered(found), expected)
+
+
+def test_pairs_of_types_that_no_processor_multiplies(gpu):
+    for text in (
+        kernel("bf16", "f16", 16, 0, 0, ", 1, 1, 0, 0", registers=COLUMNS // 4),
+        kernel("s8", "f32", 32, 0, 0, ", 1, 1"),
+    ):
+        with pytest.raises(DriverError, match=r"line 12: wgmma.*is not emulated"):
+            gpu.launch(text, "k", 1, 128, np.zeros(1), np.zeros(1))
 
 
 CASES = [("f16", np.float16, 16), ("bf16", ml_dtypes.bfloat16, 16), ("tf32", np.float32, 8),

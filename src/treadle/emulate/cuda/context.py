@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from treadle.emulate.cuda.memory import DeviceMemory
 from treadle.emulate.cuda.module import EmulatedKernel, EmulatedModule, pack_arguments, refused
+from treadle.emulate.cuda.tensor_maps import encoded
 from treadle.emulate.ptx.execute import EmulationFault, Program
 from treadle.emulate.ptx.machine import Fault
 from treadle.emulate.ptx.syntax import PTXError, Variable
@@ -19,7 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from treadle.emulate.cuda.driver import EmulatedDriver
-    from treadle.runtime.cuda.driver import Argument, Context, DeviceFacts, Dim
+    from treadle.runtime.cuda.driver import (
+        Argument,
+        Context,
+        DeviceFacts,
+        Dim,
+        TensorTiles,
+    )
 
 __all__ = ["EmulatedContext"]
 
@@ -194,6 +201,9 @@ class EmulatedContext:
         if not fits:
             message = f"PTX for {target} does not run on {self.driver.arch}"
             raise DriverError("CUDA_ERROR_NO_BINARY_FOR_GPU", "cuModuleLoadData", message)
+
+    def encode_tensor_map(self, tiles: TensorTiles) -> bytes:
+        return encoded(tiles, self.facts.capability)
 
     def launch(
         self,

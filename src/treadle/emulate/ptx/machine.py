@@ -11,7 +11,7 @@ from enum import IntEnum
 
 __all__ = [
     "BLOCK", "BLOCK_BYTES", "DATA_BYTES", "KNOWN", "LANES", "LAST_STAMP", "LAUNCH", "LAUNCH_BYTES",
-    "SLICE", "WARP", "WARP_REGISTERS", "Fault",
+    "SLICE", "TENSOR_MAP", "TENSOR_MAP_BYTES", "TENSOR_MAP_SIGN", "WARP", "WARP_REGISTERS", "Fault",
 ]  # fmt: skip
 
 LANES = 32
@@ -61,6 +61,15 @@ WARP, WARP_REGISTERS = _offsets(
     ("addresses", 256), ("data", DATA_BYTES), ("more", DATA_BYTES), ("tiles", 24 * 1024),
 )  # fmt: skip
 
+# A tensor map is opaque to PTX, so its 128 bytes are ours to lay out. `sign` tells that it is one;
+# dimensions that it lacks have a size and a box of 1. `pieces` has ones where a swizzle has bits.
+TENSOR_MAP, _ = _offsets(
+    ("sign", 4), ("rank", 4), ("nbytes", 4), ("pieces", 4), ("address", 8),
+    *((f"size{d}", 8) for d in range(5)), *((f"stride{d}", 8) for d in range(1, 5)),
+    *((f"box{d}", 2) for d in range(5)),
+)  # fmt: skip
+TENSOR_MAP_BYTES, TENSOR_MAP_SIGN = 128, 0x54_4D_41_50
+
 
 class Fault(IntEnum):
     """What went wrong, as support functions report it."""
@@ -79,3 +88,4 @@ class Fault(IntEnum):
     WARP_DEADLOCK = 11
     DIVERGED_BARRIER = 12
     BAD_BARRIER = 13
+    BAD_TENSOR_MAP = 14

@@ -28,6 +28,7 @@ from treadle.emulate.ptx.memory import (
     set_addresses,
 )
 from treadle.emulate.ptx.syntax import Address, Immediate, Operand, Sink
+from treadle.emulate.ptx.tensor import tensor_copy
 
 if TYPE_CHECKING:
     from treadle.emulate.ptx.emit import Emitter, Modifiers
@@ -112,6 +113,11 @@ def _bulk_copy(e: Emitter, item: Instruction, m: Modifiers) -> None:
     """cp.async.bulk: a row of bytes between global and shared memory."""
     if m.one_of(("commit_group", "wait_group")):
         m.flag("read")
+        return
+    if m.flag("tensor"):
+        arrived = tensor_copy(e, item, m)
+        if arrived is not None:
+            _act(e, COMPLETE, *arrived, 64)
         return
     copy_hint(m)
     spaces = [word.split("::")[0] for word in m.rest if word.split("::")[0] in ("shared", "global")]

@@ -16,6 +16,7 @@ from treadle.emulate.ptx.machine import KNOWN, Fault
 from treadle.emulate.ptx.mbarrier_support import MBARRIER_SYMBOLS, mbarrier_functions
 from treadle.emulate.ptx.moves import address_of, move_functions
 from treadle.emulate.ptx.shadow import LOAD, STORE, check_name, reduce_lanes, shadow_functions
+from treadle.emulate.ptx.tensor_support import TENSOR_SYMBOLS, tensor_functions
 
 __all__ = ["ACCESSES", "SUPPORT_SYMBOLS", "access_name", "support_ir"]
 
@@ -47,6 +48,7 @@ SUPPORT_SYMBOLS = (
     ),
     *BARRIER_SYMBOLS,
     *MBARRIER_SYMBOLS,
+    *TENSOR_SYMBOLS,
 )
 
 
@@ -54,7 +56,7 @@ def support_ir() -> str:
     """All of them, as one module."""
     functions = [_fault(), _check_global(), _check_global_each(), _find()]
     functions += [*shadow_functions(), _check_local(), _check_generic(), *barrier_functions()]
-    functions += mbarrier_functions()
+    functions += [*mbarrier_functions(), *tensor_functions()]
     for bits, count in ACCESSES:
         functions += move_functions(bits, count)
         for kind in ("load", "store"):
@@ -70,6 +72,9 @@ declare i64 @llvm.vector.reduce.umax.v32i64(<32 x i64>)
 declare i64 @llvm.vector.reduce.or.v32i64(<32 x i64>)
 declare i1 @llvm.vector.reduce.and.v32i1(<32 x i1>)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare i64 @llvm.smax.i64(i64, i64)
+declare i64 @llvm.smin.i64(i64, i64)
 declare i32 @memcmp(ptr, ptr, i64)
 """
 

@@ -16,7 +16,14 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.emulate.ptx.emit import Emitter, Handlers, float_lanes, lanes, splat
-from treadle.emulate.ptx.floating import to_double
+from treadle.emulate.ptx.floating import (
+    half_of_pair,
+    join_pair,
+    narrow,
+    to_double,
+    to_odd,
+    widen,
+)
 from treadle.emulate.ptx.machine import LANES
 from treadle.emulate.ptx.matrix import ELEMENTS, Shape, element_of_word, product, registers_of
 from treadle.emulate.ptx.memory import load
@@ -30,6 +37,10 @@ __all__ = ["HANDLERS"]
 
 HANDLERS = Handlers()
 _DOUBLES, _FLOATS = float_lanes("f64"), float_lanes("f32")
+_FACTORS = {
+    "f32": ("f16", "bf16", "tf32", "e4m3", "e5m2"), "f16": ("f16", "e4m3", "e5m2"),
+    "s32": ("s8", "u8"),
+}  # fmt: skip
 _SUMS_AT = 8 * 1024  # of the Warp's tiles: behind the fragments of one product
 _GROUP = "<" + ", ".join(f"i64 {lane // 4}" for lane in range(LANES)) + ">"
 _IN_GROUP = "<" + ", ".join(f"i64 {lane % 4}" for lane in range(LANES)) + ">"
@@ -56,8 +67,10 @@ def _wgmma(e: Emitter, item: Instruction, m: Modifiers) -> None:
     if not m.flag("mma_async"):
         raise m.fail()
     b_kind, a_kind = m.type(ELEMENTS), m.type(ELEMENTS)
-    sums = m.type(("f32", "s32"))
+    sums = m.type(("f16", "f32", "s32"))
     m.flag("satfinite")
+    if a_kind not in _FACTORS[sums] or b_kind not in _FACTORS[sums]:
+        raise m.fail()
     size = re.fullmatch(r"m64n(\d+)k(\d+)", m.rest[0] if m.rest else "")
     bits = ELEMENTS[a_kind][0]
     if size is None or bits > 32 or ELEMENTS[b_kind][0] != bits or int(size[2]) * bits != 256:
@@ -67,7 +80,9 @@ def _wgmma(e: Emitter, item: Instruction, m: Modifiers) -> None:
     numbers = [_constant(sign) for sign in signs] + [1, 1, 0, 0][len(signs) :]
     columns, depth = int(size[1]), int(size[2])
     registers = registers_of(d)
-    if columns % 8 or columns > 256 or len(registers) != columns // 2:
+    step = 16 if sums == "s32" and columns > 32 else 8
+    each_sum = 2 if sums == "f16" else 1
+    if columns % step or columns > 256 or each_sum * len(registers) != columns // 2:
         raise m.fail("has results of another size")
     keep = e.read_predicate(scale)
     _put_sums(e, registers, keep, sums)
@@ -86,8 +101,7 @@ def _wgmma(e: Emitter, item: Instruction, m: Modifiers) -> None:
         f"call void {function}(ptr %block, ptr %warp, i32 {e.mask_bits}, i32 {e.layout.line}, "
         f"i64 {e.first(b, 64)})"
     )
-    for i, register in enumerate(registers):
-        e.write(register, e.op(f"load {lanes(32)}, ptr {_sum_place(e, str(i))}, align 64"), 32)
+    _take_sums(e, registers, sums)
 
 
 def _constant(operand: Operand) -> int:
@@ -100,12 +114,30 @@ def _sum_place(e: Emitter, number: str) -> str:
 
 
 def _put_sums(e: Emitter, registers: tuple[Operand, ...], keep: str, sums: str) -> None:
-    for i, register in enumerate(registers):
+    """Sums of 32 bits; of halves, which lie two in a register, the float32 that they are."""
+    values = []
+    for register in registers:
         value = e.op(
             f"select {lanes(1)} {keep}, {lanes(32)} {e.read(register, 32)}, "
             f"{lanes(32)} zeroinitializer"
         )
+        halves = [widen(e, half_of_pair(e, value, i), "f16")[0] for i in range(2)]
+        values += [e.as_bits(half, "f32") for half in halves] if sums == "f16" else [value]
+    for i, value in enumerate(values):
         e.do(f"store {lanes(32)} {value}, ptr {_sum_place(e, str(i))}, align 64")
+
+
+def _take_sums(e: Emitter, registers: tuple[Operand, ...], sums: str) -> None:
+    each = 2 if sums == "f16" else 1
+    for i, register in enumerate(registers):
+        values = [
+            e.op(f"load {lanes(32)}, ptr {_sum_place(e, str(each * i + j))}, align 64")
+            for j in range(each)
+        ]
+        if sums == "f16":
+            halves = [narrow(e, e.as_float(value, "f32"), "f16") for value in values]
+            values = [join_pair(e, *halves)]
+        e.write(register, values[0], 32)
 
 
 # -- matrices behind descriptors
@@ -213,7 +245,7 @@ def _columns(
     before = []
     for place in places:
         value = inner.op(f"load {lanes(32)}, ptr {place}, align 64")
-        if sums == "f32":
+        if sums != "s32":
             before.append(to_double(inner, inner.as_float(value, "f32")))
         else:
             before.append(inner.op(f"sitofp {lanes(32)} {value} to {_DOUBLES}"))
@@ -221,6 +253,8 @@ def _columns(
                             strict=True):  # fmt: skip
         if sums == "f32":
             found = inner.as_bits(inner.op(f"fptrunc {_DOUBLES} {value} to {_FLOATS}"), "f32")
+        elif sums == "f16":  # which is rounded once more, when all columns are there
+            found = inner.as_bits(to_odd(inner, value), "f32")
         else:
             whole = inner.op(f"fptosi {_DOUBLES} {value} to {lanes(64)}")
             found = inner.op(f"trunc {lanes(64)} {whole} to {lanes(32)}")
