@@ -25,7 +25,7 @@ from ..ir.rules.index import remembered
 from ..ir.shape import size_max, size_product
 from ..ir.text import render
 from ..optimize.heuristic import optimize
-from ..runtime.base import Entry, Slot
+from ..runtime.base import Boxes, Entry, Slot
 from ..schedule.kernel import Kernel
 from ..target import host_target
 from .backends import Opened, compile_cache, digest_of_sources
@@ -38,7 +38,7 @@ from .workers import LEAST_JOBS, available, share
 
 __all__ = ["compiled", "digest", "known_kernel"]
 
-FORMAT = "4"
+FORMAT = "6"
 
 # By device too: code belongs to the one that loaded it.
 _kernels: dict[tuple[str, str], CompiledKernel] = {}
@@ -173,8 +173,11 @@ def _load(
     key: str, description: dict[str, Any], code: bytes, reason: str, opened: Opened
 ) -> CompiledKernel:
     entries = tuple(
-        Entry(symbol, grid, items, tuple(Slot(*slot) for slot in slots), tuple(variables), work)
-        for symbol, grid, items, slots, variables, work in description["entries"]
+        Entry(
+            symbol, grid, items, tuple(Slot(*slot) for slot in slots), tuple(variables), work,
+            tuple(_boxes(*fields) for fields in boxes),
+        )
+        for symbol, grid, items, slots, variables, work, boxes in description["entries"]
     )
     return CompiledKernel(
         key,
@@ -189,6 +192,12 @@ def _load(
         description["source"],
         tuple(description["variables"]),
     )
+
+
+def _boxes(
+    number: int, element: str, offset: int, shape: Any, strides: Any, box: Any
+) -> Boxes:
+    return Boxes(number, element, offset, tuple(shape), tuple(strides), tuple(box))
 
 
 def _describe(ast: Node) -> str:

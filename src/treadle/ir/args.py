@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BufferRef", "GatherArg", "HostArg", "LocalRef", "MatrixLayout", "ParamRef", "Placeholder",
     "RangeArg", "ReduceArg", "RegisterRef", "ScanArg", "ScatterArg", "ShardArg", "SortArg",
-    "StageArg", "Token", "VarArg", "WgmmaArg", "WindowArg",
+    "StageArg", "TensorBox", "Token", "VarArg", "WgmmaArg", "WindowArg",
 ]  # fmt: skip
 
 
@@ -170,11 +170,15 @@ class ParamRef:
 
 @dataclass(frozen=True)
 class LocalRef:
-    """Scratch memory `number` of `size` elements, at a multiple of `align` bytes."""
+    """Scratch memory `number` of `size` elements, at a multiple of `align` bytes.
+
+    With `arrivals` it holds mbarriers: a phase of each is over after so many arrivals.
+    """
 
     number: int
     size: int
     align: int = 16
+    arrivals: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -197,6 +201,21 @@ class StageArg:
     scope: Literal["grid", "shared"]
     sizes: tuple[int, ...]
     is_swizzled: bool = False
+    buffers: int = 1
+
+
+@dataclass(frozen=True)
+class TensorBox:
+    """A tensor that begins at element `offset` of memory, and the size of a box of it.
+
+    Axes are in the order of tensor maps, the contiguous one first. `strides` are the elements
+    between neighbours of each axis but that.
+    """
+
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -216,8 +235,9 @@ class MatrixLayout:
 
 @dataclass(frozen=True)
 class WgmmaArg:
-    """64 rows by `columns`, in `turns` instructions; the layouts of both matrices."""
+    """64 rows by `columns` of a dtype, in `turns` instructions; the layouts of both matrices."""
 
+    kind: str
     columns: int
     turns: int
     x: MatrixLayout

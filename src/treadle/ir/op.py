@@ -101,7 +101,10 @@ class Op(IntEnum):
     TICKET = auto()
     END = auto()
     STAGE = auto()
+    BOX = auto()
     BARRIER = auto()
+    AWAIT = auto()
+    EXPECT = auto()
     WORK_ITEM = auto()
     SUBGROUP = auto()
     MMA = auto()
@@ -241,7 +244,15 @@ INFO: dict[Op, OpInfo] = {
         "src[0], where src[1], kept at place src[2:2+n] of memory of n = len(arg.sizes) axes, "
         "over the RANGEs src[2+2n:]; read at place src[2+n:2+2n]",
     ),
+    Op.BOX: OpInfo(
+        -1,
+        "the box of tensor arg in memory src[0] that begins at src[1:], zeros outside of the "
+        "tensor: what a bulk copy puts into a STAGE. In a program src ends with the mbarrier (an "
+        "array and a place in it) that counts the bytes which have arrived",
+    ),
     Op.BARRIER: OpInfo(-1, "all work items of the group have come here and see its memory"),
+    Op.AWAIT: OpInfo(3, "the phase of parity src[2] of mbarrier src[0][src[1]] is over"),
+    Op.EXPECT: OpInfo(2, "an arrival at mbarrier src[0][src[1]], where arg bytes are to arrive"),
     Op.WORK_ITEM: OpInfo(
         0,
         'by arg.name: "item", this item\'s number in its group; "lane", its number among the items '
@@ -256,8 +267,9 @@ INFO: dict[Op, OpInfo] = {
     Op.WGMMA: OpInfo(
         -1,
         "this item's part of the product of two matrices in shared memory, which begin at the "
-        "elements that the STAGEs src are read at (see optimize/warpgroup_units); once those are "
-        "memory, src is memory and place of either",
+        "elements that the STAGEs src are read at (see optimize/warpgroup_units). In a program src "
+        "is memory and place of either, and the mbarrier at which warps arrive when they have "
+        "read, if there is one",
     ),
     Op.SINK: OpInfo(-1, "all of src"),
     Op.LINEAR: OpInfo(-1, "src, one after the other"),

@@ -26,7 +26,7 @@ TENSOR_OPS = ALU | MOVEMENT | _VALUES | frozenset((
 ))  # fmt: skip
 _MACHINE = ALU | _VALUES | _LANES | frozenset((
     Op.PARAM, Op.LOCAL, Op.REGISTER, Op.RANGE, Op.LOAD, Op.STORE, Op.UPDATE, Op.END, Op.AFTER,
-    Op.BARRIER, Op.WORK_ITEM, Op.SUBGROUP, Op.MMA, Op.WGMMA, Op.SINK,
+    Op.BARRIER, Op.AWAIT, Op.EXPECT, Op.BOX, Op.WORK_ITEM, Op.SUBGROUP, Op.MMA, Op.WGMMA, Op.SINK,
 ))  # fmt: skip
 KERNEL_OPS = _MACHINE | {Op.REDUCE, Op.SCAN, Op.STAGE, Op.TICKET}
 
@@ -125,10 +125,24 @@ def _check_mma(node: Node) -> None:
 
 
 def _check_wgmma(node: Node) -> None:
-    matrices = [s for s in node.src if not _is_index(s)]
-    _need(node, len(matrices) == 2, "does not have two factors")
-    _need(node, len({s.dtype for s in matrices}) == 1, "the factors have different dtypes")
+    pairs = len(node.src) in (4, 6)
+    _need(node, pairs or len(node.src) == 2, "does not have two factors")
+    x, y = node.src[0], node.src[2 if pairs else 1]
+    _need(node, x.dtype is y.dtype, "the factors have different dtypes")
     _need(node, node.dtype.count == node.arg.columns // 2, "has not two sums for four columns")
+
+
+def _check_box(node: Node) -> None:
+    arg, rank = node.arg, len(node.arg.shape)
+    _need(node, _behind_after(node.src[0]).op is Op.PARAM, "the first source is no argument")
+    _need(node, len(node.src) in (1 + rank, 3 + rank), "needs a place on each axis")
+    _need(node, len(arg.strides) + 1 == len(arg.box) == rank <= 5, "has other axes than its tensor")
+
+
+def _check_mbarrier(node: Node) -> None:
+    memory = _behind_after(node.src[0])
+    _need(node, memory.op is Op.LOCAL and len(memory.arg.arrivals) > 0, "names no mbarrier")
+    _need(node, all(map(_is_index, node.src[1:])), "the place or parity is no integer")
 
 
 def _check_reduce(node: Node) -> None:
@@ -229,6 +243,9 @@ CHECKS: dict[Op, Callable[[Node], None]] = {
     **dict.fromkeys((Op.LOAD, Op.STORE), _check_memory),
     **dict.fromkeys((Op.GATHER, Op.SCATTER), _check_places),
     Op.SUBGROUP: _check_subgroup,
+    Op.AWAIT: _check_mbarrier,
+    Op.EXPECT: _check_mbarrier,
+    Op.BOX: _check_box,
     Op.MMA: _check_mma,
     Op.WGMMA: _check_wgmma,
     Op.SORT: _check_sort,

@@ -108,6 +108,12 @@ class _Emulation:
         src = (*src[:3], *(self.encode(other, node.dtype) for other in src[3:]))
         return self.decode(Node(Op.LOAD, self.storage(node.dtype), src, node.arg), node.dtype)
 
+    def box(self, node: Node, src: tuple[Node, ...]) -> Node:
+        """What is copied as it is."""
+        if not _is_narrow(node.dtype):
+            return node if src == node.src else node.replace(src=src)
+        return self.decode(Node(Op.BOX, self.storage(node.dtype), src, node.arg), node.dtype)
+
     def store(self, node: Node, src: tuple[Node, ...]) -> Node:
         kind = node.src[2].dtype
         if _is_narrow(kind):
@@ -151,6 +157,7 @@ _SPECIAL: dict[Op, Callable[[_Emulation, Node, tuple[Node, ...]], Node]] = {
     Op.STAGE: _Emulation.memory,
     Op.AFTER: _Emulation.after,
     Op.LOAD: _Emulation.load,
+    Op.BOX: _Emulation.box,
     Op.STORE: _Emulation.store,
     Op.EXTRACT: _Emulation.lane,
     Op.MMA: _Emulation.pieces,

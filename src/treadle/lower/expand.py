@@ -97,12 +97,11 @@ class _Expander:
         if node.op is Op.EXTRACT:
             return self._extract(node, position)
         if node.op is Op.WGMMA:
-            x, at_x, y, at_y = node.src
             src = (
-                self._at(x, position), self._scalar(at_x, position, {}),
-                self._at(y, position), self._scalar(at_y, position, {}),
-            )  # fmt: skip
-            return node.replace(src=src)
+                self._scalar(s, position, {}) if s.dtype is dtypes.index else self._at(s, position)
+                for s in node.src
+            )
+            return node.replace(src=tuple(src))
         src = tuple(self._at(s, position) for s in node.src)
         if node.op in ALU:
             return _alu(node, src)

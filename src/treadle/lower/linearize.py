@@ -8,9 +8,10 @@ starts. Its grid RANGEs are the outermost loops, and stay in the program as ordi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..dtype import dtypes
+from ..ir.args import TensorBox
 from ..ir.loops import closed_ranges
 from ..ir.node import Node
 from ..ir.op import Op
@@ -18,31 +19,51 @@ from ..ir.op import Op
 __all__ = ["Phase", "linearize", "phase_ends"]
 
 Ranges = frozenset[Node]
+PRODUCERS = 32  # items of the subgroup that a producer belongs to
 
 
 @dataclass(frozen=True, eq=False)
 class Phase:
     """`program` is a LINEAR node; `grid` holds its grid RANGEs, outermost first.
 
-    `items` is the number of work items in a group; 1 where workers take slices of the grid.
+    `items` is the number of work items in a group; 1 where workers take slices of the grid. One
+    item of one more subgroup runs the program `producer`, if there is one (see bulk.py).
     """
 
     program: Node
     grid: tuple[Node, ...]
     items: int = 1
+    producer: Node | None = None
+
+    @property
+    def launched(self) -> int:
+        """The items of a group, those for a producer included."""
+        return self.items if self.producer is None else self.items + PRODUCERS
+
+    @property
+    def code(self) -> Node:
+        """All programs as one."""
+        if self.producer is None:
+            return self.program
+        return self.program.replace(src=self.program.src + self.producer.src)
+
+    @property
+    def boxes(self) -> list[tuple[Node, TensorBox]]:
+        """The PARAMs and shapes of the tensors that bulk copies are made of, each once."""
+        return list(dict.fromkeys((n.src[0], n.arg) for n in self.code.src if n.op is Op.BOX))
 
     @property
     def params(self) -> list[tuple[Node, bool]]:
         """The PARAMs that the program uses in order of their slots, and whether it writes them."""
-        written = {_memory(n.src[0]) for n in self.program.src if n.op is Op.STORE}
-        used = {_memory(n.src[0]) for n in self.program.src if n.op is Op.LOAD} | written
+        written = {_memory(n.src[0]) for n in self.code.src if n.op is Op.STORE}
+        used = {_memory(n.src[0]) for n in self.code.src if n.op in (Op.LOAD, Op.BOX)} | written
         found = [n for n in used if n.op is Op.PARAM]
         return [(n, n in written) for n in sorted(found, key=lambda n: n.arg.slot)]
 
     @property
     def variables(self) -> list[str]:
         """The names of the launch-time integers that the program uses, sorted."""
-        return sorted({n.arg.name for n in self.program.src if n.op is Op.VARIABLE})
+        return sorted({n.arg.name for n in self.code.src if n.op is Op.VARIABLE})
 
 
 def _memory(node: Node) -> Node:
@@ -56,7 +77,19 @@ def linearize(root: Node, items: int = 1, has_groups: bool = False) -> list[Phas
 
     `has_groups`: LOCAL memory belongs to a group of items, so that barriers guard it.
     """
-    return [_Phase(end, items, has_groups).result() for end in phase_ends(root)]
+    return [_phase(end, items, has_groups) for end in phase_ends(root)]
+
+
+def _phase(end: Node, items: int, has_groups: bool) -> Phase:
+    effects, loops = end.src[: end.arg], closed_ranges(end)
+    producers = tuple(effect for effect in effects if effect.op is Op.END)
+    if not producers:
+        return _Phase(end, items, has_groups).result()
+    rest = tuple(effect for effect in effects if effect not in producers)
+    around = tuple(r for r in loops if r.arg.kind == "grid")
+    main = _Phase(end.replace(src=(*rest, *loops), arg=len(rest)), items, has_groups).result()
+    made = _Phase(end.replace(src=(*producers, *around), arg=len(producers)), 1, False).result()
+    return replace(main, producer=made.program)
 
 
 def phase_ends(root: Node) -> list[Node]:

@@ -12,38 +12,37 @@ from __future__ import annotations
 from ..dtype import dtypes
 from ..ir.args import LocalRef, ParamRef
 from ..ir.loops import closed_ranges
-from ..ir.node import Node, alu, as_index
+from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
-from ..ir.rules.index import simplify
-from ..ir.shape import size_product, strides_of
+from ..ir.shape import size_product
+from .bulk import lower_bulk_copies
+from .swizzle import alignment_of, place_in
 
 __all__ = ["lower_stages"]
-
-SHARED_ALIGNMENT = 16
-SWIZZLED_PIECE = 16  # bytes
-SWIZZLED_ROWS = 8
-SWIZZLED_BLOCK = 1024  # so many rows of 128 bytes
 
 
 def lower_stages(root: Node, first_slot: int) -> tuple[Node, list[Node]]:
     """`root` without STAGEs, and the scratch PARAMs made, in slots from `first_slot` on."""
     scratch: list[Node] = []
     filled: dict[tuple[Node, ...], Node] = {}
+    root = lower_bulk_copies(root)
+    first_local = sum(n.op is Op.LOCAL for n in root.toposort())
 
     def step(node: Node) -> Node | None:
         if node.op is Op.WGMMA and node.src[0].op is Op.LOAD:
-            return node.replace(src=tuple(s for load in node.src for s in load.src))
+            places = (s for load in node.src[:2] for s in load.src)
+            return node.replace(src=(*places, *node.src[2:]))
         if node.op is not Op.STAGE:
             return None
         count = len(node.arg.sizes)
         key = (*node.src[: 2 + count], *closed_ranges(node))
         if key not in filled:
-            memory = _memory(node, len(filled), first_slot + len(scratch))
+            memory = _memory(node, first_local + len(filled), first_slot + len(scratch))
             if memory.op is Op.PARAM:
                 scratch.append(memory)
             filled[key] = _fill(node, memory)
-        position = _position(node.src[2 + count : 2 + 2 * count], node)
+        position = place_in(node, node.src[2 + count : 2 + 2 * count])
         return Node(Op.LOAD, node.dtype, (filled[key], position))
 
     return _number_tickets(rewrite_with(root, step)), scratch
@@ -73,13 +72,12 @@ def _memory(node: Node, number: int, slot: int) -> Node:
     size = size_product(node.arg.sizes)
     if node.arg.scope == "grid":
         return Node(Op.PARAM, node.dtype, (), ParamRef(slot, size))
-    align = SWIZZLED_BLOCK if node.arg.is_swizzled else SHARED_ALIGNMENT
-    return Node(Op.LOCAL, node.dtype, (), LocalRef(number, size, align))
+    return Node(Op.LOCAL, node.dtype, (), LocalRef(number, size, alignment_of(node)))
 
 
 def _fill(node: Node, memory: Node) -> Node:
     value, gate = node.src[:2]
-    position = _position(node.src[2 : 2 + len(node.arg.sizes)], node)
+    position = place_in(node, node.src[2 : 2 + len(node.arg.sizes)])
     src = (memory, position, value)
     if gate.op is not Op.CONST:
         src = (*src, gate)
@@ -87,24 +85,3 @@ def _fill(node: Node, memory: Node) -> Node:
     done = Node(Op.END, dtypes.void, (store, *closed_ranges(node)), 1)
     return Node(Op.AFTER, node.dtype, (memory, done))
 
-
-def _position(index: tuple[Node, ...], stage: Node) -> Node:
-    """Where in its memory a STAGE keeps the element at `index`."""
-    sizes = stage.arg.sizes
-    if stage.arg.is_swizzled:
-        index = (*index[:-1], _swizzled(index[:-1], index[-1], stage))
-    return simplify(_flat(index, sizes))
-
-
-def _flat(index: tuple[Node, ...], sizes: tuple[int, ...]) -> Node:
-    total = Node.index(0)
-    for item, stride in zip(index, strides_of(sizes), strict=True):
-        total = total + item * as_index(stride)
-    return total
-
-
-def _swizzled(row: tuple[Node, ...], place: Node, stage: Node) -> Node:
-    """The place in a row of the element at `place`, with the row's pieces in their order."""
-    each = SWIZZLED_PIECE // stage.dtype.itemsize
-    number = simplify(_flat(row, stage.arg.sizes[:-1]) % SWIZZLED_ROWS)
-    return alu(Op.XOR, simplify(place // each), number) * each + simplify(place % each)

@@ -15,6 +15,9 @@ warp = item // 32, g = item % 32 // 4 and t = item % 4:
 A WGMMA has both STAGEs as sources and gives the sums of one product of a slice; a REDUCE over the
 slices adds them up, and EXTRACT takes one.
 
+Operands that are tensors in memory are copied in bulk, several slices ahead, by one item that does
+nothing else (lower/bulk.py). What is computed or masked, the items store themselves, slice by slice.
+
 Why these tiles: the units take 128 cycles for 64 x 256 x 16 and read 10 KiB of shared memory in
 them, 80 bytes a cycle of 128 that there are; 64 x 128 take 96, 64 x 64 all of them. 128 x 256 sums
 are 128 registers of each item, half of what it can have, and need 48 bytes of operands a cycle from
@@ -24,11 +27,11 @@ the second-level cache where 128 x 128 need 64. While one warpgroup waits, the o
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..dtype import dtypes
-from ..ir.args import MatrixLayout, StageArg, WgmmaArg
-from ..ir.loops import TRUE, Split
+from ..ir.args import WgmmaArg
+from ..ir.loops import Split
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -36,16 +39,15 @@ from ..target import MatrixUnit, Target
 from .matmul import Problem
 from .matrix_units import _narrow, _narrowed
 from .moves import Moves
-from .slices import Cut, count, cut_product, is_contiguous, spread, undigit
+from .shared_operands import ROW, Operand, Tensor, bulk, stored, tensor_of
+from .slices import Cut, count, cut_product, spread
 
 __all__ = ["tile_for_warpgroups"]
 
-ROW = 128  # bytes of a row in shared memory
-BLOCK = 8 * ROW  # what is swizzled together
-PIECE = 16  # bytes that are copied into shared memory at a time
 WARPS = 4  # of a warpgroup
 GROUPS_OF_ROWS = 8  # g
 PAIRS = 4  # t
+BUFFERS = 4  # slices in memory at a time: one is multiplied, three are on their way
 LEAST = 64  # rows, columns and steps below which most of a unit's work would be for nothing
 # What tiles reach of the units' speed, estimated from what they read: (warpgroups, columns).
 TILES = {(2, 256): 1.0, (2, 128): 0.9, (2, 64): 0.6, (1, 128): 0.6, (1, 64): 0.4}
@@ -58,6 +60,7 @@ class _Tile:
     warpgroups: int
     columns: int
     depth: int
+    buffers: int = 1
 
     @property
     def rows(self) -> int:
@@ -77,11 +80,17 @@ def tile_for_warpgroups(moves: Moves, problem: Problem, target: Target) -> bool:
     if min(rows, columns, steps) < LEAST:
         return False
     tile = _choose(problem, unit, target)
+    x, y = (_narrowed(factor, unit.dtype) for factor in (problem.x, problem.y))
+    tensors = (
+        tensor_of(x, problem.rows, problem.steps, problem.batch),
+        tensor_of(y, problem.columns, problem.steps, problem.batch),
+    )
     row, column = spread(moves, rows, _of_rows(tile)), spread(moves, columns, _of_columns(tile))
     what = f"{tile.warpgroups} warpgroups for each {tile.rows} x {tile.columns}"
     cut = cut_product(moves, problem, row, column, tile.depth, what)
     _order_items(moves, row, column)
-    total = _product(moves, cut, row, column, unit, tile)
+    x, y = _operands(moves, cut, (row, column), tensors, unit, tile)
+    total = _product(cut, row, column, x, y, unit)
     moves.root = moves.root.substitute({cut.reduce: total})
     moves.log.append(f"{unit.rows} x {tile.columns} products on units of warpgroups")
     return True
@@ -108,7 +117,10 @@ def _choose(problem: Problem, unit: MatrixUnit, target: Target) -> _Tile:
         speed = TILES[tile.warpgroups, tile.columns]
         return math.ceil(groups / busy) * tile.rows * tile.columns / speed
 
-    return min((_Tile(*key, depth) for key in TILES), key=cost)
+    tile = min((_Tile(*key, depth) for key in TILES), key=cost)
+    slice_bytes = (tile.rows + tile.columns) * ROW
+    buffers = min(BUFFERS, (target.workgroup.shared_bytes - ROW) // slice_bytes)
+    return replace(tile, buffers=buffers)
 
 
 def _of_rows(tile: _Tile) -> tuple[tuple[int, str], ...]:
@@ -131,73 +143,39 @@ def _order_items(moves: Moves, row: Split, column: Split) -> None:
     moves.reorder(nest, (*groups, *items, *rest))
 
 
-def _product(
-    moves: Moves, cut: Cut, row: Split, column: Split, unit: MatrixUnit, tile: _Tile
-) -> Node:
+def _operands(
+    moves: Moves,
+    cut: Cut,
+    lines: tuple[Split, Split],
+    tensors: tuple[Tensor | None, Tensor | None],
+    unit: MatrixUnit,
+    tile: _Tile,
+) -> tuple[Operand, Operand]:
+    """Both factors of a slice in shared memory."""
+    row, column = lines
+    x, y = tensors
+    if x is not None and y is not None and cut.outer is not None and tile.buffers > 1:
+        moves.log.append(f"bulk copies into {tile.buffers} buffers")
+        return (
+            bulk(moves, x, row, cut, tile.depth, tile.buffers),
+            bulk(moves, y, column, cut, tile.depth, tile.buffers),
+        )
+    return (
+        stored(moves, _narrow(cut.x, unit.dtype), row, cut.inner, tile.depth, tile.items),
+        stored(moves, _narrow(cut.y, unit.dtype), column, cut.inner, tile.depth, tile.items),
+    )
+
+
+def _product(cut: Cut, row: Split, column: Split, x: Operand, y: Operand, unit: MatrixUnit) -> Node:
     """One result of the item, of those that its product has."""
     warp, half, _ = (r for r in row.ranges if r.arg.kind != "grid")
     eight, _, which = (r for r in column.ranges if r.arg.kind != "grid")
-    x = _Operand(moves, _narrow(cut.x, unit.dtype), row, cut.inner, tile)
-    y = _Operand(moves, _narrow(cut.y, unit.dtype), column, cut.inner, tile)
-    turns = tile.depth // unit.steps
-    arg = WgmmaArg(tile.columns, turns, x.layout(turns), y.layout(turns))
-    dtype = cut.reduce.dtype.vec(tile.columns // 2)
+    turns = x.depth // unit.steps
+    arg = WgmmaArg(unit.dtype.name, y.lines, turns, x.layout(turns), y.layout(turns))
+    dtype = cut.reduce.dtype.vec(y.lines // 2)
     src = (x.read(warp // WARPS * unit.rows), y.read(Node.index(0)))
     total = Node(Op.WGMMA, dtype, src, arg)
     if cut.outer is not None:
         total = Node(Op.REDUCE, dtype, (total, cut.outer), cut.reduce.arg)
     number = simplify(eight * 4 + half * 2 + which)
     return Node(Op.EXTRACT, cut.reduce.dtype, (total, number))
-
-
-class _Operand:
-    """A factor for one slice and one tile of lines (rows or columns), in shared memory."""
-
-    def __init__(self, moves: Moves, factor: Node, line: Split, inner: Node, tile: _Tile) -> None:
-        mine = tuple(r for r in line.ranges if r.arg.kind != "grid")
-        self.lines, self.depth = count(mine), tile.depth
-        self.wide = ROW // factor.dtype.itemsize  # elements of a row
-        self.is_transposed = self._runs_along_lines(factor, mine[-1], inner)
-        each = PIECE // factor.dtype.itemsize
-        item, lane = moves.loop(tile.items, "local"), moves.loop(each, "vector")
-        turns = self.lines * self.depth // each // tile.items
-        turn = moves.loop(turns, "unroll") if turns > 1 else None
-        piece = item if turn is None else turn * tile.items + item
-        along = piece % (self.wide // each) * each + lane
-        across = piece // (self.wide // each)
-        if self.is_transposed:
-            deep = across % self.depth
-            place = across // self.depth * self.wide + along
-        else:
-            deep, place = along, across
-        place, deep = simplify(place), simplify(deep)
-        where = {inner: deep, **dict(zip(mine, undigit(place, mine), strict=True))}
-        filled = factor.substitute({r: simplify(value) for r, value in where.items()})
-        closed = (item, lane) if turn is None else (turn, item, lane)
-        zero = (Node.index(0),) * 3
-        src = (filled, TRUE, *self._place(place, deep), *zero, *closed)
-        sizes = (self.lines // self.wide, self.depth, self.wide)
-        if not self.is_transposed:
-            sizes = (1, self.lines, self.wide)
-        self.stage = Node(Op.STAGE, factor.dtype, src, StageArg("shared", sizes, True))
-
-    def _runs_along_lines(self, factor: Node, line: Node, inner: Node) -> bool:
-        """Whether rows hold lines: neighbouring ones are contiguous, and fill whole rows."""
-        can = factor.dtype.itemsize == 2 and self.lines % self.wide == 0
-        return can and not is_contiguous(factor, inner) and is_contiguous(factor, line)
-
-    def _place(self, line: Node, deep: Node) -> tuple[Node, ...]:
-        if self.is_transposed:
-            return line // self.wide, deep, line % self.wide
-        return Node.index(0), line, deep
-
-    def read(self, line: Node) -> Node:
-        """The STAGE, read at its first step of a line."""
-        place = tuple(map(simplify, self._place(line, Node.index(0))))
-        return self.stage.replace(src=(*self.stage.src[:5], *place, *self.stage.src[8:]))
-
-    def layout(self, turns: int) -> MatrixLayout:
-        """Where the units find it."""
-        if self.is_transposed:
-            return MatrixLayout(True, self.depth * ROW, BLOCK, self.depth // turns * ROW)
-        return MatrixLayout(False, PIECE, BLOCK, ROW // turns)

@@ -38,6 +38,7 @@ from .cuda_text import (
     struct_name,
     struct_text,
 )
+from .mbarrier import READY
 from .nvidia import (
     BUTTERFLY,
     IS_ANY,
@@ -48,6 +49,7 @@ from .nvidia import (
     added_products,
     fused,
     is_whole,
+    mbarriers_of,
 )
 from .wgmma import FENCE, product_name, reads_shared
 
@@ -97,19 +99,45 @@ class _CUDAFunction(Function):
         self.spelled: dict[str, Sequence[str]] = {}  # the text of a vector: that of its lanes
         self.written = {param for param, is_written in phase.params if is_written}
         self.in_vectors: set[str] = set()  # the arguments that are accessed so
-        self.exact = exact_nodes(phase.program)
-        self.added = added_products(phase.program)
-        self.fences = reads_shared(phase.program)
+        self.exact = exact_nodes(phase.code)
+        self.added = added_products(phase.code)
+        self.boxes = phase.boxes
+        self.fences = reads_shared(phase.code)
 
     def node(self, node: Node) -> None:
         if node not in self.added:  # printed where they are added
             super().node(node)
 
+    def begin(self) -> None:
+        producer, items = self.phase.producer, self.phase.items
+        if producer is None:
+            return
+        self.helpers |= {"init_mbarrier", "0_shared_address", "0_tensor_map"}
+        self.open("if (threadIdx.x == 0)")
+        for barriers in mbarriers_of(self.phase.code):
+            for number, arrivals in enumerate(barriers.arg.arrivals):
+                self.line(f"init_mbarrier({self.memory(barriers)} + {number}, {arrivals});")
+        self.line(f'asm volatile("{READY}" ::: "memory");')
+        self.close()
+        self.line("__syncthreads();")
+        self.open(f"if (threadIdx.x >= {items})")
+        self.open(f"if (threadIdx.x == {items})")
+        for node in producer.src:
+            self.node(node)
+        self.close()
+        self.line("return;")
+        self.close()
+        # What was named in there is not known outside.
+        self.names = {n: name for n, name in self.names.items() if n.op in (Op.PARAM, Op.LOCAL)}
+
     def header(self) -> list[str]:
         arguments = [self._argument(param) for param, _ in self.phase.params]
         arguments += [f"const int n{number}" for number in range(len(self.variables))]
+        arguments += [
+            f"const __grid_constant__ tensor_map map{number}" for number in range(len(self.boxes))
+        ]
         lines = [
-            f'extern "C" __global__ void __launch_bounds__({self.phase.items})',
+            f'extern "C" __global__ void __launch_bounds__({self.phase.launched})',
             f"{self.name}({', '.join(arguments)}) {{",
         ]
         if self.in_vectors:
@@ -160,6 +188,32 @@ class _CUDAFunction(Function):
             self.line(f'asm volatile("{FENCE}" ::: "memory");')
         self.line("__syncthreads();")
 
+    def _await(self, node: Node) -> None:
+        self._on_mbarrier("await_phase", node.src[:2], self.value(node.src[2]))
+
+    def _expect(self, node: Node) -> None:
+        self._on_mbarrier("expect_bytes", node.src, str(node.arg))
+
+    def _on_mbarrier(self, function: str, place: Sequence[Node], *arguments: str) -> None:
+        self.helpers |= {function, "0_shared_address"}
+        at = f"{self.value(place[0])} + {self.value(place[1])}"
+        self.line(f"{function}({', '.join((at, *arguments))});")
+
+    def _box(self, node: Node) -> None:
+        """Printed where it is stored."""
+
+    def _copy_box(self, store: Node) -> None:
+        memory, index, box = store.src
+        *place, barriers, slot = box.src[1:]
+        name = f"copy_box_{len(place)}d"
+        self.helpers |= {name, "0_shared_address"}
+        number = self.boxes.index((box.src[0], box.arg))
+        arguments = [
+            f"{self.memory(memory)} + {self.value(index)}", f"&map{number}",
+            f"{self.value(barriers)} + {self.value(slot)}", *map(self.value, place),
+        ]  # fmt: skip
+        self.line(f"{name}({', '.join(arguments)});")
+
     def _subgroup(self, node: Node) -> str:
         dtype, (value,) = node.dtype, self.operands(node)
         if dtype.is_bool:
@@ -184,8 +238,10 @@ class _CUDAFunction(Function):
         """A product of units of warpgroups, added to sums that are there already."""
         name = product_name(node)
         self.products[name] = product_text(node)
-        x, at_x, y, at_y = (self.value(s) for s in node.src)
+        x, at_x, y, at_y = (self.value(s) for s in node.src[:4])
         self.line(f"{name}({sums}, {x} + {at_x}, {y} + {at_y});")
+        if node.src[4:]:
+            self._on_mbarrier("arrive", node.src[4:])
 
     def _update(self, node: Node) -> None:
         register, value = node.src[:2]
@@ -240,6 +296,9 @@ class _CUDAFunction(Function):
 
     def store(self, node: Node) -> None:
         memory, index, value, *gates = node.src
+        if value.op is Op.BOX:
+            self._copy_box(node)
+            return
         dtype, base, place = value.dtype, self.memory(memory), self.value(index)
         lanes = zip(_places(base, place, dtype.count), self._lanes(value, dtype.count), strict=True)
         stores = [f"{at} = {lane};" for at, lane in lanes]

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..dtype import DType, dtypes
 from ..ir.node import Node
+from . import mbarrier
 from .nvidia import WIDEST
 from .wgmma import ADDRESS_BITS, UNIT, descriptor_fields, instructions, product_name
 
@@ -27,7 +28,44 @@ SCALARS = {
     "float32": "float", "float64": "double",
 }  # fmt: skip
 HALVES = {"float16": "f16", "bfloat16": "bf16"}
+_SHARED_WORD = '"r"(shared_address({}))'
+
+
+def _on_mbarrier(name: str, code: str, *words: str) -> str:
+    """A function of one instruction on an mbarrier, and of unsigned `words`."""
+    arguments = "".join(f", unsigned {word}" for word in words)
+    operands = ", ".join([_SHARED_WORD.format("at"), *(f'"r"({word})' for word in words)])
+    return f"""\
+__device__ __forceinline__ void {name}(const unsigned long long *at{arguments}) {{
+  asm volatile("{code}" : : {operands} : "memory");
+}}"""
+
+
+def _copy_box(rank: int) -> str:
+    axes = [f"c{axis}" for axis in range(rank)]
+    arguments = "".join(f", int {axis}" for axis in axes)
+    operands = ", ".join(f'"r"({axis})' for axis in axes)
+    shared = [_SHARED_WORD.format(name) for name in ("to", "at")]
+    return f"""\
+__device__ __forceinline__ void copy_box_{rank}d(
+  const void *to, const tensor_map *map, const unsigned long long *at{arguments}
+) {{
+  asm volatile("{mbarrier.copy_box("%", rank)}"
+      : : {shared[0]}, "l"(map), {shared[1]}, {operands} : "memory");
+}}"""
+
+
 _HELPERS = {
+    "0_tensor_map": "struct __align__(64) tensor_map { unsigned char opaque[128]; };",
+    "0_shared_address": """\
+__device__ __forceinline__ unsigned shared_address(const void *at) {
+  return (unsigned)__cvta_generic_to_shared(at);
+}""",
+    "init_mbarrier": _on_mbarrier("init_mbarrier", mbarrier.init("%"), "arrivals"),
+    "await_phase": _on_mbarrier("await_phase", mbarrier.await_phase("%"), "parity"),
+    "expect_bytes": _on_mbarrier("expect_bytes", mbarrier.expect("%"), "nbytes"),
+    "arrive": _on_mbarrier("arrive", mbarrier.arrive("%", "%%")),
+    **{f"copy_box_{rank}d": _copy_box(rank) for rank in range(2, 6)},
     "bits_to": """\
 template <class To, class From> __device__ __forceinline__ To bits_to(From x) {
   static_assert(sizeof(To) == sizeof(From));

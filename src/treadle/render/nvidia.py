@@ -12,6 +12,7 @@ from ..lower.exact import is_multiple
 __all__ = [
     "BUTTERFLY", "IS_ANY", "WARP", "WHOLE_WARP", "WIDEST", "Fused",
     "added_products", "alignment", "fused", "is_whole",
+    "mbarriers_of",
 ]  # fmt: skip
 
 WARP = 32
@@ -61,6 +62,12 @@ def added_products(program: Node) -> frozenset[Node]:
     """Each product of matrices that an UPDATE adds to a register: both are one instruction."""
     updates = (n for n in program.src if n.op is Op.UPDATE and n.arg is Op.ADD)
     return frozenset(n.src[1] for n in updates if n.src[1].op in (Op.MMA, Op.WGMMA))
+
+
+def mbarriers_of(program: Node) -> list[Node]:
+    """The memory that holds mbarriers, in order."""
+    found = {n for n in program.toposort() if n.op is Op.LOCAL and n.arg.arrivals}
+    return sorted(found, key=lambda n: n.arg.number)
 
 
 def is_whole(index: Node, dtype: DType) -> bool:

@@ -23,6 +23,7 @@ from ..lower.linearize import Phase
 from ..target import Target
 from .llvm_function import LLVMFunction
 from .llvm_values import mangled, memory_type, type_name, zero
+from . import mbarrier
 from .nvidia import (
     BUTTERFLY,
     IS_ANY,
@@ -34,12 +35,14 @@ from .nvidia import (
     alignment,
     fused,
     is_whole,
+    mbarriers_of,
 )
 from .wgmma import ADDRESS_BITS, FENCE, UNIT, descriptor_fields, instructions, reads_shared
 
 __all__ = ["PTXRenderer"]
 
 _GLOBAL, _SHARED = 1, 3
+TENSOR_MAP_BYTES = 128
 _MOST_BLOCKS = 0x7FFFFFFF  # along x
 _UNSIGNED = {Op.IDIV: "udiv", Op.MOD: "urem"}
 _NO_WRAP = {Op.ADD: "add nsw", Op.SUB: "sub nsw", Op.MUL: "mul nsw"}
@@ -69,10 +72,19 @@ class PTXRenderer:
         lines += [line for function in functions for line in function.top]
         declared = {line for function in functions for line in function.declared}
         limits = [
-            f'!{number} = !{{ptr @{name}_{number}, !"maxntidx", i32 {phase.items}}}'
+            f'!{number} = !{{ptr @{name}_{number}, !"maxntidx", i32 {phase.launched}}}'
             for number, phase in enumerate(phases)
         ]
-        listed = ", ".join(f"!{number}" for number in range(len(limits)))
+        for number, function in enumerate(functions):
+            if function.boxes:
+                first = function.maps_from + 1  # they are counted from 1
+                which = ", ".join(f"i32 {first + n}" for n in range(len(function.boxes)))
+                limits += [
+                    f"!{len(limits)} = !{{ptr @{name}_{number}, !\"grid_constant\", "
+                    f"!{len(limits) + 1}}}",
+                    f"!{len(limits) + 1} = !{{{which}}}",
+                ]
+        listed = ", ".join(line.split()[0] for line in limits if "ptr @" in line)
         lines += [*bodies, *sorted(declared), f"!nvvm.annotations = !{{{listed}}}", *limits]
         return "\n".join(lines) + "\n"
 
@@ -84,19 +96,60 @@ class _PTXFunction(LLVMFunction):
         self.top: list[str] = []  # shared memory
         self.written = {param for param, is_written in phase.params if is_written}
         self.in_vectors: set[str] = set()  # the arguments that are accessed so
-        self.exact = exact_nodes(phase.program)
-        self.bounds = integer_bounds(phase.program)
-        self.added = added_products(phase.program)
-        self.fences = reads_shared(phase.program)
+        self.exact = exact_nodes(phase.code)
+        self.bounds = integer_bounds(phase.code)
+        self.added = added_products(phase.code)
+        self.boxes = phase.boxes
+        self.fences = reads_shared(phase.code)
         self.digits: dict[str, str] = {}  # what special registers hold, once read
 
     def node(self, node: Node) -> None:
         if node not in self.added:  # printed where they are added
             super().node(node)
 
+    def begin(self) -> None:
+        producer = self.phase.producer
+        if producer is None:
+            return
+        item = self._special("tid.x", self.phase.launched)
+        done = self.open_if(self.emit(f"icmp eq i32 {item}, 0"))
+        for barriers in mbarriers_of(self.phase.code):
+            for number, arrivals in enumerate(barriers.arg.arrivals):
+                at = self._shared_word(barriers, Node.const(dtypes.int32, number))
+                self._asm(mbarrier.init("$"), at, f"i32 {arrivals}")
+        self._asm(mbarrier.READY)
+        self.close_if(done)
+        self._barrier(producer)
+        consumers = self.open_if(self.emit(f"icmp uge i32 {item}, {self.phase.items}"))
+        done = self.open_if(self.emit(f"icmp eq i32 {item}, {self.phase.items}"))
+        for node in producer.src:
+            self.node(node)
+        self.close_if(done)
+        self.lines.append("  ret void")
+        self.start_block(consumers)
+        # What was named in there is not known outside.
+        self.names = {n: name for n, name in self.names.items() if n.op in (Op.PARAM, Op.LOCAL)}
+
+    def _asm(self, text: str, *operands: str) -> None:
+        """Inline assembly that is for its effects."""
+        kinds = ("l" if operand.startswith(("ptr", "i64")) else "r" for operand in operands)
+        constraints = ",".join((*kinds, "~{memory}"))
+        given = ", ".join(operands)
+        self.lines.append(f'  call void asm sideeffect "{text}", "{constraints}"({given}) convergent')
+
+    def _shared_word(self, memory: Node, index: Node) -> str:
+        """An address in shared memory, as an operand of 32 bits."""
+        at = self.place(memory, memory.dtype, self.value(index), type_name(index.dtype))
+        return f"i32 {self.emit(f'ptrtoint ptr addrspace({_SHARED}) {at} to i32')}"
+
     def header(self) -> str:
         arguments = [self._argument(param) for param, _ in self.phase.params]
         arguments += [f"i32 %n{number}" for number in range(len(self.variables))]
+        self.maps_from = len(arguments)
+        arguments += [
+            f"ptr byval([{TENSOR_MAP_BYTES} x i8]) align 64 %map{number}"
+            for number in range(len(self.boxes))
+        ]
         return f"define ptx_kernel void @{self.name}({', '.join(arguments)}) {{"
 
     def _argument(self, param: Node) -> str:
@@ -151,16 +204,42 @@ class _PTXFunction(LLVMFunction):
         return name if node.dtype.bits == 32 else self.emit(f"sext i32 {name} to i64")
 
     def _work_item(self, node: Node) -> str:
-        item = self._special("tid.x", self.phase.items)
+        item = self._special("tid.x", self.phase.launched)
         if node.arg.name == "lane":
             item = self.emit(f"and i32 {item}, {WARP - 1}")
         return self._as(node.dtype, item)
 
     def _barrier(self, node: Node) -> None:
         if self.fences:
-            self.lines.append(f'  call void asm sideeffect "{FENCE}", "~{{memory}}"()')
+            self._asm(FENCE)
         self.declared["declare void @llvm.nvvm.barrier0()"] = None
         self.lines.append("  call void @llvm.nvvm.barrier0()")
+
+    def _await(self, node: Node) -> None:
+        at, parity = self._shared_word(*node.src[:2]), node.src[2]
+        self._asm(mbarrier.await_phase("$"), at, f"{type_name(parity.dtype)} {self.value(parity)}")
+
+    def _expect(self, node: Node) -> None:
+        self._asm(mbarrier.expect("$"), self._shared_word(*node.src), f"i32 {node.arg}")
+
+    def _box(self, node: Node) -> None:
+        """Printed where it is stored."""
+
+    def _copy_box(self, store: Node) -> None:
+        memory, index, box = store.src
+        *place, barriers, slot = box.src[1:]
+        number = self.boxes.index((box.src[0], box.arg))
+        self._asm(
+            mbarrier.copy_box("$", len(place)), self._shared_word(memory, index),
+            f"ptr %map{number}", self._shared_word(barriers, slot),
+            *(f"i32 {self.value(axis)}" for axis in place),
+        )  # fmt: skip
+
+    def _store(self, node: Node) -> None:
+        if node.src[2].op is Op.BOX:
+            self._copy_box(node)
+        else:
+            super()._store(node)
 
     def _subgroup(self, node: Node) -> str:
         dtype, value = node.dtype, self.value(node.src[0])
@@ -247,7 +326,7 @@ class _PTXFunction(LLVMFunction):
         lanes = [self.emit(f"extractelement {kind} {sums}, i64 {n}") for n in range(count)]
         operands = [f"{one} {lane}" for lane in lanes]
         for (memory, index), layout in zip(
-            (node.src[:2], node.src[2:]), (node.arg.x, node.arg.y), strict=True
+            (node.src[:2], node.src[2:4]), (node.arg.x, node.arg.y), strict=True
         ):
             at = self.place(memory, memory.dtype, self.value(index), type_name(index.dtype))
             operands.append(f"i64 {self._descriptor(at, layout)}")
@@ -259,6 +338,8 @@ class _PTXFunction(LLVMFunction):
             f'call {fields} asm sideeffect "{text}", "{constraints}"({", ".join(operands)}) '
             "convergent"
         )
+        if node.src[4:]:
+            self._asm(mbarrier.arrive("$", "%"), self._shared_word(*node.src[4:]))
         return self._stacked(node.dtype, fields, found)
 
     def _descriptor(self, at: str, layout: MatrixLayout) -> str:

@@ -12,6 +12,7 @@ still being written.
 
 from __future__ import annotations
 
+from ..dtype import to_dtype
 from ..ir.args import MatrixLayout
 from ..ir.node import Node
 from ..ir.op import Op
@@ -42,7 +43,7 @@ def descriptor_fields(layout: MatrixLayout) -> int:
 
 def product_name(node: Node) -> str:
     """A name that tells apart those with another text."""
-    arg, kind = node.arg, node.src[0].dtype.name
+    arg, kind = node.arg, node.arg.kind
     layouts = "".join("t" if layout.is_transposed else "n" for layout in (arg.x, arg.y))
     return f"wgmma_{kind}_{arg.columns}x{arg.turns}_{layouts}"
 
@@ -53,8 +54,7 @@ def instructions(node: Node, sign: str, first: int) -> list[str]:
     `sign` stands before an operand's number; the descriptors' are `first` and the next.
     """
     arg, sums = node.arg, node.dtype.count
-    dtype = node.src[0].dtype
-    kind, depth = _KINDS[dtype.name], _STEP_BYTES // dtype.itemsize
+    kind, depth = _KINDS[arg.kind], _STEP_BYTES // to_dtype(arg.kind).itemsize
     shape = f"m64n{arg.columns}k{depth}"
     registers = ", ".join(f"{sign}{number}" for number in range(sums))
     turned = ", ".join(str(int(layout.is_transposed)) for layout in (arg.x, arg.y))

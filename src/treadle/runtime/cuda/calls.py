@@ -14,12 +14,14 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from treadle.runtime.cuda.tensor_maps import is_aligned, tensor_map
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from treadle.runtime.base import Entry, Launch
     from treadle.runtime.cuda.device import CUDADevice
-    from treadle.runtime.cuda.driver import Argument, DeviceFacts, Dim, Kernel
+    from treadle.runtime.cuda.driver import Argument, Context, DeviceFacts, Dim, Kernel
 
 __all__ = ["CUDACallList", "Phase"]
 
@@ -46,10 +48,15 @@ class Phase(NamedTuple):
             f"for each of {facts.multiprocessors} multiprocessors at a time"
         )
 
-    def arguments(self, args: Sequence[int], variables: Sequence[int]) -> list[Argument]:
-        """The addresses and integers of a launch that this function has, in its order."""
-        addresses = [("address", args[slot.number]) for slot in self.entry.slots]
-        return addresses + [("int32", variables[place]) for place in self.entry.variables]
+    def arguments(
+        self, context: Context, args: Sequence[int], variables: Sequence[int]
+    ) -> list[Argument]:
+        """What this function has of a launch, in its order: addresses, integers, tensor maps."""
+        found: list[Argument] = [("address", args[slot.number]) for slot in self.entry.slots]
+        found += [("int32", variables[place]) for place in self.entry.variables]
+        for boxes in self.entry.boxes:
+            found.append(("tensor_map", tensor_map(context, boxes, args[boxes.number])))
+        return found
 
 
 class _Graph:
@@ -100,12 +107,25 @@ class CUDACallList:
             return
         device = self._device
         with device.working("launch a graph", self._names), self._lock:
+            if not self._is_aligned():
+                self._run_each()
+                return
             if self._graph is None:
                 self._graph = self._instantiated()
             else:
                 self._update(self._graph)
             self._changed.clear()
             device.context.launch_graph(self._graph.executable, device.stream)
+
+    def _is_aligned(self) -> bool:
+        """Whether a graph can hold the launches: none needs other memory than it is given."""
+        calls = zip(self._phases, self._args, strict=True)
+        return all(is_aligned(phase.entry, args) for phases, args in calls for phase in phases)
+
+    def _run_each(self) -> None:
+        for phases, args, variables in zip(self._phases, self._args, self._vars, strict=True):
+            for phase in phases:
+                self._device.start(phase, args, variables)
 
     def run_timed(self) -> list[tuple[int, int]]:
         """Runs every launch by itself; the start and end of each, in ns of the device's clock."""
@@ -138,7 +158,7 @@ class CUDACallList:
         for call, phases in enumerate(self._phases):
             row = []
             for phase in phases:
-                given = phase.arguments(self._args[call], self._vars[call])
+                given = phase.arguments(context, self._args[call], self._vars[call])
                 grid, block = phase.sizes
                 node = context.add_kernel(graph.handle, after, phase.kernel, grid, block, 0, given)
                 row.append(node)
@@ -148,7 +168,8 @@ class CUDACallList:
         return graph
 
     def _update(self, graph: _Graph) -> None:
+        context = self._device.context
         for call in self._changed:
             for phase, node in zip(self._phases[call], self._nodes[call], strict=True):
-                given = phase.arguments(self._args[call], self._vars[call])
-                self._device.context.update_kernel(graph.executable, node, given)
+                given = phase.arguments(context, self._args[call], self._vars[call])
+                context.update_kernel(graph.executable, node, given)

@@ -23,6 +23,7 @@ from treadle.runtime.cuda.driver import DriverError
 from treadle.runtime.cuda.failures import Failures, opening_failed
 from treadle.runtime.cuda.memory import CUDAAllocator, CUDABuffer
 from treadle.runtime.cuda.staging import Staging
+from treadle.runtime.cuda.tensor_maps import aligned
 
 if TYPE_CHECKING:
     from treadle.runtime.base import Entry, Launch
@@ -104,8 +105,9 @@ class CUDADevice:
     def start(self, phase: Phase, args: Sequence[int], variables: Sequence[int]) -> None:
         """One kernel function on the stream."""
         grid, block = phase.sizes
-        given = phase.arguments(args, variables)
-        self.context.launch(phase.kernel, grid, block, 0, self.stream, given)
+        with aligned(self.context, self.stream, phase.entry, args) as here:
+            given = phase.arguments(self.context, here, variables)
+            self.context.launch(phase.kernel, grid, block, 0, self.stream, given)
 
     @contextmanager
     def working(self, what: str, names: Sequence[str] = ()) -> Iterator[None]:
