@@ -1,0 +1,152 @@
+"""Matmuls on units of warpgroups: when they are, how slices get there, and the values."""
+
+import numpy as np
+import pytest
+
+from treadle import Context, Device, Tensor, TinyJit, dtypes
+from treadle.engine.run import scheduled
+from treadle.errors import DeviceError
+from treadle.ir.op import Op
+from treadle.ir.verify import verify_kernel, verify_linear
+from treadle.lower.passes import lower
+from treadle.optimize.heuristic import optimize
+from treadle.target import Target
+
+TARGET = Target.parse("sm_90a")
+DEVICES = ["CUDA:NVRTC:sm_90a", "CUDA:PTX:sm_90a"]
+RANDOM = np.random.default_rng(5)
+
+
+def numbers(*shape, dtype=dtypes.bfloat16, device="CPU"):
+    values = RANDOM.integers(-2, 3, shape).astype(np.float32)
+    return Tensor(values, device=device).cast(dtype).realize()
+
+
+def kernel(tensor, target=TARGET):
+    """The one kernel of `tensor`, and the moves that led there."""
+    (found,) = scheduled([(tensor.node, tensor.device)])
+    return (found, *optimize(found.ast, target))
+
+
+def ops(tensor, target=TARGET):
+    return {n.op for n in kernel(tensor, target)[1].toposort()}
+
+
+def phase_of(tensor):
+    found, ast, _ = kernel(tensor)
+    verify_kernel(ast)
+    (phase,) = lower(ast, len(found.buffers), TARGET).phases
+    verify_linear(phase.program)
+    return phase
+
+
+def test_what_is_large_enough_is_multiplied_by_warpgroups():
+    for dtype in (dtypes.float16, dtypes.bfloat16):
+        assert Op.WGMMA in ops(numbers(128, 128, dtype=dtype) @ numbers(128, 128, dtype=dtype))
+    x, y = numbers(128, 128), numbers(128, 128)
+    assert Op.WGMMA in ops((x.relu() @ y.T).gelu())
+    assert Op.WGMMA not in ops(x @ y, Target.parse("sm_90"))
+    assert Op.WGMMA not in ops(x @ y, Target.parse("sm_100a"))
+    assert Op.MMA in ops(numbers(32, 128) @ y)
+
+
+@pytest.mark.parametrize(
+    ("size", "tile"), [(512, (64, 64)), (2048, (128, 256)), (4096, (128, 256))]
+)
+def test_tiles_fill_the_processor(size, tile):
+    _, ast, log = kernel(numbers(size, 64) @ numbers(64, size))
+    assert log[0].endswith("for each {} x {}".format(*tile))
+
+
+def test_tensors_are_copied_in_bulk_by_a_producer():
+    phase = phase_of(numbers(2, 136, 128) @ numbers(2, 128, 72))
+    assert phase.producer is not None
+    verify_linear(phase.producer)
+    assert phase.launched == phase.items + 32
+    (_, one), (_, other) = phase.boxes
+    assert {one.shape, other.shape} == {(128, 136, 2), (72, 128, 2)}
+
+
+@pytest.mark.parametrize("make", [
+    lambda: numbers(128, 130).T @ numbers(128, 128),  # columns of 260 bytes
+    lambda: numbers(128, 132)[:, :130] @ numbers(130, 128),  # rows of 264 bytes
+    lambda: numbers(128, 136)[:, 1:129] @ numbers(128, 128),  # begins at byte 2
+    lambda: numbers(128, 64) @ numbers(64, 128),  # one slice
+])  # fmt: skip
+def test_what_no_tensor_map_describes_is_stored_by_the_items(make):
+    phase = phase_of(make())
+    assert phase.producer is None
+    assert any(n.op is Op.WGMMA for n in phase.program.src)
+
+
+CASES = {
+    "whole tiles": lambda t: t(128, 128) @ t(128, 128),
+    "tails of everything": lambda t: t(130, 136) @ t(136, 72),
+    "columns of both": lambda t: t(136, 72).T @ t(80, 136).T,
+    "batches and an epilogue": lambda t: (t(2, 72, 128) @ t(2, 128, 64)).relu() + t(64),
+    "stored slices": lambda t: t(66, 130) @ t(130, 70),
+    "stored columns of both": lambda t: (t(130, 66).T @ t(70, 130).T),
+    "convolution": lambda t: t(1, 16, 9, 11).conv2d(t(64, 16, 3, 3), padding=1),
+}
+
+
+@pytest.mark.emulated
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", CASES)
+def test_values_are_exact_where_integers_are(name, device):
+    given = []
+
+    def make(*shape):
+        given.append(RANDOM.integers(-2, 3, shape).astype(np.float32))  # sums are exact
+        try:
+            return Tensor(given[-1], device=device).cast(dtypes.bfloat16).realize()
+        except DeviceError as error:
+            pytest.skip(str(error))
+
+    ours = CASES[name](make).cast(dtypes.float32).numpy()
+    arrays = iter(given)
+    make_wide = lambda *shape: Tensor(next(arrays), device="CPU").realize()
+    expected = CASES[name](make_wide).cast(dtypes.bfloat16).cast(dtypes.float32).numpy()
+    np.testing.assert_array_equal(ours, expected)
+
+
+@pytest.mark.emulated
+@pytest.mark.parametrize("device", DEVICES[1:])
+def test_memory_that_is_not_aligned_is_copied_for_the_launch(device):
+    """Alone and in a captured call, where a graph has no place for that."""
+    try:
+        whole = Tensor(np.arange(128 * 128 + 1) % 5 - 2.0, device=device).cast(dtypes.bfloat16)
+    except DeviceError as error:
+        pytest.skip(str(error))
+    whole = whole.realize()
+    base = whole.data_ptr()
+    x = Tensor.from_blob(base + 2, (128, 128), dtype=dtypes.bfloat16, device=device)
+    y = numbers(128, 128, device=device)
+    expected = x.float().numpy() @ y.float().numpy()
+    np.testing.assert_array_equal((x @ y).float().numpy(), expected)
+    multiply = TinyJit(lambda a, b: (a @ b).float().realize())
+    for _ in range(4):
+        np.testing.assert_array_equal(multiply(x, y).numpy(), expected)
+
+
+@pytest.mark.emulated
+@pytest.mark.parametrize("device", DEVICES[1:])
+def test_a_captured_call_follows_its_arguments(device):
+    try:
+        given = [numbers(128, 128, device=device) for _ in range(4)]
+    except DeviceError as error:
+        pytest.skip(str(error))
+    multiply = TinyJit(lambda a, b: (a @ b).float().realize())
+    for x in given:
+        expected = x.float().numpy() @ given[0].float().numpy()
+        np.testing.assert_array_equal(multiply(x, given[0]).numpy(), expected)
+
+
+@pytest.mark.emulated
+@pytest.mark.parametrize("device", DEVICES[:1])
+def test_reproducible_sums_are_not_left_to_warpgroups(device):
+    with Context(REPRODUCIBLE=1):
+        try:
+            assert not Device[device].code_target.warpgroup_units
+        except DeviceError as error:
+            pytest.skip(str(error))
