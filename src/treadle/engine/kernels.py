@@ -38,7 +38,7 @@ from .workers import LEAST_JOBS, available, share
 
 __all__ = ["compiled", "digest", "known_kernel"]
 
-FORMAT = "4"
+FORMAT = "5"
 
 # By device too: code belongs to the one that loaded it.
 _kernels: dict[tuple[str, str], CompiledKernel] = {}
@@ -173,8 +173,8 @@ def _load(
     key: str, description: dict[str, Any], code: bytes, reason: str, opened: Opened
 ) -> CompiledKernel:
     entries = tuple(
-        Entry(symbol, grid, items, tuple(Slot(*slot) for slot in slots), tuple(variables), work)
-        for symbol, grid, items, slots, variables, work in description["entries"]
+        Entry(symbol, grid, items, tuple(Slot(*slot) for slot in slots), tuple(variables), *rest)
+        for symbol, grid, items, slots, variables, *rest in description["entries"]
     )
     return CompiledKernel(
         key,

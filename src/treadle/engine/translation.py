@@ -92,7 +92,7 @@ def entry_of(symbol: str, phase: Phase, variables: Sequence[str], work: int) -> 
     grid = math.prod(r.src[0].arg for r in phase.grid)
     slots = [(p.arg.slot, param_bytes(p), written) for p, written in phase.params]
     places = [variables.index(name) for name in phase.variables]
-    return (symbol, grid, phase.items, slots, places, work)
+    return (symbol, grid, phase.items, slots, places, work, phase.asked)
 
 
 def param_bytes(param: Node) -> int:

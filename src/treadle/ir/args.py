@@ -170,10 +170,11 @@ class ParamRef:
 
 @dataclass(frozen=True)
 class LocalRef:
-    """Scratch memory `number` of `size` elements."""
+    """Scratch memory `number` of `size` elements, at a multiple of `alignment` bytes."""
 
     number: int
     size: int
+    alignment: int = 16
 
 
 @dataclass(frozen=True)
@@ -188,8 +189,21 @@ class StageArg:
     """Where a STAGE keeps its value.
 
     `scope`: "grid" (one copy, all workers wait for it) or "shared" (one for each worker or group).
-    `sizes`: extents of the memory, row-major.
+    `sizes`: extents of the memory, row-major; lines may be longer than what is in them, so that
+    they are padded.
+
+    `buffers`: so many slices are in memory at a time, those of neighbouring steps of the innermost
+    loop that the value depends on. With more than one the STAGE is a pipeline: while the items work
+    on one slice, the next ones are on their way. `fill`: what brings a slice, "stores" of the items
+    or asynchronous "copies" by them; the value is what memory holds then, or 0.
+
+    `swizzle`: 0, or the bytes of a line (32, 64 or 128), in which pieces of 16 bytes change places:
+    piece n of a line that begins in row r of 128 bytes stands at place n ^ (r % pieces). So the
+    same piece of neighbouring lines is in different banks.
     """
 
     scope: Literal["grid", "shared"]
     sizes: tuple[int, ...]
+    buffers: int = 1
+    fill: Literal["stores", "copies"] = "stores"
+    swizzle: int = 0

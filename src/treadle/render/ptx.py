@@ -19,21 +19,24 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..lower.exact import exact_nodes, integer_bounds
 from ..lower.linearize import Phase
+from ..lower.shared import local_places
 from ..target import Target
 from .llvm_function import LLVMFunction
 from .llvm_values import mangled, memory_type, type_name, zero
 from .nvidia import (
     BUTTERFLY,
     IS_ANY,
-    SHARED_ALIGNMENT,
     WARP,
     WHOLE_WARP,
     WIDEST,
     Fused,
     added_products,
     alignment,
+    copied,
     fused,
     is_whole,
+    most_aligned,
+    only_copied,
 )
 
 __all__ = ["PTXRenderer"]
@@ -86,10 +89,17 @@ class _PTXFunction(LLVMFunction):
         self.exact = exact_nodes(phase.program)
         self.bounds = integer_bounds(phase.program)
         self.added = added_products(phase.program)
+        self.copied = copied(phase.program)
+        self.unprinted = self.added | only_copied(phase.program, self.copied)
         self.digits: dict[str, str] = {}  # what special registers hold, once read
+        self.places, _ = local_places(phase.program)
+        if phase.asked:
+            aligned = f"align {most_aligned(self.places)}"
+            kind = f"external addrspace({_SHARED}) global [0 x i8]"
+            self.top.append(f"@{name}_shared = {kind}, {aligned}")
 
     def node(self, node: Node) -> None:
-        if node not in self.added:  # printed where they are added
+        if node not in self.unprinted:  # printed where they are added, or copied
             super().node(node)
 
     def header(self) -> str:
@@ -155,8 +165,19 @@ class _PTXFunction(LLVMFunction):
         return self._as(node.dtype, item)
 
     def _barrier(self, node: Node) -> None:
-        self.declared["declare void @llvm.nvvm.barrier0()"] = None
-        self.lines.append("  call void @llvm.nvvm.barrier0()")
+        self._do("llvm.nvvm.barrier0", [])
+
+    def _commit(self, node: Node) -> None:
+        self._do("llvm.nvvm.cp.async.commit.group", [])
+
+    def _wait(self, node: Node) -> None:
+        self._do("llvm.nvvm.cp.async.wait.group", [("i32", str(node.arg))])
+
+    def _do(self, name: str, operands: list[tuple[str, str]]) -> None:
+        """A call of an intrinsic function that gives nothing."""
+        self.declared[f"declare void @{name}({', '.join(kind for kind, _ in operands)})"] = None
+        given = ", ".join(f"{kind} {value}" for kind, value in operands)
+        self.lines.append(f"  call void @{name}({given})")
 
     def _subgroup(self, node: Node) -> str:
         dtype, value = node.dtype, self.value(node.src[0])
@@ -188,6 +209,24 @@ class _PTXFunction(LLVMFunction):
             return self.emit(f"bitcast i32 {word} to {kind}")
         return word if dtype.bits == 32 else self.emit(f"trunc i32 {word} to {kind}")
 
+    def _fragment(self, node: Node) -> str:
+        count, memory = node.dtype.count, node.src[0]
+        place = self.place_of(node, memory.dtype)
+        name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{count}{'.trans' if node.arg else ''}.b16"
+        fields, pointer = f"{{ {', '.join(['i32'] * count)} }}", self.pointer(memory)
+        self.declared[f"declare {fields} @{name}.p{_SHARED}({pointer})"] = None
+        found = self.emit(f"call {fields} @{name}.p{_SHARED}({pointer} {place})")
+        return self._vector(node.dtype, fields, found)
+
+    def _vector(self, dtype: DType, fields: str, found: str) -> str:
+        """The fields of what a function gave, as a vector."""
+        total = "poison"
+        for n in range(dtype.count):
+            one = self.emit(f"extractvalue {fields} {found}, {n}")
+            part = f"{type_name(dtype.scalar)} {one}, i64 {n}"
+            total = self.emit(f"insertelement {type_name(dtype)} {total}, {part}")
+        return total
+
     def _mma(self, node: Node) -> str:
         return self._multiplied(node, zero(node.dtype))
 
@@ -216,11 +255,11 @@ class _PTXFunction(LLVMFunction):
     def _multiplied(self, node: Node, sums: str) -> str:
         """The sums of a product of matrices and what is there already."""
         dtype, count = node.dtype, node.dtype.count
-        is_half = node.src[0].dtype.scalar is dtypes.float16
-        kind = type_name(node.src[0].dtype)
-        pieces = [(kind, self.value(piece)) for piece in node.src]
-        if not is_half:
-            pieces = [("i32", self.emit(f"bitcast {kind} {piece} to i32")) for _, piece in pieces]
+        is_half = node.arg == "float16"
+        pieces = [("i32", self.value(piece)) for piece in node.src]
+        if is_half:
+            kind = type_name(dtypes.float16.vec(2))
+            pieces = [(kind, self.emit(f"bitcast i32 {word} to {kind}")) for _, word in pieces]
         lanes = [
             self.emit(f"extractelement {type_name(dtype)} {sums}, i64 {n}") for n in range(count)
         ]
@@ -230,11 +269,8 @@ class _PTXFunction(LLVMFunction):
         types = ", ".join(kind for kind, _ in operands)
         self.declared[f"declare {fields} @{name}({types})"] = None
         values = ", ".join(f"{kind} {value}" for kind, value in operands)
-        found, total = self.emit(f"call {fields} @{name}({values})"), "poison"
-        for n in range(count):
-            one = self.emit(f"extractvalue {fields} {found}, {n}")
-            total = self.emit(f"insertelement {type_name(dtype)} {total}, float {one}, i64 {n}")
-        return total
+        found = self.emit(f"call {fields} @{name}({values})")
+        return self._vector(dtype, fields, found)
 
     # -- memory ---------------------------------------------------------------------------------
 
@@ -244,11 +280,14 @@ class _PTXFunction(LLVMFunction):
     def address(self, node: Node) -> str:
         if node.op is Op.PARAM:
             return f"%arg{node.arg.slot}"
+        if self.phase.asked:
+            whole = f"@{self.name}_shared"
+            return f"getelementptr (i8, ptr addrspace({_SHARED}) {whole}, i64 {self.places[node]})"
         name = f"@{self.name}_local{node.arg.number}"
         array = f"[{node.arg.size} x {memory_type(node.dtype)}]"
         self.top.append(
             f"{name} = internal addrspace({_SHARED}) global {array} poison, "
-            f"align {SHARED_ALIGNMENT}"
+            f"align {node.arg.alignment}"
         )
         return name
 
@@ -309,6 +348,47 @@ class _PTXFunction(LLVMFunction):
             super().raw_store(node, stored, place, known)
             self.lines.append(f"  br label %{done}")
         self.start_block(done)
+
+    def _store(self, node: Node) -> None:
+        load = self.copied.get(node)
+        if load is None:
+            super()._store(node)
+            return
+        done = self.open_if(self.value(node.src[3])) if len(node.src) > 3 else None
+        if load.dtype.count > 1:
+            aligned, unaligned, copied_ = self._by_alignment(load.src[0])
+            self.start_block(aligned)
+            self._copy(node, load)
+            self.lines.append(f"  br label %{copied_}")
+            self.start_block(unaligned)
+            self._copy_single(node, load)
+            self.lines.append(f"  br label %{copied_}")
+            self.start_block(copied_)
+        else:
+            self._copy(node, load)
+        if done is not None:
+            self.close_if(done)
+
+    def _copy(self, node: Node, load: Node) -> None:
+        """An asynchronous copy: zeros where the gate of `load` is false."""
+        size = load.dtype.count * load.dtype.scalar.itemsize
+        name = f"llvm.nvvm.cp.async.{'cg' if size == WIDEST else 'ca'}.shared.global.{size}"
+        operands = [(self.pointer(n.src[0]), self.place_of(n, load.dtype)) for n in (node, load)]
+        if len(load.src) > 2:
+            held = self.emit(f"select i1 {self.value(load.src[2])}, i32 {size}, i32 0")
+            name, operands = f"{name}.s", [*operands, ("i32", held)]
+        self._do(name, operands)
+
+    def _copy_single(self, node: Node, load: Node) -> None:
+        """A copy of the elements one by one, through registers."""
+        kind, before = memory_type(load.dtype), self.block
+        done = self.open_if(self.value(load.src[2])) if len(load.src) > 2 else None
+        value = self._single_loads(load, self.place_of(load, load.dtype))
+        if done is not None:
+            inside = self.block
+            self.close_if(done)
+            value = self.emit(f"phi {kind} [ {value}, %{inside} ], [ zeroinitializer, %{before} ]")
+        self.raw_store(node, value, self.place_of(node, load.dtype), WIDEST)
 
     def _by_alignment(self, memory: Node) -> tuple[str, str, str]:
         """Branch on whether arguments are aligned: the labels of both ways and of what follows."""

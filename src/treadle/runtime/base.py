@@ -49,7 +49,8 @@ class Entry:
 
     `items` is the size of a work-group (1 where workers take slices of the grid), `slots` are the
     memory arguments that the function has, in order, `variables` the positions in Launch.vars of
-    the integers it takes after them, `work` a rough count of operations of the whole phase.
+    the integers it takes after them, `work` a rough count of operations of the whole phase. A
+    launch asks for `shared` bytes of memory that the items of a group share.
     """
 
     symbol: str
@@ -58,6 +59,7 @@ class Entry:
     slots: tuple[Slot, ...] = ()
     variables: tuple[int, ...] = ()
     work: int = 0
+    shared: int = 0
 
 
 class Launch(NamedTuple):

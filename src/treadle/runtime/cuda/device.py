@@ -39,6 +39,9 @@ class _Library:
 
     def __init__(self, module: Module, entries: Sequence[Entry]) -> None:
         self.phases = [Phase(module.function(entry.symbol), entry) for entry in entries]
+        for kernel, entry in self.phases:
+            if entry.shared:
+                kernel.allow_shared(entry.shared)
 
 
 class CUDADevice:
@@ -105,7 +108,8 @@ class CUDADevice:
         """One kernel function on the stream."""
         grid, block = phase.sizes
         given = phase.arguments(args, variables)
-        self.context.launch(phase.kernel, grid, block, 0, self.stream, given)
+        shared = phase.entry.shared
+        self.context.launch(phase.kernel, grid, block, shared, self.stream, given)
 
     @contextmanager
     def working(self, what: str, names: Sequence[str] = ()) -> Iterator[None]:
