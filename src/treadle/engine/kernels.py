@@ -174,10 +174,16 @@ def _load(
 ) -> CompiledKernel:
     entries = tuple(
         Entry(
-            symbol, grid, items, tuple(Slot(*slot) for slot in slots), tuple(variables), work,
+            symbol,
+            grid,
+            items,
+            tuple(Slot(*slot) for slot in slots),
+            tuple(variables),
+            work,
+            shared,
             tuple(_boxes(*fields) for fields in boxes),
         )
-        for symbol, grid, items, slots, variables, work, boxes in description["entries"]
+        for symbol, grid, items, slots, variables, work, shared, boxes in description["entries"]
     )
     return CompiledKernel(
         key,
@@ -194,9 +200,7 @@ def _load(
     )
 
 
-def _boxes(
-    number: int, element: str, offset: int, shape: Any, strides: Any, box: Any
-) -> Boxes:
+def _boxes(number: int, element: str, offset: int, shape: Any, strides: Any, box: Any) -> Boxes:
     return Boxes(number, element, offset, tuple(shape), tuple(strides), tuple(box))
 
 

@@ -170,14 +170,14 @@ class ParamRef:
 
 @dataclass(frozen=True)
 class LocalRef:
-    """Scratch memory `number` of `size` elements, at a multiple of `align` bytes.
+    """Scratch memory `number` of `size` elements, at a multiple of `alignment` bytes.
 
     With `arrivals` it holds mbarriers: a phase of each is over after so many arrivals.
     """
 
     number: int
     size: int
-    align: int = 16
+    alignment: int = 16
     arrivals: tuple[int, ...] = ()
 
 
@@ -193,15 +193,25 @@ class StageArg:
     """Where a STAGE keeps its value.
 
     `scope`: "grid" (one copy, all workers wait for it) or "shared" (one for each worker or group).
-    `sizes`: extents of the memory, row-major. `is_swizzled`: rows are 128 bytes, and the eight
-    pieces of each are in another order, so that neighbours of a column are in different banks:
-    piece p of row r is in the place of piece p ^ r % 8.
+    `sizes`: extents of the memory, row-major; lines may be longer than what is in them, so that
+    they are padded.
+
+    `buffers`: so many slices are in memory at a time, those of neighbouring steps of the innermost
+    loop that the value depends on. With more than one the STAGE is a pipeline: while the items work
+    on one slice, the next ones are on their way. `fill`: what brings a slice, "stores" of the items
+    or asynchronous "copies" by them (the value is what memory holds then, or 0), or "boxes", copied
+    by one more item (the value is a BOX).
+
+    `swizzle`: 0, or the bytes of a line (32, 64 or 128), in which pieces of 16 bytes change places:
+    piece n of a line that begins in row r of 128 bytes stands at place n ^ (r % pieces). So the
+    same piece of neighbouring lines is in different banks.
     """
 
     scope: Literal["grid", "shared"]
     sizes: tuple[int, ...]
-    is_swizzled: bool = False
     buffers: int = 1
+    fill: Literal["stores", "copies", "boxes"] = "stores"
+    swizzle: int = 0
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.shape import size_product
-from .swizzle import alignment_of, place_in
+from .pipeline import alignment_of, place_in
 
 __all__ = ["lower_bulk_copies"]
 
@@ -36,13 +36,13 @@ SUBGROUP = 32
 def lower_bulk_copies(root: Node) -> Node:
     """`root` with every WGMMA of STAGEs of BOXes fed by a producer."""
     products = [n for n in root.toposort() if n.op is Op.WGMMA and _is_fed(n)]
-    for number, product in enumerate(products):
-        root = _lower(root, product, 3 * number)
+    for product in products:
+        root = _lower(root, product, sum(n.op is Op.LOCAL for n in root.toposort()))
     return root
 
 
 def _is_fed(product: Node) -> bool:
-    return all(s.op is Op.STAGE and s.src[0].op is Op.BOX for s in product.src)
+    return all(s.op is Op.STAGE and s.arg.fill == "boxes" for s in product.src)
 
 
 def _lower(root: Node, product: Node, first: int) -> Node:

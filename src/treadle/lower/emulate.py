@@ -136,11 +136,6 @@ class _Emulation:
             self.stored_as[value, node.dtype] = one
         return value
 
-    def pieces(self, node: Node, src: tuple[Node, ...]) -> Node:
-        """Matrices stay narrow: they are multiplied as they are."""
-        kinds = (s.dtype for s in node.src)
-        return node.replace(src=tuple(map(self.encode, src, kinds)))
-
     def bitcast(self, node: Node, src: tuple[Node, ...]) -> Node:
         bits, old = src[0], node.src[0].dtype
         if _is_narrow(old):
@@ -160,7 +155,6 @@ _SPECIAL: dict[Op, Callable[[_Emulation, Node, tuple[Node, ...]], Node]] = {
     Op.BOX: _Emulation.box,
     Op.STORE: _Emulation.store,
     Op.EXTRACT: _Emulation.lane,
-    Op.MMA: _Emulation.pieces,
     Op.CAST: _Emulation.cast,
     Op.BITCAST: _Emulation.bitcast,
 }

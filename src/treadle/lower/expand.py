@@ -91,9 +91,9 @@ class _Expander:
             return self._register(node, position)
         if node.op is Op.UPDATE:
             return self._update(node, position)
-        if node.op is Op.MMA:
-            pieces = (self._at(s, position) for s in node.src if s not in closed_ranges(node))
-            return node.replace(src=tuple(pieces))
+        if node.op is Op.FRAGMENT:
+            memory, index = node.src
+            return node.replace(src=(self._at(memory, position), self._scalar(index, position, {})))
         if node.op is Op.EXTRACT:
             return self._extract(node, position)
         if node.op is Op.WGMMA:
@@ -257,7 +257,7 @@ class _Expander:
             if len(node.src) > 3:
                 gate = self._scalar(node.src[3], position, {})
                 src += [] if gate.op is Op.CONST and gate.arg else [gate]
-            return Node(Op.STORE, dtypes.void, tuple(src))
+            return Node(Op.STORE, dtypes.void, tuple(src), node.arg)
         count = vector.src[0].arg
         index = self._scalar(node.src[1], position, {})
         base = contiguous(index, vector)
@@ -271,7 +271,7 @@ class _Expander:
         if len(node.src) > 3:
             gate = self._gate(node.src[3], position, vector)
             src += [] if gate.op is Op.CONST and gate.arg else [gate]
-        return Node(Op.STORE, dtypes.void, tuple(src))
+        return Node(Op.STORE, dtypes.void, tuple(src), node.arg)
 
     def _store_lanes(
         self, node: Node, position: dict[Node, int], vector: Node, memory: Node, value: Node

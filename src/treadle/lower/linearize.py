@@ -26,13 +26,15 @@ PRODUCERS = 32  # items of the subgroup that a producer belongs to
 class Phase:
     """`program` is a LINEAR node; `grid` holds its grid RANGEs, outermost first.
 
-    `items` is the number of work items in a group; 1 where workers take slices of the grid. One
-    item of one more subgroup runs the program `producer`, if there is one (see bulk.py).
+    `items` is the number of work items in a group; 1 where workers take slices of the grid. `asked`
+    are the bytes of LOCAL memory that a launch has to ask for, since they are too many to declare.
+    One item of one more subgroup runs the program `producer`, if there is one (see bulk.py).
     """
 
     program: Node
     grid: tuple[Node, ...]
     items: int = 1
+    asked: int = 0
     producer: Node | None = None
 
     @property
@@ -108,7 +110,11 @@ class _Phase:
         self.items = items
         self.barriers = 0 if has_groups and items > 1 else None
         self.filling: set[Node | None] = set()  # the loops around what fills shared memory
+        self.awaited: set[Node] = set()  # the ENDs that somebody reads shared memory after
         self.order = end.toposort(lambda n: not _waits_for_phase(n))
+        for node in self.order:
+            if node.op is Op.AFTER and _memory(node).op is Op.LOCAL:
+                self.awaited.update(node.src[1:])
         self.deps = self._dependencies()
         self.rank = self._ranks()
         self.blocks: dict[Node | None, list[Node]] = {None: []}
@@ -161,6 +167,8 @@ class _Phase:
             if node.op is Op.END:
                 self._close(node, grid)
                 self._guard(node)
+            elif node.op is Op.WAIT:
+                self._meet(node)
             else:
                 self.blocks.setdefault(self._home(node), []).append(node)
         program = Node(Op.LINEAR, dtypes.void, tuple(self.blocks[None]))
@@ -168,15 +176,23 @@ class _Phase:
 
     def _guard(self, end: Node) -> None:
         """A BARRIER after what fills shared memory, before anybody reads it."""
-        if self.barriers is None or not _fills_shared(end):
+        if self.barriers is None or end not in self.awaited:
             return
         home = self._home(end)
         self.blocks.setdefault(home, []).append(self._barrier())
-        around = self.deps[end]
+        self._refill(self.deps[end])
+
+    def _meet(self, wait: Node) -> None:
+        """A WAIT, which holds for all items once they have met."""
+        self.blocks.setdefault(self._home(wait), []).extend((wait, self._barrier()))
+        self._refill(self.deps[wait] - {wait.src[0]})
+
+    def _refill(self, around: Ranges) -> None:
+        """Each step of the loops around fills the same shared memory."""
         self.filling.update(r for r in around if r.arg.kind == "loop")
 
     def _barrier(self) -> Node:
-        assert self.barriers is not None
+        assert self.barriers is not None  # there are groups
         self.barriers += 1
         return Node(Op.BARRIER, dtypes.void, (), self.barriers)
 
@@ -193,11 +209,6 @@ class _Phase:
                 body.append(self._barrier())
             closing = [] if r in grid else [Node(Op.END, dtypes.void, (r,), 0)]
             self.blocks.setdefault(parent, []).extend([r, *body, *closing])
-
-
-def _fills_shared(end: Node) -> bool:
-    stores = (s for s in end.src[: end.arg] if s.op is Op.STORE)
-    return any(_memory(store.src[0]).op is Op.LOCAL for store in stores)
 
 
 def _waits_for_phase(node: Node) -> bool:

@@ -4,7 +4,8 @@
       ->  LOAD(AFTER(memory, END(STORE(memory, f0*n + f1, value, gate), f0, f1)), i0*n + i1)
 
 Scope "shared" becomes LOCAL memory, filled by each worker inside the loops that the value depends
-on. Scope "grid" becomes a scratch PARAM, filled by all workers in a phase of its own.
+on. Scope "grid" becomes a scratch PARAM, filled by all workers in a phase of its own. What has
+several buffers is lowered in pipeline.py.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
 from ..ir.shape import size_product
 from .bulk import lower_bulk_copies
-from .swizzle import alignment_of, place_in
+from .pipeline import alignment_of, lower_pipelines, place_in, stored_part
 
 __all__ = ["lower_stages"]
 
@@ -26,23 +27,24 @@ def lower_stages(root: Node, first_slot: int) -> tuple[Node, list[Node]]:
     """`root` without STAGEs, and the scratch PARAMs made, in slots from `first_slot` on."""
     scratch: list[Node] = []
     filled: dict[tuple[Node, ...], Node] = {}
-    root = lower_bulk_copies(root)
+    root = lower_bulk_copies(lower_pipelines(root))
     first_local = sum(n.op is Op.LOCAL for n in root.toposort())
 
     def step(node: Node) -> Node | None:
+        if node.op is Op.FRAGMENT and node.src[0].op is Op.LOAD:  # memory, and no value of it
+            memory, position = node.src[0].src
+            return node.replace(src=(memory, position))
         if node.op is Op.WGMMA and node.src[0].op is Op.LOAD:
-            places = (s for load in node.src[:2] for s in load.src)
-            return node.replace(src=(*places, *node.src[2:]))
+            return node.replace(src=tuple(s for load in node.src for s in load.src))
         if node.op is not Op.STAGE:
             return None
-        count = len(node.arg.sizes)
-        key = (*node.src[: 2 + count], *closed_ranges(node))
+        key = stored_part(node)
         if key not in filled:
             memory = _memory(node, first_local + len(filled), first_slot + len(scratch))
             if memory.op is Op.PARAM:
                 scratch.append(memory)
             filled[key] = _fill(node, memory)
-        position = place_in(node, node.src[2 + count : 2 + 2 * count])
+        position = place_in(node, node.src[2 + len(node.arg.sizes) :])
         return Node(Op.LOAD, node.dtype, (filled[key], position))
 
     return _number_tickets(rewrite_with(root, step)), scratch
@@ -77,11 +79,10 @@ def _memory(node: Node, number: int, slot: int) -> Node:
 
 def _fill(node: Node, memory: Node) -> Node:
     value, gate = node.src[:2]
-    position = place_in(node, node.src[2 : 2 + len(node.arg.sizes)])
+    position = place_in(node, node.src[2:])
     src = (memory, position, value)
     if gate.op is not Op.CONST:
         src = (*src, gate)
     store = Node(Op.STORE, dtypes.void, src)
     done = Node(Op.END, dtypes.void, (store, *closed_ranges(node)), 1)
     return Node(Op.AFTER, node.dtype, (memory, done))
-

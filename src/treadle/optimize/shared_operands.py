@@ -18,7 +18,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
 from .moves import Moves
-from .slices import Cut, count, is_contiguous, undigit
+from .slices import Cut, count, is_contiguous, is_copied, undigit
 
 __all__ = ["ROW", "Operand", "Tensor", "bulk", "stored", "tensor_of"]
 
@@ -71,9 +71,12 @@ def _sizes(lines: int, depth: int, wide: int, is_turned: bool) -> tuple[int, ...
 
 
 def stored(
-    moves: Moves, factor: Node, line: Split, inner: Node, depth: int, items: int
+    moves: Moves, factor: Node, line: Split, inner: Node, depth: int, items: int, buffers: int
 ) -> Operand:
-    """`factor` for one slice and one tile of lines, stored by all items in whole pieces."""
+    """`factor` for one slice and one tile of lines, stored by all items in whole pieces.
+
+    So many slices as `buffers` are in memory at a time.
+    """
     mine = _tile_of(line)
     lines, wide, each = count(mine), ROW // factor.dtype.itemsize, PIECE // factor.dtype.itemsize
     can_turn = factor.dtype.itemsize == TURNED and lines % wide == 0
@@ -95,7 +98,8 @@ def stored(
     zeros = (Node.index(0),) * 3
     src = (filled, gate, *_place(place, deep, wide, is_turned), *zeros, *closed)
     sizes = _sizes(lines, depth, wide, is_turned)
-    stage = Node(Op.STAGE, factor.dtype, src, StageArg("shared", sizes, True))
+    fill = "copies" if buffers > 1 and is_copied(filled) else "stores"
+    stage = Node(Op.STAGE, factor.dtype, src, StageArg("shared", sizes, buffers, fill, ROW))
     return Operand(stage, lines, depth, is_turned)
 
 
@@ -130,16 +134,16 @@ def tensor_of(
     """
     if factor is None or factor.op is not Op.LOAD or len(factor.src) > 2:
         return None
-    if factor.src[0].op is not Op.PARAM or len(lines) != 1 or len(steps) != 1:
+    loops = (*lines, *steps)
+    if factor.src[0].op is not Op.PARAM or len(loops) != 2:
         return None
     terms, offset = linear_terms(simplify(factor.src[1]))
-    line, step = terms.pop(lines[0], 0), terms.pop(steps[0], 0)
+    line, step = (terms.pop(loop, 0) for loop in loops)
     others = tuple(terms.items())
     if any(loop not in batch or apart < 0 for loop, apart in others) or min(line, step) <= 0:
         return None
-    both = ((steps[0], step), (lines[0], line))
     is_turned = step != 1
-    axes = (*(both[::-1] if is_turned else both), *others)
+    axes = [(loops[0], line), (loops[1], step)][:: 1 if is_turned else -1] + list(others)
     size = factor.dtype.itemsize
     fits = all(apart * size % PIECE == 0 for apart in (offset, *(n for _, n in axes[1:])))
     long = any(loop.src[0].arg >= LONGEST for loop, _ in axes)
@@ -147,12 +151,10 @@ def tensor_of(
         return None
     if is_turned and size != TURNED:
         return None
-    return Tensor(factor.src[0], offset, axes, is_turned)
+    return Tensor(factor.src[0], offset, tuple(axes), is_turned)
 
 
-def bulk(
-    moves: Moves, tensor: Tensor, line: Split, cut: Cut, depth: int, buffers: int
-) -> Operand:
+def bulk(moves: Moves, tensor: Tensor, line: Split, cut: Cut, depth: int, buffers: int) -> Operand:
     """The slices of a tensor for one tile of lines, so many of them in memory at a time."""
     assert cut.outer is not None
     mine, dtype = _tile_of(line), tensor.memory.dtype
@@ -173,6 +175,6 @@ def bulk(
     value = Node(Op.BOX, dtype, src, arg)
     closed = () if turn is None else (turn,)
     sizes = _sizes(lines, depth, wide, tensor.is_turned)
-    stage_arg = StageArg("shared", sizes, True, buffers)
+    stage_arg = StageArg("shared", sizes, buffers, "boxes", ROW)
     stage = Node(Op.STAGE, dtype, (value, TRUE, *stored_at, *zeros, *closed), stage_arg)
     return Operand(stage, lines, depth, tensor.is_turned)

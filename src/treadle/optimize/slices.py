@@ -21,7 +21,16 @@ from .moves import Moves
 from .nest import stride
 from .products import distribute_over_product
 
-__all__ = ["Cut", "count", "cut_product", "digits", "is_contiguous", "spread", "undigit"]
+__all__ = [
+    "Cut",
+    "count",
+    "cut_product",
+    "digits",
+    "is_contiguous",
+    "is_copied",
+    "spread",
+    "undigit",
+]
 
 
 @dataclass(frozen=True)
@@ -114,6 +123,12 @@ def cut_product(
     return Cut(reduce, x, y, inner, outer, batch)
 
 
+def is_copied(value: Node) -> bool:
+    """Whether a value is what memory holds, or 0."""
+    is_plain = value.op is Op.LOAD and value.src[0].op is Op.PARAM
+    return is_plain and (len(value.src) == 2 or value.src[3].value == 0)
+
+
 def is_contiguous(factor: Node, loop: Node) -> bool:
     """Whether something that a factor is computed from is contiguous in a loop."""
     return any(n.op is Op.LOAD and stride(n.src[1], loop) == 1 for n in factor.toposort())
@@ -122,4 +137,3 @@ def is_contiguous(factor: Node, loop: Node) -> bool:
 def _order(loop: Node) -> int:
     """Groups outermost, then items, then what one item repeats."""
     return {"grid": 0, "local": 1}.get(loop.arg.kind, 2)
-

@@ -16,7 +16,7 @@ A WGMMA has both STAGEs as sources and gives the sums of one product of a slice;
 slices adds them up, and EXTRACT takes one.
 
 Operands that are tensors in memory are copied in bulk, several slices ahead, by one item that does
-nothing else (lower/bulk.py). What is computed or masked, the items store themselves, slice by slice.
+nothing else (lower/bulk.py). What is computed or masked, the items store themselves.
 
 Why these tiles: the units take 128 cycles for 64 x 256 x 16 and read 10 KiB of shared memory in
 them, 80 bytes a cycle of 128 that there are; 64 x 128 take 96, 64 x 64 all of them. 128 x 256 sums
@@ -154,15 +154,18 @@ def _operands(
     """Both factors of a slice in shared memory."""
     row, column = lines
     x, y = tensors
-    if x is not None and y is not None and cut.outer is not None and tile.buffers > 1:
-        moves.log.append(f"bulk copies into {tile.buffers} buffers")
+    buffers = 1 if cut.outer is None else min(tile.buffers, cut.outer.src[0].arg)
+    if x is not None and y is not None and cut.outer is not None and buffers > 1:
+        moves.log.append(f"bulk copies into {buffers} buffers")
         return (
-            bulk(moves, x, row, cut, tile.depth, tile.buffers),
-            bulk(moves, y, column, cut, tile.depth, tile.buffers),
+            bulk(moves, x, row, cut, tile.depth, buffers),
+            bulk(moves, y, column, cut, tile.depth, buffers),
         )
     return (
-        stored(moves, _narrow(cut.x, unit.dtype), row, cut.inner, tile.depth, tile.items),
-        stored(moves, _narrow(cut.y, unit.dtype), column, cut.inner, tile.depth, tile.items),
+        stored(moves, _narrow(cut.x, unit.dtype), row, cut.inner, tile.depth, tile.items, buffers),
+        stored(
+            moves, _narrow(cut.y, unit.dtype), column, cut.inner, tile.depth, tile.items, buffers
+        ),
     )
 
 

@@ -58,7 +58,6 @@ class Function(ABC):
 
     def text(self) -> str:
         """The whole function."""
-        self.begin()
         for node in self.phase.program.src:
             self.node(node)
         if self.grid_open:
@@ -66,9 +65,6 @@ class Function(ABC):
         return "\n".join([*self.header(), *self.top, *self.lines, "}", ""])
 
     # -- what a language says of itself ---------------------------------------------------------
-
-    def begin(self) -> None:
-        """Print what comes before the program."""
 
     @abstractmethod
     def header(self) -> list[str]:

@@ -27,18 +27,18 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..lower.exact import exact_nodes
 from ..lower.linearize import Phase
+from ..lower.shared import local_places
 from ..target import Target
-from .clike import BINARY, COMPARISONS, FUNCTIONS, Function, is_promoted
+from .clike import BINARY, COMPARISONS, FUNCTIONS, is_promoted
 from .cuda_text import (
     HALVES,
     SCALARS,
     helper_text,
     literal,
-    product_text,
     struct_name,
     struct_text,
 )
-from .mbarrier import READY
+from .cuda_warpgroups import WithWarpgroups
 from .nvidia import (
     BUTTERFLY,
     IS_ANY,
@@ -47,11 +47,13 @@ from .nvidia import (
     WIDEST,
     Fused,
     added_products,
+    copied,
     fused,
     is_whole,
-    mbarriers_of,
+    most_aligned,
+    only_copied,
 )
-from .wgmma import FENCE, product_name, reads_shared
+from .wgmma import FENCE, reads_shared
 
 __all__ = ["CUDARenderer"]
 
@@ -87,7 +89,7 @@ class CUDARenderer:
         return "\n".join([*lines, *bodies])
 
 
-class _CUDAFunction(Function):
+class _CUDAFunction(WithWarpgroups):
     language = "CUDA C"
 
     def __init__(self, name: str, phase: Phase, contract: bool) -> None:
@@ -95,40 +97,19 @@ class _CUDAFunction(Function):
         self.contract = contract
         self.structs: set[DType] = set()
         self.helpers: set[str] = set()
-        self.products: dict[str, str] = {}  # functions for units of warpgroups, by name
         self.spelled: dict[str, Sequence[str]] = {}  # the text of a vector: that of its lanes
         self.written = {param for param, is_written in phase.params if is_written}
         self.in_vectors: set[str] = set()  # the arguments that are accessed so
         self.exact = exact_nodes(phase.code)
         self.added = added_products(phase.code)
-        self.boxes = phase.boxes
         self.fences = reads_shared(phase.code)
+        self.copied = copied(phase.code)
+        self.unprinted = self.added | only_copied(phase.code, self.copied)
+        self.places, _ = local_places(phase.code)
 
     def node(self, node: Node) -> None:
-        if node not in self.added:  # printed where they are added
+        if node not in self.unprinted:  # printed where they are added, or copied
             super().node(node)
-
-    def begin(self) -> None:
-        producer, items = self.phase.producer, self.phase.items
-        if producer is None:
-            return
-        self.helpers |= {"init_mbarrier", "0_shared_address", "0_tensor_map"}
-        self.open("if (threadIdx.x == 0)")
-        for barriers in mbarriers_of(self.phase.code):
-            for number, arrivals in enumerate(barriers.arg.arrivals):
-                self.line(f"init_mbarrier({self.memory(barriers)} + {number}, {arrivals});")
-        self.line(f'asm volatile("{READY}" ::: "memory");')
-        self.close()
-        self.line("__syncthreads();")
-        self.open(f"if (threadIdx.x >= {items})")
-        self.open(f"if (threadIdx.x == {items})")
-        for node in producer.src:
-            self.node(node)
-        self.close()
-        self.line("return;")
-        self.close()
-        # What was named in there is not known outside.
-        self.names = {n: name for n, name in self.names.items() if n.op in (Op.PARAM, Op.LOCAL)}
 
     def header(self) -> list[str]:
         arguments = [self._argument(param) for param, _ in self.phase.params]
@@ -140,6 +121,9 @@ class _CUDAFunction(Function):
             f'extern "C" __global__ void __launch_bounds__({self.phase.launched})',
             f"{self.name}({', '.join(arguments)}) {{",
         ]
+        if self.phase.asked:
+            aligned = f"__align__({most_aligned(self.places)})"
+            lines.append(f"  extern __shared__ {aligned} unsigned char shared[];")
         if self.in_vectors:
             addresses = " | ".join(f"(size_t){name}" for name in sorted(self.in_vectors))
             lines.append(f"  const bool aligned = (({addresses}) & {WIDEST - 1}) == 0;")
@@ -167,9 +151,11 @@ class _CUDAFunction(Function):
     def declare_memory(self, node: Node) -> tuple[str, list[str]]:
         if node.op is Op.PARAM:
             return f"arg{node.arg.slot}", []
-        name = f"local{node.arg.number}"
-        kind = SCALARS[node.dtype.name]
-        return name, [f"  __shared__ __align__({node.arg.align}) {kind} {name}[{node.arg.size}];"]
+        name, kind = f"local{node.arg.number}", SCALARS[node.dtype.name]
+        if self.phase.asked:
+            return name, [f"  {kind} *const {name} = ({kind} *)(shared + {self.places[node]});"]
+        aligned = f"__align__({node.arg.alignment})"
+        return name, [f"  __shared__ {aligned} {kind} {name}[{node.arg.size}];"]
 
     def loop(self, name: str, dtype: DType, count: str) -> str:
         return f"for ({self.type(dtype)} {name} = 0; {name} < {count}; {name}++)"
@@ -188,31 +174,11 @@ class _CUDAFunction(Function):
             self.line(f'asm volatile("{FENCE}" ::: "memory");')
         self.line("__syncthreads();")
 
-    def _await(self, node: Node) -> None:
-        self._on_mbarrier("await_phase", node.src[:2], self.value(node.src[2]))
+    def _commit(self, node: Node) -> None:
+        self.line('asm volatile("cp.async.commit_group;" ::: "memory");')
 
-    def _expect(self, node: Node) -> None:
-        self._on_mbarrier("expect_bytes", node.src, str(node.arg))
-
-    def _on_mbarrier(self, function: str, place: Sequence[Node], *arguments: str) -> None:
-        self.helpers |= {function, "0_shared_address"}
-        at = f"{self.value(place[0])} + {self.value(place[1])}"
-        self.line(f"{function}({', '.join((at, *arguments))});")
-
-    def _box(self, node: Node) -> None:
-        """Printed where it is stored."""
-
-    def _copy_box(self, store: Node) -> None:
-        memory, index, box = store.src
-        *place, barriers, slot = box.src[1:]
-        name = f"copy_box_{len(place)}d"
-        self.helpers |= {name, "0_shared_address"}
-        number = self.boxes.index((box.src[0], box.arg))
-        arguments = [
-            f"{self.memory(memory)} + {self.value(index)}", f"&map{number}",
-            f"{self.value(barriers)} + {self.value(slot)}", *map(self.value, place),
-        ]  # fmt: skip
-        self.line(f"{name}({', '.join(arguments)});")
+    def _wait(self, node: Node) -> None:
+        self.line(f'asm volatile("cp.async.wait_group {node.arg};" ::: "memory");')
 
     def _subgroup(self, node: Node) -> str:
         dtype, (value,) = node.dtype, self.operands(node)
@@ -224,24 +190,14 @@ class _CUDAFunction(Function):
             value = self.let(dtype, self.binary(node.arg, dtype, value, other))
         return value
 
+    def _fragment(self, node: Node) -> str:
+        memory, place = node.src
+        name = f"load_{node.dtype.count}_{'columns' if node.arg else 'lines'}"
+        self.helpers.add(name)
+        return self.let(node.dtype, f"{name}({self.memory(memory)} + {self.value(place)})")
+
     def _mma(self, node: Node) -> str:
         return self.let(node.dtype, self._multiplied(node, self.splat(node.dtype, "0.0f")))
-
-    def _wgmma(self, node: Node) -> str:
-        self.counter += 1
-        name = f"p{self.counter}"
-        self.line(f"{self.type(node.dtype)} {name} = {self.splat(node.dtype, '0.0f')};")
-        self._add_product(node, name)
-        return name
-
-    def _add_product(self, node: Node, sums: str) -> None:
-        """A product of units of warpgroups, added to sums that are there already."""
-        name = product_name(node)
-        self.products[name] = product_text(node)
-        x, at_x, y, at_y = (self.value(s) for s in node.src[:4])
-        self.line(f"{name}({sums}, {x} + {at_x}, {y} + {at_y});")
-        if node.src[4:]:
-            self._on_mbarrier("arrive", node.src[4:])
 
     def _update(self, node: Node) -> None:
         register, value = node.src[:2]
@@ -264,10 +220,9 @@ class _CUDAFunction(Function):
 
     def _multiplied(self, node: Node, sums: str) -> str:
         """The sums of a product of matrices and what is there already."""
-        name = f"mma_{node.src[0].dtype.scalar.name}"
-        self.helpers |= {"bits_to", name}
-        pieces = [f"bits_to<unsigned>({self.value(piece)})" for piece in node.src]
-        return f"{name}({', '.join(pieces)}, {sums})"
+        name = f"mma_{node.arg}"
+        self.helpers.add(name)
+        return f"{name}({', '.join(self.operands(node))}, {sums})"
 
     # -- memory ---------------------------------------------------------------------------------
 
@@ -295,6 +250,9 @@ class _CUDAFunction(Function):
         return base in self.in_vectors
 
     def store(self, node: Node) -> None:
+        if node in self.copied:
+            self._copy(node, self.copied[node])
+            return
         memory, index, value, *gates = node.src
         if value.op is Op.BOX:
             self._copy_box(node)
@@ -314,6 +272,29 @@ class _CUDAFunction(Function):
         for code in stores:
             self.line(code)
         if gates and gates[0].dtype.count == 1:
+            self.close()
+
+    def _copy(self, node: Node, load: Node) -> None:
+        """An asynchronous copy, or one by elements where an argument is not aligned."""
+        count, gates = load.dtype.count, node.src[3:]
+        name = f"copy_{count * load.dtype.scalar.itemsize}"
+        self.helpers.add(name)
+        held = self.value(load.src[2]) if len(load.src) > 2 else "true"
+        (to, at), (base, place) = (
+            (self.memory(n.src[0]), self.value(n.src[1])) for n in (node, load)
+        )
+        copy = f"{name}({to} + {at}, {base} + {place}, {held});"
+        if gates:
+            self.open(f"if ({self.value(gates[0])})")
+        if count > 1 and self._may_be_unaligned(base):
+            zero = literal(load.dtype.scalar, 0)
+            lanes = zip(_places(to, at, count), _places(base, place, count), strict=True)
+            single = " ".join(f"{a} = {held} ? {b} : {zero};" for a, b in lanes)
+            self.line(f"if (aligned) {copy}")
+            self.line(f"else {{ {single} }}")
+        else:
+            self.line(copy)
+        if gates:
             self.close()
 
     # -- vectors --------------------------------------------------------------------------------

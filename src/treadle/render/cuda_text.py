@@ -14,7 +14,7 @@ from typing import Any
 from ..dtype import DType, dtypes
 from ..ir.node import Node
 from . import mbarrier
-from .nvidia import WIDEST
+from .nvidia import COPIED_AT_ONCE, WIDEST
 from .wgmma import ADDRESS_BITS, UNIT, descriptor_fields, instructions, product_name
 
 __all__ = [
@@ -91,6 +91,28 @@ __device__ __forceinline__ unsigned short to_{name}(float x) {{
   return y;
 }}"""
         for name, spelled in HALVES.items()
+    },
+    **{
+        f"copy_{size}": f"""\
+__device__ __forceinline__ void copy_{size}(void *to, const void *from, bool is_held) {{
+  asm volatile("cp.async.{"cg" if size == 16 else "ca"}.shared.global [%0], [%1], {size}, %2;"
+      :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)),
+         "r"(is_held ? {size} : 0) : "memory");
+}}"""
+        for size in COPIED_AT_ONCE
+    },
+    **{
+        f"load_{count}_{which}": f"""\
+__device__ __forceinline__ uint32x{count} load_{count}_{which}(const void *line) {{
+  uint32x{count} words;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x{count}{how}.shared.b16 "
+      "{{{", ".join(f"%{n}" for n in range(count))}}}, [%{count}];"
+      : {", ".join(f'"=r"(words.s{n})' for n in range(count))}
+      : "r"((unsigned)__cvta_generic_to_shared(line)) : "memory");
+  return words;
+}}"""
+        for count in (2, 4)
+        for which, how in (("lines", ""), ("columns", ".trans"))
     },
     **{
         f"mma_{name}": f"""\

@@ -67,9 +67,6 @@ class LLVMFunction(Values):
         """What is said of accesses to a piece of memory: that others do not overlap it."""
         return ""
 
-    def begin(self) -> None:
-        """Print what comes before the program."""
-
     def finish(self) -> None:
         """Print what closes the body."""
 
@@ -77,7 +74,6 @@ class LLVMFunction(Values):
 
     def text(self) -> str:
         """The whole function."""
-        self.begin()
         for node in self.phase.program.src:
             self.node(node)
         self.finish()

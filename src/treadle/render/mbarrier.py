@@ -6,7 +6,10 @@ addresses in shared memory are words of 32 bits; `percent` is how the language w
 
 from __future__ import annotations
 
-__all__ = ["READY", "arrive", "await_phase", "copy_box", "expect", "init"]
+from ..ir.node import Node
+from ..ir.op import Op
+
+__all__ = ["READY", "arrive", "await_phase", "copy_box", "expect", "init", "mbarriers_of"]
 
 # After `init`, before anybody else looks at an mbarrier.
 READY = "fence.mbarrier_init.release.cluster;"
@@ -47,3 +50,9 @@ def copy_box(sign: str, rank: int) -> str:
         f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
         f"[{sign}0], [{sign}1, {{{place}}}], [{sign}2];"
     )
+
+
+def mbarriers_of(program: Node) -> list[Node]:
+    """The memory that holds mbarriers, in order."""
+    found = {n for n in program.toposort() if n.op is Op.LOCAL and n.arg.arrivals}
+    return sorted(found, key=lambda n: n.arg.number)

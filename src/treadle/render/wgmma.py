@@ -2,7 +2,8 @@
 
     instructions(node, "%", 32)  ->  ["wgmma.fence.sync.aligned;", "wgmma.mma_async....", ...]
 
-Operands are numbered as inline assembly has them: first the sums, which are added to. A descriptor is a word of 64 bits:
+Operands are numbered as inline assembly has them: first the sums, which are added to. A descriptor
+is a word of 64 bits:
 
     bits 0-13 address, 16-29 leading and 32-45 stride offset, each in 16 bytes; 62-63 swizzle
 

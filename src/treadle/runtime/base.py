@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from treadle.target import Target
 
 __all__ = [
-    "Allocator", "Boxes", "Buffer", "CallList", "Device", "Entry", "Launch", "Library", "MemoryStats",
-    "Slot",
+    "Allocator", "Boxes", "Buffer", "CallList", "Device", "Entry", "Launch", "Library",
+    "MemoryStats", "Slot",
 ]  # fmt: skip
 
 
@@ -66,7 +66,8 @@ class Entry:
     `items` is the size of a work-group (1 where workers take slices of the grid), `slots` are the
     memory arguments that the function has, in order, `variables` the positions in Launch.vars of
     the integers it takes after them, `boxes` the tensors that it takes maps of after those, `work`
-    a rough count of operations of the whole phase.
+    a rough count of operations of the whole phase. A launch asks for `shared` bytes of memory that
+    the items of a group share.
     """
 
     symbol: str
@@ -75,6 +76,7 @@ class Entry:
     slots: tuple[Slot, ...] = ()
     variables: tuple[int, ...] = ()
     work: int = 0
+    shared: int = 0
     boxes: tuple[Boxes, ...] = ()
 
 

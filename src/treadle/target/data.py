@@ -24,11 +24,13 @@ class Workgroup:
     """How a processor that runs groups of work items likes them.
 
     `items` is the size of group to aim at, `most_items` the largest one allowed, `shared_bytes` the
-    memory that the items of one group share. `subgroup` holds the least and the most items that run
-    in step and combine values without memory (warps, waves, SIMD groups); None where the language
-    offers no such operations. In a matmul an item computes at most `tile` rows by `tile` columns,
-    of which `together` are neighbours: so many shared elements are one load. Smaller tiles follow
-    until there are `busy` groups, which is what keeps all of the processor at work.
+    most memory that the items of one group share. Of that a kernel declares `declared_bytes` at
+    most, and asks at its launch if it needs more (None: it declares all). `subgroup` holds the
+    least and the most items that run in step and combine values without memory (warps, waves, SIMD
+    groups); None where the language offers no such operations. In a matmul an item computes at most
+    `tile` rows by `tile` columns, of which `together` are neighbours: so many shared elements are
+    one load. Smaller tiles follow until there are `busy` groups, which is what keeps all of the
+    processor at work.
     """
 
     items: int = 128
@@ -38,6 +40,7 @@ class Workgroup:
     tile: int = 4
     together: int = 1
     busy: int = 1
+    declared_bytes: int | None = None
 
 
 @dataclass(frozen=True)

@@ -40,11 +40,12 @@ class Phase(NamedTuple):
     def describe(self, facts: DeviceFacts) -> str:
         """What the compiled code needs, and how many of its blocks run side by side."""
         needs, threads = self.kernel.facts, self.entry.items
-        blocks = self.kernel.blocks_per_multiprocessor(threads, 0)
+        blocks = self.kernel.blocks_per_multiprocessor(threads, self.entry.shared)
+        shared = needs.shared + self.entry.shared
         spilled = f", {needs.local} bytes of local memory" if needs.local else ""
         return (
             f"{self.entry.symbol}: {self.entry.grid} blocks of {threads} threads, "
-            f"{needs.registers} registers, {needs.shared} bytes shared{spilled}; {blocks} blocks "
+            f"{needs.registers} registers, {shared} bytes shared{spilled}; {blocks} blocks "
             f"for each of {facts.multiprocessors} multiprocessors at a time"
         )
 
@@ -160,7 +161,10 @@ class CUDACallList:
             for phase in phases:
                 given = phase.arguments(context, self._args[call], self._vars[call])
                 grid, block = phase.sizes
-                node = context.add_kernel(graph.handle, after, phase.kernel, grid, block, 0, given)
+                shared = phase.entry.shared
+                node = context.add_kernel(
+                    graph.handle, after, phase.kernel, grid, block, shared, given
+                )
                 row.append(node)
                 after = [node]
             self._nodes.append(row)

@@ -40,6 +40,9 @@ class _Library:
 
     def __init__(self, module: Module, entries: Sequence[Entry]) -> None:
         self.phases = [Phase(module.function(entry.symbol), entry) for entry in entries]
+        for kernel, entry in self.phases:
+            if entry.shared:
+                kernel.allow_shared(entry.shared)
 
 
 class CUDADevice:
@@ -107,7 +110,8 @@ class CUDADevice:
         grid, block = phase.sizes
         with aligned(self.context, self.stream, phase.entry, args) as here:
             given = phase.arguments(self.context, here, variables)
-            self.context.launch(phase.kernel, grid, block, 0, self.stream, given)
+            shared = phase.entry.shared
+            self.context.launch(phase.kernel, grid, block, shared, self.stream, given)
 
     @contextmanager
     def working(self, what: str, names: Sequence[str] = ()) -> Iterator[None]:
