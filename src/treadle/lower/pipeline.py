@@ -5,12 +5,12 @@
     fill buffers 0 .. B-2 with value[0] .. value[B-2], a COMMIT after each
     for i in S:
       WAIT until all but the latest B-2 groups have happened, and all items are here
-      fill buffer (i + B-1) % B with value[i + B-1], unless i is among the last; COMMIT
+      fill buffer (i + B-1) % B with value[i + B-1], or 0 behind the last step; COMMIT
       use(buffer i % B)
 
 All STAGEs of one loop share its WAIT. One meeting of the items a step is enough: what arrived for
 all of them may be read, and the buffer that is filled next is the one that all have read. The
-last steps COMMIT groups with nothing in them, so that the count of groups is right to the end.
+last steps fill buffers that nobody reads, so that the count of groups is right to the end.
 
 Filling is STOREs, ASYNCHRONOUS ones where the STAGE says "copies": those happen some time before
 the WAIT. A renderer may make ordinary STOREs of them, which the WAIT covers as well.
@@ -21,7 +21,7 @@ from __future__ import annotations
 from ..dtype import dtypes
 from ..errors import InternalError
 from ..ir.args import LocalRef
-from ..ir.loops import closed_ranges, free_ranges
+from ..ir.loops import Split, closed_ranges, free_ranges, replace_ranges
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -149,12 +149,10 @@ def _buffer(stage: Node, step: Node) -> Node:
 
 
 def _fill(stage: Node, memory: Node, loop: Node, step: Node) -> Node:
-    """The END that stores the slice of `step`, if there is such a step."""
-    of_step = {loop: step}
-    value, gate, *index = (
-        s.substitute(of_step) for s in stored_part(stage)[: 2 + len(stage.arg.sizes)]
-    )
-    gate = simplify(gate & (step < loop.src[0]))
+    """The END that stores the slice of `step`; nothing is read for one behind the last."""
+    part = stage.src[: 2 + len(stage.arg.sizes)]
+    value = replace_ranges(part[0], {loop: Split(step, (), simplify(step < loop.src[0]))})
+    gate, *index = (simplify(s.substitute({loop: step})) for s in part[1:])
     position = simplify(_buffer(stage, step) + place_in(stage, tuple(index)))
     src = (memory, position, simplify(value), *(() if gate.value == 1 else (gate,)))
     how = ASYNCHRONOUS if stage.arg.fill == "copies" else None

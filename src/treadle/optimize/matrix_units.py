@@ -26,6 +26,7 @@ from dataclasses import dataclass
 
 from ..dtype import DType, dtypes
 from ..ir.args import StageArg
+from ..ir.conditions import parts
 from ..ir.loops import TRUE, Split
 from ..ir.node import Node
 from ..ir.op import Op
@@ -33,6 +34,7 @@ from ..ir.rules.index import simplify
 from ..target import MatrixUnit, Target
 from .matmul import Problem
 from .moves import Moves
+from .products import masked
 from .slices import Cut, count, cut_product, digits, is_contiguous, is_copied, spread, undigit
 
 __all__ = ["tile_for_matrix_units"]
@@ -100,7 +102,10 @@ def _narrowed(value: Node, dtype: DType) -> Node | None:
         return Node.const(dtype, 0)
     if value.op is Op.WHERE:
         one, other = (_narrowed(source, dtype) for source in value.src[1:])
-        return None if one is None or other is None else value.src[0].where(one, other)
+        if one is None or other is None:
+            return None
+        is_masked = other.value == 0
+        return masked(parts(value.src[0]), one) if is_masked else value.src[0].where(one, other)
     return None
 
 

@@ -132,12 +132,13 @@ def tensor_of(
 
     It counts in pieces of 16 bytes from the start of the memory, and along five axes at most.
     """
-    if factor is None or factor.op is not Op.LOAD or len(factor.src) > 2:
+    if factor is None or factor.op is not Op.LOAD:
         return None
+    memory, index, *gate = factor.src
     loops = (*lines, *steps)
-    if factor.src[0].op is not Op.PARAM or len(loops) != 2:
+    if gate or memory.op is not Op.PARAM or len(loops) != 2:
         return None
-    terms, offset = linear_terms(simplify(factor.src[1]))
+    terms, offset = linear_terms(simplify(index))
     line, step = (terms.pop(loop, 0) for loop in loops)
     others = tuple(terms.items())
     if any(loop not in batch or apart < 0 for loop, apart in others) or min(line, step) <= 0:
@@ -151,7 +152,7 @@ def tensor_of(
         return None
     if is_turned and size != TURNED:
         return None
-    return Tensor(factor.src[0], offset, tuple(axes), is_turned)
+    return Tensor(memory, offset, tuple(axes), is_turned)
 
 
 def bulk(moves: Moves, tensor: Tensor, line: Split, cut: Cut, depth: int, buffers: int) -> Operand:

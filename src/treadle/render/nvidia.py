@@ -70,12 +70,10 @@ def copied(program: Node) -> dict[Node, Node]:
     """The asynchronous STOREs that one instruction does, each with the LOAD that it copies."""
     found = {}
     for node in program.src:
-        if node.op is Op.STORE and node.arg == ASYNCHRONOUS:
+        if node.op is Op.STORE and node.arg == ASYNCHRONOUS and node.src[2].op is Op.LOAD:
             load = node.src[2]
-            whole = load.dtype.count == 1 or all(
-                is_whole(n.src[1], load.dtype) for n in (node, load)
-            )
-            if load.op is Op.LOAD and whole and _copied_bytes(load) in COPIED_AT_ONCE:
+            both = (is_whole(n.src[1], load.dtype) for n in (node, load))
+            if _copied_bytes(load) in COPIED_AT_ONCE and (load.dtype.count == 1 or all(both)):
                 found[node] = load
     return found
 
@@ -83,7 +81,7 @@ def copied(program: Node) -> dict[Node, Node]:
 def _copied_bytes(load: Node) -> int:
     """How many bytes a copy of what a LOAD gives has; 0 if parts of it are to be something else."""
     gate, other = load.src[2:] or (None, None)
-    if other is not None and other.op is Op.BROADCAST:
+    while other is not None and other.op in (Op.BROADCAST, Op.CAST):
         other = other.src[0]
     is_one = gate is None or (gate.dtype.count == 1 and other is not None and other.value == 0)
     return load.dtype.count * load.dtype.scalar.itemsize if is_one else 0
