@@ -33,6 +33,25 @@ def ops(tensor, target=TARGET):
     return {n.op for n in kernel(tensor, target)[1].toposort()}
 
 
+def test_products_of_bytes_and_of_float32_where_that_is_allowed():
+    for dtype in (dtypes.fp8e4m3, dtypes.fp8e5m2):
+        x = numbers(128, 128, dtype=dtype)
+        assert Op.WGMMA in ops(x @ x.T)
+    for dtype in (dtypes.int8, dtypes.uint8):
+        x = numbers(128, 128, dtype=dtype)
+        assert Op.WGMMA in ops(x @ x.T)
+        assert Op.WGMMA in ops(x.cast(dtypes.int32) @ x.cast(dtypes.int32))
+        assert Op.WGMMA not in ops(x.cast(dtypes.int64) @ x.cast(dtypes.int64))
+    x = numbers(128, 128, dtype=dtypes.float32)
+    assert Op.WGMMA in ops(x @ x)  # by all units of the target
+    assert Op.WGMMA not in ops(numbers(128, 128, dtype=dtypes.float64) @ x.double())
+    null = "NULL:PTX:sm_90a"
+    for allowed in (0, 1):
+        with Context(ALLOW_TF32=allowed):
+            units = Device[null].code_target.warpgroup_units
+        assert (dtypes.float32 in {unit.dtype for unit in units}) == bool(allowed)
+
+
 def phase_of(tensor):
     found, ast, _ = kernel(tensor)
     verify_kernel(ast)
@@ -92,8 +111,10 @@ CASES = {
 
 
 @pytest.mark.emulated
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "device"), [
+    *((name, DEVICES[1]) for name in CASES),
+    *((name, DEVICES[0]) for name in ("tails of everything", "stored columns of both")),
+])  # fmt: skip
 def test_values_are_exact_where_integers_are(name, device):
     given = []
 
@@ -109,6 +130,40 @@ def test_values_are_exact_where_integers_are(name, device):
     make_wide = lambda *shape: Tensor(next(arrays), device="CPU").realize()
     expected = CASES[name](make_wide).cast(dtypes.bfloat16).cast(dtypes.float32).numpy()
     np.testing.assert_array_equal(ours, expected)
+
+
+WIDE = {dtypes.int8: dtypes.int32, dtypes.uint8: dtypes.int32}
+
+
+@pytest.mark.emulated
+@pytest.mark.parametrize(("name", "turned"), [
+    ("float16", True), ("fp8e4m3", True), ("fp8e5m2", True), ("int8", True), ("uint8", True),
+    ("float32", True), ("float32", False),
+])  # fmt: skip
+def test_values_of_every_dtype(name, turned):
+    dtype, device = getattr(dtypes, name), DEVICES[1]
+    low = 0 if dtype is dtypes.uint8 else -3
+    x, y = (RANDOM.integers(low, 4, shape).astype(np.float32) for shape in ((72, 272), (272, 64)))
+    try:
+        a = Tensor(x, device=device).cast(dtype).realize()
+        b = Tensor(y.T.copy() if turned else y, device=device).cast(dtype).realize()
+    except DeviceError as error:
+        pytest.skip(str(error))
+    wide = WIDE.get(dtype, dtypes.float32)
+    with Context(ALLOW_TF32=1):
+        product = a.cast(wide) @ (b.T if turned else b).cast(wide)
+        np.testing.assert_array_equal(product.numpy(), x @ y)
+
+
+@pytest.mark.emulated
+def test_sums_of_small_integers_wrap():
+    x = RANDOM.integers(-128, 128, (64, 128)).astype(np.int8)
+    try:
+        given = Tensor(x, device=DEVICES[1])
+    except DeviceError as error:
+        pytest.skip(str(error))
+    expected = (x.astype(np.int64) @ x.T.astype(np.int64)).astype(np.int8)
+    np.testing.assert_array_equal((given @ given.T).numpy(), expected)
 
 
 @pytest.mark.emulated

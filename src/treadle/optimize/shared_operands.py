@@ -75,7 +75,7 @@ def stored(
 ) -> Operand:
     """`factor` for one slice and one tile of lines, stored by all items in whole pieces.
 
-    So many slices as `buffers` are in memory at a time.
+    So many slices as `buffers` are in memory at a time where pieces are copied as they are.
     """
     mine = _tile_of(line)
     lines, wide, each = count(mine), ROW // factor.dtype.itemsize, PIECE // factor.dtype.itemsize
@@ -86,9 +86,12 @@ def stored(
     turn = moves.loop(turns, "unroll") if turns > 1 else None
     piece = item if turn is None else turn * items + item
     along, across = piece % (wide // each) * each + lane, piece // (wide // each)
-    deep, place = along, across
     if is_turned:
         deep, place = across % depth, across // depth * wide + along
+    elif is_contiguous(factor, inner):
+        deep, place = along, across
+    else:  # neighbours read neighbouring lines, if nothing else
+        deep, place = piece // lines * each + lane, piece % lines
     deep, place = simplify(deep), simplify(place)
     where = {inner: deep, **dict(zip(mine, undigit(place, mine), strict=True))}
     filled = factor.substitute({r: simplify(value) for r, value in where.items()})
@@ -98,8 +101,11 @@ def stored(
     zeros = (Node.index(0),) * 3
     src = (filled, gate, *_place(place, deep, wide, is_turned), *zeros, *closed)
     sizes = _sizes(lines, depth, wide, is_turned)
-    fill = "copies" if buffers > 1 and is_copied(filled) else "stores"
-    stage = Node(Op.STAGE, factor.dtype, src, StageArg("shared", sizes, buffers, fill, ROW))
+    if buffers > 1 and is_copied(filled) and (is_turned or is_contiguous(factor, inner)):
+        arg = StageArg("shared", sizes, buffers, "copies", ROW)
+    else:
+        arg = StageArg("shared", sizes, swizzle=ROW)
+    stage = Node(Op.STAGE, factor.dtype, src, arg)
     return Operand(stage, lines, depth, is_turned)
 
 

@@ -1,6 +1,6 @@
 """Matmul-like nests on the units of warpgroups: four subgroups that multiply from shared memory.
 
-    out[i, j] = sum over k of x[i, k] * y[k, j],  x and y of float16 or bfloat16
+    out[i, j] = sum over k of x[i, k] * y[k, j],  x and y of one dtype of one to four bytes
 
 A group of one or two warpgroups computes a tile of the output, each of them 64 rows by all of its
 columns. Slices of both operands are in shared STAGEs, in rows of 128 bytes: of k, or where an
@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from ..dtype import dtypes
+from ..dtype import DType, dtypes
 from ..ir.args import WgmmaArg
 from ..ir.loops import Split
 from ..ir.node import Node
@@ -37,7 +37,7 @@ from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import MatrixUnit, Target
 from .matmul import Problem
-from .matrix_units import _narrow, _narrowed
+from .matrix_units import _narrowed
 from .moves import Moves
 from .shared_operands import ROW, Operand, Tensor, bulk, stored, tensor_of
 from .slices import Cut, count, cut_product, spread
@@ -80,7 +80,7 @@ def tile_for_warpgroups(moves: Moves, problem: Problem, target: Target) -> bool:
     if min(rows, columns, steps) < LEAST:
         return False
     tile = _choose(problem, unit, target)
-    x, y = (_narrowed(factor, unit.dtype) for factor in (problem.x, problem.y))
+    x, y = (_taken(factor, unit.dtype) for factor in (problem.x, problem.y))
     tensors = (
         tensor_of(x, problem.rows, problem.steps, problem.batch),
         tensor_of(y, problem.columns, problem.steps, problem.batch),
@@ -98,12 +98,26 @@ def tile_for_warpgroups(moves: Moves, problem: Problem, target: Target) -> bool:
 
 def _unit_for(problem: Problem, target: Target) -> MatrixUnit | None:
     """The unit for the dtype that both factors had before they were widened."""
-    if problem.reduce.dtype is not dtypes.float32:
-        return None
+    factors = (problem.x, problem.y)
     for unit in target.warpgroup_units:
-        if all(_narrowed(factor, unit.dtype) is not None for factor in (problem.x, problem.y)):
+        fits = problem.reduce.dtype is _sums_of(unit) or _wraps(problem.reduce.dtype, unit)
+        if fits and all(_taken(factor, unit.dtype) is not None for factor in factors):
             return unit
     return None
+
+
+def _sums_of(unit: MatrixUnit) -> DType:
+    return dtypes.int32 if unit.dtype.is_int else dtypes.float32
+
+
+def _wraps(dtype: DType, unit: MatrixUnit) -> bool:
+    """Whether sums in `dtype` are those of the unit's, wrapped."""
+    return unit.dtype.is_int and dtype.is_int and dtype.bits <= dtypes.int32.bits
+
+
+def _taken(factor: Node, dtype: DType) -> Node | None:
+    """What of a factor a unit for `dtype` takes, if it can."""
+    return factor if factor.dtype is dtype else _narrowed(factor, dtype)
 
 
 def _choose(problem: Problem, unit: MatrixUnit, target: Target) -> _Tile:
@@ -161,11 +175,12 @@ def _operands(
             bulk(moves, x, row, cut, tile.depth, buffers),
             bulk(moves, y, column, cut, tile.depth, buffers),
         )
+    taken = tuple(_taken(factor, unit.dtype) for factor in (cut.x, cut.y))
+    assert taken[0] is not None
+    assert taken[1] is not None  # masks do not change that
     return (
-        stored(moves, _narrow(cut.x, unit.dtype), row, cut.inner, tile.depth, tile.items, buffers),
-        stored(
-            moves, _narrow(cut.y, unit.dtype), column, cut.inner, tile.depth, tile.items, buffers
-        ),
+        stored(moves, taken[0], row, cut.inner, tile.depth, tile.items, buffers),
+        stored(moves, taken[1], column, cut.inner, tile.depth, tile.items, buffers),
     )
 
 
@@ -175,10 +190,10 @@ def _product(cut: Cut, row: Split, column: Split, x: Operand, y: Operand, unit: 
     eight, _, which = (r for r in column.ranges if r.arg.kind != "grid")
     turns = x.depth // unit.steps
     arg = WgmmaArg(unit.dtype.name, y.lines, turns, x.layout(turns), y.layout(turns))
-    dtype = cut.reduce.dtype.vec(y.lines // 2)
+    dtype = _sums_of(unit).vec(y.lines // 2)
     src = (x.read(warp // WARPS * unit.rows), y.read(Node.index(0)))
     total = Node(Op.WGMMA, dtype, src, arg)
     if cut.outer is not None:
         total = Node(Op.REDUCE, dtype, (total, cut.outer), cut.reduce.arg)
     number = simplify(eight * 4 + half * 2 + which)
-    return Node(Op.EXTRACT, cut.reduce.dtype, (total, number))
+    return Node(Op.EXTRACT, dtype.scalar, (total, number)).cast(cut.reduce.dtype)

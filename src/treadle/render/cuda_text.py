@@ -137,7 +137,8 @@ def helper_text(name: str) -> str:
 
 def product_text(node: Node) -> str:
     """A function that adds a WGMMA to its sums, from the addresses of both matrices."""
-    sums = ", ".join(f'"+f"(sums.s{number})' for number in range(node.dtype.count))
+    register = "f" if node.dtype.is_float else "r"
+    sums = ", ".join(f'"+{register}"(sums.s{number})' for number in range(node.dtype.count))
     code = "\n".join(f'      "{line} "' for line in instructions(node, "%", node.dtype.count))
     kind = SCALARS[node.src[0].dtype.name]
     descriptors = "\n".join(

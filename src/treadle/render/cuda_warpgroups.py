@@ -85,8 +85,8 @@ class WithWarpgroups(Function):
 
     def _wgmma(self, node: Node) -> str:
         self.counter += 1
-        name = f"p{self.counter}"
-        self.line(f"{self.type(node.dtype)} {name} = {self.splat(node.dtype, '0.0f')};")
+        name, zero = f"p{self.counter}", self.literal(node.dtype.scalar, 0)
+        self.line(f"{self.type(node.dtype)} {name} = {self.splat(node.dtype, zero)};")
         self._add_product(node, name)
         return name
 

@@ -116,7 +116,8 @@ class WithWarpgroups(LLVMFunction):
             at = self.place(memory, memory.dtype, self.value(index), type_name(index.dtype))
             operands.append(f"i64 {self._descriptor(at, layout)}")
         ties = [str(n) for n in range(count)]
-        constraints = ",".join([*["=f"] * count, *ties, "l", "l", "~{memory}"])
+        register = "=f" if node.dtype.is_float else "=r"
+        constraints = ",".join([*[register] * count, *ties, "l", "l", "~{memory}"])
         fields = f"{{ {', '.join([one] * count)} }}"
         text = " ".join(instructions(node, "$", 2 * count))
         found = self.emit(

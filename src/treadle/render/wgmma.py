@@ -28,7 +28,14 @@ FENCE = "fence.proxy.async.shared::cta;"
 UNIT = 16  # bytes in which descriptors count
 ADDRESS_BITS = 0x3FFF
 _SWIZZLE = 1 << 62  # of 128 bytes
-_KINDS = {"float16": "f16", "bfloat16": "bf16"}
+# What PTX calls the elements and the sums, and what it takes after the predicate: signs of both
+# factors, and for some whether they are turned.
+_KINDS = {
+    "float16": ("f16", "f32"), "bfloat16": ("bf16", "f32"), "float32": ("tf32", "f32"),
+    "fp8e4m3": ("e4m3", "f32"), "fp8e5m2": ("e5m2", "f32"), "int8": ("s8", "s32"),
+    "uint8": ("u8", "s32"),
+}  # fmt: skip
+_TURNED = ("f16", "bf16")
 _STEP_BYTES = 32  # of a row, in each instruction
 
 
@@ -55,10 +62,12 @@ def instructions(node: Node, sign: str, first: int) -> list[str]:
     `sign` stands before an operand's number; the descriptors' are `first` and the next.
     """
     arg, sums = node.arg, node.dtype.count
-    kind, depth = _KINDS[arg.kind], _STEP_BYTES // to_dtype(arg.kind).itemsize
+    (kind, total), depth = _KINDS[arg.kind], _STEP_BYTES // to_dtype(arg.kind).itemsize
     shape = f"m64n{arg.columns}k{depth}"
     registers = ", ".join(f"{sign}{number}" for number in range(sums))
-    turned = ", ".join(str(int(layout.is_transposed)) for layout in (arg.x, arg.y))
+    options = "" if total == "s32" else ", 1, 1"
+    if kind in _TURNED:
+        options += "".join(f", {int(layout.is_transposed)}" for layout in (arg.x, arg.y))
     lines = [
         "{ .reg .pred on; .reg .b64 x, y;",
         "setp.eq.u32 on, 0, 0;",
@@ -73,7 +82,7 @@ def instructions(node: Node, sign: str, first: int) -> list[str]:
                 for name, layout in (("x", arg.x), ("y", arg.y))
             ]
         lines.append(
-            f"wgmma.mma_async.sync.aligned.{shape}.f32.{kind}.{kind} "
-            f"{{{registers}}}, x, y, on, 1, 1, {turned};"
+            f"wgmma.mma_async.sync.aligned.{shape}.{total}.{kind}.{kind} "
+            f"{{{registers}}}, x, y, on{options};"
         )
     return [*lines, "wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0; }"]

@@ -47,8 +47,9 @@ class Workgroup:
 class MatrixUnit:
     """What is multiplied at once: `rows` x `steps` by `steps` x `columns` of `dtype`.
 
-    By a subgroup, or four of them together: those take up to so many columns. Products are exact
-    and their sums float32. Which item holds what is said in optimize/matrix_units and
+    By a subgroup, or four of them together: those take up to so many columns. Products are exact,
+    of float32 those of its first 10 bits behind the point, and sums float32 or, of integers, int32
+    that wrap. Which item holds what is said in optimize/matrix_units and
     optimize/warpgroup_units, which know one arrangement each.
     """
 

@@ -34,8 +34,14 @@ _COMMON = (
 
 # mma.sync.m16n8k16
 _MMA = tuple(MatrixUnit(dtype, 16, 8, 16) for dtype in (dtypes.float16, dtypes.bfloat16))
-# wgmma.m64n8k16 to m64n256k16
-_WGMMA = tuple(MatrixUnit(dtype, 64, 256, 16) for dtype in (dtypes.float16, dtypes.bfloat16))
+# wgmma.m64n8 to m64n256, of 32 bytes of either factor; float32 is cut to TF32
+_WGMMA = tuple(
+    MatrixUnit(dtype, 64, 256, 32 // dtype.itemsize)
+    for dtype in (
+        dtypes.float16, dtypes.bfloat16, dtypes.fp8e4m3, dtypes.fp8e5m2, dtypes.int8, dtypes.uint8,
+        dtypes.float32,
+    )
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
