@@ -95,8 +95,7 @@ class _Expander:
             memory, index = node.src
             return node.replace(src=(self._at(memory, position), self._scalar(index, position, {})))
         if node.op is Op.EXTRACT:
-            vector, lane = (self._at(s, position) for s in node.src)
-            return Node(Op.EXTRACT, node.dtype, (vector,), lane.arg)
+            return self._extract(node, position)
         src = tuple(self._at(s, position) for s in node.src)
         if node.op in ALU:
             return _alu(node, src)
@@ -168,6 +167,16 @@ class _Expander:
             if gate.op is not Op.CONST:
                 src += [gate, broadcast(node.src[3], count)]
         return Node(Op.LOAD, node.dtype.vec(count), tuple(src))
+
+    def _extract(self, node: Node, position: dict[Node, int]) -> Node:
+        """A lane by its number, or as many as the number has values in a vector RANGE."""
+        whole, vector = self._at(node.src[0], position), self._vector(node.src[1])
+        steps = [{}] if vector is None else [{vector: n} for n in range(vector.src[0].arg)]
+        numbers = [self._scalar(node.src[1], position, lane).arg for lane in steps]
+        lanes = [Node(Op.EXTRACT, node.dtype, (whole,), number) for number in numbers]
+        return (
+            lanes[0] if vector is None else Node(Op.STACK, node.dtype.vec(len(lanes)), tuple(lanes))
+        )
 
     def _pieces(
         self, node: Node, index: Node, position: dict[Node, int], vector: Node

@@ -140,7 +140,7 @@ def _of_rows(tile: _Tile) -> tuple[tuple[int, str], ...]:
 
 def _of_columns(tile: _Tile) -> tuple[tuple[int, str], ...]:
     """Subgroup, product, t, which of two."""
-    return (SUBGROUPS[1], "local"), (tile.columns, "unroll"), (PAIRS, "local"), (2, "unroll")
+    return (SUBGROUPS[1], "local"), (tile.columns, "unroll"), (PAIRS, "local"), (2, "vector")
 
 
 def _order_items(moves: Moves, row: Split, column: Split) -> None:

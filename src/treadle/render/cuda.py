@@ -92,6 +92,7 @@ class _CUDAFunction(Function):
         self.exact = exact_nodes(phase.program)
         self.added = added_products(phase.program)
         self.copied = copied(phase.program)
+        self.copies: list[Node] = []  # those of the next group
         self.unprinted = self.added | only_copied(phase.program, self.copied)
         self.places, _ = local_places(phase.program)
 
@@ -158,6 +159,20 @@ class _CUDAFunction(Function):
         self.line("__syncthreads();")
 
     def _commit(self, node: Node) -> None:
+        """The asynchronous copies since the group before, element by element if not aligned."""
+        copies, self.copies = self.copies, []
+        vectors = (self.copied[n] for n in copies if self.copied[n].dtype.count > 1)
+        unaligned = [self._may_be_unaligned(self.memory(load.src[0])) for load in vectors]
+        if any(unaligned):
+            self.open("if (aligned)")
+        for copy in copies:
+            self._copy(copy)
+        if any(unaligned):
+            self.close()
+            self.open("else")
+            for copy in copies:
+                self._copy_single(copy)
+            self.close()
         self.line('asm volatile("cp.async.commit_group;" ::: "memory");')
 
     def _wait(self, node: Node) -> None:
@@ -232,7 +247,7 @@ class _CUDAFunction(Function):
 
     def store(self, node: Node) -> None:
         if node in self.copied:
-            self._copy(node, self.copied[node])
+            self.copies.append(node)
             return
         memory, index, value, *gates = node.src
         dtype, base, place = value.dtype, self.memory(memory), self.value(index)
@@ -252,28 +267,27 @@ class _CUDAFunction(Function):
         if gates and gates[0].dtype.count == 1:
             self.close()
 
-    def _copy(self, node: Node, load: Node) -> None:
-        """An asynchronous copy, or one by elements where an argument is not aligned."""
-        count, gates = load.dtype.count, node.src[3:]
-        name = f"copy_{count * load.dtype.scalar.itemsize}"
+    def _copy(self, node: Node) -> None:
+        """An asynchronous copy."""
+        load, gates = self.copied[node], node.src[3:]
+        name = f"copy_{load.dtype.count * load.dtype.scalar.itemsize}"
         self.helpers.add(name)
+        places = (f"{self.memory(n.src[0])} + {self.value(n.src[1])}" for n in (node, load))
         held = self.value(load.src[2]) if len(load.src) > 2 else "true"
-        (to, at), (base, place) = (
-            (self.memory(n.src[0]), self.value(n.src[1])) for n in (node, load)
+        guard = f"if ({self.value(gates[0])}) " if gates else ""
+        self.line(f"{guard}{name}({', '.join(places)}, {held});")
+
+    def _copy_single(self, node: Node) -> None:
+        """The same element by element, through registers."""
+        load, gates, count = self.copied[node], node.src[3:], self.copied[node].dtype.count
+        to, base = (
+            _places(self.memory(n.src[0]), self.value(n.src[1]), count) for n in (node, load)
         )
-        copy = f"{name}({to} + {at}, {base} + {place}, {held});"
-        if gates:
-            self.open(f"if ({self.value(gates[0])})")
-        if count > 1 and self._may_be_unaligned(base):
-            zero = literal(load.dtype.scalar, 0)
-            lanes = zip(_places(to, at, count), _places(base, place, count), strict=True)
-            single = " ".join(f"{a} = {held} ? {b} : {zero};" for a, b in lanes)
-            self.line(f"if (aligned) {copy}")
-            self.line(f"else {{ {single} }}")
-        else:
-            self.line(copy)
-        if gates:
-            self.close()
+        if len(load.src) > 2:
+            other = literal(load.dtype.scalar, 0)
+            base = [f"{self.value(load.src[2])} ? {one} : {other}" for one in base]
+        stores = " ".join(f"{a} = {b};" for a, b in zip(to, base, strict=True))
+        self.line(f"if ({self.value(gates[0])}) {{ {stores} }}" if gates else stores)
 
     # -- vectors --------------------------------------------------------------------------------
 

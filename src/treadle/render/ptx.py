@@ -90,6 +90,7 @@ class _PTXFunction(LLVMFunction):
         self.bounds = integer_bounds(phase.program)
         self.added = added_products(phase.program)
         self.copied = copied(phase.program)
+        self.copies: list[Node] = []  # those of the next group
         self.unprinted = self.added | only_copied(phase.program, self.copied)
         self.digits: dict[str, str] = {}  # what special registers hold, once read
         self.places, _ = local_places(phase.program)
@@ -168,6 +169,23 @@ class _PTXFunction(LLVMFunction):
         self._do("llvm.nvvm.barrier0", [])
 
     def _commit(self, node: Node) -> None:
+        """The asynchronous copies since the group before, element by element if not aligned."""
+        copies, self.copies = self.copies, []
+        unaligned = [self.copied[n].src[0] for n in copies if self.copied[n].dtype.count > 1]
+        for memory in unaligned:
+            self.in_vectors.add(self.memory(memory))
+        if unaligned:
+            whole, single, done = self._by_alignment(unaligned[0])
+            self.start_block(whole)
+        for copy in copies:
+            self._copy(copy)
+        if unaligned:
+            self.lines.append(f"  br label %{done}")
+            self.start_block(single)
+            for copy in copies:
+                self._copy_single(copy)
+            self.lines.append(f"  br label %{done}")
+            self.start_block(done)
         self._do("llvm.nvvm.cp.async.commit.group", [])
 
     def _wait(self, node: Node) -> None:
@@ -350,27 +368,15 @@ class _PTXFunction(LLVMFunction):
         self.start_block(done)
 
     def _store(self, node: Node) -> None:
-        load = self.copied.get(node)
-        if load is None:
-            super()._store(node)
-            return
-        done = self.open_if(self.value(node.src[3])) if len(node.src) > 3 else None
-        if load.dtype.count > 1:
-            aligned, unaligned, copied_ = self._by_alignment(load.src[0])
-            self.start_block(aligned)
-            self._copy(node, load)
-            self.lines.append(f"  br label %{copied_}")
-            self.start_block(unaligned)
-            self._copy_single(node, load)
-            self.lines.append(f"  br label %{copied_}")
-            self.start_block(copied_)
+        if node in self.copied:
+            self.copies.append(node)
         else:
-            self._copy(node, load)
-        if done is not None:
-            self.close_if(done)
+            super()._store(node)
 
-    def _copy(self, node: Node, load: Node) -> None:
-        """An asynchronous copy: zeros where the gate of `load` is false."""
+    def _copy(self, node: Node) -> None:
+        """An asynchronous copy: zeros where the gate of the LOAD is false."""
+        load = self.copied[node]
+        done = self.open_if(self.value(node.src[3])) if len(node.src) > 3 else None
         size = load.dtype.count * load.dtype.scalar.itemsize
         name = f"llvm.nvvm.cp.async.{'cg' if size == WIDEST else 'ca'}.shared.global.{size}"
         operands = [(self.pointer(n.src[0]), self.place_of(n, load.dtype)) for n in (node, load)]
@@ -378,17 +384,27 @@ class _PTXFunction(LLVMFunction):
             held = self.emit(f"select i1 {self.value(load.src[2])}, i32 {size}, i32 0")
             name, operands = f"{name}.s", [*operands, ("i32", held)]
         self._do(name, operands)
-
-    def _copy_single(self, node: Node, load: Node) -> None:
-        """A copy of the elements one by one, through registers."""
-        kind, before = memory_type(load.dtype), self.block
-        done = self.open_if(self.value(load.src[2])) if len(load.src) > 2 else None
-        value = self._single_loads(load, self.place_of(load, load.dtype))
         if done is not None:
-            inside = self.block
             self.close_if(done)
+
+    def _copy_single(self, node: Node) -> None:
+        """The same element by element, through registers."""
+        load = self.copied[node]
+        done = self.open_if(self.value(node.src[3])) if len(node.src) > 3 else None
+        kind, before = memory_type(load.dtype), self.block
+        held = self.open_if(self.value(load.src[2])) if len(load.src) > 2 else None
+        place = self.place_of(load, load.dtype)
+        if load.dtype.count > 1:
+            value = self._single_loads(load, place)
+        else:
+            value = super().raw_load(load, place, load.dtype.itemsize)
+        if held is not None:
+            inside = self.block
+            self.close_if(held)
             value = self.emit(f"phi {kind} [ {value}, %{inside} ], [ zeroinitializer, %{before} ]")
         self.raw_store(node, value, self.place_of(node, load.dtype), WIDEST)
+        if done is not None:
+            self.close_if(done)
 
     def _by_alignment(self, memory: Node) -> tuple[str, str, str]:
         """Branch on whether arguments are aligned: the labels of both ways and of what follows."""
