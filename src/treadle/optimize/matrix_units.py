@@ -22,6 +22,7 @@ EXTRACT takes one.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ..dtype import DType, dtypes
@@ -48,6 +49,7 @@ GROUPS_OF_ROWS = 8  # g
 PAIRS = 4  # t
 WIDEST_LINE = 128  # bytes of a STAGE that are swizzled together
 MOST_BUFFERS = 4
+BAND = 8  # tiles of rows
 GROUPS_AT_A_TIME = 2  # on one multiprocessor
 
 
@@ -71,9 +73,8 @@ def tile_for_matrix_units(moves: Moves, problem: Problem, target: Target) -> boo
     if unit is None or min(sizes) < FEW:
         return False
     tile = _choose(problem, unit, target)
-    row, column = (
-        spread(moves, sizes[0], _of_rows(tile)), spread(moves, sizes[1], _of_columns(tile))
-    )  # fmt: skip
+    row = spread(moves, sizes[0], _of_rows(tile, sizes[0]))
+    column = spread(moves, sizes[1], _of_columns(tile))
     high, wide = SUBGROUPS
     what = f"a group of {high} x {wide} subgroups for each tile"
     cut = cut_product(moves, problem, row, column, tile.depth, what)
@@ -133,9 +134,11 @@ def _choose(problem: Problem, unit: MatrixUnit, target: Target) -> _Tile:
     return _Tile(each_row, each_column, depth, min(buffers, -(-count(problem.steps) // depth)))
 
 
-def _of_rows(tile: _Tile) -> tuple[tuple[int, str], ...]:
-    """Subgroup, product, upper or lower half of it, g."""
-    return (SUBGROUPS[0], "local"), (tile.rows, "unroll"), (2, "unroll"), (GROUPS_OF_ROWS, "local")
+def _of_rows(tile: _Tile, rows: int) -> tuple[tuple[int, str], ...]:
+    """Tile of a band, subgroup, product, upper or lower half of it, g."""
+    inner = (SUBGROUPS[0], "local"), (tile.rows, "unroll"), (2, "unroll"), (GROUPS_OF_ROWS, "local")
+    tiles = -(-rows // math.prod(extent for extent, _ in inner))
+    return (math.gcd(tiles, BAND), "grid"), *inner
 
 
 def _of_columns(tile: _Tile) -> tuple[tuple[int, str], ...]:
@@ -144,11 +147,16 @@ def _of_columns(tile: _Tile) -> tuple[tuple[int, str], ...]:
 
 
 def _order_items(moves: Moves, row: Split, column: Split) -> None:
-    """Items in the order of subgroups, then g, then t: so 32 neighbours are one subgroup."""
+    """Items in the order of subgroups, then g, then t: so 32 neighbours are one subgroup.
+
+    Groups go down the tiles of a band before they go on to the next column of tiles: those that run
+    at a time read fewer lines of x and y in all.
+    """
     high, g, wide, t = (r for r in (*row.ranges, *column.ranges) if r.arg.kind == "local")
     nest = next(n for n in moves.nests() if g in n.loops)
     items = (high, wide, g, t)
-    groups = tuple(r for r in nest.loops if r.arg.kind == "grid")
+    band = tuple(r for r in row.ranges if r.arg.kind == "grid")[-1:]
+    groups = (*(r for r in nest.loops if r.arg.kind == "grid" and r not in band), *band)
     rest = tuple(r for r in nest.loops if r not in items and r not in groups)
     moves.reorder(nest, (*groups, *items, *rest))
 
