@@ -59,7 +59,12 @@ class Opened:
     @property
     def code_target(self) -> Target:
         """The target as the settings let it be used: matrix units round sums as they like."""
-        return replace(self.target, matrix_units=()) if settings.REPRODUCIBLE else self.target
+        units, rounding = self.target.matrix_units, self.target.rounding_units
+        if settings.REPRODUCIBLE:
+            return replace(self.target, matrix_units=())
+        if settings.ALLOW_TF32 and rounding:
+            return replace(self.target, matrix_units=(*units, *rounding))
+        return self.target
 
     @property
     def allocator(self) -> Any:

@@ -195,7 +195,10 @@ class _CUDAFunction(Function):
         return self.let(node.dtype, f"{name}({self.memory(memory)} + {self.value(place)})")
 
     def _mma(self, node: Node) -> str:
-        return self.let(node.dtype, self._multiplied(node, self.splat(node.dtype, "0.0f")))
+        return self.let(
+            node.dtype,
+            self._multiplied(node, self.splat(node.dtype, literal(node.dtype.scalar, 0))),
+        )
 
     def _update(self, node: Node) -> None:
         register, value = node.src[:2]

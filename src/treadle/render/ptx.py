@@ -26,6 +26,7 @@ from .llvm_values import mangled, memory_type, type_name, zero
 from .nvidia import (
     BUTTERFLY,
     IS_ANY,
+    TO_TF32,
     WARP,
     WHOLE_WARP,
     WIDEST,
@@ -35,6 +36,7 @@ from .nvidia import (
     copied,
     fused,
     is_whole,
+    mma_instruction,
     most_aligned,
     only_copied,
 )
@@ -272,23 +274,29 @@ class _PTXFunction(LLVMFunction):
 
     def _multiplied(self, node: Node, sums: str) -> str:
         """The sums of a product of matrices and what is there already."""
-        dtype, count = node.dtype, node.dtype.count
-        is_half = node.arg == "float16"
-        pieces = [("i32", self.value(piece)) for piece in node.src]
-        if is_half:
-            kind = type_name(dtypes.float16.vec(2))
-            pieces = [(kind, self.emit(f"bitcast i32 {word} to {kind}")) for _, word in pieces]
+        dtype, kind = node.dtype, type_name(node.dtype.scalar)
+        words = [self.value(piece) for piece in node.src]
+        if node.arg == "tf32":
+            words = [self._inline("i32", f"{TO_TF32} $0, $1;", "=r,r", [("i32", w)]) for w in words]
         lanes = [
-            self.emit(f"extractelement {type_name(dtype)} {sums}, i64 {n}") for n in range(count)
+            self.emit(f"extractelement {type_name(dtype)} {sums}, i64 {n}")
+            for n in range(dtype.count)
         ]
-        operands = [*pieces, *(("float", lane) for lane in lanes)]
-        name = f"llvm.nvvm.mma.m16n8k16.row.col.{'f32.f32' if is_half else 'bf16'}"
-        fields = f"{{ {', '.join(['float'] * count)} }}"
-        types = ", ".join(kind for kind, _ in operands)
-        self.declared[f"declare {fields} @{name}({types})"] = None
-        values = ", ".join(f"{kind} {value}" for kind, value in operands)
-        found = self.emit(f"call {fields} @{name}({values})")
+        letter = "f" if dtype.is_float else "r"
+        code = f"{mma_instruction(node.arg)} {{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, "
+        operands = [*(("i32", word) for word in words), *((kind, lane) for lane in lanes)]
+        fields = f"{{ {', '.join([kind] * dtype.count)} }}"
+        constraints = ",".join([f"={letter}"] * 4 + ["r"] * 6 + [letter] * 4)
+        found = self._inline(fields, code + "{$10, $11, $12, $13};", constraints, operands)
         return self._vector(dtype, fields, found)
+
+    def _inline(
+        self, kind: str, code: str, constraints: str, operands: list[tuple[str, str]]
+    ) -> str:
+        """Inline PTX of all lanes together that reads and writes no memory."""
+        given = ", ".join(f"{kind} {value}" for kind, value in operands)
+        attributes = "convergent nounwind memory(none)"
+        return self.emit(f'call {kind} asm "{code}", "{constraints}"({given}) {attributes}')
 
     # -- memory ---------------------------------------------------------------------------------
 

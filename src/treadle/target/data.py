@@ -47,14 +47,21 @@ class Workgroup:
 class MatrixUnit:
     """What a subgroup multiplies at once: `rows` x `steps` by `steps` x `columns` of `dtype`.
 
-    Products are exact and their sums float32. Which item holds what is said in
-    optimize/matrix_units, which knows one arrangement.
+    Products are exact, and their sums of dtype `sums`. One of float32 rounds factors to 11 bits
+    first (tf32). Which item holds what is said in optimize/matrix_units, which knows one
+    arrangement.
     """
 
     dtype: DType
     rows: int
     columns: int
     steps: int
+    sums: DType
+
+    @property
+    def name(self) -> str:
+        """The kind of numbers that it multiplies."""
+        return "tf32" if self.dtype.name == "float32" else self.dtype.name
 
 
 @dataclass(frozen=True)
@@ -74,7 +81,8 @@ class Target:
     number): a driver may end them there without a word. Without `strict_floats` the target's
     compiler takes floats for real numbers where that saves it work. `emulates_float64` says that
     float64, which is not among `dtypes`, is computed in integers, one number at a time.
-    `matrix_units` are what multiplies small matrices, for each dtype at most one.
+    `matrix_units` are what multiplies small matrices, for each dtype at most one; `rounding_units`
+    likewise those that round the factors, which is not done unless the user allows it.
     """
 
     name: str
@@ -106,6 +114,7 @@ class Target:
     strict_floats: bool = True
     emulates_float64: bool = False
     matrix_units: tuple[MatrixUnit, ...] = ()
+    rounding_units: tuple[MatrixUnit, ...] = ()
 
     @staticmethod
     def parse(text: str) -> Target:

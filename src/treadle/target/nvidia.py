@@ -32,8 +32,17 @@ _COMMON = (
 )  # fmt: skip
 
 
-# mma.sync.m16n8k16
-_MMA = tuple(MatrixUnit(dtype, 16, 8, 16) for dtype in (dtypes.float16, dtypes.bfloat16))
+def _mma(dtype: DType, sums: DType = dtypes.float32) -> MatrixUnit:
+    """mma.sync takes 32 bytes of a row of x, or of a column of y, at once."""
+    return MatrixUnit(dtype, 16, 8, 32 // dtype.itemsize, sums)
+
+
+_MMA = (
+    _mma(dtypes.float16), _mma(dtypes.bfloat16), _mma(dtypes.int8, dtypes.int32),
+    _mma(dtypes.uint8, dtypes.int32),
+)  # fmt: skip
+_MMA_FP8 = (_mma(dtypes.fp8e4m3), _mma(dtypes.fp8e5m2))
+_TF32 = (_mma(dtypes.float32),)
 
 
 @dataclass(frozen=True)
@@ -103,8 +112,14 @@ def nvidia_target(arch: str) -> Target:
         ),
         short_indices=True,
         max_lanes=LOADED_AT_ONCE // 2,
-        matrix_units=() if arch == "sm_75" else _MMA,
+        matrix_units=_units(arch),
+        rounding_units=_TF32 if _units(arch) else (),
     )
+
+
+def _units(arch: str) -> tuple[MatrixUnit, ...]:
+    number = int(arch.rstrip("a")[3:])
+    return (*_MMA, *_MMA_FP8) if number >= 89 else _MMA if number >= 80 else ()
 
 
 def arch_of_capability(major: int, minor: int) -> str | None:
