@@ -239,8 +239,8 @@ class Settings:
     )  # fmt: skip
     ALLOW_TF32 = Setting(
         FLAG, False,
-        "Products of float32 matrices may run on tensor cores that cut factors to 10 bits behind "
-        "the point (TF32): about three decimal digits, several times as fast.",
+        "Matrix units of NVIDIA GPUs multiply float32 as well, rounded to 11 bits (TF32); sums "
+        "stay float32. Not with REPRODUCIBLE=1.",
     )  # fmt: skip
     IMAGE = Setting(
         _integer(0, 2), 0,

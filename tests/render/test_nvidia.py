@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from treadle import Device, Tensor, dtypes
+from treadle import Context, Device, Tensor, dtypes
 from treadle.compile.nvrtc import NVRTCCompiler
 from treadle.compile.ptx import PTXCompiler
 from treadle.engine.known import current
@@ -181,7 +181,8 @@ def phases_for_warpgroups():
         whole(512, 256, dtype=dtypes.int8) @ whole(512, 256, dtype=dtypes.int8).T,
         make(512, 128, dtype=dtypes.float32) @ make(512, 128, dtype=dtypes.float32).T,
     ]  # fmt: skip
-    target, found = Target.parse("sm_90a"), []
+    with Context(ALLOW_TF32=1):
+        target, found = Device["NULL:PTX:sm_90a"].code_target, []
     for product in products:
         (kernel,) = schedule(current([product.node])[0], "CPU", target)[0]
         found += lower(optimize(kernel.ast, target)[0], len(kernel.buffers), target).phases

@@ -95,8 +95,8 @@ def _translator(opened: Opened) -> Translator:
 
 
 def _key(text: str, opened: Opened) -> str:
-    choices = (settings.REPRODUCIBLE, settings.ALLOW_TF32, settings.BEAM)
-    return digest(opened, *map(str, choices), text)
+    made_for = (settings.REPRODUCIBLE, settings.ALLOW_TF32, settings.BEAM)
+    return digest(opened, *map(str, made_for), text)
 
 
 def _job(key: str, kernel: Kernel, text: str) -> Job:

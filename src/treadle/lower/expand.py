@@ -91,12 +91,9 @@ class _Expander:
             return self._register(node, position)
         if node.op is Op.UPDATE:
             return self._update(node, position)
-        if node.op is Op.FRAGMENT:
-            memory, index = node.src
-            return node.replace(src=(self._at(memory, position), self._scalar(index, position, {})))
         if node.op is Op.EXTRACT:
             return self._extract(node, position)
-        if node.op is Op.WGMMA:
+        if node.op in (Op.FRAGMENT, Op.WGMMA):
             src = (
                 self._scalar(s, position, {}) if s.dtype is dtypes.index else self._at(s, position)
                 for s in node.src
@@ -173,6 +170,16 @@ class _Expander:
             if gate.op is not Op.CONST:
                 src += [gate, broadcast(node.src[3], count)]
         return Node(Op.LOAD, node.dtype.vec(count), tuple(src))
+
+    def _extract(self, node: Node, position: dict[Node, int]) -> Node:
+        """A lane by its number, or as many as the number has values in a vector RANGE."""
+        whole, vector = self._at(node.src[0], position), self._vector(node.src[1])
+        steps = [{}] if vector is None else [{vector: n} for n in range(vector.src[0].arg)]
+        numbers = [self._scalar(node.src[1], position, lane).arg for lane in steps]
+        lanes = [Node(Op.EXTRACT, node.dtype, (whole,), number) for number in numbers]
+        return (
+            lanes[0] if vector is None else Node(Op.STACK, node.dtype.vec(len(lanes)), tuple(lanes))
+        )
 
     def _pieces(
         self, node: Node, index: Node, position: dict[Node, int], vector: Node
@@ -290,17 +297,6 @@ class _Expander:
                 src += [] if gate.op is Op.CONST else [gate]
             stores.append(Node(Op.STORE, dtypes.void, tuple(src)))
         return Node.sink(stores)
-
-    def _extract(self, node: Node, position: dict[Node, int]) -> Node:
-        """The lane that unrolled RANGEs name, or one for each step of a vector RANGE."""
-        value, vector = self._at(node.src[0], position), self._vector(node)
-        count = 1 if vector is None else vector.src[0].arg
-        lanes = []
-        for number in range(count):
-            here = {} if vector is None else {vector: number}
-            lane = self._scalar(node.src[1], position, here)
-            lanes.append(Node(Op.EXTRACT, node.dtype, (value,), lane.arg))
-        return lanes[0] if vector is None else Node(Op.STACK, node.dtype.vec(count), tuple(lanes))
 
     # -- loops --------------------------------------------------------------------------------
 

@@ -1,54 +1,50 @@
 """Matmul-like nests on matrix units: subgroups that multiply small matrices.
 
-    out[i, j] = sum over k of x[i, k] * y[k, j],  x and y of float16 or bfloat16
+    out[i, j] = sum over k of x[i, k] * y[k, j],  x and y of one narrow type (or tf32, see below)
 
 A group computes a tile of the output, each of its subgroups some rows and columns of that, as
-products of 16 x 16 by 16 x 8. Slices of both operands are in shared STAGEs, in several buffers if
-there are several slices, so that the next ones arrive while one is multiplied. Lines of a STAGE lie
-as they do in memory: along k, or along rows or columns, up to 64 of those side by side. They are
-swizzled, so that whatever a subgroup copies or reads at a time is in different banks.
+products of 16 rows by 8 columns over 32 bytes of k. Slices of both operands are in shared STAGEs
+(fragments.py), in several buffers if there are several slices, so that the next ones arrive while
+one is multiplied.
 
-What one of the 32 items of a subgroup holds is the arrangement of PTX's mma.sync.m16n8k16, with
-g = lane // 4 and t = lane % 4:
+What one of the 32 items of a subgroup holds is the arrangement of PTX's mma.sync. In words of 32
+bits, with g = lane // 4, t = lane % 4 and k counted in words:
 
-    x     rows g and g + 8, in k 2t, 2t + 1 and the same + 8      four words of two
-    y     column g, in k 2t, 2t + 1 and the same + 8              two words of two
-    out   rows g and g + 8, columns 2t and 2t + 1                 four sums
+    x     rows g and g + 8, in k t and t + 4       four words
+    y     column g, in k t and t + 4               two words
+    out   rows g and g + 8, columns 2t and 2t + 1  four sums
 
-A FRAGMENT reads such words, those of one product of x or of two neighbouring ones of y. An MMA has
-them as sources and gives the sums of one product; a REDUCE over the slices adds them up, and
-EXTRACT takes one.
+An MMA has these words as sources and gives the sums of one product; a REDUCE over the slices adds
+them up, and EXTRACT takes one.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from ..dtype import DType, dtypes
-from ..ir.args import StageArg
+from ..dtype import DType
 from ..ir.conditions import parts
-from ..ir.loops import TRUE, Split
+from ..ir.loops import Split
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import MatrixUnit, Target
+from .fragments import GROUPS_OF_LINES, WORDS, Lane, most_bytes, staged
 from .matmul import Problem
 from .moves import Moves
 from .products import masked
-from .slices import Cut, count, cut_product, digits, is_contiguous, is_copied, spread, undigit
+from .slices import Cut, count, cut_product, digits, spread
 
-__all__ = ["tile_for_matrix_units"]
+__all__ = ["narrowed", "tile_for_matrix_units", "unit_for"]
 
-DEPTH = 32  # steps of the reduction in a slice
 FEW = 16  # rows, columns and steps below which most of a unit's work would be for nothing
-PIECE = 8  # elements that are copied into shared memory at a time
 MOST = 4  # products along the rows, and along the columns, of one subgroup
 SUBGROUPS = (2, 4)  # along the rows, and the columns, of a group
-GROUPS_OF_ROWS = 8  # g
-PAIRS = 4  # t
-WIDEST_LINE = 128  # bytes of a STAGE that are swizzled together
 MOST_BUFFERS = 4
+BAND = 8  # tiles of rows
 GROUPS_AT_A_TIME = 2  # on one multiprocessor
+RESERVED = 1 << 10  # bytes of shared memory that each of them has besides
 
 
 @dataclass(frozen=True)
@@ -66,14 +62,13 @@ class _Tile:
 
 def tile_for_matrix_units(moves: Moves, problem: Problem, target: Target) -> bool:
     """Put a problem on matrix units if the target has them for it; says whether it did."""
-    unit = _unit_for(problem, target)
+    unit = unit_for(problem, target.matrix_units)
     sizes = tuple(map(count, (problem.rows, problem.columns, problem.steps)))
     if unit is None or min(sizes) < FEW:
         return False
     tile = _choose(problem, unit, target)
-    row, column = (
-        spread(moves, sizes[0], _of_rows(tile)), spread(moves, sizes[1], _of_columns(tile))
-    )  # fmt: skip
+    row = spread(moves, sizes[0], _of_rows(tile, sizes[0]))
+    column = spread(moves, sizes[1], _of_columns(tile))
     high, wide = SUBGROUPS
     what = f"a group of {high} x {wide} subgroups for each tile"
     cut = cut_product(moves, problem, row, column, tile.depth, what)
@@ -84,24 +79,27 @@ def tile_for_matrix_units(moves: Moves, problem: Problem, target: Target) -> boo
     return True
 
 
-def _unit_for(problem: Problem, target: Target) -> MatrixUnit | None:
-    """The unit for the dtype that both factors had before they were widened."""
-    if problem.reduce.dtype is not dtypes.float32:
-        return None
-    for unit in target.matrix_units:
-        if all(_narrowed(factor, unit.dtype) is not None for factor in (problem.x, problem.y)):
+def unit_for(problem: Problem, units: tuple[MatrixUnit, ...]) -> MatrixUnit | None:
+    """The one of `units` for the dtype that both factors had before they were widened."""
+    wanted = problem.reduce.dtype
+    for unit in units:
+        wraps = wanted is unit.dtype and unit.sums.is_int  # as sums of more bits do, once cut off
+        narrow = (narrowed(factor, unit.dtype) for factor in (problem.x, problem.y))
+        if (wanted is unit.sums or wraps) and None not in narrow:
             return unit
     return None
 
 
-def _narrowed(value: Node, dtype: DType) -> Node | None:
-    """The value of `dtype` that `value` is widened from, if it is."""
+def narrowed(value: Node, dtype: DType) -> Node | None:
+    """The value of `dtype` that `value` is, or is widened from."""
+    if value.dtype is dtype:
+        return value
     if value.op is Op.CAST and value.src[0].dtype is dtype:
         return value.src[0]
     if value.op is Op.CONST and value.arg == 0:
         return Node.const(dtype, 0)
     if value.op is Op.WHERE:
-        one, other = (_narrowed(source, dtype) for source in value.src[1:])
+        one, other = (narrowed(source, dtype) for source in value.src[1:])
         if one is None or other is None:
             return None
         is_masked = other.value == 0
@@ -126,29 +124,42 @@ def _choose(problem: Problem, unit: MatrixUnit, target: Target) -> _Tile:
         wide * each_column // 2 >= columns or groups() < target.workgroup.busy
     ):
         each_column //= 2
-    depth = DEPTH if count(problem.steps) > unit.steps else unit.steps
-    slice_bytes = (high * each_row + wide * each_column) * depth * unit.dtype.itemsize
-    # So few that two groups have room at a time.
-    buffers = min(MOST_BUFFERS, target.workgroup.shared_bytes // GROUPS_AT_A_TIME // slice_bytes)
+    depth = 2 * unit.steps if count(problem.steps) > unit.steps else unit.steps
+    lines = (high * each_row, wide * each_column)
+    slice_bytes = sum(most_bytes(n, depth, unit.dtype.itemsize) for n in lines)
+    room = target.workgroup.shared_bytes // GROUPS_AT_A_TIME - RESERVED
+    buffers = max(1, min(MOST_BUFFERS, room // slice_bytes))
     return _Tile(each_row, each_column, depth, min(buffers, -(-count(problem.steps) // depth)))
 
 
-def _of_rows(tile: _Tile) -> tuple[tuple[int, str], ...]:
-    """Subgroup, product, upper or lower half of it, g."""
-    return (SUBGROUPS[0], "local"), (tile.rows, "unroll"), (2, "unroll"), (GROUPS_OF_ROWS, "local")
+def _of_rows(tile: _Tile, rows: int) -> tuple[tuple[int, str], ...]:
+    """Tile of a band, subgroup, product, upper or lower half of it, g."""
+    inner = (
+        (SUBGROUPS[0], "local"),
+        (tile.rows, "unroll"),
+        (2, "unroll"),
+        (GROUPS_OF_LINES, "local"),
+    )
+    tiles = -(-rows // math.prod(extent for extent, _ in inner))
+    return (math.gcd(tiles, BAND), "grid"), *inner
 
 
 def _of_columns(tile: _Tile) -> tuple[tuple[int, str], ...]:
     """Subgroup, product, t, which of two."""
-    return (SUBGROUPS[1], "local"), (tile.columns, "unroll"), (PAIRS, "local"), (2, "unroll")
+    return (SUBGROUPS[1], "local"), (tile.columns, "unroll"), (WORDS, "local"), (2, "vector")
 
 
 def _order_items(moves: Moves, row: Split, column: Split) -> None:
-    """Items in the order of subgroups, then g, then t: so 32 neighbours are one subgroup."""
+    """Items in the order of subgroups, then g, then t: so 32 neighbours are one subgroup.
+
+    Groups go down the tiles of a band before they go on to the next column of tiles: those that run
+    at a time read fewer lines of x and y in all.
+    """
     high, g, wide, t = (r for r in (*row.ranges, *column.ranges) if r.arg.kind == "local")
     nest = next(n for n in moves.nests() if g in n.loops)
     items = (high, wide, g, t)
-    groups = tuple(r for r in nest.loops if r.arg.kind == "grid")
+    band = tuple(r for r in row.ranges if r.arg.kind == "grid")[-1:]
+    groups = (*(r for r in nest.loops if r.arg.kind == "grid" and r not in band), *band)
     rest = tuple(r for r in nest.loops if r not in items and r not in groups)
     moves.reorder(nest, (*groups, *items, *rest))
 
@@ -158,98 +169,31 @@ def _product(
 ) -> Node:
     """One result of the item, of the four sums that its products have."""
     *rows, half, g = (r for r in row.ranges if r.arg.kind != "grid")
-    *columns, t, which = (r for r in column.ranges if r.arg.kind != "grid")
-    step = moves.loop(tile.depth // unit.steps)
+    wide, *several, t, which = (r for r in column.ranges if r.arg.kind != "grid")
+    lane, step = Lane(g, t), moves.loop(tile.depth // unit.steps)
+    items = SUBGROUPS[0] * SUBGROUPS[1] * GROUPS_OF_LINES * WORDS
     x, y = (
-        _staged(moves, _narrow(factor, unit.dtype), line, cut.inner, tile)
+        staged(moves, _narrow(factor, unit.dtype), line, cut.inner, tile.depth, items, tile.buffers)
         for factor, line in ((cut.x, row), (cut.y, column))
     )
-    matrix, line = g // 2, simplify(g % 2 * PAIRS + t)  # which this item names, and what line of it
-    high = digits(tuple(rows)) * 2
-    of_x = x.fragment(4, high + matrix % 2, step * 2 + matrix // 2, line)
-    words = [_word(of_x, Node.index(n)) for n in range(4)]
-    wide, *several = columns
-    if several:
-        product = several[0]
-        pair = wide * tile.columns + product // 2 * 2
-        of_y = y.fragment(4, pair + matrix // 2, step * 2 + matrix % 2, line)
-        words += [_word(of_y, simplify(product % 2 * 2 + n)) for n in range(2)]
+    upper = digits(tuple(rows)) * 2
+    of_x = x.words(4, lane, lambda n: upper + n % 2, lambda n: step * 2 + n // 2)
+    words = [of_x(Node.index(number)) for number in range(4)]
+    if several:  # two neighbouring products have their words read at once
+        first, second = wide * tile.columns + several[0] // 2 * 2, several[0] % 2 * 2
+        of_y = y.words(4, lane, lambda n: first + n // 2, lambda n: step * 2 + n % 2)
     else:
-        of_y = y.fragment(2, wide, step * 2 + matrix % 2, line)
-        words += [_word(of_y, Node.index(n)) for n in range(2)]
-    sums = Node(Op.MMA, dtypes.float32.vec(4), tuple(words), unit.dtype.name)
+        second = Node.index(0)
+        of_y = y.words(2, lane, lambda _: wide, lambda n: step * 2 + n % 2)
+    words += [of_y(second + number) for number in range(2)]
+    sums = Node(Op.MMA, unit.sums.vec(4), tuple(words), unit.name)
     loops = (step,) if cut.outer is None else (cut.outer, step)
     total = Node(Op.REDUCE, sums.dtype, (sums, *loops), cut.reduce.arg)
-    return Node(Op.EXTRACT, dtypes.float32, (total, simplify(half * 2 + which)))
-
-
-def _word(fragment: Node, number: Node) -> Node:
-    return Node(Op.EXTRACT, fragment.dtype.scalar, (fragment, number))
+    one = Node(Op.EXTRACT, unit.sums, (total, simplify(half * 2 + which)))
+    return one.cast(cut.reduce.dtype)
 
 
 def _narrow(factor: Node, dtype: DType) -> Node:
-    narrow = _narrowed(factor, dtype)
+    narrow = narrowed(factor, dtype)
     assert narrow is not None  # masks do not change that
     return narrow
-
-
-@dataclass(frozen=True)
-class _Operand:
-    """A STAGE of one slice, [line][k] or, `across`, [panel of lines][k][line of the panel]."""
-
-    stage: Node
-    across: bool
-
-    def fragment(self, matrices: int, eighth: Node, piece: Node, number: Node) -> Node:
-        """Words of matrices: this item names line `number` of one.
-
-        That has the lines 8 * `eighth` to + 7, and piece `piece` of k.
-        """
-        line, deep = eighth * PIECE, piece * PIECE
-        place = (line, deep + number) if self.across else (line + number, deep)
-        axes = len(self.stage.arg.sizes)
-        index = _place(self.stage.arg.sizes, self.across, *map(simplify, place))
-        src = (*self.stage.src[: 2 + axes], *index, *self.stage.src[2 + 2 * axes :])
-        words = dtypes.uint32.vec(matrices)
-        return Node(Op.FRAGMENT, words, (self.stage.replace(src=src),), self.across or None)
-
-
-def _place(sizes: tuple[int, ...], across: bool, line: Node, deep: Node) -> tuple[Node, ...]:
-    """Where an element is in a STAGE."""
-    if not across:
-        return line, deep
-    return simplify(line // sizes[-1]), deep, simplify(line % sizes[-1])
-
-
-def _staged(moves: Moves, factor: Node, line: Split, inner: Node, tile: _Tile) -> _Operand:
-    """`factor` for one slice and one tile of lines (rows or columns).
-
-    Items copy whole pieces along what is contiguous in memory: k, or neighbouring lines.
-    """
-    mine = tuple(r for r in line.ranges if r.arg.kind != "grid")
-    lines, depth = count(mine), tile.depth
-    items = SUBGROUPS[0] * SUBGROUPS[1] * GROUPS_OF_ROWS * PAIRS
-    item, lane = moves.loop(items, "local"), moves.loop(PIECE, "vector")
-    pieces = lines * depth // PIECE
-    turns = -(-pieces // items)
-    turn = moves.loop(turns, "unroll") if turns > 1 else None
-    piece = item if turn is None else turn * items + item
-    across = not is_contiguous(factor, inner)
-    if across:
-        # What items too many read is not stored, but is there to be read.
-        deep, place = piece // (lines // PIECE) % depth, piece % (lines // PIECE) * PIECE + lane
-        panel = min(lines, WIDEST_LINE // factor.dtype.itemsize)
-        sizes = (lines // panel, depth, panel)
-    else:
-        deep, place = piece % (depth // PIECE) * PIECE + lane, piece // (depth // PIECE)
-        sizes = (lines, depth)
-    split = {inner: deep, **dict(zip(mine, undigit(place, mine), strict=True))}
-    filled = factor.substitute({r: simplify(value) for r, value in split.items()})
-    gate = TRUE if turns * items == pieces else simplify(piece < pieces)
-    closed = (item, lane) if turn is None else (turn, item, lane)
-    index = _place(sizes, across, simplify(place), simplify(deep))
-    swizzle = sizes[-1] * factor.dtype.itemsize
-    fill = "copies" if tile.buffers > 1 and is_copied(filled) else "stores"
-    arg = StageArg("shared", sizes, tile.buffers, fill, swizzle)
-    src = (filled, gate, *index, *(Node.index(0) for _ in sizes), *closed)
-    return _Operand(Node(Op.STAGE, factor.dtype, src, arg), across)

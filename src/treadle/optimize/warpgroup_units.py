@@ -29,7 +29,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from ..dtype import DType, dtypes
 from ..ir.args import WgmmaArg
 from ..ir.loops import Split
 from ..ir.node import Node
@@ -37,7 +36,7 @@ from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import MatrixUnit, Target
 from .matmul import Problem
-from .matrix_units import _narrowed
+from .matrix_units import narrowed, unit_for
 from .moves import Moves
 from .shared_operands import ROW, Operand, Tensor, bulk, stored, tensor_of
 from .slices import Cut, count, cut_product, spread
@@ -73,14 +72,14 @@ class _Tile:
 
 def tile_for_warpgroups(moves: Moves, problem: Problem, target: Target) -> bool:
     """Put a problem on units of warpgroups if the target has them; says whether it did."""
-    unit = _unit_for(problem, target)
+    unit = unit_for(problem, target.warpgroup_units)
     if unit is None:
         return False
     rows, columns, steps = (count(r) for r in (problem.rows, problem.columns, problem.steps))
     if min(rows, columns, steps) < LEAST:
         return False
     tile = _choose(problem, unit, target)
-    x, y = (_taken(factor, unit.dtype) for factor in (problem.x, problem.y))
+    x, y = (narrowed(factor, unit.dtype) for factor in (problem.x, problem.y))
     tensors = (
         tensor_of(x, problem.rows, problem.steps, problem.batch),
         tensor_of(y, problem.columns, problem.steps, problem.batch),
@@ -94,30 +93,6 @@ def tile_for_warpgroups(moves: Moves, problem: Problem, target: Target) -> bool:
     moves.root = moves.root.substitute({cut.reduce: total})
     moves.log.append(f"{unit.rows} x {tile.columns} products on units of warpgroups")
     return True
-
-
-def _unit_for(problem: Problem, target: Target) -> MatrixUnit | None:
-    """The unit for the dtype that both factors had before they were widened."""
-    factors = (problem.x, problem.y)
-    for unit in target.warpgroup_units:
-        fits = problem.reduce.dtype is _sums_of(unit) or _wraps(problem.reduce.dtype, unit)
-        if fits and all(_taken(factor, unit.dtype) is not None for factor in factors):
-            return unit
-    return None
-
-
-def _sums_of(unit: MatrixUnit) -> DType:
-    return dtypes.int32 if unit.dtype.is_int else dtypes.float32
-
-
-def _wraps(dtype: DType, unit: MatrixUnit) -> bool:
-    """Whether sums in `dtype` are those of the unit's, wrapped."""
-    return unit.dtype.is_int and dtype.is_int and dtype.bits <= dtypes.int32.bits
-
-
-def _taken(factor: Node, dtype: DType) -> Node | None:
-    """What of a factor a unit for `dtype` takes, if it can."""
-    return factor if factor.dtype is dtype else _narrowed(factor, dtype)
 
 
 def _choose(problem: Problem, unit: MatrixUnit, target: Target) -> _Tile:
@@ -175,7 +150,7 @@ def _operands(
             bulk(moves, x, row, cut, tile.depth, buffers),
             bulk(moves, y, column, cut, tile.depth, buffers),
         )
-    taken = tuple(_taken(factor, unit.dtype) for factor in (cut.x, cut.y))
+    taken = tuple(narrowed(factor, unit.dtype) for factor in (cut.x, cut.y))
     assert taken[0] is not None
     assert taken[1] is not None  # masks do not change that
     return (
@@ -190,7 +165,7 @@ def _product(cut: Cut, row: Split, column: Split, x: Operand, y: Operand, unit: 
     eight, _, which = (r for r in column.ranges if r.arg.kind != "grid")
     turns = x.depth // unit.steps
     arg = WgmmaArg(unit.dtype.name, y.lines, turns, x.layout(turns), y.layout(turns))
-    dtype = _sums_of(unit).vec(y.lines // 2)
+    dtype = unit.sums.vec(y.lines // 2)
     src = (x.read(warp // WARPS * unit.rows), y.read(Node.index(0)))
     total = Node(Op.WGMMA, dtype, src, arg)
     if cut.outer is not None:

@@ -104,6 +104,7 @@ class _CUDAFunction(WithWarpgroups):
         self.added = added_products(phase.code)
         self.fences = reads_shared(phase.code)
         self.copied = copied(phase.code)
+        self.copies: list[Node] = []  # those of the next group
         self.unprinted = self.added | only_copied(phase.code, self.copied)
         self.places, _ = local_places(phase.code)
 
@@ -175,6 +176,20 @@ class _CUDAFunction(WithWarpgroups):
         self.line("__syncthreads();")
 
     def _commit(self, node: Node) -> None:
+        """The asynchronous copies since the group before, element by element if not aligned."""
+        copies, self.copies = self.copies, []
+        vectors = (self.copied[n] for n in copies if self.copied[n].dtype.count > 1)
+        unaligned = [self._may_be_unaligned(self.memory(load.src[0])) for load in vectors]
+        if any(unaligned):
+            self.open("if (aligned)")
+        for copy in copies:
+            self._copy(copy)
+        if any(unaligned):
+            self.close()
+            self.open("else")
+            for copy in copies:
+                self._copy_single(copy)
+            self.close()
         self.line('asm volatile("cp.async.commit_group;" ::: "memory");')
 
     def _wait(self, node: Node) -> None:
@@ -197,7 +212,10 @@ class _CUDAFunction(WithWarpgroups):
         return self.let(node.dtype, f"{name}({self.memory(memory)} + {self.value(place)})")
 
     def _mma(self, node: Node) -> str:
-        return self.let(node.dtype, self._multiplied(node, self.splat(node.dtype, "0.0f")))
+        return self.let(
+            node.dtype,
+            self._multiplied(node, self.splat(node.dtype, literal(node.dtype.scalar, 0))),
+        )
 
     def _update(self, node: Node) -> None:
         register, value = node.src[:2]
@@ -251,7 +269,7 @@ class _CUDAFunction(WithWarpgroups):
 
     def store(self, node: Node) -> None:
         if node in self.copied:
-            self._copy(node, self.copied[node])
+            self.copies.append(node)
             return
         memory, index, value, *gates = node.src
         if value.op is Op.BOX:
@@ -274,28 +292,27 @@ class _CUDAFunction(WithWarpgroups):
         if gates and gates[0].dtype.count == 1:
             self.close()
 
-    def _copy(self, node: Node, load: Node) -> None:
-        """An asynchronous copy, or one by elements where an argument is not aligned."""
-        count, gates = load.dtype.count, node.src[3:]
-        name = f"copy_{count * load.dtype.scalar.itemsize}"
+    def _copy(self, node: Node) -> None:
+        """An asynchronous copy."""
+        load, gates = self.copied[node], node.src[3:]
+        name = f"copy_{load.dtype.count * load.dtype.scalar.itemsize}"
         self.helpers.add(name)
+        places = (f"{self.memory(n.src[0])} + {self.value(n.src[1])}" for n in (node, load))
         held = self.value(load.src[2]) if len(load.src) > 2 else "true"
-        (to, at), (base, place) = (
-            (self.memory(n.src[0]), self.value(n.src[1])) for n in (node, load)
+        guard = f"if ({self.value(gates[0])}) " if gates else ""
+        self.line(f"{guard}{name}({', '.join(places)}, {held});")
+
+    def _copy_single(self, node: Node) -> None:
+        """The same element by element, through registers."""
+        load, gates, count = self.copied[node], node.src[3:], self.copied[node].dtype.count
+        to, base = (
+            _places(self.memory(n.src[0]), self.value(n.src[1]), count) for n in (node, load)
         )
-        copy = f"{name}({to} + {at}, {base} + {place}, {held});"
-        if gates:
-            self.open(f"if ({self.value(gates[0])})")
-        if count > 1 and self._may_be_unaligned(base):
-            zero = literal(load.dtype.scalar, 0)
-            lanes = zip(_places(to, at, count), _places(base, place, count), strict=True)
-            single = " ".join(f"{a} = {held} ? {b} : {zero};" for a, b in lanes)
-            self.line(f"if (aligned) {copy}")
-            self.line(f"else {{ {single} }}")
-        else:
-            self.line(copy)
-        if gates:
-            self.close()
+        if len(load.src) > 2:
+            other = literal(load.dtype.scalar, 0)
+            base = [f"{self.value(load.src[2])} ? {one} : {other}" for one in base]
+        stores = " ".join(f"{a} = {b};" for a, b in zip(to, base, strict=True))
+        self.line(f"if ({self.value(gates[0])}) {{ {stores} }}" if gates else stores)
 
     # -- vectors --------------------------------------------------------------------------------
 

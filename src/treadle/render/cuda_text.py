@@ -14,7 +14,7 @@ from typing import Any
 from ..dtype import DType, dtypes
 from ..ir.node import Node
 from . import mbarrier
-from .nvidia import COPIED_AT_ONCE, WIDEST
+from .nvidia import COPIED_AT_ONCE, MMA_KINDS, TO_TF32, WIDEST, mma_instruction
 from .wgmma import ADDRESS_BITS, UNIT, descriptor_fields, instructions, product_name
 
 __all__ = [
@@ -52,6 +52,24 @@ __device__ __forceinline__ void copy_box_{rank}d(
 ) {{
   asm volatile("{mbarrier.copy_box("%", rank)}"
       : : {shared[0]}, "l"(map), {shared[1]}, {operands} : "memory");
+}}"""
+
+
+def _mma_text(name: str) -> str:
+    is_whole = MMA_KINDS[name][2] == "s32"
+    sums, letter = ("int32x4", "r") if is_whole else ("float32x4", "f")
+    words = ("x0", "x1", "x2", "x3", "y0", "y1")
+    rounded = "".join(f'  asm("{TO_TF32} %0, %0;" : "+r"({word}));\n' for word in words)
+    return f"""\
+__device__ __forceinline__ {sums} mma_{name}(
+  {", ".join(f"unsigned {word}" for word in words)}, {sums} sums
+) {{
+{rounded if name == "tf32" else ""}\
+  asm("{mma_instruction(name)} "
+      "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
+      : {", ".join(f'"+{letter}"(sums.s{n})' for n in range(4))}
+      : {", ".join(f'"r"({word})' for word in words)});
+  return sums;
 }}"""
 
 
@@ -114,19 +132,7 @@ __device__ __forceinline__ uint32x{count} load_{count}_{which}(const void *line)
         for count in (2, 4)
         for which, how in (("lines", ""), ("columns", ".trans"))
     },
-    **{
-        f"mma_{name}": f"""\
-__device__ __forceinline__ float32x4 mma_{name}(
-  unsigned x0, unsigned x1, unsigned x2, unsigned x3, unsigned y0, unsigned y1, float32x4 sums
-) {{
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.{spelled}.{spelled}.f32 "
-      "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
-      : "+f"(sums.s0), "+f"(sums.s1), "+f"(sums.s2), "+f"(sums.s3)
-      : "r"(x0), "r"(x1), "r"(x2), "r"(x3), "r"(y0), "r"(y1));
-  return sums;
-}}"""
-        for name, spelled in HALVES.items()
-    },
+    **{f"mma_{name}": _mma_text(name) for name in MMA_KINDS},
 }
 
 

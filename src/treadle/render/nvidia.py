@@ -12,8 +12,9 @@ from ..lower.exact import is_multiple
 from ..lower.pipeline import ASYNCHRONOUS
 
 __all__ = [
-    "BUTTERFLY", "IS_ANY", "WARP", "WHOLE_WARP", "WIDEST", "Fused", "added_products", "alignment",
-    "copied", "fused", "is_whole", "most_aligned", "only_copied",
+    "BUTTERFLY", "COPIED_AT_ONCE", "IS_ANY", "MMA_KINDS", "TO_TF32", "WARP", "WHOLE_WARP", "WIDEST",
+    "Fused", "added_products", "alignment", "copied", "fused", "is_whole", "mma_instruction",
+    "most_aligned", "only_copied",
 ]  # fmt: skip
 
 WARP = 32
@@ -24,6 +25,15 @@ BUTTERFLY = (16, 8, 4, 2, 1)
 IS_ANY = {Op.ADD: True, Op.MAX: True, Op.MUL: False, Op.MIN: False}
 WIDEST = 16  # bytes that one instruction loads or stores
 COPIED_AT_ONCE = (4, 8, 16)  # bytes that one cp.async copies
+
+# For each kind of numbers that MMAs multiply: the shape, the kind and that of sums in PTX.
+MMA_KINDS = {
+    "float16": ("m16n8k16", "f16", "f32"), "bfloat16": ("m16n8k16", "bf16", "f32"),
+    "tf32": ("m16n8k8", "tf32", "f32"), "int8": ("m16n8k32", "s8", "s32"),
+    "uint8": ("m16n8k32", "u8", "s32"), "fp8e4m3": ("m16n8k32", "e4m3", "f32"),
+    "fp8e5m2": ("m16n8k32", "e5m2", "f32"),
+}  # fmt: skip
+TO_TF32 = "cvt.rna.tf32.f32"  # what rounds float32 as tf32 has it
 
 
 class Fused(NamedTuple):
@@ -64,6 +74,12 @@ def added_products(program: Node) -> frozenset[Node]:
     """Each product of matrices that an UPDATE adds to a register: both are one instruction."""
     updates = (n for n in program.src if n.op is Op.UPDATE and n.arg is Op.ADD)
     return frozenset(n.src[1] for n in updates if n.src[1].op in (Op.MMA, Op.WGMMA))
+
+
+def mma_instruction(name: str) -> str:
+    """The instruction for MMAs of a kind of numbers: four sums, four words of x, two of y."""
+    shape, kind, sums = MMA_KINDS[name]
+    return f"mma.sync.aligned.{shape}.row.col.{sums}.{kind}.{kind}.{sums}"
 
 
 def copied(program: Node) -> dict[Node, Node]:

@@ -25,6 +25,7 @@ from .llvm_values import mangled, memory_type, type_name, zero
 from .nvidia import (
     BUTTERFLY,
     IS_ANY,
+    TO_TF32,
     WARP,
     WHOLE_WARP,
     WIDEST,
@@ -34,6 +35,7 @@ from .nvidia import (
     copied,
     fused,
     is_whole,
+    mma_instruction,
     most_aligned,
     only_copied,
 )
@@ -88,6 +90,7 @@ class _PTXFunction(WithWarpgroups):
         self.added = added_products(phase.code)
         self.fences = reads_shared(phase.code)
         self.copied = copied(phase.code)
+        self.copies: list[Node] = []  # those of the next group
         self.unprinted = self.added | only_copied(phase.code, self.copied)
         self.maps_from = 0  # the first of the arguments that are tensor maps
         self.digits: dict[str, str] = {}  # what special registers hold, once read
@@ -174,6 +177,23 @@ class _PTXFunction(WithWarpgroups):
         self._do("llvm.nvvm.barrier0", [])
 
     def _commit(self, node: Node) -> None:
+        """The asynchronous copies since the group before, element by element if not aligned."""
+        copies, self.copies = self.copies, []
+        unaligned = [self.copied[n].src[0] for n in copies if self.copied[n].dtype.count > 1]
+        for memory in unaligned:
+            self.in_vectors.add(self.memory(memory))
+        if unaligned:
+            whole, single, done = self._by_alignment(unaligned[0])
+            self.start_block(whole)
+        for copy in copies:
+            self._copy(copy)
+        if unaligned:
+            self.lines.append(f"  br label %{done}")
+            self.start_block(single)
+            for copy in copies:
+                self._copy_single(copy)
+            self.lines.append(f"  br label %{done}")
+            self.start_block(done)
         self._do("llvm.nvvm.cp.async.commit.group", [])
 
     def _wait(self, node: Node) -> None:
@@ -222,16 +242,7 @@ class _PTXFunction(WithWarpgroups):
         fields, pointer = f"{{ {', '.join(['i32'] * count)} }}", self.pointer(memory)
         self.declared[f"declare {fields} @{name}.p{SHARED}({pointer})"] = None
         found = self.emit(f"call {fields} @{name}.p{SHARED}({pointer} {place})")
-        return self._vector(node.dtype, fields, found)
-
-    def _vector(self, dtype: DType, fields: str, found: str) -> str:
-        """The fields of what a function gave, as a vector."""
-        total = "poison"
-        for n in range(dtype.count):
-            one = self.emit(f"extractvalue {fields} {found}, {n}")
-            part = f"{type_name(dtype.scalar)} {one}, i64 {n}"
-            total = self.emit(f"insertelement {type_name(dtype)} {total}, {part}")
-        return total
+        return self.stacked(node.dtype, fields, found)
 
     def _mma(self, node: Node) -> str:
         return self._multiplied(node, zero(node.dtype))
@@ -262,22 +273,29 @@ class _PTXFunction(WithWarpgroups):
 
     def _multiplied(self, node: Node, sums: str) -> str:
         """The sums of a product of matrices and what is there already."""
-        dtype, count = node.dtype, node.dtype.count
-        is_half = node.arg == "float16"
-        pieces = [("i32", self.value(piece)) for piece in node.src]
-        if is_half:
-            kind = type_name(dtypes.float16.vec(2))
-            pieces = [(kind, self.emit(f"bitcast i32 {word} to {kind}")) for _, word in pieces]
+        dtype, kind = node.dtype, type_name(node.dtype.scalar)
+        words = [self.value(piece) for piece in node.src]
+        if node.arg == "tf32":
+            words = [self._inline("i32", f"{TO_TF32} $0, $1;", "=r,r", [("i32", w)]) for w in words]
         lanes = [
-            self.emit(f"extractelement {type_name(dtype)} {sums}, i64 {n}") for n in range(count)
+            self.emit(f"extractelement {type_name(dtype)} {sums}, i64 {n}")
+            for n in range(dtype.count)
         ]
-        operands = [*pieces, *(("float", lane) for lane in lanes)]
-        name = f"llvm.nvvm.mma.m16n8k16.row.col.{'f32.f32' if is_half else 'bf16'}"
-        fields = f"{{ {', '.join(['float'] * count)} }}"
-        types = ", ".join(kind for kind, _ in operands)
-        self.declared[f"declare {fields} @{name}({types})"] = None
-        values = ", ".join(f"{kind} {value}" for kind, value in operands)
-        return self.stacked(dtype, fields, self.emit(f"call {fields} @{name}({values})"))
+        letter = "f" if dtype.is_float else "r"
+        code = f"{mma_instruction(node.arg)} {{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, "
+        operands = [*(("i32", word) for word in words), *((kind, lane) for lane in lanes)]
+        fields = f"{{ {', '.join([kind] * dtype.count)} }}"
+        constraints = ",".join([f"={letter}"] * 4 + ["r"] * 6 + [letter] * 4)
+        found = self._inline(fields, code + "{$10, $11, $12, $13};", constraints, operands)
+        return self.stacked(dtype, fields, found)
+
+    def _inline(
+        self, kind: str, code: str, constraints: str, operands: list[tuple[str, str]]
+    ) -> str:
+        """Inline PTX of all lanes together that reads and writes no memory."""
+        given = ", ".join(f"{kind} {value}" for kind, value in operands)
+        attributes = "convergent nounwind memory(none)"
+        return self.emit(f'call {kind} asm "{code}", "{constraints}"({given}) {attributes}')
 
     # -- memory ---------------------------------------------------------------------------------
 
@@ -357,30 +375,17 @@ class _PTXFunction(WithWarpgroups):
         self.start_block(done)
 
     def _store(self, node: Node) -> None:
-        load = self.copied.get(node)
-        if node.src[2].op is Op.BOX:
+        if node in self.copied:
+            self.copies.append(node)
+        elif node.src[2].op is Op.BOX:
             self._copy_box(node)
-            return
-        if load is None:
-            super()._store(node)
-            return
-        done = self.open_if(self.value(node.src[3])) if len(node.src) > 3 else None
-        if load.dtype.count > 1:
-            aligned, unaligned, copied_ = self._by_alignment(load.src[0])
-            self.start_block(aligned)
-            self._copy(node, load)
-            self.lines.append(f"  br label %{copied_}")
-            self.start_block(unaligned)
-            self._copy_single(node, load)
-            self.lines.append(f"  br label %{copied_}")
-            self.start_block(copied_)
         else:
-            self._copy(node, load)
-        if done is not None:
-            self.close_if(done)
+            super()._store(node)
 
-    def _copy(self, node: Node, load: Node) -> None:
-        """An asynchronous copy: zeros where the gate of `load` is false."""
+    def _copy(self, node: Node) -> None:
+        """An asynchronous copy: zeros where the gate of the LOAD is false."""
+        load = self.copied[node]
+        done = self.open_if(self.value(node.src[3])) if len(node.src) > 3 else None
         size = load.dtype.count * load.dtype.scalar.itemsize
         name = f"llvm.nvvm.cp.async.{'cg' if size == WIDEST else 'ca'}.shared.global.{size}"
         operands = [(self.pointer(n.src[0]), self.place_of(n, load.dtype)) for n in (node, load)]
@@ -388,17 +393,27 @@ class _PTXFunction(WithWarpgroups):
             held = self.emit(f"select i1 {self.value(load.src[2])}, i32 {size}, i32 0")
             name, operands = f"{name}.s", [*operands, ("i32", held)]
         self._do(name, operands)
-
-    def _copy_single(self, node: Node, load: Node) -> None:
-        """A copy of the elements one by one, through registers."""
-        kind, before = memory_type(load.dtype), self.block
-        done = self.open_if(self.value(load.src[2])) if len(load.src) > 2 else None
-        value = self._single_loads(load, self.place_of(load, load.dtype))
         if done is not None:
-            inside = self.block
             self.close_if(done)
+
+    def _copy_single(self, node: Node) -> None:
+        """The same element by element, through registers."""
+        load = self.copied[node]
+        done = self.open_if(self.value(node.src[3])) if len(node.src) > 3 else None
+        kind, before = memory_type(load.dtype), self.block
+        held = self.open_if(self.value(load.src[2])) if len(load.src) > 2 else None
+        place = self.place_of(load, load.dtype)
+        if load.dtype.count > 1:
+            value = self._single_loads(load, place)
+        else:
+            value = super().raw_load(load, place, load.dtype.itemsize)
+        if held is not None:
+            inside = self.block
+            self.close_if(held)
             value = self.emit(f"phi {kind} [ {value}, %{inside} ], [ zeroinitializer, %{before} ]")
         self.raw_store(node, value, self.place_of(node, load.dtype), WIDEST)
+        if done is not None:
+            self.close_if(done)
 
     def _by_alignment(self, memory: Node) -> tuple[str, str, str]:
         """Branch on whether arguments are aligned: the labels of both ways and of what follows."""

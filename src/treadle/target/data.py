@@ -48,8 +48,8 @@ class MatrixUnit:
     """What is multiplied at once: `rows` x `steps` by `steps` x `columns` of `dtype`.
 
     By a subgroup, or four of them together: those take up to so many columns. Products are exact,
-    of float32 those of its first 10 bits behind the point, and sums float32 or, of integers, int32
-    that wrap. Which item holds what is said in optimize/matrix_units and
+    and their sums of dtype `sums`. One of float32 rounds factors to 11 bits first, or for four
+    subgroups cuts them (tf32). Which item holds what is said in optimize/matrix_units and
     optimize/warpgroup_units, which know one arrangement each.
     """
 
@@ -57,6 +57,12 @@ class MatrixUnit:
     rows: int
     columns: int
     steps: int
+    sums: DType
+
+    @property
+    def name(self) -> str:
+        """The kind of numbers that it multiplies."""
+        return "tf32" if self.dtype.name == "float32" else self.dtype.name
 
 
 @dataclass(frozen=True)
@@ -76,8 +82,10 @@ class Target:
     number): a driver may end them there without a word. Without `strict_floats` the target's
     compiler takes floats for real numbers where that saves it work. `emulates_float64` says that
     float64, which is not among `dtypes`, is computed in integers, one number at a time.
-    `matrix_units` are what multiplies small matrices, for each dtype at most one;
-    `warpgroup_units` those that take both from shared memory, for four subgroups at a time.
+    `matrix_units` are what multiplies small matrices, for each dtype at most one, `warpgroup_units`
+    those that take both from shared memory, for four subgroups at a time. `rounding_units` and
+    `rounding_warpgroup_units` likewise round the factors, which is not done unless the user allows
+    it.
     """
 
     name: str
@@ -110,6 +118,8 @@ class Target:
     emulates_float64: bool = False
     matrix_units: tuple[MatrixUnit, ...] = ()
     warpgroup_units: tuple[MatrixUnit, ...] = ()
+    rounding_units: tuple[MatrixUnit, ...] = ()
+    rounding_warpgroup_units: tuple[MatrixUnit, ...] = ()
 
     @staticmethod
     def parse(text: str) -> Target:

@@ -10,7 +10,7 @@ same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from treadle.dtype import DType, dtypes
 from treadle.errors import SettingError
@@ -20,6 +20,7 @@ __all__ = ["NVIDIA_ARCHITECTURES", "OLDEST", "arch_of_capability", "nvidia_targe
 
 TRIPLE = "nvptx64-nvidia-cuda"
 WARP = 32
+WITH_WGMMA = "sm_90a"
 DECLARED_SHARED = 48 << 10
 LOADED_AT_ONCE = 16  # bytes of the widest load and store of one thread
 REGISTERS = 255  # of 32 bits, for each thread
@@ -32,16 +33,22 @@ _COMMON = (
 )  # fmt: skip
 
 
-# mma.sync.m16n8k16
-_MMA = tuple(MatrixUnit(dtype, 16, 8, 16) for dtype in (dtypes.float16, dtypes.bfloat16))
-# wgmma.m64n8 to m64n256, of 32 bytes of either factor; float32 is cut to TF32
-_WGMMA = tuple(
-    MatrixUnit(dtype, 64, 256, 32 // dtype.itemsize)
-    for dtype in (
-        dtypes.float16, dtypes.bfloat16, dtypes.fp8e4m3, dtypes.fp8e5m2, dtypes.int8, dtypes.uint8,
-        dtypes.float32,
-    )
+def _mma(dtype: DType, sums: DType = dtypes.float32) -> MatrixUnit:
+    """mma.sync takes 32 bytes of a row of x, or of a column of y, at once."""
+    return MatrixUnit(dtype, 16, 8, 32 // dtype.itemsize, sums)
+
+
+_MMA = (
+    _mma(dtypes.float16), _mma(dtypes.bfloat16), _mma(dtypes.int8, dtypes.int32),
+    _mma(dtypes.uint8, dtypes.int32),
 )  # fmt: skip
+_MMA_FP8 = (_mma(dtypes.fp8e4m3), _mma(dtypes.fp8e5m2))
+_TF32 = (_mma(dtypes.float32),)
+
+
+def _wgmma(unit: MatrixUnit) -> MatrixUnit:
+    """wgmma.m64n8 to m64n256 take as many bytes."""
+    return replace(unit, rows=64, columns=256)
 
 
 @dataclass(frozen=True)
@@ -111,9 +118,16 @@ def nvidia_target(arch: str) -> Target:
         ),
         short_indices=True,
         max_lanes=LOADED_AT_ONCE // 2,
-        matrix_units=() if arch == "sm_75" else _MMA,
-        warpgroup_units=_WGMMA if arch == "sm_90a" else (),
+        matrix_units=_units(arch),
+        rounding_units=_TF32 if _units(arch) else (),
+        warpgroup_units=tuple(map(_wgmma, _units(arch))) if arch == WITH_WGMMA else (),
+        rounding_warpgroup_units=tuple(map(_wgmma, _TF32)) if arch == WITH_WGMMA else (),
     )
+
+
+def _units(arch: str) -> tuple[MatrixUnit, ...]:
+    number = int(arch.rstrip("a")[3:])
+    return (*_MMA, *_MMA_FP8) if number >= 89 else _MMA if number >= 80 else ()
 
 
 def arch_of_capability(major: int, minor: int) -> str | None:
