@@ -68,7 +68,7 @@ def gathered(found):
 
 @pytest.mark.parametrize("kind", ["f16", "e4m3"])
 def test_sums_of_halves(gpu, kind):
-    """Two sums a register, each rounded once: what is just above 2049 becomes 2050, by way of float32 2048."""
+    """Two sums a register, each rounded once: just above 2049 is 2050, not 2048."""
     depth, dtype = (16, np.float16) if kind == "f16" else (32, ml_dtypes.float8_e4m3fn)
     rng = np.random.default_rng(12)
     a, b = ((rng.integers(-8, 9, (n, depth)) / 4).astype(dtype) for n in (64, COLUMNS))

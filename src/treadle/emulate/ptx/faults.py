@@ -53,7 +53,7 @@ def describe(
         Fault.LOCAL: lambda: f"{who}: access to {size} at offset {_signed(address)} of local "
         f"memory, of which a thread has {translation.local_bytes} bytes{at}",
         Fault.UNINITIALISED: lambda: f"{who}: reads {size} at offset {address} of shared memory "
-        f"that the block never wrote{at}",
+        f"that the block never wrote, or that nobody has waited to be copied there{at}",
         Fault.RACE: lambda: f"{who}: a data race with {other} on {size} at offset {address} of "
         f"shared memory: no barrier is between them{at}",
         Fault.TRAP: lambda: f"{who}: trap{at}",

@@ -56,7 +56,10 @@ BLOCK, BLOCK_BYTES = _offsets(
 
 WARP, WARP_REGISTERS = _offsets(
     ("live", 4), ("waiting", 4), ("held", 4), ("slice", 4), ("number", 4), ("flip", 4),
-    ("barriers", 64), ("pc", 128), ("tid_x", 128), ("tid_y", 128), ("tid_z", 128),
+    # From here to pc all is zero when a block starts. `groups` are each thread's of cp.async,
+    # `oldest_copy` and `next_copy` number the warp's copies: see async_support.
+    ("barriers", 64), ("groups", 128), ("oldest_copy", 4), ("next_copy", 4), ("pc", 128),
+    ("tid_x", 128), ("tid_y", 128), ("tid_z", 128),
     # Where translated code leaves addresses and data for the support functions, and back.
     ("addresses", 256), ("data", DATA_BYTES), ("more", DATA_BYTES), ("tiles", 24 * 1024),
 )  # fmt: skip

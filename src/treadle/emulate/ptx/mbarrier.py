@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from treadle.emulate.ptx.async_copy import asynchronous_copy, wait_for_copies
 from treadle.emulate.ptx.emit import Handlers, lanes, splat
 from treadle.emulate.ptx.mbarrier_support import (
     ARRIVE,
@@ -21,7 +22,6 @@ from treadle.emulate.ptx.mbarrier_support import (
 )
 from treadle.emulate.ptx.memory import (
     address_lanes,
-    asynchronous_copy,
     copy_hint,
     data_place,
     fence,
@@ -105,8 +105,25 @@ def _copy(e: Emitter, item: Instruction, m: Modifiers) -> None:
         raise m.fail()
     if m.flag("bulk"):
         _bulk_copy(e, item, m)
+    elif m.flag("mbarrier"):
+        _arrive_with_copies(e, item, m)
     else:
         asynchronous_copy(e, item, m)
+
+
+def _arrive_with_copies(e: Emitter, item: Instruction, m: Modifiers) -> None:
+    """cp.async.mbarrier.arrive: an arrival once the thread's copies have landed, which is now.
+
+    Without `.noinc` the barrier expects one arrival more for it, so that nothing changes.
+    """
+    if not m.flag("arrive"):
+        raise m.fail()
+    counts = m.flag("noinc")
+    m.one_of(("shared", "shared::cta"))
+    m.flag("b64")
+    wait_for_copies(e)
+    if counts:
+        _act(e, ARRIVE, address_lanes(e, item.operands[0]), e.read(_ONE, 32), 32)
 
 
 def _bulk_copy(e: Emitter, item: Instruction, m: Modifiers) -> None:
