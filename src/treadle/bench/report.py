@@ -77,9 +77,10 @@ def as_text(report: Report) -> str:
     """A Markdown document: the machine, a table for each group of work, the other tables."""
     limits = report.limits
     lines = [f"* {name}: {text}" for name, text in report.machine.items()]
+    matrix = f", matrix units {limits.matrix * 1e-9:.0f} GFLOP/s" if limits.matrix else ""
     lines.append(
         f"* ceilings in this run: {limits.flops * 1e-9:.0f} GFLOP/s, read "
-        f"{limits.read * 1e-9:.1f} GB/s, copy {limits.copy * 1e-9:.1f} GB/s"
+        f"{limits.read * 1e-9:.1f} GB/s, copy {limits.copy * 1e-9:.1f} GB/s{matrix}"
     )
     for works in report.groups.values():
         lines += ["", *_work_table(limits, works)]
@@ -110,7 +111,8 @@ def _failures(report: Report) -> list[str]:
 
 def _work_table(limits: Ceilings, works: Sequence[WorkResult]) -> list[str]:
     """The rows of one group, with a column for each peer that has a number in it."""
-    others = [p for p in PEERS if p != "treadle" and any(p in r.times for r in works)]
+    order = dict.fromkeys([*PEERS, *(p for r in works for p in r.times)])
+    others = [p for p in order if p != "treadle" and any(p in r.times for r in works)]
     header = ["work", "treadle ms", "rate", "of ceiling", *(f"{p} ms (x)" for p in others)]
     rows = [[r.work.name, _ms(r.median("treadle")), _rate(r), _percent(r.share(limits)),
              *(_peer(r, p) for p in others), *_verdict(r, limits)] for r in works]  # fmt: skip
@@ -222,7 +224,10 @@ def _percent(share: float | None) -> str:
 
 
 def _rate(result: WorkResult) -> str:
-    rate, unit = result.rate("treadle"), "GFLOP/s" if result.work.ceiling == "flops" else "GB/s"
+    rate, unit = (
+        result.rate("treadle"),
+        "GB/s" if result.work.ceiling in ("read", "copy") else "GFLOP/s",
+    )
     return "-" if rate is None else f"{rate * 1e-9:.1f} {unit}"
 
 

@@ -61,7 +61,7 @@ def test_rows_are_copied_in_and_out(gpu):
 
 
 def test_bytes_that_never_come_are_waited_for(gpu, monkeypatch):
-    monkeypatch.setattr("treadle.emulate.ptx.execute._TURNS", 50)
+    monkeypatch.setattr("treadle.emulate.ptx.execute.TURNS", 50)
     text = BULK.replace("EXPECTED", "528")
     with pytest.raises(DriverError, match="does not end"):
         gpu.launch(text, "k", 1, 128, np.zeros(128, "u4"), np.zeros(128, "u4"))
