@@ -11,14 +11,14 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ..libraries.base import Library
+from ..libraries.base import Library, NotOffered
 from ..machine import Ceilings, describe_machine
 from ..measure import measure
 from ..report import Report, as_json, as_text
 from ..results import WorkResult
 from ..work import Work
 from .ceilings import gpu_ceilings
-from .findings import Findings
+from .findings import Findings, Skipped
 from .rows import gpu_works
 
 __all__ = ["run"]
@@ -109,8 +109,11 @@ def _compare(work: Work, libraries: Libraries) -> None:
     import numpy as np
 
     ours = libraries["treadle"]()
-    run = ours.prepare(work)
-    found = [run() for _ in range(3)][-1]
+    try:
+        run = ours.prepare(work)
+        found = [run() for _ in range(3)][-1]
+    except NotOffered as why:
+        raise Skipped(str(why)) from why
     arrays = [a.astype(np.float32) for a in ours.arrays(found)]
     assert all(np.isfinite(a).all() for a in arrays)
     if "torch" not in libraries:

@@ -24,7 +24,7 @@ _BLOCKS = 16  # for each multiprocessor: several rounds of those that fit
 def gpu_ceilings(small: bool) -> Ceilings:
     """The best of several tries each; `small` ones only show that the probes run."""
     gpu = _Gpu(small)
-    copy = max(gpu.copy_rate(1 << (14 if small else 30)), *_pytorch_rates(small))
+    copy = max([gpu.copy_rate(1 << (14 if small else 30)), *_pytorch_rates(small)])
     return Ceilings(gpu.flops(), copy, copy, gpu.matrix())
 
 

@@ -23,7 +23,7 @@ from treadle.runtime.base import Entry, Launch, Slot
 runtime = Device["CUDA"].runtime
 HEAD = ".version 7.0\\n.target sm_75\\n.address_size 64\\n.visible .entry k(.param .u64 p) "
 def launch(body, address):
-    library = runtime.load((HEAD + body).encode(), [Entry("k", 1, 32, (Slot(0, True),))])
+    library = runtime.load((HEAD + body).encode(), [Entry("k", 1, 32, (Slot(0, 64, True),))])
     runtime.run([Launch(library.phases, [address])])
     runtime.synchronize()
 def fails(action, kind, *words):
