@@ -97,7 +97,10 @@ def test_a_call_list_is_a_graph_and_changes_only_what_was_set(driver, device):
     calls = device.call_list([Launch(phases[:1], memory, [3, 8]), Launch(phases, memory, [2, 8])])
     calls.run()
     assert get(device, x) == [2 * (v + 10) for v in range(8)]
-    assert driver.calls("add_kernel") == [("add_kernel", n) for n in ("add", "add", "scale")]
+    # The second adds to the same memory, so it waits for the first; `scale` reads what it wrote.
+    assert driver.calls("add_kernel") == [
+        ("add_kernel", "add"), ("add_kernel", "add", 0), ("add_kernel", "scale", 1)
+    ]  # fmt: skip
     other = put(device, [5] * 8)
     calls.set_arg(0, 2, other.argument)
     calls.set_var(0, 1, 4)
@@ -113,6 +116,29 @@ def test_a_call_list_is_a_graph_and_changes_only_what_was_set(driver, device):
     del calls
     gc.collect()
     assert driver.calls("delete_graph") == [("delete_graph",)]
+
+
+def test_kernels_that_share_nothing_run_side_by_side_until_they_do(driver, device):
+    """Three sums: two of the same inputs, and one of their results."""
+    a, b, x, y, total = (put(device, [n] * 8) for n in range(5))
+    add = device.load(b"add", [ADD]).phases
+    memory = [(a, x, y), (b, x, y), (total, a, b)]
+    calls = device.call_list([Launch(add, [m.argument for m in row], [8, 8]) for row in memory])
+    calls.run()
+    nodes = [("add_kernel", "add"), ("add_kernel", "add"), ("add_kernel", "add", 0, 1)]
+    assert driver.calls("add_kernel") == nodes
+    assert get(device, total) == [10] * 8
+    elsewhere = put(device, [7] * 8)  # another result: the same order
+    calls.set_arg(2, 0, elsewhere.argument)
+    calls.run()
+    assert get(device, elsewhere) == [10] * 8
+    assert len(driver.calls("new_graph")) == 1
+    calls.set_arg(1, 1, a.argument)  # the second sum reads the first one's result
+    calls.run()
+    assert get(device, elsewhere) == [5 + (5 + 3)] * 8
+    assert driver.calls("add_kernel")[3:] == [
+        ("add_kernel", "add"), ("add_kernel", "add", 0), ("add_kernel", "add", 1)
+    ]  # fmt: skip
 
 
 def test_an_empty_call_list_runs(driver, device):

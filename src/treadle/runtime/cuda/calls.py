@@ -4,8 +4,10 @@
     calls.set_arg(0, 1, other.argument)   # changes the nodes of launch 0 before the next run
     calls.run()
 
-The graph is made at the first run that is not timed. Its nodes are a chain: they run in order, as
-on a stream. A run that is under way keeps the arguments that it was started with.
+The graph is made at the first run that is not timed. A node waits for those before it that use the
+same memory (`order`); the others may run beside it. Where arguments come to share memory that did
+not share it before, the graph is made anew. A run that is under way keeps the arguments that it was
+started with.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from __future__ import annotations
 import sys
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from treadle.runtime.cuda.order import Cell, Order, Use
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,7 +79,9 @@ class CUDACallList:
         symbols = (phase.entry.symbol for phases in self._phases for phase in phases)
         self._names = list(dict.fromkeys(symbols))
         self._changed: set[int] = set()
+        self._moved: dict[Cell, int] = {}  # since the graph was made
         self._graph: _Graph | None = None
+        self._order: Order | None = None
         self._nodes: list[list[Any]] = []
         self._lock = threading.Lock()
 
@@ -87,6 +93,7 @@ class CUDACallList:
         if self._args[call][slot] != argument:
             self._args[call][slot] = argument
             self._changed.add(call)
+            self._moved[call, slot] = argument
 
     def set_var(self, call: int, slot: int, value: int) -> None:
         """Replaces the integer in variable `slot` of launch `call`."""
@@ -100,7 +107,7 @@ class CUDACallList:
             return
         device = self._device
         with device.working("launch a graph", self._names), self._lock:
-            if self._graph is None:
+            if self._graph is None or self._order is None or not self._order.holds(self._moved):
                 self._graph = self._instantiated()
             else:
                 self._update(self._graph)
@@ -133,19 +140,36 @@ class CUDACallList:
     # -- the graph --------------------------------------------------------------------------------
 
     def _instantiated(self) -> _Graph:
-        context, after = self._device.context, []
-        graph, self._nodes = _Graph(self._device, context.new_graph()), []
+        context, order = self._device.context, self._ordered()
+        graph, nodes, rows = _Graph(self._device, context.new_graph()), [], []
         for call, phases in enumerate(self._phases):
             row = []
             for phase in phases:
                 given = phase.arguments(self._args[call], self._vars[call])
                 grid, block = phase.sizes
+                after = [nodes[number] for number in order.before[len(nodes)]]
                 node = context.add_kernel(graph.handle, after, phase.kernel, grid, block, 0, given)
                 row.append(node)
-                after = [node]
-            self._nodes.append(row)
+                nodes.append(node)
+            rows.append(row)
         graph.executable = context.instantiate(graph.handle)
+        self._nodes, self._order = rows, order
+        self._moved.clear()
         return graph
+
+    def _ordered(self) -> Order:
+        """The order of all phases over the memory that the arguments are now."""
+        addresses = {
+            (call, number): address
+            for call, args in enumerate(self._args)
+            for number, address in enumerate(args)
+        }
+        functions = [
+            [Use((call, slot.number), slot.nbytes, slot.is_written) for slot in phase.entry.slots]
+            for call, phases in enumerate(self._phases)
+            for phase in phases
+        ]
+        return Order(addresses, functions)
 
     def _update(self, graph: _Graph) -> None:
         for call in self._changed:
