@@ -93,3 +93,5 @@ def test_inputs_and_results_that_move_together_keep_their_order():
 
 def test_longer_ways_need_no_edge_of_their_own():
     assert ordered((100, 0), (200, 100), (300, 200, 100)).before == [[], [0], [1]]
+    ring = [(100 * (n % 3), 100 * ((n + 2) % 3)) for n in range(9)]
+    assert ordered(*ring).before == [[]] + [[n] for n in range(8)]

@@ -107,10 +107,10 @@ class CUDACallList:
             return
         device = self._device
         with device.working("launch a graph", self._names), self._lock:
-            if self._graph is None or self._order is None or not self._order.holds(self._moved):
+            if self._graph is None:
                 self._graph = self._instantiated()
-            else:
-                self._update(self._graph)
+            elif self._changed:
+                self._graph = self._brought_up_to_date(self._graph)
             self._changed.clear()
             device.context.launch_graph(self._graph.executable, device.stream)
 
@@ -171,8 +171,12 @@ class CUDACallList:
         ]
         return Order(addresses, functions)
 
-    def _update(self, graph: _Graph) -> None:
+    def _brought_up_to_date(self, graph: _Graph) -> _Graph:
+        """The graph with the arguments that were set, or a new one where its order is another."""
+        if self._order is None or not self._order.holds(self._moved):
+            return self._instantiated()
         for call in self._changed:
             for phase, node in zip(self._phases[call], self._nodes[call], strict=True):
                 given = phase.arguments(self._args[call], self._vars[call])
                 self._device.context.update_kernel(graph.executable, node, given)
+        return graph

@@ -56,6 +56,7 @@ class Order:
         writers: list[int | None] = [None] * len(numbers)
         readers: list[list[int]] = [[] for _ in numbers]
         found: list[list[int]] = []
+        waited: list[int] = []  # for each function a mask of all that come before it
         for function, uses in enumerate(functions):
             earlier: set[int] = set()
             for cell, _, is_written in uses:
@@ -73,8 +74,13 @@ class Order:
                     else:
                         readers[piece].append(function)
             earlier.discard(function)
-            implied = {one for other in earlier for one in found[other]}
-            found.append(sorted(earlier - implied))
+            direct, mask = [], 0
+            for one in sorted(earlier, reverse=True):
+                if not mask >> one & 1:
+                    direct.append(one)
+                    mask |= waited[one] | 1 << one
+            found.append(direct[::-1])
+            waited.append(mask)
         return found
 
     def _range(self, cell: Cell, address: int | None = None) -> _Range:
