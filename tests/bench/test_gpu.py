@@ -12,6 +12,7 @@ from treadle.bench.gpu.corpus import corpus
 from treadle.bench.gpu.rows import gpu_works
 from treadle.bench.gpu.summary import as_text
 from treadle.emulate.cuda import EmulatedDriver
+from treadle.errors import DeviceError
 
 from ..conftest import GOLDEN
 
@@ -44,6 +45,18 @@ def test_a_dry_run_passes_and_leaves_nothing_out(tmp_path, capsys):
 def test_an_unknown_part_is_refused(capsys):
     assert command.main(["--only", "abacus"]) == 2
     assert "no part is called 'abacus'; there are: graphs," in capsys.readouterr().err
+
+
+def test_without_a_gpu_it_says_so_at_once(monkeypatch, capsys):
+    def none():
+        raise DeviceError("CUDA: there is no driver here; install one")
+
+    monkeypatch.setattr("treadle.runtime.cuda.open_driver", none)
+    assert command.main([]) == 2
+    shown = capsys.readouterr().err
+    assert shown == (
+        "CUDA: there is no driver here; install one; --emulate makes a dry run without a GPU\n"
+    )
 
 
 def result_of(monkeypatch, body, seconds=30.0):

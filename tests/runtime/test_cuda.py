@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -475,4 +476,14 @@ def test_the_target_is_that_of_the_devices_architecture(driver):
         cpu(10, 0, arch="sm_90a")
     assert target_of(facts).peak_bandwidth == 16e9
     about = describe(driver)
-    assert about == "Fake 0 (sm_80), 1 GiB, Fake 1 (sm_80), 1 GiB, driver for CUDA 13.0"
+    each = (
+        "Fake {} (sm_80) with 1 GiB, 163 KiB shared by a block, matrix units for bfloat16, "
+        "float16, a display's watchdog, which ends kernels that run for seconds, "
+    )
+    assert about == each.format(0) + each.format(1) + "driver for CUDA 13.0"
+    older = replace(facts, capability=(7, 5), has_pools=False, has_watchdog=False)
+    driver._facts = [older, replace(older, capability=(9, 0), has_pools=True)]
+    about = describe(driver)
+    assert "no matrix units in use, no memory pools, so that freeing waits" in about
+    assert about.count("watchdog") == 0
+    assert about.count("tensor maps") == 1

@@ -14,7 +14,10 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the parts, prints what they found, writes it as JSON. 0 if all of it passed, else 1."""
+    """Runs the parts, prints what they found, and writes it as JSON.
+
+    0 if all of it passed, 1 if not, 2 where there is no GPU or no part of a name.
+    """
     options = _parser().parse_args(arguments)
     record = [options.record] if options.record else []
     if options.part:
@@ -30,6 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     if record and "record" not in names:
         names.insert(0, "record")
+    missing = "" if options.emulate else _missing()
+    if missing:
+        print(f"{missing}; --emulate makes a dry run without a GPU", file=sys.stderr)
+        return 2
     given = [
         *(["--emulate"] if options.emulate else []),
         *(["--record", *record] if record else []),
@@ -38,6 +45,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(as_text(results))
     _write(results, options.json)
     return 0 if all(result.passed for result in results) else 1
+
+
+def _missing() -> str:
+    """Why there is no GPU to use, or ''."""
+    from ...errors import DeviceError
+    from ...runtime.cuda import describe, open_driver
+
+    try:
+        print(describe(open_driver()), file=sys.stderr)
+    except DeviceError as error:
+        return str(error)
+    return ""
 
 
 def _parser() -> argparse.ArgumentParser:

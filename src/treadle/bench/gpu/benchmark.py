@@ -27,6 +27,8 @@ _ROUNDS, _BUDGET = 15, 1.5
 _ENOUGH = 12.0  # seconds that a row should have, compilers included
 _TOLERANCE = {"bfloat16": 2e-2, "float32": 1e-3}
 
+_COMPARED = 1 << 22  # elements of a result
+
 Libraries = dict[str, Callable[[], Library]]
 
 
@@ -122,7 +124,8 @@ def _compare(work: Work, libraries: Libraries) -> None:
     for a, b in zip(arrays, theirs.arrays(theirs.prepare(work)()), strict=True):
         tolerance = _TOLERANCE[work.inputs[0].dtype]
         tolerance = max(tolerance, 5e-3) if "tf32" in work.name else tolerance
-        b = b.astype(np.float32)
+        some = slice(None, None, a.size // _COMPARED + 1)
+        a, b = a.ravel()[some], b.ravel()[some].astype(np.float32)
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * float(np.abs(b).max()))
 
 

@@ -4,8 +4,8 @@
         outputs = execute(context, probe)
 
 What a PTX instruction may do in its own way (approximations, conversions out of range, sums of
-matrix units, NaNs) is what is worth recording. `ulps` says by how much the last digits may differ:
-0 where PTX's specification says which number it is.
+matrix units, NaNs) is what is worth recording. `ulps` says by how much the last digits may differ
+(0 where PTX's specification says which number it is), and `absolute` by how much the values may.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class Recorded:
     least: int  # the architecture from which on it runs, 80 for sm_80
     kind: str = "u4"
     ulps: int = 0
+    absolute: float = 0.0
 
     @property
     def digest(self) -> str:
@@ -105,22 +106,23 @@ def _simple(name: str, code: str, inputs: int = 1, **how: Any) -> Recorded:
     return Recorded(name, _kernel(code, inputs, "7.0", "sm_75"), inputs, 75, **how)
 
 
-def _approximate(name: str, ulps: int) -> Recorded:
-    return _simple(name, f"{name}.f32 %d, %a;", kind="f4", ulps=ulps)
+def _approximate(name: str, ulps: int, absolute: float = 0.0) -> Recorded:
+    return _simple(name, f"{name}.f32 %d, %a;", kind="f4", ulps=ulps, absolute=absolute)
 
 
-def _matrix(name: str, least: int, code: str, version: str = "7.0") -> Recorded:
-    """A product of fragments whose numbers are small, since the inputs' are of every size."""
-    small = "".join(
+def _matrix(kind: str, depth: int, absolute: float) -> Recorded:
+    """A product of fragments whose numbers are of one size, since the inputs' are of every."""
+    near = "".join(
         f"and.b32 %{r}, %{r}, 0x83FF83FF; or.b32 %{r}, %{r}, 0x3C003C00;\n" for r in "ab"
     )
-    text = _kernel(small + code, 2, version, f"sm_{least}")
-    return Recorded(name, text, 2, least, kind="f4", ulps=8)
+    multiply = f"mma.sync.aligned.m16n8k{depth}.row.col.f32.{kind}.{kind}.f32"
+    places = "{%d, %e0, %e1, %e2}, {%a, %b, %a, %b}, {%b, %a}, {%e0, %e0, %e0, %e0};"
+    text = _kernel(f"{near}mov.b32 %e0, 0;\n{multiply} {places}", 2, "7.0", "sm_80")
+    return Recorded(f"mma.{kind}", text, 2, 80, kind="f4", absolute=absolute)
 
 
-_SUMS = "{%d, %e0, %e1, %e2}, {%a, %b, %a, %b}, {%b, %a}, {%e0, %e0, %e0, %e0};"
 _ALL = [
-    _approximate("ex2.approx", 4), _approximate("lg2.approx", 16), _approximate("rcp.approx", 2),
+    _approximate("ex2.approx", 4), _approximate("lg2.approx", 4, 2**-21), _approximate("rcp.approx", 2),
     _approximate("sqrt.approx", 4), _approximate("rsqrt.approx", 4),
     _approximate("tanh.approx", 8192), _approximate("ex2.approx.ftz", 4),
     _simple("div.full", "div.full.f32 %d, %a, %b;", 2, kind="f4", ulps=4),
@@ -137,10 +139,6 @@ _ALL = [
             kind="f4"),
     _simple("shf.wrap", "shf.l.wrap.b32 %d, %a, %b, %b;", 2),
     _simple("prmt", "prmt.b32 %d, %a, %b, %b;", 2), _simple("bfind", "bfind.s32 %d, %a;"),
-    _matrix("mma.f16", 80, "mov.b32 %e0, 0;\nmma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-            + _SUMS),
-    _matrix("mma.bf16", 80, "mov.b32 %e0, 0;\nmma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-            + _SUMS),
-    _matrix("mma.tf32", 80, "mov.b32 %e0, 0;\nmma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
-            + _SUMS),
+    # Sums of sixteen products of about 1, or of 2**-14; hardware cuts off what is below 2**-23.
+    _matrix("f16", 16, 2e-5), _matrix("bf16", 16, 2e-9), _matrix("tf32", 8, 2e-9),
 ]  # fmt: skip

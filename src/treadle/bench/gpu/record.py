@@ -59,23 +59,26 @@ def differences(context: Any, arch: str, path: str) -> tuple[list[str], list[str
 
 
 def _difference(probe: Recorded, ours: Any, theirs: Any) -> str:
-    """Which words differ by more than the probe's ulps; NaNs are all alike."""
+    """Which words differ by more than the probe allows; NaNs are all alike."""
     import numpy as np
 
     apart = ours.astype(np.int64) - theirs.astype(np.int64)
     if probe.kind == "f4":
         ordered = [_ordered(words.view(np.int32).astype(np.int64)) for words in (ours, theirs)]
         apart = ordered[0] - ordered[1]
-        nan = [np.isnan(words.view(np.float32)) for words in (ours, theirs)]
+        values = [words.view(np.float32) for words in (ours, theirs)]
+        nan = [np.isnan(words) for words in values]
         apart[nan[0] & nan[1]] = 0
         apart[nan[0] != nan[1]] = 1 << 32
+        with np.errstate(all="ignore"):
+            apart[np.abs(values[0] - values[1]) <= probe.absolute] = 0
     wrong = np.flatnonzero(np.abs(apart) > probe.ulps)
     if not wrong.size:
         return ""
     first = int(wrong[0])
-    values = [f"0x{int(words[first]):08x}" for words in (ours, theirs)]
+    shown = [f"0x{int(words[first]):08x}" for words in (ours, theirs)]
     inputs = [f"0x{int(a.view(np.uint32)[first]):08x}" for a in probe.arrays()]
-    return f"{wrong.size} of {ours.size} differ; {', '.join(inputs)} gives {' and '.join(values)}"
+    return f"{wrong.size} of {ours.size} differ; {', '.join(inputs)} gives {' and '.join(shown)}"
 
 
 def _ordered(words: Any) -> Any:
