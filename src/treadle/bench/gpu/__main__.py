@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from .parts import PARTS, PartResult, run_part, run_parts
 from .summary import as_json, as_text
@@ -53,7 +54,8 @@ def _missing() -> str:
     from ...runtime.cuda import describe, open_driver
 
     try:
-        print(describe(open_driver()), file=sys.stderr)
+        driver: Any = open_driver()
+        print(describe(driver), file=sys.stderr)
     except DeviceError as error:
         return str(error)
     return ""

@@ -122,8 +122,8 @@ def _matrix(kind: str, depth: int, absolute: float) -> Recorded:
 
 
 _ALL = [
-    _approximate("ex2.approx", 4), _approximate("lg2.approx", 4, 2**-21), _approximate("rcp.approx", 2),
-    _approximate("sqrt.approx", 4), _approximate("rsqrt.approx", 4),
+    _approximate("ex2.approx", 4), _approximate("lg2.approx", 4, 2**-21),
+    _approximate("rcp.approx", 2), _approximate("sqrt.approx", 4), _approximate("rsqrt.approx", 4),
     _approximate("tanh.approx", 8192), _approximate("ex2.approx.ftz", 4),
     _simple("div.full", "div.full.f32 %d, %a, %b;", 2, kind="f4", ulps=4),
     _simple("fma.rn", "fma.rn.f32 %d, %a, %b, %c;", 3, kind="f4"),
