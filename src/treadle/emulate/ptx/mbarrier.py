@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from treadle.emulate.ptx.async_copy import asynchronous_copy, wait_for_copies
 from treadle.emulate.ptx.emit import Handlers, lanes, splat
+from treadle.emulate.ptx.flights import BULK
 from treadle.emulate.ptx.mbarrier_support import (
     ARRIVE,
     ARRIVE_EXPECT,
@@ -25,6 +26,8 @@ from treadle.emulate.ptx.memory import (
     copy_hint,
     data_place,
     fence,
+    flight_commit,
+    flight_wait,
     set_addresses,
 )
 from treadle.emulate.ptx.syntax import Address, Immediate, Operand, Sink
@@ -128,8 +131,12 @@ def _arrive_with_copies(e: Emitter, item: Instruction, m: Modifiers) -> None:
 
 def _bulk_copy(e: Emitter, item: Instruction, m: Modifiers) -> None:
     """cp.async.bulk: a row of bytes between global and shared memory."""
-    if m.one_of(("commit_group", "wait_group")):
+    if m.flag("commit_group"):
+        flight_commit(e, BULK)
+        return
+    if m.flag("wait_group"):
         m.flag("read")
+        flight_wait(e, BULK, item.operands[0])
         return
     if m.flag("tensor"):
         arrived = tensor_copy(e, item, m)

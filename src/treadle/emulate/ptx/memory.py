@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from treadle.emulate.ptx.syntax import Instruction
 
 __all__ = [
-    "HANDLERS", "address_lanes", "copy_hint", "data_place", "fence", "load", "set_addresses",
-    "shared_base", "store", "store_param",
+    "HANDLERS", "address_lanes", "copy_hint", "data_place", "fence", "flight_commit",
+    "flight_start", "flight_wait", "load", "set_addresses", "shared_base", "store", "store_param",
 ]  # fmt: skip
 
 HANDLERS = Handlers()
@@ -108,6 +108,30 @@ def store(
 def fence(e: Emitter) -> None:
     """What threads did to shared memory before is ordered before what they do from now on."""
     e.intrinsic("treadle_ptx_fence", "void", "ptr %block")
+
+
+def flight_start(e: Emitter, kind: int, low: str, high: str) -> None:
+    """Shared memory from `low` to `high` may be read until it is waited for."""
+    e.intrinsic(
+        "treadle_ptx_flight_start", "void", "ptr %block", "ptr %warp", f"i32 {e.mask_bits}",
+        f"i32 {kind}", f"i64 {low}", f"i64 {high}",
+    )  # fmt: skip
+
+
+def flight_commit(e: Emitter, kind: int) -> None:
+    """Closes a group of the warp's, if any lane is here."""
+    place = e.warp_field("flight_groups", 4 * kind)
+    count = e.op(f"load i32, ptr {place}")
+    some = e.op(f"zext i1 {e.op(f'icmp ne i32 {e.mask_bits}, 0')} to i32")
+    e.do(f"store i32 {e.op(f'add i32 {count}, {some}')}, ptr {place}")
+
+
+def flight_wait(e: Emitter, kind: int, newest: Operand) -> None:
+    """Waits for all groups of the warp's but the newest ones."""
+    e.intrinsic(
+        "treadle_ptx_flight_wait", "void", "ptr %block", "ptr %warp", f"i32 {e.mask_bits}",
+        f"i32 {kind}", f"i32 {e.first(newest, 32)}",
+    )  # fmt: skip
 
 
 def shared_base(e: Emitter) -> str:
