@@ -237,6 +237,11 @@ class Settings:
         "No contraction of a multiplication and an addition into one operation, so that each "
         "is rounded as written. Slower.",
     )  # fmt: skip
+    ALLOW_TF32 = Setting(
+        FLAG, False,
+        "Products of float32 matrices may run on tensor cores that cut factors to 10 bits behind "
+        "the point (TF32): about three decimal digits, several times as fast.",
+    )  # fmt: skip
     IMAGE = Setting(
         _integer(0, 2), 0,
         "1 keeps intermediate results in textures on devices that have them; 2 is taken as 1.",

@@ -143,6 +143,7 @@ def assembled(ptx, arch, folder):
     command = [ptxas(), "-v", f"-arch={arch}", source, "-o", folder / "corpus.cubin"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    assert "serialized" not in done.stderr  # what the assembler does to wgmma that it mistrusts
     found = _FIGURES.finditer(done.stderr)
     return {int(m["kernel"]): tuple(int(m[n] or 0) for n in ("registers", "shared", "spilled"))
             for m in found}  # fmt: skip
@@ -168,9 +169,43 @@ def test_ptx_of_the_embedded_llvm_assembles(arch, tmp_path):
         assert spilled <= 32  # for sm_100a ptxas spills a little of doubles, though it has room
 
 
+@cache
+def phases_for_warpgroups():
+    """Products that wgmma makes: in bulk, turned, by copies, of bytes, of float32."""
+    make = lambda *shape, dtype=dtypes.bfloat16: floats(*shape, dtype=dtype)
+    x = make(4096, 128)
+    products = [
+        x @ make(4096, 128).T, make(128, 4096).T @ make(128, 2048),
+        make(512, 130) @ make(130, 1000), (make(3, 512, 128) @ make(3, 128, 512)).relu(),
+        make(512, 256, dtype=dtypes.fp8e4m3) @ make(512, 256, dtype=dtypes.fp8e4m3).T,
+        whole(512, 256, dtype=dtypes.int8) @ whole(512, 256, dtype=dtypes.int8).T,
+        make(512, 128, dtype=dtypes.float32) @ make(512, 128, dtype=dtypes.float32).T,
+    ]  # fmt: skip
+    target, found = Target.parse("sm_90a"), []
+    for product in products:
+        (kernel,) = schedule(current([product.node])[0], "CPU", target)[0]
+        found += lower(optimize(kernel.ast, target)[0], len(kernel.buffers), target).phases
+    return found
+
+
 BOTH = pytest.mark.parametrize(
     ("renderer", "compiler"), [(CUDARenderer, NVRTCCompiler), (PTXRenderer, PTXCompiler)]
 )
+
+
+@BOTH
+def test_products_by_warpgroups_keep_to_their_registers(renderer, compiler, tmp_path):
+    target, found = Target.parse("sm_90a"), phases_for_warpgroups()
+    text = renderer(target).render("k", found, ())
+    ptx = need(compiler(target)).compile(text).rstrip(b"\0")
+    figures = assembled(ptx, "sm_90a", tmp_path)
+    assert sorted(figures) == list(range(len(found)))
+    for kernel, (registers, _, spilled) in figures.items():
+        assert registers * found[kernel].launched <= 1 << 16
+        assert not spilled
+    for kind in ("f32.bf16", "f32.e4m3", "s32.s8", "f32.tf32"):
+        assert re.search(rf"wgmma\.mma_async\.sync\.aligned\.m64n\d+k\d+\.{kind}", ptx.decode())
+    assert "cp.async.bulk.tensor.3d" in ptx.decode()  # matrices of a batch
 
 
 def ptx_of(program, renderer, compiler, contract):

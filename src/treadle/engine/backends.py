@@ -18,12 +18,13 @@ from typing import Any
 from ..compile.clang import ClangCompiler
 from ..compile.llvm import LLVMCompiler
 from ..config import settings
+from ..dtype import dtypes
 from ..errors import DeviceError, SettingError
 from ..render.llvm import LLVMRenderer
 from ..runtime.buffer import HostAllocator, HostBuffer
 from ..runtime.cpu import CpuDevice
 from ..runtime.null import NullDevice
-from ..target import Target, host_target, nvidia_target
+from ..target import MatrixUnit, Target, host_target, nvidia_target
 from .cache import CompileCache, digest_of_sources
 from .selection import (
     COMPILERS,
@@ -38,6 +39,12 @@ from .selection import (
 __all__ = [
     "Device", "Opened", "cached_compile", "compile_cache", "compile_for_host", "cuda_driver",
 ]  # fmt: skip
+
+
+def _allowed(units: tuple[MatrixUnit, ...]) -> tuple[MatrixUnit, ...]:
+    """Those that the settings let kernels use."""
+    kept = () if settings.REPRODUCIBLE else units
+    return tuple(u for u in kept if settings.ALLOW_TF32 or u.dtype is not dtypes.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +65,15 @@ class Opened:
 
     @property
     def code_target(self) -> Target:
-        """The target as the settings let it be used: matrix units round sums as they like."""
-        return replace(self.target, matrix_units=()) if settings.REPRODUCIBLE else self.target
+        """The target as the settings let it be used.
+
+        Matrix units round sums as they like, and some cut float32 factors to fewer bits.
+        """
+        units = (self.target.matrix_units, self.target.warpgroup_units)
+        some, others = map(_allowed, units)
+        if (some, others) == units:
+            return self.target
+        return replace(self.target, matrix_units=some, warpgroup_units=others)
 
     @property
     def allocator(self) -> Any:

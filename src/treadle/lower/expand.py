@@ -91,12 +91,17 @@ class _Expander:
             return self._register(node, position)
         if node.op is Op.UPDATE:
             return self._update(node, position)
-        if node.op is Op.MMA:
-            pieces = (self._at(s, position) for s in node.src if s not in closed_ranges(node))
-            return node.replace(src=tuple(pieces))
+        if node.op is Op.FRAGMENT:
+            memory, index = node.src
+            return node.replace(src=(self._at(memory, position), self._scalar(index, position, {})))
         if node.op is Op.EXTRACT:
-            vector, lane = (self._at(s, position) for s in node.src)
-            return Node(Op.EXTRACT, node.dtype, (vector,), lane.arg)
+            return self._extract(node, position)
+        if node.op is Op.WGMMA:
+            src = (
+                self._scalar(s, position, {}) if s.dtype is dtypes.index else self._at(s, position)
+                for s in node.src
+            )
+            return node.replace(src=tuple(src))
         src = tuple(self._at(s, position) for s in node.src)
         if node.op in ALU:
             return _alu(node, src)
@@ -252,7 +257,7 @@ class _Expander:
             if len(node.src) > 3:
                 gate = self._scalar(node.src[3], position, {})
                 src += [] if gate.op is Op.CONST and gate.arg else [gate]
-            return Node(Op.STORE, dtypes.void, tuple(src))
+            return Node(Op.STORE, dtypes.void, tuple(src), node.arg)
         count = vector.src[0].arg
         index = self._scalar(node.src[1], position, {})
         base = contiguous(index, vector)
@@ -266,7 +271,7 @@ class _Expander:
         if len(node.src) > 3:
             gate = self._gate(node.src[3], position, vector)
             src += [] if gate.op is Op.CONST and gate.arg else [gate]
-        return Node(Op.STORE, dtypes.void, tuple(src))
+        return Node(Op.STORE, dtypes.void, tuple(src), node.arg)
 
     def _store_lanes(
         self, node: Node, position: dict[Node, int], vector: Node, memory: Node, value: Node
@@ -285,6 +290,17 @@ class _Expander:
                 src += [] if gate.op is Op.CONST else [gate]
             stores.append(Node(Op.STORE, dtypes.void, tuple(src)))
         return Node.sink(stores)
+
+    def _extract(self, node: Node, position: dict[Node, int]) -> Node:
+        """The lane that unrolled RANGEs name, or one for each step of a vector RANGE."""
+        value, vector = self._at(node.src[0], position), self._vector(node)
+        count = 1 if vector is None else vector.src[0].arg
+        lanes = []
+        for number in range(count):
+            here = {} if vector is None else {vector: number}
+            lane = self._scalar(node.src[1], position, here)
+            lanes.append(Node(Op.EXTRACT, node.dtype, (value,), lane.arg))
+        return lanes[0] if vector is None else Node(Op.STACK, node.dtype.vec(count), tuple(lanes))
 
     # -- loops --------------------------------------------------------------------------------
 

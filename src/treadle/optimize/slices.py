@@ -21,18 +21,31 @@ from .moves import Moves
 from .nest import stride
 from .products import distribute_over_product
 
-__all__ = ["Cut", "count", "cut_product", "digits", "is_contiguous", "spread", "undigit"]
+__all__ = [
+    "Cut",
+    "count",
+    "cut_product",
+    "digits",
+    "is_contiguous",
+    "is_copied",
+    "spread",
+    "undigit",
+]
 
 
 @dataclass(frozen=True)
 class Cut:
-    """The reduction once it is cut, and its factors; `outer` is None where one slice is all."""
+    """The reduction once it is cut, and its factors; `outer` is None where one slice is all.
+
+    `batch` says what became of the loops that both factors have.
+    """
 
     reduce: Node
     x: Node
     y: Node
     inner: Node
     outer: Node | None
+    batch: dict[Node, Node]
 
 
 def count(loops: tuple[Node, ...]) -> int:
@@ -80,7 +93,8 @@ def cut_product(
 ) -> Cut:
     """Cut a problem's loops and put those of groups outermost, then those of items."""
     steps = problem.steps
-    splits = {r: _whole(moves, r) for r in problem.batch}
+    batch = {r: moves.loop(r.src[0].arg, "grid") for r in problem.batch}
+    splits = {r: Split(new, (new,)) for r, new in batch.items()}
     inner = moves.loop(depth)
     slices = -(-count(steps) // depth)
     outer = moves.loop(slices) if slices > 1 else None
@@ -106,7 +120,13 @@ def cut_product(
     x, y = factors
     if not free_ranges(x)[x] & frozenset(row.ranges):
         x, y = y, x
-    return Cut(reduce, x, y, inner, outer)
+    return Cut(reduce, x, y, inner, outer, batch)
+
+
+def is_copied(value: Node) -> bool:
+    """Whether a value is what memory holds, or 0."""
+    is_plain = value.op is Op.LOAD and value.src[0].op is Op.PARAM
+    return is_plain and (len(value.src) == 2 or value.src[3].value == 0)
 
 
 def is_contiguous(factor: Node, loop: Node) -> bool:
@@ -117,8 +137,3 @@ def is_contiguous(factor: Node, loop: Node) -> bool:
 def _order(loop: Node) -> int:
     """Groups outermost, then items, then what one item repeats."""
     return {"grid": 0, "local": 1}.get(loop.arg.kind, 2)
-
-
-def _whole(moves: Moves, loop: Node) -> Split:
-    new = moves.loop(loop.src[0].arg, "grid")
-    return Split(new, (new,))

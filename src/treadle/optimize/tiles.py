@@ -24,6 +24,7 @@ from .matrix_units import tile_for_matrix_units
 from .moves import Moves
 from .nest import Nest
 from .slices import count, cut_product, digits, is_contiguous, spread, undigit
+from .warpgroup_units import tile_for_warpgroups
 
 __all__ = ["tile_for_groups"]
 
@@ -59,6 +60,8 @@ def tile_for_groups(moves: Moves, nest: Nest, target: Target) -> bool:
     rows, columns, steps = (count(r) for r in (problem.rows, problem.columns, problem.steps))
     if rows * columns * steps * count(problem.batch) < MIN_WORK or min(rows, columns, steps) < 4:
         return False
+    if tile_for_warpgroups(moves, problem, target):
+        return True
     if tile_for_matrix_units(moves, problem, target):
         return True
     tile = _choose(problem, group)

@@ -47,7 +47,8 @@ def target_of(facts: DeviceFacts, arch: str | None = None) -> Target:
         name=f"{facts.name} ({target.cpu})",
         l2=facts.l2 or target.l2,
         cores=facts.multiprocessors,
-        workgroup=group and replace(group, busy=facts.multiprocessors),
+        workgroup=group
+        and replace(group, busy=facts.multiprocessors, shared_bytes=facts.shared_optin),
         peak_bandwidth=2.0 * facts.memory_clock * facts.bus_bits / 8 or None,
     )
 
