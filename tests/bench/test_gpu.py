@@ -13,6 +13,7 @@ from treadle.bench.gpu.rows import gpu_works
 from treadle.bench.gpu.summary import as_text
 from treadle.emulate.cuda import EmulatedDriver
 from treadle.errors import DeviceError
+from treadle.target import host_target
 
 from ..conftest import GOLDEN
 
@@ -26,6 +27,8 @@ def emulated():
 
 def test_a_dry_run_passes_and_leaves_nothing_out(tmp_path, capsys):
     pytest.importorskip("cuda.bindings")
+    if host_target().arch != "x86_64":
+        pytest.skip("NVRTC and the emulator are for x86-64 here")
     report, record_file = tmp_path / "gpu.json", tmp_path / "record.npz"
     status = command.main(["--emulate", "--json", str(report), "--record", str(record_file)])
     shown = capsys.readouterr().out
@@ -34,7 +37,7 @@ def test_a_dry_run_passes_and_leaves_nothing_out(tmp_path, capsys):
     assert set(found["parts"]) == set(parts.PARTS)
     names = {f["name"] for part in found["parts"].values() for f in part["findings"]}
     assert {work.name for work in gpu_works(small=True)} <= names
-    assert "emulated NVIDIA" in shown
+    assert "A dry run: these numbers say nothing of any GPU." in shown
     assert "| faults " in shown
     assert record_file.exists()
 
@@ -71,7 +74,7 @@ def result_of(monkeypatch, body, seconds=30.0):
         return real([sys.executable, "-c", code, *arguments[3:]], **options)
 
     monkeypatch.setattr(parts.subprocess, "Popen", start)
-    (result,) = parts.run_parts([parts.Part("work", seconds, "none")], emulated=True)
+    (result,) = parts.run_parts([parts.Part("work", seconds, "none")], emulated=False)
     return result
 
 
