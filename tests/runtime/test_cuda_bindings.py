@@ -90,7 +90,7 @@ def test_devices_are_described(stub):
         "(13, 0) DeviceFacts(name='Stub 1', capability=(9, 0), memory=107374"
     )
     assert "clock=1980000000" in shown[0]
-    assert "pci='0000:01:00.0', has_pools=True, is_emulated=False" in shown[0]
+    assert "pci='0000:01:00.0', has_pools=True, has_watchdog=True, is_emulated=False" in shown[0]
     assert log[:3] == [
         "cuInit 0",
         "cuDevicePrimaryCtxRetain 0",

@@ -66,9 +66,45 @@ def gathered(found):
     return result
 
 
+WRITES = {
+    "the first byte": 0, "the last word of A": 128 * 64 - 4, "the first of B": 8192,
+    "the last of B": 8192 + 128 * COLUMNS - 4,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("offset_", WRITES.values(), ids=WRITES)
+def test_what_a_product_reads_is_not_written_before_the_wait(gpu, offset_):
+    """The second slice of 16 from swizzled rows of 64, which begins inside of a row."""
+    words = [descriptor(start + 32, 1, 16, 1024) for start in (0, 8192)]
+    text = kernel("f16", "f32", 16, *words, ", 1, 1, 0, 0")
+    write = f"mov.u32 %r5, {offset_}; st.shared.u32 [%r5], %r5;"
+    wait = "wgmma.wait_group.sync.aligned 0;"
+    memory, result = np.zeros(16384, "u1"), np.zeros((128, COLUMNS // 2), "f4")
+    early = text.replace(wait, write + wait)
+    with pytest.raises(DriverError, match=rf"at offset {offset_} .*a wgmma .* of warp . may still"):
+        gpu.launch(early, "k", 1, 128, memory, result)
+    other = type(gpu)(gpu.context.driver.compile_ir)
+    other.launch(text.replace(wait, wait + "bar.sync 0;" + write), "k", 1, 128, memory, result)
+
+
+def test_older_groups_of_products_are_waited_for(gpu):
+    """Of two products the first has been waited for: its matrices may be written."""
+    words = [descriptor(start, 1, 16, 1024) for start in (0, 8192)]
+    text = kernel("f16", "f32", 16, *words, ", 1, 1, 0, 0")
+    multiply = text[text.index("wgmma.mma_async") : text.index("wgmma.wait_group")]
+    second = multiply.replace("%a, %b", "%b, %b")
+    text = text.replace(multiply, multiply + second)
+    wait, write = "wgmma.wait_group.sync.aligned ", "mov.u32 %r5, {}; st.shared.u32 [%r5], %r5;"
+    memory, result = np.zeros(16384, "u1"), np.zeros((128, COLUMNS // 2), "f4")
+    one = wait + "1; bar.sync 0;"
+    gpu.launch(text.replace(wait + "0;", one + write.format(64)), "k", 1, 128, memory, result)
+    with pytest.raises(DriverError, match="may still read"):
+        gpu.launch(text.replace(wait + "0;", one + write.format(8192)), "k", 1, 128, memory, result)
+
+
 @pytest.mark.parametrize("kind", ["f16", "e4m3"])
 def test_sums_of_halves(gpu, kind):
-    """Two sums a register, each rounded once: what is just above 2049 becomes 2050, by way of float32 2048."""
+    """Two sums a register, each rounded once: just above 2049 is 2050, not 2048."""
     depth, dtype = (16, np.float16) if kind == "f16" else (32, ml_dtypes.float8_e4m3fn)
     rng = np.random.default_rng(12)
     a, b = ((rng.integers(-8, 9, (n, depth)) / 4).astype(dtype) for n in (64, COLUMNS))

@@ -48,6 +48,7 @@ class _Node:
     block: Dim
     shared: int
     args: Sequence[Argument]
+    after: frozenset[int]  # the numbers of nodes
 
 
 @dataclass
@@ -296,13 +297,20 @@ class EmulatedContext:
         args: Sequence[Argument],
     ) -> _Node:
         self._check_launch(kernel, grid, block, shared)
-        node = _Node(kernel, grid, block, shared, list(args))
+        node = _Node(kernel, grid, block, shared, list(args), frozenset(map(id, after)))
         graph.nodes.append(node)
         return node
 
     def instantiate(self, graph: _Graph) -> dict[int, _Node]:
-        """The nodes by the number of what add_kernel gave, each a copy of its own."""
-        return {id(node): replace(node) for node in graph.nodes}
+        """Copies of the nodes by the number of what add_kernel gave, in the order that they run in.
+
+        That is the least usual one that they allow: of the nodes that may run, the last.
+        """
+        waiting, order = {id(node): node for node in graph.nodes}, {}
+        while waiting:
+            number = next(n for n in reversed(waiting) if order.keys() >= waiting[n].after)
+            order[number] = replace(waiting.pop(number))
+        return order
 
     def update_kernel(
         self, executable: dict[int, _Node], node: _Node, args: Sequence[Argument]

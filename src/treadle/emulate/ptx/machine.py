@@ -10,14 +10,16 @@ from __future__ import annotations
 from enum import IntEnum
 
 __all__ = [
-    "BLOCK", "BLOCK_BYTES", "DATA_BYTES", "KNOWN", "LANES", "LAST_STAMP", "LAUNCH", "LAUNCH_BYTES",
-    "SLICE", "TENSOR_MAP", "TENSOR_MAP_BYTES", "TENSOR_MAP_SIGN", "WARP", "WARP_REGISTERS", "Fault",
+    "BLOCK", "BLOCK_BYTES", "DATA_BYTES", "FLIGHTS", "FLIGHT_BYTES", "KNOWN", "LANES",
+    "LAST_STAMP", "LAUNCH", "LAUNCH_BYTES", "SLICE", "TENSOR_MAP", "TENSOR_MAP_BYTES",
+    "TENSOR_MAP_SIGN", "WARP", "WARP_REGISTERS", "Fault",
 ]  # fmt: skip
 
 LANES = 32
 SLICE = 20_000  # backward branches that a warp takes before the others of its block have a turn
 LAST_STAMP = (1 << 21) - 1  # of accesses to shared memory; later ones are not told apart
 KNOWN = 8  # allocations that a host thread remembers
+FLIGHTS, FLIGHT_BYTES = 64, 24  # reads of shared memory under way that a block remembers
 DATA_BYTES = 1024  # 32 lanes of 32 bytes: the widest access
 
 
@@ -52,11 +54,18 @@ BLOCK, BLOCK_BYTES = _offsets(
     ("stamp", 4), ("first_stamp", 4), ("barrier_stamp", 4), ("warp_stamps", 4 * LANES),
     ("arrived", 64), ("expected", 64), ("loose", 64), ("voted", 64), ("last_voted", 64),
     ("last_arrived", 64),
+    # Pieces of shared memory that are still being read: see flights.
+    ("flight_count", 8), ("flights", FLIGHTS * FLIGHT_BYTES),
 )  # fmt: skip
 
 WARP, WARP_REGISTERS = _offsets(
     ("live", 4), ("waiting", 4), ("held", 4), ("slice", 4), ("number", 4), ("flip", 4),
-    ("barriers", 64), ("pc", 128), ("tid_x", 128), ("tid_y", 128), ("tid_z", 128),
+    # From here to pc all is zero when a block starts. `groups` are each thread's of cp.async,
+    # `oldest_copy` and `next_copy` number the warp's copies: see async_support. `flight_groups` are
+    # the warp's of each kind of flights.
+    ("barriers", 64), ("groups", 128), ("oldest_copy", 4), ("next_copy", 4), ("flight_groups", 8),
+    ("pc", 128),
+    ("tid_x", 128), ("tid_y", 128), ("tid_z", 128),
     # Where translated code leaves addresses and data for the support functions, and back.
     ("addresses", 256), ("data", DATA_BYTES), ("more", DATA_BYTES), ("tiles", 24 * 1024),
 )  # fmt: skip
@@ -89,3 +98,4 @@ class Fault(IntEnum):
     DIVERGED_BARRIER = 12
     BAD_BARRIER = 13
     BAD_TENSOR_MAP = 14
+    IN_FLIGHT = 15

@@ -12,6 +12,7 @@ that it waits for would never run.
 from __future__ import annotations
 
 from treadle.emulate.ptx.code import Code, Variable
+from treadle.emulate.ptx.flights import BULK
 from treadle.emulate.ptx.machine import WARP
 from treadle.emulate.ptx.shadow import STORE, TOUCH
 
@@ -205,6 +206,10 @@ def _bulk_function() -> str:
 
         count = code.op(f"trunc i64 {code.op(f'lshr i64 {nbytes}, 4')} to i32")
         code.count(count, piece)
+        high = code.op(f"add i64 {source}, {nbytes}")
+        start = f"call void @treadle_ptx_flight_start(ptr %block, ptr %warp, i32 1, i32 {BULK}, "
+        outwards = code.op(f"xor i1 {inwards}, true")
+        code.when(outwards, lambda: code.do(f"{start}i64 {source}, i64 {high})"))
 
     code.each_lane("%mask", row)
     code.do("ret void")

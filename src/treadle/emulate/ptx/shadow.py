@@ -136,6 +136,9 @@ def _check_sized(how: int, nbytes: int) -> str:
     leaders, grouped = _groups(code, addresses, mask) if how == LOAD else (mask, "0")
     code.each_lane(leaders, lambda lane: shadows.look(_offset(code, places, lane)))
     code.when(shadows.is_suspicious(), lambda: _judge_each(code, places, mask, how, nbytes))
+    if how == STORE:
+        some = code.op(f"icmp ne i32 {code.load('block', 'flight_count')}, 0")
+        code.when(some, lambda: _check_flights(code, places, mask, nbytes))
     code.each_lane(
         leaders,
         lambda lane: shadows.note(
@@ -157,6 +160,16 @@ def reduce_lanes(code: Code, how: str, addresses: str) -> str:
     here = code.op("bitcast i32 %mask to <32 x i1>")
     chosen = code.op(f"select <32 x i1> {here}, <32 x i64> {addresses}, <32 x i64> {otherwise}")
     return code.op(f"call i64 @llvm.vector.reduce.{how}.v32i64(<32 x i64> {chosen})")
+
+
+def _check_flights(code: Code, places: str, mask: str, nbytes: int) -> None:
+    code.each_lane(
+        mask,
+        lambda lane: code.do(
+            f"call void @check_flights(ptr %block, ptr %warp, i32 %line, i32 {lane}, "
+            f"i64 {_offset(code, places, lane)}, i32 {nbytes})"
+        ),
+    )
 
 
 def _judge_each(code: Code, places: str, mask: str, how: int, nbytes: int) -> None:

@@ -7,6 +7,7 @@ the tensor is zeros on the way in, and stays as it is on the way out.
 from __future__ import annotations
 
 from treadle.emulate.ptx.code import Code
+from treadle.emulate.ptx.flights import BULK
 from treadle.emulate.ptx.machine import (
     KNOWN,
     TENSOR_MAP,
@@ -191,6 +192,10 @@ def _box() -> str:
         code.count(code.op(f"trunc i64 {code.op(f'lshr i64 {inner}, 4')} to i32"), piece)
 
     code.count(code.op(f"trunc i64 {rows} to i32"), one_row)
+    outwards = code.op(f"icmp eq i32 {inwards}, 0")
+    high = code.op(f"add i64 {shared}, {code.op(f'mul i64 {rows}, {inner}')}")
+    start = f"call void @treadle_ptx_flight_start(ptr %block, ptr %warp, i32 1, i32 {BULK}, "
+    code.when(outwards, lambda: code.do(f"{start}i64 {shared}, i64 {high})"))
     code.do("ret void")
     return code.text
 

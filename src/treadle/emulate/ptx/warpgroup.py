@@ -1,7 +1,8 @@
 """wgmma: products of matrices in shared memory, 64 rows by four warps.
 
 Each warp has 16 rows of A and of D and can make them alone, so no warp waits for another; a product
-is made at once, and fences, groups and waits have nothing to do. Per 8 columns it is an mma.sync
+is made at once, and fences have nothing to do. Until its group is waited for, writing to what it
+reads is a fault (`flights`). Per 8 columns it is an mma.sync
 whose fragments come through descriptors:
 
     bits 0-13 start, 16-29 leading and 32-45 stride byte offset, each in 16 bytes; 62-63 swizzle:
@@ -16,6 +17,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.emulate.ptx.emit import Emitter, Handlers, float_lanes, lanes, splat
+from treadle.emulate.ptx.flights import MATRICES
 from treadle.emulate.ptx.floating import (
     half_of_pair,
     join_pair,
@@ -26,7 +28,7 @@ from treadle.emulate.ptx.floating import (
 )
 from treadle.emulate.ptx.machine import LANES
 from treadle.emulate.ptx.matrix import ELEMENTS, Shape, element_of_word, product, registers_of
-from treadle.emulate.ptx.memory import load
+from treadle.emulate.ptx.memory import flight_commit, flight_start, flight_wait, load
 from treadle.emulate.ptx.syntax import Immediate, Operand, Vector
 
 if TYPE_CHECKING:
@@ -62,7 +64,13 @@ class _Matrix(NamedTuple):
 def _wgmma(e: Emitter, item: Instruction, m: Modifiers) -> None:
     if not m.flag("sync") or not m.flag("aligned"):
         raise m.fail()
-    if m.one_of(("fence", "commit_group", "wait_group")):
+    if m.flag("fence"):
+        return
+    if m.flag("commit_group"):
+        flight_commit(e, MATRICES)
+        return
+    if m.flag("wait_group"):
+        flight_wait(e, MATRICES, item.operands[0])
         return
     if not m.flag("mma_async"):
         raise m.fail()
@@ -84,6 +92,9 @@ def _wgmma(e: Emitter, item: Instruction, m: Modifiers) -> None:
     each_sum = 2 if sums == "f16" else 1
     if columns % step or columns > 256 or each_sum * len(registers) != columns // 2:
         raise m.fail("has results of another size")
+    _read_later(e, e.first(b, 64), columns, depth, bits, bool(numbers[3]))
+    if not isinstance(a, Vector):
+        _read_later(e, e.first(a, 64), 64, depth, bits, bool(numbers[2]))
     keep = e.read_predicate(scale)
     _put_sums(e, registers, keep, sums)
     shape, each = Shape(16, 8, depth), 32 // bits
@@ -140,23 +151,50 @@ def _take_sums(e: Emitter, registers: tuple[Operand, ...], sums: str) -> None:
         e.write(register, values[0], 32)
 
 
+def _read_later(
+    e: Emitter, descriptor: str, rows: int, depth: int, bits: int, is_transposed: bool
+) -> None:
+    """The bytes between the first and the last of a matrix may be read until the wait."""
+    leading, stride, width, is_plain = _layout(e, descriptor)
+    along, across = leading, stride
+    if is_transposed:
+        along = e.op(f"select i1 {is_plain}, i64 {stride}, i64 {leading}")
+        across = e.op(f"select i1 {is_plain}, i64 {leading}, i64 {stride}")
+    outer, inner = (depth, rows) if is_transposed else (rows, depth)
+    rounded = e.op(f"add i64 {width}, {inner * bits // 8 - 1}")
+    pieces = e.op(f"add i64 {e.op(f'udiv i64 {rounded}, {width}')}, -1")
+    last = e.op(f"mul i64 {across}, {outer // 8 - 1}")
+    last = e.op(f"add i64 {last}, {e.op(f'mul i64 {along}, {pieces}')}")
+    last = e.op(f"add i64 {last}, {e.op(f'shl i64 {width}, 3')}")
+    start = e.op(f"shl i64 {e.op(f'and i64 {descriptor}, 16383')}, 4")
+    # A slice of wide rows begins inside of the first.
+    low = e.op(f"and i64 {start}, {e.op(f'sub i64 0, {width}')}")
+    flight_start(e, MATRICES, low, e.op(f"add i64 {low}, {last}"))
+
+
 # -- matrices behind descriptors
 
 
-def _matrix(e: Emitter, descriptor: str, is_transposed: bool) -> _Matrix:
-    def field(place: int) -> str:
+def _layout(e: Emitter, descriptor: str) -> tuple[str, str, str, str]:
+    """Leading and stride byte offset, bytes of a row, and whether there is no swizzle."""
+    fields = []
+    for place in (16, 32):
         moved = e.op(f"lshr i64 {descriptor}, {place}")
-        return e.spread(e.op(f"shl i64 {e.op(f'and i64 {moved}, 16383')}, 4"), 64)
-
+        fields.append(e.op(f"shl i64 {e.op(f'and i64 {moved}, 16383')}, 4"))
     swizzle = e.op(f"lshr i64 {descriptor}, 62")
     plain = e.op(f"icmp eq i64 {swizzle}, 0")
     # 1, 2, 3 mean 128, 64 and 32 bytes; no swizzle has pieces of 16.
     width = e.op(f"lshr i64 256, {swizzle}")
-    width = e.op(f"select i1 {plain}, i64 16, i64 {width}")
+    return fields[0], fields[1], e.op(f"select i1 {plain}, i64 16, i64 {width}"), plain
+
+
+def _matrix(e: Emitter, descriptor: str, is_transposed: bool) -> _Matrix:
+    leading, stride, width, plain = _layout(e, descriptor)
+    start = e.op(f"shl i64 {e.op(f'and i64 {descriptor}, 16383')}, 4")
     shift_mask = e.op(f"add i64 {e.op(f'lshr i64 {width}, 4')}, -1")
     return _Matrix(
-        field(0), field(16), field(32), e.spread(width, 64), e.spread(shift_mask, 64),
-        e.spread(plain, 1), is_transposed,
+        e.spread(start, 64), e.spread(leading, 64), e.spread(stride, 64), e.spread(width, 64),
+        e.spread(shift_mask, 64), e.spread(plain, 1), is_transposed,
     )  # fmt: skip
 
 

@@ -4,8 +4,10 @@
     calls.set_arg(0, 1, other.argument)   # changes the nodes of launch 0 before the next run
     calls.run()
 
-The graph is made at the first run that is not timed. Its nodes are a chain: they run in order, as
-on a stream. A run that is under way keeps the arguments that it was started with.
+The graph is made at the first run that is not timed. A node waits for those before it that use the
+same memory (`order`); the others may run beside it. Where arguments come to share memory that did
+not share it before, the graph is made anew. A run that is under way keeps the arguments that it was
+started with.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from treadle.runtime.cuda.order import Cell, Order, Use
 from treadle.runtime.cuda.tensor_maps import is_aligned, tensor_map
 
 if TYPE_CHECKING:
@@ -80,10 +83,18 @@ class CUDACallList:
         self._phases: list[list[Phase]] = [list(launch.phases) for launch in launches]
         self._args = [list(launch.args) for launch in launches]
         self._vars = [list(launch.vars) for launch in launches]
+        self._boxed = [  # what may need other memory
+            (call, phase.entry)
+            for call, phases in enumerate(self._phases)
+            for phase in phases
+            if phase.entry.boxes
+        ]
         symbols = (phase.entry.symbol for phases in self._phases for phase in phases)
         self._names = list(dict.fromkeys(symbols))
         self._changed: set[int] = set()
+        self._moved: dict[Cell, int] = {}  # since the graph was made
         self._graph: _Graph | None = None
+        self._order: Order | None = None
         self._nodes: list[list[Any]] = []
         self._lock = threading.Lock()
 
@@ -95,6 +106,7 @@ class CUDACallList:
         if self._args[call][slot] != argument:
             self._args[call][slot] = argument
             self._changed.add(call)
+            self._moved[call, slot] = argument
 
     def set_var(self, call: int, slot: int, value: int) -> None:
         """Replaces the integer in variable `slot` of launch `call`."""
@@ -113,15 +125,14 @@ class CUDACallList:
                 return
             if self._graph is None:
                 self._graph = self._instantiated()
-            else:
-                self._update(self._graph)
+            elif self._changed:
+                self._graph = self._brought_up_to_date(self._graph)
             self._changed.clear()
             device.context.launch_graph(self._graph.executable, device.stream)
 
     def _is_aligned(self) -> bool:
         """Whether a graph can hold the launches: none needs other memory than it is given."""
-        calls = zip(self._phases, self._args, strict=True)
-        return all(is_aligned(phase.entry, args) for phases, args in calls for phase in phases)
+        return all(is_aligned(entry, self._args[call]) for call, entry in self._boxed)
 
     def _run_each(self) -> None:
         for phases, args, variables in zip(self._phases, self._args, self._vars, strict=True):
@@ -154,26 +165,47 @@ class CUDACallList:
     # -- the graph --------------------------------------------------------------------------------
 
     def _instantiated(self) -> _Graph:
-        context, after = self._device.context, []
-        graph, self._nodes = _Graph(self._device, context.new_graph()), []
+        context, order = self._device.context, self._ordered()
+        graph, nodes, rows = _Graph(self._device, context.new_graph()), [], []
         for call, phases in enumerate(self._phases):
             row = []
             for phase in phases:
                 given = phase.arguments(context, self._args[call], self._vars[call])
                 grid, block = phase.sizes
+                after = [nodes[number] for number in order.before[len(nodes)]]
                 shared = phase.entry.shared
                 node = context.add_kernel(
                     graph.handle, after, phase.kernel, grid, block, shared, given
                 )
                 row.append(node)
-                after = [node]
-            self._nodes.append(row)
+                nodes.append(node)
+            rows.append(row)
         graph.executable = context.instantiate(graph.handle)
+        self._nodes, self._order = rows, order
+        self._moved.clear()
         return graph
 
-    def _update(self, graph: _Graph) -> None:
+    def _ordered(self) -> Order:
+        """The order of all phases over the memory that the arguments are now."""
+        addresses = {
+            (call, number): address
+            for call, args in enumerate(self._args)
+            for number, address in enumerate(args)
+        }
+        functions = [
+            [Use((call, slot.number), slot.nbytes, slot.is_written) for slot in phase.entry.slots]
+            for call, phases in enumerate(self._phases)
+            for phase in phases
+        ]
+        return Order(addresses, functions)
+
+    def _brought_up_to_date(self, graph: _Graph) -> _Graph:
+        """The graph with the arguments that were set, or a new one where its order is another."""
+        if self._order is None or not self._order.holds(self._moved):
+            return self._instantiated()
         context = self._device.context
         for call in self._changed:
             for phase, node in zip(self._phases[call], self._nodes[call], strict=True):
                 given = phase.arguments(context, self._args[call], self._vars[call])
                 context.update_kernel(graph.executable, node, given)
+        return graph

@@ -207,3 +207,9 @@ class CUDADevice:
         if stream not in _IMPLICIT:
             with self.working("hand memory over"):
                 self._follow(self.stream, stream)
+
+    def take_over(self, stream: int) -> None:
+        """What comes later here starts after the work that is on `stream` now."""
+        if stream not in _IMPLICIT:
+            with self.working("take memory over"):
+                self._follow(stream, self.stream)

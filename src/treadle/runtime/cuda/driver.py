@@ -49,7 +49,8 @@ class DeviceFacts:
     """One device. Sizes in bytes, `clock` and `memory_clock` in Hz, `bus_bits` of its memory.
 
     `capability` is the compute capability; `shared` what a block can have without asking,
-    `shared_optin` what it can have if the kernel asks for it.
+    `shared_optin` what it can have if the kernel asks for it; `has_watchdog` says whether a kernel
+    that runs for seconds is ended, as where the GPU has a display.
     """
 
     name: str
@@ -68,6 +69,7 @@ class DeviceFacts:
     bus_bits: int
     pci: str
     has_pools: bool
+    has_watchdog: bool
     is_emulated: bool
 
 
