@@ -478,7 +478,7 @@ def test_the_target_is_that_of_the_devices_architecture(driver):
     about = describe(driver)
     each = (
         "Fake {} (sm_80) with 1 GiB, 163 KiB shared by a block, matrix units for bfloat16, "
-        "float16, a display's watchdog, which ends kernels that run for seconds, "
+        "float16, int8, uint8, a display's watchdog, which ends kernels that run for seconds, "
     )
     assert about == each.format(0) + each.format(1) + "driver for CUDA 13.0"
     older = replace(facts, capability=(7, 5), has_pools=False, has_watchdog=False)

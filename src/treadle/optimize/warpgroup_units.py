@@ -47,6 +47,7 @@ WARPS = 4  # of a warpgroup
 GROUPS_OF_ROWS = 8  # g
 PAIRS = 4  # t
 BUFFERS = 4  # slices in memory at a time: one is multiplied, three are on their way
+BAND = 8  # tiles of rows
 LEAST = 64  # rows, columns and steps below which most of a unit's work would be for nothing
 # What tiles reach of the units' speed, estimated from what they read: (warpgroups, columns).
 TILES = {(2, 256): 1.0, (2, 128): 0.9, (2, 64): 0.6, (1, 128): 0.6, (1, 64): 0.4}
@@ -84,7 +85,9 @@ def tile_for_warpgroups(moves: Moves, problem: Problem, target: Target) -> bool:
         tensor_of(x, problem.rows, problem.steps, problem.batch),
         tensor_of(y, problem.columns, problem.steps, problem.batch),
     )
-    row, column = spread(moves, rows, _of_rows(tile)), spread(moves, columns, _of_columns(tile))
+    row, column = (
+        spread(moves, rows, _of_rows(tile, rows)), spread(moves, columns, _of_columns(tile))
+    )  # fmt: skip
     what = f"{tile.warpgroups} warpgroups for each {tile.rows} x {tile.columns}"
     cut = cut_product(moves, problem, row, column, tile.depth, what)
     _order_items(moves, row, column)
@@ -112,10 +115,11 @@ def _choose(problem: Problem, unit: MatrixUnit, target: Target) -> _Tile:
     return replace(tile, buffers=buffers)
 
 
-def _of_rows(tile: _Tile) -> tuple[tuple[int, str], ...]:
-    """Warpgroup, warp, upper or lower half of its rows, g."""
+def _of_rows(tile: _Tile, rows: int) -> tuple[tuple[int, str], ...]:
+    """Tile of a band, warp, upper or lower half of its rows, g."""
+    band = math.gcd(math.ceil(rows / tile.rows), BAND)
     warps = tile.warpgroups * WARPS
-    return (warps, "local"), (2, "unroll"), (GROUPS_OF_ROWS, "local")
+    return (band, "grid"), (warps, "local"), (2, "unroll"), (GROUPS_OF_ROWS, "local")
 
 
 def _of_columns(tile: _Tile) -> tuple[tuple[int, str], ...]:
@@ -124,10 +128,15 @@ def _of_columns(tile: _Tile) -> tuple[tuple[int, str], ...]:
 
 
 def _order_items(moves: Moves, row: Split, column: Split) -> None:
-    """Items in the order of warps, then g, then t: 128 neighbours are a warpgroup."""
+    """Items in the order of warps, then g, then t: 128 neighbours are a warpgroup.
+
+    Groups go down the tiles of a band before they go on to the next column of tiles: those that run
+    at a time read fewer lines of x and y in all.
+    """
     items = tuple(r for r in (*row.ranges, *column.ranges) if r.arg.kind == "local")
     nest = next(n for n in moves.nests() if items[0] in n.loops)
-    groups = tuple(r for r in nest.loops if r.arg.kind == "grid")
+    band = tuple(r for r in row.ranges if r.arg.kind == "grid")[-1:]
+    groups = (*(r for r in nest.loops if r.arg.kind == "grid" and r not in band), *band)
     rest = tuple(r for r in nest.loops if r not in items and r not in groups)
     moves.reorder(nest, (*groups, *items, *rest))
 

@@ -33,7 +33,7 @@ from .clike import BINARY, COMPARISONS, FUNCTIONS, is_promoted
 from .cuda_text import (
     HALVES,
     SCALARS,
-    helper_text,
+    helper_texts,
     literal,
     struct_name,
     struct_text,
@@ -83,7 +83,7 @@ class CUDARenderer:
         structs: set[DType] = set().union(*(function.structs for function in functions))
         helpers: set[str] = set().union(*(function.helpers for function in functions))
         lines = [struct_text(dtype) for dtype in sorted(structs, key=struct_name)]
-        lines += [helper_text(helper) for helper in sorted(helpers)]
+        lines += helper_texts(helpers)
         products = {name: text for one in functions for name, text in one.products.items()}
         lines += [products[name] for name in sorted(products)]
         return "\n".join([*lines, *bodies])

@@ -1,6 +1,6 @@
 """What CUDA C programs bring along, and how it spells types and constants.
 
-helper_text("to_bfloat16")            ->  a function of one instruction of inline PTX
+helper_texts({"to_bfloat16"})         ->  a function of one instruction of inline PTX
 literal(dtypes.float32, 0.5)          ->  "0x1.0000000000000p-1f"
 struct_text(dtypes.float32.vec(4))    ->  "struct __align__(16) float32x4 { ... };"
 """
@@ -18,7 +18,7 @@ from .nvidia import COPIED_AT_ONCE, MMA_KINDS, TO_TF32, WIDEST, mma_instruction
 from .wgmma import ADDRESS_BITS, UNIT, descriptor_fields, instructions, product_name
 
 __all__ = [
-    "HALVES", "SCALARS", "helper_text", "literal", "product_text", "struct_name", "struct_text",
+    "HALVES", "SCALARS", "helper_texts", "literal", "product_text", "struct_name", "struct_text",
 ]  # fmt: skip
 
 SCALARS = {
@@ -74,8 +74,8 @@ __device__ __forceinline__ {sums} mma_{name}(
 
 
 _HELPERS = {
-    "0_tensor_map": "struct __align__(64) tensor_map { unsigned char opaque[128]; };",
-    "0_shared_address": """\
+    "tensor_map": "struct __align__(64) tensor_map { unsigned char opaque[128]; };",
+    "shared_address": """\
 __device__ __forceinline__ unsigned shared_address(const void *at) {
   return (unsigned)__cvta_generic_to_shared(at);
 }""",
@@ -136,9 +136,9 @@ __device__ __forceinline__ uint32x{count} load_{count}_{which}(const void *line)
 }
 
 
-def helper_text(name: str) -> str:
-    """The definition of a function that programs call by name."""
-    return _HELPERS[name]
+def helper_texts(names: set[str]) -> list[str]:
+    """The definitions of what programs name, each before those that use it."""
+    return [text for name, text in _HELPERS.items() if name in names]
 
 
 def product_text(node: Node) -> str:

@@ -39,7 +39,7 @@ class WithWarpgroups(Function):
         producer, items = self.phase.producer, self.phase.items
         if producer is None:
             return
-        self.helpers |= {"init_mbarrier", "0_shared_address", "0_tensor_map"}
+        self.helpers |= {"init_mbarrier", "shared_address", "tensor_map"}
         self.open("if (threadIdx.x == 0)")
         for barriers in mbarriers_of(self.phase.code):
             for number, arrivals in enumerate(barriers.arg.arrivals):
@@ -64,7 +64,7 @@ class WithWarpgroups(Function):
         self._on_mbarrier("expect_bytes", node.src, str(node.arg))
 
     def _on_mbarrier(self, function: str, place: Sequence[Node], *arguments: str) -> None:
-        self.helpers |= {function, "0_shared_address"}
+        self.helpers |= {function, "shared_address"}
         at = f"{self.value(place[0])} + {self.value(place[1])}"
         self.line(f"{function}({', '.join((at, *arguments))});")
 
@@ -75,7 +75,7 @@ class WithWarpgroups(Function):
         memory, index, box = store.src
         *place, barriers, slot = box.src[1:]
         name = f"copy_box_{len(place)}d"
-        self.helpers |= {name, "0_shared_address"}
+        self.helpers |= {name, "shared_address"}
         number = self.boxes.index((box.src[0], box.arg))
         arguments = [
             f"{self.memory(memory)} + {self.value(index)}", f"&map{number}",
