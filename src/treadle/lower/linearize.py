@@ -84,7 +84,7 @@ def linearize(root: Node, items: int = 1, has_groups: bool = False) -> list[Phas
 
 def _phase(end: Node, items: int, has_groups: bool) -> Phase:
     effects, loops = end.src[: end.arg], closed_ranges(end)
-    producers = tuple(effect for effect in effects if effect.op is Op.END)
+    producers = tuple(effect for effect in effects if _copies_boxes(effect))
     if not producers:
         return _Phase(end, items, has_groups).result()
     rest = tuple(effect for effect in effects if effect not in producers)
@@ -92,6 +92,12 @@ def _phase(end: Node, items: int, has_groups: bool) -> Phase:
     main = _Phase(end.replace(src=(*rest, *loops), arg=len(rest)), items, has_groups).result()
     made = _Phase(end.replace(src=(*producers, *around), arg=len(producers)), 1, False).result()
     return replace(main, producer=made.program)
+
+
+def _copies_boxes(effect: Node) -> bool:
+    """Whether an effect is a producer's loop."""
+    stores = (s for s in effect.src if s.op is Op.STORE)
+    return effect.op is Op.END and any(store.src[2].op is Op.BOX for store in stores)
 
 
 def phase_ends(root: Node) -> list[Node]:
