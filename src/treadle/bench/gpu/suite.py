@@ -39,7 +39,10 @@ def run(findings: Findings, device: str) -> None:
     workers = []
     if not findings.emulated and importlib.util.find_spec("xdist"):
         workers = ["-n", str(min(os.cpu_count() or 1, 16))]
-    pytest.main(["-q", "-p", "no:cacheprovider", *workers, *chosen], plugins=[outcomes])
+    pytest.main(
+        ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors", *workers, *chosen],
+        plugins=[outcomes],
+    )
     outcomes.write()
 
 
@@ -64,6 +67,12 @@ class _Outcomes:
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
         self._all = len(ids)
 
+    def pytest_collectreport(self, report: Any) -> None:
+        """A file that cannot be read is a failure of its own."""
+        if report.failed:
+            lines = str(report.longrepr).strip().splitlines() or ["no message"]
+            self._findings.add(report.nodeid, "failed", 0.0, lines[-1][:_LONGEST])
+
     def pytest_runtest_logreport(self, report: Any) -> None:
         import pytest
 
@@ -76,7 +85,6 @@ class _Outcomes:
             self._passed += report.passed
         if self._findings.seconds_left < 0 and not self._cut:
             self._cut = True
-            self.write()
             pytest.exit("the time is over")
 
     def write(self) -> None:

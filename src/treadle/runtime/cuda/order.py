@@ -51,29 +51,22 @@ class Order:
 
     def _dependencies(self, functions: Sequence[Sequence[Use]]) -> list[list[int]]:
         """For each function those before it that it waits for, none of which waits for another."""
-        ends = {end for cell in self._nbytes for end in self._range(cell)}
-        numbers = {end: number for number, end in enumerate(sorted(ends))}
-        writers: list[int | None] = [None] * len(numbers)
-        readers: list[list[int]] = [[] for _ in numbers]
+        count = sum(map(len, functions))
+        writes, reads = _Uses(count), _Uses(count)
         found: list[list[int]] = []
         waited: list[int] = []  # for each function a mask of all that come before it
         for function, uses in enumerate(functions):
             earlier: set[int] = set()
             for cell, _, is_written in uses:
-                start, end = self._range(cell)
-                for piece in range(numbers[start], numbers[end]):
-                    writer = writers[piece]
-                    earlier |= set() if writer is None else {writer}
-                    if is_written:
-                        earlier |= set(readers[piece])
+                span = self._range(cell)
+                earlier |= writes.touching(span)
+                earlier |= reads.touching(span) if is_written else set()
             for cell, _, is_written in uses:
-                start, end = self._range(cell)
-                for piece in range(numbers[start], numbers[end]):
-                    if is_written:
-                        writers[piece], readers[piece] = function, []
-                    else:
-                        readers[piece].append(function)
-            earlier.discard(function)
+                span = self._range(cell)
+                if is_written:  # who comes later waits for this one, and so for those
+                    writes.forget_inside(span)
+                    reads.forget_inside(span)
+                (writes if is_written else reads).add(span, function)
             direct, mask = [], 0
             for one in sorted(earlier, reverse=True):
                 if not mask >> one & 1:
@@ -128,6 +121,35 @@ class Order:
             others = [self._range(c) for c in self._nbytes if self._addresses[c] != group]
             is_apart &= moved.issuperset(cells) and not _Ranges(others).touches(span)
         return _Fixed(moved, written, everything, writes, is_apart)
+
+
+class _Uses:
+    """Which functions have used which memory: (first byte, behind the last, function) each."""
+
+    def __init__(self, most: int) -> None:
+        import numpy as np
+
+        self._table, self._count = np.zeros((3, most), np.int64), 0
+
+    def add(self, span: _Range, function: int) -> None:
+        if span[0] < span[1]:
+            self._table[:, self._count] = *span, function
+            self._count += 1
+
+    def touching(self, span: _Range) -> set[int]:
+        """Those that used a byte of a piece."""
+        starts, ends, functions = self._table[:, : self._count]
+        found = functions[(starts < span[1]) & (ends > span[0])]
+        return set(found.tolist()) if span[0] < span[1] else set()
+
+    def forget_inside(self, span: _Range) -> None:
+        """Those whose piece is all inside of another."""
+        table = self._table[:, : self._count]
+        kept = (table[0] < span[0]) | (table[1] > span[1])
+        if not kept.all():
+            left = table[:, kept]
+            self._count = left.shape[1]
+            self._table[:, : self._count] = left
 
 
 class _Ranges:
