@@ -1,13 +1,10 @@
 """Kernels for every NVIDIA architecture, through both compilers, as far as their assembler."""
 
-import importlib.util
 import math
 import os
 import re
-import subprocess
 from contextvars import ContextVar
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,6 +22,7 @@ from treadle.render.ptx import PTXRenderer
 from treadle.schedule.schedule import schedule
 from treadle.target import NVIDIA_ARCHITECTURES, Target
 
+from .assembler import assembled, need
 from .kernels import apply, elementwise, empty, run
 
 RANDOM = np.random.default_rng(7)
@@ -110,43 +108,6 @@ def lowered_for(arch):
     alike = "sm_75" if arch == "sm_75" else "sm_80"
     programs = CORPUS if arch in FAMILIES else FEW
     return [phase for program in programs for phase in phases(program, alike)]
-
-
-def need(compiler):
-    missing = compiler.available()
-    if missing:
-        pytest.skip(missing)
-    return compiler
-
-
-def ptxas():
-    found = importlib.util.find_spec("nvidia")
-    folders = found.submodule_search_locations if found else []
-    tools = (Path(folder, "cu13", "bin", "ptxas") for folder in folders)
-    tool = next(filter(Path.exists, tools), None)
-    if tool is None:
-        pytest.skip("ptxas is missing: `pip install nvidia-cuda-nvcc` brings it")
-    return tool
-
-
-_FIGURES = re.compile(
-    r"function 'k_(?P<kernel>\d+)'.*?(?P<spilled>\d+) bytes spill stores"
-    r".*?Used (?P<registers>\d+) registers[^\n]*?(?:(?P<shared>\d+) bytes smem|\n)",
-    re.DOTALL,
-)
-
-
-def assembled(ptx, arch, folder):
-    """What ptxas says of each kernel: registers, bytes of shared memory, bytes spilled."""
-    source = folder / "corpus.ptx"
-    source.write_bytes(ptx)
-    command = [ptxas(), "-v", f"-arch={arch}", source, "-o", folder / "corpus.cubin"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "serialized" not in done.stderr  # what the assembler does to wgmma that it mistrusts
-    found = _FIGURES.finditer(done.stderr)
-    return {int(m["kernel"]): tuple(int(m[n] or 0) for n in ("registers", "shared", "spilled"))
-            for m in found}  # fmt: skip
 
 
 @pytest.mark.parametrize("arch", NVIDIA_ARCHITECTURES)

@@ -8,7 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from treadle import Tensor
+from treadle import Tensor, dtypes
+from treadle.compile.nvrtc import NVRTCCompiler
+from treadle.compile.ptx import PTXCompiler
 from treadle.engine.run import scheduled
 from treadle.ir.evaluate import evaluate
 from treadle.ir.op import Op
@@ -16,9 +18,12 @@ from treadle.ir.verify import verify_kernel, verify_linear
 from treadle.lower.passes import lower
 from treadle.lower.pipeline import ASYNCHRONOUS
 from treadle.optimize.heuristic import optimize
+from treadle.render.cuda import CUDARenderer
 from treadle.render.nvidia import WARP, copied
+from treadle.render.ptx import PTXRenderer
 from treadle.target import Target
 
+from .assembler import assembled, need
 from .kernels import empty, launch
 
 RANDOM = np.random.default_rng(5)
@@ -140,3 +145,29 @@ def ways(addresses):
         pieces = np.unique(eight // 16)
         most = max(most, np.bincount(pieces % 8).max())
     return most
+
+
+LARGE = {"sm_80": ("bfloat16", "int8", "float32"), "sm_120a": ("float16", "fp8e4m3")}
+
+
+@pytest.mark.parametrize("arch", LARGE)
+@pytest.mark.parametrize(
+    ("renderer", "compiler"), [(CUDARenderer, NVRTCCompiler), (PTXRenderer, PTXCompiler)]
+)
+def test_the_largest_tiles_fit_into_registers(arch, renderer, compiler, tmp_path):
+    target = Target.parse(arch)
+    target = dataclasses.replace(
+        target, matrix_units=(*target.matrix_units, *target.rounding_units)
+    )
+    phases = []
+    for name in LARGE[arch]:
+        x = Tensor.empty(4096, 4096, dtype=getattr(dtypes, name), device="CPU").realize()
+        (found,) = scheduled([((x @ x).node, "CPU")])
+        phases += lower(optimize(found.ast, target)[0], len(found.buffers), target).phases
+    code = need(compiler(target)).compile(renderer(target).render("k", phases, ()))
+    figures = assembled(code.rstrip(b"\0"), arch, tmp_path)
+    assert sorted(figures) == list(range(len(phases)))
+    for registers, shared, spilled in figures.values():
+        assert registers <= 192  # of 256 that each item of a group can have
+        assert shared <= 48 << 10
+        assert spilled == 0
