@@ -125,6 +125,21 @@ def test_boxes_are_stored_where_the_tensor_is(gpu, swizzle):
     assert (gpu.get(address, data.shape, data.dtype) == expected).all()
 
 
+def test_what_was_stored_is_fenced_for_copies(gpu):
+    _, map_ = map_of(gpu, numbers((20, 32), "f16"), (32, 8), 0, "f16")
+    text = kernel(2, 512, store="yes").replace("fence.proxy.async.shared::cta;", "")
+    with pytest.raises(DriverError, match=r"which thread .0, 0, 0. stored with no fence.proxy"):
+        launch(gpu, text, np.zeros(512, "u1"), map_, (0, 0))
+
+
+def test_a_copy_that_nobody_waited_for_is_not_read(gpu):
+    _, map_ = map_of(gpu, numbers((8, 32), "f32"), (32, 4))
+    text = kernel(2, 512)
+    wait = text[text.index("WAIT:") : text.index("ROWS:")].removeprefix("WAIT:")
+    with pytest.raises(DriverError, match="a data race with an asynchronous copy, which nobody"):
+        launch(gpu, text.replace(wait, "\n"), np.zeros(512, "u1"), map_, (0, 0))
+
+
 def test_a_tensor_that_ends_before_its_shape(gpu):
     data = numbers((8, 32), "f32")
     tiles = TensorTiles("f32", gpu.put(data), (32, 9), (128,), (32, 4))

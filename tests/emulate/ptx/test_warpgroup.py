@@ -87,6 +87,18 @@ def test_what_a_product_reads_is_not_written_before_the_wait(gpu, offset_):
     other.launch(text.replace(wait, wait + "bar.sync 0;" + write), "k", 1, 128, memory, result)
 
 
+def test_what_was_stored_is_fenced_for_products(gpu):
+    """By those who stored, or behind the barrier by those who multiply."""
+    words = [descriptor(start, 1, 16, 1024) for start in (0, 8192)]
+    text = kernel("f16", "f32", 16, *words, ", 1, 1, 0, 0")
+    fence, barrier = "fence.proxy.async.shared::cta;", "bar.sync 0;"
+    memory, result = np.zeros(16384, "u1"), np.zeros((128, COLUMNS // 2), "f4")
+    later = text.replace(f"{fence} {barrier}", f"{barrier} {fence}")
+    gpu.launch(later, "k", 1, 128, memory, result)
+    with pytest.raises(DriverError, match=r"which thread .* stored with no fence.proxy.async"):
+        gpu.launch(text.replace(fence, ""), "k", 1, 128, memory, result)
+
+
 def test_older_groups_of_products_are_waited_for(gpu):
     """Of two products the first has been waited for: its matrices may be written."""
     words = [descriptor(start, 1, 16, 1024) for start in (0, 8192)]

@@ -52,6 +52,7 @@ BLOCK, BLOCK_BYTES = _offsets(
     ("known", 16 * KNOWN),
     # Stamps order accesses to shared memory: see support.
     ("stamp", 4), ("first_stamp", 4), ("barrier_stamp", 4), ("warp_stamps", 4 * LANES),
+    ("proxy_stamps", 4 * LANES),
     ("arrived", 64), ("expected", 64), ("loose", 64), ("voted", 64), ("last_voted", 64),
     ("last_arrived", 64),
     # Pieces of shared memory that are still being read: see flights.
@@ -99,3 +100,4 @@ class Fault(IntEnum):
     BAD_BARRIER = 13
     BAD_TENSOR_MAP = 14
     IN_FLIGHT = 15
+    PROXY = 16

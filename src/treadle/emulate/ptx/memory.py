@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from treadle.emulate.ptx.syntax import Instruction
 
 __all__ = [
-    "HANDLERS", "address_lanes", "copy_hint", "data_place", "fence", "flight_commit",
+    "HANDLERS", "address_lanes", "check_proxy", "copy_hint", "data_place", "fence", "flight_commit",
     "flight_start", "flight_wait", "load", "set_addresses", "shared_base", "store", "store_param",
 ]  # fmt: skip
 
@@ -108,6 +108,15 @@ def store(
 def fence(e: Emitter) -> None:
     """What threads did to shared memory before is ordered before what they do from now on."""
     e.intrinsic("treadle_ptx_fence", "void", "ptr %block")
+
+
+def check_proxy(e: Emitter, addresses: str) -> None:
+    """What is read at these offsets of shared memory has been fenced for the asynchronous proxy."""
+    set_addresses(e, addresses)
+    e.intrinsic(
+        "treadle_ptx_check_proxy", "void", "ptr %block", "ptr %warp", f"i32 {e.mask_bits}",
+        f"i32 {e.line or e.layout.line}",
+    )  # fmt: skip
 
 
 def flight_start(e: Emitter, kind: int, low: str, high: str) -> None:
@@ -283,6 +292,9 @@ def _atomic(e: Emitter, item: Instruction, m: Modifiers) -> None:
 
 @HANDLERS.of("membar", "fence")
 def _fence(e: Emitter, item: Instruction, m: Modifiers) -> None:
+    if "proxy" in m.rest and "async" in m.rest:
+        mask = f"i32 {e.mask_bits}"
+        e.intrinsic("treadle_ptx_proxy_fence", "void", "ptr %block", "ptr %warp", mask)
     m.rest = [word for word in m.rest if not _is_fence_word(word)]
     fence(e)
 

@@ -17,6 +17,7 @@ from treadle.emulate.ptx.flights import FLIGHT_SYMBOLS, flight_functions
 from treadle.emulate.ptx.machine import KNOWN, Fault
 from treadle.emulate.ptx.mbarrier_support import MBARRIER_SYMBOLS, mbarrier_functions
 from treadle.emulate.ptx.moves import address_of, move_functions
+from treadle.emulate.ptx.proxies import PROXY_SYMBOLS, proxy_functions
 from treadle.emulate.ptx.shadow import LOAD, STORE, check_name, reduce_lanes, shadow_functions
 from treadle.emulate.ptx.tensor_support import TENSOR_SYMBOLS, tensor_functions
 
@@ -53,6 +54,7 @@ SUPPORT_SYMBOLS = (
     *TENSOR_SYMBOLS,
     *ASYNC_SYMBOLS,
     *FLIGHT_SYMBOLS,
+    *PROXY_SYMBOLS,
 )
 
 
@@ -65,6 +67,7 @@ def support_ir() -> str:
         *tensor_functions(),
         *async_functions(),
         *flight_functions(),
+        *proxy_functions(),
     ]
     for bits, count in ACCESSES:
         functions += move_functions(bits, count)
@@ -86,6 +89,7 @@ declare i64 @llvm.smax.i64(i64, i64)
 declare i64 @llvm.smin.i64(i64, i64)
 declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
 declare i32 @llvm.umin.i32(i32, i32)
+declare i32 @llvm.umax.i32(i32, i32)
 declare i64 @llvm.umin.i64(i64, i64)
 declare i64 @llvm.umax.i64(i64, i64)
 declare i32 @memcmp(ptr, ptr, i64)

@@ -82,6 +82,8 @@ def _piece() -> str:
     place = address_of(code, "%lane")
     code.do(f"store i64 %offset, ptr {place}")
     bit = code.op("shl i32 1, %lane")
+    proxy = f"call void @treadle_ptx_check_proxy(ptr %block, ptr %warp, i32 {bit}, i32 %line)"
+    code.when(code.op(f"xor i1 {inwards}, true"), lambda: code.do(proxy))
     good = code.variable("i32", "0")
     for condition, how in ((inwards, STORE), (code.op(f"xor i1 {inwards}, true"), LOAD)):
         call = f"call i32 @{check_name(how, 16)}(ptr %block, ptr %warp, i32 {bit}, i32 %line)"
@@ -93,6 +95,7 @@ def _piece() -> str:
     part = code.at(inner, "%skip")
 
     def take() -> None:
+        code.do("call void @note_asynchronous(ptr %block, i64 %offset)")
         code.do(f"store i128 0, ptr {inner}, align 16")
         code.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {part}, ptr {outer}, i64 %nbytes, i1 false)")
 

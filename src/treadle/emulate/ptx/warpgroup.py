@@ -28,7 +28,7 @@ from treadle.emulate.ptx.floating import (
 )
 from treadle.emulate.ptx.machine import LANES
 from treadle.emulate.ptx.matrix import ELEMENTS, Shape, element_of_word, product, registers_of
-from treadle.emulate.ptx.memory import flight_commit, flight_start, flight_wait, load
+from treadle.emulate.ptx.memory import check_proxy, flight_commit, flight_start, flight_wait, load
 from treadle.emulate.ptx.syntax import Immediate, Operand, Vector
 
 if TYPE_CHECKING:
@@ -226,17 +226,22 @@ def _address(e: Emitter, matrix: _Matrix, row: str, column: str) -> str:
 def _words(e: Emitter, matrix: _Matrix, mn: str, byte: str, bits: int) -> str:
     """Lanes of 32 bits: the elements at row `mn` from `byte` along k on."""
     if not matrix.is_transposed:
-        (word,) = load(e, "shared", _address(e, matrix, mn, byte), 32)
-        return word
+        return _fetch(e, _address(e, matrix, mn, byte), 32)
     halves = []
     column = e.op(f"shl {lanes(64)} {mn}, {splat(64, 1)}")
     for j in range(32 // bits):
         k = e.op(f"add {lanes(64)} {e.op(f'lshr {lanes(64)} {byte}, {splat(64, 1)}')}, "
                  f"{splat(64, j)}")  # fmt: skip
-        (half,) = load(e, "shared", _address(e, matrix, k, column), 16)
+        half = _fetch(e, _address(e, matrix, k, column), 16)
         halves.append(e.op(f"zext {lanes(16)} {half} to {lanes(32)}"))
     high = e.op(f"shl {lanes(32)} {halves[1]}, {splat(32, 16)}")
     return e.op(f"or {lanes(32)} {high}, {halves[0]}")
+
+
+def _fetch(e: Emitter, addresses: str, bits: int) -> str:
+    check_proxy(e, addresses)
+    (value,) = load(e, "shared", addresses, bits)
+    return value
 
 
 def _rows_of_a(e: Emitter, matrix: _Matrix, bits: int, kind: str) -> list[str]:
