@@ -94,7 +94,7 @@ def program_of(name, arch="sm_80"):
     return phase
 
 
-@pytest.mark.parametrize(("arch", "buffers"), [("sm_80", 4), ("sm_89", 3), ("sm_90a", 4)])
+@pytest.mark.parametrize(("arch", "buffers"), [("sm_80", 4), ("sm_89", 3), ("sm_90", 4)])
 def test_as_many_slices_are_on_their_way_as_memory_holds_for_two_groups(arch, buffers):
     (phase,) = kernel(slices(8), arch)[0].phases
     nodes = phase.program.src
