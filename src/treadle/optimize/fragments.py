@@ -24,7 +24,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from .moves import Moves
-from .slices import count, is_contiguous, undigit
+from .slices import count, fill_of, is_contiguous, undigit
 
 __all__ = ["GROUPS_OF_LINES", "WORDS", "Lane", "Operand", "most_bytes", "staged"]
 
@@ -123,8 +123,7 @@ def staged(
     closed = (item, lane) if turn is None else (turn, item, lane)
     index = _place(sizes, arrangement, place, deep)
     swizzle = 0 if arrangement == "columns" else sizes[-1] * width
-    fill = "copies" if buffers > 1 and _is_copied(filled) else "stores"
-    arg = StageArg("shared", sizes, buffers, fill, swizzle)
+    arg = StageArg("shared", sizes, buffers, fill_of(filled, buffers), swizzle)
     src = (filled, gate, *index, *(Node.index(0) for _ in sizes), *closed)
     return Operand(Node(Op.STAGE, factor.dtype, src, arg), arrangement)
 
@@ -142,9 +141,3 @@ def _across(lines: int, depth: int, width: int) -> tuple[Arrangement, tuple[int,
 def most_bytes(lines: int, depth: int, width: int) -> int:
     """How much memory a slice of elements of `width` bytes takes, however it lies."""
     return lines * depth * width + (depth * PADDING if width > 2 else 0)
-
-
-def _is_copied(value: Node) -> bool:
-    """Whether a value is what memory holds, or 0."""
-    is_plain = value.op is Op.LOAD and value.src[0].op is Op.PARAM
-    return is_plain and (len(value.src) == 2 or value.src[3].value == 0)
