@@ -24,7 +24,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from .moves import Moves
-from .slices import count, is_contiguous, is_copied, undigit
+from .slices import count, fill_of, is_contiguous, undigit
 
 __all__ = ["GROUPS_OF_LINES", "WORDS", "Lane", "Operand", "most_bytes", "staged"]
 
@@ -123,8 +123,7 @@ def staged(
     closed = (item, lane) if turn is None else (turn, item, lane)
     index = _place(sizes, arrangement, place, deep)
     swizzle = 0 if arrangement == "columns" else sizes[-1] * width
-    fill = "copies" if buffers > 1 and is_copied(filled) else "stores"
-    arg = StageArg("shared", sizes, buffers, fill, swizzle)
+    arg = StageArg("shared", sizes, buffers, fill_of(filled, buffers), swizzle)
     src = (filled, gate, *index, *(Node.index(0) for _ in sizes), *closed)
     return Operand(Node(Op.STAGE, factor.dtype, src, arg), arrangement)
 

@@ -18,7 +18,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
 from .moves import Moves
-from .slices import Cut, count, is_contiguous, is_copied, undigit
+from .slices import Cut, count, fill_of, is_contiguous, undigit
 
 __all__ = ["ROW", "Operand", "Tensor", "bulk", "stored", "tensor_of"]
 
@@ -101,7 +101,8 @@ def stored(
     zeros = (Node.index(0),) * 3
     src = (filled, gate, *_place(place, deep, wide, is_turned), *zeros, *closed)
     sizes = _sizes(lines, depth, wide, is_turned)
-    if buffers > 1 and is_copied(filled) and (is_turned or is_contiguous(factor, inner)):
+    runs = is_turned or is_contiguous(factor, inner)
+    if runs and fill_of(filled, buffers) == "copies":
         arg = StageArg("shared", sizes, buffers, "copies", ROW)
     else:
         arg = StageArg("shared", sizes, swizzle=ROW)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from ..ir.loops import TRUE, Split, free_ranges
 from ..ir.node import Node
@@ -22,15 +23,8 @@ from .nest import stride
 from .products import distribute_over_product
 
 __all__ = [
-    "Cut",
-    "count",
-    "cut_product",
-    "digits",
-    "is_contiguous",
-    "is_copied",
-    "spread",
-    "undigit",
-]
+    "Cut", "count", "cut_product", "digits", "fill_of", "is_contiguous", "spread", "undigit",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -123,15 +117,16 @@ def cut_product(
     return Cut(reduce, x, y, inner, outer, batch)
 
 
-def is_copied(value: Node) -> bool:
-    """Whether a value is what memory holds, or 0."""
-    is_plain = value.op is Op.LOAD and value.src[0].op is Op.PARAM
-    return is_plain and (len(value.src) == 2 or value.src[3].value == 0)
-
-
 def is_contiguous(factor: Node, loop: Node) -> bool:
     """Whether something that a factor is computed from is contiguous in a loop."""
     return any(n.op is Op.LOAD and stride(n.src[1], loop) == 1 for n in factor.toposort())
+
+
+def fill_of(value: Node, buffers: int) -> Literal["stores", "copies"]:
+    """How a STAGE in so many buffers is filled: copies bring what memory holds, or 0."""
+    is_plain = buffers > 1 and value.op is Op.LOAD and value.src[0].op is Op.PARAM
+    is_held = is_plain and (len(value.src) == 2 or value.src[3].value == 0)
+    return "copies" if is_held else "stores"
 
 
 def _order(loop: Node) -> int:

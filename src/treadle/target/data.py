@@ -30,7 +30,7 @@ class Workgroup:
     groups); None where the language offers no such operations. In a matmul an item computes at most
     `tile` rows by `tile` columns, of which `together` are neighbours: so many shared elements are
     one load. Smaller tiles follow until there are `busy` groups, which is what keeps all of the
-    processor at work.
+    processor at work. `copies_ahead`: items copy into shared memory asynchronously.
     """
 
     items: int = 128
@@ -41,6 +41,7 @@ class Workgroup:
     together: int = 1
     busy: int = 1
     declared_bytes: int | None = None
+    copies_ahead: bool = False
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,7 @@ def nvidia_target(arch: str) -> Target:
             most_items=MOST_ITEMS,
             shared_bytes=found.shared,
             declared_bytes=DECLARED_SHARED,
+            copies_ahead=bool(_units(arch)),
             subgroup=(WARP, WARP),
             tile=8,
             together=LOADED_AT_ONCE // 4,
