@@ -237,6 +237,11 @@ class Settings:
         "No contraction of a multiplication and an addition into one operation, so that each "
         "is rounded as written. Slower.",
     )  # fmt: skip
+    ALLOW_TF32 = Setting(
+        FLAG, False,
+        "Matrix units of NVIDIA GPUs multiply float32 as well, rounded to 11 bits (TF32); sums "
+        "stay float32. Not with REPRODUCIBLE=1.",
+    )  # fmt: skip
     IMAGE = Setting(
         _integer(0, 2), 0,
         "1 keeps intermediate results in textures on devices that have them; 2 is taken as 1.",

@@ -95,6 +95,42 @@ def test_values_are_exact_where_integers_are(name, device):
     np.testing.assert_array_equal(ours, expected)
 
 
+KINDS = {
+    "int8": lambda t: t(40, 144, "int8").matmul(t(144, 72, "int8"), dtype=dtypes.int32),
+    "wrapping": lambda t: t(40, 144, "uint8") @ t(72, 144, "uint8").T,
+    "tf32": lambda t: t(40, 144, "float32") @ t(144, 72, "float32"),
+    "fp8": lambda t: t(40, 144, "fp8e5m2") @ t(72, 144, "fp8e5m2").T,
+}
+
+
+@pytest.mark.emulated
+@pytest.mark.parametrize("device", ["CUDA:0:NVRTC:sm_89", "CUDA:0:PTX:sm_89"])
+@pytest.mark.parametrize("name", KINDS)
+def test_other_types_are_multiplied_as_they_are(name, device):
+    given = []
+
+    def make(rows, columns, dtype):
+        given.append(RANDOM.integers(0, 5, (rows, columns)))
+        return Tensor(given[-1].astype(np.float32), device=device).cast(dtype).realize()
+
+    with Context(ALLOW_TF32=1):
+        try:
+            ours = KINDS[name](make)
+        except DeviceError as error:
+            pytest.skip(str(error))
+        assert is_on_units(ours, Device[device].code_target)
+        ours = ours.numpy()
+    arrays = iter(given)
+    on_cpu = lambda *_: Tensor(next(arrays).astype(np.float32), device="CPU").cast(_[2]).realize()
+    np.testing.assert_array_equal(ours, KINDS[name](on_cpu).numpy())
+
+
+def test_float32_is_rounded_only_where_that_is_allowed():
+    x = numbers(64, 64, dtype=dtypes.float32)
+    assert not is_on_units(x @ x)
+    assert {unit.name for unit in TARGET.rounding_units} == {"tf32"}
+
+
 @pytest.mark.emulated
 @pytest.mark.parametrize("device", ["CUDA"])
 def test_reproducible_sums_are_not_left_to_matrix_units(device):

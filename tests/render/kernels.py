@@ -119,8 +119,8 @@ def launch(
     code = backend.compiler.compile(backend.renderer.render("k", low.phases, low.variables))
     fields = [entry_of(f"k_{i}", phase, low.variables, 0) for i, phase in enumerate(low.phases)]
     entries = [
-        Entry(symbol, grid, items, tuple(Slot(*s) for s in slots), tuple(used), work)
-        for symbol, grid, items, slots, used, work in fields
+        Entry(symbol, grid, items, tuple(Slot(*s) for s in slots), tuple(used), *rest)
+        for symbol, grid, items, slots, used, *rest in fields
     ]
     runtime = backend.runtime
     library = runtime.load(code, entries)

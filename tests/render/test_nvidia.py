@@ -1,18 +1,15 @@
 """Kernels for every NVIDIA architecture, through both compilers, as far as their assembler."""
 
-import importlib.util
 import math
 import os
 import re
-import subprocess
 from contextvars import ContextVar
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from treadle import Device, Tensor, dtypes
+from treadle import Context, Device, Tensor, dtypes
 from treadle.compile.nvrtc import NVRTCCompiler
 from treadle.compile.ptx import PTXCompiler
 from treadle.engine.known import current
@@ -25,6 +22,7 @@ from treadle.render.ptx import PTXRenderer
 from treadle.schedule.schedule import schedule
 from treadle.target import NVIDIA_ARCHITECTURES, Target
 
+from .assembler import assembled, need
 from .kernels import apply, elementwise, empty, run
 
 RANDOM = np.random.default_rng(7)
@@ -112,42 +110,6 @@ def lowered_for(arch):
     return [phase for program in programs for phase in phases(program, alike)]
 
 
-def need(compiler):
-    missing = compiler.available()
-    if missing:
-        pytest.skip(missing)
-    return compiler
-
-
-def ptxas():
-    found = importlib.util.find_spec("nvidia")
-    folders = found.submodule_search_locations if found else []
-    tools = (Path(folder, "cu13", "bin", "ptxas") for folder in folders)
-    tool = next(filter(Path.exists, tools), None)
-    if tool is None:
-        pytest.skip("ptxas is missing: `pip install nvidia-cuda-nvcc` brings it")
-    return tool
-
-
-_FIGURES = re.compile(
-    r"function 'k_(?P<kernel>\d+)'.*?(?P<spilled>\d+) bytes spill stores"
-    r".*?Used (?P<registers>\d+) registers[^\n]*?(?:(?P<shared>\d+) bytes smem|\n)",
-    re.DOTALL,
-)
-
-
-def assembled(ptx, arch, folder):
-    """What ptxas says of each kernel: registers, bytes of shared memory, bytes spilled."""
-    source = folder / "corpus.ptx"
-    source.write_bytes(ptx)
-    command = [ptxas(), "-v", f"-arch={arch}", source, "-o", folder / "corpus.cubin"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    found = _FIGURES.finditer(done.stderr)
-    return {int(m["kernel"]): tuple(int(m[n] or 0) for n in ("registers", "shared", "spilled"))
-            for m in found}  # fmt: skip
-
-
 @pytest.mark.parametrize("arch", NVIDIA_ARCHITECTURES)
 def test_nvrtc_makes_machine_code_of_every_kernel(arch):
     target = Target.parse(arch)
@@ -168,9 +130,44 @@ def test_ptx_of_the_embedded_llvm_assembles(arch, tmp_path):
         assert spilled <= 32  # for sm_100a ptxas spills a little of doubles, though it has room
 
 
+@cache
+def phases_for_warpgroups():
+    """Products that wgmma makes: in bulk, turned, by copies, of bytes, of float32."""
+    make = lambda *shape, dtype=dtypes.bfloat16: floats(*shape, dtype=dtype)
+    x = make(4096, 128)
+    products = [
+        x @ make(4096, 128).T, make(128, 4096).T @ make(128, 2048),
+        make(512, 130) @ make(130, 1000), (make(3, 512, 128) @ make(3, 128, 512)).relu(),
+        make(512, 256, dtype=dtypes.fp8e4m3) @ make(512, 256, dtype=dtypes.fp8e4m3).T,
+        whole(512, 256, dtype=dtypes.int8) @ whole(512, 256, dtype=dtypes.int8).T,
+        make(512, 128, dtype=dtypes.float32) @ make(512, 128, dtype=dtypes.float32).T,
+    ]  # fmt: skip
+    with Context(ALLOW_TF32=1):
+        target, found = Device["NULL:PTX:sm_90a"].code_target, []
+    for product in products:
+        (kernel,) = schedule(current([product.node])[0], "CPU", target)[0]
+        found += lower(optimize(kernel.ast, target)[0], len(kernel.buffers), target).phases
+    return found
+
+
 BOTH = pytest.mark.parametrize(
     ("renderer", "compiler"), [(CUDARenderer, NVRTCCompiler), (PTXRenderer, PTXCompiler)]
 )
+
+
+@BOTH
+def test_products_by_warpgroups_keep_to_their_registers(renderer, compiler, tmp_path):
+    target, found = Target.parse("sm_90a"), phases_for_warpgroups()
+    text = renderer(target).render("k", found, ())
+    ptx = need(compiler(target)).compile(text).rstrip(b"\0")
+    figures = assembled(ptx, "sm_90a", tmp_path)
+    assert sorted(figures) == list(range(len(found)))
+    for kernel, (registers, _, spilled) in figures.items():
+        assert registers * found[kernel].launched <= 1 << 16
+        assert not spilled
+    for kind in ("f32.bf16", "f32.e4m3", "s32.s8", "f32.tf32"):
+        assert re.search(rf"wgmma\.mma_async\.sync\.aligned\.m64n\d+k\d+\.{kind}", ptx.decode())
+    assert "cp.async.bulk.tensor.3d" in ptx.decode()  # matrices of a batch
 
 
 def ptx_of(program, renderer, compiler, contract):

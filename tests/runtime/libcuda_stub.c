@@ -2,7 +2,8 @@
 
    It is built against NVIDIA's cuda.h, so that the compiler checks each signature. A function named
    "scale" is the kernel (int32 *out, const int32 *x, int32 factor, int64 plus). Each call is a line
-   of the file $STUB_LOG; $STUB_FAIL="cuLaunchKernel=700" makes that function fail. */
+   of the file $STUB_LOG; "boxes" logs its tensor map, which holds what it was made of.
+   $STUB_FAIL="cuLaunchKernel=700" makes that function fail. */
 #define _GNU_SOURCE
 #include <cuda.h>
 #include <dlfcn.h>
@@ -229,8 +230,8 @@ CUresult cuModuleLoadDataEx(CUmodule *loaded, const void *image, unsigned count,
 CUresult cuModuleUnload(CUmodule loaded) { NEEDS_CONTEXT; CALLED(""); return CUDA_SUCCESS; }
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule loaded, const char *name) {
     NEEDS_CONTEXT; CALLED("%s", name);
-    if (strcmp(name, "scale")) return CUDA_ERROR_NOT_FOUND;
-    *function = (CUfunction)&functions[0];
+    if (strcmp(name, "scale") && strcmp(name, "boxes")) return CUDA_ERROR_NOT_FOUND;
+    *function = (CUfunction)&functions[!strcmp(name, "boxes")];
     return CUDA_SUCCESS;
 }
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function) {
@@ -258,8 +259,20 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
     NEEDS_CONTEXT;
     CALLED("%u %u %u, %u %u %u, %u on %p extra %p", gx, gy, gz, bx, by, bz, shared, (void *)stream,
            (void *)extra);
+    if (function == (CUfunction)&functions[1]) return called("boxes", "%s", (char *)values[0]);
     scale(gx * bx, values);
     return CUDA_SUCCESS;
+}
+CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank,
+                                void *address, const cuuint64_t *shape, const cuuint64_t *strides,
+                                const cuuint32_t *box, const cuuint32_t *steps,
+                                CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                                CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
+    snprintf((char *)map, sizeof *map,
+             "%d: %d at %p, %d %d by %d, box %d %d by %d %d, modes %d %d %d %d", type, rank,
+             address, (int)shape[0], (int)shape[1], (int)strides[0], box[0], box[1], steps[0],
+             steps[1], interleave, swizzle, promotion, fill);
+    return box[0] ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* order */

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -97,7 +98,10 @@ def test_a_call_list_is_a_graph_and_changes_only_what_was_set(driver, device):
     calls = device.call_list([Launch(phases[:1], memory, [3, 8]), Launch(phases, memory, [2, 8])])
     calls.run()
     assert get(device, x) == [2 * (v + 10) for v in range(8)]
-    assert driver.calls("add_kernel") == [("add_kernel", n) for n in ("add", "add", "scale")]
+    # The second adds to the same memory, so it waits for the first; `scale` reads what it wrote.
+    assert driver.calls("add_kernel") == [
+        ("add_kernel", "add"), ("add_kernel", "add", 0), ("add_kernel", "scale", 1)
+    ]  # fmt: skip
     other = put(device, [5] * 8)
     calls.set_arg(0, 2, other.argument)
     calls.set_var(0, 1, 4)
@@ -113,6 +117,29 @@ def test_a_call_list_is_a_graph_and_changes_only_what_was_set(driver, device):
     del calls
     gc.collect()
     assert driver.calls("delete_graph") == [("delete_graph",)]
+
+
+def test_kernels_that_share_nothing_run_side_by_side_until_they_do(driver, device):
+    """Three sums: two of the same inputs, and one of their results."""
+    a, b, x, y, total = (put(device, [n] * 8) for n in range(5))
+    add = device.load(b"add", [ADD]).phases
+    memory = [(a, x, y), (b, x, y), (total, a, b)]
+    calls = device.call_list([Launch(add, [m.argument for m in row], [8, 8]) for row in memory])
+    calls.run()
+    nodes = [("add_kernel", "add"), ("add_kernel", "add"), ("add_kernel", "add", 0, 1)]
+    assert driver.calls("add_kernel") == nodes
+    assert get(device, total) == [10] * 8
+    elsewhere = put(device, [7] * 8)  # another result: the same order
+    calls.set_arg(2, 0, elsewhere.argument)
+    calls.run()
+    assert get(device, elsewhere) == [10] * 8
+    assert len(driver.calls("new_graph")) == 1
+    calls.set_arg(1, 1, a.argument)  # the second sum reads the first one's result
+    calls.run()
+    assert get(device, elsewhere) == [5 + (5 + 3)] * 8
+    assert driver.calls("add_kernel")[3:] == [
+        ("add_kernel", "add"), ("add_kernel", "add", 0), ("add_kernel", "add", 1)
+    ]  # fmt: skip
 
 
 def test_an_empty_call_list_runs(driver, device):
@@ -449,4 +476,14 @@ def test_the_target_is_that_of_the_devices_architecture(driver):
         cpu(10, 0, arch="sm_90a")
     assert target_of(facts).peak_bandwidth == 16e9
     about = describe(driver)
-    assert about == "Fake 0 (sm_80), 1 GiB, Fake 1 (sm_80), 1 GiB, driver for CUDA 13.0"
+    each = (
+        "Fake {} (sm_80) with 1 GiB, 163 KiB shared by a block, matrix units for bfloat16, "
+        "float16, int8, uint8, a display's watchdog, which ends kernels that run for seconds, "
+    )
+    assert about == each.format(0) + each.format(1) + "driver for CUDA 13.0"
+    older = replace(facts, capability=(7, 5), has_pools=False, has_watchdog=False)
+    driver._facts = [older, replace(older, capability=(9, 0), has_pools=True)]
+    about = describe(driver)
+    assert "no matrix units in use, no memory pools, so that freeing waits" in about
+    assert about.count("watchdog") == 0
+    assert about.count("tensor maps") == 1

@@ -90,7 +90,7 @@ def test_devices_are_described(stub):
         "(13, 0) DeviceFacts(name='Stub 1', capability=(9, 0), memory=107374"
     )
     assert "clock=1980000000" in shown[0]
-    assert "pci='0000:01:00.0', has_pools=True, is_emulated=False" in shown[0]
+    assert "pci='0000:01:00.0', has_pools=True, has_watchdog=True, is_emulated=False" in shown[0]
     assert log[:3] == [
         "cuInit 0",
         "cuDevicePrimaryCtxRetain 0",
@@ -124,6 +124,21 @@ except DriverError as error: print(error)
     assert launches[1] == "cuLaunchKernel 4 1 1, 4 1 1, 0 on (nil) extra (nil)"
     assert "cuFuncSetAttribute 8 99" in log
     assert log[-1].startswith("cuModule")
+
+
+def test_tensor_maps_are_encoded_and_passed_by_value(stub):
+    code = """
+from treadle.runtime.cuda.driver import TensorTiles
+tiles = TensorTiles("bf16", 4096, (64, 8), (128,), (32, 4), 64)
+boxes = module.function("boxes")
+given = [("tensor_map", context.encode_tensor_map(tiles)), ("int32", 1)]
+context.launch(boxes, (1, 1, 1), (1, 1, 1), 0, stream, given)
+try: context.encode_tensor_map(TensorTiles("u8", 4096, (64, 8), (64,), (0, 4)))
+except DriverError as error: print(error)
+"""
+    shown, log = stub(OPEN + KERNELS + code)
+    assert "boxes 9: 2 at 0x1000, 64 8 by 128, box 32 4 by 1 1, modes 0 2 2 0" in log
+    assert shown == ["cuTensorMapEncodeTiled: CUDA_ERROR_INVALID_VALUE"]
 
 
 def test_graphs_run_and_are_changed(stub):

@@ -275,6 +275,85 @@ def test_who_has_no_cuda_memory_has_no_such_interface(driver):
     assert half.__cuda_array_interface__["typestr"] == "<f2"
 
 
+class Array:
+    """An array of another library's that has the interface, and nothing else."""
+
+    def __init__(self, theirs, **changes):
+        values, self.theirs = theirs.values, theirs
+        self.__cuda_array_interface__ = {
+            "shape": values.shape, "typestr": values.dtype.str, "version": 3, "strides": None,
+            "data": (theirs.address, False), "stream": None, **changes,
+        }  # fmt: skip
+
+
+def test_an_array_is_shared_with_its_owner(driver):
+    array = Array(Foreign(driver, np.arange(6, dtype=np.float32).reshape(2, 3), index=1))
+    x = Tensor.from_cuda_array(array)
+    assert (x.device, x.dtype, address_of(x)) == ("CUDA:1", dtypes.float32, array.theirs.address)
+    assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
+    watch = weakref.ref(array)
+    del array
+    assert watch() is not None
+    del x
+    gc.collect()
+    assert watch() is None
+
+
+@pytest.mark.parametrize(("stream", "waits"), [(None, []), (1, []), (2, [2]), (4321, [4321])])
+def test_work_here_comes_after_the_stream_that_an_array_names(driver, stream, waits):
+    array = Array(Foreign(driver, np.arange(6, dtype=np.int32)), stream=stream)
+    driver.log.clear()
+    x = Tensor.from_cuda_array(array)
+    assert [entry[2] for entry in driver.calls("record")] == waits
+    ours = Device["CUDA"].runtime.stream
+    assert [entry[1] for entry in driver.calls("wait_event")] == [ours] * len(waits)
+    assert x.tolist() == list(range(6))
+
+
+def test_strides_of_an_array_are_views_and_gaps_are_copied(driver):
+    theirs = Foreign(driver, np.arange(12, dtype=np.float32).reshape(3, 4))
+    turned = Tensor.from_cuda_array(Array(theirs, shape=(4, 3), strides=(4, 16)), copy=False)
+    assert address_of(turned) == theirs.address
+    assert np.from_dlpack(turned, device="cpu").tolist() == theirs.values.T.tolist()
+    gaps = Array(theirs, shape=(3, 2), strides=(16, 4))
+    assert Tensor.from_cuda_array(gaps).tolist() == [[0, 1], [4, 5], [8, 9]]
+    with pytest.raises(ExchangeError, match=r"\[from_cuda_array\] strides .* leave gaps: allow a"):
+        Tensor.from_cuda_array(gaps, copy=False)
+    empty = Array(theirs, shape=(0, 4), data=(0, False))
+    assert Tensor.from_cuda_array(empty).shape == (0, 4)
+
+
+def test_an_array_goes_elsewhere_as_a_copy(driver):
+    array = Array(Foreign(driver, np.arange(3, dtype=np.float32)))
+    for device in ("CPU", "CUDA:1"):
+        x = Tensor.from_cuda_array(array, device=device)
+        assert (x.device, x.tolist()) == (device, [0, 1, 2])
+    with pytest.raises(ExchangeError, match="memory of CUDA is not shared with CPU"):
+        Tensor.from_cuda_array(array, device="CPU", copy=False)
+
+
+def test_an_array_that_may_not_be_written_is_not(driver):
+    theirs = Foreign(driver, np.arange(3, dtype=np.float32))
+    x = Tensor.from_cuda_array(Array(theirs, data=(theirs.address, True)))
+    with pytest.raises(DeviceError, match="somebody else's and read-only"):
+        x.assign(x + 1).realize()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"version": 4}, "version 4 of the interface is not known"), ({"mask": 1}, "is masked"),
+     ({"typestr": "|V3"}, "elements '.V3' have no dtype"), ({"stream": 0}, "stream 0 has no"),
+     ({"strides": (6,)}, "do not fit"), ({"strides": (4, 4)}, "do not fit"),
+     ({"data": (77, False)}, "0x4d is not an address in a GPU's memory")],
+)  # fmt: skip
+def test_an_array_that_is_not_understood(driver, changes, message):
+    array = Array(Foreign(driver, np.arange(3, dtype=np.float32)), **changes)
+    with pytest.raises(ExchangeError, match=message):
+        Tensor.from_cuda_array(array)
+    with pytest.raises(ExchangeError, match="a ndarray has no __cuda_array_interface__"):
+        Tensor.from_cuda_array(np.zeros(3))
+
+
 # -- between devices --------------------------------------------------------------------------
 
 

@@ -210,7 +210,8 @@ def test_nvidia_architectures_tell_what_a_block_has():
     target = Target.parse("sm_90a")
     assert (target.cpu, target.triple) == ("sm_90a", "nvptx64-nvidia-cuda")
     assert target.workgroup.subgroup == (32, 32)
-    assert target.workgroup.shared_bytes == 48 << 10
+    assert target.workgroup.shared_bytes == 227 << 10
+    assert target.workgroup.declared_bytes == 48 << 10
     assert target.is_native(dtypes.bfloat16)
     assert not Target.parse("sm_75").is_native(dtypes.bfloat16)
     assert Target.parse("sm_90").code_key != target.code_key

@@ -5,7 +5,6 @@ treadle bench --only matmul,softmax --peers torch,numpy --json
 
 from __future__ import annotations
 
-import gc
 import json
 from collections.abc import Sequence
 
@@ -13,14 +12,13 @@ from ..errors import UserError
 from ..helpers import tqdm
 from .devices import overheads_here
 from .footprint import footprint, measured_programs
-from .libraries.base import NotOffered
 from .machine import ceilings, describe_machine
+from .measure import measure
 from .peers import PEERS, installed, takes_part
 from .process import Overhead
 from .report import Report, as_json, as_text
-from .results import FootprintResult, OverheadResult, WorkResult
+from .results import FootprintResult, OverheadResult
 from .rows import works
-from .timing import interleave
 from .work import Work
 
 __all__ = ["run"]
@@ -49,7 +47,11 @@ def run(
     if not (chosen or costs or programs):
         raise UserError(f"no row matches {', '.join(only or ())}; the rows are: {_known(quick)}")
     limits = ceilings(quick)
-    results = [_measure(w, _peers(w, peers, quick), quick) for w in tqdm(chosen, "measuring")]
+    rounds, budget = (QUICK_ROUNDS, QUICK_BUDGET) if quick else (ROUNDS, BUDGET)
+    results = [
+        measure(w, {name: PEERS[name].library for name in _peers(w, peers, quick)}, rounds, budget)
+        for w in tqdm(chosen, "measuring")
+    ]
     spent = [_measure_overhead(o) for o in tqdm(costs, "fresh processes")]
     sizes = [_measure_footprint(w, quick) for w in tqdm(programs, "peak memory")]
     report = Report(describe_machine(), limits, results, spent, sizes)
@@ -80,26 +82,6 @@ def _peers(work: Work, asked: Sequence[str] | None, quick: bool) -> list[str]:
     if asked is not None:
         return [name for name in PEERS if name in OURS or name in asked]
     return [n for n, peer in PEERS.items() if installed(peer) and takes_part(n, work, quick)]
-
-
-def _measure(work: Work, names: Sequence[str], quick: bool) -> WorkResult:
-    result, runs = WorkResult(work, {}), {}
-    for name in names:
-        # One peer that cannot do a row, or treadle itself, must not cost all other numbers.
-        try:
-            prepared = PEERS[name].library().prepare(work)
-            prepared()
-            runs[name] = prepared
-        except NotOffered:
-            continue
-        except Exception as error:
-            lines = str(error).strip().splitlines() or ["no message"]
-            result.failed[name] = f"{type(error).__name__}: {lines[0]}"
-    rounds, budget = (QUICK_ROUNDS, QUICK_BUDGET) if quick else (ROUNDS, BUDGET)
-    result.times = interleave(runs, rounds, budget)
-    runs.clear()
-    gc.collect()
-    return result
 
 
 def _measure_overhead(overhead: Overhead) -> OverheadResult:

@@ -21,11 +21,15 @@ PACKAGES = ("numpy", "llvmlite", "ml_dtypes", "torch", "jax", "onnxruntime", "ti
 
 @dataclass(frozen=True)
 class Ceilings:
-    """float32 operations a second, and bytes a second read, and read plus written."""
+    """float32 operations a second, and bytes a second read, and read plus written.
+
+    Of a GPU also `matrix`, the operations a second of its matrix units on bfloat16.
+    """
 
     flops: float
     read: float
     copy: float
+    matrix: float = 0.0
 
 
 def versions() -> dict[str, str]:

@@ -14,7 +14,7 @@ from .machine import Ceilings
 from .peers import PEERS
 from .results import Footprint, FootprintResult, OverheadResult, WorkResult
 
-__all__ = ["Report", "as_json", "as_text"]
+__all__ = ["Report", "as_json", "as_text", "markdown"]
 
 # Groups whose rows may be a little slower, or slower here and faster there, but not on the whole.
 MEAN_BARS = {"matmul": 1.0, "conv": 1.0}
@@ -77,9 +77,10 @@ def as_text(report: Report) -> str:
     """A Markdown document: the machine, a table for each group of work, the other tables."""
     limits = report.limits
     lines = [f"* {name}: {text}" for name, text in report.machine.items()]
+    matrix = f", matrix units {limits.matrix * 1e-9:.0f} GFLOP/s" if limits.matrix else ""
     lines.append(
         f"* ceilings in this run: {limits.flops * 1e-9:.0f} GFLOP/s, read "
-        f"{limits.read * 1e-9:.1f} GB/s, copy {limits.copy * 1e-9:.1f} GB/s"
+        f"{limits.read * 1e-9:.1f} GB/s, copy {limits.copy * 1e-9:.1f} GB/s{matrix}"
     )
     for works in report.groups.values():
         lines += ["", *_work_table(limits, works)]
@@ -110,11 +111,12 @@ def _failures(report: Report) -> list[str]:
 
 def _work_table(limits: Ceilings, works: Sequence[WorkResult]) -> list[str]:
     """The rows of one group, with a column for each peer that has a number in it."""
-    others = [p for p in PEERS if p != "treadle" and any(p in r.times for r in works)]
+    order = dict.fromkeys([*PEERS, *(p for r in works for p in r.times)])
+    others = [p for p in order if p != "treadle" and any(p in r.times for r in works)]
     header = ["work", "treadle ms", "rate", "of ceiling", *(f"{p} ms (x)" for p in others)]
     rows = [[r.work.name, _ms(r.median("treadle")), _rate(r), _percent(r.share(limits)),
              *(_peer(r, p) for p in others), *_verdict(r, limits)] for r in works]  # fmt: skip
-    return _markdown([*header, "bar", "met"], rows)
+    return markdown([*header, "bar", "met"], rows)
 
 
 NOTE = (
@@ -154,7 +156,7 @@ def _group_table(report: Report) -> list[str]:
             "-" if mean is None else f"{mean:.2f} of {_side(works[0])}",
             "-" if bar is None else f"{bar:g}", "-" if bar is None else _met(mean, bar),
         ])  # fmt: skip
-    return _markdown(["group", "rows that meet their bars", "geometric mean", "bar", "met"], rows)
+    return markdown(["group", "rows that meet their bars", "geometric mean", "bar", "met"], rows)
 
 
 def _side(result: WorkResult) -> str:
@@ -177,7 +179,7 @@ def _overhead_table(overheads: Sequence[OverheadResult]) -> list[str]:
          "-" if r.value is None else "yes" if r.value <= r.overhead.limit else "no"]
         for r in overheads
     ]  # fmt: skip
-    return _markdown(["overhead", "measured", "at most", "met"], rows)
+    return markdown(["overhead", "measured", "at most", "met"], rows)
 
 
 def _footprint_table(footprints: Sequence[FootprintResult]) -> list[str]:
@@ -195,7 +197,7 @@ def _footprint_table(footprints: Sequence[FootprintResult]) -> list[str]:
         "at most",
         "met",
     ]
-    return [*_markdown(header, rows), "", FOOTPRINT_NOTE]
+    return [*markdown(header, rows), "", FOOTPRINT_NOTE]
 
 
 def _amount(value: float | None, unit: str) -> str:
@@ -222,11 +224,14 @@ def _percent(share: float | None) -> str:
 
 
 def _rate(result: WorkResult) -> str:
-    rate, unit = result.rate("treadle"), "GFLOP/s" if result.work.ceiling == "flops" else "GB/s"
+    rate, unit = (
+        result.rate("treadle"),
+        "GB/s" if result.work.ceiling in ("read", "copy") else "GFLOP/s",
+    )
     return "-" if rate is None else f"{rate * 1e-9:.1f} {unit}"
 
 
-def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(len(line[i]) for line in (header, *rows)) for i in range(len(header))]
     lines = [[c.ljust(w) for c, w in zip(line, widths, strict=True)] for line in (header, *rows)]
     lines.insert(1, ["-" * w for w in widths])

@@ -39,6 +39,7 @@ class Input:
 
     def array(self, seed: int) -> Any:
         """The same values for every library."""
+        import ml_dtypes  # noqa: F401  # which names bfloat16
         import numpy as np
 
         generator, size = np.random.default_rng(seed), int(np.prod(self.shape))
@@ -82,11 +83,13 @@ class Work:
     gradients   its result, and the gradients to the inputs `wanted`; the last input arrives there
     training    its result, a loss, and one Adam step for all weights
     update      an Adam step alone: the inputs are the gradients
+
+    A device that works by itself is waited for once in `repeat` runs; times are those of one.
     """
 
     group: str
     name: str
-    ceiling: Literal["flops", "read", "copy"]
+    ceiling: Literal["flops", "read", "copy", "matrix"]
     amount: float
     inputs: tuple[Input, ...]
     form: Form
@@ -96,6 +99,7 @@ class Work:
     task: Literal["result", "gradients", "training", "update"] = "result"
     wanted: tuple[int, ...] = ()
     random: bool = False
+    repeat: int = 1  # runs that are started before they are waited for
 
     def call(self, library: Any, weights: Mapping[str, Any], inputs: Sequence[Any]) -> Any:
         """The form's result."""

@@ -59,7 +59,16 @@ class Opened:
     @property
     def code_target(self) -> Target:
         """The target as the settings let it be used: matrix units round sums as they like."""
-        return replace(self.target, matrix_units=()) if settings.REPRODUCIBLE else self.target
+        target = self.target
+        if settings.REPRODUCIBLE:
+            return replace(target, matrix_units=(), warpgroup_units=())
+        if settings.ALLOW_TF32 and target.rounding_units:
+            return replace(
+                target,
+                matrix_units=(*target.matrix_units, *target.rounding_units),
+                warpgroup_units=(*target.warpgroup_units, *target.rounding_warpgroup_units),
+            )
+        return target
 
     @property
     def allocator(self) -> Any:

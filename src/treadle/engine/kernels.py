@@ -25,7 +25,7 @@ from ..ir.rules.index import remembered
 from ..ir.shape import size_max, size_product
 from ..ir.text import render
 from ..optimize.heuristic import optimize
-from ..runtime.base import Entry, Slot
+from ..runtime.base import Boxes, Entry, Slot
 from ..schedule.kernel import Kernel
 from ..target import host_target
 from .backends import Opened, compile_cache, digest_of_sources
@@ -38,7 +38,7 @@ from .workers import LEAST_JOBS, available, share
 
 __all__ = ["compiled", "digest", "known_kernel"]
 
-FORMAT = "5"
+FORMAT = "7"
 
 # By device too: code belongs to the one that loaded it.
 _kernels: dict[tuple[str, str], CompiledKernel] = {}
@@ -95,7 +95,8 @@ def _translator(opened: Opened) -> Translator:
 
 
 def _key(text: str, opened: Opened) -> str:
-    return digest(opened, str(settings.REPRODUCIBLE), str(settings.BEAM), text)
+    made_for = (settings.REPRODUCIBLE, settings.ALLOW_TF32, settings.BEAM)
+    return digest(opened, *map(str, made_for), text)
 
 
 def _job(key: str, kernel: Kernel, text: str) -> Job:
@@ -173,8 +174,17 @@ def _load(
     key: str, description: dict[str, Any], code: bytes, reason: str, opened: Opened
 ) -> CompiledKernel:
     entries = tuple(
-        Entry(symbol, grid, items, tuple(Slot(*slot) for slot in slots), tuple(variables), work)
-        for symbol, grid, items, slots, variables, work in description["entries"]
+        Entry(
+            symbol,
+            grid,
+            items,
+            tuple(Slot(*slot) for slot in slots),
+            tuple(variables),
+            work,
+            shared,
+            tuple(_boxes(*fields) for fields in boxes),
+        )
+        for symbol, grid, items, slots, variables, work, shared, boxes in description["entries"]
     )
     return CompiledKernel(
         key,
@@ -189,6 +199,10 @@ def _load(
         description["source"],
         tuple(description["variables"]),
     )
+
+
+def _boxes(number: int, element: str, offset: int, shape: Any, strides: Any, box: Any) -> Boxes:
+    return Boxes(number, element, offset, tuple(shape), tuple(strides), tuple(box))
 
 
 def _describe(ast: Node) -> str:

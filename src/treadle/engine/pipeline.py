@@ -58,7 +58,10 @@ def program_of(
 def _known(roots: Sequence[Node], device: str) -> tuple[Program | None, list[BufferRef], Any]:
     """The Program for a graph if there is one, the graph's buffers in order, and its key."""
     shape, inputs = _shape_of(roots)
-    key = (device, settings.REPRODUCIBLE, settings.IMAGE, settings.FLOAT16, settings.BEAM, shape)
+    key = (
+        device, settings.REPRODUCIBLE, settings.ALLOW_TF32, settings.IMAGE, settings.FLOAT16,
+        settings.BEAM, shape,
+    )  # fmt: skip
     return _programs.get(key), inputs, key
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import DeviceError
+from ..ir.args import TensorBox
 from ..ir.node import Node
 from ..ir.rules.index import remembered
 from ..ir.shape import size_max
@@ -93,7 +94,15 @@ def entry_of(symbol: str, phase: Phase, variables: Sequence[str], work: int) -> 
     grid = math.prod(r.src[0].arg for r in phase.grid)
     slots = [(p.arg.slot, param_bytes(p), written) for p, written in phase.params]
     places = [variables.index(name) for name in phase.variables]
-    return (symbol, grid, phase.items, slots, places, work)
+    boxes = [_boxes(param, box) for param, box in phase.boxes]
+    return (symbol, grid, phase.launched, slots, places, work, phase.asked, boxes)
+
+
+def _boxes(param: Node, box: TensorBox) -> tuple[Any, ...]:
+    """The fields of a Boxes, as JSON keeps them."""
+    size = param.dtype.itemsize
+    strides = [size * stride for stride in box.strides]
+    return (param.arg.slot, param.dtype.name, size * box.offset, box.shape, strides, box.box)
 
 
 def param_bytes(param: Node) -> int:

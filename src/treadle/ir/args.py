@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from ..dtype import ImageDType
 
 __all__ = [
-    "BufferRef", "GatherArg", "HostArg", "LocalRef", "ParamRef", "Placeholder", "RangeArg",
-    "RecurArg", "ReduceArg", "RegisterRef", "ScanArg", "ScatterArg", "ShardArg", "SortArg",
-    "StageArg", "Token", "VarArg", "WindowArg",
+    "BufferRef", "GatherArg", "HostArg", "LocalRef", "MatrixLayout", "ParamRef", "Placeholder",
+    "RangeArg", "RecurArg", "ReduceArg", "RegisterRef", "ScanArg", "ScatterArg", "ShardArg",
+    "SortArg", "StageArg", "TensorBox", "Token", "VarArg", "WgmmaArg", "WindowArg",
 ]  # fmt: skip
 
 
@@ -185,10 +185,15 @@ class ParamRef:
 
 @dataclass(frozen=True)
 class LocalRef:
-    """Scratch memory `number` of `size` elements."""
+    """Scratch memory `number` of `size` elements, at a multiple of `alignment` bytes.
+
+    With `arrivals` it holds mbarriers: a phase of each is over after so many arrivals.
+    """
 
     number: int
     size: int
+    alignment: int = 16
+    arrivals: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -203,8 +208,62 @@ class StageArg:
     """Where a STAGE keeps its value.
 
     `scope`: "grid" (one copy, all workers wait for it) or "shared" (one for each worker or group).
-    `sizes`: extents of the memory, row-major.
+    `sizes`: extents of the memory, row-major; lines may be longer than what is in them, so that
+    they are padded.
+
+    `buffers`: so many slices are in memory at a time, those of neighbouring steps of the innermost
+    loop that the value depends on. With more than one the STAGE is a pipeline: while the items work
+    on one slice, the next ones are on their way. `fill`: what brings a slice, "stores" of the items
+    or asynchronous "copies" by them (the value is what memory holds then, or 0), or "boxes", copied
+    by one more item (the value is a BOX).
+
+    `swizzle`: 0, or the bytes of a line (32, 64 or 128), in which pieces of 16 bytes change places:
+    piece n of a line that begins in row r of 128 bytes stands at place n ^ (r % pieces). So the
+    same piece of neighbouring lines is in different banks.
     """
 
     scope: Literal["grid", "shared"]
     sizes: tuple[int, ...]
+    buffers: int = 1
+    fill: Literal["stores", "copies", "boxes"] = "stores"
+    swizzle: int = 0
+
+
+@dataclass(frozen=True)
+class TensorBox:
+    """A tensor that begins at element `offset` of memory, and the size of a box of it.
+
+    Axes are in the order of tensor maps, the contiguous one first. `strides` are the elements
+    between neighbours of each axis but that.
+    """
+
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class MatrixLayout:
+    """How a WGMMA finds a swizzled matrix in shared memory; all in bytes.
+
+    Eight rows of 128 bytes are a block. Rows hold steps of the sum, or `is_transposed`, lines.
+    `leading` lies between blocks side by side, `stride` between blocks one below the other, and
+    `advance` between the steps that one instruction multiplies and the next ones.
+    """
+
+    is_transposed: bool
+    leading: int
+    stride: int
+    advance: int
+
+
+@dataclass(frozen=True)
+class WgmmaArg:
+    """64 rows by `columns` of a dtype, in `turns` instructions; the layouts of both matrices."""
+
+    kind: str
+    columns: int
+    turns: int
+    x: MatrixLayout
+    y: MatrixLayout

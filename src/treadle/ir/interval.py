@@ -113,10 +113,14 @@ def arithmetic(op: Op, src: list[Bounds], default: Bounds) -> Bounds:
         return (min(a, c), min(b, d))
     if op is Op.OR and default == (0, 1):
         return (max(a, c), max(b, d))
+    if op is Op.XOR and default == _UNKNOWN and min(a, c) >= 0 and not math.isinf(max(b, d)):
+        return (0, (1 << max(b, d).bit_length()) - 1)
     if op is Op.XOR and default == (0, 1) and a == b and c == d:
         return (a ^ c, a ^ c)
     if op is Op.XOR and default == (0, 1) and c == d == 1:
         return (1 - b, 1 - a)
+    if op is Op.XOR and default != (0, 1) and a >= 0 and c >= 0 and not math.isinf(max(b, d)):
+        return (0, (1 << int(max(b, d)).bit_length()) - 1)
     return default
 
 

@@ -29,15 +29,13 @@ def identity(op: Op, dtype: DType) -> Node:
 
 
 def closed_ranges(node: Node) -> tuple[Node, ...]:
-    """The RANGEs that end at this node: those of a REDUCE, END, STAGE or MMA; outermost first."""
+    """The RANGEs that end at this node: those of a REDUCE, END or STAGE; outermost first."""
     if node.op is Op.REDUCE:
         return node.src[1:]
     if node.op is Op.END:
         return node.src[node.arg :]
     if node.op is Op.STAGE:
         return node.src[2 + 2 * len(node.arg.sizes) :]
-    if node.op is Op.MMA and node.src[-1].op is Op.RANGE:
-        return node.src[-1:]
     return ()
 
 

@@ -102,10 +102,17 @@ class Op(IntEnum):
     TICKET = auto()
     END = auto()
     STAGE = auto()
+    BOX = auto()
     BARRIER = auto()
+    AWAIT = auto()
+    EXPECT = auto()
+    COMMIT = auto()
+    WAIT = auto()
     WORK_ITEM = auto()
     SUBGROUP = auto()
+    FRAGMENT = auto()
     MMA = auto()
+    WGMMA = auto()
     SINK = auto()
     LINEAR = auto()
     # vectors inside kernels
@@ -233,7 +240,11 @@ INFO: dict[Op, OpInfo] = {
     Op.REGISTER: OpInfo(-1, "a mutable scalar or vector, set to src[0] inside the RANGEs src[1:]"),
     Op.RANGE: OpInfo(1, "0 <= value < src[0], looped as arg.kind says"),
     Op.LOAD: OpInfo(-1, "src[0][src[1]]; with gate src[2], src[3] where the gate is false"),
-    Op.STORE: OpInfo(-1, "src[0][src[1]] = src[2], only where the gate src[3] holds"),
+    Op.STORE: OpInfo(
+        -1,
+        "src[0][src[1]] = src[2], only where the gate src[3] holds; arg says how, if not as usual: "
+        "STREAM (see lower/streams) or ASYNCHRONOUS (see lower/pipeline)",
+    ),
     Op.UPDATE: OpInfo(
         -1,
         "register src[0] combined by arg with src[1], at each step of the RANGEs src[2:]",
@@ -245,19 +256,47 @@ INFO: dict[Op, OpInfo] = {
     Op.STAGE: OpInfo(
         -1,
         "src[0], where src[1], kept at place src[2:2+n] of memory of n = len(arg.sizes) axes, "
-        "over the RANGEs src[2+2n:]; read at place src[2+n:2+2n]",
+        "over the RANGEs src[2+2n:]; read at place src[2+n:2+2n]; arg says in which memory, in how "
+        "many buffers, how it is filled and how its lines are arranged",
+    ),
+    Op.BOX: OpInfo(
+        -1,
+        "the box of tensor arg in memory src[0] that begins at src[1:], zeros outside of the "
+        "tensor: what a bulk copy puts into a STAGE. In a program src ends with the mbarrier (an "
+        "array and a place in it) that counts the bytes which have arrived",
     ),
     Op.BARRIER: OpInfo(-1, "all work items of the group have come here and see its memory"),
+    Op.AWAIT: OpInfo(3, "the phase of parity src[2] of mbarrier src[0][src[1]] is over"),
+    Op.EXPECT: OpInfo(2, "an arrival at mbarrier src[0][src[1]], where arg bytes are to arrive"),
+    Op.COMMIT: OpInfo(-1, "this item's asynchronous STOREs up to here are one more group of them"),
+    Op.WAIT: OpInfo(
+        -1,
+        "in a step of the RANGE src[0]: all but the latest arg groups of asynchronous STOREs have "
+        "happened, and all work items of the group have come here",
+    ),
     Op.WORK_ITEM: OpInfo(
         0,
         'by arg.name: "item", this item\'s number in its group; "lane", its number among the items '
         'of its subgroup; "lanes", how many those are',
     ),
     Op.SUBGROUP: OpInfo(1, "src[0] of all items of the subgroup combined by arg, for each of them"),
+    Op.FRAGMENT: OpInfo(
+        -1,
+        "one word for each of a few 8 x 8 matrices of 16 bits in memory: item 8 m + i of a "
+        "subgroup reads the STAGE src[0], or names in src[0][src[1]], where line i of matrix m "
+        "begins, and item 4 g + t gets elements 2 t and 2 t + 1 of line g, or of column g if arg",
+    ),
     Op.MMA: OpInfo(
         -1,
-        "this item's part of the product of two matrices that the items of its subgroup hold, in "
-        "pieces that are contiguous in the RANGE src[-1] (see optimize/matrix_units)",
+        "this item's part of the product of two matrices of arg, a dtype's name, that the items of "
+        "its subgroup hold in words (see optimize/matrix_units)",
+    ),
+    Op.WGMMA: OpInfo(
+        -1,
+        "this item's part of the product of two matrices in shared memory, which begin at the "
+        "elements that the STAGEs src are read at (see optimize/warpgroup_units). In a program src "
+        "is memory and place of either, and the mbarrier at which warps arrive when they have "
+        "read, if there is one",
     ),
     Op.SINK: OpInfo(-1, "all of src"),
     Op.LINEAR: OpInfo(-1, "src, one after the other"),

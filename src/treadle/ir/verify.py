@@ -26,7 +26,8 @@ TENSOR_OPS = ALU | MOVEMENT | _VALUES | frozenset((
 ))  # fmt: skip
 _MACHINE = ALU | _VALUES | _LANES | frozenset((
     Op.PARAM, Op.LOCAL, Op.REGISTER, Op.RANGE, Op.LOAD, Op.STORE, Op.UPDATE, Op.END, Op.AFTER,
-    Op.BARRIER, Op.WORK_ITEM, Op.SUBGROUP, Op.MMA, Op.SINK,
+    Op.BARRIER, Op.COMMIT, Op.WAIT, Op.AWAIT, Op.EXPECT, Op.BOX, Op.WORK_ITEM, Op.SUBGROUP,
+    Op.FRAGMENT, Op.MMA, Op.WGMMA, Op.SINK,
 ))  # fmt: skip
 KERNEL_OPS = _MACHINE | {Op.REDUCE, Op.SCAN, Op.STAGE, Op.TICKET}
 
@@ -119,9 +120,53 @@ def _check_subgroup(node: Node) -> None:
 
 
 def _check_mma(node: Node) -> None:
-    pieces = [s for s in node.src if s.op is not Op.RANGE]
-    _need(node, node.dtype.scalar is dtypes.float32, "the sums are no float32")
-    _need(node, len({s.dtype for s in pieces}) == 1, "the pieces have different dtypes")
+    _need(node, node.dtype.scalar in (dtypes.float32, dtypes.int32), "sums have another dtype")
+    _need(node, {s.dtype for s in node.src} == {dtypes.uint32}, "the pieces are no words")
+
+
+def _check_fragment(node: Node) -> None:
+    _need(node, node.dtype in (dtypes.uint32.vec(2), dtypes.uint32.vec(4)), "is not 2 or 4 words")
+    memory = _behind_after(node.src[0])
+    is_place = memory.op is Op.LOCAL and len(node.src) == 2 and _is_index(node.src[1])
+    _need(node, is_place or memory.op is Op.STAGE, "names no place in shared memory")
+
+
+def _check_stage(node: Node) -> None:
+    arg, width = node.arg, node.dtype.itemsize
+    _need(node, len(node.src) >= 2 + 2 * len(arg.sizes), "needs a place to store and to read")
+    _need(node, arg.buffers == 1 or arg.scope == "shared", "only groups have pipelines")
+    lines = arg.sizes[-1] * width
+    _need(node, arg.swizzle in (0, lines), "swizzled lines have another length")
+    if arg.fill == "copies":
+        value = node.src[0]
+        plain = value.op is Op.LOAD and (len(value.src) == 2 or value.src[3].value == 0)
+        _need(node, plain and arg.buffers > 1, "copies are of memory, into a pipeline")
+
+
+def _check_wait(node: Node) -> None:
+    _need(node, node.src[0].op is Op.RANGE, "the first source is no RANGE")
+    _need(node, node.arg >= 0, "waits for less than nothing")
+
+
+def _check_wgmma(node: Node) -> None:
+    pairs = len(node.src) in (4, 6)
+    _need(node, pairs or len(node.src) == 2, "does not have two factors")
+    x, y = node.src[0], node.src[2 if pairs else 1]
+    _need(node, x.dtype is y.dtype, "the factors have different dtypes")
+    _need(node, node.dtype.count == node.arg.columns // 2, "has not two sums for four columns")
+
+
+def _check_box(node: Node) -> None:
+    arg, rank = node.arg, len(node.arg.shape)
+    _need(node, _behind_after(node.src[0]).op is Op.PARAM, "the first source is no argument")
+    _need(node, len(node.src) in (1 + rank, 3 + rank), "needs a place on each axis")
+    _need(node, len(arg.strides) + 1 == len(arg.box) == rank <= 5, "has other axes than its tensor")
+
+
+def _check_mbarrier(node: Node) -> None:
+    memory = _behind_after(node.src[0])
+    _need(node, memory.op is Op.LOCAL and len(memory.arg.arrivals) > 0, "names no mbarrier")
+    _need(node, all(map(_is_index, node.src[1:])), "the place or parity is no integer")
 
 
 def _check_reduce(node: Node) -> None:
@@ -233,7 +278,14 @@ CHECKS: dict[Op, Callable[[Node], None]] = {
     **dict.fromkeys((Op.LOAD, Op.STORE), _check_memory),
     **dict.fromkeys((Op.GATHER, Op.SCATTER), _check_places),
     Op.SUBGROUP: _check_subgroup,
+    Op.AWAIT: _check_mbarrier,
+    Op.EXPECT: _check_mbarrier,
+    Op.BOX: _check_box,
+    Op.WGMMA: _check_wgmma,
+    Op.FRAGMENT: _check_fragment,
     Op.MMA: _check_mma,
+    Op.STAGE: _check_stage,
+    Op.WAIT: _check_wait,
     Op.SORT: _check_sort,
     Op.HOST: _check_host,
     Op.RECUR: _check_recur,
@@ -295,6 +347,8 @@ def verify_linear(linear: Node) -> None:
 
 def _check_sources(node: Node, home: dict[Node, tuple[Node, ...]], blocks: list[Node]) -> None:
     sources = node.src
+    if node.op in (Op.COMMIT, Op.WAIT):  # what they wait for is before them likewise
+        sources = node.src[:1] if node.op is Op.WAIT else ()
     if node.op is Op.AFTER:
         # What it waits for is a closed block before it; for a PARAM, an earlier phase.
         sources = () if node.src[0].op is Op.PARAM else node.src[:1]

@@ -108,6 +108,12 @@ class _Emulation:
         src = (*src[:3], *(self.encode(other, node.dtype) for other in src[3:]))
         return self.decode(Node(Op.LOAD, self.storage(node.dtype), src, node.arg), node.dtype)
 
+    def box(self, node: Node, src: tuple[Node, ...]) -> Node:
+        """What is copied as it is."""
+        if not _is_narrow(node.dtype):
+            return node if src == node.src else node.replace(src=src)
+        return self.decode(Node(Op.BOX, self.storage(node.dtype), src, node.arg), node.dtype)
+
     def store(self, node: Node, src: tuple[Node, ...]) -> Node:
         kind = node.src[2].dtype
         if _is_narrow(kind):
@@ -130,11 +136,6 @@ class _Emulation:
             self.stored_as[value, node.dtype] = one
         return value
 
-    def pieces(self, node: Node, src: tuple[Node, ...]) -> Node:
-        """Matrices stay narrow: they are multiplied as they are."""
-        kinds = (s.dtype for s in node.src)
-        return node.replace(src=tuple(map(self.encode, src, kinds)))
-
     def bitcast(self, node: Node, src: tuple[Node, ...]) -> Node:
         bits, old = src[0], node.src[0].dtype
         if _is_narrow(old):
@@ -151,9 +152,9 @@ _SPECIAL: dict[Op, Callable[[_Emulation, Node, tuple[Node, ...]], Node]] = {
     Op.STAGE: _Emulation.memory,
     Op.AFTER: _Emulation.after,
     Op.LOAD: _Emulation.load,
+    Op.BOX: _Emulation.box,
     Op.STORE: _Emulation.store,
     Op.EXTRACT: _Emulation.lane,
-    Op.MMA: _Emulation.pieces,
     Op.CAST: _Emulation.cast,
     Op.BITCAST: _Emulation.bitcast,
 }

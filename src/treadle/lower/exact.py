@@ -18,7 +18,7 @@ from ..ir.op import Op
 __all__ = ["exact_nodes", "integer_bounds", "is_multiple"]
 
 _MAY_WRAP = frozenset((Op.ADD, Op.SUB, Op.MUL))
-_FOLLOWED = _MAY_WRAP | {Op.MAX, Op.MIN, Op.WHERE, Op.CAST}
+_FOLLOWED = _MAY_WRAP | {Op.MAX, Op.MIN, Op.WHERE, Op.CAST, Op.XOR}
 _TRUNCATING = frozenset((Op.IDIV, Op.MOD))
 
 

@@ -92,12 +92,14 @@ class _Expander:
             return self._register(node, position)
         if node.op is Op.UPDATE:
             return self._update(node, position)
-        if node.op is Op.MMA:
-            pieces = (self._at(s, position) for s in node.src if s not in closed_ranges(node))
-            return node.replace(src=tuple(pieces))
         if node.op is Op.EXTRACT:
-            vector, lane = (self._at(s, position) for s in node.src)
-            return Node(Op.EXTRACT, node.dtype, (vector,), lane.arg)
+            return self._extract(node, position)
+        if node.op in (Op.FRAGMENT, Op.WGMMA):
+            src = (
+                self._scalar(s, position, {}) if s.dtype is dtypes.index else self._at(s, position)
+                for s in node.src
+            )
+            return node.replace(src=tuple(src))
         src = tuple(self._at(s, position) for s in node.src)
         if node.op in ALU:
             return _alu(node, src)
@@ -169,6 +171,16 @@ class _Expander:
             if gate.op is not Op.CONST:
                 src += [gate, broadcast(node.src[3], count)]
         return Node(Op.LOAD, node.dtype.vec(count), tuple(src))
+
+    def _extract(self, node: Node, position: dict[Node, int]) -> Node:
+        """A lane by its number, or as many as the number has values in a vector RANGE."""
+        whole, vector = self._at(node.src[0], position), self._vector(node.src[1])
+        steps = [{}] if vector is None else [{vector: n} for n in range(vector.src[0].arg)]
+        numbers = [self._scalar(node.src[1], position, lane).arg for lane in steps]
+        lanes = [Node(Op.EXTRACT, node.dtype, (whole,), number) for number in numbers]
+        return (
+            lanes[0] if vector is None else Node(Op.STACK, node.dtype.vec(len(lanes)), tuple(lanes))
+        )
 
     def _pieces(
         self, node: Node, index: Node, position: dict[Node, int], vector: Node
@@ -253,7 +265,7 @@ class _Expander:
             if len(node.src) > 3:
                 gate = self._scalar(node.src[3], position, {})
                 src += [] if gate.op is Op.CONST and gate.arg else [gate]
-            return Node(Op.STORE, dtypes.void, tuple(src))
+            return Node(Op.STORE, dtypes.void, tuple(src), node.arg)
         count = vector.src[0].arg
         index = self._scalar(node.src[1], position, {})
         base = contiguous(index, vector)
@@ -270,7 +282,7 @@ class _Expander:
         if len(node.src) > 3:
             gate = self._gate(node.src[3], position, vector)
             src += [] if gate.op is Op.CONST and gate.arg else [gate]
-        return Node(Op.STORE, dtypes.void, tuple(src))
+        return Node(Op.STORE, dtypes.void, tuple(src), node.arg)
 
     def _woven(
         self, node: Node, position: dict[Node, int], vector: Node, memory: Node

@@ -8,9 +8,10 @@ starts. Its grid RANGEs are the outermost loops, and stay in the program as ordi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..dtype import dtypes
+from ..ir.args import TensorBox
 from ..ir.loops import closed_ranges
 from ..ir.node import Node
 from ..ir.op import Op
@@ -18,31 +19,53 @@ from ..ir.op import Op
 __all__ = ["Phase", "linearize", "phase_ends"]
 
 Ranges = frozenset[Node]
+PRODUCERS = 32  # items of the subgroup that a producer belongs to
 
 
 @dataclass(frozen=True, eq=False)
 class Phase:
     """`program` is a LINEAR node; `grid` holds its grid RANGEs, outermost first.
 
-    `items` is the number of work items in a group; 1 where workers take slices of the grid.
+    `items` is the number of work items in a group; 1 where workers take slices of the grid. `asked`
+    are the bytes of LOCAL memory that a launch has to ask for, since they are too many to declare.
+    One item of one more subgroup runs the program `producer`, if there is one (see bulk.py).
     """
 
     program: Node
     grid: tuple[Node, ...]
     items: int = 1
+    asked: int = 0
+    producer: Node | None = None
+
+    @property
+    def launched(self) -> int:
+        """The items of a group, those for a producer included."""
+        return self.items if self.producer is None else self.items + PRODUCERS
+
+    @property
+    def code(self) -> Node:
+        """All programs as one."""
+        if self.producer is None:
+            return self.program
+        return self.program.replace(src=self.program.src + self.producer.src)
+
+    @property
+    def boxes(self) -> list[tuple[Node, TensorBox]]:
+        """The PARAMs and shapes of the tensors that bulk copies are made of, each once."""
+        return list(dict.fromkeys((n.src[0], n.arg) for n in self.code.src if n.op is Op.BOX))
 
     @property
     def params(self) -> list[tuple[Node, bool]]:
         """The PARAMs that the program uses in order of their slots, and whether it writes them."""
-        written = {_memory(n.src[0]) for n in self.program.src if n.op is Op.STORE}
-        used = {_memory(n.src[0]) for n in self.program.src if n.op is Op.LOAD} | written
+        written = {_memory(n.src[0]) for n in self.code.src if n.op is Op.STORE}
+        used = {_memory(n.src[0]) for n in self.code.src if n.op in (Op.LOAD, Op.BOX)} | written
         found = [n for n in used if n.op is Op.PARAM]
         return [(n, n in written) for n in sorted(found, key=lambda n: n.arg.slot)]
 
     @property
     def variables(self) -> list[str]:
         """The names of the launch-time integers that the program uses, sorted."""
-        return sorted({n.arg.name for n in self.program.src if n.op is Op.VARIABLE})
+        return sorted({n.arg.name for n in self.code.src if n.op is Op.VARIABLE})
 
 
 def _memory(node: Node) -> Node:
@@ -56,7 +79,25 @@ def linearize(root: Node, items: int = 1, has_groups: bool = False) -> list[Phas
 
     `has_groups`: LOCAL memory belongs to a group of items, so that barriers guard it.
     """
-    return [_Phase(end, items, has_groups).result() for end in phase_ends(root)]
+    return [_phase(end, items, has_groups) for end in phase_ends(root)]
+
+
+def _phase(end: Node, items: int, has_groups: bool) -> Phase:
+    effects, loops = end.src[: end.arg], closed_ranges(end)
+    producers = tuple(effect for effect in effects if _copies_boxes(effect))
+    if not producers:
+        return _Phase(end, items, has_groups).result()
+    rest = tuple(effect for effect in effects if effect not in producers)
+    around = tuple(r for r in loops if r.arg.kind == "grid")
+    main = _Phase(end.replace(src=(*rest, *loops), arg=len(rest)), items, has_groups).result()
+    made = _Phase(end.replace(src=(*producers, *around), arg=len(producers)), 1, False).result()
+    return replace(main, producer=made.program)
+
+
+def _copies_boxes(effect: Node) -> bool:
+    """Whether an effect is a producer's loop."""
+    stores = (s for s in effect.src if s.op is Op.STORE)
+    return effect.op is Op.END and any(store.src[2].op is Op.BOX for store in stores)
 
 
 def phase_ends(root: Node) -> list[Node]:
@@ -75,7 +116,11 @@ class _Phase:
         self.items = items
         self.barriers = 0 if has_groups and items > 1 else None
         self.filling: set[Node | None] = set()  # the loops around what fills shared memory
+        self.awaited: set[Node] = set()  # the ENDs that somebody reads shared memory after
         self.order = end.toposort(lambda n: not _waits_for_phase(n))
+        for node in self.order:
+            if node.op is Op.AFTER and _memory(node).op is Op.LOCAL:
+                self.awaited.update(node.src[1:])
         self.deps = self._dependencies()
         self.rank = self._ranks()
         self.blocks: dict[Node | None, list[Node]] = {None: []}
@@ -128,6 +173,8 @@ class _Phase:
             if node.op is Op.END:
                 self._close(node, grid)
                 self._guard(node)
+            elif node.op is Op.WAIT:
+                self._meet(node)
             else:
                 self.blocks.setdefault(self._home(node), []).append(node)
         program = Node(Op.LINEAR, dtypes.void, tuple(self.blocks[None]))
@@ -135,15 +182,23 @@ class _Phase:
 
     def _guard(self, end: Node) -> None:
         """A BARRIER after what fills shared memory, before anybody reads it."""
-        if self.barriers is None or not _fills_shared(end):
+        if self.barriers is None or end not in self.awaited:
             return
         home = self._home(end)
         self.blocks.setdefault(home, []).append(self._barrier())
-        around = self.deps[end]
+        self._refill(self.deps[end])
+
+    def _meet(self, wait: Node) -> None:
+        """A WAIT, which holds for all items once they have met."""
+        self.blocks.setdefault(self._home(wait), []).extend((wait, self._barrier()))
+        self._refill(self.deps[wait] - {wait.src[0]})
+
+    def _refill(self, around: Ranges) -> None:
+        """Each step of the loops around fills the same shared memory."""
         self.filling.update(r for r in around if r.arg.kind == "loop")
 
     def _barrier(self) -> Node:
-        assert self.barriers is not None
+        assert self.barriers is not None  # there are groups
         self.barriers += 1
         return Node(Op.BARRIER, dtypes.void, (), self.barriers)
 
@@ -160,11 +215,6 @@ class _Phase:
                 body.append(self._barrier())
             closing = [] if r in grid else [Node(Op.END, dtypes.void, (r,), 0)]
             self.blocks.setdefault(parent, []).extend([r, *body, *closing])
-
-
-def _fills_shared(end: Node) -> bool:
-    stores = (s for s in end.src[: end.arg] if s.op is Op.STORE)
-    return any(_memory(store.src[0]).op is Op.LOCAL for store in stores)
 
 
 def _waits_for_phase(node: Node) -> bool:

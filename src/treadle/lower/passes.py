@@ -21,6 +21,7 @@ from .linearize import Phase, linearize
 from .loose import say_rounding
 from .math import lower_math
 from .registers import lower_reduces
+from .shared import asking
 from .stage import lower_stages
 from .streams import with_streams
 from .workgroup import lower_work_items
@@ -69,4 +70,6 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
     phases = linearize(root, items, has_groups=target.workgroup is not None)
     if target.workgroup is None:
         phases = [with_streams(phase, target.l3 // 2) for phase in phases]
+    else:
+        phases = [asking(phase, target.workgroup.declared_bytes) for phase in phases]
     return Lowered(tuple(phases), tuple(scratch), tuple(variables))

@@ -4,7 +4,8 @@
       ->  LOAD(AFTER(memory, END(STORE(memory, f0*n + f1, value, gate), f0, f1)), i0*n + i1)
 
 Scope "shared" becomes LOCAL memory, filled by each worker inside the loops that the value depends
-on. Scope "grid" becomes a scratch PARAM, filled by all workers in a phase of its own.
+on. Scope "grid" becomes a scratch PARAM, filled by all workers in a phase of its own. What has
+several buffers is lowered in pipeline.py.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from __future__ import annotations
 from ..dtype import dtypes
 from ..ir.args import LocalRef, ParamRef
 from ..ir.loops import closed_ranges
-from ..ir.node import Node, as_index
+from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
-from ..ir.rules.index import simplify
-from ..ir.shape import size_product, strides_of
+from ..ir.shape import size_product
+from .bulk import lower_bulk_copies
+from .pipeline import alignment_of, lower_pipelines, place_in, stored_part
 
 __all__ = ["lower_stages"]
 
@@ -25,18 +27,24 @@ def lower_stages(root: Node, first_slot: int) -> tuple[Node, list[Node]]:
     """`root` without STAGEs, and the scratch PARAMs made, in slots from `first_slot` on."""
     scratch: list[Node] = []
     filled: dict[tuple[Node, ...], Node] = {}
+    root = lower_bulk_copies(lower_pipelines(root))
+    first_local = sum(n.op is Op.LOCAL for n in root.toposort())
 
     def step(node: Node) -> Node | None:
+        if node.op is Op.FRAGMENT and node.src[0].op is Op.LOAD:  # memory, and no value of it
+            memory, position = node.src[0].src
+            return node.replace(src=(memory, position))
+        if node.op is Op.WGMMA and node.src[0].op is Op.LOAD:
+            return node.replace(src=tuple(s for load in node.src for s in load.src))
         if node.op is not Op.STAGE:
             return None
-        count = len(node.arg.sizes)
-        key = (*node.src[: 2 + count], *closed_ranges(node))
+        key = stored_part(node)
         if key not in filled:
-            memory = _memory(node, len(filled), first_slot + len(scratch))
+            memory = _memory(node, first_local + len(filled), first_slot + len(scratch))
             if memory.op is Op.PARAM:
                 scratch.append(memory)
             filled[key] = _fill(node, memory)
-        position = _position(node.src[2 + count : 2 + 2 * count], node.arg.sizes)
+        position = place_in(node, node.src[2 + len(node.arg.sizes) :])
         return Node(Op.LOAD, node.dtype, (filled[key], position))
 
     return _number_tickets(rewrite_with(root, step)), scratch
@@ -66,22 +74,15 @@ def _memory(node: Node, number: int, slot: int) -> Node:
     size = size_product(node.arg.sizes)
     if node.arg.scope == "grid":
         return Node(Op.PARAM, node.dtype, (), ParamRef(slot, size))
-    return Node(Op.LOCAL, node.dtype, (), LocalRef(number, size))
+    return Node(Op.LOCAL, node.dtype, (), LocalRef(number, size, alignment_of(node)))
 
 
 def _fill(node: Node, memory: Node) -> Node:
     value, gate = node.src[:2]
-    position = _position(node.src[2 : 2 + len(node.arg.sizes)], node.arg.sizes)
+    position = place_in(node, node.src[2:])
     src = (memory, position, value)
     if gate.op is not Op.CONST:
         src = (*src, gate)
     store = Node(Op.STORE, dtypes.void, src)
     done = Node(Op.END, dtypes.void, (store, *closed_ranges(node)), 1)
     return Node(Op.AFTER, node.dtype, (memory, done))
-
-
-def _position(index: tuple[Node, ...], sizes: tuple[int, ...]) -> Node:
-    total = Node.index(0)
-    for item, stride in zip(index, strides_of(sizes), strict=True):
-        total = total + item * as_index(stride)
-    return simplify(total)

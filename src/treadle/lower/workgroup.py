@@ -70,7 +70,7 @@ def _work_item(name: str, count: int) -> Node:
 
 
 def _gated(node: Node, gate: Node) -> Node:
-    if node.op is not Op.STORE:
+    if node.op is not Op.STORE or node.src[2].op is Op.BOX:  # one item makes bulk copies
         return node
     if len(node.src) > 3:
         gate = node.src[3] & gate

@@ -1,97 +1,109 @@
 """Matmul-like nests on matrix units: subgroups that multiply small matrices.
 
-    out[i, j] = sum over k of x[i, k] * y[k, j],  x and y of float16 or bfloat16
+    out[i, j] = sum over k of x[i, k] * y[k, j],  x and y of one narrow type (or tf32, see below)
 
 A group computes a tile of the output, each of its subgroups some rows and columns of that, as
-products of 16 x 16 by 16 x 8. Slices of both operands are in shared STAGEs, line by line with k
-innermost, so that two neighbours in k are one load; lines are padded, so that all pieces that a
-subgroup reads at a time are in different banks.
+products of 16 rows by 8 columns over 32 bytes of k. Slices of both operands are in shared STAGEs
+(fragments.py), in several buffers if there are several slices, so that the next ones arrive while
+one is multiplied.
 
-What one of the 32 items of a subgroup holds is the arrangement of PTX's mma.sync.m16n8k16, with
-g = lane // 4 and t = lane % 4:
+What one of the 32 items of a subgroup holds is the arrangement of PTX's mma.sync. In words of 32
+bits, with g = lane // 4, t = lane % 4 and k counted in words:
 
-    x     rows g and g + 8, in k 2t, 2t + 1 and the same + 8      four pieces of two
-    y     column g, in k 2t, 2t + 1 and the same + 8              two pieces of two
-    out   rows g and g + 8, columns 2t and 2t + 1                 four sums
+    x     rows g and g + 8, in k t and t + 4       four words
+    y     column g, in k t and t + 4               two words
+    out   rows g and g + 8, columns 2t and 2t + 1  four sums
 
-An MMA has these pieces as sources and gives the sums of one product; a REDUCE over the slices adds
+An MMA has these words as sources and gives the sums of one product; a REDUCE over the slices adds
 them up, and EXTRACT takes one.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from ..dtype import DType, dtypes
-from ..ir.args import StageArg
-from ..ir.loops import TRUE, Split
+from ..dtype import DType
+from ..ir.conditions import parts
+from ..ir.loops import Split
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import MatrixUnit, Target
+from .fragments import GROUPS_OF_LINES, WORDS, Lane, most_bytes, staged
 from .matmul import Problem
 from .moves import Moves
-from .slices import Cut, count, cut_product, digits, is_contiguous, spread, undigit
+from .products import masked
+from .slices import Cut, count, cut_product, digits, spread
 
-__all__ = ["tile_for_matrix_units"]
+__all__ = ["narrowed", "tile_for_matrix_units", "unit_for"]
 
-DEPTH = 32  # steps of the reduction in a slice
 FEW = 16  # rows, columns and steps below which most of a unit's work would be for nothing
-PIECE = 8  # elements that are copied into shared memory at a time
 MOST = 4  # products along the rows, and along the columns, of one subgroup
 SUBGROUPS = (2, 4)  # along the rows, and the columns, of a group
-GROUPS_OF_ROWS = 8  # g
-PAIRS = 4  # t
+MOST_BUFFERS = 4
+BAND = 8  # tiles of rows
+GROUPS_AT_A_TIME = 2  # on one multiprocessor
+RESERVED = 1 << 10  # bytes of shared memory that each of them has besides
 
 
 @dataclass(frozen=True)
 class _Tile:
-    """Each subgroup computes `rows` x `columns` products of a unit, in slices of `depth`."""
+    """Each subgroup computes `rows` x `columns` products of a unit, in slices of `depth`.
+
+    So many slices as `buffers` are in memory at a time, if there are as many.
+    """
 
     rows: int
     columns: int
     depth: int
+    buffers: int
 
 
 def tile_for_matrix_units(moves: Moves, problem: Problem, target: Target) -> bool:
     """Put a problem on matrix units if the target has them for it; says whether it did."""
-    unit = _unit_for(problem, target)
+    unit = unit_for(problem, target.matrix_units)
     sizes = tuple(map(count, (problem.rows, problem.columns, problem.steps)))
     if unit is None or min(sizes) < FEW:
         return False
     tile = _choose(problem, unit, target)
-    row, column = (
-        spread(moves, sizes[0], _of_rows(tile)), spread(moves, sizes[1], _of_columns(tile))
-    )  # fmt: skip
+    row = spread(moves, sizes[0], _of_rows(tile, sizes[0]))
+    column = spread(moves, sizes[1], _of_columns(tile))
     high, wide = SUBGROUPS
     what = f"a group of {high} x {wide} subgroups for each tile"
     cut = cut_product(moves, problem, row, column, tile.depth, what)
     _order_items(moves, row, column)
-    total = _product(moves, cut, row, column, unit.dtype, tile)
+    total = _product(moves, cut, row, column, unit, tile)
     moves.root = moves.root.substitute({cut.reduce: total})
     moves.log.append(f"{unit.rows} x {unit.columns} products on matrix units")
     return True
 
 
-def _unit_for(problem: Problem, target: Target) -> MatrixUnit | None:
-    """The unit for the dtype that both factors had before they were widened."""
-    if problem.reduce.dtype is not dtypes.float32:
-        return None
-    for unit in target.matrix_units:
-        if all(_narrowed(factor, unit.dtype) is not None for factor in (problem.x, problem.y)):
+def unit_for(problem: Problem, units: tuple[MatrixUnit, ...]) -> MatrixUnit | None:
+    """The one of `units` for the dtype that both factors had before they were widened."""
+    wanted = problem.reduce.dtype
+    for unit in units:
+        wraps = wanted is unit.dtype and unit.sums.is_int  # as sums of more bits do, once cut off
+        narrow = (narrowed(factor, unit.dtype) for factor in (problem.x, problem.y))
+        if (wanted is unit.sums or wraps) and None not in narrow:
             return unit
     return None
 
 
-def _narrowed(value: Node, dtype: DType) -> Node | None:
-    """The value of `dtype` that `value` is widened from, if it is."""
+def narrowed(value: Node, dtype: DType) -> Node | None:
+    """The value of `dtype` that `value` is, or is widened from."""
+    if value.dtype is dtype:
+        return value
     if value.op is Op.CAST and value.src[0].dtype is dtype:
         return value.src[0]
     if value.op is Op.CONST and value.arg == 0:
         return Node.const(dtype, 0)
     if value.op is Op.WHERE:
-        one, other = (_narrowed(source, dtype) for source in value.src[1:])
-        return None if one is None or other is None else value.src[0].where(one, other)
+        one, other = (narrowed(source, dtype) for source in value.src[1:])
+        if one is None or other is None:
+            return None
+        is_masked = other.value == 0
+        return masked(parts(value.src[0]), one) if is_masked else value.src[0].where(one, other)
     return None
 
 
@@ -112,83 +124,76 @@ def _choose(problem: Problem, unit: MatrixUnit, target: Target) -> _Tile:
         wide * each_column // 2 >= columns or groups() < target.workgroup.busy
     ):
         each_column //= 2
-    return _Tile(each_row, each_column, DEPTH if count(problem.steps) > unit.steps else unit.steps)
+    depth = 2 * unit.steps if count(problem.steps) > unit.steps else unit.steps
+    lines = (high * each_row, wide * each_column)
+    slice_bytes = sum(most_bytes(n, depth, unit.dtype.itemsize) for n in lines)
+    room = target.workgroup.shared_bytes // GROUPS_AT_A_TIME - RESERVED
+    buffers = max(1, min(MOST_BUFFERS, room // slice_bytes))
+    return _Tile(each_row, each_column, depth, min(buffers, -(-count(problem.steps) // depth)))
 
 
-def _of_rows(tile: _Tile) -> tuple[tuple[int, str], ...]:
-    """Subgroup, product, upper or lower half of it, g."""
-    return (SUBGROUPS[0], "local"), (tile.rows, "unroll"), (2, "unroll"), (GROUPS_OF_ROWS, "local")
+def _of_rows(tile: _Tile, rows: int) -> tuple[tuple[int, str], ...]:
+    """Tile of a band, subgroup, product, upper or lower half of it, g."""
+    inner = (
+        (SUBGROUPS[0], "local"),
+        (tile.rows, "unroll"),
+        (2, "unroll"),
+        (GROUPS_OF_LINES, "local"),
+    )
+    tiles = -(-rows // math.prod(extent for extent, _ in inner))
+    return (math.gcd(tiles, BAND), "grid"), *inner
 
 
 def _of_columns(tile: _Tile) -> tuple[tuple[int, str], ...]:
     """Subgroup, product, t, which of two."""
-    return (SUBGROUPS[1], "local"), (tile.columns, "unroll"), (PAIRS, "local"), (2, "unroll")
+    return (SUBGROUPS[1], "local"), (tile.columns, "unroll"), (WORDS, "local"), (2, "vector")
 
 
 def _order_items(moves: Moves, row: Split, column: Split) -> None:
-    """Items in the order of subgroups, then g, then t: so 32 neighbours are one subgroup."""
+    """Items in the order of subgroups, then g, then t: so 32 neighbours are one subgroup.
+
+    Groups go down the tiles of a band before they go on to the next column of tiles: those that run
+    at a time read fewer lines of x and y in all.
+    """
     high, g, wide, t = (r for r in (*row.ranges, *column.ranges) if r.arg.kind == "local")
     nest = next(n for n in moves.nests() if g in n.loops)
     items = (high, wide, g, t)
-    groups = tuple(r for r in nest.loops if r.arg.kind == "grid")
+    band = tuple(r for r in row.ranges if r.arg.kind == "grid")[-1:]
+    groups = (*(r for r in nest.loops if r.arg.kind == "grid" and r not in band), *band)
     rest = tuple(r for r in nest.loops if r not in items and r not in groups)
     moves.reorder(nest, (*groups, *items, *rest))
 
 
-def _product(moves: Moves, cut: Cut, row: Split, column: Split, dtype: DType, tile: _Tile) -> Node:
+def _product(
+    moves: Moves, cut: Cut, row: Split, column: Split, unit: MatrixUnit, tile: _Tile
+) -> Node:
     """One result of the item, of the four sums that its products have."""
     *rows, half, g = (r for r in row.ranges if r.arg.kind != "grid")
-    *columns, t, which = (r for r in column.ranges if r.arg.kind != "grid")
-    pair, step = moves.loop(2, "vector"), moves.loop(tile.depth // 16)
+    wide, *several, t, which = (r for r in column.ranges if r.arg.kind != "grid")
+    lane, step = Lane(g, t), moves.loop(tile.depth // unit.steps)
+    items = SUBGROUPS[0] * SUBGROUPS[1] * GROUPS_OF_LINES * WORDS
     x, y = (
-        _staged(moves, _narrow(factor, dtype), line, cut.inner, tile)
+        staged(moves, _narrow(factor, unit.dtype), line, cut.inner, tile.depth, items, tile.buffers)
         for factor, line in ((cut.x, row), (cut.y, column))
     )
-    places = [simplify(step * 16 + end + t * 2 + pair) for end in (0, 8)]
-    upper = (digits(tuple(rows)) * 2) * GROUPS_OF_ROWS + g
-    lines = [simplify(upper + down) for down in (0, GROUPS_OF_ROWS)]
-    across = simplify(digits(tuple(columns)) * GROUPS_OF_ROWS + g)
-    pieces = [_read(x, line, place) for place in places for line in lines]
-    pieces += [_read(y, across, place) for place in places]
-    sums = Node(Op.MMA, dtypes.float32.vec(4), (*pieces, pair))
+    upper = digits(tuple(rows)) * 2
+    of_x = x.words(4, lane, lambda n: upper + n % 2, lambda n: step * 2 + n // 2)
+    words = [of_x(Node.index(number)) for number in range(4)]
+    if several:  # two neighbouring products have their words read at once
+        first, second = wide * tile.columns + several[0] // 2 * 2, several[0] % 2 * 2
+        of_y = y.words(4, lane, lambda n: first + n // 2, lambda n: step * 2 + n % 2)
+    else:
+        second = Node.index(0)
+        of_y = y.words(2, lane, lambda _: wide, lambda n: step * 2 + n % 2)
+    words += [of_y(second + number) for number in range(2)]
+    sums = Node(Op.MMA, unit.sums.vec(4), tuple(words), unit.name)
     loops = (step,) if cut.outer is None else (cut.outer, step)
     total = Node(Op.REDUCE, sums.dtype, (sums, *loops), cut.reduce.arg)
-    return Node(Op.EXTRACT, dtypes.float32, (total, simplify(half * 2 + which)))
+    one = Node(Op.EXTRACT, unit.sums, (total, simplify(half * 2 + which)))
+    return one.cast(cut.reduce.dtype)
 
 
 def _narrow(factor: Node, dtype: DType) -> Node:
-    narrow = _narrowed(factor, dtype)
+    narrow = narrowed(factor, dtype)
     assert narrow is not None  # masks do not change that
     return narrow
-
-
-def _read(stage: Node, line: Node, place: Node) -> Node:
-    """A STAGE read elsewhere."""
-    return stage.replace(src=(*stage.src[:4], line, place, *stage.src[6:]))
-
-
-def _staged(moves: Moves, factor: Node, line: Split, inner: Node, tile: _Tile) -> Node:
-    """`factor` for one slice and one tile of lines (rows or columns), a line after the other.
-
-    Items copy whole pieces along what is contiguous in memory: k, or neighbouring lines.
-    """
-    mine = tuple(r for r in line.ranges if r.arg.kind != "grid")
-    lines = count(mine)
-    items = SUBGROUPS[0] * SUBGROUPS[1] * GROUPS_OF_ROWS * PAIRS
-    item, lane = moves.loop(items, "local"), moves.loop(PIECE, "vector")
-    pieces = lines * tile.depth // PIECE
-    turns = -(-pieces // items)
-    turn = moves.loop(turns, "unroll") if turns > 1 else None
-    piece = item if turn is None else turn * items + item
-    if is_contiguous(factor, inner):
-        deep, place = piece % (tile.depth // PIECE) * PIECE + lane, piece // (tile.depth // PIECE)
-    else:
-        deep, place = piece % tile.depth, piece // tile.depth * PIECE + lane
-    split = {inner: deep, **dict(zip(mine, undigit(place, mine), strict=True))}
-    filled = factor.substitute({r: simplify(value) for r, value in split.items()})
-    gate = TRUE if turns * items == pieces else simplify(piece < pieces)
-    closed = (item, lane) if turn is None else (turn, item, lane)
-    places = (simplify(place), simplify(deep))
-    sizes = (lines, tile.depth + PIECE)
-    src = (filled, gate, *places, Node.index(0), Node.index(0), *closed)
-    return Node(Op.STAGE, factor.dtype, src, StageArg("shared", sizes))

@@ -14,7 +14,7 @@ from ..ir.loops import free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 
-__all__ = ["distribute_over_product"]
+__all__ = ["distribute_over_product", "masked"]
 
 
 def distribute_over_product(root: Node) -> Node:
@@ -37,16 +37,16 @@ def _distributed(value: Node) -> Node:
     if product.op is not Op.MUL:
         return value
     free = free_ranges(value)
-    masked: list[list[Node]] = [[], []]
+    held: list[list[Node]] = [[], []]
     for condition in conditions:
         shared = [len(free[condition] & free[factor]) for factor in product.src]
-        masked[shared[0] < shared[1]].append(condition)
-    one, other = map(_masked, masked, product.src)
+        held[shared[0] < shared[1]].append(condition)
+    one, other = map(masked, held, product.src)
     one = _without_needless_gates(one, other)
     return one * _without_needless_gates(other, one)
 
 
-def _masked(conditions: list[Node], value: Node) -> Node:
+def masked(conditions: list[Node], value: Node) -> Node:
     """`value` where all of `conditions` hold, else 0."""
     if not conditions:
         return value

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from ..ir.loops import TRUE, Split, free_ranges
 from ..ir.node import Node
@@ -21,18 +22,24 @@ from .moves import Moves
 from .nest import stride
 from .products import distribute_over_product
 
-__all__ = ["Cut", "count", "cut_product", "digits", "is_contiguous", "spread", "undigit"]
+__all__ = [
+    "Cut", "count", "cut_product", "digits", "fill_of", "is_contiguous", "spread", "undigit",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Cut:
-    """The reduction once it is cut, and its factors; `outer` is None where one slice is all."""
+    """The reduction once it is cut, and its factors; `outer` is None where one slice is all.
+
+    `batch` says what became of the loops that both factors have.
+    """
 
     reduce: Node
     x: Node
     y: Node
     inner: Node
     outer: Node | None
+    batch: dict[Node, Node]
 
 
 def count(loops: tuple[Node, ...]) -> int:
@@ -80,7 +87,8 @@ def cut_product(
 ) -> Cut:
     """Cut a problem's loops and put those of groups outermost, then those of items."""
     steps = problem.steps
-    splits = {r: _whole(moves, r) for r in problem.batch}
+    batch = {r: moves.loop(r.src[0].arg, "grid") for r in problem.batch}
+    splits = {r: Split(new, (new,)) for r, new in batch.items()}
     inner = moves.loop(depth)
     slices = -(-count(steps) // depth)
     outer = moves.loop(slices) if slices > 1 else None
@@ -106,7 +114,7 @@ def cut_product(
     x, y = factors
     if not free_ranges(x)[x] & frozenset(row.ranges):
         x, y = y, x
-    return Cut(reduce, x, y, inner, outer)
+    return Cut(reduce, x, y, inner, outer, batch)
 
 
 def is_contiguous(factor: Node, loop: Node) -> bool:
@@ -114,11 +122,13 @@ def is_contiguous(factor: Node, loop: Node) -> bool:
     return any(n.op is Op.LOAD and stride(n.src[1], loop) == 1 for n in factor.toposort())
 
 
+def fill_of(value: Node, buffers: int) -> Literal["stores", "copies"]:
+    """How a STAGE in so many buffers is filled: copies bring what memory holds, or 0."""
+    is_plain = buffers > 1 and value.op is Op.LOAD and value.src[0].op is Op.PARAM
+    is_held = is_plain and (len(value.src) == 2 or value.src[3].value == 0)
+    return "copies" if is_held else "stores"
+
+
 def _order(loop: Node) -> int:
     """Groups outermost, then items, then what one item repeats."""
     return {"grid": 0, "local": 1}.get(loop.arg.kind, 2)
-
-
-def _whole(moves: Moves, loop: Node) -> Split:
-    new = moves.loop(loop.src[0].arg, "grid")
-    return Split(new, (new,))

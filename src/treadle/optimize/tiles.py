@@ -5,7 +5,8 @@
 A group computes a tile of the output, an item a few rows by a few columns of it, spread so that
 neighbouring items hold neighbouring columns, or neighbouring pieces of as many columns as the
 target loads at once. For each slice of k the group first copies the slices
-of x and y that the tile needs into shared STAGEs, neighbours reading neighbours. A row of a STAGE
+of x and y that the tile needs into shared STAGEs, neighbours reading neighbours; where items can
+copy asynchronously, the slices after it are on their way meanwhile. A row of a STAGE
 is one piece longer than needed, so that items that write down a column meet different banks.
 """
 
@@ -23,12 +24,15 @@ from .matmul import Problem, recognise
 from .matrix_units import tile_for_matrix_units
 from .moves import Moves
 from .nest import Nest
-from .slices import count, cut_product, digits, is_contiguous, spread, undigit
+from .slices import count, cut_product, digits, fill_of, is_contiguous, spread, undigit
+from .warpgroup_units import tile_for_warpgroups
 
 __all__ = ["tile_for_groups"]
 
 MIN_WORK = 1 << 15
 DEPTH = 16  # steps of the reduction in a slice
+MOST_BUFFERS = 3
+GROUPS_AT_A_TIME = 2  # on one multiprocessor
 SMALL = 4  # rows, and columns, of an item that are no more divided to make groups
 
 
@@ -36,7 +40,8 @@ SMALL = 4  # rows, and columns, of an item that are no more divided to make grou
 class _Tile:
     """A group of `high` x `wide` items, each with `rows` x `columns` results.
 
-    So many results as `together` are neighbours, if an item has as many.
+    So many results as `together` are neighbours, if an item has as many, and so many slices as
+    `buffers` are in memory at a time.
     """
 
     high: int
@@ -45,6 +50,7 @@ class _Tile:
     columns: int
     depth: int
     together: int
+    buffers: int
 
     @property
     def items(self) -> int:
@@ -59,6 +65,8 @@ def tile_for_groups(moves: Moves, nest: Nest, target: Target) -> bool:
     rows, columns, steps = (count(r) for r in (problem.rows, problem.columns, problem.steps))
     if rows * columns * steps * count(problem.batch) < MIN_WORK or min(rows, columns, steps) < 4:
         return False
+    if tile_for_warpgroups(moves, problem, target):
+        return True
     if tile_for_matrix_units(moves, problem, target):
         return True
     tile = _choose(problem, group)
@@ -96,7 +104,10 @@ def _choose(problem: Problem, group: Workgroup) -> _Tile | None:
     for _ in range(4):
         held = depth * (high * each_row + wide * each_column + padding)
         if held * itemsize <= group.shared_bytes:
-            return _Tile(high, wide, each_row, each_column, depth, group.together)
+            slices = -(-steps // depth) if group.copies_ahead else 1
+            room = group.shared_bytes // GROUPS_AT_A_TIME // (held * itemsize)
+            buffers = max(1, min(slices, MOST_BUFFERS, room))
+            return _Tile(high, wide, each_row, each_column, depth, group.together, buffers)
         depth = max(1, depth // 2)
     return None
 
@@ -123,21 +134,24 @@ def _staged(moves: Moves, factor: Node, line: Split, inner: Node, tile: _Tile) -
     mine = tuple(r for r in line.ranges if r.arg.kind != "grid")
     lines = count(mine)
     here = digits(mine)
-    total = tile.depth * lines
+    along_steps = is_contiguous(factor, inner)
+    width = 1 if along_steps or tile.buffers == 1 else tile.together
     item = moves.loop(tile.items, "local")
+    lane = moves.loop(width, "vector") if width > 1 else Node.index(0)
+    total = tile.depth * lines // width
     turns = -(-total // tile.items)
     turn = moves.loop(turns, "unroll") if turns > 1 else None
     flat = item if turn is None else turn * tile.items + item
-    along_steps = is_contiguous(factor, inner)
     if along_steps:
         deep, place = flat % tile.depth, flat // tile.depth
     else:
-        deep, place = flat // lines, flat % lines
+        deep, place = flat // (lines // width) % tile.depth, flat % (lines // width) * width + lane
     spread = {inner: deep, **dict(zip(mine, undigit(place, mine), strict=True))}
     spread = {r: simplify(value) for r, value in spread.items()}
     filled = factor.substitute(spread)
     gate = TRUE if turns * tile.items == total else simplify(flat < total)
     sizes = (tile.depth, lines + tile.together if along_steps else lines)
-    closed = (item,) if turn is None else (turn, item)
+    closed = tuple(r for r in (turn, item, lane) if r is not None and r.op is Op.RANGE)
     src = (filled, gate, simplify(deep), simplify(place), inner, here, *closed)
-    return Node(Op.STAGE, factor.dtype, src, StageArg("shared", sizes))
+    arg = StageArg("shared", sizes, tile.buffers, fill_of(filled, tile.buffers))
+    return Node(Op.STAGE, factor.dtype, src, arg)

@@ -27,21 +27,33 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..lower.exact import exact_nodes
 from ..lower.linearize import Phase
+from ..lower.shared import local_places
 from ..target import Target
-from .clike import BINARY, COMPARISONS, FUNCTIONS, Function, is_promoted
-from .cuda_text import HALVES, SCALARS, helper_text, literal, struct_name, struct_text
+from .clike import BINARY, COMPARISONS, FUNCTIONS, is_promoted
+from .cuda_text import (
+    HALVES,
+    SCALARS,
+    helper_texts,
+    literal,
+    struct_name,
+    struct_text,
+)
+from .cuda_warpgroups import WithWarpgroups
 from .nvidia import (
     BUTTERFLY,
     IS_ANY,
-    SHARED_ALIGNMENT,
     WARP,
     WHOLE_WARP,
     WIDEST,
     Fused,
     added_products,
+    copied,
     fused,
     is_whole,
+    most_aligned,
+    only_copied,
 )
+from .wgmma import FENCE, reads_shared
 
 __all__ = ["CUDARenderer"]
 
@@ -71,11 +83,13 @@ class CUDARenderer:
         structs: set[DType] = set().union(*(function.structs for function in functions))
         helpers: set[str] = set().union(*(function.helpers for function in functions))
         lines = [struct_text(dtype) for dtype in sorted(structs, key=struct_name)]
-        lines += [helper_text(helper) for helper in sorted(helpers)]
+        lines += helper_texts(helpers)
+        products = {name: text for one in functions for name, text in one.products.items()}
+        lines += [products[name] for name in sorted(products)]
         return "\n".join([*lines, *bodies])
 
 
-class _CUDAFunction(Function):
+class _CUDAFunction(WithWarpgroups):
     language = "CUDA C"
 
     def __init__(self, name: str, phase: Phase, contract: bool) -> None:
@@ -86,20 +100,31 @@ class _CUDAFunction(Function):
         self.spelled: dict[str, Sequence[str]] = {}  # the text of a vector: that of its lanes
         self.written = {param for param, is_written in phase.params if is_written}
         self.in_vectors: set[str] = set()  # the arguments that are accessed so
-        self.exact = exact_nodes(phase.program)
-        self.added = added_products(phase.program)
+        self.exact = exact_nodes(phase.code)
+        self.added = added_products(phase.code)
+        self.fences = reads_shared(phase.code)
+        self.copied = copied(phase.code)
+        self.copies: list[Node] = []  # those of the next group
+        self.unprinted = self.added | only_copied(phase.code, self.copied)
+        self.places, _ = local_places(phase.code)
 
     def node(self, node: Node) -> None:
-        if node not in self.added:  # printed where they are added
+        if node not in self.unprinted:  # printed where they are added, or copied
             super().node(node)
 
     def header(self) -> list[str]:
         arguments = [self._argument(param) for param, _ in self.phase.params]
         arguments += [f"const int n{number}" for number in range(len(self.variables))]
+        arguments += [
+            f"const __grid_constant__ tensor_map map{number}" for number in range(len(self.boxes))
+        ]
         lines = [
-            f'extern "C" __global__ void __launch_bounds__({self.phase.items})',
+            f'extern "C" __global__ void __launch_bounds__({self.phase.launched})',
             f"{self.name}({', '.join(arguments)}) {{",
         ]
+        if self.phase.asked:
+            aligned = f"__align__({most_aligned(self.places)})"
+            lines.append(f"  extern __shared__ {aligned} unsigned char shared[];")
         if self.in_vectors:
             addresses = " | ".join(f"(size_t){name}" for name in sorted(self.in_vectors))
             lines.append(f"  const bool aligned = (({addresses}) & {WIDEST - 1}) == 0;")
@@ -127,9 +152,11 @@ class _CUDAFunction(Function):
     def declare_memory(self, node: Node) -> tuple[str, list[str]]:
         if node.op is Op.PARAM:
             return f"arg{node.arg.slot}", []
-        name = f"local{node.arg.number}"
-        kind = SCALARS[node.dtype.name]
-        return name, [f"  __shared__ __align__({SHARED_ALIGNMENT}) {kind} {name}[{node.arg.size}];"]
+        name, kind = f"local{node.arg.number}", SCALARS[node.dtype.name]
+        if self.phase.asked:
+            return name, [f"  {kind} *const {name} = ({kind} *)(shared + {self.places[node]});"]
+        aligned = f"__align__({node.arg.alignment})"
+        return name, [f"  __shared__ {aligned} {kind} {name}[{node.arg.size}];"]
 
     def loop(self, name: str, dtype: DType, count: str) -> str:
         return f"for ({self.type(dtype)} {name} = 0; {name} < {count}; {name}++)"
@@ -144,7 +171,29 @@ class _CUDAFunction(Function):
         return self.let(node.dtype, _WORK_ITEMS[node.arg.name])
 
     def _barrier(self, node: Node) -> None:
+        if self.fences:
+            self.line(f'asm volatile("{FENCE}" ::: "memory");')
         self.line("__syncthreads();")
+
+    def _commit(self, node: Node) -> None:
+        """The asynchronous copies since the group before, element by element if not aligned."""
+        copies, self.copies = self.copies, []
+        vectors = (self.copied[n] for n in copies if self.copied[n].dtype.count > 1)
+        unaligned = [self._may_be_unaligned(self.memory(load.src[0])) for load in vectors]
+        if any(unaligned):
+            self.open("if (aligned)")
+        for copy in copies:
+            self._copy(copy)
+        if any(unaligned):
+            self.close()
+            self.open("else")
+            for copy in copies:
+                self._copy_single(copy)
+            self.close()
+        self.line('asm volatile("cp.async.commit_group;" ::: "memory");')
+
+    def _wait(self, node: Node) -> None:
+        self.line(f'asm volatile("cp.async.wait_group {node.arg};" ::: "memory");')
 
     def _subgroup(self, node: Node) -> str:
         dtype, (value,) = node.dtype, self.operands(node)
@@ -156,13 +205,24 @@ class _CUDAFunction(Function):
             value = self.let(dtype, self.binary(node.arg, dtype, value, other))
         return value
 
+    def _fragment(self, node: Node) -> str:
+        memory, place = node.src
+        name = f"load_{node.dtype.count}_{'columns' if node.arg else 'lines'}"
+        self.helpers.add(name)
+        return self.let(node.dtype, f"{name}({self.memory(memory)} + {self.value(place)})")
+
     def _mma(self, node: Node) -> str:
-        return self.let(node.dtype, self._multiplied(node, self.splat(node.dtype, "0.0f")))
+        return self.let(
+            node.dtype,
+            self._multiplied(node, self.splat(node.dtype, literal(node.dtype.scalar, 0))),
+        )
 
     def _update(self, node: Node) -> None:
         register, value = node.src[:2]
         name, sum_ = self.names[register], fused(node) if self.contract else None
-        if value in self.added:
+        if value.op is Op.WGMMA:
+            self._add_product(value, name)
+        elif value in self.added:
             self.line(f"{name} = {self._multiplied(value, name)};")
         elif sum_ is not None:
             self.line(f"{name} = {self._fused(register.dtype, sum_, name)};")
@@ -178,10 +238,9 @@ class _CUDAFunction(Function):
 
     def _multiplied(self, node: Node, sums: str) -> str:
         """The sums of a product of matrices and what is there already."""
-        name = f"mma_{node.src[0].dtype.scalar.name}"
-        self.helpers |= {"bits_to", name}
-        pieces = [f"bits_to<unsigned>({self.value(piece)})" for piece in node.src]
-        return f"{name}({', '.join(pieces)}, {sums})"
+        name = f"mma_{node.arg}"
+        self.helpers.add(name)
+        return f"{name}({', '.join(self.operands(node))}, {sums})"
 
     # -- memory ---------------------------------------------------------------------------------
 
@@ -209,7 +268,13 @@ class _CUDAFunction(Function):
         return base in self.in_vectors
 
     def store(self, node: Node) -> None:
+        if node in self.copied:
+            self.copies.append(node)
+            return
         memory, index, value, *gates = node.src
+        if value.op is Op.BOX:
+            self._copy_box(node)
+            return
         dtype, base, place = value.dtype, self.memory(memory), self.value(index)
         lanes = zip(_places(base, place, dtype.count), self._lanes(value, dtype.count), strict=True)
         stores = [f"{at} = {lane};" for at, lane in lanes]
@@ -226,6 +291,28 @@ class _CUDAFunction(Function):
             self.line(code)
         if gates and gates[0].dtype.count == 1:
             self.close()
+
+    def _copy(self, node: Node) -> None:
+        """An asynchronous copy."""
+        load, gates = self.copied[node], node.src[3:]
+        name = f"copy_{load.dtype.count * load.dtype.scalar.itemsize}"
+        self.helpers.add(name)
+        places = (f"{self.memory(n.src[0])} + {self.value(n.src[1])}" for n in (node, load))
+        held = self.value(load.src[2]) if len(load.src) > 2 else "true"
+        guard = f"if ({self.value(gates[0])}) " if gates else ""
+        self.line(f"{guard}{name}({', '.join(places)}, {held});")
+
+    def _copy_single(self, node: Node) -> None:
+        """The same element by element, through registers."""
+        load, gates, count = self.copied[node], node.src[3:], self.copied[node].dtype.count
+        to, base = (
+            _places(self.memory(n.src[0]), self.value(n.src[1]), count) for n in (node, load)
+        )
+        if len(load.src) > 2:
+            other = literal(load.dtype.scalar, 0)
+            base = [f"{self.value(load.src[2])} ? {one} : {other}" for one in base]
+        stores = " ".join(f"{a} = {b};" for a, b in zip(to, base, strict=True))
+        self.line(f"if ({self.value(gates[0])}) {{ {stores} }}" if gates else stores)
 
     # -- vectors --------------------------------------------------------------------------------
 

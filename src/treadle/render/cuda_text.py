@@ -1,6 +1,6 @@
 """What CUDA C programs bring along, and how it spells types and constants.
 
-helper_text("to_bfloat16")            ->  a function of one instruction of inline PTX
+helper_texts({"to_bfloat16"})         ->  a function of one instruction of inline PTX
 literal(dtypes.float32, 0.5)          ->  "0x1.0000000000000p-1f"
 struct_text(dtypes.float32.vec(4))    ->  "struct __align__(16) float32x4 { ... };"
 """
@@ -12,9 +12,14 @@ import struct
 from typing import Any
 
 from ..dtype import DType, dtypes
-from .nvidia import WIDEST
+from ..ir.node import Node
+from . import mbarrier
+from .nvidia import COPIED_AT_ONCE, MMA_KINDS, TO_TF32, WIDEST, mma_instruction
+from .wgmma import ADDRESS_BITS, UNIT, descriptor_fields, instructions, product_name
 
-__all__ = ["HALVES", "SCALARS", "helper_text", "literal", "struct_name", "struct_text"]
+__all__ = [
+    "HALVES", "SCALARS", "helper_texts", "literal", "product_text", "struct_name", "struct_text",
+]  # fmt: skip
 
 SCALARS = {
     "bool": "bool", "int8": "signed char", "uint8": "unsigned char", "int16": "short",
@@ -23,7 +28,62 @@ SCALARS = {
     "float32": "float", "float64": "double",
 }  # fmt: skip
 HALVES = {"float16": "f16", "bfloat16": "bf16"}
+_SHARED_WORD = '"r"(shared_address({}))'
+
+
+def _on_mbarrier(name: str, code: str, *words: str) -> str:
+    """A function of one instruction on an mbarrier, and of unsigned `words`."""
+    arguments = "".join(f", unsigned {word}" for word in words)
+    operands = ", ".join([_SHARED_WORD.format("at"), *(f'"r"({word})' for word in words)])
+    return f"""\
+__device__ __forceinline__ void {name}(const unsigned long long *at{arguments}) {{
+  asm volatile("{code}" : : {operands} : "memory");
+}}"""
+
+
+def _copy_box(rank: int) -> str:
+    axes = [f"c{axis}" for axis in range(rank)]
+    arguments = "".join(f", int {axis}" for axis in axes)
+    operands = ", ".join(f'"r"({axis})' for axis in axes)
+    shared = [_SHARED_WORD.format(name) for name in ("to", "at")]
+    return f"""\
+__device__ __forceinline__ void copy_box_{rank}d(
+  const void *to, const tensor_map *map, const unsigned long long *at{arguments}
+) {{
+  asm volatile("{mbarrier.copy_box("%", rank)}"
+      : : {shared[0]}, "l"(map), {shared[1]}, {operands} : "memory");
+}}"""
+
+
+def _mma_text(name: str) -> str:
+    is_whole = MMA_KINDS[name][2] == "s32"
+    sums, letter = ("int32x4", "r") if is_whole else ("float32x4", "f")
+    words = ("x0", "x1", "x2", "x3", "y0", "y1")
+    rounded = "".join(f'  asm("{TO_TF32} %0, %0;" : "+r"({word}));\n' for word in words)
+    return f"""\
+__device__ __forceinline__ {sums} mma_{name}(
+  {", ".join(f"unsigned {word}" for word in words)}, {sums} sums
+) {{
+{rounded if name == "tf32" else ""}\
+  asm("{mma_instruction(name)} "
+      "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
+      : {", ".join(f'"+{letter}"(sums.s{n})' for n in range(4))}
+      : {", ".join(f'"r"({word})' for word in words)});
+  return sums;
+}}"""
+
+
 _HELPERS = {
+    "tensor_map": "struct __align__(64) tensor_map { unsigned char opaque[128]; };",
+    "shared_address": """\
+__device__ __forceinline__ unsigned shared_address(const void *at) {
+  return (unsigned)__cvta_generic_to_shared(at);
+}""",
+    "init_mbarrier": _on_mbarrier("init_mbarrier", mbarrier.init("%"), "arrivals"),
+    "await_phase": _on_mbarrier("await_phase", mbarrier.await_phase("%"), "parity"),
+    "expect_bytes": _on_mbarrier("expect_bytes", mbarrier.expect("%"), "nbytes"),
+    "arrive": _on_mbarrier("arrive", mbarrier.arrive("%", "%%")),
+    **{f"copy_box_{rank}d": _copy_box(rank) for rank in range(2, 6)},
     "bits_to": """\
 template <class To, class From> __device__ __forceinline__ To bits_to(From x) {
   static_assert(sizeof(To) == sizeof(From));
@@ -51,24 +111,57 @@ __device__ __forceinline__ unsigned short to_{name}(float x) {{
         for name, spelled in HALVES.items()
     },
     **{
-        f"mma_{name}": f"""\
-__device__ __forceinline__ float32x4 mma_{name}(
-  unsigned x0, unsigned x1, unsigned x2, unsigned x3, unsigned y0, unsigned y1, float32x4 sums
-) {{
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.{spelled}.{spelled}.f32 "
-      "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
-      : "+f"(sums.s0), "+f"(sums.s1), "+f"(sums.s2), "+f"(sums.s3)
-      : "r"(x0), "r"(x1), "r"(x2), "r"(x3), "r"(y0), "r"(y1));
-  return sums;
+        f"copy_{size}": f"""\
+__device__ __forceinline__ void copy_{size}(void *to, const void *from, bool is_held) {{
+  asm volatile("cp.async.{"cg" if size == 16 else "ca"}.shared.global [%0], [%1], {size}, %2;"
+      :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)),
+         "r"(is_held ? {size} : 0) : "memory");
 }}"""
-        for name, spelled in HALVES.items()
+        for size in COPIED_AT_ONCE
     },
+    **{
+        f"load_{count}_{which}": f"""\
+__device__ __forceinline__ uint32x{count} load_{count}_{which}(const void *line) {{
+  uint32x{count} words;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x{count}{how}.shared.b16 "
+      "{{{", ".join(f"%{n}" for n in range(count))}}}, [%{count}];"
+      : {", ".join(f'"=r"(words.s{n})' for n in range(count))}
+      : "r"((unsigned)__cvta_generic_to_shared(line)) : "memory");
+  return words;
+}}"""
+        for count in (2, 4)
+        for which, how in (("lines", ""), ("columns", ".trans"))
+    },
+    **{f"mma_{name}": _mma_text(name) for name in MMA_KINDS},
 }
 
 
-def helper_text(name: str) -> str:
-    """The definition of a function that programs call by name."""
-    return _HELPERS[name]
+def helper_texts(names: set[str]) -> list[str]:
+    """The definitions of what programs name, each before those that use it."""
+    return [text for name, text in _HELPERS.items() if name in names]
+
+
+def product_text(node: Node) -> str:
+    """A function that adds a WGMMA to its sums, from the addresses of both matrices."""
+    register = "f" if node.dtype.is_float else "r"
+    sums = ", ".join(f'"+{register}"(sums.s{number})' for number in range(node.dtype.count))
+    code = "\n".join(f'      "{line} "' for line in instructions(node, "%", node.dtype.count))
+    kind = SCALARS[node.src[0].dtype.name]
+    descriptors = "\n".join(
+        f"  const unsigned long long {name} = {descriptor_fields(layout):#x}ull | "
+        f"((__cvta_generic_to_shared({memory}) / {UNIT}) & {ADDRESS_BITS:#x});"
+        for name, memory, layout in (("at_x", "x", node.arg.x), ("at_y", "y", node.arg.y))
+    )
+    return f"""\
+__device__ __forceinline__ void {product_name(node)}(
+  {struct_name(node.dtype)} &sums, const {kind} *x, const {kind} *y
+) {{
+{descriptors}
+  asm volatile(
+{code}
+      : {sums}
+      : "l"(at_x), "l"(at_y) : "memory");
+}}"""
 
 
 def struct_name(dtype: DType) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..dtype import DType
 from ..ir.node import Node
 from ..ir.op import Op
 from ..lower.exact import is_multiple
+from ..lower.pipeline import ASYNCHRONOUS
 
 __all__ = [
-    "BUTTERFLY", "IS_ANY", "SHARED_ALIGNMENT", "WARP", "WHOLE_WARP", "WIDEST", "Fused",
-    "added_products", "alignment", "fused", "is_whole",
+    "BUTTERFLY", "COPIED_AT_ONCE", "IS_ANY", "MMA_KINDS", "TO_TF32", "WARP", "WHOLE_WARP", "WIDEST",
+    "Fused", "added_products", "alignment", "copied", "fused", "is_whole", "mma_instruction",
+    "most_aligned", "only_copied",
 ]  # fmt: skip
 
 WARP = 32
@@ -21,7 +24,16 @@ BUTTERFLY = (16, 8, 4, 2, 1)
 # How a SUBGROUP combines bools: whether it is true if any is, else if all are.
 IS_ANY = {Op.ADD: True, Op.MAX: True, Op.MUL: False, Op.MIN: False}
 WIDEST = 16  # bytes that one instruction loads or stores
-SHARED_ALIGNMENT = 16
+COPIED_AT_ONCE = (4, 8, 16)  # bytes that one cp.async copies
+
+# For each kind of numbers that MMAs multiply: the shape, the kind and that of sums in PTX.
+MMA_KINDS = {
+    "float16": ("m16n8k16", "f16", "f32"), "bfloat16": ("m16n8k16", "bf16", "f32"),
+    "tf32": ("m16n8k8", "tf32", "f32"), "int8": ("m16n8k32", "s8", "s32"),
+    "uint8": ("m16n8k32", "u8", "s32"), "fp8e4m3": ("m16n8k32", "e4m3", "f32"),
+    "fp8e5m2": ("m16n8k32", "e5m2", "f32"),
+}  # fmt: skip
+TO_TF32 = "cvt.rna.tf32.f32"  # what rounds float32 as tf32 has it
 
 
 class Fused(NamedTuple):
@@ -59,9 +71,42 @@ def _is_product(node: Node) -> bool:
 
 
 def added_products(program: Node) -> frozenset[Node]:
-    """Each MMA that an UPDATE adds to a register: both are one instruction."""
+    """Each product of matrices that an UPDATE adds to a register: both are one instruction."""
     updates = (n for n in program.src if n.op is Op.UPDATE and n.arg is Op.ADD)
-    return frozenset(n.src[1] for n in updates if n.src[1].op is Op.MMA)
+    return frozenset(n.src[1] for n in updates if n.src[1].op in (Op.MMA, Op.WGMMA))
+
+
+def mma_instruction(name: str) -> str:
+    """The instruction for MMAs of a kind of numbers: four sums, four words of x, two of y."""
+    shape, kind, sums = MMA_KINDS[name]
+    return f"mma.sync.aligned.{shape}.row.col.{sums}.{kind}.{kind}.{sums}"
+
+
+def copied(program: Node) -> dict[Node, Node]:
+    """The asynchronous STOREs that one instruction does, each with the LOAD that it copies."""
+    found = {}
+    for node in program.src:
+        if node.op is Op.STORE and node.arg == ASYNCHRONOUS and node.src[2].op is Op.LOAD:
+            load = node.src[2]
+            both = (is_whole(n.src[1], load.dtype) for n in (node, load))
+            if _copied_bytes(load) in COPIED_AT_ONCE and (load.dtype.count == 1 or all(both)):
+                found[node] = load
+    return found
+
+
+def _copied_bytes(load: Node) -> int:
+    """How many bytes a copy of what a LOAD gives has; 0 if parts of it are to be something else."""
+    gate, other = load.src[2:] or (None, None)
+    while other is not None and other.op in (Op.BROADCAST, Op.CAST):
+        other = other.src[0]
+    is_one = gate is None or (gate.dtype.count == 1 and other is not None and other.value == 0)
+    return load.dtype.count * load.dtype.scalar.itemsize if is_one else 0
+
+
+def only_copied(program: Node, copies: dict[Node, Node]) -> frozenset[Node]:
+    """The LOADs that nothing but copies uses."""
+    used = {s for n in program.src if n not in copies for s in n.src}
+    return frozenset(copies.values()) - used
 
 
 def is_whole(index: Node, dtype: DType) -> bool:
@@ -69,6 +114,11 @@ def is_whole(index: Node, dtype: DType) -> bool:
     size = dtype.count * dtype.scalar.itemsize
     is_one = dtype.count > 1 and size <= WIDEST and size & (size - 1) == 0
     return is_one and is_multiple(index, dtype.count)
+
+
+def most_aligned(memory: Iterable[Node]) -> int:
+    """What the address of shared memory has to be a multiple of that holds these LOCALs."""
+    return max(node.arg.alignment for node in memory)
 
 
 def alignment(index: Node, itemsize: int) -> int:

@@ -19,26 +19,33 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..lower.exact import exact_nodes, integer_bounds
 from ..lower.linearize import Phase
+from ..lower.shared import local_places
 from ..target import Target
-from .llvm_function import LLVMFunction
 from .llvm_values import mangled, memory_type, type_name, zero
 from .nvidia import (
     BUTTERFLY,
     IS_ANY,
-    SHARED_ALIGNMENT,
+    TO_TF32,
     WARP,
     WHOLE_WARP,
     WIDEST,
     Fused,
     added_products,
     alignment,
+    copied,
     fused,
     is_whole,
+    mma_instruction,
+    most_aligned,
+    only_copied,
 )
+from .ptx_warpgroups import SHARED, WithWarpgroups
+from .wgmma import FENCE, reads_shared
 
 __all__ = ["PTXRenderer"]
 
-_GLOBAL, _SHARED = 1, 3
+_GLOBAL = 1
+TENSOR_MAP_BYTES = 128
 _MOST_BLOCKS = 0x7FFFFFFF  # along x
 _UNSIGNED = {Op.IDIV: "udiv", Op.MOD: "urem"}
 _NO_WRAP = {Op.ADD: "add nsw", Op.SUB: "sub nsw", Op.MUL: "mul nsw"}
@@ -67,34 +74,44 @@ class PTXRenderer:
         lines = [f'target triple = "{self.target.triple}"', ""]
         lines += [line for function in functions for line in function.top]
         declared = {line for function in functions for line in function.declared}
-        limits = [
-            f'!{number} = !{{ptr @{name}_{number}, !"maxntidx", i32 {phase.items}}}'
-            for number, phase in enumerate(phases)
-        ]
-        listed = ", ".join(f"!{number}" for number in range(len(limits)))
-        lines += [*bodies, *sorted(declared), f"!nvvm.annotations = !{{{listed}}}", *limits]
+        lines += [*bodies, *sorted(declared), *_annotations(functions)]
         return "\n".join(lines) + "\n"
 
 
-class _PTXFunction(LLVMFunction):
+class _PTXFunction(WithWarpgroups):
     def __init__(self, name: str, phase: Phase, contract: bool) -> None:
         super().__init__(name, phase, phase.variables, contract=False)  # see `fused`
         self.fuses = contract
         self.top: list[str] = []  # shared memory
         self.written = {param for param, is_written in phase.params if is_written}
         self.in_vectors: set[str] = set()  # the arguments that are accessed so
-        self.exact = exact_nodes(phase.program)
-        self.bounds = integer_bounds(phase.program)
-        self.added = added_products(phase.program)
+        self.exact = exact_nodes(phase.code)
+        self.bounds = integer_bounds(phase.code)
+        self.added = added_products(phase.code)
+        self.fences = reads_shared(phase.code)
+        self.copied = copied(phase.code)
+        self.copies: list[Node] = []  # those of the next group
+        self.unprinted = self.added | only_copied(phase.code, self.copied)
+        self.maps_from = 0  # the first of the arguments that are tensor maps
         self.digits: dict[str, str] = {}  # what special registers hold, once read
+        self.places, _ = local_places(phase.code)
+        if phase.asked:
+            aligned = f"align {most_aligned(self.places)}"
+            kind = f"external addrspace({SHARED}) global [0 x i8]"
+            self.top.append(f"@{name}_shared = {kind}, {aligned}")
 
     def node(self, node: Node) -> None:
-        if node not in self.added:  # printed where they are added
+        if node not in self.unprinted:  # printed where they are added, or copied
             super().node(node)
 
     def header(self) -> str:
         arguments = [self._argument(param) for param, _ in self.phase.params]
         arguments += [f"i32 %n{number}" for number in range(len(self.variables))]
+        self.maps_from = len(arguments)
+        arguments += [
+            f"ptr byval([{TENSOR_MAP_BYTES} x i8]) align 64 %map{number}"
+            for number in range(len(self.boxes))
+        ]
         return f"define ptx_kernel void @{self.name}({', '.join(arguments)}) {{"
 
     def _argument(self, param: Node) -> str:
@@ -149,14 +166,44 @@ class _PTXFunction(LLVMFunction):
         return name if node.dtype.bits == 32 else self.emit(f"sext i32 {name} to i64")
 
     def _work_item(self, node: Node) -> str:
-        item = self._special("tid.x", self.phase.items)
+        item = self._special("tid.x", self.phase.launched)
         if node.arg.name == "lane":
             item = self.emit(f"and i32 {item}, {WARP - 1}")
         return self._as(node.dtype, item)
 
     def _barrier(self, node: Node) -> None:
-        self.declared["declare void @llvm.nvvm.barrier0()"] = None
-        self.lines.append("  call void @llvm.nvvm.barrier0()")
+        if self.fences:
+            self.asm(FENCE)
+        self._do("llvm.nvvm.barrier0", [])
+
+    def _commit(self, node: Node) -> None:
+        """The asynchronous copies since the group before, element by element if not aligned."""
+        copies, self.copies = self.copies, []
+        unaligned = [self.copied[n].src[0] for n in copies if self.copied[n].dtype.count > 1]
+        for memory in unaligned:
+            self.in_vectors.add(self.memory(memory))
+        if unaligned:
+            whole, single, done = self._by_alignment(unaligned[0])
+            self.start_block(whole)
+        for copy in copies:
+            self._copy(copy)
+        if unaligned:
+            self.lines.append(f"  br label %{done}")
+            self.start_block(single)
+            for copy in copies:
+                self._copy_single(copy)
+            self.lines.append(f"  br label %{done}")
+            self.start_block(done)
+        self._do("llvm.nvvm.cp.async.commit.group", [])
+
+    def _wait(self, node: Node) -> None:
+        self._do("llvm.nvvm.cp.async.wait.group", [("i32", str(node.arg))])
+
+    def _do(self, name: str, operands: list[tuple[str, str]]) -> None:
+        """A call of an intrinsic function that gives nothing."""
+        self.declared[f"declare void @{name}({', '.join(kind for kind, _ in operands)})"] = None
+        given = ", ".join(f"{kind} {value}" for kind, value in operands)
+        self.lines.append(f"  call void @{name}({given})")
 
     def _subgroup(self, node: Node) -> str:
         dtype, value = node.dtype, self.value(node.src[0])
@@ -188,6 +235,15 @@ class _PTXFunction(LLVMFunction):
             return self.emit(f"bitcast i32 {word} to {kind}")
         return word if dtype.bits == 32 else self.emit(f"trunc i32 {word} to {kind}")
 
+    def _fragment(self, node: Node) -> str:
+        count, memory = node.dtype.count, node.src[0]
+        place = self.place_of(node, memory.dtype)
+        name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{count}{'.trans' if node.arg else ''}.b16"
+        fields, pointer = f"{{ {', '.join(['i32'] * count)} }}", self.pointer(memory)
+        self.declared[f"declare {fields} @{name}.p{SHARED}({pointer})"] = None
+        found = self.emit(f"call {fields} @{name}.p{SHARED}({pointer} {place})")
+        return self.stacked(node.dtype, fields, found)
+
     def _mma(self, node: Node) -> str:
         return self._multiplied(node, zero(node.dtype))
 
@@ -201,6 +257,8 @@ class _PTXFunction(LLVMFunction):
         old = self.emit(f"load {kind}, ptr {name}")
         if sum_ is not None:
             total = self._fused(register.dtype, sum_, old)
+        elif value.op is Op.WGMMA:
+            total = self._added_product(value, old)
         else:
             total = self._multiplied(value, old)
         self.lines.append(f"  store {kind} {total}, ptr {name}")
@@ -215,40 +273,46 @@ class _PTXFunction(LLVMFunction):
 
     def _multiplied(self, node: Node, sums: str) -> str:
         """The sums of a product of matrices and what is there already."""
-        dtype, count = node.dtype, node.dtype.count
-        is_half = node.src[0].dtype.scalar is dtypes.float16
-        kind = type_name(node.src[0].dtype)
-        pieces = [(kind, self.value(piece)) for piece in node.src]
-        if not is_half:
-            pieces = [("i32", self.emit(f"bitcast {kind} {piece} to i32")) for _, piece in pieces]
+        dtype, kind = node.dtype, type_name(node.dtype.scalar)
+        words = [self.value(piece) for piece in node.src]
+        if node.arg == "tf32":
+            words = [self._inline("i32", f"{TO_TF32} $0, $1;", "=r,r", [("i32", w)]) for w in words]
         lanes = [
-            self.emit(f"extractelement {type_name(dtype)} {sums}, i64 {n}") for n in range(count)
+            self.emit(f"extractelement {type_name(dtype)} {sums}, i64 {n}")
+            for n in range(dtype.count)
         ]
-        operands = [*pieces, *(("float", lane) for lane in lanes)]
-        name = f"llvm.nvvm.mma.m16n8k16.row.col.{'f32.f32' if is_half else 'bf16'}"
-        fields = f"{{ {', '.join(['float'] * count)} }}"
-        types = ", ".join(kind for kind, _ in operands)
-        self.declared[f"declare {fields} @{name}({types})"] = None
-        values = ", ".join(f"{kind} {value}" for kind, value in operands)
-        found, total = self.emit(f"call {fields} @{name}({values})"), "poison"
-        for n in range(count):
-            one = self.emit(f"extractvalue {fields} {found}, {n}")
-            total = self.emit(f"insertelement {type_name(dtype)} {total}, float {one}, i64 {n}")
-        return total
+        letter = "f" if dtype.is_float else "r"
+        code = f"{mma_instruction(node.arg)} {{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, "
+        operands = [*(("i32", word) for word in words), *((kind, lane) for lane in lanes)]
+        fields = f"{{ {', '.join([kind] * dtype.count)} }}"
+        constraints = ",".join([f"={letter}"] * 4 + ["r"] * 6 + [letter] * 4)
+        found = self._inline(fields, code + "{$10, $11, $12, $13};", constraints, operands)
+        return self.stacked(dtype, fields, found)
+
+    def _inline(
+        self, kind: str, code: str, constraints: str, operands: list[tuple[str, str]]
+    ) -> str:
+        """Inline PTX of all lanes together that reads and writes no memory."""
+        given = ", ".join(f"{kind} {value}" for kind, value in operands)
+        attributes = "convergent nounwind memory(none)"
+        return self.emit(f'call {kind} asm "{code}", "{constraints}"({given}) {attributes}')
 
     # -- memory ---------------------------------------------------------------------------------
 
     def space(self, memory: Node) -> int:
-        return _GLOBAL if _is_argument(memory) else _SHARED
+        return _GLOBAL if _is_argument(memory) else SHARED
 
     def address(self, node: Node) -> str:
         if node.op is Op.PARAM:
             return f"%arg{node.arg.slot}"
+        if self.phase.asked:
+            whole = f"@{self.name}_shared"
+            return f"getelementptr (i8, ptr addrspace({SHARED}) {whole}, i64 {self.places[node]})"
         name = f"@{self.name}_local{node.arg.number}"
         array = f"[{node.arg.size} x {memory_type(node.dtype)}]"
         self.top.append(
-            f"{name} = internal addrspace({_SHARED}) global {array} poison, "
-            f"align {SHARED_ALIGNMENT}"
+            f"{name} = internal addrspace({SHARED}) global {array} poison, "
+            f"align {node.arg.alignment}"
         )
         return name
 
@@ -310,6 +374,47 @@ class _PTXFunction(LLVMFunction):
             self.lines.append(f"  br label %{done}")
         self.start_block(done)
 
+    def _store(self, node: Node) -> None:
+        if node in self.copied:
+            self.copies.append(node)
+        elif node.src[2].op is Op.BOX:
+            self._copy_box(node)
+        else:
+            super()._store(node)
+
+    def _copy(self, node: Node) -> None:
+        """An asynchronous copy: zeros where the gate of the LOAD is false."""
+        load = self.copied[node]
+        done = self.open_if(self.value(node.src[3])) if len(node.src) > 3 else None
+        size = load.dtype.count * load.dtype.scalar.itemsize
+        name = f"llvm.nvvm.cp.async.{'cg' if size == WIDEST else 'ca'}.shared.global.{size}"
+        operands = [(self.pointer(n.src[0]), self.place_of(n, load.dtype)) for n in (node, load)]
+        if len(load.src) > 2:
+            held = self.emit(f"select i1 {self.value(load.src[2])}, i32 {size}, i32 0")
+            name, operands = f"{name}.s", [*operands, ("i32", held)]
+        self._do(name, operands)
+        if done is not None:
+            self.close_if(done)
+
+    def _copy_single(self, node: Node) -> None:
+        """The same element by element, through registers."""
+        load = self.copied[node]
+        done = self.open_if(self.value(node.src[3])) if len(node.src) > 3 else None
+        kind, before = memory_type(load.dtype), self.block
+        held = self.open_if(self.value(load.src[2])) if len(load.src) > 2 else None
+        place = self.place_of(load, load.dtype)
+        if load.dtype.count > 1:
+            value = self._single_loads(load, place)
+        else:
+            value = super().raw_load(load, place, load.dtype.itemsize)
+        if held is not None:
+            inside = self.block
+            self.close_if(held)
+            value = self.emit(f"phi {kind} [ {value}, %{inside} ], [ zeroinitializer, %{before} ]")
+        self.raw_store(node, value, self.place_of(node, load.dtype), WIDEST)
+        if done is not None:
+            self.close_if(done)
+
     def _by_alignment(self, memory: Node) -> tuple[str, str, str]:
         """Branch on whether arguments are aligned: the labels of both ways and of what follows."""
         self.in_vectors.add(self.memory(memory))
@@ -366,3 +471,19 @@ def _is_argument(memory: Node) -> bool:
 def _mask() -> str:
     """All lanes of a warp, as LLVM writes an i32."""
     return str(WHOLE_WARP - (1 << 32))
+
+
+def _annotations(functions: Sequence[_PTXFunction]) -> list[str]:
+    """What LLVM is told of kernels: most items of a group, and arguments that nobody changes."""
+    lists: list[str] = []
+    notes: list[str] = []
+    for function in functions:
+        notes.append(f'ptr @{function.name}, !"maxntidx", i32 {function.phase.launched}')
+        if function.boxes:
+            first = function.maps_from + 1  # they are counted from 1
+            lists.append(", ".join(f"i32 {first + n}" for n in range(len(function.boxes))))
+            listed = f"!{len(functions) + sum(bool(f.boxes) for f in functions) + len(lists) - 1}"
+            notes.append(f'ptr @{function.name}, !"grid_constant", {listed}')
+    numbers = ", ".join(f"!{number}" for number in range(len(notes)))
+    nodes = [f"!{number} = !{{{note}}}" for number, note in enumerate((*notes, *lists))]
+    return [f"!nvvm.annotations = !{{{numbers}}}", *nodes]

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from treadle.target import Target
 
 __all__ = [
-    "Allocator", "Buffer", "CallList", "Device", "Entry", "Launch", "Library", "MemoryStats",
-    "Slot",
+    "Allocator", "Boxes", "Buffer", "CallList", "Device", "Entry", "Launch", "Library",
+    "MemoryStats", "Slot",
 ]  # fmt: skip
 
 
@@ -44,12 +44,30 @@ class Slot:
 
 
 @dataclass(frozen=True)
+class Boxes:
+    """What a phase copies in bulk: boxes of a tensor in argument `number`, `offset` bytes into it.
+
+    `element` is the name of a dtype. Axes are in the order of tensor maps, the contiguous one
+    first; `strides` are the bytes between neighbours of each axis but that.
+    """
+
+    number: int
+    element: str
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Entry:
     """One phase of a kernel: the function `symbol` over `grid` slices or work-groups.
 
     `items` is the size of a work-group (1 where workers take slices of the grid), `slots` are the
     memory arguments that the function has, in order, `variables` the positions in Launch.vars of
-    the integers it takes after them, `work` a rough count of operations of the whole phase.
+    the integers it takes after them, `boxes` the tensors that it takes maps of after those, `work`
+    a rough count of operations of the whole phase. A launch asks for `shared` bytes of memory that
+    the items of a group share.
     """
 
     symbol: str
@@ -58,6 +76,8 @@ class Entry:
     slots: tuple[Slot, ...] = ()
     variables: tuple[int, ...] = ()
     work: int = 0
+    shared: int = 0
+    boxes: tuple[Boxes, ...] = ()
 
 
 class Launch(NamedTuple):

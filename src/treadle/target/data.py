@@ -24,11 +24,13 @@ class Workgroup:
     """How a processor that runs groups of work items likes them.
 
     `items` is the size of group to aim at, `most_items` the largest one allowed, `shared_bytes` the
-    memory that the items of one group share. `subgroup` holds the least and the most items that run
-    in step and combine values without memory (warps, waves, SIMD groups); None where the language
-    offers no such operations. In a matmul an item computes at most `tile` rows by `tile` columns,
-    of which `together` are neighbours: so many shared elements are one load. Smaller tiles follow
-    until there are `busy` groups, which is what keeps all of the processor at work.
+    most memory that the items of one group share. Of that a kernel declares `declared_bytes` at
+    most, and asks at its launch if it needs more (None: it declares all). `subgroup` holds the
+    least and the most items that run in step and combine values without memory (warps, waves, SIMD
+    groups); None where the language offers no such operations. In a matmul an item computes at most
+    `tile` rows by `tile` columns, of which `together` are neighbours: so many shared elements are
+    one load. Smaller tiles follow until there are `busy` groups, which is what keeps all of the
+    processor at work. `copies_ahead`: items copy into shared memory asynchronously.
     """
 
     items: int = 128
@@ -38,20 +40,30 @@ class Workgroup:
     tile: int = 4
     together: int = 1
     busy: int = 1
+    declared_bytes: int | None = None
+    copies_ahead: bool = False
 
 
 @dataclass(frozen=True)
 class MatrixUnit:
-    """What a subgroup multiplies at once: `rows` x `steps` by `steps` x `columns` of `dtype`.
+    """What is multiplied at once: `rows` x `steps` by `steps` x `columns` of `dtype`.
 
-    Products are exact and their sums float32. Which item holds what is said in
-    optimize/matrix_units, which knows one arrangement.
+    By a subgroup, or four of them together: those take up to so many columns. Products are exact,
+    and their sums of dtype `sums`. One of float32 rounds factors to 11 bits first, or for four
+    subgroups cuts them (tf32). Which item holds what is said in optimize/matrix_units and
+    optimize/warpgroup_units, which know one arrangement each.
     """
 
     dtype: DType
     rows: int
     columns: int
     steps: int
+    sums: DType
+
+    @property
+    def name(self) -> str:
+        """The kind of numbers that it multiplies."""
+        return "tf32" if self.dtype.name == "float32" else self.dtype.name
 
 
 @dataclass(frozen=True)
@@ -71,7 +83,10 @@ class Target:
     number): a driver may end them there without a word. Without `strict_floats` the target's
     compiler takes floats for real numbers where that saves it work. `emulates_float64` says that
     float64, which is not among `dtypes`, is computed in integers, one number at a time.
-    `matrix_units` are what multiplies small matrices, for each dtype at most one.
+    `matrix_units` are what multiplies small matrices, for each dtype at most one, `warpgroup_units`
+    those that take both from shared memory, for four subgroups at a time. `rounding_units` and
+    `rounding_warpgroup_units` likewise round the factors, which is not done unless the user allows
+    it.
     """
 
     name: str
@@ -103,6 +118,9 @@ class Target:
     strict_floats: bool = True
     emulates_float64: bool = False
     matrix_units: tuple[MatrixUnit, ...] = ()
+    warpgroup_units: tuple[MatrixUnit, ...] = ()
+    rounding_units: tuple[MatrixUnit, ...] = ()
+    rounding_warpgroup_units: tuple[MatrixUnit, ...] = ()
 
     @staticmethod
     def parse(text: str) -> Target:

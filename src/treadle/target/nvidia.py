@@ -3,15 +3,14 @@
     nvidia_target("sm_90a").workgroup     ->  Workgroup(items=256, subgroup=(32, 32), ...)
 
 Sizes are those of "Technical Specifications per Compute Capability" in NVIDIA's CUDA C++
-Programming Guide. An "a" at the end allows instructions that later architectures lack. Two
-surprises: `dtypes` holds float16 and bfloat16 where the hardware converts them, arithmetic is
-float32 all the same; and `shared_bytes` is what a block may declare, not the more that it may ask
-for at its launch.
+Programming Guide. An "a" at the end allows instructions that later architectures lack. A surprise:
+`dtypes` holds float16 and bfloat16 where the hardware converts them, arithmetic is float32 all the
+same.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from treadle.dtype import DType, dtypes
 from treadle.errors import SettingError
@@ -21,7 +20,8 @@ __all__ = ["NVIDIA_ARCHITECTURES", "OLDEST", "arch_of_capability", "nvidia_targe
 
 TRIPLE = "nvptx64-nvidia-cuda"
 WARP = 32
-STATIC_SHARED = 48 << 10
+WITH_WGMMA = "sm_90a"
+DECLARED_SHARED = 48 << 10
 LOADED_AT_ONCE = 16  # bytes of the widest load and store of one thread
 REGISTERS = 255  # of 32 bits, for each thread
 ITEMS = 256
@@ -33,36 +33,52 @@ _COMMON = (
 )  # fmt: skip
 
 
-# mma.sync.m16n8k16
-_MMA = tuple(MatrixUnit(dtype, 16, 8, 16) for dtype in (dtypes.float16, dtypes.bfloat16))
+def _mma(dtype: DType, sums: DType = dtypes.float32) -> MatrixUnit:
+    """mma.sync takes 32 bytes of a row of x, or of a column of y, at once."""
+    return MatrixUnit(dtype, 16, 8, 32 // dtype.itemsize, sums)
+
+
+_MMA = (
+    _mma(dtypes.float16), _mma(dtypes.bfloat16), _mma(dtypes.int8, dtypes.int32),
+    _mma(dtypes.uint8, dtypes.int32),
+)  # fmt: skip
+_MMA_FP8 = (_mma(dtypes.fp8e4m3), _mma(dtypes.fp8e5m2))
+_TF32 = (_mma(dtypes.float32),)
+
+
+def _wgmma(unit: MatrixUnit) -> MatrixUnit:
+    """wgmma.m64n8 to m64n256 take as many bytes."""
+    return replace(unit, rows=64, columns=256)
 
 
 @dataclass(frozen=True)
 class _Architecture:
     """A generation, and how many multiprocessors a common device of it has.
 
-    `l1`: bytes of each multiprocessor's memory that caches and shared memory have together.
+    `l1`: bytes of each multiprocessor's memory that caches and shared memory have together;
+    `shared`: those that one block can have.
     """
 
     generation: str
     multiprocessors: int
     l1: int
+    shared: int
     extra: tuple[DType, ...] = (dtypes.bfloat16,)
 
 
 _TABLE = {
-    "sm_75": _Architecture("Turing", 40, 96 << 10, ()),
-    "sm_80": _Architecture("Ampere", 108, 192 << 10),
-    "sm_86": _Architecture("Ampere", 46, 128 << 10),
-    "sm_87": _Architecture("Ampere", 16, 192 << 10),
-    "sm_89": _Architecture("Ada", 46, 128 << 10),
-    "sm_90": _Architecture("Hopper", 132, 256 << 10),
-    "sm_90a": _Architecture("Hopper", 132, 256 << 10),
-    "sm_100": _Architecture("Blackwell", 148, 256 << 10),
-    "sm_100a": _Architecture("Blackwell", 148, 256 << 10),
-    "sm_103a": _Architecture("Blackwell", 148, 256 << 10),
-    "sm_120": _Architecture("Blackwell", 48, 128 << 10),
-    "sm_120a": _Architecture("Blackwell", 48, 128 << 10),
+    "sm_75": _Architecture("Turing", 40, 96 << 10, 64 << 10, ()),
+    "sm_80": _Architecture("Ampere", 108, 192 << 10, 163 << 10),
+    "sm_86": _Architecture("Ampere", 46, 128 << 10, 99 << 10),
+    "sm_87": _Architecture("Ampere", 16, 192 << 10, 163 << 10),
+    "sm_89": _Architecture("Ada", 46, 128 << 10, 99 << 10),
+    "sm_90": _Architecture("Hopper", 132, 256 << 10, 227 << 10),
+    "sm_90a": _Architecture("Hopper", 132, 256 << 10, 227 << 10),
+    "sm_100": _Architecture("Blackwell", 148, 256 << 10, 227 << 10),
+    "sm_100a": _Architecture("Blackwell", 148, 256 << 10, 227 << 10),
+    "sm_103a": _Architecture("Blackwell", 148, 256 << 10, 227 << 10),
+    "sm_120": _Architecture("Blackwell", 48, 128 << 10, 99 << 10),
+    "sm_120a": _Architecture("Blackwell", 48, 128 << 10, 99 << 10),
 }
 NVIDIA_ARCHITECTURES = tuple(_TABLE)
 OLDEST = NVIDIA_ARCHITECTURES[0]
@@ -93,7 +109,9 @@ def nvidia_target(arch: str) -> Target:
         workgroup=Workgroup(
             items=ITEMS,
             most_items=MOST_ITEMS,
-            shared_bytes=STATIC_SHARED,
+            shared_bytes=found.shared,
+            declared_bytes=DECLARED_SHARED,
+            copies_ahead=bool(_units(arch)),
             subgroup=(WARP, WARP),
             tile=8,
             together=LOADED_AT_ONCE // 4,
@@ -101,8 +119,16 @@ def nvidia_target(arch: str) -> Target:
         ),
         short_indices=True,
         max_lanes=LOADED_AT_ONCE // 2,
-        matrix_units=() if arch == "sm_75" else _MMA,
+        matrix_units=_units(arch),
+        rounding_units=_TF32 if _units(arch) else (),
+        warpgroup_units=tuple(map(_wgmma, _units(arch))) if arch == WITH_WGMMA else (),
+        rounding_warpgroup_units=tuple(map(_wgmma, _TF32)) if arch == WITH_WGMMA else (),
     )
+
+
+def _units(arch: str) -> tuple[MatrixUnit, ...]:
+    number = int(arch.rstrip("a")[3:])
+    return (*_MMA, *_MMA_FP8) if number >= 89 else _MMA if number >= 80 else ()
 
 
 def arch_of_capability(major: int, minor: int) -> str | None:

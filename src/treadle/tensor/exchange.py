@@ -22,6 +22,7 @@ from ..errors import DeviceError, ExchangeError
 from ..ir.node import Node
 from ..ir.op import Op
 from ..runtime import dlpack
+from .cuda_arrays import CudaArray
 from .cuda_memory import array_there, bytes_there, cuda_home, order_with, stream_of
 from .movements import memory_below, moved
 from .shapes import expand, move_axes, reshape
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-__all__ = ["device_of", "exported", "home_of", "imported", "in_place", "is_shareable"]
+__all__ = ["device_of", "exported", "home_of", "imported", "in_place", "is_shareable", "placed"]
 
 _HOST = (dlpack.CPU, 0)
 
@@ -169,6 +170,17 @@ def imported(
             f"[from_dlpack] the memory is on a device of DLPack's type {found.device[0]}, which "
             "treadle does not share: move it to the host first"
         )
+    return placed(adopt_dense, device, found, is_there, copy)
+
+
+def placed(
+    adopt_dense: Callable[[Any, int, int], Node],
+    device: str,
+    found: dlpack.Import | CudaArray,
+    is_there: bool,
+    copy: bool | None,
+) -> Node:
+    """A node over memory of somebody else's, or over a copy; `is_there`: on the CUDA `device`."""
     order = _dense_order(found.sizes, found.strides)
     reason = None
     if order is None:
@@ -178,7 +190,7 @@ def imported(
     elif not is_there and not Device[device].runtime.shares_memory:
         reason = f"{device} does not share the host's memory"
     if reason is not None and copy is False:
-        raise ExchangeError(f"[from_dlpack] {reason}: allow a copy")
+        raise ExchangeError(f"[{_CALLS[type(found)]}] {reason}: allow a copy")
     if copy or reason is not None or order is None:
         release = found.take()
         try:
@@ -195,6 +207,9 @@ def imported(
         count = 0
     address = found.address + lowest * found.dtype.itemsize
     return _arranged(adopt_dense(found, address, count), order, found)
+
+
+_CALLS = {dlpack.Import: "from_dlpack", CudaArray: "from_cuda_array"}
 
 
 def home_of(source: Any) -> str | None:
@@ -269,7 +284,7 @@ def _dense_order(sizes: Sequence[int], strides: Sequence[int]) -> list[int] | No
     return moving
 
 
-def _arranged(base: Node, order: list[int], found: dlpack.Import) -> Node:
+def _arranged(base: Node, order: list[int], found: dlpack.Import | CudaArray) -> Node:
     """Dense memory in the order of its axes, as the tensor that its strides describe."""
     sizes, strides = found.sizes, found.strides
     if 0 in sizes:
@@ -291,7 +306,7 @@ def _bytes_at(address: int, nbytes: int) -> Any:
     return (ctypes.c_uint8 * nbytes).from_address(address)
 
 
-def _array_of(found: dlpack.Import, bytes_at: Callable[[int, int], Any]) -> Array:
+def _array_of(found: dlpack.Import | CudaArray, bytes_at: Callable[[int, int], Any]) -> Array:
     """The memory as an array, whatever its strides; `bytes_at(address, n)` shows it."""
     import numpy as np
 

@@ -36,8 +36,9 @@ from ..errors import (
 from ..ir.node import Node
 from ..runtime.dlpack import Import
 from .creation import Creation
+from .cuda_arrays import CudaArray
 from .cuda_memory import cuda_array_interface
-from .exchange import device_of, exported, home_of, imported, in_place
+from .exchange import device_of, exported, home_of, imported, in_place, placed
 from .images import check_image
 from .shapes import reshape
 
@@ -135,6 +136,38 @@ class Interop(Creation):
             return _adopted(buffer, kind, count, name, None, found.take(), found.read_only, None)
 
         return cls._new(imported(adopted, name, x, copy), name)
+
+    @classmethod
+    def from_cuda_array(
+        cls, x: Any, *, device: str | None = None, copy: bool | None = None
+    ) -> Self:
+        """The memory of an array `x` that has `__cuda_array_interface__`, shared.
+
+        That is version 3, of CuPy, Numba, PyTorch and others. What is computed here comes after the
+        work on the stream that `x` names. `device` is the CUDA device where the memory is, or
+        another one, which gets a copy; `copy` and what can be shared are as in `from_dlpack`.
+
+        Raises ExchangeError (a BufferError) for what has no such interface, or where a copy would
+        be needed and is refused; DeviceError for several devices.
+        """
+        found = CudaArray(x)
+        there, name = Device.canonicalize(found.device), Device.canonicalize(device or found.device)
+        if isinstance(name, tuple):
+            raise DeviceError(f"[from_cuda_array] memory is on one device, not on {name}")
+        if found.stream is not None:
+            Device[there].runtime.take_over(found.stream)
+        if name != there and copy is False:
+            raise ExchangeError(
+                f"[from_cuda_array] memory of {there} is not shared with {name}: allow a copy"
+            )
+
+        def adopted(_: Any, address: int, count: int) -> Node:
+            kind = found.dtype
+            buffer = _wrap(there, address, count * kind.itemsize, kind.itemsize, None)
+            return _adopted(buffer, kind, count, there, x, None, found.read_only, None)
+
+        shared = cls._new(placed(adopted, there, found, True, copy), there)
+        return shared if name == there else shared.to(name)
 
     def __dlpack__(
         self, *, stream: Any = None, max_version: tuple[int, int] | None = None,

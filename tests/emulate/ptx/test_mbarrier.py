@@ -60,8 +60,17 @@ def test_rows_are_copied_in_and_out(gpu):
     assert (found == data + 1).all()
 
 
+def test_a_row_on_its_way_out_is_not_written_before_the_wait(gpu):
+    text = BULK.replace("EXPECTED", "512")
+    wait = "cp.async.bulk.wait_group.read 0;"
+    data, result = np.arange(128, dtype="u4"), np.zeros(128, "u4")
+    gpu.launch(text.replace(wait, wait + "st.shared.u32 [%r2], 7;"), "k", 1, 128, data, result)
+    with pytest.raises(DriverError, match=r"a wgmma or bulk copy of warp . may still read"):
+        gpu.launch(text.replace(wait, "st.shared.u32 [%r2], 7;" + wait), "k", 1, 128, data, result)
+
+
 def test_bytes_that_never_come_are_waited_for(gpu, monkeypatch):
-    monkeypatch.setattr("treadle.emulate.ptx.execute._TURNS", 50)
+    monkeypatch.setattr("treadle.emulate.ptx.execute.TURNS", 50)
     text = BULK.replace("EXPECTED", "528")
     with pytest.raises(DriverError, match="does not end"):
         gpu.launch(text, "k", 1, 128, np.zeros(128, "u4"), np.zeros(128, "u4"))

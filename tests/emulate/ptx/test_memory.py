@@ -255,7 +255,7 @@ def test_two_writes_of_one_value_are_no_race(gpu):
 
 
 def test_a_kernel_that_never_ends_is_stopped(gpu, monkeypatch):
-    monkeypatch.setattr("treadle.emulate.ptx.execute._TURNS", 20)
+    monkeypatch.setattr("treadle.emulate.ptx.execute.TURNS", 20)
     with pytest.raises(DriverError, match="does not end") as caught:
         gpu.launch(kernel("A: bra A;"), "k", 1, 32, np.zeros(1, "u4"))
     assert caught.value.code == "CUDA_ERROR_LAUNCH_TIMEOUT"

@@ -25,7 +25,7 @@ class Library:
         raise NotOffered(f"{type(self).__name__} has no {word}")
 
     def prepare(self, work: Work) -> Run:
-        """A function that does the work once, waits, and returns the result.
+        """A function that does the work `work.repeat` times, waits, and returns the last result.
 
         Raises NotOffered where the library has no form of it.
         """
@@ -33,14 +33,26 @@ class Library:
         tensors = [self.tensor(each.array(seed)) for seed, each in enumerate(given)]
         weights = dict(zip(work.weights, tensors, strict=False))
         inputs = tensors[len(weights) :]
-        return getattr(self, work.task)(work, weights, inputs)
+        start = getattr(self, work.task)(work, weights, inputs)
+
+        def run() -> Any:
+            for _ in range(work.repeat - 1):
+                start()
+            result = start()
+            self.finish(result)
+            return result
+
+        return run
+
+    def finish(self, result: Any) -> None:
+        """Waits for what has been started, where a library does not do so itself."""
 
     def tensor(self, array: Any) -> Any:
         """The array in the library's own memory."""
         raise NotImplementedError
 
     def result(self, work: Work, weights: Mapping[str, Any], inputs: Sequence[Any]) -> Run:
-        """The Run of task `result`, which every library has."""
+        """What starts task `result`, which every library has."""
         raise NotImplementedError
 
     def arrays(self, result: Any) -> list[Any]:

@@ -1,4 +1,6 @@
-"""PyTorch: eager; without fresh pages (`out=`, the fused Adam); torch.compile with two backends."""
+"""PyTorch: eager; without fresh pages (`out=`, the fused Adam); torch.compile with two backends;
+CUDA graphs.
+"""
 
 from __future__ import annotations
 
@@ -9,28 +11,35 @@ from typing import Any
 from ..work import Work
 from .base import LEARNING_RATE, Library, NotOffered, Run
 
-__all__ = ["Torch", "TorchCompile", "TorchOut", "TorchTreadle"]
+__all__ = ["Torch", "TorchCompile", "TorchGraph", "TorchOut", "TorchTreadle"]
 
 
 class Torch(Library):
-    """PyTorch as most programs use it."""
+    """PyTorch as most programs use it, on the processor or on its `device` "cuda"."""
 
     fused_update = False
     torch: ModuleType
     functional: ModuleType
 
-    def __init__(self) -> None:
+    def __init__(self, device: str = "cpu") -> None:
         import torch
 
-        self.torch, self.functional = torch, torch.nn.functional
+        self.torch, self.functional, self.device = torch, torch.nn.functional, device
 
     def tensor(self, array: Any) -> Any:
         """A copy. Integers become int64, which labels and `gather` must be."""
+        if array.dtype == "bfloat16":
+            return self.torch.from_numpy(array.astype("float32")).to(self.device).bfloat16()
         dtype = "int64" if array.dtype == "int32" else array.dtype
-        return self.torch.from_numpy(array.astype(dtype))
+        return self.torch.from_numpy(array.astype(dtype)).to(self.device)
 
     def array(self, tensor: Any) -> Any:
-        return tensor.detach().numpy()
+        tensor = tensor.detach().cpu()
+        return (tensor.float() if tensor.dtype == self.torch.bfloat16 else tensor).numpy()
+
+    def finish(self, result: Any) -> None:
+        if self.device == "cuda":
+            self.torch.cuda.synchronize()
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return function
@@ -81,6 +90,19 @@ class Torch(Library):
         return self.torch.optim.Adam(trained, lr=LEARNING_RATE, fused=fused)
 
     # -- words --------------------------------------------------------------------------------
+
+    def steps(self, x: Any, count: int) -> Any:
+        for _ in range(count):
+            x = x + 1
+        return x
+
+    def matmul_tf32(self, a: Any, b: Any) -> Any:
+        settings = self.torch.backends.cuda.matmul
+        before, settings.allow_tf32 = settings.allow_tf32, True
+        try:
+            return a @ b
+        finally:
+            settings.allow_tf32 = before
 
     def conv2d(
         self, x: Any, w: Any, stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1
@@ -227,6 +249,12 @@ class TorchCompile(Torch):
         whole = not isinstance(getattr(function, "__self__", None), self.torch.optim.Optimizer)
         return self.torch.compile(function, fullgraph=whole, backend=self.backend)
 
+    def matmul_tf32(self, a: Any, b: Any) -> Any:
+        raise NotOffered("the setting is not a part of what is compiled")
+
+    def steps(self, x: Any, count: int) -> Any:
+        raise NotOffered("it is one kernel")
+
 
 class TorchTreadle(TorchCompile):
     """PyTorch's programs through treadle: what its backend of torch.compile adds and costs."""
@@ -237,3 +265,24 @@ class TorchTreadle(TorchCompile):
         from ...interop.dynamo import compile_graph
 
         return compile_graph
+
+
+class TorchGraph(Torch):
+    """Results through a CUDA graph that is captured once and replayed."""
+
+    def result(self, work: Work, weights: Mapping[str, Any], inputs: Sequence[Any]) -> Run:
+        torch = self.torch
+        with torch.inference_mode():
+            torch.cuda.synchronize()
+            with torch.cuda.stream(torch.cuda.Stream()):  # as captures ask for
+                work.call(self, weights, inputs)
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                made = work.call(self, weights, inputs)
+
+        def run() -> Any:
+            graph.replay()
+            return made
+
+        return run

@@ -97,15 +97,21 @@ class TensorLibrary(Library):
 
     def _run(self, function: Callable[..., Any], inputs: Sequence[Any]) -> Run:
         step = self.TinyJit(function) if self.captured else function
+        return lambda: step(*inputs)
 
-        def run() -> Any:
-            result = step(*inputs)
-            self.wait()
-            return result
-
-        return run
+    def finish(self, result: Any) -> None:
+        self.wait()
 
     # -- words --------------------------------------------------------------------------------
+
+    def steps(self, x: Any, count: int) -> Any:
+        for _ in range(count):
+            x = (x + 1).contiguous()
+        return x
+
+    def matmul_tf32(self, a: Any, b: Any) -> Any:
+        with self.Context(ALLOW_TF32=1):
+            return (a @ b).realize()
 
     def conv2d(
         self, x: Any, w: Any, stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1

@@ -32,7 +32,10 @@ class Jax(Library):
 
     def result(self, work: Work, weights: Mapping[str, Any], inputs: Sequence[Any]) -> Run:
         function = self.jax.jit(lambda ws, *xs: work.call(self, ws, xs))
-        return lambda: self.jax.block_until_ready(function(weights, *inputs))
+        return lambda: function(weights, *inputs)
+
+    def finish(self, result: Any) -> None:
+        self.jax.block_until_ready(result)
 
     def gradients(self, work: Work, weights: Mapping[str, Any], inputs: Sequence[Any]) -> Run:
         def gradients(*xs: Any) -> Any:
@@ -90,6 +93,9 @@ class Jax(Library):
         return self.jax.tree.map(moved, weights, means, squares), means, squares, count
 
     # -- words --------------------------------------------------------------------------------
+
+    def matmul_tf32(self, a: Any, b: Any) -> Any:
+        return self.np.matmul(a, b, precision="tensorfloat32")
 
     def conv2d(
         self, x: Any, w: Any, stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1

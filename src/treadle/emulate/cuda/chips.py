@@ -14,7 +14,7 @@ _COMMON = DeviceFacts(
     most_registers=65536, shared=48 * _KIB, shared_optin=163 * _KIB,
     shared_per_multiprocessor=164 * _KIB, l2=40 << 20, clock=1_410_000_000,
     memory_clock=1_215_000_000, bus_bits=5120, pci="0000:00:00.0", has_pools=True,
-    is_emulated=True,
+    has_watchdog=True, is_emulated=True,
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from treadle.emulate.cuda.memory import DeviceMemory
 from treadle.emulate.cuda.module import EmulatedKernel, EmulatedModule, pack_arguments, refused
+from treadle.emulate.cuda.tensor_maps import encoded
 from treadle.emulate.ptx.execute import EmulationFault, Program
 from treadle.emulate.ptx.machine import Fault
 from treadle.emulate.ptx.syntax import PTXError, Variable
@@ -21,7 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from treadle.emulate.cuda.driver import EmulatedDriver
-    from treadle.runtime.cuda.driver import Argument, Context, DeviceFacts, Dim
+    from treadle.runtime.cuda.driver import (
+        Argument,
+        Context,
+        DeviceFacts,
+        Dim,
+        TensorTiles,
+    )
 
 __all__ = ["EmulatedContext"]
 
@@ -43,6 +50,7 @@ class _Node:
     block: Dim
     shared: int
     args: Sequence[Argument]
+    after: frozenset[int]  # the numbers of nodes
 
 
 @dataclass
@@ -214,6 +222,9 @@ class EmulatedContext:
             message = f"PTX for {target} does not run on {self.driver.arch}"
             raise DriverError("CUDA_ERROR_NO_BINARY_FOR_GPU", "cuModuleLoadData", message)
 
+    def encode_tensor_map(self, tiles: TensorTiles) -> bytes:
+        return encoded(tiles, self.facts.capability)
+
     def launch(
         self,
         kernel: Any,
@@ -305,13 +316,20 @@ class EmulatedContext:
         args: Sequence[Argument],
     ) -> _Node:
         self._check_launch(kernel, grid, block, shared)
-        node = _Node(kernel, grid, block, shared, list(args))
+        node = _Node(kernel, grid, block, shared, list(args), frozenset(map(id, after)))
         graph.nodes.append(node)
         return node
 
     def instantiate(self, graph: _Graph) -> dict[int, _Node]:
-        """The nodes by the number of what add_kernel gave, each a copy of its own."""
-        return {id(node): replace(node) for node in graph.nodes}
+        """Copies of the nodes by the number of what add_kernel gave, in the order that they run in.
+
+        That is the least usual one that they allow: of the nodes that may run, the last.
+        """
+        waiting, order = {id(node): node for node in graph.nodes}, {}
+        while waiting:
+            number = next(n for n in reversed(waiting) if order.keys() >= waiting[n].after)
+            order[number] = replace(waiting.pop(number))
+        return order
 
     def update_kernel(
         self, executable: dict[int, _Node], node: _Node, args: Sequence[Argument]

@@ -6,6 +6,7 @@ import ctypes
 import functools
 from typing import TYPE_CHECKING
 
+from treadle.emulate.ptx.machine import TENSOR_MAP_BYTES
 from treadle.emulate.ptx.syntax import WIDTHS, PTXError, Variable
 from treadle.runtime.cuda.driver import DriverError, KernelFacts
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EmulatedKernel", "EmulatedModule", "pack_arguments", "refused"]
 
-_SIZES = {"address": 8, "int64": 8, "int32": 4}
+_SIZES = {"address": 8, "int64": 8, "int32": 4, "tensor_map": TENSOR_MAP_BYTES}
 _THREADS_PER_MULTIPROCESSOR = 2048
 _BLOCKS_PER_MULTIPROCESSOR = 32
 
@@ -113,5 +114,7 @@ def pack_arguments(kernel: EmulatedKernel, args: Sequence[Argument]) -> bytes:
             message = f"{parameter.name} has {parameter.nbytes} bytes, the argument {nbytes}"
             raise DriverError("CUDA_ERROR_INVALID_VALUE", "cuLaunchKernel", message)
         at = made.params[parameter.name]
-        data[at : at + nbytes] = (value & ((1 << (8 * nbytes)) - 1)).to_bytes(nbytes, "little")
+        if kind != "tensor_map":
+            value = (value & ((1 << (8 * nbytes)) - 1)).to_bytes(nbytes, "little")
+        data[at : at + nbytes] = value
     return bytes(data)

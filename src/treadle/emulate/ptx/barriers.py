@@ -203,6 +203,7 @@ def _start_block() -> str:
     code.do("call void @tick(ptr %block)")
     base, nbytes = code.pointer("block", "shared"), code.load("block", "shared_bytes", 64)
     code.do(f"call void @llvm.memset.p0.i64(ptr {base}, i8 -1, i64 {nbytes}, i1 false)")
+    code.save("block", "flight_count", "0")
     first = code.field("block", "arrived")
     code.do(f"call void @llvm.memset.p0.i64(ptr {first}, i8 0, i64 {6 * 64}, i1 false)")
 

@@ -39,9 +39,9 @@ from treadle.runtime.loader import Library, load_object
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["EmulationFault", "Program", "Region"]
+__all__ = ["TURNS", "EmulationFault", "Program", "Region"]
 
-_TURNS = 200_000  # of all warps of a block, each at most machine.SLICE backward branches
+TURNS = 200_000  # of all warps of a block, each at most machine.SLICE backward branches
 _Run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
@@ -173,20 +173,21 @@ class Program:
         """
         loaded = self._load(name)
         blocks = grid[0] * grid[1] * grid[2]
-        held = ctypes.create_string_buffer(params.ljust(16, b"\0"))
-        table = _table([*memory, Region(ctypes.addressof(held), len(params))])
+        held = _Memory(len(params) + 16)
+        ctypes.memmove(held.address, params, len(params))
+        table = _table([*memory, Region(held.address, len(params))])
         numbers = module_globals(self.module)
         addresses = (ctypes.c_int64 * (len(numbers) + 1))()
         for variable, number in numbers.items():
             addresses[number] = (variables or {}).get(variable, 0)
         launch = _Memory(LAUNCH_BYTES)
         for field, value, nbytes in (
-            ("params", ctypes.addressof(held), 8), ("table", ctypes.addressof(table), 8),
+            ("params", held.address, 8), ("table", ctypes.addressof(table), 8),
             ("table_count", len(table) // 2, 8), ("globals", ctypes.addressof(addresses), 8),
             ("blocks", blocks, 8), ("grid_x", grid[0], 4), ("grid_y", grid[1], 4),
             ("grid_z", grid[2], 4), ("block_x", block[0], 4), ("block_y", block[1], 4),
             ("block_z", block[2], 4), ("static_shared", loaded.translation.shared_bytes, 4),
-            ("dynamic_shared", dynamic_shared, 4), ("limit", _TURNS, 8),
+            ("dynamic_shared", dynamic_shared, 4), ("limit", TURNS, 8),
         ):  # fmt: skip
             launch.put(LAUNCH[field], value, nbytes)
         self._run(loaded, block, dynamic_shared, launch, min(self._threads, blocks))

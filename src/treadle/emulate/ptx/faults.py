@@ -53,7 +53,7 @@ def describe(
         Fault.LOCAL: lambda: f"{who}: access to {size} at offset {_signed(address)} of local "
         f"memory, of which a thread has {translation.local_bytes} bytes{at}",
         Fault.UNINITIALISED: lambda: f"{who}: reads {size} at offset {address} of shared memory "
-        f"that the block never wrote{at}",
+        f"that the block never wrote, or that nobody has waited to be copied there{at}",
         Fault.RACE: lambda: f"{who}: a data race with {other} on {size} at offset {address} of "
         f"shared memory: no barrier is between them{at}",
         Fault.TRAP: lambda: f"{who}: trap{at}",
@@ -66,6 +66,13 @@ def describe(
         "names lanes which never come to it",
         Fault.DIVERGED_BARRIER: lambda: f"{where}: threads of warp {extra} wait at different "
         f"instructions of barrier {address}; all of a warp must be at one{at}",
+        Fault.IN_FLIGHT: lambda: f"{who}: writes {size} at offset {address} of shared memory that "
+        f"a wgmma or bulk copy of warp {extra} may still read: it has not been waited for{at}",
+        Fault.PROXY: lambda: f"{who}: wgmma or a bulk copy reads offset {address} of shared "
+        f"memory, which thread {_coordinates(extra, block)} stored with no fence.proxy.async "
+        f"since{at}",
+        Fault.BAD_TENSOR_MAP: lambda: f"{who}: there is no tensor map of {extra} dimensions at "
+        f"0x{address:x}{at}",
         Fault.BAD_BARRIER: lambda: f"{who}: there is no barrier {address}, only 0 to 15{at}",
     }  # fmt: skip
     return EmulationFault(kind, messages[kind]())
@@ -89,6 +96,8 @@ def _other(extra: int, block: Dim) -> str:
     id, what = extra & 0xFFFFFFFF, "reads" if extra >> 32 else "writes"
     if id < 1024:
         return f"thread {_coordinates(id, block)}, which {what} it"
+    if id == 1057:
+        return "an asynchronous copy, which nobody has waited for"
     if id < 1056:
         return f"several threads of warp {id - 1024}, which read it"
     return "threads of several warps, which read it"

@@ -54,6 +54,14 @@ class Layout:
             v.name: -1 for v in flow.variables if v.space in ("global", "const")
         }
         self.slots, self.warp_bytes = self._slots()
+        self._queue: int | None = None
+
+    def queue(self, nbytes: int) -> int:
+        """Where a warp of this kernel has `nbytes` for copies on their way; made when asked for."""
+        if self._queue is None:
+            self._queue = self.warp_bytes
+            self.warp_bytes += nbytes
+        return self._queue
 
     def _slots(self) -> tuple[dict[str, int], int]:
         crossing: dict[str, None] = {}

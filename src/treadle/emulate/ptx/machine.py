@@ -10,14 +10,16 @@ from __future__ import annotations
 from enum import IntEnum
 
 __all__ = [
-    "BLOCK", "BLOCK_BYTES", "DATA_BYTES", "KNOWN", "LANES", "LAST_STAMP", "LAUNCH", "LAUNCH_BYTES",
-    "SLICE", "WARP", "WARP_REGISTERS", "Fault",
+    "BLOCK", "BLOCK_BYTES", "DATA_BYTES", "FLIGHTS", "FLIGHT_BYTES", "KNOWN", "LANES",
+    "LAST_STAMP", "LAUNCH", "LAUNCH_BYTES", "SLICE", "TENSOR_MAP", "TENSOR_MAP_BYTES",
+    "TENSOR_MAP_SIGN", "WARP", "WARP_REGISTERS", "Fault",
 ]  # fmt: skip
 
 LANES = 32
 SLICE = 20_000  # backward branches that a warp takes before the others of its block have a turn
 LAST_STAMP = (1 << 21) - 1  # of accesses to shared memory; later ones are not told apart
 KNOWN = 8  # allocations that a host thread remembers
+FLIGHTS, FLIGHT_BYTES = 64, 24  # reads of shared memory under way that a block remembers
 DATA_BYTES = 1024  # 32 lanes of 32 bytes: the widest access
 
 
@@ -50,16 +52,33 @@ BLOCK, BLOCK_BYTES = _offsets(
     ("known", 16 * KNOWN),
     # Stamps order accesses to shared memory: see support.
     ("stamp", 4), ("first_stamp", 4), ("barrier_stamp", 4), ("warp_stamps", 4 * LANES),
+    ("proxy_stamps", 4 * LANES),
     ("arrived", 64), ("expected", 64), ("loose", 64), ("voted", 64), ("last_voted", 64),
     ("last_arrived", 64),
+    # Pieces of shared memory that are still being read: see flights.
+    ("flight_count", 8), ("flights", FLIGHTS * FLIGHT_BYTES),
 )  # fmt: skip
 
 WARP, WARP_REGISTERS = _offsets(
     ("live", 4), ("waiting", 4), ("held", 4), ("slice", 4), ("number", 4), ("flip", 4),
-    ("barriers", 64), ("pc", 128), ("tid_x", 128), ("tid_y", 128), ("tid_z", 128),
+    # From here to pc all is zero when a block starts. `groups` are each thread's of cp.async,
+    # `oldest_copy` and `next_copy` number the warp's copies: see async_support. `flight_groups` are
+    # the warp's of each kind of flights.
+    ("barriers", 64), ("groups", 128), ("oldest_copy", 4), ("next_copy", 4), ("flight_groups", 8),
+    ("pc", 128),
+    ("tid_x", 128), ("tid_y", 128), ("tid_z", 128),
     # Where translated code leaves addresses and data for the support functions, and back.
     ("addresses", 256), ("data", DATA_BYTES), ("more", DATA_BYTES), ("tiles", 24 * 1024),
 )  # fmt: skip
+
+# A tensor map is opaque to PTX, so its 128 bytes are ours to lay out. `sign` tells that it is one;
+# dimensions that it lacks have a size and a box of 1. `pieces` has ones where a swizzle has bits.
+TENSOR_MAP, _ = _offsets(
+    ("sign", 4), ("rank", 4), ("nbytes", 4), ("pieces", 4), ("address", 8),
+    *((f"size{d}", 8) for d in range(5)), *((f"stride{d}", 8) for d in range(1, 5)),
+    *((f"box{d}", 2) for d in range(5)),
+)  # fmt: skip
+TENSOR_MAP_BYTES, TENSOR_MAP_SIGN = 128, 0x54_4D_41_50
 
 
 class Fault(IntEnum):
@@ -79,3 +98,6 @@ class Fault(IntEnum):
     WARP_DEADLOCK = 11
     DIVERGED_BARRIER = 12
     BAD_BARRIER = 13
+    BAD_TENSOR_MAP = 14
+    IN_FLIGHT = 15
+    PROXY = 16

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from treadle.emulate.ptx.async_copy import asynchronous_copy, wait_for_copies
 from treadle.emulate.ptx.emit import Handlers, lanes, splat
+from treadle.emulate.ptx.flights import BULK
 from treadle.emulate.ptx.mbarrier_support import (
     ARRIVE,
     ARRIVE_EXPECT,
@@ -21,13 +23,15 @@ from treadle.emulate.ptx.mbarrier_support import (
 )
 from treadle.emulate.ptx.memory import (
     address_lanes,
-    asynchronous_copy,
     copy_hint,
     data_place,
     fence,
+    flight_commit,
+    flight_wait,
     set_addresses,
 )
 from treadle.emulate.ptx.syntax import Address, Immediate, Operand, Sink
+from treadle.emulate.ptx.tensor import tensor_copy
 
 if TYPE_CHECKING:
     from treadle.emulate.ptx.emit import Emitter, Modifiers
@@ -104,14 +108,40 @@ def _copy(e: Emitter, item: Instruction, m: Modifiers) -> None:
         raise m.fail()
     if m.flag("bulk"):
         _bulk_copy(e, item, m)
+    elif m.flag("mbarrier"):
+        _arrive_with_copies(e, item, m)
     else:
         asynchronous_copy(e, item, m)
 
 
+def _arrive_with_copies(e: Emitter, item: Instruction, m: Modifiers) -> None:
+    """cp.async.mbarrier.arrive: an arrival once the thread's copies have landed, which is now.
+
+    Without `.noinc` the barrier expects one arrival more for it, so that nothing changes.
+    """
+    if not m.flag("arrive"):
+        raise m.fail()
+    counts = m.flag("noinc")
+    m.one_of(("shared", "shared::cta"))
+    m.flag("b64")
+    wait_for_copies(e)
+    if counts:
+        _act(e, ARRIVE, address_lanes(e, item.operands[0]), e.read(_ONE, 32), 32)
+
+
 def _bulk_copy(e: Emitter, item: Instruction, m: Modifiers) -> None:
     """cp.async.bulk: a row of bytes between global and shared memory."""
-    if m.one_of(("commit_group", "wait_group")):
+    if m.flag("commit_group"):
+        flight_commit(e, BULK)
+        return
+    if m.flag("wait_group"):
         m.flag("read")
+        flight_wait(e, BULK, item.operands[0])
+        return
+    if m.flag("tensor"):
+        arrived = tensor_copy(e, item, m)
+        if arrived is not None:
+            _act(e, COMPLETE, *arrived, 64)
         return
     copy_hint(m)
     spaces = [word.split("::")[0] for word in m.rest if word.split("::")[0] in ("shared", "global")]

@@ -5,13 +5,14 @@ The 64 bits of a barrier are ours to lay out: PTX calls them opaque.
     bits 0-19 arrivals that are pending, 20-39 arrivals of a phase, 40-61 bytes that are pending,
     63 parity of the phase
 
-A phase ends when nothing is pending. A thread that waits in vain gives its turn away, or the warps
-that it waits for would never run.
+A phase ends when nothing is pending; what was done before is seen by whoever waits for it. A thread
+that waits in vain gives its turn away, or the warps that it waits for would never run.
 """
 
 from __future__ import annotations
 
 from treadle.emulate.ptx.code import Code, Variable
+from treadle.emulate.ptx.flights import BULK
 from treadle.emulate.ptx.machine import WARP
 from treadle.emulate.ptx.shadow import STORE, TOUCH
 
@@ -90,7 +91,6 @@ def _change() -> str:
     def complete() -> None:
         code.set(parity, code.op(f"xor i64 {code.get(parity)}, 1"))
         code.set(pending, code.get(expected))
-        code.do("call void @treadle_ptx_fence(ptr %block)")
 
     code.when(nothing, complete)
     state = code.op(f"and i64 {code.get(pending)}, {FIELD}")
@@ -190,6 +190,8 @@ def _bulk_function() -> str:
                 code.set(value, code.op(f"load i128, ptr {pointer}, align 16"))
 
             def put() -> None:
+                note = f"call void @note_asynchronous(ptr %block, i64 {there})"
+                code.when(inwards, lambda: code.do(note))
                 pointer = code.op(f"load ptr, ptr {place}")
                 code.do(f"store i128 {code.get(value)}, ptr {pointer}, align 16")
 
@@ -199,12 +201,22 @@ def _bulk_function() -> str:
                 written = checked(spaces[1], there, STORE)
                 code.when(code.op(f"icmp ne i32 {written}, 0"), put)
 
-            code.when(
-                inwards, lambda: move(("global", "shared")), lambda: move(("shared", "global"))
-            )
+            def out() -> None:
+                code.do(f"store i64 {here}, ptr {place}")
+                code.do(
+                    f"call void @treadle_ptx_check_proxy(ptr %block, ptr %warp, i32 {bit}, "
+                    "i32 %line)"
+                )
+                move(("shared", "global"))
+
+            code.when(inwards, lambda: move(("global", "shared")), out)
 
         count = code.op(f"trunc i64 {code.op(f'lshr i64 {nbytes}, 4')} to i32")
         code.count(count, piece)
+        high = code.op(f"add i64 {source}, {nbytes}")
+        start = f"call void @treadle_ptx_flight_start(ptr %block, ptr %warp, i32 1, i32 {BULK}, "
+        outwards = code.op(f"xor i1 {inwards}, true")
+        code.when(outwards, lambda: code.do(f"{start}i64 {source}, i64 {high})"))
 
     code.each_lane("%mask", row)
     code.do("ret void")

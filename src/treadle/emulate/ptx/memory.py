@@ -1,4 +1,4 @@
-"""Loads, stores, atomics, asynchronous copies and addresses.
+"""Loads, stores, atomics and addresses.
 
 Global and constant memory are the host's own addresses; shared memory and a thread's local memory
 are numbered from 0, and generic addresses of them lie in the host memory that the block has for
@@ -14,13 +14,16 @@ from treadle.emulate.ptx.emit import Handlers, lanes, splat
 from treadle.emulate.ptx.machine import LANES
 from treadle.emulate.ptx.shadow import TOUCH
 from treadle.emulate.ptx.support import ACCESSES, access_name
-from treadle.emulate.ptx.syntax import WIDTHS, Address, Immediate, Operand, Symbol, Vector
+from treadle.emulate.ptx.syntax import WIDTHS, Address, Operand, Symbol, Vector
 
 if TYPE_CHECKING:
     from treadle.emulate.ptx.emit import Emitter, Modifiers
     from treadle.emulate.ptx.syntax import Instruction
 
-__all__ = ["HANDLERS", "address_lanes", "fence", "load", "shared_base", "store", "store_param"]
+__all__ = [
+    "HANDLERS", "address_lanes", "check_proxy", "copy_hint", "data_place", "fence", "flight_commit",
+    "flight_start", "flight_wait", "load", "set_addresses", "shared_base", "store", "store_param",
+]  # fmt: skip
 
 HANDLERS = Handlers()
 _SPACES = {
@@ -107,6 +110,39 @@ def fence(e: Emitter) -> None:
     e.intrinsic("treadle_ptx_fence", "void", "ptr %block")
 
 
+def check_proxy(e: Emitter, addresses: str) -> None:
+    """What is read at these offsets of shared memory has been fenced for the asynchronous proxy."""
+    set_addresses(e, addresses)
+    e.intrinsic(
+        "treadle_ptx_check_proxy", "void", "ptr %block", "ptr %warp", f"i32 {e.mask_bits}",
+        f"i32 {e.line or e.layout.line}",
+    )  # fmt: skip
+
+
+def flight_start(e: Emitter, kind: int, low: str, high: str) -> None:
+    """Shared memory from `low` to `high` may be read until it is waited for."""
+    e.intrinsic(
+        "treadle_ptx_flight_start", "void", "ptr %block", "ptr %warp", f"i32 {e.mask_bits}",
+        f"i32 {kind}", f"i64 {low}", f"i64 {high}",
+    )  # fmt: skip
+
+
+def flight_commit(e: Emitter, kind: int) -> None:
+    """Closes a group of the warp's, if any lane is here."""
+    place = e.warp_field("flight_groups", 4 * kind)
+    count = e.op(f"load i32, ptr {place}")
+    some = e.op(f"zext i1 {e.op(f'icmp ne i32 {e.mask_bits}, 0')} to i32")
+    e.do(f"store i32 {e.op(f'add i32 {count}, {some}')}, ptr {place}")
+
+
+def flight_wait(e: Emitter, kind: int, newest: Operand) -> None:
+    """Waits for all groups of the warp's but the newest ones."""
+    e.intrinsic(
+        "treadle_ptx_flight_wait", "void", "ptr %block", "ptr %warp", f"i32 {e.mask_bits}",
+        f"i32 {kind}", f"i32 {e.first(newest, 32)}",
+    )  # fmt: skip
+
+
 def shared_base(e: Emitter) -> str:
     """The host address of the block's shared memory, in each lane."""
     return e.spread(e.block_value("shared", 64), 64)
@@ -137,6 +173,12 @@ def _manner(e: Emitter, m: Modifiers) -> tuple[str, str]:
     m.one_of(_SCOPES)
     copy_hint(m)
     return _SPACES.get(m.one_of(_SPACES), "generic"), semantics
+
+
+def copy_hint(m: Modifiers) -> None:
+    """Takes what is said about caches."""
+    while m.one_of(_CACHES):
+        pass
 
 
 def _elements(m: Modifiers) -> tuple[str, int]:
@@ -250,6 +292,9 @@ def _atomic(e: Emitter, item: Instruction, m: Modifiers) -> None:
 
 @HANDLERS.of("membar", "fence")
 def _fence(e: Emitter, item: Instruction, m: Modifiers) -> None:
+    if "proxy" in m.rest and "async" in m.rest:
+        mask = f"i32 {e.mask_bits}"
+        e.intrinsic("treadle_ptx_proxy_fence", "void", "ptr %block", "ptr %warp", mask)
     m.rest = [word for word in m.rest if not _is_fence_word(word)]
     fence(e)
 
@@ -260,55 +305,6 @@ def _is_fence_word(word: str) -> bool:
         *_SCOPES, *_SEMANTICS, "gl", "proxy", "alias", "async", "tensormap", "mbarrier_init",
         "shared", "global", "sync_restrict", "from", "to", "generic",
     }  # fmt: skip
-
-
-# -- cp.async
-
-
-def asynchronous_copy(e: Emitter, item: Instruction, m: Modifiers) -> None:
-    """The asynchronous copies of sm_80: made at once, so that waiting for them is nothing."""
-    if m.one_of(("commit_group", "wait_group", "wait_all")):
-        return
-    if m.one_of(("ca", "cg")) and m.one_of(("shared", "shared::cta")) and m.flag("global"):
-        copy_hint(m)
-        _copy_in(e, item, m)
-        return
-    raise m.fail()
-
-
-def copy_hint(m: Modifiers) -> None:
-    """Takes what is said about caches."""
-    while m.one_of(_CACHES):
-        pass
-
-
-def _copy_in(e: Emitter, item: Instruction, m: Modifiers) -> None:
-    target, source, size = item.operands[:3]
-    if not isinstance(size, Immediate) or size.value not in (4, 8, 16):
-        raise m.fail("copies 4, 8 or 16 bytes")
-    count = size.value // 4
-    mask, rest = e.mask_bits, item.operands[3:]
-    kept = e.read(rest[0], 32) if rest and e.width(rest[0]) != 64 else None
-    if kept is not None:
-        some = e.op(f"icmp ne {lanes(32)} {kept}, zeroinitializer")
-        some = e.op(f"and {lanes(1)} {some}, {e.mask}")
-        mask = e.op(f"bitcast {lanes(1)} {some} to i32")
-    values = load(e, "global", address_lanes(e, source), 32, count, mask)
-    if kept is not None:
-        values = [_first_bytes(e, value, kept, 4 * i) for i, value in enumerate(values)]
-    store(e, "shared", address_lanes(e, target), 32, values)
-
-
-def _first_bytes(e: Emitter, value: str, kept: str, at: int) -> str:
-    """A word of which only the bytes before `kept` - `at` stay; the others are 0."""
-    shape = lanes(32)
-    left = e.op(f"sub {shape} {kept}, {splat(32, at)}")
-    left = e.intrinsic("llvm.smax.v32i32", shape, f"{shape} {left}", f"{shape} zeroinitializer")
-    left = e.intrinsic("llvm.smin.v32i32", shape, f"{shape} {left}", f"{shape} {splat(32, 4)}")
-    wide = e.op(f"zext {shape} {e.op(f'shl {shape} {left}, {splat(32, 3)}')} to {lanes(64)}")
-    ones = e.op(f"shl {lanes(64)} {splat(64, -1)}, {wide}")
-    keep = e.op(f"trunc {lanes(64)} {e.op(f'xor {lanes(64)} {ones}, {splat(64, -1)}')} to {shape}")
-    return e.op(f"and {shape} {value}, {keep}")
 
 
 # -- addresses

@@ -99,6 +99,8 @@ class _Reader(Declarations):
             numbers = [self.integer()]
             while self.accept(","):
                 numbers.append(self.integer())
+        if name == ".reqnctapercluster" and numbers != [1] * len(numbers):
+            self.fail("clusters of several blocks are not emulated")
         function.directives[name[1:]] = tuple(numbers)
         return None
 

@@ -3,7 +3,8 @@
 Two shadows hold one word for each byte: `stamp << 11 | id` of its last write, and of its last read.
 The stamp counts the block's synchronisations; it never goes back, so a new block needs no clearing:
 what is older than its first stamp was not written by it. The id is the thread's number, or
-1024 + warp where several threads of a warp did it, or 1056 for threads of several warps.
+1024 + warp where several threads of a warp did it, 1056 for threads of several warps, or 1057 for
+an asynchronous copy, which is nobody's.
 
 Two accesses, one a write, by different threads race if nothing orders them: the stamp of the
 earlier one is later than the block's last barrier, or, within a warp, than its last `.sync`.
@@ -16,11 +17,14 @@ from __future__ import annotations
 from treadle.emulate.ptx.code import Code, Variable
 from treadle.emulate.ptx.machine import BLOCK, LAST_STAMP, Fault
 
-__all__ = ["LOAD", "STORE", "TOUCH", "check_name", "reduce_lanes", "shadow_functions"]
+__all__ = [
+    "ASYNCHRONOUS", "ID_BITS", "LOAD", "STORE", "TOUCH", "check_name", "reduce_lanes",
+    "shadow_functions",
+]  # fmt: skip
 
 LOAD, STORE, TOUCH = 0, 1, 2  # what an access does; TOUCH is atomic
-_ID_BITS = 11
-_OF_WARP, _OF_MANY = 1024, 1056
+ID_BITS = 11
+_OF_WARP, _OF_MANY, ASYNCHRONOUS = 1024, 1056, 1057
 _LANES = "ptr %block, ptr %warp, i32 %mask, i32 %line"  # as parameters and as arguments
 _SIZES = (1, 2, 4, 8, 16, 32)
 
@@ -136,6 +140,9 @@ def _check_sized(how: int, nbytes: int) -> str:
     leaders, grouped = _groups(code, addresses, mask) if how == LOAD else (mask, "0")
     code.each_lane(leaders, lambda lane: shadows.look(_offset(code, places, lane)))
     code.when(shadows.is_suspicious(), lambda: _judge_each(code, places, mask, how, nbytes))
+    if how == STORE:
+        some = code.op(f"icmp ne i32 {code.load('block', 'flight_count')}, 0")
+        code.when(some, lambda: _check_flights(code, places, mask, nbytes))
     code.each_lane(
         leaders,
         lambda lane: shadows.note(
@@ -157,6 +164,16 @@ def reduce_lanes(code: Code, how: str, addresses: str) -> str:
     here = code.op("bitcast i32 %mask to <32 x i1>")
     chosen = code.op(f"select <32 x i1> {here}, <32 x i64> {addresses}, <32 x i64> {otherwise}")
     return code.op(f"call i64 @llvm.vector.reduce.{how}.v32i64(<32 x i64> {chosen})")
+
+
+def _check_flights(code: Code, places: str, mask: str, nbytes: int) -> None:
+    code.each_lane(
+        mask,
+        lambda lane: code.do(
+            f"call void @check_flights(ptr %block, ptr %warp, i32 %line, i32 {lane}, "
+            f"i64 {_offset(code, places, lane)}, i32 {nbytes})"
+        ),
+    )
 
 
 def _judge_each(code: Code, places: str, mask: str, how: int, nbytes: int) -> None:
@@ -199,14 +216,14 @@ class _Shadows:
         self.code, self.how, self.nbytes = code, how, nbytes
         self.shape, self.flags = f"<{nbytes} x i32>", f"<{nbytes} x i1>"
         self.written, self.read = code.pointer("block", "written"), code.pointer("block", "read")
-        first = code.op(f"shl i32 {code.load('block', 'first_stamp')}, {_ID_BITS}")
-        self.before = code.op(f"shl i32 {code.load('block', 'barrier_stamp')}, {_ID_BITS}")
-        self.now = code.op(f"shl i32 {code.load('block', 'stamp')}, {_ID_BITS}")
+        first = code.op(f"shl i32 {code.load('block', 'first_stamp')}, {ID_BITS}")
+        self.before = code.op(f"shl i32 {code.load('block', 'barrier_stamp')}, {ID_BITS}")
+        self.now = code.op(f"shl i32 {code.load('block', 'stamp')}, {ID_BITS}")
         self.warp = code.load("warp", "number")
         group = code.op(f"add i32 {self.warp}, {_OF_WARP}")
         self.together = code.op(f"or i32 {self.now}, {group}")
         self.firsts = self._spread(first)
-        self.limits = self._spread(code.op(f"or i32 {self.before}, {(1 << _ID_BITS) - 1}"))
+        self.limits = self._spread(code.op(f"or i32 {self.before}, {(1 << ID_BITS) - 1}"))
         self.oldest = code.variable(self.shape, "splat (i32 -1)")
         self.newest = code.variable(self.shape, "zeroinitializer")
 
@@ -275,7 +292,7 @@ class _Shadows:
         place, r = self._words(self.read, offset)
         ids, warps = self._spread(id), self._spread(self.warp)
         old = code.op(f"icmp ule {shape} {r}, {self.limits}")
-        reader = code.op(f"and {shape} {r}, splat (i32 {(1 << _ID_BITS) - 1})")
+        reader = code.op(f"and {shape} {r}, splat (i32 {(1 << ID_BITS) - 1})")
         same = code.op(f"icmp eq {shape} {reader}, {ids}")
         alone = code.op(f"or {flags} {old}, {same}")
         of_thread = code.op(f"lshr {shape} {reader}, splat (i32 5)")
@@ -298,7 +315,7 @@ def _judge() -> str:
         "noinline cold",
     )  # fmt: skip
     written, read = code.pointer("block", "written"), code.pointer("block", "read")
-    first = code.op(f"shl i32 {code.load('block', 'first_stamp')}, {_ID_BITS}")
+    first = code.op(f"shl i32 {code.load('block', 'first_stamp')}, {ID_BITS}")
     is_store = code.op(f"icmp eq i32 %how, {STORE}")
     is_plain = code.op(f"icmp ne i32 %how, {TOUCH}")
 
@@ -310,7 +327,7 @@ def _judge() -> str:
         code.leave("ret void")
 
     def race(word: str, was_read: int) -> None:
-        id = code.op(f"zext i32 {code.op(f'and i32 {word}, {(1 << _ID_BITS) - 1}')} to i64")
+        id = code.op(f"zext i32 {code.op(f'and i32 {word}, {(1 << ID_BITS) - 1}')} to i64")
         found = code.op(f"call i1 @races(ptr %block, ptr %warp, i32 %lane, i32 {word})")
         extra = code.op(f"or i64 {id}, {was_read << 32}")
         if was_read:
@@ -354,8 +371,8 @@ def _races() -> str:
     """Whether a noted access by another thread is ordered by nothing before this one."""
     code = Code("i1", "races", "ptr %block, ptr %warp, i32 %lane, i32 %word", "noinline")
     warp = code.load("warp", "number")
-    stamp = code.op(f"lshr i32 %word, {_ID_BITS}")
-    id = code.op(f"and i32 %word, {(1 << _ID_BITS) - 1}")
+    stamp = code.op(f"lshr i32 %word, {ID_BITS}")
+    id = code.op(f"and i32 %word, {(1 << ID_BITS) - 1}")
     mine = code.op(f"or i32 {code.op(f'shl i32 {warp}, 5')}, %lane")
     barrier = code.load("block", "barrier_stamp")
     place = code.at("%block", BLOCK["warp_stamps"])

@@ -10,12 +10,16 @@ branch, where it sees the fault and returns.
 
 from __future__ import annotations
 
+from treadle.emulate.ptx.async_support import ASYNC_SYMBOLS, async_functions
 from treadle.emulate.ptx.barriers import BARRIER_SYMBOLS, barrier_functions
 from treadle.emulate.ptx.code import Code
+from treadle.emulate.ptx.flights import FLIGHT_SYMBOLS, flight_functions
 from treadle.emulate.ptx.machine import KNOWN, Fault
 from treadle.emulate.ptx.mbarrier_support import MBARRIER_SYMBOLS, mbarrier_functions
 from treadle.emulate.ptx.moves import address_of, move_functions
+from treadle.emulate.ptx.proxies import PROXY_SYMBOLS, proxy_functions
 from treadle.emulate.ptx.shadow import LOAD, STORE, check_name, reduce_lanes, shadow_functions
+from treadle.emulate.ptx.tensor_support import TENSOR_SYMBOLS, tensor_functions
 
 __all__ = ["ACCESSES", "SUPPORT_SYMBOLS", "access_name", "support_ir"]
 
@@ -47,6 +51,10 @@ SUPPORT_SYMBOLS = (
     ),
     *BARRIER_SYMBOLS,
     *MBARRIER_SYMBOLS,
+    *TENSOR_SYMBOLS,
+    *ASYNC_SYMBOLS,
+    *FLIGHT_SYMBOLS,
+    *PROXY_SYMBOLS,
 )
 
 
@@ -54,7 +62,13 @@ def support_ir() -> str:
     """All of them, as one module."""
     functions = [_fault(), _check_global(), _check_global_each(), _find()]
     functions += [*shadow_functions(), _check_local(), _check_generic(), *barrier_functions()]
-    functions += mbarrier_functions()
+    functions += [
+        *mbarrier_functions(),
+        *tensor_functions(),
+        *async_functions(),
+        *flight_functions(),
+        *proxy_functions(),
+    ]
     for bits, count in ACCESSES:
         functions += move_functions(bits, count)
         for kind in ("load", "store"):
@@ -70,6 +84,14 @@ declare i64 @llvm.vector.reduce.umax.v32i64(<32 x i64>)
 declare i64 @llvm.vector.reduce.or.v32i64(<32 x i64>)
 declare i1 @llvm.vector.reduce.and.v32i1(<32 x i1>)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare i64 @llvm.smax.i64(i64, i64)
+declare i64 @llvm.smin.i64(i64, i64)
+declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
+declare i32 @llvm.umin.i32(i32, i32)
+declare i32 @llvm.umax.i32(i32, i32)
+declare i64 @llvm.umin.i64(i64, i64)
+declare i64 @llvm.umax.i64(i64, i64)
 declare i32 @memcmp(ptr, ptr, i64)
 """
 

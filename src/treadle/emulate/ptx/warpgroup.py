@@ -1,7 +1,8 @@
 """wgmma: products of matrices in shared memory, 64 rows by four warps.
 
 Each warp has 16 rows of A and of D and can make them alone, so no warp waits for another; a product
-is made at once, and fences, groups and waits have nothing to do. Per 8 columns it is an mma.sync
+is made at once, and fences have nothing to do. Until its group is waited for, writing to what it
+reads is a fault (`flights`). Per 8 columns it is an mma.sync
 whose fragments come through descriptors:
 
     bits 0-13 start, 16-29 leading and 32-45 stride byte offset, each in 16 bytes; 62-63 swizzle:
@@ -16,10 +17,18 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.emulate.ptx.emit import Emitter, Handlers, float_lanes, lanes, splat
-from treadle.emulate.ptx.floating import to_double
+from treadle.emulate.ptx.flights import MATRICES
+from treadle.emulate.ptx.floating import (
+    half_of_pair,
+    join_pair,
+    narrow,
+    to_double,
+    to_odd,
+    widen,
+)
 from treadle.emulate.ptx.machine import LANES
 from treadle.emulate.ptx.matrix import ELEMENTS, Shape, element_of_word, product, registers_of
-from treadle.emulate.ptx.memory import load
+from treadle.emulate.ptx.memory import check_proxy, flight_commit, flight_start, flight_wait, load
 from treadle.emulate.ptx.syntax import Immediate, Operand, Vector
 
 if TYPE_CHECKING:
@@ -30,6 +39,10 @@ __all__ = ["HANDLERS"]
 
 HANDLERS = Handlers()
 _DOUBLES, _FLOATS = float_lanes("f64"), float_lanes("f32")
+_FACTORS = {
+    "f32": ("f16", "bf16", "tf32", "e4m3", "e5m2"), "f16": ("f16", "e4m3", "e5m2"),
+    "s32": ("s8", "u8"),
+}  # fmt: skip
 _SUMS_AT = 8 * 1024  # of the Warp's tiles: behind the fragments of one product
 _GROUP = "<" + ", ".join(f"i64 {lane // 4}" for lane in range(LANES)) + ">"
 _IN_GROUP = "<" + ", ".join(f"i64 {lane % 4}" for lane in range(LANES)) + ">"
@@ -51,13 +64,21 @@ class _Matrix(NamedTuple):
 def _wgmma(e: Emitter, item: Instruction, m: Modifiers) -> None:
     if not m.flag("sync") or not m.flag("aligned"):
         raise m.fail()
-    if m.one_of(("fence", "commit_group", "wait_group")):
+    if m.flag("fence"):
+        return
+    if m.flag("commit_group"):
+        flight_commit(e, MATRICES)
+        return
+    if m.flag("wait_group"):
+        flight_wait(e, MATRICES, item.operands[0])
         return
     if not m.flag("mma_async"):
         raise m.fail()
     b_kind, a_kind = m.type(ELEMENTS), m.type(ELEMENTS)
-    sums = m.type(("f32", "s32"))
+    sums = m.type(("f16", "f32", "s32"))
     m.flag("satfinite")
+    if a_kind not in _FACTORS[sums] or b_kind not in _FACTORS[sums]:
+        raise m.fail()
     size = re.fullmatch(r"m64n(\d+)k(\d+)", m.rest[0] if m.rest else "")
     bits = ELEMENTS[a_kind][0]
     if size is None or bits > 32 or ELEMENTS[b_kind][0] != bits or int(size[2]) * bits != 256:
@@ -67,8 +88,13 @@ def _wgmma(e: Emitter, item: Instruction, m: Modifiers) -> None:
     numbers = [_constant(sign) for sign in signs] + [1, 1, 0, 0][len(signs) :]
     columns, depth = int(size[1]), int(size[2])
     registers = registers_of(d)
-    if columns % 8 or columns > 256 or len(registers) != columns // 2:
+    step = 16 if sums == "s32" and columns > 32 else 8
+    each_sum = 2 if sums == "f16" else 1
+    if columns % step or columns > 256 or each_sum * len(registers) != columns // 2:
         raise m.fail("has results of another size")
+    _read_later(e, e.first(b, 64), columns, depth, bits, bool(numbers[3]))
+    if not isinstance(a, Vector):
+        _read_later(e, e.first(a, 64), 64, depth, bits, bool(numbers[2]))
     keep = e.read_predicate(scale)
     _put_sums(e, registers, keep, sums)
     shape, each = Shape(16, 8, depth), 32 // bits
@@ -86,8 +112,7 @@ def _wgmma(e: Emitter, item: Instruction, m: Modifiers) -> None:
         f"call void {function}(ptr %block, ptr %warp, i32 {e.mask_bits}, i32 {e.layout.line}, "
         f"i64 {e.first(b, 64)})"
     )
-    for i, register in enumerate(registers):
-        e.write(register, e.op(f"load {lanes(32)}, ptr {_sum_place(e, str(i))}, align 64"), 32)
+    _take_sums(e, registers, sums)
 
 
 def _constant(operand: Operand) -> int:
@@ -100,31 +125,76 @@ def _sum_place(e: Emitter, number: str) -> str:
 
 
 def _put_sums(e: Emitter, registers: tuple[Operand, ...], keep: str, sums: str) -> None:
-    for i, register in enumerate(registers):
+    """Sums of 32 bits; of halves, which lie two in a register, the float32 that they are."""
+    values = []
+    for register in registers:
         value = e.op(
             f"select {lanes(1)} {keep}, {lanes(32)} {e.read(register, 32)}, "
             f"{lanes(32)} zeroinitializer"
         )
+        halves = [widen(e, half_of_pair(e, value, i), "f16")[0] for i in range(2)]
+        values += [e.as_bits(half, "f32") for half in halves] if sums == "f16" else [value]
+    for i, value in enumerate(values):
         e.do(f"store {lanes(32)} {value}, ptr {_sum_place(e, str(i))}, align 64")
+
+
+def _take_sums(e: Emitter, registers: tuple[Operand, ...], sums: str) -> None:
+    each = 2 if sums == "f16" else 1
+    for i, register in enumerate(registers):
+        values = [
+            e.op(f"load {lanes(32)}, ptr {_sum_place(e, str(each * i + j))}, align 64")
+            for j in range(each)
+        ]
+        if sums == "f16":
+            halves = [narrow(e, e.as_float(value, "f32"), "f16") for value in values]
+            values = [join_pair(e, *halves)]
+        e.write(register, values[0], 32)
+
+
+def _read_later(
+    e: Emitter, descriptor: str, rows: int, depth: int, bits: int, is_transposed: bool
+) -> None:
+    """The bytes between the first and the last of a matrix may be read until the wait."""
+    leading, stride, width, is_plain = _layout(e, descriptor)
+    along, across = leading, stride
+    if is_transposed:
+        along = e.op(f"select i1 {is_plain}, i64 {stride}, i64 {leading}")
+        across = e.op(f"select i1 {is_plain}, i64 {leading}, i64 {stride}")
+    outer, inner = (depth, rows) if is_transposed else (rows, depth)
+    rounded = e.op(f"add i64 {width}, {inner * bits // 8 - 1}")
+    pieces = e.op(f"add i64 {e.op(f'udiv i64 {rounded}, {width}')}, -1")
+    last = e.op(f"mul i64 {across}, {outer // 8 - 1}")
+    last = e.op(f"add i64 {last}, {e.op(f'mul i64 {along}, {pieces}')}")
+    last = e.op(f"add i64 {last}, {e.op(f'shl i64 {width}, 3')}")
+    start = e.op(f"shl i64 {e.op(f'and i64 {descriptor}, 16383')}, 4")
+    # A slice of wide rows begins inside of the first.
+    low = e.op(f"and i64 {start}, {e.op(f'sub i64 0, {width}')}")
+    flight_start(e, MATRICES, low, e.op(f"add i64 {low}, {last}"))
 
 
 # -- matrices behind descriptors
 
 
-def _matrix(e: Emitter, descriptor: str, is_transposed: bool) -> _Matrix:
-    def field(place: int) -> str:
+def _layout(e: Emitter, descriptor: str) -> tuple[str, str, str, str]:
+    """Leading and stride byte offset, bytes of a row, and whether there is no swizzle."""
+    fields = []
+    for place in (16, 32):
         moved = e.op(f"lshr i64 {descriptor}, {place}")
-        return e.spread(e.op(f"shl i64 {e.op(f'and i64 {moved}, 16383')}, 4"), 64)
-
+        fields.append(e.op(f"shl i64 {e.op(f'and i64 {moved}, 16383')}, 4"))
     swizzle = e.op(f"lshr i64 {descriptor}, 62")
     plain = e.op(f"icmp eq i64 {swizzle}, 0")
     # 1, 2, 3 mean 128, 64 and 32 bytes; no swizzle has pieces of 16.
     width = e.op(f"lshr i64 256, {swizzle}")
-    width = e.op(f"select i1 {plain}, i64 16, i64 {width}")
+    return fields[0], fields[1], e.op(f"select i1 {plain}, i64 16, i64 {width}"), plain
+
+
+def _matrix(e: Emitter, descriptor: str, is_transposed: bool) -> _Matrix:
+    leading, stride, width, plain = _layout(e, descriptor)
+    start = e.op(f"shl i64 {e.op(f'and i64 {descriptor}, 16383')}, 4")
     shift_mask = e.op(f"add i64 {e.op(f'lshr i64 {width}, 4')}, -1")
     return _Matrix(
-        field(0), field(16), field(32), e.spread(width, 64), e.spread(shift_mask, 64),
-        e.spread(plain, 1), is_transposed,
+        e.spread(start, 64), e.spread(leading, 64), e.spread(stride, 64), e.spread(width, 64),
+        e.spread(shift_mask, 64), e.spread(plain, 1), is_transposed,
     )  # fmt: skip
 
 
@@ -156,17 +226,22 @@ def _address(e: Emitter, matrix: _Matrix, row: str, column: str) -> str:
 def _words(e: Emitter, matrix: _Matrix, mn: str, byte: str, bits: int) -> str:
     """Lanes of 32 bits: the elements at row `mn` from `byte` along k on."""
     if not matrix.is_transposed:
-        (word,) = load(e, "shared", _address(e, matrix, mn, byte), 32)
-        return word
+        return _fetch(e, _address(e, matrix, mn, byte), 32)
     halves = []
     column = e.op(f"shl {lanes(64)} {mn}, {splat(64, 1)}")
     for j in range(32 // bits):
         k = e.op(f"add {lanes(64)} {e.op(f'lshr {lanes(64)} {byte}, {splat(64, 1)}')}, "
                  f"{splat(64, j)}")  # fmt: skip
-        (half,) = load(e, "shared", _address(e, matrix, k, column), 16)
+        half = _fetch(e, _address(e, matrix, k, column), 16)
         halves.append(e.op(f"zext {lanes(16)} {half} to {lanes(32)}"))
     high = e.op(f"shl {lanes(32)} {halves[1]}, {splat(32, 16)}")
     return e.op(f"or {lanes(32)} {high}, {halves[0]}")
+
+
+def _fetch(e: Emitter, addresses: str, bits: int) -> str:
+    check_proxy(e, addresses)
+    (value,) = load(e, "shared", addresses, bits)
+    return value
 
 
 def _rows_of_a(e: Emitter, matrix: _Matrix, bits: int, kind: str) -> list[str]:
@@ -213,7 +288,7 @@ def _columns(
     before = []
     for place in places:
         value = inner.op(f"load {lanes(32)}, ptr {place}, align 64")
-        if sums == "f32":
+        if sums != "s32":
             before.append(to_double(inner, inner.as_float(value, "f32")))
         else:
             before.append(inner.op(f"sitofp {lanes(32)} {value} to {_DOUBLES}"))
@@ -221,6 +296,8 @@ def _columns(
                             strict=True):  # fmt: skip
         if sums == "f32":
             found = inner.as_bits(inner.op(f"fptrunc {_DOUBLES} {value} to {_FLOATS}"), "f32")
+        elif sums == "f16":  # which is rounded once more, when all columns are there
+            found = inner.as_bits(to_odd(inner, value), "f32")
         else:
             whole = inner.op(f"fptosi {_DOUBLES} {value} to {lanes(64)}")
             found = inner.op(f"trunc {lanes(64)} {whole} to {lanes(32)}")

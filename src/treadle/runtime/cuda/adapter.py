@@ -47,7 +47,8 @@ def target_of(facts: DeviceFacts, arch: str | None = None) -> Target:
         name=f"{facts.name} ({target.cpu})",
         l2=facts.l2 or target.l2,
         cores=facts.multiprocessors,
-        workgroup=group and replace(group, busy=facts.multiprocessors),
+        workgroup=group
+        and replace(group, busy=facts.multiprocessors, shared_bytes=facts.shared_optin),
         peak_bandwidth=2.0 * facts.memory_clock * facts.bus_bits / 8 or None,
     )
 
@@ -60,9 +61,23 @@ def runs_as_it_is(facts: DeviceFacts, target: Target) -> bool:
 
 def describe(driver: Driver) -> str:
     """The devices in one line, for `treadle doctor`. Raises DeviceError if there is none to use."""
-    shown = [f"{target_of(facts).name}, {facts.memory >> 30} GiB" for facts in driver.devices()]
+    shown = [f"{target_of(facts).name} with {_features(facts)}" for facts in driver.devices()]
     if not shown:
         raise DeviceError("CUDA: the driver sees no NVIDIA GPU; look at CUDA_VISIBLE_DEVICES")
     if driver.is_emulated:
         return ", ".join(shown)
     return f"{', '.join(shown)}, driver for CUDA {'.'.join(map(str, driver.version))}"
+
+
+def _features(facts: DeviceFacts) -> str:
+    """What programs there can use, and what is in their way."""
+    units = sorted({unit.dtype.name for unit in target_of(facts).matrix_units})
+    found = [f"{facts.memory >> 30} GiB", f"{facts.shared_optin >> 10} KiB shared by a block"]
+    found.append(f"matrix units for {', '.join(units)}" if units else "no matrix units in use")
+    if facts.capability >= (9, 0):
+        found.append("tensor maps")
+    if not facts.has_pools:
+        found.append("no memory pools, so that freeing waits for the device")
+    if facts.has_watchdog and not facts.is_emulated:
+        found.append("a display's watchdog, which ends kernels that run for seconds")
+    return ", ".join(found)

@@ -120,6 +120,7 @@ def _facts(api: Api, device: Any) -> DeviceFacts:
         bus_bits=number("GLOBAL_MEMORY_BUS_WIDTH"),
         pci=_text(api("cuDeviceGetPCIBusId", 32, device)),
         has_pools=bool(number("MEMORY_POOLS_SUPPORTED")),
+        has_watchdog=bool(number("KERNEL_EXEC_TIMEOUT")),
         is_emulated=False,
     )
 

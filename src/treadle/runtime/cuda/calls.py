@@ -4,8 +4,10 @@
     calls.set_arg(0, 1, other.argument)   # changes the nodes of launch 0 before the next run
     calls.run()
 
-The graph is made at the first run that is not timed. Its nodes are a chain: they run in order, as
-on a stream. A run that is under way keeps the arguments that it was started with.
+The graph is made at the first run that is not timed. A node waits for those before it that use the
+same memory (`order`); the others may run beside it. Where arguments come to share memory that did
+not share it before, the graph is made anew. A run that is under way keeps the arguments that it was
+started with.
 """
 
 from __future__ import annotations
@@ -14,12 +16,15 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from treadle.runtime.cuda.order import Cell, Order, Use
+from treadle.runtime.cuda.tensor_maps import is_aligned, tensor_map
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from treadle.runtime.base import Entry, Launch
     from treadle.runtime.cuda.device import CUDADevice
-    from treadle.runtime.cuda.driver import Argument, DeviceFacts, Dim, Kernel
+    from treadle.runtime.cuda.driver import Argument, Context, DeviceFacts, Dim, Kernel
 
 __all__ = ["CUDACallList", "Phase"]
 
@@ -38,18 +43,24 @@ class Phase(NamedTuple):
     def describe(self, facts: DeviceFacts) -> str:
         """What the compiled code needs, and how many of its blocks run side by side."""
         needs, threads = self.kernel.facts, self.entry.items
-        blocks = self.kernel.blocks_per_multiprocessor(threads, 0)
+        blocks = self.kernel.blocks_per_multiprocessor(threads, self.entry.shared)
+        shared = needs.shared + self.entry.shared
         spilled = f", {needs.local} bytes of local memory" if needs.local else ""
         return (
             f"{self.entry.symbol}: {self.entry.grid} blocks of {threads} threads, "
-            f"{needs.registers} registers, {needs.shared} bytes shared{spilled}; {blocks} blocks "
+            f"{needs.registers} registers, {shared} bytes shared{spilled}; {blocks} blocks "
             f"for each of {facts.multiprocessors} multiprocessors at a time"
         )
 
-    def arguments(self, args: Sequence[int], variables: Sequence[int]) -> list[Argument]:
-        """The addresses and integers of a launch that this function has, in its order."""
-        addresses = [("address", args[slot.number]) for slot in self.entry.slots]
-        return addresses + [("int32", variables[place]) for place in self.entry.variables]
+    def arguments(
+        self, context: Context, args: Sequence[int], variables: Sequence[int]
+    ) -> list[Argument]:
+        """What this function has of a launch, in its order: addresses, integers, tensor maps."""
+        found: list[Argument] = [("address", args[slot.number]) for slot in self.entry.slots]
+        found += [("int32", variables[place]) for place in self.entry.variables]
+        for boxes in self.entry.boxes:
+            found.append(("tensor_map", tensor_map(context, boxes, args[boxes.number])))
+        return found
 
 
 class _Graph:
@@ -72,10 +83,18 @@ class CUDACallList:
         self._phases: list[list[Phase]] = [list(launch.phases) for launch in launches]
         self._args = [list(launch.args) for launch in launches]
         self._vars = [list(launch.vars) for launch in launches]
+        self._boxed = [  # what may need other memory
+            (call, phase.entry)
+            for call, phases in enumerate(self._phases)
+            for phase in phases
+            if phase.entry.boxes
+        ]
         symbols = (phase.entry.symbol for phases in self._phases for phase in phases)
         self._names = list(dict.fromkeys(symbols))
         self._changed: set[int] = set()
+        self._moved: dict[Cell, int] = {}  # since the graph was made
         self._graph: _Graph | None = None
+        self._order: Order | None = None
         self._nodes: list[list[Any]] = []
         self._lock = threading.Lock()
 
@@ -87,6 +106,7 @@ class CUDACallList:
         if self._args[call][slot] != argument:
             self._args[call][slot] = argument
             self._changed.add(call)
+            self._moved[call, slot] = argument
 
     def set_var(self, call: int, slot: int, value: int) -> None:
         """Replaces the integer in variable `slot` of launch `call`."""
@@ -100,12 +120,24 @@ class CUDACallList:
             return
         device = self._device
         with device.working("launch a graph", self._names), self._lock:
+            if not self._is_aligned():
+                self._run_each()
+                return
             if self._graph is None:
                 self._graph = self._instantiated()
-            else:
-                self._update(self._graph)
+            elif self._changed:
+                self._graph = self._brought_up_to_date(self._graph)
             self._changed.clear()
             device.context.launch_graph(self._graph.executable, device.stream)
+
+    def _is_aligned(self) -> bool:
+        """Whether a graph can hold the launches: none needs other memory than it is given."""
+        return all(is_aligned(entry, self._args[call]) for call, entry in self._boxed)
+
+    def _run_each(self) -> None:
+        for phases, args, variables in zip(self._phases, self._args, self._vars, strict=True):
+            for phase in phases:
+                self._device.start(phase, args, variables)
 
     def run_timed(self) -> list[tuple[int, int]]:
         """Runs every launch by itself; the start and end of each, in ns of the device's clock."""
@@ -133,22 +165,47 @@ class CUDACallList:
     # -- the graph --------------------------------------------------------------------------------
 
     def _instantiated(self) -> _Graph:
-        context, after = self._device.context, []
-        graph, self._nodes = _Graph(self._device, context.new_graph()), []
+        context, order = self._device.context, self._ordered()
+        graph, nodes, rows = _Graph(self._device, context.new_graph()), [], []
         for call, phases in enumerate(self._phases):
             row = []
             for phase in phases:
-                given = phase.arguments(self._args[call], self._vars[call])
+                given = phase.arguments(context, self._args[call], self._vars[call])
                 grid, block = phase.sizes
-                node = context.add_kernel(graph.handle, after, phase.kernel, grid, block, 0, given)
+                after = [nodes[number] for number in order.before[len(nodes)]]
+                shared = phase.entry.shared
+                node = context.add_kernel(
+                    graph.handle, after, phase.kernel, grid, block, shared, given
+                )
                 row.append(node)
-                after = [node]
-            self._nodes.append(row)
+                nodes.append(node)
+            rows.append(row)
         graph.executable = context.instantiate(graph.handle)
+        self._nodes, self._order = rows, order
+        self._moved.clear()
         return graph
 
-    def _update(self, graph: _Graph) -> None:
+    def _ordered(self) -> Order:
+        """The order of all phases over the memory that the arguments are now."""
+        addresses = {
+            (call, number): address
+            for call, args in enumerate(self._args)
+            for number, address in enumerate(args)
+        }
+        functions = [
+            [Use((call, slot.number), slot.nbytes, slot.is_written) for slot in phase.entry.slots]
+            for call, phases in enumerate(self._phases)
+            for phase in phases
+        ]
+        return Order(addresses, functions)
+
+    def _brought_up_to_date(self, graph: _Graph) -> _Graph:
+        """The graph with the arguments that were set, or a new one where its order is another."""
+        if self._order is None or not self._order.holds(self._moved):
+            return self._instantiated()
+        context = self._device.context
         for call in self._changed:
             for phase, node in zip(self._phases[call], self._nodes[call], strict=True):
-                given = phase.arguments(self._args[call], self._vars[call])
-                self._device.context.update_kernel(graph.executable, node, given)
+                given = phase.arguments(context, self._args[call], self._vars[call])
+                context.update_kernel(graph.executable, node, given)
+        return graph

@@ -16,7 +16,15 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from treadle.runtime.cuda.driver import Argument, DeviceFacts, Dim, DriverError, KernelFacts
+from treadle.runtime.cuda.driver import (
+    ELEMENTS,
+    Argument,
+    DeviceFacts,
+    Dim,
+    DriverError,
+    KernelFacts,
+    TensorTiles,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +33,10 @@ if TYPE_CHECKING:
 
 __all__ = ["CudaContext", "CudaKernel", "CudaModule"]
 
-_TYPES = {"address": ctypes.c_void_p, "int32": ctypes.c_int, "int64": ctypes.c_longlong}
+_TYPES = {
+    "address": ctypes.c_void_p, "int32": ctypes.c_int, "int64": ctypes.c_longlong,
+    "tensor_map": None,  # cuda-bindings takes the bytes of its own object
+}  # fmt: skip
 _ORDERED_WITH_LEGACY, _UNTIMED = 0, 2  # CU_STREAM_DEFAULT, CU_EVENT_DISABLE_TIMING
 _PORTABLE = 1  # CU_MEMHOSTALLOC_PORTABLE: every context may copy from it
 _KEEP_ALL = (1 << 64) - 1
@@ -170,6 +181,22 @@ class CudaContext:
             raise DriverError(error.code, error.call, told) from error
         return CudaModule(self, module)
 
+    def encode_tensor_map(self, tiles: TensorTiles) -> Any:
+        """A CUtensorMap. Raises DriverError for what cuTensorMapEncodeTiled refuses."""
+        raw = self._api.raw
+        element = "CU_TENSOR_MAP_DATA_TYPE_" + ELEMENTS[tiles.element][0]
+        swizzle = f"{tiles.swizzle}B" if tiles.swizzle else "NONE"
+        wide = [[raw.cuuint64_t(n) for n in row] for row in (tiles.shape, tiles.strides)]
+        short = [[raw.cuuint32_t(n) for n in row] for row in (tiles.box, (1,) * len(tiles.shape))]
+        return self(
+            "cuTensorMapEncodeTiled", getattr(raw.CUtensorMapDataType, element),
+            len(tiles.shape), tiles.address, *wide, *short,
+            raw.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+            getattr(raw.CUtensorMapSwizzle, "CU_TENSOR_MAP_SWIZZLE_" + swizzle),
+            raw.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+            raw.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )  # fmt: skip
+
     def launch(
         self, kernel: CudaKernel, grid: Dim, block: Dim, shared: int, stream: Any,
         args: Sequence[Argument],
@@ -262,7 +289,7 @@ class CudaContext:
         return values
 
 
-def _packed(args: Sequence[Argument]) -> tuple[tuple[int, ...], tuple[Any, ...]]:
+def _packed(args: Sequence[Argument]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Arguments as cuda-bindings takes them: values, and their types in C."""
     return tuple(value for _, value in args), tuple(_TYPES[kind] for kind, _ in args)
 

@@ -23,6 +23,7 @@ from treadle.runtime.cuda.driver import DriverError
 from treadle.runtime.cuda.failures import Failures, opening_failed
 from treadle.runtime.cuda.memory import CUDAAllocator, CUDABuffer
 from treadle.runtime.cuda.staging import Staging
+from treadle.runtime.cuda.tensor_maps import aligned
 
 if TYPE_CHECKING:
     from treadle.runtime.base import Entry, Launch
@@ -39,6 +40,9 @@ class _Library:
 
     def __init__(self, module: Module, entries: Sequence[Entry]) -> None:
         self.phases = [Phase(module.function(entry.symbol), entry) for entry in entries]
+        for kernel, entry in self.phases:
+            if entry.shared:
+                kernel.allow_shared(entry.shared)
 
 
 class CUDADevice:
@@ -104,8 +108,10 @@ class CUDADevice:
     def start(self, phase: Phase, args: Sequence[int], variables: Sequence[int]) -> None:
         """One kernel function on the stream."""
         grid, block = phase.sizes
-        given = phase.arguments(args, variables)
-        self.context.launch(phase.kernel, grid, block, 0, self.stream, given)
+        with aligned(self.context, self.stream, phase.entry, args) as here:
+            given = phase.arguments(self.context, here, variables)
+            shared = phase.entry.shared
+            self.context.launch(phase.kernel, grid, block, shared, self.stream, given)
 
     @contextmanager
     def working(self, what: str, names: Sequence[str] = ()) -> Iterator[None]:
@@ -201,3 +207,9 @@ class CUDADevice:
         if stream not in _IMPLICIT:
             with self.working("hand memory over"):
                 self._follow(self.stream, stream)
+
+    def take_over(self, stream: int) -> None:
+        """What comes later here starts after the work that is on `stream` now."""
+        if stream not in _IMPLICIT:
+            with self.working("take memory over"):
+                self._follow(stream, self.stream)

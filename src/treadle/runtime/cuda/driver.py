@@ -21,12 +21,20 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 __all__ = [
-    "Argument", "Context", "DeviceFacts", "Dim", "Driver", "DriverError", "Kernel", "KernelFacts",
-    "Module",
+    "ELEMENTS", "Argument", "Context", "DeviceFacts", "Dim", "Driver", "DriverError", "Kernel",
+    "KernelFacts", "Module", "TensorTiles",
 ]  # fmt: skip
 
 Dim = tuple[int, int, int]
-Argument = tuple[str, int]  # ("address", n), ("int32", n) or ("int64", n), in the kernel's order
+# ("address", n), ("int32", n), ("int64", n) or ("tensor_map", map), in the kernel's order; a map is
+# a parameter of 128 bytes (`const __grid_constant__`, `.param .align 64 .b8 map[128]`).
+Argument = tuple[str, Any]
+
+# What CUDA calls the elements of a tensor map, and their bytes.
+ELEMENTS = {
+    "u8": ("UINT8", 1), "u16": ("UINT16", 2), "u32": ("UINT32", 4), "u64": ("UINT64", 8),
+    "f16": ("FLOAT16", 2), "bf16": ("BFLOAT16", 2), "f32": ("FLOAT32", 4), "f64": ("FLOAT64", 8),
+}  # fmt: skip
 
 
 class DriverError(Exception):
@@ -42,7 +50,8 @@ class DeviceFacts:
     """One device. Sizes in bytes, `clock` and `memory_clock` in Hz, `bus_bits` of its memory.
 
     `capability` is the compute capability; `shared` what a block can have without asking,
-    `shared_optin` what it can have if the kernel asks for it.
+    `shared_optin` what it can have if the kernel asks for it; `has_watchdog` says whether a kernel
+    that runs for seconds is ended, as where the GPU has a display.
     """
 
     name: str
@@ -61,6 +70,7 @@ class DeviceFacts:
     bus_bits: int
     pci: str
     has_pools: bool
+    has_watchdog: bool
     is_emulated: bool
 
 
@@ -73,6 +83,25 @@ class KernelFacts:
     local: int
     constant: int
     most_threads: int
+
+
+@dataclass(frozen=True)
+class TensorTiles:
+    """A tensor in device memory, and the box of it that one cp.async.bulk.tensor moves.
+
+    `element` is one of ELEMENTS. Dimensions are in the order of PTX's coordinates, the contiguous
+    one first: `shape` and `box` count elements, `strides` are the bytes between neighbours of each
+    dimension but the first. `swizzle` is 0, 32, 64 or 128 bytes: 16-byte pieces of shared memory
+    trade places within so many, as wgmma's descriptors name them. What lies outside of the shape is
+    read as zeros and not written.
+    """
+
+    element: str
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int = 0
 
 
 class Kernel(Protocol):
@@ -153,6 +182,13 @@ class Context(Protocol):
     # -- code
     def load(self, image: bytes) -> Module:
         """A cubin or PTX text. DriverError CUDA_ERROR_INVALID_PTX, ..._NO_BINARY_FOR_GPU, ..."""
+        ...
+
+    def encode_tensor_map(self, tiles: TensorTiles) -> Any:
+        """What a launch takes as ("tensor_map", map). DriverError CUDA_ERROR_INVALID_VALUE.
+
+        From compute capability 9.0 on; CUDA_ERROR_NOT_SUPPORTED before.
+        """
         ...
 
     def launch(

@@ -1,0 +1,97 @@
+"""The backend suite of the checkout's tests, on one device: every test that takes a `device`.
+
+Where the time is over before the tests are, the rest is cut, and said to be.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+from typing import Any
+
+from .findings import Findings
+
+__all__ = ["run"]
+
+# What a dry run takes: a few tests that use each part of the way to the device.
+_FEW = ["tests/tensor/test_elementwise.py", "-k"]
+_LONGEST = 300
+
+
+def run(findings: Findings, device: str) -> None:
+    """Runs pytest in this process, on as many others as there are cores."""
+    folder = _tests()
+    if folder is None:
+        findings.add("tests", "skipped", message="no folder of tests: run this in a checkout")
+        return
+    missing = [name for name in ("pytest", "hypothesis") if importlib.util.find_spec(name) is None]
+    if missing:
+        findings.add("tests", "skipped", message=f"{' and '.join(missing)}: pip install them")
+        return
+    import pytest
+
+    os.environ["TEST_DEVICES"] = device
+    os.chdir(folder.parent)
+    outcomes = _Outcomes(findings)
+    wanted = f"[{device}" if device == "CUDA:PTX" else device
+    chosen = [*_FEW, "add or softmax"] if findings.emulated else ["tests", "-k", wanted]
+    workers = []
+    if not findings.emulated and importlib.util.find_spec("xdist"):
+        workers = ["-n", str(min(os.cpu_count() or 1, 16))]
+    pytest.main(
+        ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors", *workers, *chosen],
+        plugins=[outcomes],
+    )
+    outcomes.write()
+
+
+def _tests() -> Path | None:
+    """The tests beside the package, or in the working directory."""
+    places = (Path(__file__).parents[4], Path.cwd())
+    return next((p / "tests" for p in places if (p / "tests" / "conftest.py").exists()), None)
+
+
+class _Outcomes:
+    """A pytest plugin that counts, and stops when the time is over."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._passed = self._skipped = self._failed = self._all = 0
+        self._cut = False
+
+    def pytest_collection_finish(self, session: Any) -> None:
+        """Without workers; those tell the number themselves."""
+        self._all = max(self._all, len(session.items))
+
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
+        self._all = len(ids)
+
+    def pytest_collectreport(self, report: Any) -> None:
+        """A file that cannot be read is a failure of its own."""
+        if report.failed:
+            lines = str(report.longrepr).strip().splitlines() or ["no message"]
+            self._findings.add(report.nodeid, "failed", 0.0, lines[-1][:_LONGEST])
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        import pytest
+
+        if report.failed:
+            self._failed += 1
+            lines = str(report.longrepr).strip().splitlines() or ["no message"]
+            self._findings.add(report.nodeid, "failed", report.duration, lines[-1][:_LONGEST])
+        elif report.when == "call" or report.skipped:
+            self._skipped += report.skipped
+            self._passed += report.passed
+        if self._findings.seconds_left < 0 and not self._cut:
+            self._cut = True
+            pytest.exit("the time is over")
+
+    def write(self) -> None:
+        """One finding for all that passed, and one for what did not run."""
+        done = self._passed + self._skipped + self._failed
+        text = f"{self._passed} passed, {self._skipped} skipped, {self._failed} failed"
+        if self._cut:
+            text += f", of {self._all}: the time was over"
+        outcome = "cut" if self._cut else "passed" if self._passed else "failed"
+        self._findings.add(f"{done} tests", outcome, message=text)

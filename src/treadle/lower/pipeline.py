@@ -1,0 +1,160 @@
+"""STAGEs in several buffers: slices on their way while the items of a group work on one.
+
+    for i in S:  use(STAGE(value[i]))        in B buffers
+      ->
+    fill buffers 0 .. B-2 with value[0] .. value[B-2], a COMMIT after each
+    for i in S:
+      WAIT until all but the latest B-2 groups have happened, and all items are here
+      fill buffer (i + B-1) % B with value[i + B-1], or 0 behind the last step; COMMIT
+      use(buffer i % B)
+
+All STAGEs of one loop share its WAIT. One meeting of the items a step is enough: what arrived for
+all of them may be read, and the buffer that is filled next is the one that all have read. The
+last steps fill buffers that nobody reads, so that the count of groups is right to the end.
+
+Filling is STOREs, ASYNCHRONOUS ones where the STAGE says "copies": those happen some time before
+the WAIT. A renderer may make ordinary STOREs of them, which the WAIT covers as well.
+"""
+
+from __future__ import annotations
+
+from ..dtype import dtypes
+from ..errors import InternalError
+from ..ir.args import LocalRef
+from ..ir.loops import Split, closed_ranges, free_ranges, replace_ranges
+from ..ir.node import Node, alu
+from ..ir.op import Op
+from ..ir.rules.index import simplify
+from ..ir.shape import size_product, strides_of
+
+__all__ = ["ASYNCHRONOUS", "alignment_of", "lower_pipelines", "place_in", "stored_part"]
+
+ASYNCHRONOUS = "asynchronous"  # the arg of a STORE that nobody sees before a WAIT
+PIECE = 16  # bytes that change places as a whole
+ROW = 128  # bytes that the banks of shared memory hold side by side
+
+Key = tuple[Node, ...]
+
+
+def lower_pipelines(root: Node) -> Node:
+    """`root` with STAGEs in several buffers as LOADs of LOCAL memory that is filled ahead."""
+    loops: dict[Node, dict[Key, Node]] = {}
+    stages = [n for n in root.toposort() if _is_pipeline(n)]
+    for stage in stages:
+        loops.setdefault(_loop_of(stage), {}).setdefault(stored_part(stage), stage)
+    ready: dict[Key, tuple[Node, Node]] = {}
+    for loop, filled in loops.items():
+        memory = {
+            key: _memory(stage, len(ready) + number)
+            for number, (key, stage) in enumerate(filled.items())
+        }
+        ready |= _pipeline(loop, filled, memory)
+    found = {}
+    for stage in stages:
+        memory, first = ready[stored_part(stage)]
+        place = place_in(stage, stage.src[2 + len(stage.arg.sizes) :])
+        found[stage] = Node(Op.LOAD, stage.dtype, (memory, simplify(first + place)))
+    return root.substitute(found)
+
+
+def stored_part(stage: Node) -> Key:
+    """What a STAGE stores, and where: those that differ in what they read share memory."""
+    return (*stage.src[: 2 + len(stage.arg.sizes)], *closed_ranges(stage))
+
+
+def place_in(stage: Node, index: tuple[Node, ...]) -> Node:
+    """Where the first len(arg.sizes) numbers of `index` are in the memory of a STAGE."""
+    sizes, swizzle = stage.arg.sizes, stage.arg.swizzle
+    strides = strides_of(sizes)
+    *outer, last = index[: len(sizes)]
+    line = Node.index(0)
+    for number, stride in zip(outer, strides, strict=False):
+        line = line + number * stride
+    if swizzle:
+        each = PIECE // stage.dtype.itemsize
+        row = line * stage.dtype.itemsize // ROW
+        turned = alu(Op.XOR, simplify(last // each), simplify(row % (swizzle // PIECE)))
+        last = turned * each + last % each
+    return simplify(line + last)
+
+
+def alignment_of(stage: Node) -> int:
+    """What the address of a STAGE's memory is a multiple of.
+
+    The first bits of an address say which row it is in: rows repeat after eight.
+    """
+    return max(PIECE, 8 * stage.arg.swizzle)
+
+
+def _is_pipeline(node: Node) -> bool:
+    return node.op is Op.STAGE and node.arg.buffers > 1 and node.arg.fill != "boxes"
+
+
+def _loop_of(stage: Node) -> Node:
+    """The innermost loop that what is stored depends on: its steps are the slices."""
+    part = Node.sink(stage.src[: 2 + len(stage.arg.sizes)])
+    inside = frozenset(closed_ranges(stage))
+    if any(r.arg.kind == "loop" for r in inside):
+        raise InternalError(f"a pipeline is filled in loops: {stage!r}")
+    around = (r for r in free_ranges(part)[part] - inside if r.arg.kind == "loop")
+    found = max(around, key=lambda r: r.arg.number, default=None)
+    if found is None:
+        raise InternalError(f"a pipeline without a loop around it: {stage!r}")
+    return found
+
+
+def _memory(stage: Node, number: int) -> Node:
+    arg = stage.arg
+    size = arg.buffers * size_product(arg.sizes)
+    return Node(Op.LOCAL, stage.dtype, (), LocalRef(number, size, alignment_of(stage)))
+
+
+def _pipeline(
+    loop: Node, stages: dict[Key, Node], memory: dict[Key, Node]
+) -> dict[Key, tuple[Node, Node]]:
+    """For each STAGE its memory as a step of the loop finds it, and where the step's slice is."""
+    counts = {stage.arg.buffers for stage in stages.values()}
+    if len(counts) > 1:
+        raise InternalError(f"the STAGEs of a pipeline have {sorted(counts)} buffers")
+    ahead = counts.pop() - 1
+    filled: tuple[Node, ...] = ()
+    for number in range(ahead):
+        filled = (_filled(stages, memory, filled, loop, Node.index(number)),)
+    wait = Node(Op.WAIT, dtypes.void, (loop, *filled), ahead - 1)
+    commit = _filled(stages, memory, (wait,), loop, loop + ahead)
+    return {
+        key: (Node(Op.AFTER, m.dtype, (m, wait, commit)), _buffer(stages[key], loop))
+        for key, m in memory.items()
+    }
+
+
+def _filled(
+    stages: dict[Key, Node],
+    memory: dict[Key, Node],
+    before: tuple[Node, ...],
+    loop: Node,
+    step: Node,
+) -> Node:
+    """The COMMIT of all slices of a step, filled after what is `before`."""
+    ends = (
+        _fill(stage, Node(Op.AFTER, stage.dtype, (memory[key], *before)), loop, step)
+        for key, stage in stages.items()
+    )
+    return Node(Op.COMMIT, dtypes.void, tuple(ends))
+
+
+def _buffer(stage: Node, step: Node) -> Node:
+    """Where the slice of a step begins."""
+    return step % stage.arg.buffers * size_product(stage.arg.sizes)
+
+
+def _fill(stage: Node, memory: Node, loop: Node, step: Node) -> Node:
+    """The END that stores the slice of `step`; nothing is read for one behind the last."""
+    part = stage.src[: 2 + len(stage.arg.sizes)]
+    value = replace_ranges(part[0], {loop: Split(step, (), simplify(step < loop.src[0]))})
+    gate, *index = (simplify(s.substitute({loop: step})) for s in part[1:])
+    position = simplify(_buffer(stage, step) + place_in(stage, tuple(index)))
+    src = (memory, position, simplify(value), *(() if gate.value == 1 else (gate,)))
+    how = ASYNCHRONOUS if stage.arg.fill == "copies" else None
+    store = Node(Op.STORE, dtypes.void, src, how)
+    return Node(Op.END, dtypes.void, (store, *closed_ranges(stage)), 1)

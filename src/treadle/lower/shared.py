@@ -1,0 +1,35 @@
+"""Where the LOCAL memory of a group lies, if a kernel asks for it at its launch.
+
+    local0: 40 bytes, local1: 100 bytes at a multiple of 64  ->  local0 at 0, local1 at 64
+
+What a kernel may declare is declared, piece by piece. Where that is too little all pieces are
+parts of one, as large as the launch says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..ir.node import Node
+from ..ir.op import Op
+from .linearize import Phase
+
+__all__ = ["asking", "local_places"]
+
+
+def asking(phase: Phase, most_declared: int | None) -> Phase:
+    """`phase` with the bytes that it has to ask for, if it may not declare what it needs."""
+    total = local_places(phase.code)[1]
+    return phase if most_declared is None or total <= most_declared else replace(phase, asked=total)
+
+
+def local_places(program: Node) -> tuple[dict[Node, int], int]:
+    """Where each LOCAL begins behind those with smaller numbers, and the bytes of all of them."""
+    places: dict[Node, int] = {}
+    total = 0
+    found = {n for n in program.toposort() if n.op is Op.LOCAL}
+    for node in sorted(found, key=lambda n: n.arg.number):
+        step = node.arg.alignment
+        places[node] = -(-total // step) * step
+        total = places[node] + node.arg.size * node.dtype.itemsize
+    return places, total

@@ -1,0 +1,143 @@
+"""Factors of a product in shared memory, and the words of them that the items of a subgroup hold.
+
+A slice of a factor has some lines (rows of x, columns of y) and some steps of k. It lies in a STAGE
+
+    [line][k]                          if it is contiguous along k in memory
+    [panel][k][line of the panel]      if along lines; FRAGMENTs turn elements of two bytes
+    [k][line], lines padded            likewise for four bytes, of which single ones are read
+
+so that pieces of 16 bytes stay together, and are copied by one instruction each. Elements of one
+byte are always in lines along k. The first two are swizzled: what a subgroup copies or reads at a
+time is in different banks everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from ..dtype import dtypes
+from ..ir.args import StageArg
+from ..ir.loops import TRUE, Split
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.rules.index import simplify
+from .moves import Moves
+from .slices import count, fill_of, is_contiguous, undigit
+
+__all__ = ["GROUPS_OF_LINES", "WORDS", "Lane", "Operand", "most_bytes", "staged"]
+
+PIECE = 16  # bytes that are copied at a time, and of k that a unit takes of a line at a time
+WIDEST_LINE = 128  # bytes of a STAGE that are swizzled together
+PADDING = 32  # bytes behind a line: four lines of neighbouring words are in different banks then
+GROUPS_OF_LINES = 8  # items with words of different lines
+WORDS = 4  # items with words of one line
+
+Arrangement = Literal["lines", "panels", "columns"]
+
+
+class Lane(NamedTuple):
+    """Where an item is in its subgroup: number g * WORDS + t."""
+
+    g: Node
+    t: Node
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A STAGE of one slice."""
+
+    stage: Node
+    arrangement: Arrangement
+
+    def words(
+        self,
+        matrices: int,
+        lane: Lane,
+        eighth: Callable[[Node], Node],
+        piece: Callable[[Node], Node],
+    ) -> Callable[[Node], Node]:
+        """The words of one item by number: word n is of matrix n, of so many `matrices`.
+
+        Matrix n has the eight lines from 8 * eighth(n) on, and 16 bytes of k from piece(n) on.
+        """
+        each = PIECE // self.stage.dtype.itemsize
+        if self.arrangement == "columns":
+            return lambda number: self._read(
+                eighth(number) * GROUPS_OF_LINES + lane.g, piece(number) * each + lane.t
+            ).bitcast(dtypes.uint32)
+        named = lane.g // 2  # the matrix of which this item names a line, and which line
+        place = lane.g % 2 * WORDS + lane.t
+        line, deep = eighth(named) * GROUPS_OF_LINES, piece(named) * each
+        turned = self.arrangement == "panels"
+        start = self._read(line, deep + place) if turned else self._read(line + place, deep)
+        words = dtypes.uint32.vec(matrices)
+        fragment = Node(Op.FRAGMENT, words, (start,), turned or None)
+        return lambda number: Node(Op.EXTRACT, dtypes.uint32, (fragment, simplify(number)))
+
+    def _read(self, line: Node, deep: Node) -> Node:
+        """The STAGE, read at one element."""
+        axes = len(self.stage.arg.sizes)
+        index = _place(self.stage.arg.sizes, self.arrangement, line, deep)
+        src = self.stage.src
+        return self.stage.replace(src=(*src[: 2 + axes], *index, *src[2 + 2 * axes :]))
+
+
+def _place(
+    sizes: tuple[int, ...], arrangement: Arrangement, line: Node, deep: Node
+) -> tuple[Node, ...]:
+    """Where an element is in a STAGE."""
+    line, deep = simplify(line), simplify(deep)
+    if arrangement == "panels":
+        return simplify(line // sizes[-1]), deep, simplify(line % sizes[-1])
+    return (line, deep) if arrangement == "lines" else (deep, line)
+
+
+def staged(
+    moves: Moves, factor: Node, line: Split, inner: Node, depth: int, items: int, buffers: int
+) -> Operand:
+    """`factor` for one slice of `depth` steps and one tile of lines, in so many buffers.
+
+    Each of `items` copies whole pieces along what is contiguous in memory: k, or neighbouring
+    lines.
+    """
+    mine = tuple(r for r in line.ranges if r.arg.kind != "grid")
+    lines, width = count(mine), factor.dtype.itemsize
+    each = PIECE // width
+    item, lane = moves.loop(items, "local"), moves.loop(each, "vector")
+    pieces = lines * depth // each
+    turns = -(-pieces // items)
+    turn = moves.loop(turns, "unroll") if turns > 1 else None
+    piece = item if turn is None else turn * items + item
+    # What items too many read is not stored, but is there to be read.
+    if is_contiguous(factor, inner):
+        arrangement, sizes = "lines", (lines, depth)
+        deep, place = piece % (depth // each) * each + lane, piece // (depth // each) % lines
+    else:
+        arrangement, sizes = _across(lines, depth, width)
+        deep, place = piece // (lines // each) % depth, piece % (lines // each) * each + lane
+    split = {inner: deep, **dict(zip(mine, undigit(place, mine), strict=True))}
+    filled = factor.substitute({r: simplify(value) for r, value in split.items()})
+    gate = TRUE if turns * items == pieces else simplify(piece < pieces)
+    closed = (item, lane) if turn is None else (turn, item, lane)
+    index = _place(sizes, arrangement, place, deep)
+    swizzle = 0 if arrangement == "columns" else sizes[-1] * width
+    arg = StageArg("shared", sizes, buffers, fill_of(filled, buffers), swizzle)
+    src = (filled, gate, *index, *(Node.index(0) for _ in sizes), *closed)
+    return Operand(Node(Op.STAGE, factor.dtype, src, arg), arrangement)
+
+
+def _across(lines: int, depth: int, width: int) -> tuple[Arrangement, tuple[int, ...]]:
+    """How a slice lies that is contiguous in memory along lines, if at all."""
+    if width == 1:
+        return "lines", (lines, depth)
+    if width > 2:
+        return "columns", (depth, lines + PADDING // width)
+    panel = min(lines, WIDEST_LINE // width)
+    return "panels", (lines // panel, depth, panel)
+
+
+def most_bytes(lines: int, depth: int, width: int) -> int:
+    """How much memory a slice of elements of `width` bytes takes, however it lies."""
+    return lines * depth * width + (depth * PADDING if width > 2 else 0)

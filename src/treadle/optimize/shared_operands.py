@@ -1,0 +1,188 @@
+"""Factors of a product in shared memory, as units of warpgroups read them: in swizzled rows.
+
+    of 128 bytes, which hold steps of the sum of one line (a row of x, a column of y)
+    or, where neighbouring lines are contiguous in memory, 64 lines of one step
+
+An operand is one slice of steps of one tile of lines, in a STAGE. Stored ones are put there by the
+items of the group, whatever they are computed from. Bulk ones are boxes of a tensor in memory,
+which a copy engine brings by a description of the tensor: `tensor_of` says where that is possible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.args import MatrixLayout, StageArg, TensorBox
+from ..ir.loops import TRUE, Split
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.rules.index import linear_terms, simplify
+from .moves import Moves
+from .slices import Cut, count, fill_of, is_contiguous, undigit
+
+__all__ = ["ROW", "Operand", "Tensor", "bulk", "stored", "tensor_of"]
+
+ROW = 128  # bytes of a row in shared memory
+BLOCK = 8 * ROW  # what is swizzled together
+PIECE = 16  # bytes that change places as a whole, and that an item copies at a time
+TURNED = 2  # bytes of the elements that units take with neighbouring lines side by side
+MOST_AXES = 5
+LONGEST = 1 << 31  # elements of an axis
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A STAGE of one slice of `lines`, in rows of lines if `is_turned`."""
+
+    stage: Node
+    lines: int
+    depth: int
+    is_turned: bool
+
+    @property
+    def nbytes(self) -> int:
+        return self.lines * self.depth * self.stage.dtype.itemsize
+
+    def read(self, line: Node) -> Node:
+        """The STAGE, read at its first step of a line."""
+        wide = ROW // self.stage.dtype.itemsize
+        place = _place(line, Node.index(0), wide, self.is_turned)
+        return self.stage.replace(src=(*self.stage.src[:5], *place, *self.stage.src[8:]))
+
+    def layout(self, turns: int) -> MatrixLayout:
+        """Where units find it that take the slice in so many turns."""
+        if self.is_turned:
+            return MatrixLayout(True, self.depth * ROW, BLOCK, self.depth // turns * ROW)
+        return MatrixLayout(False, PIECE, BLOCK, ROW // turns)
+
+
+def _place(line: Node, deep: Node, wide: int, is_turned: bool) -> tuple[Node, ...]:
+    """Where in a STAGE a step of a line is."""
+    if is_turned:
+        return simplify(line // wide), simplify(deep), simplify(line % wide)
+    return Node.index(0), simplify(line), simplify(deep)
+
+
+def _sizes(lines: int, depth: int, wide: int, is_turned: bool) -> tuple[int, ...]:
+    return (lines // wide, depth, wide) if is_turned else (1, lines, wide)
+
+
+# -- by the items ---------------------------------------------------------------------------------
+
+
+def stored(
+    moves: Moves, factor: Node, line: Split, inner: Node, depth: int, items: int, buffers: int
+) -> Operand:
+    """`factor` for one slice and one tile of lines, stored by all items in whole pieces.
+
+    So many slices as `buffers` are in memory at a time where pieces are copied as they are.
+    """
+    mine = _tile_of(line)
+    lines, wide, each = count(mine), ROW // factor.dtype.itemsize, PIECE // factor.dtype.itemsize
+    can_turn = factor.dtype.itemsize == TURNED and lines % wide == 0
+    is_turned = can_turn and not is_contiguous(factor, inner) and is_contiguous(factor, mine[-1])
+    item, lane = moves.loop(items, "local"), moves.loop(each, "vector")
+    turns = -(-lines * depth // each // items)
+    turn = moves.loop(turns, "unroll") if turns > 1 else None
+    piece = item if turn is None else turn * items + item
+    along, across = piece % (wide // each) * each + lane, piece // (wide // each)
+    if is_turned:
+        deep, place = across % depth, across // depth * wide + along
+    elif is_contiguous(factor, inner):
+        deep, place = along, across
+    else:  # neighbours read neighbouring lines, if nothing else
+        deep, place = piece // lines * each + lane, piece % lines
+    deep, place = simplify(deep), simplify(place)
+    where = {inner: deep, **dict(zip(mine, undigit(place, mine), strict=True))}
+    filled = factor.substitute({r: simplify(value) for r, value in where.items()})
+    total = lines * depth // each
+    gate = TRUE if turns * items == total else simplify(piece < total)
+    closed = (item, lane) if turn is None else (turn, item, lane)
+    zeros = (Node.index(0),) * 3
+    src = (filled, gate, *_place(place, deep, wide, is_turned), *zeros, *closed)
+    sizes = _sizes(lines, depth, wide, is_turned)
+    runs = is_turned or is_contiguous(factor, inner)
+    if runs and fill_of(filled, buffers) == "copies":
+        arg = StageArg("shared", sizes, buffers, "copies", ROW)
+    else:
+        arg = StageArg("shared", sizes, swizzle=ROW)
+    stage = Node(Op.STAGE, factor.dtype, src, arg)
+    return Operand(stage, lines, depth, is_turned)
+
+
+def _tile_of(line: Split) -> tuple[Node, ...]:
+    """The loops of a tile's lines."""
+    return tuple(r for r in line.ranges if r.arg.kind != "grid")
+
+
+# -- by bulk copies -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """What a factor is read from: element `offset` of `memory` on, axes by their loops.
+
+    `axes` are (loop, elements between its steps), the contiguous one first, then that of the other
+    of lines and steps.
+    """
+
+    memory: Node
+    offset: int
+    axes: tuple[tuple[Node, int], ...]
+    is_turned: bool
+
+
+def tensor_of(
+    factor: Node | None, lines: tuple[Node, ...], steps: tuple[Node, ...], batch: tuple[Node, ...]
+) -> Tensor | None:
+    """The tensor that a factor is in these loops, if a copy engine can bring boxes of it.
+
+    It counts in pieces of 16 bytes from the start of the memory, and along five axes at most.
+    """
+    if factor is None or factor.op is not Op.LOAD:
+        return None
+    memory, index, *gate = factor.src
+    loops = (*lines, *steps)
+    if gate or memory.op is not Op.PARAM or len(loops) != 2:
+        return None
+    terms, offset = linear_terms(simplify(index))
+    line, step = (terms.pop(loop, 0) for loop in loops)
+    others = tuple(terms.items())
+    if any(loop not in batch or apart < 0 for loop, apart in others) or min(line, step) <= 0:
+        return None
+    is_turned = step != 1
+    axes = [(loops[0], line), (loops[1], step)][:: 1 if is_turned else -1] + list(others)
+    size = factor.dtype.itemsize
+    fits = all(apart * size % PIECE == 0 for apart in (offset, *(n for _, n in axes[1:])))
+    long = any(loop.src[0].arg >= LONGEST for loop, _ in axes)
+    if axes[0][1] != 1 or not fits or long or len(axes) > MOST_AXES:
+        return None
+    if is_turned and size != TURNED:
+        return None
+    return Tensor(memory, offset, tuple(axes), is_turned)
+
+
+def bulk(moves: Moves, tensor: Tensor, line: Split, cut: Cut, depth: int, buffers: int) -> Operand:
+    """The slices of a tensor for one tile of lines, so many of them in memory at a time."""
+    assert cut.outer is not None
+    mine, dtype = _tile_of(line), tensor.memory.dtype
+    lines, wide = count(mine), ROW // dtype.itemsize
+    first = simplify(line.expr.substitute({r: Node.index(0) for r in mine}))
+    step, turn = cut.outer * depth, None
+    places, box, zeros = (step, first), (wide, lines), (Node.index(0),) * 3
+    stored_at = zeros
+    if tensor.is_turned:
+        turn = moves.loop(lines // wide, "unroll") if lines > wide else None
+        number = Node.index(0) if turn is None else turn
+        places, box, stored_at = (first + number * wide, step), (wide, depth), (number, *zeros[1:])
+    others = tuple(cut.batch[loop] for loop, _ in tensor.axes[2:])
+    shape = tuple(loop.src[0].arg for loop, _ in tensor.axes)
+    strides = tuple(apart for _, apart in tensor.axes[1:])
+    arg = TensorBox(tensor.offset, shape, strides, box + (1,) * len(others))
+    src = (tensor.memory, *(simplify(place) for place in (*places, *others)))
+    value = Node(Op.BOX, dtype, src, arg)
+    closed = () if turn is None else (turn,)
+    sizes = _sizes(lines, depth, wide, tensor.is_turned)
+    stage_arg = StageArg("shared", sizes, buffers, "boxes", ROW)
+    stage = Node(Op.STAGE, dtype, (value, TRUE, *stored_at, *zeros, *closed), stage_arg)
+    return Operand(stage, lines, depth, tensor.is_turned)

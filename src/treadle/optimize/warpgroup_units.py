@@ -1,0 +1,183 @@
+"""Matmul-like nests on the units of warpgroups: four subgroups that multiply from shared memory.
+
+    out[i, j] = sum over k of x[i, k] * y[k, j],  x and y of one dtype of one to four bytes
+
+A group of one or two warpgroups computes a tile of the output, each of them 64 rows by all of its
+columns. Slices of both operands are in shared STAGEs, in rows of 128 bytes: of k, or where an
+operand is contiguous in its lines (rows of x, columns of y), of those. Rows are swizzled, as the
+units take them without conflicts of banks.
+
+What one of the 128 items of a warpgroup holds is the arrangement of PTX's wgmma, with
+warp = item // 32, g = item % 32 // 4 and t = item % 4:
+
+    out   rows 16 warp + g and the same + 8, columns 2t and 2t + 1 of each 8
+
+A WGMMA has both STAGEs as sources and gives the sums of one product of a slice; a REDUCE over the
+slices adds them up, and EXTRACT takes one.
+
+Operands that are tensors in memory are copied in bulk, several slices ahead, by one item that does
+nothing else (lower/bulk.py). What is computed or masked, the items store themselves.
+
+Why these tiles: the units take 128 cycles for 64 x 256 x 16 and read 10 KiB of shared memory in
+them, 80 bytes a cycle of 128 that there are; 64 x 128 take 96, 64 x 64 all of them. 128 x 256 sums
+are 128 registers of each item, half of what it can have, and need 48 bytes of operands a cycle from
+the second-level cache where 128 x 128 need 64. While one warpgroup waits, the other multiplies.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from ..ir.args import WgmmaArg
+from ..ir.loops import Split
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.rules.index import simplify
+from ..target import MatrixUnit, Target
+from .matmul import Problem
+from .matrix_units import narrowed, unit_for
+from .moves import Moves
+from .shared_operands import ROW, Operand, Tensor, bulk, stored, tensor_of
+from .slices import Cut, count, cut_product, spread
+
+__all__ = ["tile_for_warpgroups"]
+
+WARPS = 4  # of a warpgroup
+GROUPS_OF_ROWS = 8  # g
+PAIRS = 4  # t
+BUFFERS = 4  # slices in memory at a time: one is multiplied, three are on their way
+BAND = 8  # tiles of rows
+LEAST = 64  # rows, columns and steps below which most of a unit's work would be for nothing
+# What tiles reach of the units' speed, estimated from what they read: (warpgroups, columns).
+TILES = {(2, 256): 1.0, (2, 128): 0.9, (2, 64): 0.6, (1, 128): 0.6, (1, 64): 0.4}
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """Each of `warpgroups` computes 64 x `columns` in slices of `depth`."""
+
+    warpgroups: int
+    columns: int
+    depth: int
+    buffers: int = 1
+
+    @property
+    def rows(self) -> int:
+        return 64 * self.warpgroups
+
+    @property
+    def items(self) -> int:
+        return self.warpgroups * WARPS * GROUPS_OF_ROWS * PAIRS
+
+
+def tile_for_warpgroups(moves: Moves, problem: Problem, target: Target) -> bool:
+    """Put a problem on units of warpgroups if the target has them; says whether it did."""
+    unit = unit_for(problem, target.warpgroup_units)
+    if unit is None:
+        return False
+    rows, columns, steps = (count(r) for r in (problem.rows, problem.columns, problem.steps))
+    if min(rows, columns, steps) < LEAST:
+        return False
+    tile = _choose(problem, unit, target)
+    x, y = (narrowed(factor, unit.dtype) for factor in (problem.x, problem.y))
+    tensors = (
+        tensor_of(x, problem.rows, problem.steps, problem.batch),
+        tensor_of(y, problem.columns, problem.steps, problem.batch),
+    )
+    row, column = (
+        spread(moves, rows, _of_rows(tile, rows)), spread(moves, columns, _of_columns(tile))
+    )  # fmt: skip
+    what = f"{tile.warpgroups} warpgroups for each {tile.rows} x {tile.columns}"
+    cut = cut_product(moves, problem, row, column, tile.depth, what)
+    _order_items(moves, row, column)
+    x, y = _operands(moves, cut, (row, column), tensors, unit, tile)
+    total = _product(cut, row, column, x, y, unit)
+    moves.root = moves.root.substitute({cut.reduce: total})
+    moves.log.append(f"{unit.rows} x {tile.columns} products on units of warpgroups")
+    return True
+
+
+def _choose(problem: Problem, unit: MatrixUnit, target: Target) -> _Tile:
+    """The tile with which the output should take the least time."""
+    assert target.workgroup is not None
+    busy, depth = target.workgroup.busy, ROW // unit.dtype.itemsize
+    rows, columns, batch = (count(r) for r in (problem.rows, problem.columns, problem.batch))
+
+    def cost(tile: _Tile) -> float:
+        groups = batch * math.ceil(rows / tile.rows) * math.ceil(columns / tile.columns)
+        speed = TILES[tile.warpgroups, tile.columns]
+        return math.ceil(groups / busy) * tile.rows * tile.columns / speed
+
+    tile = min((_Tile(*key, depth) for key in TILES), key=cost)
+    slice_bytes = (tile.rows + tile.columns) * ROW
+    buffers = min(BUFFERS, (target.workgroup.shared_bytes - ROW) // slice_bytes)
+    return replace(tile, buffers=buffers)
+
+
+def _of_rows(tile: _Tile, rows: int) -> tuple[tuple[int, str], ...]:
+    """Tile of a band, warp, upper or lower half of its rows, g."""
+    band = math.gcd(math.ceil(rows / tile.rows), BAND)
+    warps = tile.warpgroups * WARPS
+    return (band, "grid"), (warps, "local"), (2, "unroll"), (GROUPS_OF_ROWS, "local")
+
+
+def _of_columns(tile: _Tile) -> tuple[tuple[int, str], ...]:
+    """Which eight, t, which of two."""
+    return (tile.columns // 8, "unroll"), (PAIRS, "local"), (2, "vector")
+
+
+def _order_items(moves: Moves, row: Split, column: Split) -> None:
+    """Items in the order of warps, then g, then t: 128 neighbours are a warpgroup.
+
+    Groups go down the tiles of a band before they go on to the next column of tiles: those that run
+    at a time read fewer lines of x and y in all.
+    """
+    items = tuple(r for r in (*row.ranges, *column.ranges) if r.arg.kind == "local")
+    nest = next(n for n in moves.nests() if items[0] in n.loops)
+    band = tuple(r for r in row.ranges if r.arg.kind == "grid")[-1:]
+    groups = (*(r for r in nest.loops if r.arg.kind == "grid" and r not in band), *band)
+    rest = tuple(r for r in nest.loops if r not in items and r not in groups)
+    moves.reorder(nest, (*groups, *items, *rest))
+
+
+def _operands(
+    moves: Moves,
+    cut: Cut,
+    lines: tuple[Split, Split],
+    tensors: tuple[Tensor | None, Tensor | None],
+    unit: MatrixUnit,
+    tile: _Tile,
+) -> tuple[Operand, Operand]:
+    """Both factors of a slice in shared memory."""
+    row, column = lines
+    x, y = tensors
+    buffers = 1 if cut.outer is None else min(tile.buffers, cut.outer.src[0].arg)
+    if x is not None and y is not None and cut.outer is not None and buffers > 1:
+        moves.log.append(f"bulk copies into {buffers} buffers")
+        return (
+            bulk(moves, x, row, cut, tile.depth, buffers),
+            bulk(moves, y, column, cut, tile.depth, buffers),
+        )
+    taken = tuple(narrowed(factor, unit.dtype) for factor in (cut.x, cut.y))
+    assert taken[0] is not None
+    assert taken[1] is not None  # masks do not change that
+    return (
+        stored(moves, taken[0], row, cut.inner, tile.depth, tile.items, buffers),
+        stored(moves, taken[1], column, cut.inner, tile.depth, tile.items, buffers),
+    )
+
+
+def _product(cut: Cut, row: Split, column: Split, x: Operand, y: Operand, unit: MatrixUnit) -> Node:
+    """One result of the item, of those that its product has."""
+    warp, half, _ = (r for r in row.ranges if r.arg.kind != "grid")
+    eight, _, which = (r for r in column.ranges if r.arg.kind != "grid")
+    turns = x.depth // unit.steps
+    arg = WgmmaArg(unit.dtype.name, y.lines, turns, x.layout(turns), y.layout(turns))
+    dtype = unit.sums.vec(y.lines // 2)
+    src = (x.read(warp // WARPS * unit.rows), y.read(Node.index(0)))
+    total = Node(Op.WGMMA, dtype, src, arg)
+    if cut.outer is not None:
+        total = Node(Op.REDUCE, dtype, (total, cut.outer), cut.reduce.arg)
+    number = simplify(eight * 4 + half * 2 + which)
+    return Node(Op.EXTRACT, dtype.scalar, (total, number)).cast(cut.reduce.dtype)

@@ -1,0 +1,100 @@
+"""CUDA C for units of warpgroups: their products, and the producer that feeds them.
+
+A producer's program stands before that of the items, in an `if` that one item of one more warp
+enters and that the whole warp returns from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.node import Node
+from ..ir.op import Op
+from ..lower.linearize import Phase
+from .clike import Function
+from .cuda_text import product_text
+from .mbarrier import READY, mbarriers_of
+from .wgmma import product_name
+
+__all__ = ["WithWarpgroups"]
+
+
+class WithWarpgroups(Function):
+    """A phase that may have WGMMAs, and a producer."""
+
+    helpers: set[str]
+
+    def __init__(self, name: str, phase: Phase, variables: Sequence[str]) -> None:
+        super().__init__(name, phase, variables)
+        self.boxes = phase.boxes
+        self.products: dict[str, str] = {}  # functions, by name
+
+    def text(self) -> str:
+        """The whole function."""
+        self.begin()
+        return super().text()
+
+    def begin(self) -> None:
+        """Set up what a producer and the items meet at, and print its program."""
+        producer, items = self.phase.producer, self.phase.items
+        if producer is None:
+            return
+        self.helpers |= {"init_mbarrier", "shared_address", "tensor_map"}
+        self.open("if (threadIdx.x == 0)")
+        for barriers in mbarriers_of(self.phase.code):
+            for number, arrivals in enumerate(barriers.arg.arrivals):
+                self.line(f"init_mbarrier({self.memory(barriers)} + {number}, {arrivals});")
+        self.line(f'asm volatile("{READY}" ::: "memory");')
+        self.close()
+        self.line("__syncthreads();")
+        self.open(f"if (threadIdx.x >= {items})")
+        self.open(f"if (threadIdx.x == {items})")
+        for node in producer.src:
+            self.node(node)
+        self.close()
+        self.line("return;")
+        self.close()
+        # What was named in there is not known outside.
+        self.names = {n: name for n, name in self.names.items() if n.op in (Op.PARAM, Op.LOCAL)}
+
+    def _await(self, node: Node) -> None:
+        self._on_mbarrier("await_phase", node.src[:2], self.value(node.src[2]))
+
+    def _expect(self, node: Node) -> None:
+        self._on_mbarrier("expect_bytes", node.src, str(node.arg))
+
+    def _on_mbarrier(self, function: str, place: Sequence[Node], *arguments: str) -> None:
+        self.helpers |= {function, "shared_address"}
+        at = f"{self.value(place[0])} + {self.value(place[1])}"
+        self.line(f"{function}({', '.join((at, *arguments))});")
+
+    def _box(self, node: Node) -> None:
+        """Printed where it is stored."""
+
+    def _copy_box(self, store: Node) -> None:
+        memory, index, box = store.src
+        *place, barriers, slot = box.src[1:]
+        name = f"copy_box_{len(place)}d"
+        self.helpers |= {name, "shared_address"}
+        number = self.boxes.index((box.src[0], box.arg))
+        arguments = [
+            f"{self.memory(memory)} + {self.value(index)}", f"&map{number}",
+            f"{self.value(barriers)} + {self.value(slot)}", *map(self.value, place),
+        ]  # fmt: skip
+        self.line(f"{name}({', '.join(arguments)});")
+
+    def _wgmma(self, node: Node) -> str:
+        self.counter += 1
+        name, zero = f"p{self.counter}", self.literal(node.dtype.scalar, 0)
+        self.line(f"{self.type(node.dtype)} {name} = {self.splat(node.dtype, zero)};")
+        self._add_product(node, name)
+        return name
+
+    def _add_product(self, node: Node, sums: str) -> None:
+        """A product of units of warpgroups, added to sums that are there already."""
+        name = product_name(node)
+        self.products[name] = product_text(node)
+        x, at_x, y, at_y = (self.value(s) for s in node.src[:4])
+        self.line(f"{name}({sums}, {x} + {at_x}, {y} + {at_y});")
+        if node.src[4:]:
+            self._on_mbarrier("arrive", node.src[4:])

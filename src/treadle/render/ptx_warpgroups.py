@@ -1,0 +1,144 @@
+"""LLVM IR for units of warpgroups: inline assembly, since LLVM has no intrinsics for most of it.
+
+A producer's program stands before that of the items, behind a branch that one item of one more
+warp takes and that the whole warp returns from.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from ..dtype import DType, dtypes
+from ..ir.args import MatrixLayout
+from ..ir.node import Node
+from ..ir.op import Op
+from ..lower.linearize import Phase
+from . import mbarrier
+from .llvm_function import LLVMFunction
+from .llvm_values import type_name, zero
+from .wgmma import ADDRESS_BITS, UNIT, descriptor_fields, instructions
+
+__all__ = ["SHARED", "WithWarpgroups"]
+
+SHARED = 3  # the address space
+
+
+class WithWarpgroups(LLVMFunction):
+    """A phase that may have WGMMAs, and a producer."""
+
+    def __init__(self, name: str, phase: Phase, variables: Sequence[str], contract: bool) -> None:
+        super().__init__(name, phase, variables, contract)
+        self.boxes = phase.boxes
+
+    @abstractmethod
+    def _special(self, name: str, count: int) -> str:
+        """A special register, which holds a number below `count`."""
+
+    @abstractmethod
+    def _barrier(self, node: Node) -> None:
+        """All items of the group meet."""
+
+    def text(self) -> str:
+        """The whole function."""
+        self.begin()
+        return super().text()
+
+    def begin(self) -> None:
+        """Set up what a producer and the items meet at, and print its program."""
+        producer = self.phase.producer
+        if producer is None:
+            return
+        item = self._special("tid.x", self.phase.launched)
+        done = self.open_if(self.emit(f"icmp eq i32 {item}, 0"))
+        for barriers in mbarrier.mbarriers_of(self.phase.code):
+            for number, arrivals in enumerate(barriers.arg.arrivals):
+                at = self._shared_word(barriers, Node.const(dtypes.int32, number))
+                self.asm(mbarrier.init("$"), at, f"i32 {arrivals}")
+        self.asm(mbarrier.READY)
+        self.close_if(done)
+        self._barrier(producer)
+        consumers = self.open_if(self.emit(f"icmp uge i32 {item}, {self.phase.items}"))
+        done = self.open_if(self.emit(f"icmp eq i32 {item}, {self.phase.items}"))
+        for node in producer.src:
+            self.node(node)
+        self.close_if(done)
+        self.lines.append("  ret void")
+        self.start_block(consumers)
+        # What was named in there is not known outside.
+        self.names = {n: name for n, name in self.names.items() if n.op in (Op.PARAM, Op.LOCAL)}
+
+    def asm(self, text: str, *operands: str) -> None:
+        """Inline assembly that is for its effects."""
+        kinds = ("l" if operand.startswith(("ptr", "i64")) else "r" for operand in operands)
+        constraints = ",".join((*kinds, "~{memory}"))
+        given = ", ".join(operands)
+        self.lines.append(
+            f'  call void asm sideeffect "{text}", "{constraints}"({given}) convergent'
+        )
+
+    def _shared_word(self, memory: Node, index: Node) -> str:
+        """An address in shared memory, as an operand of 32 bits."""
+        at = self.place(memory, memory.dtype, self.value(index), type_name(index.dtype))
+        return f"i32 {self.emit(f'ptrtoint ptr addrspace({SHARED}) {at} to i32')}"
+
+    def _await(self, node: Node) -> None:
+        at, parity = self._shared_word(*node.src[:2]), node.src[2]
+        self.asm(mbarrier.await_phase("$"), at, f"{type_name(parity.dtype)} {self.value(parity)}")
+
+    def _expect(self, node: Node) -> None:
+        self.asm(mbarrier.expect("$"), self._shared_word(*node.src), f"i32 {node.arg}")
+
+    def _box(self, node: Node) -> None:
+        """Printed where it is stored."""
+
+    def _copy_box(self, store: Node) -> None:
+        memory, index, box = store.src
+        *place, barriers, slot = box.src[1:]
+        number = self.boxes.index((box.src[0], box.arg))
+        self.asm(
+            mbarrier.copy_box("$", len(place)), self._shared_word(memory, index),
+            f"ptr %map{number}", self._shared_word(barriers, slot),
+            *(f"i32 {self.value(axis)}" for axis in place),
+        )  # fmt: skip
+
+    def _wgmma(self, node: Node) -> str:
+        return self._added_product(node, zero(node.dtype))
+
+    def _added_product(self, node: Node, sums: str) -> str:
+        """A product of units of warpgroups, added to sums that are there already."""
+        kind, one, count = type_name(node.dtype), type_name(node.dtype.scalar), node.dtype.count
+        lanes = [self.emit(f"extractelement {kind} {sums}, i64 {n}") for n in range(count)]
+        operands = [f"{one} {lane}" for lane in lanes]
+        for (memory, index), layout in zip(
+            (node.src[:2], node.src[2:4]), (node.arg.x, node.arg.y), strict=True
+        ):
+            at = self.place(memory, memory.dtype, self.value(index), type_name(index.dtype))
+            operands.append(f"i64 {self._descriptor(at, layout)}")
+        ties = [str(n) for n in range(count)]
+        register = "=f" if node.dtype.is_float else "=r"
+        constraints = ",".join([*[register] * count, *ties, "l", "l", "~{memory}"])
+        fields = f"{{ {', '.join([one] * count)} }}"
+        text = " ".join(instructions(node, "$", 2 * count))
+        found = self.emit(
+            f'call {fields} asm sideeffect "{text}", "{constraints}"({", ".join(operands)}) '
+            "convergent"
+        )
+        if node.src[4:]:
+            self.asm(mbarrier.arrive("$", "%"), self._shared_word(*node.src[4:]))
+        return self.stacked(node.dtype, fields, found)
+
+    def _descriptor(self, at: str, layout: MatrixLayout) -> str:
+        """What names a matrix in shared memory."""
+        address = self.emit(f"ptrtoint ptr addrspace({SHARED}) {at} to i64")
+        units = self.emit(f"and i64 {self.emit(f'udiv i64 {address}, {UNIT}')}, {ADDRESS_BITS}")
+        return self.emit(f"or i64 {units}, {descriptor_fields(layout)}")
+
+    def stacked(self, dtype: DType, fields: str, found: str) -> str:
+        """The fields of a structure as the lanes of a vector."""
+        total = "poison"
+        for n in range(dtype.count):
+            one = self.emit(f"extractvalue {fields} {found}, {n}")
+            lane = f"{type_name(dtype.scalar)} {one}, i64 {n}"
+            total = self.emit(f"insertelement {type_name(dtype)} {total}, {lane}")
+        return total

@@ -1,0 +1,58 @@
+"""Tensor maps of a launch: descriptions of its memory that kernels hand to the copy engine.
+
+The engine takes tensors that begin at a multiple of 16 bytes. Memory of somebody else's need not:
+what is not aligned so is copied for the launch, on its stream, to memory that is.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from treadle.runtime.cuda.driver import TensorTiles
+
+if TYPE_CHECKING:
+    from treadle.runtime.base import Boxes, Entry
+    from treadle.runtime.cuda.driver import Context
+
+__all__ = ["aligned", "is_aligned", "tensor_map"]
+
+ALIGNMENT = 16
+SWIZZLE = 128
+_ELEMENTS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32"}  # others are bytes
+
+
+@functools.lru_cache(maxsize=4096)
+def tensor_map(context: Context, boxes: Boxes, address: int) -> Any:
+    """The map of a tensor in memory at `address`, as a launch takes it."""
+    element = _ELEMENTS.get(boxes.element, "u8")
+    place = address + boxes.offset
+    tiles = TensorTiles(element, place, boxes.shape, boxes.strides, boxes.box, SWIZZLE)
+    return context.encode_tensor_map(tiles)
+
+
+def is_aligned(entry: Entry, args: Sequence[int]) -> bool:
+    """Whether all tensors that a phase copies boxes of begin where the copy engine needs it."""
+    return all(args[boxes.number] % ALIGNMENT == 0 for boxes in entry.boxes)
+
+
+@contextmanager
+def aligned(
+    context: Context, stream: Any, entry: Entry, args: Sequence[int]
+) -> Iterator[Sequence[int]]:
+    """A block in which a phase is launched with these arguments, or with copies of some."""
+    if is_aligned(entry, args):
+        yield args
+        return
+    sizes = {slot.number: slot.nbytes for slot in entry.slots}
+    wrong = {boxes.number for boxes in entry.boxes if args[boxes.number] % ALIGNMENT}
+    copies = {number: context.alloc(sizes[number], stream) for number in wrong}
+    try:
+        for number, copy in copies.items():
+            context.copy(copy, args[number], sizes[number], stream)
+        yield [copies.get(number, address) for number, address in enumerate(args)]
+    finally:
+        for copy in copies.values():
+            context.free(copy, stream)  # in the order of the stream: after the launch

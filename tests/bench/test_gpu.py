@@ -1,0 +1,175 @@
+"""`python -m treadle.bench.gpu`: a dry run of all of it, and that no failure is lost on the way."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from treadle.bench.gpu import __main__ as command
+from treadle.bench.gpu import findings, parts, probes, record
+from treadle.bench.gpu.corpus import corpus
+from treadle.bench.gpu.rows import gpu_works
+from treadle.bench.gpu.summary import as_text
+from treadle.emulate.cuda import EmulatedDriver
+from treadle.errors import DeviceError
+from treadle.target import host_target
+
+from ..conftest import GOLDEN
+
+RECORDS = sorted(GOLDEN.glob("cuda/*.npz"))
+
+
+@pytest.fixture(scope="module")
+def emulated():
+    return EmulatedDriver("sm_90a").open(0)
+
+
+def test_a_dry_run_passes_and_leaves_nothing_out(tmp_path, capsys):
+    pytest.importorskip("cuda.bindings")
+    if host_target().arch != "x86_64":
+        pytest.skip("NVRTC and the emulator are for x86-64 here")
+    report, record_file = tmp_path / "gpu.json", tmp_path / "record.npz"
+    status = command.main(["--emulate", "--json", str(report), "--record", str(record_file)])
+    shown = capsys.readouterr().out
+    assert status == 0, shown
+    found = json.loads(report.read_text())
+    assert set(found["parts"]) == set(parts.PARTS)
+    names = {f["name"] for part in found["parts"].values() for f in part["findings"]}
+    assert {work.name for work in gpu_works(small=True)} <= names
+    assert "A dry run: these numbers say nothing of any GPU." in shown
+    assert "| faults " in shown
+    assert record_file.exists()
+
+
+# -- parts ------------------------------------------------------------------------------------
+
+
+def test_an_unknown_part_is_refused(capsys):
+    assert command.main(["--only", "abacus"]) == 2
+    assert "no part is called 'abacus'; there are: graphs," in capsys.readouterr().err
+
+
+def test_without_a_gpu_it_says_so_at_once(monkeypatch, capsys):
+    def none():
+        raise DeviceError("CUDA: there is no driver here; install one")
+
+    monkeypatch.setattr("treadle.runtime.cuda.open_driver", none)
+    assert command.main([]) == 2
+    shown = capsys.readouterr().err
+    assert shown == (
+        "CUDA: there is no driver here; install one; --emulate makes a dry run without a GPU\n"
+    )
+
+
+def result_of(monkeypatch, body, seconds=30.0):
+    """What a part whose process runs `body` with `findings` becomes."""
+    code = "import sys; from treadle.bench.gpu.findings import Findings; " + (
+        "findings = Findings(sys.argv[4], 1, True); " + body
+    )
+    real = parts.subprocess.Popen
+
+    def start(arguments, **options):
+        assert arguments[:3] == [sys.executable, "-m", "treadle.bench.gpu"]
+        return real([sys.executable, "-c", code, *arguments[3:]], **options)
+
+    monkeypatch.setattr(parts.subprocess, "Popen", start)
+    (result,) = parts.run_parts([parts.Part("work", seconds, "none")], emulated=False)
+    return result
+
+
+def test_what_a_part_found_is_kept_when_it_is_stopped(monkeypatch):
+    body = "findings.add('first', 'passed'); import time; time.sleep(60)"
+    result = result_of(monkeypatch, body, seconds=2.0)
+    assert [f.outcome for f in result.findings] == ["passed", "cut"]
+    assert not result.passed
+    assert result.seconds < 20
+
+
+def test_a_process_that_dies_is_a_failure_with_its_last_words(monkeypatch):
+    result = result_of(monkeypatch, "findings.add('first', 'passed'); sys.exit('all is lost')")
+    assert result.findings[-1].message == "status 1: all is lost"
+    assert not result.passed
+
+
+def test_a_part_that_finds_nothing_has_not_passed(monkeypatch):
+    assert not result_of(monkeypatch, "pass").passed
+
+
+def test_findings_are_what_checks_did(tmp_path):
+    path = str(tmp_path / "findings")
+    writer = findings.Findings(path, 10, False)
+
+    def skips():
+        raise findings.Skipped("no such thing here")
+
+    writer.check("good", lambda: None)
+    writer.check("bad", lambda: [][1])
+    writer.check("absent", skips)
+    writer.note("text", "a table")
+    with open(path, "a") as file:
+        file.write('{"finding": {"name"')  # the process was killed
+    found, notes = findings.read_findings(path)
+    assert [f.outcome for f in found] == ["passed", "failed", "skipped"]
+    assert found[1].message == "IndexError: list index out of range"
+    assert notes == {"text": "a table"}
+    result = parts.PartResult(parts.Part("work", 1, "none"), 0.1, found, notes)
+    text = as_text([result])
+    assert text.startswith("a table\n")
+    assert "* failed: work: bad: IndexError" in text
+    assert "* skipped: work: absent: no such thing here" in text
+
+
+# -- records ----------------------------------------------------------------------------------
+
+
+def test_every_probe_has_a_name_and_runs_from_its_architecture_on():
+    names = [probe.name for probe in corpus("sm_120")]
+    assert len(set(names)) == len(names)
+    assert not [probe for probe in corpus("sm_75") if probe.name.startswith("mma")]
+
+
+def test_a_record_is_replayed(emulated, tmp_path, monkeypatch):
+    few = [probe for probe in corpus("sm_90a") if probe.name in ("fma.rn", "cvt.rzi.u32", "min")]
+    monkeypatch.setattr(record, "corpus", lambda _: few)
+    path = str(tmp_path / "record.npz")
+    record.record(emulated, "sm_90a", path, "a chip")
+    assert record.differences(emulated, "sm_90a", path) == ([], [])
+    with np.load(path) as file:
+        data = dict(file)
+    data["fma.rn"] = data["fma.rn"] ^ 1
+    data["cvt.rzi.u32"] = data["cvt.rzi.u32"] + 3
+    about = json.loads(bytes(data["about"]))
+    assert about["device"] == "a chip"
+    about["digests"]["min"] = "of another text"
+    data["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    np.savez(path, **data)
+    found, stale = record.differences(emulated, "sm_90a", path)
+    assert [text.split(":")[0] for text in found] == ["fma.rn", "cvt.rzi.u32"]
+    assert "1024 of 1024 differ" in found[1]
+    assert stale == ["min"]
+
+
+@pytest.mark.parametrize("path", RECORDS or [None], ids=str)
+def test_the_emulator_does_what_hardware_did(emulated, path):
+    if path is None:
+        pytest.skip(
+            "nothing is recorded in tests/golden/cuda: python -m treadle.bench.gpu --record"
+        )
+    found, stale = record.differences(emulated, "sm_90a", str(path))
+    assert not found
+    assert len(stale) < len(corpus("sm_90a")), "record it again"
+
+
+# -- probes -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [probes.fma_probe, probes.mma_probe, probes.wgmma_probe])
+def test_probes_multiply(emulated, make):
+    probe = make()
+    kernel = emulated.load(probe.text.encode()).function("probe")
+    out = emulated.alloc(4, None)
+    emulated.launch(kernel, (1, 1, 1), (128, 1, 1), 0, None, [("address", out), ("int32", 2)])
+    multiplications = probe.text.count("fma.rn") * 32 + probe.text.count("mma.sync.") * 16 * 8 * 16
+    multiplications += probe.text.count("wgmma.mma_async") * 64 * 256 * 16 // 4
+    assert probe.operations == 2 * multiplications

@@ -1,0 +1,207 @@
+"""Matmuls on units of warpgroups: when they are, how slices get there, and the values."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from treadle import Context, Device, Tensor, TinyJit, dtypes
+from treadle.engine.run import scheduled
+from treadle.errors import DeviceError
+from treadle.ir.op import Op
+from treadle.ir.verify import verify_kernel, verify_linear
+from treadle.lower.passes import lower
+from treadle.optimize.heuristic import optimize
+from treadle.target import Target
+
+TARGET = Target.parse("sm_90a")
+DEVICES = ["CUDA:NVRTC:sm_90a", "CUDA:PTX:sm_90a"]
+RANDOM = np.random.default_rng(5)
+
+
+def numbers(*shape, dtype=dtypes.bfloat16, device="CPU"):
+    values = RANDOM.integers(-2, 3, shape).astype(np.float32)
+    return Tensor(values, device=device).cast(dtype).realize()
+
+
+def kernel(tensor, target=TARGET):
+    """The one kernel of `tensor`, and the moves that led there."""
+    (found,) = scheduled([(tensor.node, tensor.device)])
+    return (found, *optimize(found.ast, target))
+
+
+def ops(tensor, target=TARGET):
+    return {n.op for n in kernel(tensor, target)[1].toposort()}
+
+
+def test_products_of_bytes_and_of_float32_where_that_is_allowed():
+    for dtype in (dtypes.fp8e4m3, dtypes.fp8e5m2):
+        x = numbers(128, 128, dtype=dtype)
+        assert Op.WGMMA in ops(x @ x.T)
+    for dtype in (dtypes.int8, dtypes.uint8):
+        x = numbers(128, 128, dtype=dtype)
+        assert Op.WGMMA in ops(x @ x.T)
+        assert Op.WGMMA in ops(x.cast(dtypes.int32) @ x.cast(dtypes.int32))
+        assert Op.WGMMA not in ops(x.cast(dtypes.int64) @ x.cast(dtypes.int64))
+    x = numbers(128, 128, dtype=dtypes.float32)
+    assert Op.WGMMA not in ops(x @ x)
+    assert Op.WGMMA not in ops(numbers(128, 128, dtype=dtypes.float64) @ x.double())
+    with Context(ALLOW_TF32=1):
+        assert Op.WGMMA in ops(x @ x, Device["NULL:PTX:sm_90a"].code_target)
+
+
+def phase_of(tensor):
+    found, ast, _ = kernel(tensor)
+    verify_kernel(ast)
+    (phase,) = lower(ast, len(found.buffers), TARGET).phases
+    verify_linear(phase.program)
+    return phase
+
+
+def test_what_is_large_enough_is_multiplied_by_warpgroups():
+    for dtype in (dtypes.float16, dtypes.bfloat16):
+        assert Op.WGMMA in ops(numbers(128, 128, dtype=dtype) @ numbers(128, 128, dtype=dtype))
+    x, y = numbers(128, 128), numbers(128, 128)
+    assert Op.WGMMA in ops((x.relu() @ y.T).gelu())
+    assert Op.WGMMA not in ops(x @ y, Target.parse("sm_90"))
+    assert Op.WGMMA not in ops(x @ y, Target.parse("sm_100a"))
+    assert Op.MMA in ops(numbers(32, 128) @ y)
+
+
+@pytest.mark.parametrize(
+    ("size", "tile"), [(512, (64, 64)), (2048, (128, 256)), (4096, (128, 256))]
+)
+def test_tiles_fill_the_processor(size, tile):
+    *_, log = kernel(numbers(size, 64) @ numbers(64, size))
+    assert log[0].endswith("for each {} x {}".format(*tile))
+
+
+def test_tensors_are_copied_in_bulk_by_a_producer():
+    phase = phase_of(numbers(2, 136, 128) @ numbers(2, 128, 72))
+    assert phase.producer is not None
+    verify_linear(phase.producer)
+    assert phase.launched == phase.items + 32
+    (_, one), (_, other) = phase.boxes
+    assert {one.shape, other.shape} == {(128, 136, 2), (72, 128, 2)}
+
+
+@pytest.mark.parametrize("make", [
+    lambda: numbers(128, 130).T @ numbers(128, 128),  # columns of 260 bytes
+    lambda: numbers(128, 132)[:, :130] @ numbers(130, 128),  # rows of 264 bytes
+    lambda: numbers(128, 136)[:, 1:129] @ numbers(128, 128),  # begins at byte 2
+    lambda: numbers(128, 64) @ numbers(64, 128),  # one slice
+])  # fmt: skip
+def test_what_no_tensor_map_describes_is_stored_by_the_items(make):
+    phase = phase_of(make())
+    assert phase.producer is None
+    assert any(n.op is Op.WGMMA for n in phase.program.src)
+
+
+CASES = {
+    "whole tiles": lambda t: t(128, 128) @ t(128, 128),
+    "tails of everything": lambda t: t(130, 136) @ t(136, 72),
+    "columns of both": lambda t: t(136, 72).T @ t(80, 136).T,
+    "batches and an epilogue": lambda t: (t(2, 72, 128) @ t(2, 128, 64)).relu() + t(64),
+    "stored slices": lambda t: t(66, 130) @ t(130, 70),
+    "stored columns of both": lambda t: t(130, 66).T @ t(70, 130).T,
+    "convolution": lambda t: t(1, 16, 9, 11).conv2d(t(64, 16, 3, 3), padding=1),
+}
+
+
+@pytest.mark.emulated
+@pytest.mark.parametrize(("name", "device"), [
+    *((name, DEVICES[1]) for name in CASES),
+    *((name, DEVICES[0]) for name in ("tails of everything", "stored columns of both")),
+])  # fmt: skip
+def test_values_are_exact_where_integers_are(name, device):
+    given = []
+
+    def make(*shape):
+        given.append(RANDOM.integers(-2, 3, shape).astype(np.float32))  # sums are exact
+        try:
+            return Tensor(given[-1], device=device).cast(dtypes.bfloat16).realize()
+        except DeviceError as error:
+            pytest.skip(str(error))
+
+    ours = CASES[name](make).cast(dtypes.float32).numpy()
+    arrays = iter(given)
+    make_wide = lambda *shape: Tensor(next(arrays), device="CPU").realize()
+    expected = CASES[name](make_wide).cast(dtypes.bfloat16).cast(dtypes.float32).numpy()
+    np.testing.assert_array_equal(ours, expected)
+
+
+WIDE = {dtypes.int8: dtypes.int32, dtypes.uint8: dtypes.int32}
+
+
+@pytest.mark.emulated
+@pytest.mark.parametrize(("name", "turned"), [
+    ("float16", True), ("fp8e4m3", True), ("fp8e5m2", True), ("int8", True), ("uint8", True),
+    ("float32", True), ("float32", False),
+])  # fmt: skip
+def test_values_of_every_dtype(name, turned):
+    dtype, device = getattr(dtypes, name), DEVICES[1]
+    low = 0 if dtype is dtypes.uint8 else -3
+    x, y = (RANDOM.integers(low, 4, shape).astype(np.float32) for shape in ((72, 272), (272, 64)))
+    try:
+        a = Tensor(x, device=device).cast(dtype).realize()
+        b = Tensor(y.T.copy() if turned else y, device=device).cast(dtype).realize()
+    except DeviceError as error:
+        pytest.skip(str(error))
+    wide = WIDE.get(dtype, dtypes.float32)
+    with Context(ALLOW_TF32=1):
+        product = a.cast(wide) @ (b.T if turned else b).cast(wide)
+        np.testing.assert_array_equal(product.numpy(), x @ y)
+
+
+@pytest.mark.emulated
+def test_sums_of_small_integers_wrap():
+    x = RANDOM.integers(-128, 128, (64, 128)).astype(np.int8)
+    try:
+        given = Tensor(x, device=DEVICES[1])
+    except DeviceError as error:
+        pytest.skip(str(error))
+    expected = (x.astype(np.int64) @ x.T.astype(np.int64)).astype(np.int8)
+    np.testing.assert_array_equal((given @ given.T).numpy(), expected)
+
+
+@pytest.mark.emulated
+@pytest.mark.parametrize("device", DEVICES[1:])
+def test_memory_that_is_not_aligned_is_copied_for_the_launch(device):
+    """Alone and in a captured call, where a graph has no place for that."""
+    data = (np.arange(128 * 128 + 1) % 5 - 2).astype(ml_dtypes.bfloat16)
+    try:
+        opened = Device[device]
+    except DeviceError as error:
+        pytest.skip(str(error))
+    memory = opened.allocator.alloc(data.nbytes)
+    opened.runtime.write(memory, memoryview(data.view(np.uint8)))
+    begin = memory.argument + data.itemsize
+    x = Tensor.from_blob(begin, (128, 128), dtypes.bfloat16, device, owner=memory)
+    y = numbers(128, 128, device=device)
+    expected = x.float().numpy() @ y.float().numpy()
+    np.testing.assert_array_equal((x @ y).float().numpy(), expected)
+    multiply = TinyJit(lambda a, b: (a @ b).float().realize())
+    for _ in range(4):
+        np.testing.assert_array_equal(multiply(x, y).numpy(), expected)
+
+
+@pytest.mark.emulated
+@pytest.mark.parametrize("device", DEVICES[1:])
+def test_a_captured_call_follows_its_arguments(device):
+    try:
+        given = [numbers(128, 128, device=device) for _ in range(4)]
+    except DeviceError as error:
+        pytest.skip(str(error))
+    multiply = TinyJit(lambda a, b: (a @ b).float().realize())
+    for x in given:
+        expected = x.float().numpy() @ given[0].float().numpy()
+        np.testing.assert_array_equal(multiply(x, given[0]).numpy(), expected)
+
+
+@pytest.mark.emulated
+@pytest.mark.parametrize("device", DEVICES[:1])
+def test_reproducible_sums_are_not_left_to_warpgroups(device):
+    with Context(REPRODUCIBLE=1):
+        try:
+            assert not Device[device].code_target.warpgroup_units
+        except DeviceError as error:
+            pytest.skip(str(error))
