@@ -107,7 +107,7 @@ def test_peak_memory_is_a_group_like_the_others(capsys):
     assert bench.run(only=["peak memory"], peers=[], quick=True) == 0
     shown = capsys.readouterr().out
     assert "| peak memory " in shown
-    assert "| MLP training" in shown
+    assert "| LSTM training" in shown
 
 
 def test_a_word_that_fits_no_row_is_an_error():

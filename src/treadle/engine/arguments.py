@@ -39,6 +39,8 @@ class Glance(NamedTuple):
         if kwargs or not all(map(_is_tensor, args)):
             return None
         nodes = [resolve(tensor.node) for tensor in args]
+        if not all(map(is_backed, nodes)):
+            return None
         memories = [m for node in nodes for m in memories_of(node)]
         if len(memories) > len(args) or any(memory.image is not None for memory in memories):
             return None

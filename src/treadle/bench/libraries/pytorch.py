@@ -197,6 +197,17 @@ class Torch(Library):
         found = getattr(self.torch.linalg, function)(a, *more)
         return found[0] if function == "lstsq" else found
 
+    def rgb_of_nv12(self, luma: Any, chroma: Any, dtype: str) -> Any:
+        torch, top = self.torch, 255.0 if dtype == "uint8" else 1.0
+        y = (luma.view(torch.uint8).float() - 16) * (top / 219)
+        both = (chroma.view(torch.uint8).float() - 128) * (top / 224)
+        both = both.reshape(both.shape[0], -1, 2).repeat_interleave(2, 0).repeat_interleave(2, 1)
+        u, v = both.unbind(-1)
+        # BT.709
+        red, green, blue = y + 1.5748 * v, y - 0.187324 * u - 0.468124 * v, y + 1.8556 * u
+        found = torch.stack([red, green, blue], -1).clamp(0, top)
+        return (found + 0.5 if dtype == "uint8" else found).to(getattr(torch, dtype))
+
     def fft(self, x: Any) -> Any:
         return self.torch.fft.fft(x)
 

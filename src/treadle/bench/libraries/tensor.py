@@ -17,6 +17,7 @@ __all__ = ["TensorLibrary"]
 class TensorLibrary(Library):
     """Lazy tensors; each Run realises its result."""
 
+    package: str
     Tensor: Any
     TinyJit: Any
     captured: bool
@@ -28,6 +29,7 @@ class TensorLibrary(Library):
 
     def __init__(self, package: str, captured: bool = True) -> None:
         library = importlib.import_module(package)
+        self.package = package
         self.Tensor, self.TinyJit, self.captured = library.Tensor, library.TinyJit, captured
         self.Context = library.Context
         self.dtypes = importlib.import_module(f"{package}.dtype").dtypes
@@ -206,6 +208,20 @@ class TensorLibrary(Library):
             raise NotOffered(f"tensors have no {function}")
         found = getattr(a, function)(*more)
         return found[0] if function == "lstsq" else found
+
+    def rgb_of_nv12(self, luma: Any, chroma: Any, dtype: str) -> Any:
+        if self.package != "treadle":
+            raise NotOffered(f"{self.package} converts no video")
+        from ...video.colour import Conversion, Output, converted, weights_of
+        from ...video.frames import NV12Plane, Picture
+
+        (rows, half), output = luma.shape, Output.of(dtype, dtype != "uint8")
+        planes = (
+            NV12Plane(0, 2 * half, 2 * half, rows, 1),
+            NV12Plane(0, 2 * half, half, rows // 2, 2),
+        )
+        picture = Picture(*planes, 8, luma.device, None)
+        return converted(luma, chroma, weights_of(Conversion(), picture, output), output)
 
     def fft(self, x: Any) -> Any:
         if not hasattr(x, "fft"):
