@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WorkerPool"]
 
-# Long enough to bridge the gap between two kernels of a replay, short enough to go unnoticed.
+# Long enough to bridge what Python does between two replays, short enough to go unnoticed.
 _SPIN_NS = 200_000
 
 _Stop = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
