@@ -283,3 +283,31 @@ def test_arguments_like_the_captured_ones_are_seen_to_be_at_once():
     assert step.calls == 4
     assert Glance.of((tensors[0], 3), {}) is None
     assert Glance.of((tensors[0],), {"y": tensors[1]}) is None
+
+
+def test_a_name_that_has_got_another_tensor_is_noticed():
+    weight = Tensor(np.ones((4, 4), np.float32)).realize()
+    layer = nn.Linear(4, 4)
+    for parameter in nn.state.get_parameters(layer):
+        parameter.realize()
+    step = TinyJit(lambda x: (layer(x) @ weight).realize())
+    x = Tensor(np.eye(4, dtype=np.float32)).realize()
+    for _ in range(3):
+        step(x)
+    weight = Tensor(np.full((4, 4), 2, np.float32)).realize()
+    layer.weight, layer.bias = Tensor.ones(4, 4).realize(), Tensor.zeros(4).realize()
+    for _ in range(3):
+        np.testing.assert_array_equal(step(x).numpy(), np.full((4, 4), 8.0))
+
+
+def test_an_alias_that_goes_away_is_no_other_tensor():
+    weight = Tensor(np.ones((4, 4), np.float32)).realize()
+    step = TinyJit(lambda x: (x @ weight).realize())
+    x = Tensor(np.eye(4, dtype=np.float32)).realize()
+    alias = weight.reshape(16).realize()
+    for _ in range(2):
+        step(x)
+    capture = step._capture
+    del alias
+    step(x)
+    assert step._capture is capture

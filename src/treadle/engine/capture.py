@@ -38,15 +38,15 @@ class Watched:
 
     @property
     def has_changed(self) -> bool:
-        """Whether the tensor has been given another value since."""
+        """Whether the tensor has been given another value since, or is gone."""
         holder = self.holder()
-        return holder is not None and holder.node is not self.node
+        return holder is None or holder.node is not self.node
 
     def follow(self) -> bool:
         """Compute what was assigned since; whether the tensor is where it was."""
         holder = self.holder()
         if holder is None:
-            return True
+            return False
         (node,) = realize([(holder.node, holder.device)])
         self.node = holder.node
         return [*map(id, memories_of(node))] == [*map(id, self.memories)]
@@ -72,6 +72,21 @@ class Capture:
     glances: list[Glance] | None = None
     tokens: frozenset[Token] = frozenset()  # of the state's memory, from the first replay on
     seen: int = 0  # holders with smaller numbers cannot read what is in that memory now
+
+    def is_current(self) -> bool:
+        """Whether replays read what the function would read now; assignments are computed for it.
+
+        A tensor that is gone has been replaced by another one under its name, unless others still
+        have its memory: those may be what the function reads.
+        """
+        changed = [watched for watched in self.watched if watched.has_changed]
+        gone = [watched for watched in changed if watched.holder() is None]
+        if gone:
+            self.watched = [watched for watched in self.watched if watched not in gone]
+            left = {id(memory) for watched in self.watched for memory in watched.memories}
+            if not all(id(memory) in left for watched in gone for memory in watched.memories):
+                return False
+        return all(watched.follow() for watched in changed if watched not in gone)
 
     @functools.cached_property
     def runs(self) -> list[Run]:

@@ -154,8 +154,7 @@ class TinyJit(Generic[P, R]):
             if self._capture is None:
                 return self._record(signature, found, nodes, args, kwargs)
             check_same(self._capture.signature, signature)
-            changed = [watched for watched in self._capture.watched if watched.has_changed]
-            if not all(watched.follow() for watched in changed):  # the captured memory is stale
+            if not self._capture.is_current():
                 return self._record(signature, found, nodes, args, kwargs)
             return self._replay(memories)
 
