@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from treadle import Tensor, nn
+from treadle import GlobalCounters, Tensor, nn
 from treadle.config import Context
 from treadle.errors import DTypeError, ShapeError
 
@@ -207,3 +207,13 @@ def test_parameters_start_within_the_fan_in_bound_and_fill_it():
     assert np.abs(weight).max() <= 1 / 8
     assert np.abs(weight).max() > 0.9 / 8
     assert abs(weight.mean()) < 0.01
+
+
+def test_random_parameters_are_computed_once():
+    layer, x = nn.Linear(16, 16), Tensor.ones(2, 16).realize()
+    assert not layer.weight.is_realized
+    first = layer(x).numpy()
+    assert layer.weight.is_realized
+    GlobalCounters.reset()
+    np.testing.assert_array_equal(layer(x).numpy(), first)
+    assert GlobalCounters.kernel_count == 1

@@ -27,7 +27,7 @@ from .blame import blamed
 from .check import check_values
 from .cuts import CUTS, compute_cuts, computed_at_once, device_of
 from .effects import buffer_below, commit, is_stored, keep_old_versions, readers, still_read
-from .known import current, is_backed, remember, resolve
+from .known import current, holders, is_backed, remember, resolve
 from .launching import run_program
 from .memory import adopt, from_host, memory_of, new_memory, read
 from .pipeline import program_of
@@ -60,12 +60,27 @@ def realize(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
             return _realize_shards(outputs)
         if len(devices) == 1:
             [device] = devices
-            return _compute(nodes, device, roots, order, ops)
+            held = _held_beside(nodes) if Op.CONTIGUOUS in ops else []
+            if held:
+                roots, order = current([*nodes, *held])
+            found = _compute([*nodes, *held], device, roots, order, {node.op for node in order})
+            return found[: len(nodes)]
         done: dict[tuple[Node, str], Node] = {}
         for device in devices:
             mine = [pair for pair in outputs if pair[1] == device]
             done.update(zip(mine, realize(mine), strict=True))
         return [done[pair] for pair in outputs]
+
+
+def _held_beside(nodes: Sequence[Node]) -> list[Node]:
+    """What gets memory of its own on the way to `nodes` and somebody can still ask for.
+
+    The random parameters of a layer, say: kept, they are not computed anew by each call.
+    """
+    on_the_way = toposort(nodes, lambda node: resolve(node) is node)
+    stored = {node for node in on_the_way if node.op is Op.CONTIGUOUS and resolve(node) is node}
+    stored.difference_update(nodes)
+    return list(dict.fromkeys(h.node for h in holders() if h.node in stored)) if stored else []
 
 
 def _realize_shards(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:

@@ -67,11 +67,11 @@ class MultiheadAttention:
         shared = self.num_kv_heads * self.head_dim
         self._rows = (embed_dim, shared, shared)
         if self.kdim == self.vdim == embed_dim:
-            self.in_proj_weight = Tensor.glorot_uniform(sum(self._rows), embed_dim)
+            self.in_proj_weight = Tensor.glorot_uniform(sum(self._rows), embed_dim).contiguous()
         else:
-            self.q_proj_weight = Tensor.glorot_uniform(embed_dim, embed_dim)
-            self.k_proj_weight = Tensor.glorot_uniform(shared, self.kdim)
-            self.v_proj_weight = Tensor.glorot_uniform(shared, self.vdim)
+            self.q_proj_weight = Tensor.glorot_uniform(embed_dim, embed_dim).contiguous()
+            self.k_proj_weight = Tensor.glorot_uniform(shared, self.kdim).contiguous()
+            self.v_proj_weight = Tensor.glorot_uniform(shared, self.vdim).contiguous()
         self.in_proj_bias = Tensor.zeros(sum(self._rows)) if bias else None
         self.out_proj = Linear(embed_dim, embed_dim, bias)
         if bias:

@@ -23,7 +23,8 @@ def check_sizes(layer: object, **sizes: Any) -> None:
 def fan_in_uniform(*shape: Any, fan_in: int) -> Tensor:
     """Uniform in ±1/sqrt(fan_in): Kaiming's rule with a = sqrt(5), as PyTorch's layers start.
 
-    A fan-in of 0 (a layer without inputs) gives zeros.
+    A fan-in of 0 (a layer without inputs) gives zeros. Computed with the first result that needs
+    them, and kept.
     """
     bound = 1 / math.sqrt(fan_in) if fan_in > 0 else 0.0
-    return Tensor.uniform(*shape, low=-bound, high=bound)
+    return Tensor.uniform(*shape, low=-bound, high=bound).contiguous()

@@ -46,7 +46,7 @@ class Embedding:
     def __init__(self, vocab_size: int, embed_size: int) -> None:
         check_sizes(self, vocab_size=vocab_size, embed_size=embed_size)
         self.vocab_size, self.embed_size = vocab_size, embed_size
-        self.weight = Tensor.normal(vocab_size, embed_size)
+        self.weight = Tensor.normal(vocab_size, embed_size).contiguous()
 
     def __call__(self, idx: Tensor) -> Tensor:
         if not idx.dtype.is_int:
