@@ -18,10 +18,12 @@ from .opinfo.table import ROWS
 
 # so many samples of each variant, where each is a large kernel of its own
 COSTLY = {
-    "cdist": 20, "cov": 10, "dist": 10, "float_power": 3, "gcd": 3, "histogram": 20,
-    "histogramdd": 20, "index_reduce": 10, "linalg.lu_solve": 30, "mvlgamma": 2,
-    "nanquantile": 12, "nn.functional.unfold": 30, "polygamma": 2, "special.polygamma": 2,
-    "special.xlog1py": 3, "special.zeta": 3,
+    "cdist": 20, "cov": 10, "dist": 10, "float_power": 3, "gcd": 3, "grid_sampler_2d": 4,
+    "grid_sampler_3d": 2, "histogram": 20, "histogramdd": 20, "index_reduce": 10,
+    "linalg.lu_solve": 30, "mvlgamma": 2, "nanquantile": 12, "nn.functional.ctc_loss": 15,
+    "nn.functional.grid_sample": 6, "nn.functional.interpolate": 30,
+    "nn.functional.max_pool3d": 15, "nn.functional.unfold": 30, "polygamma": 2,
+    "special.polygamma": 2, "special.xlog1py": 3, "special.zeta": 3,
 }  # fmt: skip
 
 
