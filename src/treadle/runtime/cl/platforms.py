@@ -18,6 +18,7 @@ from treadle.config import settings
 from treadle.dtype import DType, dtypes
 from treadle.errors import DeviceError, SettingError
 from treadle.runtime.cl.driver_cache import take_folder
+from treadle.runtime.cl.pocl import UNKNOWN, name_processor
 from treadle.target import Target, Workgroup, host_target
 
 __all__ = ["Facts", "binding", "describe", "find_devices", "target_of"]
@@ -75,7 +76,7 @@ def find_devices() -> tuple[Facts, ...]:
         platforms = cl.get_platforms()
     except cl.Error as error:
         raise DeviceError(f"no OpenCL platform was found ({error}){_vendors()}; {MEND}") from error
-    found, too_old = [], []
+    found, others = [], []
     for platform in platforms:
         try:
             handles = platform.get_devices()
@@ -83,11 +84,22 @@ def find_devices() -> tuple[Facts, ...]:
             continue
         for handle in handles:
             facts = _facts(cl, platform, handle)
-            (found if facts.version >= OLDEST else too_old).append(facts)
+            (found if facts.version >= OLDEST and not _is_unknown(facts) else others).append(facts)
     if not found:
-        old = "".join(f"; {f.name} has OpenCL {f.version[0]}.{f.version[1]}" for f in too_old)
+        old = "".join(map(_why_not, others))
         raise DeviceError(f"no device with OpenCL 2.0 or newer was found{old}{_vendors()}; {MEND}")
     return tuple(sorted(found, key=lambda f: f.is_software))
+
+
+def _is_unknown(facts: Facts) -> bool:
+    """Whether PoCL does not know its own processor, for which it compiles nothing then."""
+    return facts.driver.endswith(f"-{UNKNOWN}") and "x86_64" in facts.driver
+
+
+def _why_not(facts: Facts) -> str:
+    if _is_unknown(facts):
+        return f"; {facts.name}: {facts.platform} is too old to know this processor"
+    return f"; {facts.name} has OpenCL {facts.version[0]}.{facts.version[1]}"
 
 
 def _vendors() -> str:
@@ -103,7 +115,7 @@ def _facts(cl: Any, platform: Any, handle: Any) -> Facts:
         handle=handle,
         platform=platform.name.strip(),
         name=handle.name.strip(),
-        driver=f"{handle.driver_version.strip()}, {handle.version.strip()}",
+        driver=f"{handle.driver_version.strip()}, {name_processor(handle)}",
         version=(int(numbers[1]), int(numbers[2])) if numbers else (0, 0),
         is_software=is_cpu,
         shares_memory=is_cpu and bool(handle.host_unified_memory),
