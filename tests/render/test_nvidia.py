@@ -170,6 +170,31 @@ def test_products_by_warpgroups_keep_to_their_registers(renderer, compiler, tmp_
     assert "cp.async.bulk.tensor.3d" in ptx.decode()  # matrices of a batch
 
 
+@cache
+def phases_of_attention():
+    """Causal attention with as many columns as a subgroup takes at twice its rows, and at most."""
+    target, found = Target.parse("sm_80"), []
+    for width in (64, 128):
+        q, k, v = (Tensor.zeros(16, 2048, width, dtype=dtypes.bfloat16) for _ in range(3))
+        q, k, v = (t.contiguous().realize() for t in (q, k, v))
+        result = q.scaled_dot_product_attention(k, v, is_causal=True)
+        (kernel,) = schedule(current([result.node])[0], "CPU", target)[0]
+        found += lower(optimize(kernel.ast, target)[0], len(kernel.buffers), target).phases
+    return found
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120a"])
+@BOTH
+def test_attention_keeps_to_its_registers(renderer, compiler, arch, tmp_path):
+    target = Target.parse(arch)
+    text = renderer(target).render("k", phases_of_attention(), ())
+    ptx = need(compiler(target)).compile(text).rstrip(b"\0")
+    figures = assembled(ptx, arch, tmp_path)
+    assert sorted(figures) == [0, 1]
+    assert not any(spilled for _, _, spilled in figures.values())
+    assert "ex2.approx" in ptx.decode()
+
+
 def ptx_of(program, renderer, compiler, contract):
     target = Target.parse("sm_80")
     text = renderer(target, contract).render("k", phases(program, "sm_80"), ())

@@ -24,8 +24,8 @@ def evaluate(node: Node, values: Mapping[Node, Array | int]) -> Array:
     """The value of a kernel expression over the leaves (RANGE, WILDCARD, LOAD...) in `values`.
 
     Scalars may be arrays of any shape, which broadcast; a vector of `count` lanes has them as its
-    last axis, and a value that SUBGROUP combines has the items of each subgroup there. Raises
-    InternalError for a node without a value or an elementwise meaning.
+    last axis, and a value that SUBGROUP or QUAD combines has the items of each subgroup there.
+    Raises InternalError for a node without a value or an elementwise meaning.
     """
     known: dict[Node, Array] = {
         leaf: np.asarray(value).astype(numpy_dtype(leaf.dtype), copy=False)
@@ -74,5 +74,9 @@ _LANES: dict[Op, Callable[[Node, list[Array]], Array]] = {
     Op.HREDUCE: _tree,
     Op.SUBGROUP: lambda node, source: np.broadcast_to(
         _tree(node, source)[..., None], source[0].shape
+    ),
+    Op.QUICK_EXP2: lambda node, source: np.exp2(source[0]),
+    Op.QUAD: lambda node, source: np.repeat(
+        _tree(node, [source[0].reshape(*source[0].shape[:-1], -1, 4)]), 4, -1
     ),
 }

@@ -23,7 +23,7 @@ from .fold import fold_scalar, round_to
 from .op import ALU, COMMUTATIVE, COMPARE, Op
 from .shape import Shape, infer_shape
 
-__all__ = ["Node", "intern_count", "substitute", "toposort"]
+__all__ = ["Node", "behind_after", "intern_count", "substitute", "toposort"]
 
 _interned: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
 # Looked up a million times in a large compilation: without the dictionary's own methods around it.
@@ -289,6 +289,13 @@ _set_op, _set_dtype, _set_src, _set_arg, _set_shape, _set_origin, _set_memory = 
     Node.__dict__[name].__set__
     for name in ("op", "dtype", "src", "arg", "shape", "origin", "memory")
 )
+
+
+def behind_after(node: Node) -> Node:
+    """The memory or register that AFTERs say something of."""
+    while node.op is Op.AFTER:
+        node = node.src[0]
+    return node
 
 
 def toposort(roots: Iterable[Node], enter: Callable[[Node], bool] | None = None) -> list[Node]:

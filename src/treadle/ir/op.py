@@ -110,6 +110,8 @@ class Op(IntEnum):
     WAIT = auto()
     WORK_ITEM = auto()
     SUBGROUP = auto()
+    QUAD = auto()
+    QUICK_EXP2 = auto()
     FRAGMENT = auto()
     MMA = auto()
     WGMMA = auto()
@@ -280,6 +282,10 @@ INFO: dict[Op, OpInfo] = {
         'of its subgroup; "lanes", how many those are',
     ),
     Op.SUBGROUP: OpInfo(1, "src[0] of all items of the subgroup combined by arg, for each of them"),
+    Op.QUAD: OpInfo(1, "likewise of items 4 n to 4 n + 3 of the subgroup, for each of them"),
+    Op.QUICK_EXP2: OpInfo(
+        1, "2 ** src[0] within 2 ** -22 of it, for what is rounded to 16 bits afterwards"
+    ),
     Op.FRAGMENT: OpInfo(
         -1,
         "one word for each of a few 8 x 8 matrices of 16 bits in memory: item 8 m + i of a "

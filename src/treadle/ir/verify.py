@@ -27,7 +27,7 @@ TENSOR_OPS = ALU | MOVEMENT | _VALUES | frozenset((
 _MACHINE = ALU | _VALUES | _LANES | frozenset((
     Op.PARAM, Op.LOCAL, Op.REGISTER, Op.RANGE, Op.LOAD, Op.STORE, Op.UPDATE, Op.END, Op.AFTER,
     Op.BARRIER, Op.COMMIT, Op.WAIT, Op.AWAIT, Op.EXPECT, Op.BOX, Op.WORK_ITEM, Op.SUBGROUP,
-    Op.FRAGMENT, Op.MMA, Op.WGMMA, Op.SINK,
+    Op.QUAD, Op.QUICK_EXP2, Op.FRAGMENT, Op.MMA, Op.WGMMA, Op.SINK,
 ))  # fmt: skip
 KERNEL_OPS = _MACHINE | {Op.REDUCE, Op.SCAN, Op.STAGE, Op.TICKET}
 
@@ -277,7 +277,7 @@ CHECKS: dict[Op, Callable[[Node], None]] = {
     **dict.fromkeys((Op.REDUCE, Op.SCAN), _check_reduce),
     **dict.fromkeys((Op.LOAD, Op.STORE), _check_memory),
     **dict.fromkeys((Op.GATHER, Op.SCATTER), _check_places),
-    Op.SUBGROUP: _check_subgroup,
+    **dict.fromkeys((Op.SUBGROUP, Op.QUAD), _check_subgroup),
     Op.AWAIT: _check_mbarrier,
     Op.EXPECT: _check_mbarrier,
     Op.BOX: _check_box,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from ..dtype import dtypes
 from ..ir.args import ReduceArg, StageArg
+from ..ir.attention import is_kept
 from ..ir.loops import TRUE, Ranges, Split, closed_ranges, free_ranges, replace_ranges
 from ..ir.node import Node, rebuild
 from ..ir.op import Op
@@ -26,7 +27,7 @@ from .moves import Moves
 from .nest import Nest, reads_of, stride
 from .tails import Span, limits_of
 
-__all__ = ["Blocks", "Chain", "is_kept"]
+__all__ = ["Blocks", "Chain", "is_along_row"]
 
 MIN_ITEMS = 8  # blocks to share among workers, at least
 UNROLL = 4
@@ -40,11 +41,6 @@ class Chain:
     columns: tuple[Node, ...]
     products: tuple[Node, ...]
     rows: tuple[Node, ...]
-
-
-def is_kept(node: Node) -> bool:
-    """Whether a node is a row that a kernel keeps."""
-    return node.op is Op.STAGE and node.arg.scope == "shared" and len(node.arg.sizes) == 1
 
 
 @dataclass(frozen=True)
@@ -334,7 +330,7 @@ class Blocks:
     def _span(self) -> Span | None:
         """What counts of the rows of a block, if a mask says that it is not all of them."""
         rows = {n.src[2]: n.src[0] for n in self.chain.rows}
-        reduces = [n for n in self.nest.node.toposort() if _is_along_row(n)]
+        reduces = [n for n in self.nest.node.toposort() if is_along_row(n)]
         sizes = {n.arg.sizes[0] for n in self.chain.rows}
         if len(sizes) > 1:
             return None
@@ -358,7 +354,7 @@ class Blocks:
         self.moves.log.append("rows within their mask")
 
 
-def _is_along_row(node: Node) -> bool:
+def is_along_row(node: Node) -> bool:
     """Whether a REDUCE combines elements of a row that is kept."""
     if node.op is not Op.REDUCE:
         return False

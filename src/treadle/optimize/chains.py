@@ -18,11 +18,12 @@ have several such products of the same rows, and store statistics of them (sched
 
 from __future__ import annotations
 
+from ..ir.attention import is_kept
 from ..ir.loops import TRUE, free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
-from .blocks import Blocks, Chain, is_kept
+from .blocks import Blocks, Chain
 from .knobs import Knobs
 from .matmul import factors_of
 from .moves import Moves

@@ -21,6 +21,7 @@ from ..ir.loops import Split, free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
+from .attention import attend_in_tiles
 from .chains import block_chains
 from .interleave import interleave
 from .joins import join_reductions
@@ -61,6 +62,8 @@ def optimize(ast: Node, target: Target, knobs: Knobs = DEFAULT) -> tuple[Node, l
     moves.merge_all()
     if target.workgroup is None:
         block_chains(moves, target, knobs)
+    else:
+        attend_in_tiles(moves, target)
     join_reductions(moves)
     _group_long_reductions(moves, target, knobs)
     schedule_texels(moves, target)

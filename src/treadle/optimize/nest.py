@@ -122,9 +122,14 @@ def nests_of(root: Node) -> list[Nest]:
     found = [
         node
         for node in root.toposort()
-        if node.op is Op.END or (node.op is Op.STAGE and node.arg.scope == "grid")
+        if _stores(node) or (node.op is Op.STAGE and node.arg.scope == "grid")
     ]
     return [Nest(node, closed_ranges(node)) for node in found]
+
+
+def _stores(node: Node) -> bool:
+    """Whether a node ends loops over STOREs, and not over UPDATEs of registers alone."""
+    return node.op is Op.END and any(effect.op is not Op.UPDATE for effect in node.src[: node.arg])
 
 
 def stride(index: Node, loop: Node) -> int | None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..dtype import DType
 from ..errors import InternalError
-from ..ir.node import Node
+from ..ir.node import Node, behind_after
 from ..ir.op import ALU, COMPARE, Op
 from ..lower.linearize import Phase
 
@@ -238,7 +238,7 @@ class Function(ABC):
         return name
 
     def _update(self, node: Node) -> None:
-        register, value = node.src[:2]
+        register, value = behind_after(node.src[0]), node.src[1]
         name = self.names[register]
         self.line(f"{name} = {self.binary(node.arg, register.dtype, name, self.value(value))};")
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..dtype import DType, dtypes
-from ..ir.node import Node
+from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..lower.exact import exact_nodes
 from ..lower.linearize import Phase
@@ -41,6 +41,7 @@ from .cuda_text import (
 from .cuda_warpgroups import WithWarpgroups
 from .nvidia import (
     BUTTERFLY,
+    BUTTERFLY_OF_QUADS,
     IS_ANY,
     WARP,
     WHOLE_WARP,
@@ -49,9 +50,11 @@ from .nvidia import (
     added_products,
     copied,
     fused,
+    has_nan_extremes,
     is_whole,
     most_aligned,
     only_copied,
+    only_updated,
 )
 from .wgmma import FENCE, reads_shared
 
@@ -76,7 +79,7 @@ class CUDARenderer:
     def render(self, name: str, phases: Sequence[Phase], variables: Sequence[str]) -> str:
         """A program with one kernel function a phase, called `name_0`, `name_1`, ..."""
         functions = [
-            _CUDAFunction(f"{name}_{number}", phase, self.contract)
+            _CUDAFunction(f"{name}_{number}", phase, self.target, self.contract)
             for number, phase in enumerate(phases)
         ]
         bodies = [function.text() for function in functions]
@@ -92,9 +95,9 @@ class CUDARenderer:
 class _CUDAFunction(WithWarpgroups):
     language = "CUDA C"
 
-    def __init__(self, name: str, phase: Phase, contract: bool) -> None:
+    def __init__(self, name: str, phase: Phase, target: Target, contract: bool) -> None:
         super().__init__(name, phase, phase.variables)
-        self.contract = contract
+        self.contract, self.has_nan_extremes = contract, has_nan_extremes(target)
         self.structs: set[DType] = set()
         self.helpers: set[str] = set()
         self.spelled: dict[str, Sequence[str]] = {}  # the text of a vector: that of its lanes
@@ -105,7 +108,9 @@ class _CUDAFunction(WithWarpgroups):
         self.fences = reads_shared(phase.code)
         self.copied = copied(phase.code)
         self.copies: list[Node] = []  # those of the next group
-        self.unprinted = self.added | only_copied(phase.code, self.copied)
+        self.unprinted = self.added.union(
+            only_copied(phase.code, self.copied), only_updated(phase.code)
+        )
         self.places, _ = local_places(phase.code)
 
     def node(self, node: Node) -> None:
@@ -196,11 +201,22 @@ class _CUDAFunction(WithWarpgroups):
         self.line(f'asm volatile("cp.async.wait_group {node.arg};" ::: "memory");')
 
     def _subgroup(self, node: Node) -> str:
+        if not node.dtype.is_bool:
+            return self._combined(node, BUTTERFLY)
+        vote, (value,) = "any" if IS_ANY[node.arg] else "all", self.operands(node)
+        return self.let(node.dtype, f"__{vote}_sync({_FULL}, {value})")
+
+    def _quad(self, node: Node) -> str:
+        return self._combined(node, BUTTERFLY_OF_QUADS)
+
+    def _quick_exp2(self, node: Node) -> str:
+        self.helpers.add("quick_exp2")
+        return self.let(node.dtype, f"quick_exp2({self.value(node.src[0])})")
+
+    def _combined(self, node: Node, steps: Sequence[int]) -> str:
+        """The values of lanes that are `steps` apart, step by step."""
         dtype, (value,) = node.dtype, self.operands(node)
-        if dtype.is_bool:
-            vote = "any" if IS_ANY[node.arg] else "all"
-            return self.let(dtype, f"__{vote}_sync({_FULL}, {value})")
-        for apart in BUTTERFLY:
+        for apart in steps:
             other = self.let(dtype, f"__shfl_xor_sync({_FULL}, {value}, {apart})")
             value = self.let(dtype, self.binary(node.arg, dtype, value, other))
         return value
@@ -218,7 +234,7 @@ class _CUDAFunction(WithWarpgroups):
         )
 
     def _update(self, node: Node) -> None:
-        register, value = node.src[:2]
+        register, value = behind_after(node.src[0]), node.src[1]
         name, sum_ = self.names[register], fused(node) if self.contract else None
         if value.op is Op.WGMMA:
             self._add_product(value, name)
@@ -396,6 +412,10 @@ class _CUDAFunction(WithWarpgroups):
 
     def _scalar(self, op: Op, dtype: DType, a: str, b: str) -> str:
         if op in (Op.MAX, Op.MIN):
+            if dtype is dtypes.float32 and self.has_nan_extremes:
+                name = f"{op.name.lower()}_nan"
+                self.helpers.add(name)
+                return f"{name}({a}, {b})"
             return _extreme(op, dtype, a, b)
         if dtype.is_bool and op in (Op.ADD, Op.MUL):
             op = Op.OR if op is Op.ADD else Op.AND

@@ -74,6 +74,20 @@ __device__ __forceinline__ {sums} mma_{name}(
 
 
 _HELPERS = {
+    **{
+        f"{name}_nan": f"""\
+__device__ __forceinline__ float {name}_nan(float x, float y) {{
+  asm("{name}.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(y));
+  return x;
+}}"""
+        for name in ("max", "min")
+    },
+    "quick_exp2": """\
+__device__ __forceinline__ float quick_exp2(float x) {
+  float y;
+  asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}""",
     "tensor_map": "struct __align__(64) tensor_map { unsigned char opaque[128]; };",
     "shared_address": """\
 __device__ __forceinline__ unsigned shared_address(const void *at) {

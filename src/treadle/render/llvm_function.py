@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from ..dtype import DType, dtypes
 from ..errors import InternalError
-from ..ir.node import Node
+from ..ir.node import Node, behind_after
 from ..ir.op import ALU, Op
 from ..lower.linearize import Phase
 from .llvm_values import Values, literal, mangled, memory_type, type_name
@@ -167,7 +167,7 @@ class LLVMFunction(Values):
         return name
 
     def _update(self, node: Node) -> None:
-        register, value = node.src[:2]
+        register, value = behind_after(node.src[0]), node.src[1]
         kind = type_name(register.dtype)
         old = self.emit(f"load {kind}, ptr {self.names[register]}")
         new = self.binary(node.arg, register.dtype, old, self.value(value), False)

@@ -10,17 +10,20 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..lower.exact import is_multiple
 from ..lower.pipeline import ASYNCHRONOUS
+from ..target import Target
 
 __all__ = [
-    "BUTTERFLY", "COPIED_AT_ONCE", "IS_ANY", "MMA_KINDS", "TO_TF32", "WARP", "WHOLE_WARP", "WIDEST",
-    "Fused", "added_products", "alignment", "copied", "fused", "is_whole", "mma_instruction",
-    "most_aligned", "only_copied",
+    "BUTTERFLY", "BUTTERFLY_OF_QUADS", "COPIED_AT_ONCE", "IS_ANY", "MMA_KINDS", "TO_TF32", "WARP",
+    "WHOLE_WARP", "WIDEST", "Fused", "added_products", "alignment", "copied", "fused",
+    "has_nan_extremes", "is_whole", "mma_instruction", "most_aligned", "only_copied",
+    "only_updated",
 ]  # fmt: skip
 
 WARP = 32
 WHOLE_WARP = 0xFFFFFFFF  # the mask of its lanes
 # How far apart the lanes are that a SUBGROUP combines, step by step: every lane gets the same.
 BUTTERFLY = (16, 8, 4, 2, 1)
+BUTTERFLY_OF_QUADS = BUTTERFLY[-2:]
 # How a SUBGROUP combines bools: whether it is true if any is, else if all are.
 IS_ANY = {Op.ADD: True, Op.MAX: True, Op.MUL: False, Op.MIN: False}
 WIDEST = 16  # bytes that one instruction loads or stores
@@ -34,6 +37,11 @@ MMA_KINDS = {
     "fp8e5m2": ("m16n8k32", "e5m2", "f32"),
 }  # fmt: skip
 TO_TF32 = "cvt.rna.tf32.f32"  # what rounds float32 as tf32 has it
+
+
+def has_nan_extremes(target: Target) -> bool:
+    """Whether one instruction gives the larger of two float32, or NaN if either is."""
+    return int(target.cpu.removeprefix("sm_").rstrip("a")) >= 80
 
 
 class Fused(NamedTuple):
@@ -101,6 +109,13 @@ def _copied_bytes(load: Node) -> int:
         other = other.src[0]
     is_one = gate is None or (gate.dtype.count == 1 and other is not None and other.value == 0)
     return load.dtype.count * load.dtype.scalar.itemsize if is_one else 0
+
+
+def only_updated(program: Node) -> frozenset[Node]:
+    """What a register holds between two UPDATEs, where nothing else looks at it."""
+    read = {s for n in program.src for s in (n.src[1:] if n.op is Op.UPDATE else n.src)}
+    between = (n for n in program.src if n.op is Op.AFTER and n.src[0].op is Op.REGISTER)
+    return frozenset(n for n in between if n not in read)
 
 
 def only_copied(program: Node, copies: dict[Node, Node]) -> frozenset[Node]:

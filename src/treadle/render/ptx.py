@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..dtype import DType, dtypes
-from ..ir.node import Node
+from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..lower.exact import exact_nodes, integer_bounds
 from ..lower.linearize import Phase
@@ -24,6 +24,7 @@ from ..target import Target
 from .llvm_values import mangled, memory_type, type_name, zero
 from .nvidia import (
     BUTTERFLY,
+    BUTTERFLY_OF_QUADS,
     IS_ANY,
     TO_TF32,
     WARP,
@@ -34,10 +35,12 @@ from .nvidia import (
     alignment,
     copied,
     fused,
+    has_nan_extremes,
     is_whole,
     mma_instruction,
     most_aligned,
     only_copied,
+    only_updated,
 )
 from .ptx_warpgroups import SHARED, WithWarpgroups
 from .wgmma import FENCE, reads_shared
@@ -67,7 +70,7 @@ class PTXRenderer:
     def render(self, name: str, phases: Sequence[Phase], variables: Sequence[str]) -> str:
         """A module with one kernel function a phase, called `name_0`, `name_1`, ..."""
         functions = [
-            _PTXFunction(f"{name}_{number}", phase, self.contract)
+            _PTXFunction(f"{name}_{number}", phase, self.target, self.contract)
             for number, phase in enumerate(phases)
         ]
         bodies = [function.text() for function in functions]
@@ -79,9 +82,9 @@ class PTXRenderer:
 
 
 class _PTXFunction(WithWarpgroups):
-    def __init__(self, name: str, phase: Phase, contract: bool) -> None:
+    def __init__(self, name: str, phase: Phase, target: Target, contract: bool) -> None:
         super().__init__(name, phase, phase.variables, contract=False)  # see `fused`
-        self.fuses = contract
+        self.fuses, self.has_nan_extremes = contract, has_nan_extremes(target)
         self.top: list[str] = []  # shared memory
         self.written = {param for param, is_written in phase.params if is_written}
         self.in_vectors: set[str] = set()  # the arguments that are accessed so
@@ -91,7 +94,9 @@ class _PTXFunction(WithWarpgroups):
         self.fences = reads_shared(phase.code)
         self.copied = copied(phase.code)
         self.copies: list[Node] = []  # those of the next group
-        self.unprinted = self.added | only_copied(phase.code, self.copied)
+        self.unprinted = self.added.union(
+            only_copied(phase.code, self.copied), only_updated(phase.code)
+        )
         self.maps_from = 0  # the first of the arguments that are tensor maps
         self.digits: dict[str, str] = {}  # what special registers hold, once read
         self.places, _ = local_places(phase.code)
@@ -206,13 +211,22 @@ class _PTXFunction(WithWarpgroups):
         self.lines.append(f"  call void @{name}({given})")
 
     def _subgroup(self, node: Node) -> str:
+        if not node.dtype.is_bool:
+            return self._combined(node, BUTTERFLY)
+        vote = "any" if IS_ANY[node.arg] else "all"
+        operands = [("i32", _mask()), ("i1", self.value(node.src[0]))]
+        return self.call(node.dtype, f"llvm.nvvm.vote.{vote}.sync", operands)
+
+    def _quad(self, node: Node) -> str:
+        return self._combined(node, BUTTERFLY_OF_QUADS)
+
+    def _quick_exp2(self, node: Node) -> str:
+        return self.call(node.dtype, "llvm.nvvm.ex2.approx.f", [("float", self.value(node.src[0]))])
+
+    def _combined(self, node: Node, steps: Sequence[int]) -> str:
+        """The values of lanes that are `steps` apart, step by step."""
         dtype, value = node.dtype, self.value(node.src[0])
-        if dtype.is_bool:
-            vote = "any" if IS_ANY[node.arg] else "all"
-            return self.call(
-                dtype, f"llvm.nvvm.vote.{vote}.sync", [("i32", _mask()), ("i1", value)]
-            )
-        for apart in BUTTERFLY:
+        for apart in steps:
             other = self._from_word(dtype, self._shuffled(self._to_word(dtype, value), apart))
             value = self.binary(node.arg, dtype, value, other, False)
         return value
@@ -248,7 +262,7 @@ class _PTXFunction(WithWarpgroups):
         return self._multiplied(node, zero(node.dtype))
 
     def _update(self, node: Node) -> None:
-        register, value = node.src[:2]
+        register, value = behind_after(node.src[0]), node.src[1]
         sum_ = fused(node) if self.fuses else None
         if value not in self.added and sum_ is None:
             super()._update(node)
@@ -262,6 +276,13 @@ class _PTXFunction(WithWarpgroups):
         else:
             total = self._multiplied(value, old)
         self.lines.append(f"  store {kind} {total}, ptr {name}")
+
+    def _extreme(self, op: Op, dtype: DType, a: str, b: str, b_is_number: bool) -> str:
+        if dtype.scalar is not dtypes.float32 or not self.has_nan_extremes:
+            return super()._extreme(op, dtype, a, b, b_is_number)
+        name = "maximum" if op is Op.MAX else "minimum"
+        kind = type_name(dtype)
+        return self.call(dtype, f"llvm.{name}.{mangled(dtype)}", [(kind, a), (kind, b)])
 
     def _fused(self, dtype: DType, sum_: Fused, register: str = "") -> str:
         kind = type_name(dtype)

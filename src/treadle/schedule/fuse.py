@@ -24,7 +24,7 @@ from ..ir.rules.index import simplify
 from ..ir.shape import same_size, size_max, size_product
 from .index import Index, gathered_index, places_index, source_index, unwindow_index
 from .joint import host_of, note_row
-from .kept import is_large_middle, keep_rows, may_keep_below
+from .kept import EVERYWHERE, Keeping, is_large_middle, keep_rows, may_keep_below
 from .plan import (
     COSTLY,
     FACTOR,
@@ -53,13 +53,13 @@ MIN_NESTED_REDUCE = 16
 def decide(
     outputs: list[Node],
     forced: dict[Node, str],
-    keeps_rows: bool = True,
+    keeping: Keeping | None = EVERYWHERE,
     joined: dict[Node, Node] | None = None,
 ) -> Plan:
     """The plan for `outputs`; `forced` nodes are stored for the reason given there.
 
-    `keeps_rows`: kernels can keep values row by row in memory of their own. `joined` roots are
-    stored by the kernels of the roots that they are joined to.
+    `keeping` says which kernels keep values row by row in memory of their own, none if it is None.
+    `joined` roots are stored by the kernels of the roots that they are joined to.
     """
     plan = Plan(joined=joined or {})
     order = Node.sink(outputs).toposort()
@@ -70,8 +70,8 @@ def decide(
         if node.op is Op.SINK or node.op in LEAVES:
             continue
         mine = list(demands.pop(node, {}).values())
-        if keeps_rows and node not in forced and node not in wanted and weights[node].chained:
-            uses = _in_each_kernel(node, mine, weights, plan)
+        if keeping and node not in forced and node not in wanted and weights[node].chained:
+            uses = _in_each_kernel(node, mine, weights, plan, keeping)
             if uses is not None:
                 for demand in uses:
                     _inline(plan, node, demand, demands)
@@ -100,7 +100,11 @@ def decide(
 
 
 def _in_each_kernel(
-    node: Node, demands: list[Demand], weights: dict[Node, Weight], plan: Plan
+    node: Node,
+    demands: list[Demand],
+    weights: dict[Node, Weight],
+    plan: Plan,
+    keeping: Keeping,
 ) -> list[Demand] | None:
     """How the kernels that want `node` compute it, each for itself, if some keep rows of it.
 
@@ -109,12 +113,12 @@ def _in_each_kernel(
     groups: dict[Group, list[Demand]] = {}
     for demand in demands:
         groups.setdefault(demand.group, []).append(demand)
-    rows = {group: keep_rows(node, mine) for group, mine in groups.items()}
+    rows = {group: keep_rows(node, mine, keeping) for group, mine in groups.items()}
     if len(groups) == 1 and not any(rows.values()):
         return None
     if len(groups) > 1:
-        keeping = (g.kept or rows[g] or may_keep_below(mine) for g, mine in groups.items())
-        if not (all(keeping) and is_large_middle(node)):
+        may = (g.kept or rows[g] or may_keep_below(mine) for g, mine in groups.items())
+        if not (all(may) and is_large_middle(node, keeping)):
             return None
     uses: list[Demand] = []
     for group, mine in groups.items():
@@ -161,6 +165,8 @@ def _reason_to_store(
 
 def _why_store_elementwise(node: Node, demands: list[Demand], weight: Weight) -> str | None:
     groups = {d.group for d in demands}
+    if _is_widened(node):
+        return None  # better stored as it was before
     if any(d.dynamic for d in demands) and weight.ops > 0:
         return "it is read at positions that are not known in advance"
     if any(d.heavy == FACTOR for d in demands) and not _only_casts(node):
@@ -216,6 +222,11 @@ def _is_small_expanded(node: Node) -> bool:
     is_large = lambda n: 2 * _elements(n) > _elements(node)
     own = [n for n in node.toposort(is_large) if is_large(n) and n.op not in MOVEMENT]
     return len(own) <= CHEAP_OPS and all(n.op in ALU and n.op not in COSTLY for n in own)
+
+
+def _is_widened(node: Node) -> bool:
+    """Whether a node holds the numbers of a smaller type."""
+    return node.op is Op.CAST and node.src[0].dtype.itemsize < node.dtype.itemsize
 
 
 def _only_casts(node: Node) -> bool:

@@ -14,6 +14,7 @@ product are then read again for each block of rows, which is cheaper than the wa
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from ..dtype import dtypes
@@ -23,16 +24,32 @@ from ..ir.op import ALU, Op
 from ..ir.shape import size_product
 from .plan import FACTOR, LEAVES, STORED, Demand, Group, Kept, distinct, is_heavy, ranges_in
 
-__all__ = ["is_large_middle", "keep_rows", "may_keep_below"]
+__all__ = ["EVERYWHERE", "Keeping", "is_large_middle", "keep_rows", "may_keep_below"]
 
-MIN_GAIN = 2
 MIN_ROW = 16  # elements; shorter rows fill no vectors
 
 
-def keep_rows(node: Node, demands: list[Demand]) -> Kept | None:
+@dataclass(frozen=True)
+class Keeping:
+    """Which kernels keep rows: none of those of the roots `without`.
+
+    What lies between two products is so many times as large as all that it is computed from, the
+    `gain`, where it is better kept than stored.
+    """
+
+    gain: float = 2
+    without: frozenset[Node] = frozenset()
+
+
+EVERYWHERE = Keeping()
+
+
+def keep_rows(node: Node, demands: list[Demand], keeping: Keeping) -> Kept | None:
     """How the one kernel that all `demands` are of keeps `node` row by row, if it should."""
     group = demands[0].group
-    wanted = _starts(node, demands, group) or (group.kept and _continues(node, demands))
+    if group.root in keeping.without:
+        return None
+    wanted = _starts(node, demands, group, keeping) or (group.kept and _continues(node, demands))
     axis = _row_axis(node, demands) if wanted else None
     if axis is None:
         return None
@@ -41,7 +58,7 @@ def keep_rows(node: Node, demands: list[Demand]) -> Kept | None:
     return Kept(tuple(ranges), group=group, axis=axis)
 
 
-def _starts(node: Node, demands: list[Demand], group: Group) -> bool:
+def _starts(node: Node, demands: list[Demand], group: Group, keeping: Keeping) -> bool:
     """Whether `node` is the middle of a chain that is better not stored.
 
     It is the factor of a product and comes from one, or a product that another reduction combines.
@@ -49,8 +66,8 @@ def _starts(node: Node, demands: list[Demand], group: Group) -> bool:
     if group.root.op in (Op.SCAN, Op.SCATTER, Op.DISTRIBUTE):
         return False
     if node.op in ALU:
-        return any(d.heavy == FACTOR for d in demands) and is_large_middle(node)
-    return is_heavy(node) and may_keep_below(demands) and is_large_middle(node)
+        return any(d.heavy == FACTOR for d in demands) and is_large_middle(node, keeping)
+    return is_heavy(node) and may_keep_below(demands) and is_large_middle(node, keeping)
 
 
 def may_keep_below(demands: list[Demand]) -> bool:
@@ -61,7 +78,7 @@ def may_keep_below(demands: list[Demand]) -> bool:
     return all(d.body and not d.heavy and not d.linear for d in demands)
 
 
-def is_large_middle(node: Node) -> bool:
+def is_large_middle(node: Node, keeping: Keeping) -> bool:
     """Whether `node` is so much larger than what it is computed from that it is not worth storing.
 
     Kernels that keep rows of it compute them anew, each for itself.
@@ -69,7 +86,7 @@ def is_large_middle(node: Node) -> bool:
     sizes = (*node.shape, *(s for below in node.src for s in below.shape))
     if not all(isinstance(size, int) for size in sizes):
         return False
-    return size_product(node.shape) >= MIN_GAIN * _operands(node)
+    return size_product(node.shape) >= keeping.gain * _operands(node)
 
 
 def _operands(node: Node) -> int:

@@ -8,8 +8,10 @@ Copies between devices are made before: every graph here lives on one device.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..config import settings
+from ..ir.attention import recognise_attention, unit_of
 from ..ir.loops import identity
 from ..ir.node import Node
 from ..ir.op import Op
@@ -19,6 +21,7 @@ from .effects import is_safe, stores_of
 from .fuse import decide
 from .images import keep_in_images
 from .joint import joinable
+from .kept import EVERYWHERE, Keeping
 from .kernel import Kernel
 from .limits import cut_to_fit, fits
 from .merge import merge
@@ -29,6 +32,8 @@ from .scans import cut_long_scans
 from .sorts import expand_sorts
 
 __all__ = ["schedule"]
+
+FUSED_GAIN = 0.25  # where what is kept never leaves registers, so that nothing is read anew
 
 
 @remembered()
@@ -45,14 +50,14 @@ def schedule(
     nodes = expand_sorts([replaced.get(node, node) for node in outputs], target)
     nodes = cut_long_scans([_storable(node) for node in nodes], target)
     forced = _forced(nodes)
-    keeps_rows = target is None or target.workgroup is None
+    keeping = _keeping(target)
     if target and target.max_image and settings.IMAGE:
-        plan = decide(nodes, forced, keeps_rows)
+        plan = decide(nodes, forced, keeping)
         nodes = keep_in_images(nodes, plan, target.max_image, settings.FLOAT16)
         forced = _forced(nodes)
     joined: dict[Node, Node] = {}
     while True:
-        plan = decide(nodes, forced, keeps_rows, joined)
+        plan = decide(nodes, forced, keeping, joined)
         more = joinable(plan)
         if more and not more.keys() <= joined.keys():
             joined |= more
@@ -62,6 +67,11 @@ def schedule(
         if crowded and target:
             reason = f"{target.name} binds at most {target.max_buffers} buffers at once"
             forced.update((cut_to_fit(root, plan.groups, target), reason) for root in crowded)
+            continue
+        kept = (g.root for g in plan.kernels if g.kept)
+        unfit = frozenset(r for r in kept if target and not _keeps(built[r][0], target))
+        if keeping and unfit:
+            keeping = replace(keeping, without=keeping.without | unfit)
             continue
         hazard = next((r for r, (k, _) in built.items() if _overwrites_what_it_reads(r, k)), None)
         if hazard is None:
@@ -76,6 +86,21 @@ def schedule(
             forced = _forced(nodes)
             continue
         forced[hazard.src[1]] = "it is assigned to memory that is still being read"
+
+
+def _keeping(target: Target | None) -> Keeping | None:
+    """Which kernels may keep rows, as far as the target says."""
+    if target is None or target.workgroup is None:
+        return EVERYWHERE
+    return Keeping(gain=FUSED_GAIN) if target.matrix_units else None
+
+
+def _keeps(kernel: Kernel, target: Target) -> bool:
+    """Whether the target can run a kernel that keeps rows; groups of items know attention alone."""
+    if target.workgroup is None:
+        return True
+    found = [recognise_attention(end) for end in kernel.ast.src]
+    return all(one is not None and unit_of(one, target.matrix_units) for one in found)
 
 
 def _storable(node: Node) -> Node:

@@ -98,7 +98,7 @@ class Functional(Synonyms):
             groups = self.shape[-3] // key.shape[-3]
             key, value = (t.repeat_interleave(groups, dim=-3) for t in (key, value))
         wide = least_upper_dtype(self.dtype, key.dtype, dtypes.float32)
-        scores = self.dot(key.transpose(-2, -1), dtype=wide).div(math.sqrt(self.shape[-1]))
+        scores = self.dot(key.transpose(-2, -1), dtype=wide).mul(1 / math.sqrt(self.shape[-1]))
         if is_causal:
             if attn_mask is not None:
                 raise ShapeError(f"[{name}] give attn_mask or is_causal, not both")

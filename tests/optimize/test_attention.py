@@ -1,0 +1,196 @@
+"""Attention on matrix units: when it is one kernel, what that looks like, and its values."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from treadle import Tensor, dtypes
+from treadle.engine.known import current
+from treadle.errors import DeviceError
+from treadle.ir.op import Op
+from treadle.ir.verify import verify_kernel, verify_linear
+from treadle.lower.passes import lower
+from treadle.optimize.heuristic import optimize
+from treadle.schedule.schedule import schedule
+from treadle.target import Target
+
+TARGET = Target.parse("sm_80")
+BOTH = pytest.mark.parametrize("device", ["CUDA", "CUDA:PTX"])
+
+
+def numbers(*shape, seed=0, dtype=dtypes.bfloat16, device="CPU"):
+    values = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+    return Tensor(values, device=device).cast(dtype).realize()
+
+
+def heads(*shape, dtype=dtypes.bfloat16, keys=None, device="CPU"):
+    *batch, tokens, width = shape
+    counts = (tokens, keys or tokens, keys or tokens)
+    return [
+        numbers(*batch, count, width, seed=seed, dtype=dtype, device=device)
+        for seed, count in enumerate(counts)
+    ]
+
+
+def kernels(tensor, target=TARGET):
+    return schedule(current([tensor.node])[0], "CPU", target)[0]
+
+
+def is_one_kernel(tensor):
+    found = kernels(tensor)
+    log = [move for kernel in found for move in optimize(kernel.ast, TARGET)[1]]
+    fused = sum("weights in registers" in move for move in log)
+    assert fused == (len(found) == 1)
+    return len(found) == 1
+
+
+def attention(q, k, v, allowed=None):
+    """The same in float64; `allowed` is true where attention is."""
+    q, k, v = (t.to("CPU").cast(dtypes.float64).numpy() for t in (q, k, v))
+    scores = q @ k.swapaxes(-2, -1) / math.sqrt(q.shape[-1])
+    if allowed is not None:
+        scores = np.where(allowed, scores, -np.inf)
+    with np.errstate(invalid="ignore"):
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        return (weights / weights.sum(-1, keepdims=True)) @ v
+
+
+def test_halves_of_up_to_128_columns_are_one_kernel_without_a_matrix_of_scores():
+    for dtype in (dtypes.bfloat16, dtypes.float16):
+        for shape in ((64, 64), (2, 3, 100, 128), (100, 80)):
+            q, k, v = heads(*shape, dtype=dtype)
+            for causal in (False, True):
+                assert is_one_kernel(q.scaled_dot_product_attention(k, v, is_causal=causal))
+    q, k, v = heads(4, 100, 64, keys=300)
+    assert is_one_kernel(q.scaled_dot_product_attention(k[:2], v[:2], enable_gqa=True))
+    mask = numbers(100, 300, dtype=dtypes.float32)
+    assert is_one_kernel(q.scaled_dot_product_attention(k, v, attn_mask=mask))
+
+
+def test_other_types_and_sizes_are_not():
+    for shape, dtype in (((64, 64), dtypes.float32), ((64, 40), dtypes.bfloat16),
+                         ((64, 256), dtypes.bfloat16), ((8, 64), dtypes.bfloat16)):  # fmt: skip
+        q, k, v = heads(*shape, dtype=dtype)
+        assert not is_one_kernel(q.scaled_dot_product_attention(k, v))
+    old = kernels(heads(64, 64)[0].scaled_dot_product_attention(*heads(64, 64)[1:]),
+                  Target.parse("sm_75"))  # fmt: skip
+    assert len(old) == 3
+
+
+def test_products_that_no_softmax_weighs_are_scheduled_as_ever():
+    x, y, z = heads(256, 64)
+    found = kernels(((x @ y.T).relu() @ z).relu())
+    assert len(found) == 2
+    assert all(any(n.op is Op.MMA for n in optimize(k.ast, TARGET)[0].toposort()) for k in found)
+
+
+def test_what_a_layer_hands_on_is_stored_as_narrow_as_it_was():
+    """Stored as the float32 that a product widens them to, factors would not fit the units."""
+    x, w = numbers(64, 64), numbers(64, 64)
+    hidden = (x @ w).gelu()
+    for kernel in kernels(hidden @ w):
+        assert {n.dtype.scalar for n in kernel.ast.toposort() if n.op is Op.PARAM} == {
+            dtypes.bfloat16
+        }
+
+
+@pytest.mark.parametrize(("tokens", "rows"), [(512, 64), (65536, 128)])
+def test_a_kernel_is_legal_at_every_stage_and_keeps_to_shared_memory(tokens, rows):
+    q, k, v = (Tensor.zeros(tokens, 64, dtype=dtypes.bfloat16).contiguous() for _ in range(3))
+    Tensor.realize(q, k, v)
+    (kernel,) = kernels(q.scaled_dot_product_attention(k, v))
+    ast, log = optimize(kernel.ast, TARGET)
+    assert log[-1].startswith(f"{rows} rows by tiles of 64 keys")
+    verify_kernel(ast)
+    (phase,) = lower(ast, len(kernel.buffers), TARGET).phases
+    verify_linear(phase.program)
+    held = {n for n in phase.program.toposort() if n.op is Op.LOCAL}
+    assert sum(n.arg.size * n.dtype.itemsize for n in held) <= TARGET.workgroup.shared_bytes
+    assert all(n.dtype.scalar is dtypes.bfloat16 for n in held)  # no weights
+
+
+def test_tiles_that_a_mask_hides_are_not_gone_through():
+    q, k, v = heads(256, 64)
+    (kernel,) = kernels(q.scaled_dot_product_attention(k, v, is_causal=True))
+    ast, _ = optimize(kernel.ast, TARGET)
+    (block,) = (n for n in ast.toposort() if n.op is Op.RANGE and n.arg.kind == "grid")
+    loops = [n for n in ast.toposort() if n.op is Op.RANGE and n.src[0].op is not Op.CONST]
+    assert loops
+    assert all(block in loop.src[0].toposort() for loop in loops)
+
+
+CASES = {
+    "whole tiles": ((128, 64), None, {}),
+    "tails of rows and keys": ((2, 70, 48), 99, {}),
+    "causal": ((150, 32), None, {"is_causal": True}),
+    "wide": ((80, 128), None, {}),
+    "few keys": ((64, 16), 20, {}),
+}
+
+
+@pytest.mark.emulated
+@BOTH
+@pytest.mark.parametrize("name", CASES)
+def test_values_are_those_of_float64(name, device):
+    shape, keys, options = CASES[name]
+    try:
+        q, k, v = heads(*shape, keys=keys, device=device)
+    except DeviceError as error:
+        pytest.skip(str(error))
+    ours = q.scaled_dot_product_attention(k, v, **options)
+    assert is_one_kernel(ours)
+    mask = np.tril(np.ones((shape[-2], keys or shape[-2]), bool)) if options else None
+    expected = attention(q, k, v, mask)
+    # Weights and results are rounded to 8 bits.
+    error = np.linalg.norm(ours.cast(dtypes.float64).numpy() - expected)
+    assert error < 2**-8 * np.linalg.norm(expected)
+
+
+@pytest.mark.emulated
+@BOTH
+def test_rows_begin_with_masked_keys_and_end_with_none(device):
+    """Tiles in which nothing counts come first, rows in which nothing does give NaN."""
+    try:
+        q, k, v = heads(66, 32, keys=200, dtype=dtypes.float16, device=device)
+    except DeviceError as error:
+        pytest.skip(str(error))
+    allowed = np.arange(200)[None] >= 3 * np.arange(66)[:, None]
+    allowed[5] = False
+    mask = Tensor(allowed, device=device)
+    ours = q.scaled_dot_product_attention(k, v, attn_mask=mask).cast(dtypes.float64).numpy()
+    expected = attention(q, k, v, allowed)
+    assert np.isnan(ours[5]).all()
+    np.testing.assert_allclose(ours, expected, atol=2e-3)
+
+
+@pytest.mark.emulated
+@BOTH
+def test_large_scores_do_not_overflow(device):
+    try:
+        q, k, v = heads(64, 64, device=device)
+    except DeviceError as error:
+        pytest.skip(str(error))
+    q = (q * 200).realize()
+    ours = q.scaled_dot_product_attention(k, v).cast(dtypes.float64).numpy()
+    np.testing.assert_allclose(ours, attention(q, k, v), rtol=2**-7, atol=2**-7)
+
+
+@pytest.mark.emulated
+def test_gradients_are_right_beside_it():
+    def gradients(device):
+        given = heads(2, 64, 32, dtype=dtypes.float16, device=device)
+        for tensor in given:
+            tensor.requires_grad = True
+        q, k, v = given
+        q.scaled_dot_product_attention(k, v, is_causal=True).float().square().sum().backward()
+        return [tensor.grad.float().numpy() for tensor in given]
+
+    try:
+        ours = gradients("CUDA")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    for mine, expected in zip(ours, gradients("CPU"), strict=True):
+        np.testing.assert_allclose(mine, expected, atol=4e-3 * np.abs(expected).max())
