@@ -31,7 +31,8 @@ from .moves import Moves
 from .nest import Nest, contiguity, reads_of, sequential_loops, stride
 from .picks import pick_elements
 from .products import distribute_over_product
-from .rows import keep_costly_rows, keep_gathered_rows
+from .remainders import cut_off_remainders
+from .rows import COSTLY, keep_costly_rows, keep_gathered_rows
 from .texels import schedule_texels
 from .transposes import transpose
 from .workgroups import schedule_workgroups
@@ -45,8 +46,10 @@ MANY_RESULTS = 1 << 14
 LONG_FOR_ITEM = 1 << 15  # steps that one work item takes by itself, and may on every driver
 STRIP = 512  # neighbours that one worker of a scatter keeps together
 SMALL_REDUCE = 16
-NEAR_ROWS = 16  # rows that are reduced side by side
+SIDE_BY_SIDE = 4  # sequences, each of which waits for its own last step
+NEAR_ROWS = 32  # rows that are reduced side by side
 FAR = 1 << 10  # bytes from row to row
+NARROW, MANY_STRIPS = 8, 64  # vectors of a strip of columns, unless there are so many wider ones
 MAX_COPIES = 256
 
 
@@ -160,10 +163,10 @@ def _is_over_far_rows(nest: Nest, reduce: Node) -> bool:
         return False
     (index,), loop = reads, reduce.src[1]
     results = free_ranges(reduce)[reduce]
-    if _size(loop) < 4 * NEAR_ROWS or free_ranges(index)[index] != results | {loop}:
+    if _size(loop) < 2 * NEAR_ROWS or free_ranges(index)[index] != results | {loop}:
         return False
     step = stride(index, loop)
-    is_row = any(stride(index, r) == 1 and _size(r) >= 4 * NEAR_ROWS for r in results)
+    is_row = any(stride(index, r) == 1 and _size(r) >= 2 * NEAR_ROWS for r in results)
     return is_row and step is not None and step * reduce.dtype.itemsize >= FAR
 
 
@@ -203,6 +206,8 @@ def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
         return
     _unroll_small_reductions(moves, nest)
     nest = _same(moves, nest)
+    cut_off_remainders(moves, nest, _lanes(nest, target) * knobs.copies)
+    nest = _same(moves, nest)
     vector = _nth_vector(nest, ordered_steps, knobs.lanes)
     lanes = _lanes(nest, target)
     splits: dict[Node, Split] = {}
@@ -228,6 +233,14 @@ def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
             splits[r] = _whole_as_grid(moves, r)
     if vector in grid:
         splits[vector] = _outer_as_grid(moves, splits[vector])
+    elif (
+        vector is None
+        and grid
+        and _is_sequential(nest)
+        and _size(grid[-1]) >= SIDE_BY_SIDE * FEW_ITEMS
+    ):
+        splits[grid[-1]] = moves.tiled(grid[-1], (SIDE_BY_SIDE, "unroll"), outer="grid")
+        described.append(f"{SIDE_BY_SIDE} of r{grid[-1].arg.number} side by side")
     if splits:
         moves.apply(splits, "; ".join([*described, f"grid of {len(grid)} loops"]))
 
@@ -246,6 +259,8 @@ def _unroll_small_reductions(moves: Moves, nest: Nest) -> None:
         cost = count * len([n for n in reduce.src[0].toposort() if n.op is Op.LOAD])
         if count > SMALL_REDUCE or cost > budget or any(r in splits for r in reduce.src[1:]):
             continue
+        if _inner_work(reduce) > SMALL_REDUCE:
+            continue  # steps side by side would each read a row of their own, too many for caches
         budget -= cost
         for r in reduce.src[1:]:
             new = moves.loop(_size(r), "unroll")
@@ -362,14 +377,26 @@ def _reduce_score(reduce: Node, loop: Node) -> int:
 def _vector_tile(moves: Moves, nest: Nest, vector: Node, lanes: int, knobs: Knobs) -> Split:
     size = _size(vector)
     lanes = min(lanes, 1 << (size - 1).bit_length())
-    column = any(vector in free_ranges(n)[n] for n in nest.reduces())
+    column = _is_sequential(nest) or any(vector in free_ranges(n)[n] for n in nest.reduces())
     most = knobs.column_copies if column else knobs.copies
+    if column and (
+        _is_costly(nest) or len(nest.reduces()) > 1 or _strips(nest, most * lanes) < MANY_STRIPS
+    ):
+        most = min(most, NARROW)
     weight = len(nest.nodes())
     while most > 1 and (most * lanes > size or most * weight > 4 * MAX_COPIES):
         most //= 2
     while most > 1 and size % (most * lanes) and size < 8 * most * lanes:
         most //= 2
     return moves.tiled(vector, (most, "unroll"), (lanes, "vector"))
+
+
+def _strips(nest: Nest, columns: int) -> int:
+    return math.prod(_size(r) for r in nest.loops) // columns
+
+
+def _is_costly(nest: Nest) -> bool:
+    return any(n.op in COSTLY for n in nest.nodes())
 
 
 def _reduce_tile(moves: Moves, loop: Node, lanes: int, copies: int) -> Split:
