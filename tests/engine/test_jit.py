@@ -61,6 +61,21 @@ def test_random_numbers_advance():
     assert jitted == plain
 
 
+def test_a_seed_counts_for_what_was_captured_before_it():
+    draw = TinyJit(lambda x: (Tensor.rand(4) + x).realize())
+    zero = Tensor(0.0).realize()
+    drawn = []
+    for _ in range(3):
+        Tensor.manual_seed(7)
+        drawn.append([draw(zero).tolist() for _ in range(3)])
+    pending = Tensor.rand(4)  # keeps its value when the memory starts anew
+    Tensor.manual_seed(7)
+    assert drawn[0] == drawn[1] == drawn[2] == [Tensor.rand(4).tolist() for _ in range(3)]
+    fourth = pending.tolist()
+    Tensor.manual_seed(7)
+    assert fourth == [Tensor.rand(4).tolist() for _ in range(4)][3]
+
+
 def test_training_with_and_without_jit_is_the_same():
     x = np.random.default_rng(0).standard_normal((32, 8)).astype(np.float32)
     y = (np.arange(32) % 4).astype(np.int32)
@@ -80,6 +95,39 @@ def test_training_with_and_without_jit_is_the_same():
             return [run(Tensor(x), Tensor(y)).item() for _ in range(8)]
 
     np.testing.assert_allclose(losses(True), losses(False), rtol=1e-5)
+
+
+def test_a_loss_that_is_computed_after_the_step_is_that_of_each_replay():
+    def losses(jit):
+        weight = Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+        optimizer = nn.optim.SGD([weight], lr=0.1)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = (x @ weight).square().mean().backward()
+            optimizer.step()
+            return loss.realize()
+
+        run = TinyJit(step) if jit else step
+        with Tensor.train():
+            return [run(Tensor([[1.0, 1.0]])).item() for _ in range(5)]
+
+    expected = [26 * 0.64**n for n in range(5)]
+    np.testing.assert_allclose(losses(False), expected, rtol=1e-5)
+    np.testing.assert_allclose(losses(True), expected, rtol=1e-5)
+
+
+def test_old_state_that_a_capture_copies_is_copied_by_each_replay():
+    state = Tensor([1.0, 2.0]).contiguous().realize()
+
+    @TinyJit
+    def step(x):
+        many = state.reshape(2, 1).expand(2, 100) * Tensor.arange(100)  # larger than the state
+        state.assign(state + x).realize()
+        return many.realize()
+
+    sums = [step(Tensor([1.0, 1.0])).sum(1).tolist() for _ in range(5)]
+    assert sums == [[4950.0 * (n + 1), 4950.0 * (n + 2)] for n in range(5)]
 
 
 def test_a_lazy_tensor_over_state_keeps_the_value_it_had():
