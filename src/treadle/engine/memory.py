@@ -10,8 +10,9 @@ memory: reading a version that has been overwritten is an error, never a wrong v
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType, ImageDType, _to_np_dtype
@@ -20,6 +21,7 @@ from ..ir.args import BufferRef, Placeholder, ShardArg, Token
 from ..ir.node import Node
 from ..ir.op import Op
 from .backends import Device
+from .known import remember
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,6 +69,7 @@ class Memory:
     is_exposed: bool = False
     changed: int = 0
     made: int = field(default_factory=moment)
+    _elements: Any = field(default=None, init=False, repr=False)  # as the host sees them in place
 
     @property
     def is_shared(self) -> bool:
@@ -88,8 +91,12 @@ class Memory:
 
         runtime = Device[self.device].runtime
         runtime.synchronize()
+        if self._elements is not None:
+            return self._elements.view()
         if runtime.shares_memory and self.image is None:
-            return np.frombuffer(self.buffer.view(), _to_np_dtype(self.dtype), self.size)
+            here = np.frombuffer(self.buffer.view(), _to_np_dtype(self.dtype), self.size)
+            self._elements = here
+            return here.view()
         found = np.empty(self.size, self.stored)
         if self.size:
             runtime.read(self.buffer, _bytes_of(found))
@@ -102,10 +109,10 @@ class Memory:
         if not data.size:
             return
         self.changed = moment()
-        if self.is_shared:
+        runtime = Device[self.device].runtime
+        if runtime.shares_memory and self.image is None:
             self.array().reshape(data.shape)[...] = data
         else:
-            runtime = Device[self.device].runtime
             runtime.write(self.buffer, _bytes_of(np.ascontiguousarray(data, self.stored)))
 
 
@@ -113,20 +120,23 @@ class Memory:
 on_read: list[Callable[[], None]] = []
 
 
-def adopt(memory: Memory) -> Node:
-    """A BUFFER with a Token of its own for `memory`."""
+def adopt(memory: Memory, shape: tuple[int, ...] | None = None) -> Node:
+    """A BUFFER with a Token of its own for `memory`, in `shape` if that is not one axis."""
     token = Token()
     token.memory = memory
     ref = BufferRef(token, memory.size, memory.device, memory.version, memory.image)
-    return Node.fitting(Op.BUFFER, memory.dtype, (), ref, (memory.size,))
+    node = Node.fresh(Op.BUFFER, memory.dtype, (), ref, (memory.size,))
+    if shape is None or shape == node.shape:
+        return node
+    return Node.fresh(Op.RESHAPE, memory.dtype, (node,), shape, shape)
 
 
 def new_memory(device: str, dtype: DType, size: int, image: ImageDType | None = None) -> Memory:
     """Memory, or a texture, with undefined contents. Raises OutOfMemory."""
     allocator = Device[device].allocator
-    nbytes = max(1, size * dtype.itemsize)
-    buffer = allocator.alloc(nbytes) if image is None else allocator.alloc_image(image)
-    return Memory(buffer, dtype, size, device, image=image)
+    if image is not None:
+        return Memory(allocator.alloc_image(image), dtype, size, device, image=image)
+    return Memory(allocator.alloc(size * dtype.itemsize or 1), dtype, size, device)
 
 
 def allocate(device: str, dtype: DType, size: int) -> Node:
@@ -183,17 +193,37 @@ def _bytes_of(array: np.ndarray[Any, Any]) -> memoryview:
 def memory_of(ref: BufferRef) -> Memory:
     """The memory of a BUFFER. Raises InternalError if that version has been overwritten.
 
-    Raises UserError for a Placeholder.
+    Raises UserError for a Placeholder, or if another thread may have done so.
     """
     if isinstance(ref.token, Placeholder):
         raise UserError(ref.token.why)
     memory: Memory = ref.token.memory
     if memory.version != ref.version:
+        _refuse_race(memory, ref)
         raise InternalError(
             f"[realize] version {ref.version} of a buffer of {ref.size} elements on {ref.device} "
             f"was read after version {memory.version} had overwritten it"
         )
     return memory
+
+
+def _refuse_race(memory: Memory, ref: BufferRef) -> None:
+    """Raises UserError where it may have been another thread that overwrote what is read.
+
+    Only once: from then on, what has read the version that is gone reads the present one.
+    """
+    if threading.active_count() == 1:
+        return
+    gone, now = (
+        Node(Op.BUFFER, memory.dtype, (), replace(ref, version=version))
+        for version in (ref.version, memory.version)
+    )
+    remember(gone, now)
+    raise UserError(
+        f"[realize] a tensor of {ref.size} elements on {ref.device} was assigned to by one thread "
+        "while another computed with it: hold a lock (threading.Lock) around both, or give each "
+        "thread a tensor of its own, such as .clone()"
+    )
 
 
 def is_read_only(token: Token) -> bool:

@@ -109,7 +109,8 @@ class HostAllocator:
         """`nbytes` bytes aligned to 64, contents undefined. Raises OutOfMemory."""
         size = size_class(nbytes)
         with self._lock:
-            self._collect()
+            if self._returned:
+                self._collect()
             address = self._reuse(size) or self._fresh(size, nbytes)
             self._live[address] = size, nbytes
             self._live_bytes += size
