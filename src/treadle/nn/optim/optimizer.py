@@ -13,7 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ...dtype import dtypes
-from ...errors import UserError
+from ...errors import ArgumentError, UserError
+from ...explained import explained
+from ...kinds import shown
 from ...tensor import Tensor
 
 __all__ = ["Optimizer", "OptimizerGroup", "ParameterGroup", "Params"]
@@ -21,6 +23,7 @@ __all__ = ["Optimizer", "OptimizerGroup", "ParameterGroup", "Params"]
 Params: TypeAlias = Iterable[Tensor] | Iterable[Mapping[str, Any]]
 
 
+@explained
 class ParameterGroup(dict[str, Any]):
     """Parameters that are stepped alike: "params", the options of their step, and its state.
 
@@ -40,7 +43,7 @@ class ParameterGroup(dict[str, Any]):
             rate = value.to(self["lr"].device).reshape(1).cast(dtypes.float32)
             self["lr"].assign(rate).realize()
         else:
-            self["lr"].assign(self._constant([value], (1,))).realize()
+            self["lr"].assign(self._constant([_rate(value)], (1,))).realize()
 
     def keep_scalar(self, name: str, value: float) -> None:
         """State `name`: a float32 tensor of shape (1,) that lives across steps."""
@@ -66,6 +69,14 @@ class ParameterGroup(dict[str, Any]):
         return Tensor(data, dtype=dtypes.float32, device=device, requires_grad=False)
 
 
+def _rate(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"[lr] a rate is a number or a tensor, not {shown(value)}") from None
+
+
+@explained
 class Optimizer:
     """Base of the optimisers over `params`: tensors, or groups as dicts of "params" and options.
 
@@ -194,6 +205,7 @@ class Optimizer:
         raise NotImplementedError(f"{type(self).__name__} does not define _step")
 
 
+@explained
 class OptimizerGroup(Optimizer):
     """Several optimisers that step as one, such as one for the matrices and one for the rest.
 
