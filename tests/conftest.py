@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from glob import glob
 from pathlib import Path
-from zlib import crc32
 
 import pytest
 
@@ -25,28 +24,6 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("EMULATE", "2")
     if config.getoption("--full"):
         os.environ["FULL_TESTS"] = "1"
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Emulated GPUs are slow: short runs take one in eight of the tests there, always the same.
-
-    Those that are marked `emulated` are taken, too.
-    """
-    if config.getoption("--full") or "TEST_DEVICES" in os.environ:
-        return
-    dropped = [item for item in items if _is_on_cuda(item) and not _is_taken(item)]
-    config.hook.pytest_deselected(items=dropped)
-    gone = set(dropped)
-    items[:] = [item for item in items if item not in gone]
-
-
-def _is_on_cuda(item: pytest.Item) -> bool:
-    call = getattr(item, "callspec", None)
-    return call is not None and str(call.params.get("device", "")).startswith("CUDA")
-
-
-def _is_taken(item: pytest.Item) -> bool:
-    return "emulated" in item.keywords or crc32(item.nodeid.encode()) % 8 == 0
 
 
 @pytest.fixture

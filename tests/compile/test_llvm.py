@@ -1,5 +1,6 @@
 """The embedded LLVM compiles for every target, quickly thanks to few passes, from many threads."""
 
+import ctypes
 import os
 import re
 import stat
@@ -10,6 +11,7 @@ import pytest
 
 from treadle.compile import LLVMCompiler
 from treadle.errors import DeviceError, InternalError
+from treadle.runtime.loader import load_object
 from treadle.target import Target, host_target
 
 ADD = "define i32 @add(i32 %a, i32 %b) {\n %c = add i32 %a, %b\n ret i32 %c\n}\n"
@@ -104,6 +106,15 @@ def test_the_same_ir_gives_the_same_bytes():
     assert (
         compiler.compile(ADD) == compiler.compile(ADD) == LLVMCompiler(host_target()).compile(ADD)
     )
+
+
+def test_quick_code_computes_the_same_and_is_hardly_optimised():
+    compiler, rows = LLVMCompiler(host_target()), accumulate(16)
+    assert len(compiler.compile(rows, quick=True)) > len(compiler.compile(rows))
+    for quick in (False, True):
+        library = load_object(compiler.compile(ADD, quick=quick), ["add"])
+        add = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.c_int32)
+        assert add(library.address("add"))(40, 2) == 42
 
 
 def test_threads_compile_at_once():

@@ -131,7 +131,6 @@ CASES = {
 }
 
 
-@pytest.mark.emulated
 @BOTH
 @pytest.mark.parametrize("name", CASES)
 def test_values_are_those_of_float64(name, device):
@@ -149,7 +148,6 @@ def test_values_are_those_of_float64(name, device):
     assert error < 2**-8 * np.linalg.norm(expected)
 
 
-@pytest.mark.emulated
 @BOTH
 def test_rows_begin_with_masked_keys_and_end_with_none(device):
     """Tiles in which nothing counts come first, rows in which nothing does give NaN."""
@@ -166,7 +164,6 @@ def test_rows_begin_with_masked_keys_and_end_with_none(device):
     np.testing.assert_allclose(ours, expected, atol=2e-3)
 
 
-@pytest.mark.emulated
 @BOTH
 def test_large_scores_do_not_overflow(device):
     try:
@@ -178,7 +175,6 @@ def test_large_scores_do_not_overflow(device):
     np.testing.assert_allclose(ours, attention(q, k, v), rtol=2**-7, atol=2**-7)
 
 
-@pytest.mark.emulated
 def test_gradients_are_right_beside_it():
     def gradients(device):
         given = heads(2, 64, 32, dtype=dtypes.float16, device=device)

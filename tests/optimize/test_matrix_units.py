@@ -75,7 +75,6 @@ CASES = {
 }
 
 
-@pytest.mark.emulated
 @pytest.mark.parametrize("device", ["CUDA", "CUDA:PTX"])
 @pytest.mark.parametrize("name", CASES)
 def test_values_are_exact_where_integers_are(name, device):
@@ -103,7 +102,6 @@ KINDS = {
 }
 
 
-@pytest.mark.emulated
 @pytest.mark.parametrize("device", ["CUDA:0:NVRTC:sm_89", "CUDA:0:PTX:sm_89"])
 @pytest.mark.parametrize("name", KINDS)
 def test_other_types_are_multiplied_as_they_are(name, device):
@@ -131,7 +129,6 @@ def test_float32_is_rounded_only_where_that_is_allowed():
     assert {unit.name for unit in TARGET.rounding_units} == {"tf32"}
 
 
-@pytest.mark.emulated
 @pytest.mark.parametrize("device", ["CUDA"])
 def test_reproducible_sums_are_not_left_to_matrix_units(device):
     with Context(REPRODUCIBLE=1):

@@ -107,11 +107,8 @@ CASES = {
 }
 
 
-@pytest.mark.emulated
-@pytest.mark.parametrize(("name", "device"), [
-    *((name, DEVICES[1]) for name in CASES),
-    *((name, DEVICES[0]) for name in ("tails of everything", "stored columns of both")),
-])  # fmt: skip
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", CASES)
 def test_values_are_exact_where_integers_are(name, device):
     given = []
 
@@ -132,13 +129,13 @@ def test_values_are_exact_where_integers_are(name, device):
 WIDE = {dtypes.int8: dtypes.int32, dtypes.uint8: dtypes.int32}
 
 
-@pytest.mark.emulated
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("name", "turned"), [
     ("float16", True), ("fp8e4m3", True), ("fp8e5m2", True), ("int8", True), ("uint8", True),
     ("float32", True), ("float32", False),
 ])  # fmt: skip
-def test_values_of_every_dtype(name, turned):
-    dtype, device = getattr(dtypes, name), DEVICES[1]
+def test_values_of_every_dtype(name, turned, device):
+    dtype = getattr(dtypes, name)
     low = 0 if dtype is dtypes.uint8 else -3
     x, y = (RANDOM.integers(low, 4, shape).astype(np.float32) for shape in ((72, 272), (272, 64)))
     try:
@@ -152,19 +149,18 @@ def test_values_of_every_dtype(name, turned):
         np.testing.assert_array_equal(product.numpy(), x @ y)
 
 
-@pytest.mark.emulated
-def test_sums_of_small_integers_wrap():
+@pytest.mark.parametrize("device", DEVICES)
+def test_sums_of_small_integers_wrap(device):
     x = RANDOM.integers(-128, 128, (64, 128)).astype(np.int8)
     try:
-        given = Tensor(x, device=DEVICES[1])
+        given = Tensor(x, device=device)
     except DeviceError as error:
         pytest.skip(str(error))
     expected = (x.astype(np.int64) @ x.T.astype(np.int64)).astype(np.int8)
     np.testing.assert_array_equal((given @ given.T).numpy(), expected)
 
 
-@pytest.mark.emulated
-@pytest.mark.parametrize("device", DEVICES[1:])
+@pytest.mark.parametrize("device", DEVICES)
 def test_memory_that_is_not_aligned_is_copied_for_the_launch(device):
     """Alone and in a captured call, where a graph has no place for that."""
     data = (np.arange(128 * 128 + 1) % 5 - 2).astype(ml_dtypes.bfloat16)
@@ -184,8 +180,7 @@ def test_memory_that_is_not_aligned_is_copied_for_the_launch(device):
         np.testing.assert_array_equal(multiply(x, y).numpy(), expected)
 
 
-@pytest.mark.emulated
-@pytest.mark.parametrize("device", DEVICES[1:])
+@pytest.mark.parametrize("device", DEVICES)
 def test_a_captured_call_follows_its_arguments(device):
     try:
         given = [numbers(128, 128, device=device) for _ in range(4)]
@@ -197,7 +192,6 @@ def test_a_captured_call_follows_its_arguments(device):
         np.testing.assert_array_equal(multiply(x, given[0]).numpy(), expected)
 
 
-@pytest.mark.emulated
 @pytest.mark.parametrize("device", DEVICES[:1])
 def test_reproducible_sums_are_not_left_to_warpgroups(device):
     with Context(REPRODUCIBLE=1):

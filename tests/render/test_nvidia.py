@@ -88,8 +88,9 @@ CORPUS = {
 
 
 FEW = ("formulas", "layer norm", "convolution bfloat16")
-# What gets all of it in short runs; the others get a few.
-FAMILIES = NVIDIA_ARCHITECTURES if "FULL_TESTS" in os.environ else ("sm_75", "sm_80", "sm_120a")
+# One of each family gets all of it in short runs; the others get a few.
+_EACH = ("sm_75", "sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a")
+FAMILIES = NVIDIA_ARCHITECTURES if "FULL_TESTS" in os.environ else _EACH
 
 
 @cache

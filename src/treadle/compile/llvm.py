@@ -19,12 +19,17 @@ from treadle.compile.report import save_rejected
 from treadle.errors import DeviceError, InternalError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from treadle.target import Target
 
 __all__ = ["LLVMCompiler"]
 
 # Promote allocas to registers, simplify, then drop the branches that became constant.
 _PASSES = ("add_sroa_pass", "add_instruction_combine_pass", "add_simplify_cfg_pass")
+
+# What is compiled quickly pays for a pass only if that leaves less for the rest to do.
+_QUICK_PASSES = ("add_instruction_combine_pass",)
 
 # The first release that reads `ptr` types.
 _OLDEST = (0, 45)
@@ -59,21 +64,23 @@ class LLVMCompiler:
         except DeviceError as error:
             return str(error)
 
-    def compile(self, source: str) -> bytes:
+    def compile(self, source: str, *, quick: bool = False) -> bytes:
         """The ELF (Mach-O on macOS, COFF on Windows) object of one module of LLVM IR.
 
+        `quick` is for code that hardly runs: made in about half of the time, hardly optimised.
         Raises InternalError, naming the file where the IR was saved, if LLVM rejects it.
         """
-        return self._emit(source, "emit_object")
+        return self._emit(source, "emit_object", quick)
 
     def assembly(self, source: str) -> str:
         """The same code as `compile` gives, as assembly text."""
         return self._emit(source, "emit_assembly")
 
-    def _emit(self, source: str, emit: str) -> Any:
+    def _emit(self, source: str, emit: str, quick: bool = False) -> Any:
         llvm = _binding()
         with _LOCK:
-            machine = _machine(self.target.triple, self.target.cpu, self.target.features)
+            level = 0 if quick else 2
+            machine = _machine(self.target.triple, self.target.cpu, self.target.features, level)
             # A context of its own: the global one would keep every type and name for ever.
             context = llvm.create_context()
             try:
@@ -81,18 +88,18 @@ class LLVMCompiler:
                 module.triple = self.target.triple
                 module.data_layout = str(machine.target_data)
                 module.verify()
-                _run_passes(llvm, module, machine)
+                _run_passes(llvm, module, machine, _QUICK_PASSES if quick else _PASSES)
                 return getattr(machine, emit)(module)
             except RuntimeError as error:
                 path = save_rejected(source, ".ll")
                 raise InternalError(f"LLVM rejected generated IR: {error}; IR: {path}") from error
 
 
-def _run_passes(llvm: Any, module: Any, machine: Any) -> None:
+def _run_passes(llvm: Any, module: Any, machine: Any, passes: Sequence[str]) -> None:
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     builder = llvm.create_pass_builder(machine, options)
     manager = llvm.create_new_module_pass_manager()
-    for add in _PASSES:
+    for add in passes:
         getattr(manager, add)()
     manager.run(module, builder)
 
@@ -123,9 +130,9 @@ def _binding() -> Any:
 
 
 @functools.cache
-def _machine(triple: str, cpu: str, features: str) -> Any:
+def _machine(triple: str, cpu: str, features: str, level: int) -> Any:
     """LLVM's TargetMachine. Position independent, so that an object can be placed anywhere."""
     kind = _binding().Target.from_triple(triple)
     return kind.create_target_machine(
-        cpu=cpu, features=features, opt=2, reloc="pic", codemodel="small"
+        cpu=cpu, features=features, opt=level, reloc="pic", codemodel="small"
     )

@@ -111,20 +111,24 @@ def compile_cache() -> CompileCache:
     return CompileCache(settings.CACHE_DIR if settings.CACHE else None)
 
 
-def cached_compile(compiler: Any, target: Target, source: str) -> bytes:
-    """`compiler.compile(source)`, from the disk cache where it is there."""
-    key = "\0".join((compiler.name, compiler.version, target.code_key, digest_of_sources(), source))
+def cached_compile(compiler: Any, target: Target, source: str, **options: object) -> bytes:
+    """`compiler.compile(source, **options)`, from the disk cache where it is there."""
+    made_by = (compiler.name, compiler.version, target.code_key, digest_of_sources())
+    key = "\0".join((*made_by, *map(repr, options.items()), source))
     found = compile_cache().get(key)
     if found is None:
-        found = compiler.compile(source)
+        found = compiler.compile(source, **options)
         compile_cache().put(key, found)
     return found
 
 
-def compile_for_host(source: str) -> bytes:
-    """LLVM IR that runs in this process, whatever a device's own compiler is."""
+def compile_for_host(source: str, *, quick: bool = False) -> bytes:
+    """LLVM IR that runs in this process, whatever a device's own compiler is.
+
+    `quick` compiles soon what hardly runs.
+    """
     embedded = LLVMCompiler(host_target())
-    return cached_compile(embedded, embedded.target, source)
+    return cached_compile(embedded, embedded.target, source, quick=quick)
 
 
 class _Devices:

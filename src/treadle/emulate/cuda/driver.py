@@ -24,8 +24,9 @@ from treadle.runtime.cuda.driver import DriverError
 from treadle.target import available_cores, host_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
+    from treadle.emulate.ptx.execute import CompileIR
     from treadle.runtime.cuda.driver import DeviceFacts
 
 __all__ = ["EmulatedDriver"]
@@ -47,7 +48,7 @@ class EmulatedDriver:
         self,
         arch: str = "sm_80",
         devices: int = 1,
-        compile_ir: Callable[[str], bytes] | None = None,
+        compile_ir: CompileIR | None = None,
         threads: int | None = None,
     ) -> None:
         facts = chip(arch)

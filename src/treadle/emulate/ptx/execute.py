@@ -15,7 +15,7 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -37,12 +37,18 @@ from treadle.emulate.ptx.translate import Translation, translate
 from treadle.runtime.loader import Library, load_object
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-__all__ = ["TURNS", "EmulationFault", "Program", "Region"]
+__all__ = ["TURNS", "CompileIR", "EmulationFault", "Program", "Region"]
 
 TURNS = 200_000  # of all warps of a block, each at most machine.SLICE backward branches
 _Run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class CompileIR(Protocol):
+    """Turns LLVM IR into an object for this machine; `quick` is for code that hardly runs."""
+
+    def __call__(self, source: str, /, *, quick: bool = False) -> bytes: ...
 
 
 @dataclass(frozen=True)
@@ -127,12 +133,14 @@ class _Loaded:
 
 
 class Program:
-    """A module that can be run. `compile_ir` turns LLVM IR into an object for this machine.
+    """A module that can be run.
 
+    Kernels are compiled quickly: most are launched once, and spend their time in the functions
+    that check what they access, which are compiled with care.
     `threads` is how many host threads run blocks. Raises PTXError if the text is not PTX.
     """
 
-    def __init__(self, text: str, compile_ir: Callable[[str], bytes], threads: int = 1) -> None:
+    def __init__(self, text: str, compile_ir: CompileIR, threads: int = 1) -> None:
         self.module = read_module(text)
         self._compile_ir, self._threads = compile_ir, max(1, threads)
         self._loaded: dict[str, _Loaded] = {}
@@ -149,7 +157,7 @@ class Program:
                 made = translate(self.module, name)
                 support = _support(self._compile_ir)
                 library = load_object(
-                    self._compile_ir(made.ir), [made.symbol],
+                    self._compile_ir(made.ir, quick=True), [made.symbol],
                     {symbol: support.address(symbol) for symbol in SUPPORT_SYMBOLS},
                 )  # fmt: skip
                 library.needs = support
@@ -228,7 +236,7 @@ _support_lock = threading.Lock()
 _support_libraries: list[Library] = []
 
 
-def _support(compile_ir: Callable[[str], bytes]) -> Library:
+def _support(compile_ir: CompileIR) -> Library:
     """The support functions: compiled once a process."""
     with _support_lock:
         if not _support_libraries:
