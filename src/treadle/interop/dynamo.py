@@ -104,7 +104,7 @@ class _Part(torch.nn.Module):
         self._computed = [node for node in bases if node.op != "placeholder"]
         self._is_symbolic = any(_is_symbolic(node.meta["val"]) for node in self._inputs)
         self._calls_of: Counter[Any] = Counter()
-        self._captures: dict[Any, TinyJit[Any]] = {}
+        self._captures: dict[Any, TinyJit[..., Any]] = {}
 
     def forward(self, *inputs: Any) -> Any:
         """What the graph returns: computed by treadle, and moved by PyTorch."""
@@ -119,7 +119,7 @@ class _Part(torch.nn.Module):
         results = tuple(_moved(node, values) for node in self._results)
         return results if self._is_tuple else results[0]
 
-    def _capture(self, inputs: tuple[Any, ...]) -> TinyJit[Any] | None:
+    def _capture(self, inputs: tuple[Any, ...]) -> TinyJit[..., Any] | None:
         """The capture for the sizes of `inputs`; None where they may never come again."""
         key = tuple(map(_sizes, inputs)) if self._is_symbolic else ()
         found = self._captures.get(key)
