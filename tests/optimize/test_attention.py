@@ -150,7 +150,7 @@ def test_values_are_those_of_float64(name, device):
 
 @BOTH
 def test_rows_begin_with_masked_keys_and_end_with_none(device):
-    """Tiles in which nothing counts come first, rows in which nothing does give NaN."""
+    """Tiles in which nothing counts come first; rows in which nothing does give 0."""
     try:
         q, k, v = heads(66, 32, keys=200, dtype=dtypes.float16, device=device)
     except DeviceError as error:
@@ -160,7 +160,7 @@ def test_rows_begin_with_masked_keys_and_end_with_none(device):
     mask = Tensor(allowed, device=device)
     ours = q.scaled_dot_product_attention(k, v, attn_mask=mask).cast(dtypes.float64).numpy()
     expected = attention(q, k, v, allowed)
-    assert np.isnan(ours[5]).all()
+    expected[5] = 0
     np.testing.assert_allclose(ours, expected, atol=2e-3)
 
 

@@ -162,3 +162,19 @@ def test_dropout_drops_only_while_training(device):
 def test_labels_of_another_shape_are_refused():
     with pytest.raises(ShapeError, match=r"\[sparse_categorical_crossentropy\] labels of shape"):
         Tensor.ones(4, 3).sparse_categorical_crossentropy(Tensor([1, 2]))
+
+
+def test_a_row_that_a_mask_leaves_nothing_gives_zero_and_no_gradient(device):
+    q, k, v = (Tensor(normal(4, 8), device=device) for _ in range(3))
+    q.requires_grad = True
+    allowed = np.tri(4, dtype=bool)
+    allowed[2] = False
+    mask = Tensor(allowed, device=device)
+    for given in (mask, mask.where(0.0, -np.inf)):
+        result = q.scaled_dot_product_attention(k, v, attn_mask=given)
+        result.sum().backward()
+        assert not result.numpy()[2].any()
+        assert result.numpy()[3].all()
+        assert not q.grad.numpy()[2].any()
+        assert np.isfinite(q.grad.numpy()).all()
+        q.grad = None

@@ -9,6 +9,7 @@ are seen through: what comes out is said in s alone, so that a kernel can go thr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -30,7 +31,8 @@ class Attention:
 
     `store` writes what `total` becomes: the sum over `key` of `weight` and `value`, which is y.
     `scores` are s, of which `product` is the sum over `depth` of `query` and `of_key`. Of the
-    loops, `row` is i, `column` is c, and `batch` the rest.
+    loops, `row` is i, `column` is c, and `batch` the rest. `gives_zero`: where all scores of a row
+    are -inf, its weights are 0 and not NaN.
     """
 
     store: Node
@@ -46,6 +48,7 @@ class Attention:
     row: Node
     column: Node
     batch: tuple[Node, ...]
+    gives_zero: bool
 
 
 def is_kept(node: Node) -> bool:
@@ -116,9 +119,10 @@ def _of(
     store: Node, total: Node, weight: Node, value: Node, loops: tuple[Node, ...]
 ) -> Attention | None:
     key = total.src[1]
-    scores = _scores(weight, key)
-    if scores is None:
+    found = _scores(weight, key)
+    if found is None:
         return None
+    scores, gives_zero = found
     products = [n for n in scores.toposort() if n.op is Op.REDUCE]
     free = free_ranges(store)
     if len(products) != 1 or any(n.op is Op.REDUCE for n in value.toposort()):
@@ -135,13 +139,16 @@ def _of(
             batch = tuple(r for r in loops if r not in (row, column))
             return Attention(
                 store, total, key, weight, scores, product, product.src[1], query, of_key, value,
-                row, column, batch,
+                row, column, batch, gives_zero,
             )  # fmt: skip
     return None
 
 
-def _scores(weight: Node, key: Node) -> Node | None:
-    """s of a weight exp(s - max of s) / sum of exp(s - max of s)."""
+def _scores(weight: Node, key: Node) -> tuple[Node, bool] | None:
+    """s of a weight exp(s - max of s) / sum of exp(s - max of s).
+
+    And whether it says 0 in place of a maximum of -inf, and 1 in place of a sum of 0.
+    """
     while weight.op is Op.CAST:
         weight = weight.src[0]
     if weight.op is not Op.FDIV:
@@ -150,8 +157,21 @@ def _scores(weight: Node, key: Node) -> Node | None:
     if power.op is not Op.EXP or power.src[0].op is not Op.SUB:
         return None
     scores, most = power.src[0].src
+    total, largest = _unless(sums, 0.0, 1.0), _unless(most, -math.inf, 0.0)
+    gives_zero = total is not None and largest is not None
+    if total is not None and largest is not None:
+        sums, most = total, largest
     is_softmax = _is_over(sums, Op.ADD, power, key) and _is_over(most, Op.MAX, scores, key)
-    return scores if is_softmax else None
+    return (scores, gives_zero) if is_softmax else None
+
+
+def _unless(node: Node, value: float, instead: float) -> Node | None:
+    """x of `instead where x is value, else x`."""
+    if node.op is not Op.WHERE:
+        return None
+    condition, yes, no = node.src
+    is_compared = condition.op is Op.CMPEQ and {s.value for s in condition.src} >= {value}
+    return no if is_compared and no in condition.src and yes.value == instead else None
 
 
 def _is_over(reduce: Node, op: Op, value: Node, key: Node) -> bool:

@@ -290,6 +290,8 @@ class _Tiles:
         found = self.found
         sums = Node(Op.AFTER, register.dtype, (register, done))
         total = _quad(Node(Op.AFTER, row.total.dtype, (row.total, done)), Op.ADD)
+        if found.gives_zero:
+            total = total.eq(0.0).where(1.0, total)
         result = _lane(sums, simplify(self.pair + half * 2)) / total
         column = self.lane.t * 2 + self.pair + block * GROUPS_OF_LINES
         store = found.store.substitute({found.total: _HOLE})

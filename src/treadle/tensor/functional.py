@@ -91,8 +91,9 @@ class Functional(Synonyms):
 
         Query (.., L, E), key (.., S, E) and value (.., S, Ev) give (.., L, Ev). A mask broadcasts
         to (.., L, S): bool ones are true where attention is allowed, floats are added to the
-        scores. `scale` is 1 / sqrt(E) by default. `enable_gqa` repeats the heads (axis -3) of key
-        and value to those of the query. Raises ShapeError.
+        scores. A row that is allowed nothing gives 0. `scale` is 1 / sqrt(E) by default.
+        `enable_gqa` repeats the heads (axis -3) of key and value to those of the query. Raises
+        ShapeError.
         """
         name = "scaled_dot_product_attention"
         check_attention(name, self.shape, key.shape, value.shape, bool(enable_gqa))
@@ -111,8 +112,8 @@ class Functional(Synonyms):
             if attn_mask.dtype.is_bool:
                 attn_mask = attn_mask.where(0.0, -math.inf)
             scores = scores.add(attn_mask)
-        weights = scores.softmax(-1).cast(self.dtype).dropout(dropout_p)
-        return weights.dot(value)
+        weights = scores.softmax(-1) if attn_mask is None or is_causal else _weights(scores)
+        return weights.cast(self.dtype).dropout(dropout_p).dot(value)
 
     def newton_schulz(self, steps: int, params: Sequence[float], eps: float = 1.0e-7) -> Self:
         """The nearest orthogonal matrices, approximately: X (p0 + p1 XᵀX + p2 (XᵀX)² + ...).
@@ -257,3 +258,11 @@ def _at_labels(logs: Any, labels: Any, axis: int) -> Any:
     shape = [1] * logs.ndim
     shape[axis] = logs.shape[axis]
     return labels.unsqueeze(axis).eq(classes.reshape(*shape)).where(logs, 0.0).sum(axis)
+
+
+def _weights(scores: Any) -> Any:
+    """softmax(-1), but 0 in rows of -inf alone, which a mask leaves without anything."""
+    most = scores.max(-1, keepdim=True).detach()
+    exps = scores.sub(most.eq(-math.inf).where(0.0, most)).exp()
+    total = exps.sum(-1, keepdim=True)
+    return exps.div(total.eq(0.0).where(1.0, total))
