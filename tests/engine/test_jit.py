@@ -82,6 +82,39 @@ def test_training_with_and_without_jit_is_the_same():
     np.testing.assert_allclose(losses(True), losses(False), rtol=1e-5)
 
 
+def test_a_loss_that_is_computed_after_the_step_is_that_of_each_replay():
+    def losses(jit):
+        weight = Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+        optimizer = nn.optim.SGD([weight], lr=0.1)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = (x @ weight).square().mean().backward()
+            optimizer.step()
+            return loss.realize()
+
+        run = TinyJit(step) if jit else step
+        with Tensor.train():
+            return [run(Tensor([[1.0, 1.0]])).item() for _ in range(5)]
+
+    expected = [26 * 0.64**n for n in range(5)]
+    np.testing.assert_allclose(losses(False), expected, rtol=1e-5)
+    np.testing.assert_allclose(losses(True), expected, rtol=1e-5)
+
+
+def test_old_state_that_a_capture_copies_is_copied_by_each_replay():
+    state = Tensor([1.0, 2.0]).contiguous().realize()
+
+    @TinyJit
+    def step(x):
+        many = state.reshape(2, 1).expand(2, 100) * Tensor.arange(100)  # larger than the state
+        state.assign(state + x).realize()
+        return many.realize()
+
+    sums = [step(Tensor([1.0, 1.0])).sum(1).tolist() for _ in range(5)]
+    assert sums == [[4950.0 * (n + 1), 4950.0 * (n + 2)] for n in range(5)]
+
+
 def test_a_lazy_tensor_over_state_keeps_the_value_it_had():
     state = Tensor([1.0]).realize()
 

@@ -9,8 +9,8 @@ import pytest
 
 from treadle import Context, Device, GlobalCounters, Tensor, Variable, nn
 from treadle.engine import effects
-from treadle.engine.memory import from_host
 from treadle.engine.selection import parse_choice
+from treadle.engine.steps import Transfer
 from treadle.errors import DeviceError, SettingError
 
 
@@ -214,11 +214,11 @@ def copies(monkeypatch):
     """The elements of each old version that is copied before it is overwritten."""
     found = []
 
-    def counted(device, dtype, data):
-        found.append(data.size)
-        return from_host(device, dtype, data)
+    def counted(source, target):
+        found.append(source.size)
+        return Transfer(source, target)
 
-    monkeypatch.setattr(effects, "from_host", counted)
+    monkeypatch.setattr(effects, "Transfer", counted)
     return found
 
 
@@ -245,6 +245,17 @@ def test_what_is_much_larger_than_the_old_version_is_not_stored_for_a_reader(dev
     assert copies == [2]
     np.testing.assert_array_equal(w.numpy(), np.array([1, 2]) * 4951)
     np.testing.assert_array_equal(large.numpy(), np.arange(100)[:, None] * [[1, 2]])
+
+
+def test_a_loss_outlives_the_step_that_did_not_compute_it_without_a_copy(device, copies):
+    w = Tensor([[1.0, 2.0]], device=device, requires_grad=True)
+    x = Tensor([[3.0], [4.0]], device=device).realize()
+    optimizer = nn.optim.SGD([w.realize()], lr=0.5)
+    with Tensor.train():
+        loss = (x @ w).square().mean().backward()  # its gradient does not need the mean
+        optimizer.step()
+    assert not copies
+    assert loss.item() == (9 + 36 + 16 + 64) / 4
 
 
 def test_outputs_on_several_devices_come_in_the_order_they_were_asked_for(device):

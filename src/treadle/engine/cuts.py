@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..ir.node import Node, toposort
-from ..ir.op import Op
+from ..ir.op import CUTS, Op
 from ..transforms.matrices import siblings
 from .backends import Device
 from .known import is_backed, remember, resolve
@@ -26,9 +26,7 @@ from .memory import Memory, adopt, memory_of, new_memory
 from .report import report_host_call
 from .steps import HostCall, Transfer, listeners
 
-__all__ = ["CUTS", "compute_cuts", "computed_at_once", "device_of"]
-
-CUTS = frozenset((Op.COPY, Op.HOST, Op.RECUR))
+__all__ = ["compute_cuts", "computed_at_once", "device_of"]
 
 Realize = Callable[[Sequence[tuple[Node, Any]]], list[Node]]
 

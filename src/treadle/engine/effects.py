@@ -3,8 +3,9 @@
     effects  AFTER nodes of the graph that is about to run, each a new version of its buffer
 
 Every value that a live holder can still read survives. What this very graph computes from the old
-memory is stored along with its outputs (gradients that a step has used); where that would take
-more memory than the old version itself, or the reader is another graph, the old version is copied.
+memory is stored along with its outputs (gradients that a step has used), and so is what another
+graph makes of it with little more (the loss that they are gradients of). Where that would take more
+memory than the old version itself, or is more work than this graph, the old version is copied.
 """
 
 from __future__ import annotations
@@ -12,13 +13,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from ..ir.args import Placeholder
 from ..ir.node import Node, toposort
-from ..ir.op import Op
+from ..ir.op import CUTS, Op
 from ..ir.shape import size_max, size_product
-from .known import holders, is_known, remember, resolve
-from .memory import from_host, memory_of, read
+from .known import current, holders, is_known, remember, resolve
+from .memory import adopt, memory_of, new_memory
+from .steps import Transfer, listeners
 
-__all__ = ["buffer_below", "commit", "is_stored", "keep_old_versions", "readers", "still_read"]
+__all__ = [
+    "buffer_below", "commit", "is_stored", "keep_old_versions", "readers", "readers_beside",
+    "still_read",
+]  # fmt: skip
 
 # A stored result is written by a kernel anyway; a copy is made beside them, and read first.
 _COPY_COST = 2
@@ -83,6 +89,35 @@ def readers(effects: list[Node], order: list[Node], outputs: set[Node]) -> list[
     return found if smaller else []
 
 
+def readers_beside(effects: list[Node], order: list[Node], stored: set[Node]) -> list[Node]:
+    """What holders have of other graphs that read what `effects` overwrite, not through `stored`.
+
+    All of them, or none where one is no memory of its own, larger than the old versions, on another
+    device, cut in pieces, or needs more nodes beyond those of the graph `order` than that has.
+    """
+    stop = stored.union(effects)
+    roots = dict.fromkeys(resolve(holder.node) for holder in holders())
+    needs = {node for node in _overwritten(effects) if node.op is Op.BUFFER}
+    lost = set(needs)
+    for node in toposort(roots, lambda n: n not in stop and not is_known(n)):
+        if node not in stop and any(resolve(source) in needs for source in node.src):
+            needs.add(node)
+    found = [root for root in roots if root in needs]
+    if not found or not lost.isdisjoint(found) or not all(map(is_stored, found)):
+        return []
+    new = set(current(found)[1]).difference(order)
+    here = {buffer_below(effect).arg.device for effect in effects}
+    is_easy = len(new) <= len(order) and all(_is_easy(node, here) for node in new)
+    return found if is_easy and _bytes_of(found) <= _COPY_COST * _bytes_of(lost) else []
+
+
+def _is_easy(node: Node, here: set[str]) -> bool:
+    """Whether a node is computed by kernels on the device `here`, whatever else they compute."""
+    if node.op is Op.BUFFER:
+        return not isinstance(node.arg.token, Placeholder) and {node.arg.device} == here
+    return node.op not in (*CUTS, Op.AFTER, Op.ALIAS, Op.BIND, Op.MULTI)
+
+
 def _bytes_of(nodes: Iterable[Node]) -> int:
     return sum(size_max(size_product(node.shape)) * node.dtype.itemsize for node in nodes)
 
@@ -115,4 +150,14 @@ def keep_old_versions(effects: list[Node], stored: set[Node]) -> None:
     reachable = _reachable(stored.union(effects))
     for base in _overwritten(effects):
         if base.op is Op.BUFFER and base in reachable:
-            remember(base, from_host(base.arg.device, base.dtype, read(base.arg)))
+            remember(base, _copied(base))
+
+
+def _copied(base: Node) -> Node:
+    """A copy of a BUFFER, as a step of its own: each replay of a captured call makes a new one."""
+    source = memory_of(base.arg)
+    step = Transfer(source, new_memory(source.device, source.dtype, source.size))
+    step.run()
+    for listen in listeners:
+        listen(step)
+    return adopt(step.target)

@@ -15,7 +15,7 @@ from ..config import settings
 from ..errors import DeviceError, InternalError
 from ..ir.args import BufferRef, Token
 from ..ir.node import Node, substitute, toposort
-from ..ir.op import Op
+from ..ir.op import CUTS, Op
 from ..ir.shape import size_product
 from ..ir.symbolic import size_with, unbind
 from ..schedule.kernel import Kernel
@@ -25,8 +25,16 @@ from ..transforms.pairs import in_reals
 from .backends import Device
 from .blame import blamed
 from .check import check_values
-from .cuts import CUTS, compute_cuts, computed_at_once, device_of
-from .effects import buffer_below, commit, is_stored, keep_old_versions, readers, still_read
+from .cuts import compute_cuts, computed_at_once, device_of
+from .effects import (
+    buffer_below,
+    commit,
+    is_stored,
+    keep_old_versions,
+    readers,
+    readers_beside,
+    still_read,
+)
 from .known import current, holders, is_backed, remember, resolve
 from .launching import run_program
 from .memory import adopt, from_host, memory_of, new_memory, read
@@ -157,10 +165,14 @@ def _compute_with_effects(
     stored = {n for pair in zip(outputs, roots, strict=True) for n in pair if is_stored(pair[1])}
     also = readers(effects, order, stored)
     stored.update(also)
+    beside = readers_beside(effects, order, stored)
+    stored.update(beside)
+    images_beside, order_beside = current(beside)
+    stored.update(images_beside)
     keep_old_versions(effects, stored)
     kept = still_read(effects, stored)
     copies = [Node(Op.CONTIGUOUS, effect.dtype, (effect,)) for effect in kept]
-    everything = [*roots, *also, *copies]
+    everything = [*roots, *also, *images_beside, *copies]
     values = _run(everything, device, effects)
     for effect, value in zip(kept, values[len(everything) - len(kept) :], strict=True):
         assert value is not None  # a CONTIGUOUS is always new memory
@@ -169,8 +181,9 @@ def _compute_with_effects(
     for effect, image in zip(pending, images, strict=True):
         if resolve(image) is not image:  # the user's own node, which tensors hold
             remember(effect, resolve(image))
-    named = [*outputs, *also]
-    settled = _settled(named, everything[: len(named)], values[: len(named)], order)
+    named = [*outputs, *also, *beside]
+    all_nodes = [*order, *order_beside]
+    settled = _settled(named, everything[: len(named)], values[: len(named)], all_nodes)
     return settled[: len(outputs)]
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import IntEnum, auto
 
 __all__ = [
-    "ALU", "BINARY", "COMMUTATIVE", "COMPARE", "INFO", "MOVEMENT", "OF_COMPLEX", "SAME", "TERNARY",
-    "UNARY", "Op",
+    "ALU", "BINARY", "COMMUTATIVE", "COMPARE", "CUTS", "INFO", "MOVEMENT", "OF_COMPLEX", "SAME",
+    "TERNARY", "UNARY", "Op",
 ]  # fmt: skip
 
 
@@ -321,6 +321,7 @@ TERNARY = frozenset((Op.WHERE, Op.FMA))
 ALU = UNARY | BINARY | TERNARY
 COMPARE = frozenset((Op.CMPLT, Op.CMPEQ, Op.CMPNE))
 COMMUTATIVE = frozenset((Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR, Op.CMPEQ, Op.CMPNE))
+CUTS = frozenset((Op.COPY, Op.HOST, Op.RECUR))  # computed between kernels, by none of them
 SAME = frozenset((Op.CONTIGUOUS_BACKWARD, Op.DETACH, Op.ALIAS))  # nothing to compute
 MOVEMENT = frozenset(op for op in Op if Op.RESHAPE <= op <= Op.UNWINDOW) - {Op.UNWINDOW}
 # What takes complex numbers; transforms/pairs makes reals of it before scheduling.
