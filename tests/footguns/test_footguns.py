@@ -10,7 +10,7 @@ import threading
 import numpy as np
 import pytest
 
-from treadle import Context, Tensor, TinyJit, dtypes, nn
+from treadle import Context, Tensor, TinyJit, Variable, dtypes, nn
 from treadle.errors import (
     DTypeError,
     IndexOutOfRange,
@@ -592,3 +592,12 @@ def test_a_recurrent_model_survives_pickling_and_keeps_its_values():
     model, x = nn.LSTM(2, 3, bidirectional=True), Tensor.ones(4, 1, 2)
     other = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(other(x)[0].numpy(), model(x)[0].numpy())
+
+
+def test_slices_by_two_values_of_one_variable_in_one_computation_are_refused():
+    x = Tensor.zeros(8).contiguous().realize()
+    for place in range(3):
+        n = Variable("n", 0, 7).bind(place)
+        x[n : n + 1] = place + 1.0
+    with pytest.raises(UserError, match=r"n is bound to 0 and to 1 .* realize\(\)"):
+        x.tolist()

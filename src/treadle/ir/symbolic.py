@@ -35,10 +35,14 @@ def unbind(roots: Sequence[Node]) -> tuple[list[Node], dict[str, int]]:
     Raises UserError where one variable is bound to two values.
     """
     values: dict[str, int] = {}
+    return _unbind(roots, values), values
+
+
+def _unbind(roots: Sequence[Node], values: dict[str, int]) -> list[Node]:
     new: dict[Node, Node] = {}
     for node in Node.sink(roots).toposort():
         new[node] = _unbound(node, new, values)
-    return [new[root] for root in roots], values
+    return [new[root] for root in roots]
 
 
 def _unbound(node: Node, new: dict[Node, Node], values: dict[str, int]) -> Node:
@@ -47,7 +51,8 @@ def _unbound(node: Node, new: dict[Node, Node], values: dict[str, int]) -> Node:
         if values.setdefault(variable.arg.name, value) != value:
             raise UserError(
                 f"[realize] {variable.arg.name} is bound to {values[variable.arg.name]} and to "
-                f"{value} in one computation"
+                f"{value} in one computation; realize() what is made with the one value before "
+                "the other is used"
             )
         return variable
     src = tuple(new[s] for s in node.src)
@@ -60,8 +65,7 @@ def _unbound(node: Node, new: dict[Node, Node], values: dict[str, int]) -> Node:
 def _map_nodes(arg: Any, values: dict[str, int]) -> Any:
     """`arg` with every Node inside it unbound; the same object where there is none."""
     if isinstance(arg, Node):
-        [size], found = unbind([arg])
-        values.update(found)
+        [size] = _unbind([arg], values)
         return size
     if isinstance(arg, tuple):
         items = tuple(_map_nodes(item, values) for item in arg)
