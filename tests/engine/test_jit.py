@@ -61,6 +61,21 @@ def test_random_numbers_advance():
     assert jitted == plain
 
 
+def test_a_seed_counts_for_what_was_captured_before_it():
+    draw = TinyJit(lambda x: (Tensor.rand(4) + x).realize())
+    zero = Tensor(0.0).realize()
+    drawn = []
+    for _ in range(3):
+        Tensor.manual_seed(7)
+        drawn.append([draw(zero).tolist() for _ in range(3)])
+    pending = Tensor.rand(4)  # keeps its value when the memory starts anew
+    Tensor.manual_seed(7)
+    assert drawn[0] == drawn[1] == drawn[2] == [Tensor.rand(4).tolist() for _ in range(3)]
+    fourth = pending.tolist()
+    Tensor.manual_seed(7)
+    assert fourth == [Tensor.rand(4).tolist() for _ in range(4)][3]
+
+
 def test_training_with_and_without_jit_is_the_same():
     x = np.random.default_rng(0).standard_normal((32, 8)).astype(np.float32)
     y = (np.arange(32) % 4).astype(np.int32)

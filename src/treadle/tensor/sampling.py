@@ -9,6 +9,7 @@ of call c is Threefry-2x32 (Salmon et al., 2011, 20 rounds) of (i, c) under the 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
@@ -18,7 +19,8 @@ from ..dtype import DType, dtypes
 from ..engine.backends import Device
 from ..engine.known import resolve
 from ..engine.memory import from_host
-from ..errors import ArgumentError, DTypeError, ShapeError
+from ..engine.run import realize
+from ..errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from ..ir.node import Node
 from ..ir.op import Op
 from .creation import _known_dtype, _shape_of
@@ -51,13 +53,16 @@ class Sampling(Losses):
     def manual_seed(cls, seed: int = 0) -> None:
         """Start every device's random numbers anew from `seed`, an integer.
 
-        Raises DTypeError for anything else.
+        Those that captured functions draw, too. Raises DTypeError for anything else.
         """
         if not isinstance(seed, int):
             raise DTypeError(f"[manual_seed] a seed is an integer, not {seed!r}")
         with _lock:
             Sampling._seed = seed
-            _states.clear()
+            for device, state in [*_states.items()]:
+                del _states[device]
+                with contextlib.suppress(DeviceError):  # of a device that is lost
+                    _states[device] = _seeded(device, state)
 
     @classmethod
     def rand(
@@ -238,16 +243,25 @@ def _kaiming_std(shape: tuple[Any, ...], a: float) -> float:
     return math.sqrt(2.0 / (1 + a**2)) / math.sqrt(max(math.prod(shape[1:]), 1))
 
 
-def _next_state(device: str) -> Node:
-    """The device's (key, key, calls) after one more call."""
+def _first_state(device: str) -> Node:
+    """(key, key, no calls) by the seed, in memory of its own."""
     import numpy as np
 
+    words = [Sampling._seed & 0xFFFFFFFF, Sampling._seed >> 32 & 0xFFFFFFFF, 0]
+    return from_host(device, dtypes.uint32, np.array(words, np.uint32))
+
+
+def _seeded(device: str, state: Node) -> Node:
+    """`state` as it is at first, in the same memory, which captured functions have, at once."""
+    state = resolve(state)
+    write = Node(Op.ASSIGN, dtypes.uint32, (state, _first_state(device)))
+    return realize([(Node(Op.AFTER, dtypes.uint32, (state, write)), device)])[0]
+
+
+def _next_state(device: str) -> Node:
+    """The device's (key, key, calls) after one more call."""
     with _lock:
-        state = _states.get(device)
-        if state is None:
-            words = [Sampling._seed & 0xFFFFFFFF, Sampling._seed >> 32 & 0xFFFFFFFF, 0]
-            state = from_host(device, dtypes.uint32, np.array(words, np.uint32))
-        state = resolve(state)
+        state = resolve(_states[device] if device in _states else _first_state(device))
         calls = Node(Op.SHRINK, dtypes.uint32, (state,), ((2, 3),))
         write = Node(Op.ASSIGN, dtypes.uint32, (calls, calls + 1))
         _states[device] = Node(Op.AFTER, dtypes.uint32, (state, write))
