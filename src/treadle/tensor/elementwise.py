@@ -269,7 +269,7 @@ class Elementwise(Core):
     def _as_tensor(self, name: str, x: Any) -> Self:
         x = self._operand(name, x)
         if is_scalar(x):
-            x = type(self)._of(Node.const(dtypes.from_py(x), x), self.device)
+            x = type(self)._of(_node_as(name, x, _common_dtype(self, x)), self.device)
         return x
 
     def where(self, x: Any, y: Any) -> Self:

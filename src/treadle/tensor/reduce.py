@@ -103,7 +103,9 @@ class Reduce(Joining):
     def std(self, axis: Any = None, keepdim: Any = False, correction: Any = 1) -> Self:
         """The standard deviation: the root of `var`."""
         resolve_axes("std", axis, self.ndim)
-        return self.var(axis, keepdim, correction).sqrt()
+        x = self._float()
+        wide = x.cast(sum_acc_dtype(x.dtype))  # a half's variance may be too large for a half
+        return wide.var(axis, keepdim, correction).sqrt().cast(x.dtype.real)
 
     def std_mean(
         self, axis: Any = None, keepdim: Any = False, correction: Any = 1
