@@ -232,3 +232,52 @@ def test_ten_thousand_operations_in_a_row_work(device):
     assert y.item() == 10_000
     y.backward()
     assert x.grad.item() == 1
+
+
+def test_floor_division_of_floats_is_that_of_the_exact_quotient(device):
+    # WGSL's division is exact to 2.5 ulp only, and the rest of 1 by 0.1 is no better
+    a = np.array([1.05 if device == "WEBGPU" else 1.0, -1.0, 5.0, 3.0, -6.0, 0.0, 7.0], np.float32)
+    b = np.array([0.1, np.inf, 0.0, -np.inf, 0.2, 2.0, np.nan], np.float32)
+    with np.errstate(all="ignore"):
+        expected = a // b
+    np.testing.assert_array_equal(
+        (Tensor(a, device=device) // Tensor(b, device=device)).numpy(), expected
+    )
+    half = Tensor([33000.0], device=device).half() // Tensor([-32768.0], device=device).half()
+    assert half.tolist() == [-2.0]
+
+
+@pytest.mark.parametrize("name", ["elu", "celu", "selu", "softplus", "logsigmoid", "mish"])
+def test_activations_keep_their_digits_where_their_value_is_small(name, device):
+    torch = pytest.importorskip("torch")
+    x = np.array([-1e-20, -1e-6, -1e-3, -30.0, -18.0, 0.0, 18.0, 30.0], np.float32)
+    ours = getattr(Tensor(x, device=device), name)().numpy()
+    theirs = getattr(torch.nn.functional, name)(torch.tensor(x.astype(np.float64))).numpy()
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+def test_the_second_derivative_of_softplus_at_0(device):
+    x = Tensor([0.0, 1.0], device=device, requires_grad=True)
+    (first,) = x.softplus().sum().gradient(x)
+    (second,) = first.sum().gradient(x)
+    np.testing.assert_allclose(second.numpy(), [0.25, 0.19661193], rtol=1e-6)
+
+
+def test_integer_powers_are_of_the_common_dtype(device):
+    base, exponent = Tensor([100, 3], dtype=dtypes.int8), Tensor([2, 3], dtype=dtypes.int32)
+    power = base.to(device) ** exponent.to(device)
+    assert power.dtype is dtypes.int32
+    assert power.tolist() == [10000, 27]
+
+
+def test_a_range_beyond_int32_needs_a_wider_dtype():
+    with pytest.raises(DTypeError, match=r"2147483649 does not fit int32; give .*int64"):
+        Tensor.arange(2**31 - 2, 2**31 + 2)
+    last = Tensor.arange(2**31 - 2, 2**31 + 2, dtype=dtypes.int64)[-1]
+    assert last.item() == 2**31 + 1
+
+
+def test_places_beyond_int32_are_int64():
+    x = Tensor.zeros(2**31 + 8, dtype=dtypes.int8)
+    assert x.argmax().dtype is dtypes.int64
+    assert x[: 2**31].argmin().dtype is dtypes.int32

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from treadle import Tensor, dtypes
+from treadle import Tensor, dtypes, nn
 from treadle.errors import DTypeError, LinAlgError, ShapeError
 
 from .oracle import compare
@@ -102,3 +102,27 @@ def test_mistakes_raise_at_once():
         x.matrix_power(2)
     with pytest.raises(ShapeError, match=r"the power is an integer, not 0.5"):
         Tensor.eye(2).matrix_power(0.5)
+
+
+@pytest.mark.parametrize(
+    "name", ["norm", "std", "layernorm", "normalize", "cosine_similarity", "batchnorm"]
+)
+def test_halves_whose_squares_overflow_have_norms_and_statistics(name, device):
+    x = np.linspace(-500, 900, 64, dtype=np.float32).reshape(2, 32)
+
+    def of(t):
+        if name == "batchnorm":
+            layer = nn.BatchNorm(32, affine=False, track_running_stats=False)
+            return layer(Tensor.cat(t, t * 2, t + 100, dim=0))
+        return t.cosine_similarity(t.flip(1)) if name == "cosine_similarity" else getattr(t, name)()
+
+    half = of(Tensor(x, device=device).half())
+    assert half.dtype is dtypes.float16
+    np.testing.assert_allclose(half.float().numpy(), of(Tensor(x)).numpy(), rtol=0.01, atol=2e-3)
+
+
+@pytest.mark.parametrize("name", ["fmod", "logaddexp", "xlogy", "ldexp", "softplus", "mish"])
+def test_a_number_beside_halves_leaves_halves(name):
+    x = Tensor([1.5, 2.0]).half()
+    result = getattr(x, name)() if name in ("softplus", "mish") else getattr(x, name)(2.0)
+    assert result.dtype is dtypes.float16

@@ -107,10 +107,11 @@ class BatchNorm(_RunningStatistics):
             self._start_tracking(sz)
 
     def calc_stats(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and biased variance of each channel, both of shape (sz,)."""
+        """Mean and biased variance of each channel, both of shape (sz,); of halves as float32."""
         if self.track_running_stats and not settings.TRAINING:
             return self.running_mean, self.running_var
         axes = tuple(axis for axis in range(x.ndim) if axis != 1)
+        x = x.float() if x.dtype.bits < 32 else x
         mean = x.mean(axes)
         centred = x - mean.reshape(1, -1, *[1] * (x.ndim - 2))
         return mean, centred.square().mean(axes)
@@ -120,7 +121,10 @@ class BatchNorm(_RunningStatistics):
         mean, var = self.calc_stats(x)
         if self.track_running_stats and settings.TRAINING:
             self._track(mean.detach(), var.detach(), x.numel() // x.shape[1])
-        return x.batchnorm(self.weight, self.bias, mean, (var + self.eps).rsqrt())
+        scale = (var + self.eps).rsqrt()
+        if settings.TRAINING or not self.track_running_stats:  # of the dtype of x, as they are its
+            mean, scale = mean.cast(x.dtype), scale.cast(x.dtype)
+        return x.batchnorm(self.weight, self.bias, mean, scale)
 
 
 BatchNorm1d = BatchNorm2d = BatchNorm3d = BatchNorm

@@ -124,7 +124,7 @@ class Creation(Convolution):
     ) -> Self:  # fmt: skip
         """start, start + step, ... before `stop`; of floats if any of the three is one.
 
-        Raises ShapeError for a step of 0.
+        Raises ShapeError for a step of 0, DTypeError for integers that do not fit.
         """
         if stop is None:
             start, stop = 0, start
@@ -137,6 +137,10 @@ class Creation(Convolution):
         kind = default if dtype is None else _known_dtype(dtype)
         count = max(math.ceil((stop - start) / step), 0)
         whole = kind if kind.is_int and kind.bits >= 32 else dtypes.int32
+        for end in (start, start + (count - 1) * step) if count and not floats else ():
+            if kind.is_float and not whole.min <= end <= whole.max:
+                whole = dtypes.int64
+            _check_fits(end, whole, is_default=dtype is None)
         if kind.is_float and floats:
             # in the float type that the host counts in, or neighbours would round together
             whole = kind if kind.bits >= 32 else dtypes.float32

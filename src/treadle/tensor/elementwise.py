@@ -9,6 +9,7 @@ Operands broadcast as in NumPy. `==` compares element by element.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Self
 
 from ..dtype import (
@@ -166,12 +167,13 @@ class Elementwise(Core):
         return result if rounding_mode is None else result._unary(Op.TRUNC).cast(a.dtype)
 
     def idiv(self, x: Any, reverse: Any = False) -> Self:
-        """`floor(self / x)`, in the operands' common dtype; an integer over 0 gives 0."""
+        """The exact quotient, rounded down, in the common dtype; an integer over 0 gives 0."""
         x = self._operand("idiv", x)
         a, b = operands("idiv", self, x)
         first, second = (b, a) if reverse else (a, b)
         if a.dtype.is_float:
-            node = alu(Op.FLOOR, alu(Op.FDIV, first, second))
+            wide = a.dtype if a.dtype.bits >= 32 else dtypes.float32
+            node = _floored(first.cast(wide), second.cast(wide)).cast(a.dtype)
         else:
             node = alu(Op.IDIV, _no_bool(first), _no_bool(second))
         return self._result(node, *_tensors(x))
@@ -274,7 +276,7 @@ class Elementwise(Core):
     def _as_tensor(self, name: str, x: Any) -> Self:
         x = self._operand(name, x)
         if is_scalar(x):
-            x = type(self)._of(Node.const(dtypes.from_py(x), x), self.device)
+            x = type(self)._of(_node_as(name, x, _common_dtype(self, x)), self.device)
         return x
 
     def where(self, x: Any, y: Any) -> Self:
@@ -362,6 +364,15 @@ def _truncating(a: Node, b: Node) -> Node:
     rest = a - down * b
     beyond = rest.ne(a.like(0)) & (a < 0).ne(b < 0)
     return beyond.where(down + 1, down)
+
+
+def _floored(a: Node, b: Node) -> Node:
+    """The quotient of floats rounded down, exactly: a / b alone may round up to a whole number."""
+    rest, quotient = alu(Op.MOD, a, b), alu(Op.FDIV, a, b)
+    whole = alu(Op.ROUND, alu(Op.FDIV, a - rest, b))
+    # infinite is a rest only where b is, with the other sign: the quotient is a little below 0
+    below = rest.eq(a.like(math.inf)) | rest.eq(a.like(-math.inf))
+    return b.eq(a.like(0)).where(quotient, below.where(-1.0, whole))
 
 
 def _no_bool(node: Node) -> Node:

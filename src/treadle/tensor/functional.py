@@ -45,8 +45,10 @@ class Functional(Synonyms):
         """Mean 0 and variance 1 over some axes."""
         self._check_real("layernorm")
         resolve_axes("layernorm", axis, self.ndim)
-        centred = self.sub(self.mean(axis, keepdim=True))
-        return centred.mul(centred.square().mean(axis, keepdim=True).add(eps).rsqrt())
+        x = self._wide()  # squares of halves soon overflow
+        centred = x.sub(x.mean(axis, keepdim=True))
+        scale = centred.square().mean(axis, keepdim=True).add(eps).rsqrt()
+        return centred.mul(scale).cast(self._float().dtype)
 
     def batchnorm(
         self, weight: Self | None, bias: Self | None, mean: Self, invstd: Self, axis: Any = 1

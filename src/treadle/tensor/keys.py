@@ -7,15 +7,18 @@ place_of_extreme(node, Op.MAX, 1)    (4, 9) -> (4, 1) int32
 
 from __future__ import annotations
 
-from ..dtype import dtypes
+from typing import Any
+
+from ..dtype import DType, dtypes
 from ..ir.args import ReduceArg
 from ..ir.node import Node
 from ..ir.op import Op
 from ..transforms.shapes import constant, iota_along
 
-__all__ = ["MOST_BITS", "keys_of", "place_of_extreme"]
+__all__ = ["MOST_BITS", "MOST_PLACES", "keys_of", "place_dtype", "place_of_extreme"]
 
 MOST_BITS = 32  # of numbers whose key and place are one integer together
+MOST_PLACES = 1 << 32
 _UNSIGNED = {8: dtypes.uint8, 16: dtypes.uint16, 32: dtypes.uint32, 64: dtypes.uint64}
 _INFINITY = {
     dtypes.float16: 0x7C00, dtypes.bfloat16: 0x7F80, dtypes.float32: 0xFF << 23,
@@ -40,8 +43,13 @@ def keys_of(node: Node) -> Node:
     return is_nan.where(bits.dtype.max, key)
 
 
+def place_dtype(size: Any) -> DType:
+    """The type of the places along an axis: int32, or int64 on one that is longer."""
+    return dtypes.int64 if isinstance(size, int) and size - 1 > dtypes.int32.max else dtypes.int32
+
+
 def place_of_extreme(node: Node, op: Op, axis: int) -> Node:
-    """int32 places of the first MAX or MIN along `axis`, a NaN before all; the axis is kept.
+    """The places of the first MAX or MIN along `axis`, a NaN before all; the axis is kept.
 
     For numbers of at most MOST_BITS: one reduction, of keys with their places below them. Equal
     keys are decided by the places, counted from the end for MAX.
@@ -54,5 +62,5 @@ def place_of_extreme(node: Node, op: Op, axis: int) -> Node:
         keys = keys.eq(keys.dtype.max).where(0, keys)
     both = (keys.cast(dtypes.uint64) << MOST_BITS) | places
     found = Node(Op.REDUCE, dtypes.uint64, (both,), ReduceArg(op, (axis,))).cast(dtypes.uint32)
-    place = found.cast(dtypes.int32)
+    place = found.cast(place_dtype(size))
     return size - 1 - place if op is Op.MAX else place

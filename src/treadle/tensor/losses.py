@@ -151,9 +151,10 @@ class Losses(Statistics):
     def cosine_similarity(self, other: Self, dim: int = 1, eps: float = 1e-8) -> Self:
         """The cosine of the angle between lines along `dim`; lengths count as at least `eps`."""
         shape = broadcast_shapes("cosine_similarity", self.shape, other.shape)
-        one, two = self.expand(shape), other.expand(shape)
+        kind = self.add(other)._float().dtype
+        one, two = self._wide().expand(shape), other._wide().expand(shape)
         lengths = [t.square().sum(dim, keepdim=True).sqrt().maximum(eps) for t in (one, two)]
-        return one.div(lengths[0]).mul(two.div(lengths[1])).sum(dim)
+        return one.div(lengths[0]).mul(two.div(lengths[1])).sum(dim).cast(kind)
 
     def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Self:
         """Divided by the p-norm along an axis, or by `eps` if that is larger.
@@ -165,10 +166,10 @@ class Losses(Statistics):
         elif p == 0:
             length = self.ne(0).sum(dim, keepdim=True).cast(self._float().dtype)
         elif p == 2:
-            length = self.square().sum(dim, keepdim=True).sqrt()
+            length = self._wide().square().sum(dim, keepdim=True).sqrt()
         else:
-            length = self.abs().pow(p).sum(dim, keepdim=True).pow(1 / p)
-        return self.div(length.maximum(eps))
+            length = self._wide().abs().pow(p).sum(dim, keepdim=True).pow(1 / p)
+        return self.div(length.maximum(eps)).cast(self._float().dtype)
 
     # -- further activations ------------------------------------------------------------------
 

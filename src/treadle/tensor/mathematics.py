@@ -32,6 +32,7 @@ _ATAN_Q = (
 )  # fmt: skip
 _LOG_OF_2 = math.log(2)
 _ATANH_SERIES = tuple(1 / (2 * k + 1) for k in reversed(range(17)))
+_EXPM1_SERIES = tuple(1 / math.factorial(k + 1) for k in reversed(range(16)))
 _SINH_SERIES = tuple(1 / math.factorial(2 * k + 1) for k in reversed(range(9)))
 
 
@@ -117,6 +118,15 @@ class Mathematics(Elementwise):
         x = self._wide()
         half = x.neg().add(1.0).div(x.add(1.0)).sqrt().atan()
         return half.mul(2.0).cast(self._float().dtype)
+
+    def expm1(self) -> Self:
+        """exp(x) - 1, exact near 0."""
+        x = self._wide()
+        small = x.abs().lt(0.5)
+        inner = small.where(x, 0.0)
+        terms = _EXPM1_SERIES if x.dtype is dtypes.float64 else _EXPM1_SERIES[-9:]
+        result = small.where(inner.mul(inner._polynomial(terms)), x.exp().sub(1.0))
+        return result.cast(self._float().dtype)
 
     def sinh(self) -> Self:
         """The hyperbolic sine of each element; integers give floats."""
@@ -304,4 +314,8 @@ class Mathematics(Elementwise):
         other = self._as_tensor("logaddexp", other)
         top = self.maximum(other).detach()
         top = top.isinf().where(0.0, top)
-        return self.sub(top).exp().add(other.sub(top).exp()).log().add(top)
+        a, b, is_first = self.sub(top), other.sub(top), self.ge(other)
+        # exp of the larger one is 1, which log1p counts; less 1 it is 0, with its derivatives
+        larger, smaller = is_first.where(a, b), is_first.where(b, a)
+        beyond = larger.exp().sub(1.0).add(smaller.exp())
+        return beyond._wide()._log1p().cast(beyond._float().dtype).add(top)

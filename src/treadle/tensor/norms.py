@@ -44,20 +44,24 @@ class Norms(Decompositions):
         DTypeError for anything else, ShapeError for an `ord` that is no number.
         """
         x = self._normed("vector_norm", dtype)
-        x = x.abs() if x.dtype.is_complex else x
         axes = resolve_axes("vector_norm", dim, self.ndim)
         if isinstance(ord, bool) or not isinstance(ord, (int, float)):
             raise ShapeError(f"[vector_norm] ord is a number, not {ord!r}")
+        size = x.abs() if x.dtype.is_complex else x
+        # powers of halves soon overflow
+        return size._wide()._norm_of_order(ord, axes, keepdim).cast(size.dtype)
+
+    def _norm_of_order(self, ord: float, axes: Any, keepdim: bool) -> Self:
         if ord in (math.inf, -math.inf):
-            size = x.abs()
+            size = self.abs()
             return size.max(axes, keepdim) if ord > 0 else size.min(axes, keepdim)
         if ord == 0:
-            return x.ne(0).cast(x.dtype).sum(axes, keepdim)
+            return self.ne(0).cast(self.dtype).sum(axes, keepdim)
         if ord == 1:
-            return x.abs().sum(axes, keepdim)
+            return self.abs().sum(axes, keepdim)
         if ord == 2:
-            return _root((x * x).sum(axes, keepdim))
-        return _power_norm(x, ord, axes, keepdim)
+            return _root((self * self).sum(axes, keepdim))
+        return _power_norm(self, ord, axes, keepdim)
 
     def matrix_norm(
         self, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, dtype: Any = None

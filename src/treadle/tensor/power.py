@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
-from ..dtype import dtypes
+from ..dtype import dtypes, least_upper_dtype
 from ..errors import ArgumentError, DTypeError
 from ..ir.op import Op
 from .mathematics import Mathematics
@@ -54,9 +54,8 @@ class Power(Mathematics):
         return self._float()._binary(Op.POW, "pow", base, reverse=True)
 
     def _tensor_power(self, x: Any) -> Self:
-        if self.dtype.is_float or x.dtype.is_float:
-            return self._binary(Op.POW, "pow", x)
-        return self._multiplied(x)
+        kind = least_upper_dtype(self.dtype, x.dtype)
+        return self._binary(Op.POW, "pow", x) if kind.is_float else self.cast(kind)._multiplied(x)
 
     def _integer_power(self, exponent: int) -> Self:
         if exponent < 0:
@@ -138,7 +137,7 @@ class Power(Mathematics):
 
     def _exp_below(self) -> Self:
         """exp(x) - 1 where x <= 0, and 0 above, where it could overflow."""
-        return self.gt(0).where(0.0, self).exp().sub(1.0)
+        return self.gt(0).where(0.0, self).expm1()
 
     def elu(self, alpha: Any = 1.0) -> Self:
         """x, or alpha (exp(x) - 1) below 0, elementwise."""
@@ -150,7 +149,7 @@ class Power(Mathematics):
         x = self._float()
         return x.gt(0).where(x, x.div(alpha)._exp_below().mul(alpha))
 
-    def selu(self, alpha: Any = 1.67326, gamma: Any = 1.0507) -> Self:
+    def selu(self, alpha: Any = 1.6732632423543772, gamma: Any = 1.0507009873554805) -> Self:
         """gamma times `elu` of alpha: arXiv 1706.02515."""
         return self.elu(alpha).mul(gamma)
 

@@ -17,7 +17,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import same_size, size_product
 from .joining import Joining
-from .keys import MOST_BITS, place_of_extreme
+from .keys import MOST_BITS, MOST_PLACES, place_dtype, place_of_extreme
 from .shapes import broadcast_shapes, expand, reshape, resolve_axes, resolve_axis
 
 __all__ = ["Reduce"]
@@ -103,7 +103,9 @@ class Reduce(Joining):
     def std(self, axis: Any = None, keepdim: Any = False, correction: Any = 1) -> Self:
         """The standard deviation: the root of `var`."""
         resolve_axes("std", axis, self.ndim)
-        return self.var(axis, keepdim, correction).sqrt()
+        x = self._float()
+        wide = x.cast(sum_acc_dtype(x.dtype))  # a half's variance may be too large for a half
+        return wide.var(axis, keepdim, correction).sqrt().cast(x.dtype.real)
 
     def std_mean(
         self, axis: Any = None, keepdim: Any = False, correction: Any = 1
@@ -146,11 +148,17 @@ class Reduce(Joining):
     # -- places -------------------------------------------------------------------------------
 
     def argmax(self, axis: int | None = None, keepdim: Any = False) -> Self:
-        """Where the largest element is, as int32: the first of equals, a NaN before all."""
+        """Where the largest element is: the first of equals, a NaN before all.
+
+        As int32, or int64 if there are more than 2 ** 31 elements.
+        """
         return self._arg_extreme(Op.MAX, "argmax", axis, keepdim)
 
     def argmin(self, axis: int | None = None, keepdim: Any = False) -> Self:
-        """Where the smallest element is, as int32: the first of equals, a NaN before all."""
+        """Where the smallest element is: the first of equals, a NaN before all.
+
+        As int32, or int64 if there are more than 2 ** 31 elements.
+        """
         return self._arg_extreme(Op.MIN, "argmin", axis, keepdim)
 
     def _arg_extreme(self, op: Op, name: str, axis: int | None, keepdim: Any) -> Self:
@@ -161,7 +169,7 @@ class Reduce(Joining):
         if not self.ndim:
             return self._filled(0).cast(dtypes.int32)
         size = self.shape[at]
-        if isinstance(size, int) and size and self.dtype.bits <= MOST_BITS:
+        if isinstance(size, int) and 0 < size <= MOST_PLACES and self.dtype.bits <= MOST_BITS:
             self._check_op(op)
             node = place_of_extreme(self.node, op, at)
             short = tuple(n for i, n in enumerate(node.shape) if i != at)
@@ -170,7 +178,7 @@ class Reduce(Joining):
         if self.dtype.is_float:
             found = found.bitwise_or(self.isnan())
         # counted from the end, so that the first place is the largest number
-        backwards = self._places(at).neg().add(size)
+        backwards = self._places(at, place_dtype(size)).neg().add(size)
         last = found.where(backwards, 0)._reduce(Op.MAX, name, at, keepdim)
         return last.neg().add(size)
 

@@ -20,7 +20,6 @@ from .sharding import Sharding
 
 __all__ = ["INTEGERS", "Special"]
 
-_EXPM1_SERIES = tuple(1 / math.factorial(k + 1) for k in reversed(range(16)))
 _SINC_SERIES = tuple((-1) ** k / math.factorial(2 * k + 1) for k in reversed(range(10)))
 # erfc on 1 <= x < 8 and beyond, from Cephes (S. L. Moshier, ndtr.c): exp(-x^2) P(x) / Q(x)
 _ERFC_P = (
@@ -79,15 +78,6 @@ class Special(Sharding):
     def log1p(self) -> Self:
         """log(1 + x), exact near 0."""
         return self._wide()._log1p().cast(self._float().dtype)
-
-    def expm1(self) -> Self:
-        """exp(x) - 1, exact near 0."""
-        x = self._wide()
-        small = x.abs().lt(0.5)
-        inner = small.where(x, 0.0)
-        terms = _EXPM1_SERIES if x.dtype is dtypes.float64 else _EXPM1_SERIES[-9:]
-        result = small.where(inner.mul(inner._polynomial(terms)), x.exp().sub(1.0))
-        return result.cast(self._float().dtype)
 
     def log10(self) -> Self:
         """The logarithm to base 10 of each element; integers give floats."""
