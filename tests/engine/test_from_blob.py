@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from treadle import Device, Tensor, TinyJit, dtypes
-from treadle.errors import DeviceError, ShapeError, UnsafeBlobWarning
+from treadle.errors import DeviceError, ShapeError, UnsafeBlobWarning, UserError
 
 
 class Array(np.ndarray):
@@ -99,6 +99,12 @@ def test_the_deleter_is_called_once_when_the_last_tensor_is_gone(host):
     assert calls == [15]
 
 
+def test_a_deleter_that_cannot_be_called_is_refused():
+    data = array(3)
+    with pytest.raises(UserError, match=r"deleter is called without arguments.*a int"):
+        Tensor.from_blob(data.ctypes.data, (3,), deleter=5)
+
+
 def test_the_deleter_waits_for_kernels_that_still_run(host):
     data = np.ones((400, 400), np.float32)
     for _ in range(5):
@@ -183,7 +189,8 @@ def test_too_little_memory_is_refused():
 
 def test_pointers_that_cannot_be_are_refused(host):
     data = array(6)
-    for pointer, message in ((0, "null"), (-8, "negative"), (data.ctypes.data + 2, "multiple")):
+    refused = {0: "null", -8: "negative", data.ctypes.data + 2: "multiple", 1 << 64: "64 bits"}
+    for pointer, message in refused.items():
         with pytest.raises(DeviceError, match=message):
             Tensor.from_blob(pointer, (2,), owner=data, device=host)
     odd = Tensor.from_blob(data.ctypes.data + 3, (4,), "uint8", owner=data, device=host)

@@ -159,6 +159,17 @@ def test_assignments_inside_are_differentiated():
     np.testing.assert_array_equal(x.numpy(), V)
 
 
+@pytest.mark.parametrize("place", [slice(None), slice(0, 4), ...])
+def test_examples_that_are_overwritten_by_what_all_share_are_batches_still(place):
+    def overwritten(x, shared):
+        y = x.clone()
+        y[place] = shared
+        return y
+
+    rows = treadle.vmap(overwritten, in_dims=(0, None))(Tensor(X), Tensor(V))
+    np.testing.assert_array_equal(rows.numpy(), np.stack([V] * len(X)))
+
+
 # -- products with Jacobians ------------------------------------------------------------------
 
 

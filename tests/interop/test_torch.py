@@ -92,3 +92,13 @@ def test_an_exception_passes_shared_tensors_that_die():
     for _ in range(3):
         with pytest.raises(KeyError):
             fail()
+
+
+@pytest.mark.parametrize("order", ["treadle first", "PyTorch first"])
+def test_operations_between_both_say_how_to_share_first(order):
+    pair = Tensor([1.0, 2.0]), torch.ones(2)
+    one, other = pair if order == "treadle first" else pair[::-1]
+    with pytest.raises(TypeError, match=r"torch\.Tensor beside a treadle\.Tensor: Tensor\.from_d"):
+        one + other
+    with pytest.raises(TypeError, match=r"torch\.Tensor beside a treadle\.Tensor"):
+        one @ other

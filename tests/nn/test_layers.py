@@ -45,6 +45,12 @@ LAYERS = [
         (1, 2, 6, 5),
     ),
     (
+        "conv1d of whole windows",
+        lambda: nn.Conv1d(2, 3, 3, padding="valid"),
+        lambda: torch.nn.Conv1d(2, 3, 3, padding="valid"),
+        (2, 2, 6),
+    ),
+    (
         "conv_transpose1d",
         lambda: nn.ConvTranspose1d(4, 3, 3, stride=2),
         lambda: torch.nn.ConvTranspose1d(4, 3, 3, stride=2),
@@ -195,6 +201,8 @@ def test_groups_that_do_not_divide_the_channels_are_refused_when_the_layer_is_ma
 def test_same_padding_with_a_stride_is_refused():
     with pytest.raises(ShapeError, match="needs stride 1"):
         nn.Conv2d(1, 1, 3, stride=2, padding="same")
+    with pytest.raises(ShapeError, match=r"\[Conv1d\] padding is numbers, 'same' or 'valid'"):
+        nn.Conv1d(1, 1, 3, padding="full")
 
 
 def test_layer_norm_refuses_other_last_axes():

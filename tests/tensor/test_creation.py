@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import array
+
 import numpy as np
 import pytest
 
@@ -50,6 +52,16 @@ def test_bytes_are_elements(device):
     assert Tensor(b"\x00\x00\x80\x3f", dtype=dtypes.float32, device=device).tolist() == [1.0]
     with pytest.raises(ShapeError, match=r"3 bytes are no multiple of 4"):
         Tensor(b"abc", dtype=dtypes.float32)
+
+
+def test_memory_of_python_says_its_type_itself():
+    numbers = array.array("f", [1.5, 2.0])
+    for source in (numbers, memoryview(numbers)):
+        assert Tensor(source).tolist() == [1.5, 2.0]
+        assert Tensor(source).dtype is dtypes.float32
+    assert Tensor(memoryview(np.ones((2, 3), np.int16))).shape == (2, 3)
+    assert Tensor(memoryview(b"\x00\x00\x80\x3f"), dtype=dtypes.float32).tolist() == [1.0]
+    assert Tensor(memoryview(b"\x01\x02")).dtype is dtypes.uint8
 
 
 def test_what_is_no_data_is_refused():

@@ -126,6 +126,9 @@ def test_neighbours_and_signs_match_numpy():
     np.testing.assert_array_equal(Tensor(x).nextafter(Tensor(y)).numpy(), want)
     np.testing.assert_array_equal(Tensor(SPECIAL[:-1]).signbit().numpy(), np.signbit(SPECIAL[:-1]))
     assert Tensor([-1, 0]).signbit().tolist() == [True, False]
+    x = Tensor([1.0, 2.0, 0.0], requires_grad=True)  # where it is moved, it moves along
+    (x.nextafter(Tensor([2.0, 2.0, -1.0])) * Tensor([3.0, 4.0, 5.0])).sum().backward()
+    assert x.grad.tolist() == [3.0, 0.0, 5.0]
     with pytest.raises(DTypeError, match=r"\[nextafter\] needs floats"):
         Tensor([1]).nextafter(Tensor([2]))
 

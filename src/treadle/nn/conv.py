@@ -26,8 +26,8 @@ def _per_axis(size: Size, ndim: int) -> tuple[int, ...]:
 class Conv2d:
     """Cross-correlation with a learned kernel, over as many axes as `kernel_size` names.
 
-    `padding` is an int, one a spatial axis, two a spatial axis, or "same". Raises ShapeError if
-    `groups` does not divide both channel counts, or for "same" with a stride.
+    `padding` is an int, one a spatial axis, two a spatial axis, "same", or "valid" for none. Raises
+    ShapeError if `groups` does not divide both channel counts, or for "same" with a stride.
     """
 
     ndim: int = 2
@@ -53,7 +53,7 @@ class Conv2d:
         check_sizes(self, in_channels=in_channels, out_channels=out_channels)
         self.kernel_size = _per_axis(kernel_size, self.ndim)
         self.stride, self.dilation, self.groups = stride, dilation, groups
-        self.padding = self._same(padding) if isinstance(padding, str) else padding
+        self.padding = self._named(padding) if isinstance(padding, str) else padding
         _check_groups(type(self).__name__, in_channels, out_channels, groups)
         self._init_parameters(in_channels, out_channels, bias)
 
@@ -63,12 +63,15 @@ class Conv2d:
         self.weight = fan_in_uniform(*shape, fan_in=fan_in)
         self.bias = fan_in_uniform(out_channels, fan_in=fan_in) if bias else None
 
-    def _same(self, padding: str) -> tuple[int, ...]:
+    def _named(self, padding: str) -> tuple[int, ...]:
         """The padding, last axis first, that keeps sizes; the odd one goes after, as in PyTorch."""
+        name = type(self).__name__
+        if padding == "valid":
+            return (0,) * self.ndim
         if padding != "same":
-            raise ShapeError(f"[Conv2d] padding must be numbers or 'same', not {padding!r}")
+            raise ShapeError(f"[{name}] padding is numbers, 'same' or 'valid', not {padding!r}")
         if set(_per_axis(self.stride, self.ndim)) != {1}:
-            raise ShapeError(f"[Conv2d] padding='same' needs stride 1, not {self.stride}")
+            raise ShapeError(f"[{name}] padding='same' needs stride 1, not {self.stride}")
         dilations = _per_axis(self.dilation, self.ndim)
         totals = [d * (k - 1) for d, k in zip(dilations, self.kernel_size, strict=True)]
         return tuple(n for total in reversed(totals) for n in (total // 2, total - total // 2))

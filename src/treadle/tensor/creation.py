@@ -250,7 +250,7 @@ def _host_array(data: Any, dtype: DType | None) -> tuple[np.ndarray[Any, Any], D
 
     if data is None:
         data = []
-    if isinstance(data, (bytes, bytearray, memoryview)):
+    if _is_raw(data, dtype):
         return _from_bytes(bytes(data), dtype)
     listed = isinstance(data, (list, tuple))
     try:
@@ -313,6 +313,13 @@ def _check_fits(value: int, kind: DType, is_default: bool) -> None:
     if wider is not None:
         hint = f"give a wider one, such as dtype=dtypes.{wider.name}"
     raise DTypeError(f"[Tensor] the integer {value} does not fit {kind.name}; {hint}")
+
+
+def _is_raw(data: Any, dtype: DType | None) -> bool:
+    """Whether `data` is bytes that hold numbers; other memory says itself of what type it is."""
+    if isinstance(data, memoryview):
+        return dtype is not None and data.format == "B"
+    return isinstance(data, (bytes, bytearray))
 
 
 def _from_bytes(data: bytes, dtype: DType | None) -> tuple[np.ndarray[Any, Any], DType]:

@@ -55,7 +55,14 @@ class Elementwise(Core):
             return other
         if isinstance(other, Node):
             return type(self)._of(other.cast(dtypes.default_int), self.device)
-        if type(other).__module__.partition(".")[0] == "numpy":
+        library = type(other).__module__.partition(".")[0]
+        if library == "torch":  # Python's own message would be of a 'Tensor' and a 'Tensor'
+            raise DTypeError(
+                f"[operand] a torch.{type(other).__name__} beside a treadle.Tensor: "
+                "Tensor.from_dlpack(x) shares its memory, Tensor(x) copies it, and "
+                "torch.from_dlpack(tensor) goes the other way"
+            )
+        if library == "numpy":
             import numpy as np
 
             from_numpy = np.asarray(other)

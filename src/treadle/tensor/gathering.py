@@ -42,12 +42,12 @@ class Gathering(Reduce):
     def gather(self, dim: int, index: Self) -> Self:
         """Along one axis, the elements at `index`; the result has its shape.
 
-        Raises ShapeError or DTypeError.
+        A scalar counts as a vector of one element. Raises ShapeError or DTypeError.
         """
         axis = resolve_axis("gather", dim, self.ndim)
+        if self.ndim + index.ndim < 2:
+            return self.reshape((-1,)).gather(0, index.reshape((-1,))).reshape(index.shape)
         self._check_index("gather", axis, index)
-        if not self.ndim:
-            return self.reshape((1,)).gather(0, index.reshape((1,))).reshape(())
         lines = self.shrink_to(
             tuple(n if at == axis else m for at, (n, m) in enumerate(self._beside(index)))
         )

@@ -102,6 +102,11 @@ class Interop(Creation):
                 f"[from_blob] shape {sizes} of {kind.name} takes {needed} bytes, but there are "
                 f"only {nbytes}"
             )
+        if deleter is not None and not callable(deleter):
+            raise UserError(
+                f"[from_blob] deleter is called without arguments when the memory is no longer "
+                f"needed; {deleter!r} is a {type(deleter).__name__}"
+            )
         if owner is None and deleter is None:
             warnings.warn(_UNOWNED, UnsafeBlobWarning, stacklevel=2)
         buffer = _wrap(name, ptr, needed, kind.itemsize, image)
@@ -299,8 +304,9 @@ def _wrap(device: str, ptr: Any, nbytes: int, alignment: int, image: ImageDType 
                 "address where the device has such; pyopencl buffers go to a CL device"
             ) from None
         return allocator.from_handle(ptr, nbytes)
-    if address <= 0 and nbytes:
-        raise DeviceError(f"[from_blob] the pointer is {'negative' if address else 'null'}")
+    if (address <= 0 and nbytes) or address >> 64:
+        said = "no address of 64 bits" if address > 0 else "negative" if address else "null"
+        raise DeviceError(f"[from_blob] the pointer is {said}: {address:#x}")
     if address % alignment:
         raise DeviceError(
             f"[from_blob] address {address:#x} is not a multiple of the element's {alignment} bytes"

@@ -126,10 +126,15 @@ class Power(Mathematics):
         """The logarithm of `sigmoid`, elementwise."""
         return self.neg().softplus().neg()
 
-    def softplus(self, beta: Any = 1.0) -> Self:
-        """log(1 + exp(beta x)) / beta, without overflow."""
-        x = self._float().mul(beta)
-        return x.logaddexp(0.0).mul(1 / beta)
+    def softplus(self, beta: Any = 1.0, threshold: float | None = None) -> Self:
+        """log(1 + exp(beta x)) / beta, without overflow; x where beta x is above `threshold`.
+
+        The formula holds for every x, so that there is no threshold unless one is asked for.
+        """
+        x = self._float()
+        scaled = x.mul(beta)
+        smooth = scaled.logaddexp(0.0).mul(1 / beta)
+        return smooth if threshold is None else scaled.gt(threshold).where(x, smooth)
 
     def _exp_below(self) -> Self:
         """exp(x) - 1 where x <= 0, and 0 above, where it could overflow."""

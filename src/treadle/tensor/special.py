@@ -285,7 +285,10 @@ class Special(Sharding):
         return self._result(self.node.bitcast(INTEGERS[self.dtype.bits])).lt(0)
 
     def nextafter(self, other: Any) -> Self:
-        """The neighbouring float towards `other`. Raises DTypeError unless both are floats."""
+        """The neighbouring float towards `other`, which moves as this one does.
+
+        Raises DTypeError unless both are floats.
+        """
         other = self._as_tensor("nextafter", other)
         if not (self.dtype.is_float and other.dtype.is_float):
             raise DTypeError(
@@ -300,7 +303,9 @@ class Special(Sharding):
         first = y.gt(0).where(least, least.add(bits.dtype.min))
         stepped = x.eq(0).where(first, moved)
         result = stepped._result(stepped.node.bitcast(dtype))
-        return x.eq(y).where(y, x.isnan().bitwise_or(y.isnan()).where(math.nan, result))
+        value = x.eq(y).where(y, x.isnan().bitwise_or(y.isnan()).where(math.nan, result)).detach()
+        still = x.eq(y).bitwise_or(x.isfinite().logical_not())
+        return value.sub(still.where(0.0, x.detach().sub(x)))  # minus 0: a zero keeps its sign
 
     def nan_to_num(
         self, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None

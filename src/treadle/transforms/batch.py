@@ -47,7 +47,9 @@ def _extend(roots: Sequence[Node], found: dict[Node, Node | None], size: int) ->
         elif node.op is Op.AFTER:
             value = as_value(node)
             _extend([value], found, size)
-            found[node] = found[value]
+            # Overwritten by what is the same for all, it is still of each example's memory.
+            made = found[value]
+            found[node] = repeated(value, size) if made is None else made
         else:
             found[node] = made = _batched(node, parts, size)
             pass_on(node, [made])

@@ -205,7 +205,7 @@ def resized(mode: str) -> Callable[..., Any]:
 LAYERS: dict[str, Callable[..., Any]] = {
     **{f"nn.functional.{name}": function(name) for name in SAME.split()},
     "nn.functional.softmin": lambda x, dim, dtype=None: x.softmin(dim, dtype),
-    "nn.functional.softplus": lambda x, beta=1, threshold=20: x.softplus(beta),
+    "nn.functional.softplus": lambda x, beta=1, threshold=20: x.softplus(beta, threshold),
     "nn.functional.linear": lambda x, weight, bias=None: (
         x.linear(weight.transpose(-1, -2), bias)
         if weight.ndim > 1
