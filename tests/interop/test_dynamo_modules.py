@@ -89,6 +89,21 @@ def pooling(x):
     return y + F.interpolate(y, scale_factor=2, mode="bilinear")[..., ::2, ::2]
 
 
+def volumes(x):
+    """(2, 3, 6, 6): windows over three axes, and those that adapt."""
+    y = F.max_pool3d(x, 3, 2, 1) + F.avg_pool3d(x, 2, (1, 2, 2), (1, 0, 0))[:, ::2]
+    y = y + F.adaptive_avg_pool3d(x, (2, 3, 3)) + F.adaptive_max_pool3d(x, (2, 3, 3))
+    return y + F.adaptive_max_pool2d(x, 3)[:, :2]
+
+
+def integers(x):
+    """(3, 4): quotients, shifts and diagonals."""
+    n = (x * 10).long()
+    found = n // 3 + n % 3 - (n >> 1) + (n << 2) + torch.div(n, 4, rounding_mode="trunc")
+    lines = x.cumprod(1) + x.logcumsumexp(0) + torch.div(x, 0.3, rounding_mode="floor")
+    return x * found + lines + x.diagonal(1).sum()
+
+
 def in_place(x):
     y = x * 2
     y += 1
@@ -115,9 +130,11 @@ CASES = {
     "norms": (Norms, lambda: torch.randint(0, 7, (4, 5)), {"as_strided"}),
     "rotary": (Rotary, drawn(2, 5, 16), set()),
     "places": (lambda: Lambda(places), drawn(3, 4), {"unfold", "unfold_backward"}),
-    "order": (lambda: Lambda(order), drawn(3, 4), {"cumprod"}),
+    "order": (lambda: Lambda(order), drawn(3, 4), set()),
     "numbers": (lambda: Lambda(numbers), drawn(3, 4), set()),
     "pooling": (lambda: Lambda(pooling), drawn(2, 3, 6, 6), set()),
+    "volumes": (lambda: Lambda(volumes), drawn(2, 3, 6, 6), {"new_empty_strided"}),
+    "integers": (lambda: Lambda(integers), drawn(3, 4), {"diagonal_scatter"}),
     "in place": (lambda: Lambda(in_place), drawn(3, 4), {"new_empty_strided"}),
 }
 

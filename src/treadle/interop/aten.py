@@ -16,7 +16,7 @@ import torch
 from ..dtype import _from_torch_dtype, dtypes
 from ..tensor import Tensor
 
-__all__ = ["MEANINGS", "axes_of", "means", "pair", "pooling"]
+__all__ = ["MEANINGS", "axes_of", "means"]
 
 aten = torch.ops.aten
 
@@ -80,6 +80,23 @@ def _rsub(x: Tensor, other: Any, alpha: Any = 1) -> Tensor:
 @means(aten.div.Tensor, aten.div.Scalar)
 def _div(x: Tensor, other: Any) -> Tensor:
     return x / other
+
+
+@means(aten.div.Tensor_mode, aten.div.Scalar_mode)
+def _div_rounded(x: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    return x.div(other, rounding_mode=rounding_mode)
+
+
+@means(aten.bitwise_left_shift.Tensor, aten.bitwise_left_shift.Tensor_Scalar,
+       aten.__lshift__.Tensor, aten.__lshift__.Scalar)  # fmt: skip
+def _shift_left(x: Tensor, count: Any) -> Tensor:
+    return x << count
+
+
+@means(aten.bitwise_right_shift.Tensor, aten.bitwise_right_shift.Tensor_Scalar,
+       aten.__rshift__.Tensor, aten.__rshift__.Scalar)  # fmt: skip
+def _shift_right(x: Tensor, count: Any) -> Tensor:
+    return x >> count
 
 
 @means(aten.pow.Scalar, aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor)
@@ -168,6 +185,11 @@ def _slice(x: Tensor, axis: int = 0, start: Any = None, end: Any = None, step: i
 @means(aten.select.int)
 def _select(x: Tensor, axis: int, index: int) -> Tensor:
     return x[(*(slice(None),) * (axis % x.ndim), index)]
+
+
+@means(aten.diagonal.default)
+def _diagonal(x: Tensor, offset: int = 0, first: int = 0, second: int = 1) -> Tensor:
+    return x.diagonal(offset, first, second)
 
 
 @means(aten.split_with_sizes.default)
@@ -324,34 +346,3 @@ def _convolution_backward(
     by_input = [next(found) if is_wanted else None for is_wanted in wanted[:2]]
     over = (0, *range(2, gradient.ndim))
     return (*by_input, gradient.sum(over) if wanted[2] else None)
-
-
-@means(aten.max_pool2d_with_indices.default)
-def _max_pool2d(
-    x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1,
-    ceil_mode: bool = False,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    shape = (*pooling(kernel, stride), pair(dilation), pair(padding))
-    return x.max_pool2d(*shape, ceil_mode, return_indices=True)
-
-
-@means(aten.avg_pool2d.default)
-def _avg_pool2d(
-    x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
-    count_include_pad: bool = True, divisor_override: Any = None,
-) -> Tensor:  # fmt: skip
-    mean = x.avg_pool2d(*pooling(kernel, stride), 1, pair(padding), ceil_mode, count_include_pad)
-    if divisor_override is None:
-        return mean
-    height, width = pair(kernel)
-    return mean * (height * width / divisor_override)
-
-
-def pair(value: Any) -> tuple[int, int]:
-    sizes = (value,) if isinstance(value, int) else tuple(value)
-    return sizes if len(sizes) == 2 else (sizes[0], sizes[0])
-
-
-def pooling(kernel: Any, stride: Any) -> tuple[Any, Any]:
-    """Kernel and stride, which is the kernel's size where it is not given."""
-    return pair(kernel), pair(stride) if stride else pair(kernel)

@@ -1,7 +1,4 @@
-"""What PyTorch's operators that look elements up, or order them, mean: more rows of the table.
-
-Along with them the gradients of pooling, which know the window that each element came from.
-"""
+"""What PyTorch's operators that look elements up, or order them, mean: more rows of the table."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import torch
 
 from ..dtype import _from_torch_dtype, dtypes
 from ..tensor import Tensor
-from .aten import axes_of, means, pair, pooling
+from .aten import axes_of, means
 
 __all__ = ["has_whole_indices"]
 
@@ -152,8 +149,17 @@ def _min(x: Tensor, axis: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
 
 @means(aten.cumsum.default)
 def _cumsum(x: Tensor, axis: int, dtype: Any = None) -> Tensor:
-    wide = dtypes.int64 if not x.dtype.is_float else x.dtype
-    return x.cast(wide if dtype is None else _from_torch_dtype(dtype)).cumsum(axis)
+    return _wide(x, dtype).cumsum(axis)
+
+
+@means(aten.cumprod.default)
+def _cumprod(x: Tensor, axis: int, dtype: Any = None) -> Tensor:
+    return _wide(x, dtype).cumprod(axis)
+
+
+@means(aten.logcumsumexp.default)
+def _logcumsumexp(x: Tensor, axis: int) -> Tensor:
+    return x.logcumsumexp(axis)
 
 
 @means(aten.any.default, aten.any.dim, aten.any.dims)
@@ -163,8 +169,14 @@ def _any(x: Tensor, axes: Any = None, keepdim: bool = False) -> Tensor:
 
 @means(aten.prod.dim_int)
 def _prod(x: Tensor, axis: int, keepdim: bool = False, dtype: Any = None) -> Tensor:
-    wide = dtypes.int64 if not x.dtype.is_float else x.dtype
-    return x.cast(wide if dtype is None else _from_torch_dtype(dtype)).prod(axis, keepdim)
+    return _wide(x, dtype).prod(axis, keepdim)
+
+
+def _wide(x: Tensor, dtype: Any) -> Tensor:
+    """What is accumulated: integers in 64 bits, unless a dtype is named."""
+    if dtype is not None:
+        return x.cast(_from_torch_dtype(dtype))
+    return x if x.dtype.is_float else x.cast(dtypes.int64)
 
 
 @means(aten.linalg_vector_norm.default)
@@ -173,38 +185,3 @@ def _vector_norm(
 ) -> Tensor:
     x = x if dtype is None else x.cast(_from_torch_dtype(dtype))
     return x.vector_norm(order, axes_of(axes), keepdim)
-
-
-# -- the gradients of pooling ---------------------------------------------------------------------
-
-
-@means(aten.max_pool2d_with_indices_backward.default)
-def _max_pool2d_backward(
-    gradient: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any,
-    ceil_mode: bool, indices: Tensor,
-) -> Tensor:  # fmt: skip
-    zeros = Tensor.zeros((*x.shape[:-2], x.shape[-2] * x.shape[-1]), dtype=x.dtype, device="CPU")
-    added = zeros.scatter_reduce(-1, indices.flatten(-2), gradient.flatten(-2), "sum")
-    return added.reshape(x.shape)
-
-
-@means(aten.avg_pool2d_backward.default)
-def _avg_pool2d_backward(
-    gradient: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, ceil_mode: bool,
-    count_include_pad: bool, divisor: Any,
-) -> Tensor:  # fmt: skip
-    result = x.avg_pool2d(
-        *pooling(kernel, stride), 1, pair(padding), ceil_mode, count_include_pad, divisor
-    )
-    return result.gradient(x, gradient=gradient)[0]
-
-
-@means(aten._adaptive_avg_pool2d.default)
-def _adaptive_avg_pool2d(x: Tensor, size: Any) -> Tensor:
-    return x.adaptive_avg_pool2d(tuple(size))
-
-
-@means(aten._adaptive_avg_pool2d_backward.default)
-def _adaptive_avg_pool2d_backward(gradient: Tensor, x: Tensor) -> Tensor:
-    result = x.adaptive_avg_pool2d(tuple(gradient.shape[-2:]))
-    return result.gradient(x, gradient=gradient)[0]

@@ -5,19 +5,23 @@
 
 PyTorch traces the model, and its gradients, into graphs of ATen operators. Each stretch of such a
 graph that the table in interop/aten.py knows is a captured function of treadle's, on the CPU and on
-memory that both share; the rest runs in PyTorch as before: other devices, symbolic sizes, random
-numbers, and operators that the table lacks.
+memory that both share; the rest runs in PyTorch as before: other devices, random numbers, and
+operators that the table lacks. Graphs of symbolic sizes are captured once for each of the sizes
+that come again; a size that is new runs in PyTorch.
 """
 
 from __future__ import annotations
 
+import functools
 import operator
+from collections import Counter
 from typing import Any
 
 import torch
 from functorch.compile import make_boxed_func
 from torch._decomp import core_aten_decompositions, get_decompositions
 from torch._dynamo.backends.common import aot_autograd
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.node import map_arg
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
@@ -25,8 +29,10 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from ..dtype import _from_torch_dtype
 from ..engine.jit import TinyJit
 from ..tensor import Tensor
+from . import aten_windows as aten_windows  # enters its rows
 from .aten import MEANINGS
 from .aten_places import has_whole_indices
+from .handover import handed_over, taken
 
 __all__ = ["compile_graph"]
 
@@ -40,11 +46,17 @@ _VIEWS = frozenset((
 ))  # fmt: skip
 
 
+# So many sizes does a stretch have captures for: as often as PyTorch traces a function anew.
+_SIZES = 8
+
+
 class _Known(OperatorSupportBase):
     """The nodes of a graph that treadle computes."""
 
     def is_node_supported(self, submodules: Any, node: torch.fx.Node) -> bool:
-        if node.op != "call_function" or not all(map(_is_plain, (node, *node.all_input_nodes))):
+        if node.op != "call_function" or not _is_plain(node):
+            return False
+        if not all(_is_plain(given) or _is_size(given) for given in node.all_input_nodes):
             return False
         if node.target is operator.getitem:
             return self.is_node_supported(submodules, node.all_input_nodes[0])
@@ -54,7 +66,7 @@ class _Known(OperatorSupportBase):
 
 
 def _is_plain(node: torch.fx.Node) -> bool:
-    """Whether a node is dense memory of the host, of a known real dtype and fixed sizes."""
+    """Whether a node is dense memory of the host, of a known real dtype."""
     value = node.meta.get("val")
     listed = value if isinstance(value, (tuple, list)) else [value]
     return all(item is None or _is_plain_tensor(item) for item in listed) and value is not None
@@ -69,36 +81,64 @@ def _is_plain_tensor(value: Any) -> bool:
         _from_torch_dtype(value.dtype)
     except TypeError:
         return False
-    return value.device.type == "cpu" and all(isinstance(size, int) for size in value.shape)
+    return value.device.type == "cpu" and not free_unbacked_symbols(value)
+
+
+def _is_size(node: torch.fx.Node) -> bool:
+    """Whether a node is a whole number, which PyTorch computes."""
+    return isinstance(node.meta.get("val"), torch.SymInt)
 
 
 class _Part(torch.nn.Module):
-    """A stretch of a graph: tensors of PyTorch in and out, captured once and replayed."""
+    """A stretch of a graph: tensors of PyTorch in and out, captured for its sizes and replayed."""
 
-    def __init__(self, graph: torch.fx.Graph) -> None:
+    def __init__(self, module: torch.fx.GraphModule) -> None:
         super().__init__()
-        *nodes, last = graph.nodes
+        self._as_traced = module.forward
+        *nodes, last = module.graph.nodes
         self._inputs = [node for node in nodes if node.op == "placeholder"]
         self._calls = [node for node in nodes if node.op == "call_function"]
         self._is_tuple = isinstance(last.args[0], (tuple, list))
         self._results: Any = last.args[0] if self._is_tuple else last.args
         bases = dict.fromkeys(map(_base_of, self._results))
         self._computed = [node for node in bases if node.op != "placeholder"]
-        self._captured = TinyJit(self._run)
+        self._is_symbolic = any(_is_symbolic(node.meta["val"]) for node in self._inputs)
+        self._calls_of: Counter[Any] = Counter()
+        self._captures: dict[Any, TinyJit[Any]] = {}
 
-    def forward(self, *inputs: torch.Tensor) -> Any:
+    def forward(self, *inputs: Any) -> Any:
         """What the graph returns: computed by treadle, and moved by PyTorch."""
-        mine = [Tensor.from_dlpack(tensor.detach(), device="CPU") for tensor in inputs]
+        captured = self._capture(inputs)
+        if captured is None:
+            return self._as_traced(*inputs)
+        tensors = [given for given in inputs if isinstance(given, torch.Tensor)]
         values = dict(zip(self._inputs, inputs, strict=True))
         seen: set[int] = set()
-        for node, result in zip(self._computed, self._captured(*mine), strict=True):
-            values[node] = _handed_over(result, node.meta["val"], seen)
+        for node, result in zip(self._computed, captured(*map(taken, tensors)), strict=True):
+            values[node] = handed_over(result, node.meta["val"], seen)
         results = tuple(_moved(node, values) for node in self._results)
         return results if self._is_tuple else results[0]
 
-    def _run(self, *inputs: Tensor) -> list[Tensor]:
-        """The graph on tensors of treadle's."""
-        values: dict[torch.fx.Node, Any] = dict(zip(self._inputs, inputs, strict=True))
+    def _capture(self, inputs: tuple[Any, ...]) -> TinyJit[Any] | None:
+        """The capture for the sizes of `inputs`; None where they may never come again."""
+        key = tuple(map(_sizes, inputs)) if self._is_symbolic else ()
+        found = self._captures.get(key)
+        if found is not None or (self._is_symbolic and len(self._captures) == _SIZES):
+            return found
+        self._calls_of[key] += 1
+        if self._is_symbolic and self._calls_of[key] == 1:
+            return None
+        sizes = dict(zip(self._inputs, map(_sizes, inputs), strict=True))
+        self._captures[key] = found = TinyJit(functools.partial(self._run, sizes))
+        return found
+
+    def _run(self, sizes: dict[torch.fx.Node, tuple[int, ...] | int], *inputs: Tensor) -> Any:
+        """The graph on tensors of treadle's, whose shapes are known."""
+        given = iter(inputs)
+        values: dict[torch.fx.Node, Any] = {
+            node: known if isinstance(known, int) else next(given).reshape(known)
+            for node, known in sizes.items()
+        }
         for node in self._calls:
             args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
             meaning: Any = MEANINGS.get(node.target, node.target)
@@ -131,14 +171,14 @@ def _of_dtype(value: Any, wanted: Any) -> Any:
     return None if value is None else value.cast(_from_torch_dtype(wanted.dtype))
 
 
-def _handed_over(result: Tensor, wanted: torch.Tensor, seen: set[int]) -> torch.Tensor:
-    """A result as PyTorch expects it: its strides, and memory that no other result has."""
-    tensor = torch.from_dlpack(result)
-    if tensor.stride() != wanted.stride() or tensor.data_ptr() in seen:
-        empty = torch.empty_strided(tensor.shape, wanted.stride(), dtype=tensor.dtype)
-        tensor = empty.copy_(tensor)
-    seen.add(tensor.data_ptr())
-    return tensor
+def _is_symbolic(value: Any) -> bool:
+    sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
+    return not all(isinstance(size, int) for size in sizes)
+
+
+def _sizes(given: Any) -> Any:
+    """The shape of a tensor; a number is what it is."""
+    return tuple(given.shape) if isinstance(given, torch.Tensor) else given
 
 
 def _compiled(graph: torch.fx.GraphModule, example_inputs: Any) -> Any:
@@ -151,7 +191,7 @@ def _compiled(graph: torch.fx.GraphModule, example_inputs: Any) -> Any:
         called = [node.target for node in part.graph.nodes if node.op == "call_function"]
         reads = any(node.op == "placeholder" for node in part.graph.nodes)
         if reads and not _VIEWS.issuperset(called):
-            setattr(fused, name, _Part(part.graph))
+            setattr(fused, name, _Part(part))
     return make_boxed_func(fused.forward)
 
 

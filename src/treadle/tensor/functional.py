@@ -83,14 +83,14 @@ class Functional(Synonyms):
 
     def scaled_dot_product_attention(
         self, key: Self, value: Self, attn_mask: Self | None = None, dropout_p: Any = 0.0,
-        is_causal: Any = False, enable_gqa: Any = False,
+        is_causal: Any = False, enable_gqa: Any = False, scale: float | None = None,
     ) -> Self:  # fmt: skip
-        """softmax(self @ key.T / sqrt(d) + mask) @ value, on the last two axes.
+        """softmax(self @ key.T * scale + mask) @ value, on the last two axes.
 
         Query (.., L, E), key (.., S, E) and value (.., S, Ev) give (.., L, Ev). A mask broadcasts
         to (.., L, S): bool ones are true where attention is allowed, floats are added to the
-        scores. `enable_gqa` repeats the heads (axis -3) of key and value to those of the query.
-        Raises ShapeError.
+        scores. `scale` is 1 / sqrt(E) by default. `enable_gqa` repeats the heads (axis -3) of key
+        and value to those of the query. Raises ShapeError.
         """
         name = "scaled_dot_product_attention"
         check_attention(name, self.shape, key.shape, value.shape, bool(enable_gqa))
@@ -98,7 +98,8 @@ class Functional(Synonyms):
             groups = self.shape[-3] // key.shape[-3]
             key, value = (t.repeat_interleave(groups, dim=-3) for t in (key, value))
         wide = least_upper_dtype(self.dtype, key.dtype, dtypes.float32)
-        scores = self.dot(key.transpose(-2, -1), dtype=wide).mul(1 / math.sqrt(self.shape[-1]))
+        scale = 1 / math.sqrt(self.shape[-1]) if scale is None else scale
+        scores = self.dot(key.transpose(-2, -1), dtype=wide).mul(scale)
         if is_causal:
             if attn_mask is not None:
                 raise ShapeError(f"[{name}] give attn_mask or is_causal, not both")

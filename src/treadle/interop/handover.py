@@ -1,0 +1,70 @@
+"""PyTorch's tensors into captured functions and out of them, over the same memory.
+
+    taken(tensor)                        a Tensor of its elements
+    handed_over(result, wanted, set())   a result as PyTorch's tensor
+
+DLPack does the same for tensors of any kind, but takes several times as long, and a small model
+spends more time on that than on its arithmetic.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+
+from ..dtype import _from_torch_dtype
+from ..engine.arguments import memories_of
+from ..engine.backends import Device
+from ..engine.known import is_backed, resolve
+from ..engine.memory import Memory, adopt
+from ..tensor import Tensor
+
+__all__ = ["handed_over", "taken"]
+
+_kind_of = functools.cache(_from_torch_dtype)
+
+
+def taken(tensor: torch.Tensor) -> Tensor:
+    """The elements of PyTorch's tensor, whose memory lives as long as this needs it.
+
+    In the shape (elements,) where that is how they lie in memory, else in that of `tensor`.
+    """
+    kind = _kind_of(tensor.dtype)
+    address, count = tensor.data_ptr(), tensor.numel()
+    if not count or not tensor.is_contiguous() or tensor.is_neg() or address % kind.itemsize:
+        return Tensor.from_dlpack(tensor.detach().resolve_neg(), device="CPU")
+    allocator = Device["CPU"].allocator
+    buffer = allocator.from_pointer(address, count * kind.itemsize, tensor)
+    return Tensor._of(adopt(Memory(buffer, kind, count, "CPU", is_exposed=True)), "CPU")
+
+
+def handed_over(result: Tensor, wanted: torch.Tensor, seen: set[int]) -> torch.Tensor:
+    """A result as PyTorch expects it: its strides, and memory that no other result has."""
+    tensor = _shared(result, wanted.dtype)
+    strides = _strides(wanted, tensor.shape)
+    if tensor.stride() != strides or tensor.data_ptr() in seen:
+        tensor = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype).copy_(tensor)
+    seen.add(tensor.data_ptr())
+    return tensor
+
+
+def _strides(wanted: torch.Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of `wanted`; where they are symbolic, dense ones in the order of its axes."""
+    if all(isinstance(stride, int) for stride in wanted.stride()):
+        return wanted.stride()
+    found, step = [0] * len(shape), 1
+    hints = [stride if isinstance(stride, int) else stride.node.hint for stride in wanted.stride()]
+    for axis in sorted(range(len(shape)), key=lambda axis: (hints[axis], -axis)):
+        found[axis], step = step, step * max(shape[axis], 1)
+    return tuple(found)
+
+
+def _shared(result: Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The memory of a computed tensor."""
+    node = resolve(result.node)
+    if not result.numel() or not is_backed(node):
+        return torch.from_dlpack(result)
+    (memory,) = memories_of(node)
+    Device["CPU"].runtime.synchronize()
+    return torch.frombuffer(memory.buffer.view(), dtype=dtype, count=memory.size).view(node.shape)
