@@ -104,6 +104,15 @@ def integers(x):
     return x * found + lines + x.diagonal(1).sum()
 
 
+def attention(x):
+    """(2, 3, 6, 6): every kind of fused attention; the second row sees nothing."""
+    hidden = torch.ones(6, 6, dtype=torch.bool)
+    hidden[1] = False
+    y = F.scaled_dot_product_attention(x, x * 2, x + 1, is_causal=True)
+    y = y + F.scaled_dot_product_attention(x, x, x, attn_mask=hidden)
+    return y + F.scaled_dot_product_attention(x, x, x, attn_mask=x.detach()[:, :1], scale=0.3)
+
+
 def in_place(x):
     y = x * 2
     y += 1
@@ -133,8 +142,16 @@ CASES = {
     "order": (lambda: Lambda(order), drawn(3, 4), set()),
     "numbers": (lambda: Lambda(numbers), drawn(3, 4), set()),
     "pooling": (lambda: Lambda(pooling), drawn(2, 3, 6, 6), set()),
-    "volumes": (lambda: Lambda(volumes), drawn(2, 3, 6, 6), {"new_empty_strided"}),
+    "volumes": (lambda: Lambda(volumes), drawn(2, 3, 6, 6), set()),
     "integers": (lambda: Lambda(integers), drawn(3, 4), {"diagonal_scatter"}),
+    "attention": (
+        lambda: Lambda(attention),
+        drawn(2, 3, 6, 6),
+        {
+            "_scaled_dot_product_flash_attention_for_cpu",  # of those with masks
+            "_scaled_dot_product_flash_attention_for_cpu_backward",
+        },
+    ),
     "in place": (lambda: Lambda(in_place), drawn(3, 4), {"new_empty_strided"}),
 }
 

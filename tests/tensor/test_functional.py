@@ -38,7 +38,7 @@ def test_sequential_calls_each_in_turn(device):
     assert x.sequential([Tensor.relu, lambda t: t + 1]).tolist() == [1, 3]
 
 
-@pytest.mark.parametrize("options", [{}, {"is_causal": True}])
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"scale": 0.3}])
 def test_attention_matches_pytorch_in_value_and_gradients(device, options):
     arrays = normal(2, 4, 5, 8), normal(2, 4, 5, 8), normal(2, 4, 5, 8)
     compare(

@@ -11,12 +11,12 @@ from ..dtype import _from_torch_dtype, dtypes
 from ..tensor import Tensor
 from .aten import axes_of, means
 
-__all__ = ["has_whole_indices"]
+__all__ = ["ONLY_IF"]
 
 aten = torch.ops.aten
 
 
-def has_whole_indices(node: torch.fx.Node) -> bool:
+def _has_whole_indices(node: torch.fx.Node) -> bool:
     """Whether an `index` or `index_put` is by numbers: masks are PyTorch's."""
     given: Any = node.args[1]
     return all(one is None or not _is_mask(one.meta["val"].dtype) for one in given)
@@ -24,6 +24,9 @@ def has_whole_indices(node: torch.fx.Node) -> bool:
 
 def _is_mask(dtype: torch.dtype) -> bool:
     return dtype in (torch.bool, torch.uint8)
+
+
+ONLY_IF = dict.fromkeys((aten.index.Tensor, aten.index_put.default), _has_whole_indices)
 
 
 @means(aten.arange.start_step)

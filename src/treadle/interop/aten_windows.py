@@ -11,7 +11,7 @@ import torch
 from ..tensor import Tensor
 from .aten import means
 
-__all__: list[str] = []
+__all__ = ["ONLY_IF"]
 
 aten = torch.ops.aten
 
@@ -89,3 +89,31 @@ _POOLING = {
 for _name, _function in _POOLING.items():
     for _rank in (2, 3):
         means(getattr(aten, _name.format(_rank)).default)(functools.partial(_function, _rank))
+
+
+# -- attention ------------------------------------------------------------------------------------
+
+# Its gradient stays PyTorch's: in a graph of its own ours computes more anew, and was slower.
+_FLASH = aten._scaled_dot_product_flash_attention_for_cpu.default
+
+
+@means(_FLASH)
+def _attention(
+    q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0, is_causal: bool = False, *,
+    attn_mask: Tensor | None = None, scale: float | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    result = q.scaled_dot_product_attention(k, v, is_causal=is_causal, scale=scale)
+    scores = (q.float() @ k.float().mT) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    if is_causal:
+        rows, columns = scores.shape[-2:]
+        hidden = Tensor.ones((rows, columns), dtype="bool", device="CPU").triu(1)
+        scores = scores.masked_fill(hidden, -math.inf)
+    return result, scores.logsumexp(-1)
+
+
+def _is_plain_attention(node: torch.fx.Node) -> bool:
+    """Without dropout, or masks: of rows that see nothing PyTorch makes 0, and treadle NaN."""
+    return not any(node.args[3:4]) and node.kwargs.get("attn_mask") is None
+
+
+ONLY_IF = {_FLASH: _is_plain_attention}

@@ -29,10 +29,9 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from ..dtype import _from_torch_dtype
 from ..engine.jit import TinyJit
 from ..tensor import Tensor
-from . import aten_windows as aten_windows  # enters its rows
+from . import aten_places, aten_windows
 from .aten import MEANINGS
-from .aten_places import has_whole_indices
-from .handover import handed_over, taken
+from .handover import handed_over, in_order, taken
 
 __all__ = ["compile_graph"]
 
@@ -45,6 +44,9 @@ _VIEWS = frozenset((
     aten.transpose.int, aten.unsqueeze.default, aten.view.default,
 ))  # fmt: skip
 
+
+# What an operator's arguments have to be like, where not all are known.
+ONLY_IF: dict[Any, Any] = {**aten_places.ONLY_IF, **aten_windows.ONLY_IF}
 
 # So many sizes does a stretch have captures for: as often as PyTorch traces a function anew.
 _SIZES = 8
@@ -60,9 +62,12 @@ class _Known(OperatorSupportBase):
             return False
         if node.target is operator.getitem:
             return self.is_node_supported(submodules, node.all_input_nodes[0])
-        if node.target in (aten.index.Tensor, aten.index_put.default):
-            return has_whole_indices(node)
-        return node.target in MEANINGS
+        is_fit: Any = ONLY_IF.get(node.target, _always)
+        return node.target in MEANINGS and is_fit(node)
+
+
+def _always(node: torch.fx.Node) -> bool:
+    return True
 
 
 def _is_plain(node: torch.fx.Node) -> bool:
@@ -143,7 +148,7 @@ class _Part(torch.nn.Module):
             args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
             meaning: Any = MEANINGS.get(node.target, node.target)
             values[node] = _of_dtype(meaning(*args, **kwargs), node.meta["val"])
-        found = [values[node] for node in self._computed]
+        found = [in_order(values[node], node.meta["val"]) for node in self._computed]
         # A copy may be no more than the input itself, which is PyTorch's memory.
         return [(t.clone() if t.is_realized else t).realize() for t in found]
 

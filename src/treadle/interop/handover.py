@@ -1,7 +1,7 @@
 """PyTorch's tensors into captured functions and out of them, over the same memory.
 
     taken(tensor)                        a Tensor of its elements
-    handed_over(result, wanted, set())   a result as PyTorch's tensor
+    handed_over(result, wanted, set())   a result as PyTorch's tensor, of `wanted`'s strides
 
 DLPack does the same for tensors of any kind, but takes several times as long, and a small model
 spends more time on that than on its arithmetic.
@@ -20,7 +20,7 @@ from ..engine.known import is_backed, resolve
 from ..engine.memory import Memory, adopt
 from ..tensor import Tensor
 
-__all__ = ["handed_over", "taken"]
+__all__ = ["handed_over", "in_order", "taken"]
 
 _kind_of = functools.cache(_from_torch_dtype)
 
@@ -39,25 +39,32 @@ def taken(tensor: torch.Tensor) -> Tensor:
     return Tensor._of(adopt(Memory(buffer, kind, count, "CPU", is_exposed=True)), "CPU")
 
 
+def in_order(result: Tensor, wanted: torch.Tensor) -> Tensor:
+    """`result` with its axes in the order in which `wanted` has them in memory."""
+    return result.permute(_order(wanted)) if result.ndim > 1 else result
+
+
 def handed_over(result: Tensor, wanted: torch.Tensor, seen: set[int]) -> torch.Tensor:
-    """A result as PyTorch expects it: its strides, and memory that no other result has."""
-    tensor = _shared(result, wanted.dtype)
-    strides = _strides(wanted, tensor.shape)
+    """What `in_order` gave as PyTorch expects it: its strides, and memory of its own."""
+    order = _order(wanted)
+    tensor = _shared(result, wanted.dtype).permute([order.index(n) for n in range(len(order))])
+    strides = _strides(wanted, tensor.stride())
     if tensor.stride() != strides or tensor.data_ptr() in seen:
         tensor = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype).copy_(tensor)
     seen.add(tensor.data_ptr())
     return tensor
 
 
-def _strides(wanted: torch.Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of `wanted`; where they are symbolic, dense ones in the order of its axes."""
-    if all(isinstance(stride, int) for stride in wanted.stride()):
-        return wanted.stride()
-    found, step = [0] * len(shape), 1
+def _order(wanted: torch.Tensor) -> list[int]:
+    """The axes from the outermost in memory to the innermost; symbolic strides by an example."""
     hints = [stride if isinstance(stride, int) else stride.node.hint for stride in wanted.stride()]
-    for axis in sorted(range(len(shape)), key=lambda axis: (hints[axis], -axis)):
-        found[axis], step = step, step * max(shape[axis], 1)
-    return tuple(found)
+    return sorted(range(len(hints)), key=lambda axis: (-hints[axis], axis))
+
+
+def _strides(wanted: torch.Tensor, dense: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of `wanted`; where they are symbolic, `dense` ones."""
+    known = all(isinstance(stride, int) for stride in wanted.stride())
+    return wanted.stride() if known else dense
 
 
 def _shared(result: Tensor, dtype: torch.dtype) -> torch.Tensor:
