@@ -281,7 +281,8 @@ def _apply(moves: Moves, problem: Problem, tile: Tile, target: Target) -> None:
     made = {r for split in splits.values() for r in split.ranges}
     nest = next(n for n in moves.nests() if made & set(n.loops))
     # Each panel is packed once: what runs over its rows stands inside.
-    moves.reorder(nest, tuple(sorted(nest.loops, key=lambda r: r.arg.kind != "grid")))
+    order = lambda r: (r.arg.kind != "grid", r in column_split.ranges)
+    moves.reorder(nest, tuple(sorted(nest.loops, key=order)))
 
     reduce = next(
         n for n in moves.root.toposort() if n.op is Op.REDUCE and n.src[1:] == steps
