@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from treadle import Tensor
+from treadle.compile.llvm import LLVMCompiler
 from treadle.engine.run import scheduled
+from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
+from treadle.render.llvm import LLVMRenderer
 from treadle.target import Target
 
 TARGET = Target.parse("x86-64-v4")
@@ -73,3 +78,23 @@ def test_gradients_to_weights_are_no_windows():
     convolution(x, w, padding=1).square().mean().backward()
     last = scheduled([(w.grad.node, "CPU")])[-1]
     assert not any("image" in line for line in optimize(last.ast, TARGET)[1])
+
+
+LOOP = re.compile(r"^(\.LBB\w+):\n((?:(?!\.LBB\w+:).*\n)*?\s+j\w+\s+\1)$", re.MULTILINE)
+
+
+def test_no_sum_of_a_tile_leaves_its_register():
+    """24 of 32 registers are sums: a step's vectors stay, one element at a time is spread."""
+    shapes = (1, 64, 14, 14), (256, 64, 3, 3)
+    x, w = (Tensor(values(*shape), device="CPU").realize() for shape in shapes)
+    (kernel,) = scheduled([(x.conv2d(w, padding=1).node, "CPU")])
+    ast, log = optimize(kernel.ast, TARGET)
+    assert {"keep the image (grid)", "tile 6 x 4 vectors"} <= {*log}
+    lowered = lower(ast, len(kernel.buffers), TARGET)
+    renderer = LLVMRenderer(triple=TARGET.triple, vector_bits=512)
+    text = renderer.render("f", lowered.phases, lowered.variables)
+    bodies = [body for _, body in LOOP.findall(LLVMCompiler(TARGET).assembly(text))]
+    (inner,) = (body for body in bodies if "vfmadd" in body)
+    assert inner.count("vfmadd") == 24
+    assert "%rsp" not in inner
+    assert not re.search(r"vmov\w+\s+%zmm\d+, %zmm\d+", inner)

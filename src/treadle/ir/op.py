@@ -98,6 +98,7 @@ class Op(IntEnum):
     RANGE = auto()
     LOAD = auto()
     STORE = auto()
+    PREFETCH = auto()
     UPDATE = auto()
     TICKET = auto()
     END = auto()
@@ -246,6 +247,9 @@ INFO: dict[Op, OpInfo] = {
         -1,
         "src[0][src[1]] = src[2], only where the gate src[3] holds; arg says how, if not as usual: "
         "STREAM (see lower/streams) or ASYNCHRONOUS (see lower/pipeline)",
+    ),
+    Op.PREFETCH: OpInfo(
+        2, "a hint: src[0][src[1]] will soon be read; it may be outside of the memory"
     ),
     Op.UPDATE: OpInfo(
         -1,

@@ -280,7 +280,8 @@ def _apply(moves: Moves, problem: Problem, tile: Tile, target: Target) -> None:
     moves.apply(splits, f"tile {tile.rows} x {tile.vectors} vectors")
     made = {r for split in splits.values() for r in split.ranges}
     nest = next(n for n in moves.nests() if made & set(n.loops))
-    # Each panel is packed once: what runs over its rows stands inside.
+    # Each panel is packed once: what runs over its rows stands inside. In a tile the products of a
+    # row stand together: then its few vectors stay in registers, and one element of x at a time.
     order = lambda r: (r.arg.kind != "grid", r in column_split.ranges)
     moves.reorder(nest, tuple(sorted(nest.loops, key=order)))
 

@@ -163,6 +163,10 @@ class _CFunction(Function):
             lanes.append(f"{held} ? {lane} : {other}[{i}]")
         return self.let(node.dtype, f"({self.type(node.dtype)}){{{', '.join(lanes)}}}")
 
+    def _prefetch(self, node: Node) -> None:
+        memory, index = node.src
+        self.line(f"__builtin_prefetch({self.memory(memory)} + {self.value(index)}, 0, 2);")
+
     def store(self, node: Node) -> None:
         memory, index, value = node.src[:3]
         at = f"({self.memory(memory)} + {self.value(index)})"

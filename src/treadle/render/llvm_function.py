@@ -241,6 +241,14 @@ class LLVMFunction(Values):
             self.plain_store(node, stored, place)
             self.close_if(done)
 
+    def _prefetch(self, node: Node) -> None:
+        memory = node.src[0]
+        name, kind = f"llvm.prefetch.p{self.space(memory)}", self.pointer(memory)
+        self.declared[f"declare void @{name}({kind}, i32, i32, i32)"] = None
+        place = self.place_of(node, memory.dtype)
+        # A read, into the second-level cache, of data.
+        self.lines.append(f"  call void @{name}({kind} {place}, i32 0, i32 2, i32 1)")
+
     def open_if(self, condition: str) -> str:
         """Start a block that runs where `condition` holds; returns the label of what follows."""
         label = self.label("if")

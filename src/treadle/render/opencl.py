@@ -199,6 +199,10 @@ class _OpenCLFunction(Function):
     def _barrier(self, node: Node) -> None:
         self.line("barrier(CLK_LOCAL_MEM_FENCE);")
 
+    def _prefetch(self, node: Node) -> None:
+        memory, index = node.src
+        self.line(f"prefetch({self.memory(memory)} + {self.value(index)}, 1);")
+
     # -- memory ---------------------------------------------------------------------------------
 
     def load(self, node: Node) -> str:
