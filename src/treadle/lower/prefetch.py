@@ -20,7 +20,7 @@ from ..dtype import dtypes
 from ..ir.node import Node, alu
 from ..ir.op import ALU, Op
 from .linearize import Phase
-from .streams import LINE
+from .streams import LINE, split_index
 
 __all__ = ["with_prefetches"]
 
@@ -78,10 +78,10 @@ def _innermost(program: Sequence[Node]) -> list[_Loop]:
 
 def _rows(body: Sequence[Node]) -> list[_Row]:
     """What a step loads as whole vectors that lie side by side."""
-    groups: dict[tuple[Node, Node], dict[int, Node]] = {}
+    groups: dict[tuple[Node, Node | None], dict[int, Node]] = {}
     for node in body:
         if node.op is Op.LOAD and len(node.src) == 2 and node.dtype.count > 1:
-            base, shift = _split(node.src[1])
+            base, shift = split_index(node.src[1])
             groups.setdefault((node.src[0], base), {})[shift] = node
     rows = []
     for loads in groups.values():
@@ -92,14 +92,6 @@ def _rows(body: Sequence[Node]) -> list[_Row]:
                 vectors += 1
             rows.append(_Row(first, vectors * first.dtype.itemsize))
     return rows
-
-
-def _split(index: Node) -> tuple[Node, int]:
-    """An index as (what varies, what is added to it)."""
-    if index.op is Op.ADD and index.src[1].op is Op.CONST:
-        base, more = _split(index.src[0])
-        return base, more + index.src[1].arg
-    return index, 0
 
 
 def _hint(row: _Row, loops: list[Node], grid: Sequence[Node], l1: int, l2: int) -> Node | None:
@@ -126,31 +118,36 @@ def _hint(row: _Row, loops: list[Node], grid: Sequence[Node], l1: int, l2: int) 
 def _hint_for_packing(
     fill: _Loop, loops: list[Node], body: Sequence[Node], grid: Sequence[Node], l1: int, l2: int
 ) -> Node | None:
-    """The PREFETCH for what `fill` will pack next, in a loop that multiplies by what it packed."""
+    """The PREFETCH for what `fill` will pack next, in a loop that multiplies by what it packed.
+
+    A step of `fill` loads lines that lie equally far apart, and serves `each` steps of the product:
+    a tile asks for `each` of them, one in each of these steps.
+    """
     filled = {_behind(n.src[0]) for n in fill.body if n.op is Op.STORE}
     reads = {_behind(n.src[0]) for n in body if n.op is Op.LOAD}
-    if not filled & reads or len(loops) != len(grid) + 2 or not _are_constant(loops[-2:]):
+    if not filled & reads or len(loops) != len(grid) + 2:
         return None
     tile, step, packing = *loops[-2:], fill.loops[-1]
-    sources = [n for n in fill.body if n.op is Op.LOAD and _is_plain(n.src[0])]
-    places = {_split(n.src[1]): n for n in sources}
-    (base, _), first = next(iter(places.items()), ((None, 0), None))
-    shifts = sorted(shift for _, shift in places)
-    if base is None or first is None or any(other is not base for other, _ in places):
+    if not _are_constant([tile, step, packing]):
         return None
-    apart = {more - less for less, more in itertools.pairwise(shifts)}
+    loads = [n for n in fill.body if n.op is Op.LOAD and _is_plain(n.src[0])]
+    places = sorted({split_index(n.src[1])[1] for n in loads})
+    bases = {(n.src[0], n.dtype, split_index(n.src[1])[0]) for n in loads}
+    apart = {more - less for less, more in itertools.pairwise(places)}
     each, rest = divmod(step.src[0].arg, packing.src[0].arg)
-    nbytes = first.dtype.itemsize * len(shifts) * packing.src[0].arg
-    following = _following(base, grid)
-    is_even = len(apart) == 1 and not rest and each & (each - 1) == 0 and tile not in _ranges(base)
-    fits = tile.src[0].arg * each >= len(shifts) and l1 <= nbytes <= l2 // 2
-    if following is None or not is_even or not fits:
+    if len(bases) != 1 or len(apart) != 1 or rest or each & (each - 1):
+        return None
+    ((memory, dtype, base),) = bases
+    following = None if base is None else _following(base, grid)
+    nbytes = dtype.itemsize * len(places) * packing.src[0].arg
+    fits = tile.src[0].arg * each >= len(places) and l1 <= nbytes <= l2 // 2
+    if following is None or not fits:
         return None
     turn = tile if each == 1 else tile * each + alu(Op.AND, step, step.like(each - 1))
     now = step if each == 1 else alu(Op.SHR, step, step.like(each.bit_length() - 1))
-    place = following.substitute({packing: now}) + shifts[0]
-    place = place + _at_most(turn, len(shifts) - 1) * apart.pop()
-    return Node(Op.PREFETCH, dtypes.void, (first.src[0], place))
+    place = following.substitute({packing: now}) + places[0]
+    place = place + _at_most(turn, len(places) - 1) * apart.pop()
+    return Node(Op.PREFETCH, dtypes.void, (memory, place))
 
 
 def _following(index: Node, grid: Sequence[Node]) -> Node | None:
