@@ -1,4 +1,4 @@
-"""Hints for the next panel of a packed matrix: each line of it once, and no others."""
+"""Hints for the next panel of a matrix: all of its lines, and no others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from treadle import Tensor, TinyJit
+from treadle import Context, Tensor, TinyJit
 from treadle.engine.run import scheduled
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_linear
@@ -31,15 +31,15 @@ def values(*shape):
     return Tensor(RANDOM.standard_normal(shape).astype(np.float32), device="CPU").realize()
 
 
-def product_of(rows, target=TARGET, steps=STEPS):
-    """The phase that multiplies by a matrix which is packed once."""
-    x, w = values(rows, steps), values(steps, COLUMNS)
-    (kernel,) = scheduled([((x @ w).node, "CPU")])
+def product_of(rows, target=TARGET, steps=STEPS, lasts=True, turned=False):
+    """The phase that multiplies by a matrix; one that `lasts` is packed once."""
+    x, w = values(rows, steps), values(COLUMNS, steps) if turned else values(steps, COLUMNS)
+    (kernel,) = scheduled([((x @ (w.T if turned else w)).node, "CPU")])
     params = [n for n in kernel.ast.toposort() if n.op is Op.PARAM]
     (weight,) = (n for n in params if n.arg.size == steps * COLUMNS and not n.arg.is_new)
-    kept = weight.replace(arg=replace(weight.arg, lasts=True))
+    kept = weight.replace(arg=replace(weight.arg, lasts=lasts))
     ast, log = optimize(kernel.ast.substitute({weight: kept}), target)
-    assert "pack columns (grid)" in log
+    assert f"pack columns ({'grid' if lasts else 'shared'})" in log
     return lower(ast, len(kernel.buffers), target).phases[-1]
 
 
@@ -47,41 +47,46 @@ def hints(phase):
     return [node for node in phase.program.src if node.op is Op.PREFETCH]
 
 
-def places(phase, index):
-    """The values of an index at each step of the loops around it, by the number of the panel."""
-    ranges = [n for n in phase.program.src if n.op is Op.RANGE and n.arg.kind in ("grid", "loop")]
-    sizes = [r.src[0].arg for r in ranges]
-    grid = np.meshgrid(*map(np.arange, sizes), indexing="ij")
+def lines(phase, index):
+    """The lines of memory at an index in all steps of the loops around it, panel by panel."""
+    used = [n for n in index.toposort() if n.op is Op.RANGE]
+    ranges = [phase.grid[-1], *(r for r in used if r is not phase.grid[-1])]
+    grid = np.meshgrid(*(np.arange(r.src[0].arg) for r in ranges), indexing="ij")
     known = dict(zip(ranges, grid, strict=True))
     for node in index.toposort():
         if node.op is Op.CONST:
             known[node] = np.array(node.arg)
         elif node not in known:
             known[node] = MEANING[node.op](*(known[s] for s in node.src))
-    panel = known[phase.grid[-1]]
-    found = np.broadcast_to(known[index], panel.shape)
-    return [found[panel == n] for n in range(panel.max() + 1)]
+    return [set((panel * 4 // LINE).flat) for panel in np.broadcast_to(known[index], grid[0].shape)]
 
 
 MEANING = {
     Op.ADD: np.add, Op.MUL: np.multiply, Op.IDIV: np.floor_divide, Op.MOD: np.mod,
-    Op.CMPLT: np.less, Op.WHERE: np.where,
+    Op.CMPLT: np.less, Op.WHERE: np.where, Op.AND: np.bitwise_and, Op.SHR: np.right_shift,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("target", [TARGET, NARROW], ids=["a line each", "two to a line"])
-def test_each_panel_asks_for_all_lines_of_the_next_one(target):
-    phase = product_of(48, target)
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param({"lasts": True}, id="packed once"),
+        pytest.param({"lasts": False}, id="rows of columns"),
+        pytest.param({"lasts": False, "turned": True}, id="rows of steps"),
+    ],
+)
+def test_each_panel_asks_for_all_lines_of_the_next_one(how, target):
+    phase = product_of(48, target, **how)
     verify_linear(phase.program)
     (hint,) = hints(phase)
-    loads = [n for n in phase.program.src if n.op is Op.LOAD and n.src[0] is hint.src[0]]
-    panels = phase.grid[-1].src[0].arg
-    assert panels > 1
-    read = [places(phase, load.src[1]) for load in loads]
-    asked = places(phase, hint.src[1])
-    for panel in range(panels - 1):
-        wanted = {place * 4 // LINE for one in read for place in one[panel + 1].flat}
-        assert {place * 4 // LINE for place in asked[panel].flat} == wanted
+    memory = hint.src[0]
+    loads = [n for n in phase.program.src if n.op is Op.LOAD and n.src[0] is memory]
+    read = [lines(phase, load.src[1]) for load in loads]
+    asked = lines(phase, hint.src[1])
+    assert len(asked) > 1
+    for panel, mine in enumerate(asked[:-1]):
+        assert mine == set().union(*(one[panel + 1] for one in read))
 
 
 @pytest.mark.parametrize(
@@ -108,10 +113,23 @@ def test_every_language_of_processors_has_the_hint(renderer, text):
     assert re.search(text, renderer.render("product", [product_of(48)], ()))
 
 
-def test_products_with_hints_are_what_they_were():
-    """Panels of 256 KiB; the last one's hint is beyond the memory."""
-    x, w = values(64, 1024), values(1024, 512)
-    product = TinyJit(lambda x: (x @ w).realize())
-    for _ in range(3):
-        found = product(x).numpy()
-    np.testing.assert_allclose(found, x.numpy() @ w.numpy(), rtol=1e-4, atol=1e-3)
+def test_places_that_are_read_from_memory_are_not_asked_for():
+    """The next panel's would have to be read first."""
+    table, x = values(1000, 64), values(48, 256)
+    places = Tensor(RANDOM.integers(0, 1000, 256).astype(np.int32), device="CPU").realize()
+    for kernel in scheduled([((x @ table[places]).node, "CPU")]):
+        ast, _ = optimize(kernel.ast, TARGET)
+        for phase in lower(ast, len(kernel.buffers), TARGET).phases:
+            for hint in hints(phase):
+                assert not any(n.op is Op.LOAD for n in hint.src[1].toposort())
+
+
+@pytest.mark.parametrize("room", [0, 48], ids=["packed in each call", "packed once"])
+def test_products_with_hints_are_what_they_were(room):
+    """The last panel's hint is beyond the memory."""
+    x, w = values(64, 1024), values(512, 1024)
+    product = TinyJit(lambda x: (x @ w.T).realize())
+    with Context(KEEP_PACKED=room):
+        for _ in range(3):
+            found = product(x).numpy()
+    np.testing.assert_allclose(found, x.numpy() @ w.numpy().T, rtol=1e-4, atol=1e-3)

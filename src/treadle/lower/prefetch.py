@@ -5,20 +5,22 @@
 
 The first tile of each panel waits for memory, all others find the panel in the second-level cache.
 Processors fetch ahead along lines, but not from the end of one panel to the next. So each of the
-first tiles asks for one line of each step: in all, the next panel once. Nothing depends on a hint.
+first tiles asks for one line of each step: in all, the next panel once. Where a worker packs its
+panels itself, the hints are for what it will pack next. Nothing depends on a hint.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..dtype import dtypes
 from ..ir.node import Node, alu
-from ..ir.op import Op
+from ..ir.op import ALU, Op
 from .linearize import Phase
-from .streams import LINE
+from .streams import LINE, split_index
 
 __all__ = ["with_prefetches"]
 
@@ -31,22 +33,33 @@ class _Row:
     nbytes: int
 
 
+@dataclass(frozen=True)
+class _Loop:
+    """An innermost loop: the loops that are open there, what it holds, and its END."""
+
+    loops: list[Node]
+    body: list[Node]
+    end: Node
+
+
 def with_prefetches(phase: Phase, l1: int, l2: int) -> Phase:
     """`phase` with hints for panels that outgrow a cache of `l1` bytes, two of which fit `l2`."""
-    program = list(phase.program.src)
-    for end, loops, body in _innermost(phase.program.src):
-        for row in _rows(body):
-            hint = _hint(row, loops, phase.grid, l1, l2)
+    program, grid = list(phase.program.src), phase.grid
+    innermost = _innermost(program)
+    fills = [loop for loop in innermost if len(loop.loops) == len(grid) + 1]
+    for loop in innermost:
+        found = [_hint(row, loop.loops, grid, l1, l2) for row in _rows(loop.body)]
+        found += [_hint_for_packing(f, loop.loops, loop.body, grid, l1, l2) for f in fills]
+        for hint in found:
             if hint is not None:
-                _insert(program, hint, [*loops, end])
+                _insert(program, hint, [*loop.loops, loop.end])
     if len(program) == len(phase.program.src):
         return phase
     return replace(phase, program=phase.program.replace(src=tuple(program)))
 
 
-def _innermost(program: Sequence[Node]) -> list[tuple[Node, list[Node], list[Node]]]:
-    """(END, the loops that are open there, what the last of them holds) of innermost loops."""
-    found: list[tuple[Node, list[Node], list[Node]]] = []
+def _innermost(program: Sequence[Node]) -> list[_Loop]:
+    found: list[_Loop] = []
     loops: list[Node] = []
     body: list[Node] | None = None
     for node in program:
@@ -55,7 +68,7 @@ def _innermost(program: Sequence[Node]) -> list[tuple[Node, list[Node], list[Nod
             body = []
         elif node.op is Op.END:
             if body is not None:
-                found.append((node, list(loops), body))
+                found.append(_Loop(list(loops), body, node))
             loops.pop()
             body = None
         elif body is not None:
@@ -65,10 +78,10 @@ def _innermost(program: Sequence[Node]) -> list[tuple[Node, list[Node], list[Nod
 
 def _rows(body: Sequence[Node]) -> list[_Row]:
     """What a step loads as whole vectors that lie side by side."""
-    groups: dict[tuple[Node, Node], dict[int, Node]] = {}
+    groups: dict[tuple[Node, Node | None], dict[int, Node]] = {}
     for node in body:
         if node.op is Op.LOAD and len(node.src) == 2 and node.dtype.count > 1:
-            base, shift = _split(node.src[1])
+            base, shift = split_index(node.src[1])
             groups.setdefault((node.src[0], base), {})[shift] = node
     rows = []
     for loads in groups.values():
@@ -81,39 +94,82 @@ def _rows(body: Sequence[Node]) -> list[_Row]:
     return rows
 
 
-def _split(index: Node) -> tuple[Node, int]:
-    """An index as (what varies, what is added to it)."""
-    if index.op is Op.ADD and index.src[1].op is Op.CONST:
-        base, more = _split(index.src[0])
-        return base, more + index.src[1].arg
-    return index, 0
-
-
 def _hint(row: _Row, loops: list[Node], grid: Sequence[Node], l1: int, l2: int) -> Node | None:
     """The PREFETCH for the panel of `row`, None where there is no next one or it is not worth it.
 
     The outermost loop behind the grid are the tiles; a panel is read anew in each of them.
     """
     memory, index = row.first.src
-    param = _behind(memory)
-    if param.op is not Op.PARAM or param.arg.image is not None or len(loops) < len(grid) + 2:
+    if not _is_plain(memory) or len(loops) < len(grid) + 2:
         return None
-    used = _ranges(index)
     tile, *steps = loops[len(grid) :]
-    numbers = [r for r in grid if r in used]
-    if tile in used or not numbers or not used.issuperset(steps):
-        return None
-    if any(r.src[0].op is not Op.CONST for r in (*steps, tile, numbers[-1])):
+    used = _ranges(index)
+    if tile in used or not used.issuperset(steps) or not _are_constant([tile, *steps]):
         return None
     lines = -(-row.nbytes // LINE)
     nbytes = math.prod(r.src[0].arg for r in steps) * row.nbytes
-    if tile.src[0].arg < lines or not l1 <= nbytes <= l2 // 2:
+    following = _following(index, grid)
+    if following is None or tile.src[0].arg < lines or not l1 <= nbytes <= l2 // 2:
         return None
-    last = tile.like(lines - 1)
-    line = alu(Op.WHERE, tile < last, tile, last)
-    following = index.substitute({numbers[-1]: numbers[-1] + 1})
-    place = following + line * (LINE // param.dtype.scalar.itemsize)
+    place = following + _at_most(tile, lines - 1) * (LINE // memory.dtype.scalar.itemsize)
     return Node(Op.PREFETCH, dtypes.void, (memory, place))
+
+
+def _hint_for_packing(
+    fill: _Loop, loops: list[Node], body: Sequence[Node], grid: Sequence[Node], l1: int, l2: int
+) -> Node | None:
+    """The PREFETCH for what `fill` will pack next, in a loop that multiplies by what it packed.
+
+    A step of `fill` loads lines that lie equally far apart, and serves `each` steps of the product:
+    a tile asks for `each` of them, one in each of these steps.
+    """
+    filled = {_behind(n.src[0]) for n in fill.body if n.op is Op.STORE}
+    reads = {_behind(n.src[0]) for n in body if n.op is Op.LOAD}
+    if not filled & reads or len(loops) != len(grid) + 2:
+        return None
+    tile, step, packing = *loops[-2:], fill.loops[-1]
+    if not _are_constant([tile, step, packing]):
+        return None
+    loads = [n for n in fill.body if n.op is Op.LOAD and _is_plain(n.src[0])]
+    places = sorted({split_index(n.src[1])[1] for n in loads})
+    bases = {(n.src[0], n.dtype, split_index(n.src[1])[0]) for n in loads}
+    apart = {more - less for less, more in itertools.pairwise(places)}
+    each, rest = divmod(step.src[0].arg, packing.src[0].arg)
+    if len(bases) != 1 or len(apart) != 1 or rest or each & (each - 1):
+        return None
+    ((memory, dtype, base),) = bases
+    following = None if base is None else _following(base, grid)
+    nbytes = dtype.itemsize * len(places) * packing.src[0].arg
+    fits = tile.src[0].arg * each >= len(places) and l1 <= nbytes <= l2 // 2
+    if following is None or not fits:
+        return None
+    turn = tile if each == 1 else tile * each + alu(Op.AND, step, step.like(each - 1))
+    now = step if each == 1 else alu(Op.SHR, step, step.like(each.bit_length() - 1))
+    place = following.substitute({packing: now}) + places[0]
+    place = place + _at_most(turn, len(places) - 1) * apart.pop()
+    return Node(Op.PREFETCH, dtypes.void, (memory, place))
+
+
+def _following(index: Node, grid: Sequence[Node]) -> Node | None:
+    """`index` in the next panel; None where it has no number, or is read from memory itself."""
+    if any(n.op not in ALU and n.op not in (Op.CONST, Op.RANGE) for n in index.toposort()):
+        return None
+    numbers = [r for r in grid if r in _ranges(index)]
+    return index.substitute({numbers[-1]: numbers[-1] + 1}) if numbers else None
+
+
+def _at_most(value: Node, most: int) -> Node:
+    return alu(Op.WHERE, value < most, value, value.like(most))
+
+
+def _are_constant(loops: Sequence[Node]) -> bool:
+    return all(r.src[0].op is Op.CONST for r in loops)
+
+
+def _is_plain(memory: Node) -> bool:
+    """Whether it is memory of the kernel's arguments that has addresses."""
+    param = _behind(memory)
+    return param.op is Op.PARAM and param.arg.image is None
 
 
 def _behind(memory: Node) -> Node:

@@ -19,7 +19,7 @@ from ..ir.shape import size_max
 from .exact import is_multiple
 from .linearize import Phase
 
-__all__ = ["LINE", "STREAM", "with_streams"]
+__all__ = ["LINE", "STREAM", "split_index", "with_streams"]
 
 LINE = 64  # bytes of a cache line on every processor that treadle knows
 STREAM = "stream"
@@ -58,7 +58,7 @@ def _whole_lines(stores: list[Node]) -> Iterator[Node]:
     """Those of `stores`, all to one piece of memory, that fill lines together."""
     groups: dict[Node | None, dict[Node, tuple[int, int]]] = {}
     for store in stores:
-        base, begin = _split(store.src[1])
+        base, begin = split_index(store.src[1])
         size = store.src[2].dtype.itemsize
         begin *= store.src[2].dtype.scalar.itemsize
         groups.setdefault(base, {})[store] = begin, begin + size
@@ -75,12 +75,12 @@ def _whole_lines(stores: list[Node]) -> Iterator[Node]:
                 yield store
 
 
-def _split(index: Node) -> tuple[Node | None, int]:
+def split_index(index: Node) -> tuple[Node | None, int]:
     """An index as (what varies, what is added to it)."""
     if index.op is Op.CONST:
         return None, index.arg
     if index.op is Op.ADD and index.src[1].op is Op.CONST:
-        base, more = _split(index.src[0])
+        base, more = split_index(index.src[0])
         return base, more + index.src[1].arg
     return index, 0
 
