@@ -35,20 +35,16 @@ from .cuda_text import (
     SCALARS,
     helper_texts,
     literal,
+    places,
     struct_name,
     struct_text,
 )
-from .cuda_warpgroups import WithWarpgroups
+from .cuda_warps import WithWarps
 from .nvidia import (
-    BUTTERFLY,
-    BUTTERFLY_OF_QUADS,
-    IS_ANY,
     WARP,
-    WHOLE_WARP,
     WIDEST,
     Fused,
     added_products,
-    copied,
     fused,
     has_nan_extremes,
     is_whole,
@@ -56,11 +52,9 @@ from .nvidia import (
     only_copied,
     only_updated,
 )
-from .wgmma import FENCE, reads_shared
 
 __all__ = ["CUDARenderer"]
 
-_FULL = f"{WHOLE_WARP:#x}u"
 _WORK_ITEMS = {"item": "threadIdx.x", "lane": f"threadIdx.x % {WARP}"}
 _TO_INTEGER = {
     ("float32", "int32"): "__float2int_rz", ("float32", "int64"): "__float2ll_rz",
@@ -92,7 +86,7 @@ class CUDARenderer:
         return "\n".join([*lines, *bodies])
 
 
-class _CUDAFunction(WithWarpgroups):
+class _CUDAFunction(WithWarps):
     language = "CUDA C"
 
     def __init__(self, name: str, phase: Phase, target: Target, contract: bool) -> None:
@@ -105,9 +99,6 @@ class _CUDAFunction(WithWarpgroups):
         self.in_vectors: set[str] = set()  # the arguments that are accessed so
         self.exact = exact_nodes(phase.code)
         self.added = added_products(phase.code)
-        self.fences = reads_shared(phase.code)
-        self.copied = copied(phase.code)
-        self.copies: list[Node] = []  # those of the next group
         self.unprinted = self.added.union(
             only_copied(phase.code, self.copied), only_updated(phase.code)
         )
@@ -175,64 +166,6 @@ class _CUDAFunction(WithWarpgroups):
     def _work_item(self, node: Node) -> str:
         return self.let(node.dtype, _WORK_ITEMS[node.arg.name])
 
-    def _barrier(self, node: Node) -> None:
-        if self.fences:
-            self.line(f'asm volatile("{FENCE}" ::: "memory");')
-        self.line("__syncthreads();")
-
-    def _commit(self, node: Node) -> None:
-        """The asynchronous copies since the group before, element by element if not aligned."""
-        copies, self.copies = self.copies, []
-        vectors = (self.copied[n] for n in copies if self.copied[n].dtype.count > 1)
-        unaligned = [self._may_be_unaligned(self.memory(load.src[0])) for load in vectors]
-        if any(unaligned):
-            self.open("if (aligned)")
-        for copy in copies:
-            self._copy(copy)
-        if any(unaligned):
-            self.close()
-            self.open("else")
-            for copy in copies:
-                self._copy_single(copy)
-            self.close()
-        self.line('asm volatile("cp.async.commit_group;" ::: "memory");')
-
-    def _wait(self, node: Node) -> None:
-        self.line(f'asm volatile("cp.async.wait_group {node.arg};" ::: "memory");')
-
-    def _subgroup(self, node: Node) -> str:
-        if not node.dtype.is_bool:
-            return self._combined(node, BUTTERFLY)
-        vote, (value,) = "any" if IS_ANY[node.arg] else "all", self.operands(node)
-        return self.let(node.dtype, f"__{vote}_sync({_FULL}, {value})")
-
-    def _quad(self, node: Node) -> str:
-        return self._combined(node, BUTTERFLY_OF_QUADS)
-
-    def _quick_exp2(self, node: Node) -> str:
-        self.helpers.add("quick_exp2")
-        return self.let(node.dtype, f"quick_exp2({self.value(node.src[0])})")
-
-    def _combined(self, node: Node, steps: Sequence[int]) -> str:
-        """The values of lanes that are `steps` apart, step by step."""
-        dtype, (value,) = node.dtype, self.operands(node)
-        for apart in steps:
-            other = self.let(dtype, f"__shfl_xor_sync({_FULL}, {value}, {apart})")
-            value = self.let(dtype, self.binary(node.arg, dtype, value, other))
-        return value
-
-    def _fragment(self, node: Node) -> str:
-        memory, place = node.src
-        name = f"load_{node.dtype.count}_{'columns' if node.arg else 'lines'}"
-        self.helpers.add(name)
-        return self.let(node.dtype, f"{name}({self.memory(memory)} + {self.value(place)})")
-
-    def _mma(self, node: Node) -> str:
-        return self.let(
-            node.dtype,
-            self._multiplied(node, self.splat(node.dtype, literal(node.dtype.scalar, 0))),
-        )
-
     def _update(self, node: Node) -> None:
         register, value = behind_after(node.src[0]), node.src[1]
         name, sum_ = self.names[register], fused(node) if self.contract else None
@@ -252,18 +185,12 @@ class _CUDAFunction(WithWarpgroups):
         z = self.negate(dtype, z) if sum_.is_less else z
         return self.call(Op.FMA, dtype, [x, y, z])
 
-    def _multiplied(self, node: Node, sums: str) -> str:
-        """The sums of a product of matrices and what is there already."""
-        name = f"mma_{node.arg}"
-        self.helpers.add(name)
-        return f"{name}({', '.join(self.operands(node))}, {sums})"
-
     # -- memory ---------------------------------------------------------------------------------
 
     def load(self, node: Node) -> str:
         memory, index, *gated = node.src
         dtype, base, place = node.dtype, self.memory(memory), self.value(index)
-        lanes = _places(base, place, dtype.count)
+        lanes = places(base, place, dtype.count)
         if gated and (gated[0].dtype.count > 1 or dtype.count == 1):
             gates, others = (self._lanes(source, dtype.count) for source in gated)
             chosen = zip(gates, lanes, others, strict=True)
@@ -292,7 +219,7 @@ class _CUDAFunction(WithWarpgroups):
             self._copy_box(node)
             return
         dtype, base, place = value.dtype, self.memory(memory), self.value(index)
-        lanes = zip(_places(base, place, dtype.count), self._lanes(value, dtype.count), strict=True)
+        lanes = zip(places(base, place, dtype.count), self._lanes(value, dtype.count), strict=True)
         stores = [f"{at} = {lane};" for at, lane in lanes]
         if gates and gates[0].dtype.count > 1:
             held = self._lanes(gates[0], dtype.count)
@@ -307,28 +234,6 @@ class _CUDAFunction(WithWarpgroups):
             self.line(code)
         if gates and gates[0].dtype.count == 1:
             self.close()
-
-    def _copy(self, node: Node) -> None:
-        """An asynchronous copy."""
-        load, gates = self.copied[node], node.src[3:]
-        name = f"copy_{load.dtype.count * load.dtype.scalar.itemsize}"
-        self.helpers.add(name)
-        places = (f"{self.memory(n.src[0])} + {self.value(n.src[1])}" for n in (node, load))
-        held = self.value(load.src[2]) if len(load.src) > 2 else "true"
-        guard = f"if ({self.value(gates[0])}) " if gates else ""
-        self.line(f"{guard}{name}({', '.join(places)}, {held});")
-
-    def _copy_single(self, node: Node) -> None:
-        """The same element by element, through registers."""
-        load, gates, count = self.copied[node], node.src[3:], self.copied[node].dtype.count
-        to, base = (
-            _places(self.memory(n.src[0]), self.value(n.src[1]), count) for n in (node, load)
-        )
-        if len(load.src) > 2:
-            other = literal(load.dtype.scalar, 0)
-            base = [f"{self.value(load.src[2])} ? {one} : {other}" for one in base]
-        stores = " ".join(f"{a} = {b};" for a, b in zip(to, base, strict=True))
-        self.line(f"if ({self.value(gates[0])}) {{ {stores} }}" if gates else stores)
 
     # -- vectors --------------------------------------------------------------------------------
 
@@ -378,6 +283,10 @@ class _CUDAFunction(WithWarpgroups):
         if dtype.is_float:
             return self._each(lambda x: f"(-({x}))", dtype, (dtype, value))
         return self._each(lambda x: f"({kind})(0u - {x})", dtype, (dtype, value))
+
+    def _quick_exp2(self, node: Node) -> str:
+        self.helpers.add("quick_exp2")
+        return self.let(node.dtype, f"quick_exp2({self.value(node.src[0])})")
 
     def _alu(self, node: Node) -> str:
         sum_ = fused(node) if self.contract else None
@@ -442,13 +351,6 @@ class _CUDAFunction(WithWarpgroups):
             return f"({SCALARS[target.name]}){value}"
         converted = f"{_TO_INTEGER[source.name, target.name]}({value})"  # saturates
         return f"({value} == {value} ? {converted} : {literal(target, 0)})"
-
-
-def _places(base: str, place: str, count: int) -> list[str]:
-    """Neighbouring elements of memory."""
-    if count == 1:
-        return [f"{base}[{place}]"]
-    return [f"{base}[{place} + {number}]" for number in range(count)]
 
 
 def _extreme(op: Op, dtype: DType, a: str, b: str) -> str:

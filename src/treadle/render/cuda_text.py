@@ -18,7 +18,8 @@ from .nvidia import COPIED_AT_ONCE, MMA_KINDS, TO_TF32, WIDEST, mma_instruction
 from .wgmma import ADDRESS_BITS, UNIT, descriptor_fields, instructions, product_name
 
 __all__ = [
-    "HALVES", "SCALARS", "helper_texts", "literal", "product_text", "struct_name", "struct_text",
+    "HALVES", "SCALARS", "helper_texts", "literal", "places", "product_text", "struct_name",
+    "struct_text",
 ]  # fmt: skip
 
 SCALARS = {
@@ -223,3 +224,10 @@ def _integer(dtype: DType, value: int) -> str:
     if dtype.bits < 32:
         return f"(({SCALARS[dtype.name]}){code})"
     return f"({code})" if value < 0 else code
+
+
+def places(base: str, place: str, count: int) -> list[str]:
+    """Neighbouring elements of memory."""
+    if count == 1:
+        return [f"{base}[{place}]"]
+    return [f"{base}[{place} + {number}]" for number in range(count)]

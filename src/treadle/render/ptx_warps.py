@@ -1,0 +1,196 @@
+"""LLVM IR for what the items of a warp or a group do together on NVIDIA GPUs.
+
+Barriers, values that lanes exchange, fragments and products of matrix units, and asynchronous
+copies into shared memory.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from ..dtype import DType, dtypes
+from ..ir.node import Node
+from ..lower.linearize import Phase
+from .llvm_values import memory_type, type_name, zero
+from .nvidia import (
+    BUTTERFLY,
+    BUTTERFLY_OF_QUADS,
+    IS_ANY,
+    TO_TF32,
+    WARP,
+    WHOLE_WARP,
+    WIDEST,
+    copied,
+    mma_instruction,
+)
+from .ptx_warpgroups import SHARED, WithWarpgroups
+from .wgmma import FENCE, reads_shared
+
+__all__ = ["WithWarps"]
+
+
+class WithWarps(WithWarpgroups):
+    """A phase whose items work together."""
+
+    in_vectors: set[str]  # the arguments that are accessed so
+
+    def __init__(self, name: str, phase: Phase, variables: Sequence[str], contract: bool) -> None:
+        super().__init__(name, phase, variables, contract)
+        self.fences = reads_shared(phase.code)
+        self.copied = copied(phase.code)
+        self.copies: list[Node] = []  # those of the next group
+
+    @abstractmethod
+    def _by_alignment(self, memory: Node) -> tuple[str, str, str]:
+        """Branch on whether arguments are aligned: the labels of both ways and of what follows."""
+
+    @abstractmethod
+    def _single_loads(self, node: Node, place: str) -> str:
+        """A vector put together from its elements."""
+
+    def _barrier(self, node: Node) -> None:
+        if self.fences:
+            self.asm(FENCE)
+        self._do("llvm.nvvm.barrier0", [])
+
+    def _commit(self, node: Node) -> None:
+        """The asynchronous copies since the group before, element by element if not aligned."""
+        copies, self.copies = self.copies, []
+        unaligned = [self.copied[n].src[0] for n in copies if self.copied[n].dtype.count > 1]
+        for memory in unaligned:
+            self.in_vectors.add(self.memory(memory))
+        if unaligned:
+            whole, single, done = self._by_alignment(unaligned[0])
+            self.start_block(whole)
+        for copy in copies:
+            self._copy(copy)
+        if unaligned:
+            self.lines.append(f"  br label %{done}")
+            self.start_block(single)
+            for copy in copies:
+                self._copy_single(copy)
+            self.lines.append(f"  br label %{done}")
+            self.start_block(done)
+        self._do("llvm.nvvm.cp.async.commit.group", [])
+
+    def _wait(self, node: Node) -> None:
+        self._do("llvm.nvvm.cp.async.wait.group", [("i32", str(node.arg))])
+
+    def _do(self, name: str, operands: list[tuple[str, str]]) -> None:
+        """A call of an intrinsic function that gives nothing."""
+        self.declared[f"declare void @{name}({', '.join(kind for kind, _ in operands)})"] = None
+        given = ", ".join(f"{kind} {value}" for kind, value in operands)
+        self.lines.append(f"  call void @{name}({given})")
+
+    def _subgroup(self, node: Node) -> str:
+        if not node.dtype.is_bool:
+            return self._combined(node, BUTTERFLY)
+        vote = "any" if IS_ANY[node.arg] else "all"
+        operands = [("i32", _mask()), ("i1", self.value(node.src[0]))]
+        return self.call(node.dtype, f"llvm.nvvm.vote.{vote}.sync", operands)
+
+    def _quad(self, node: Node) -> str:
+        return self._combined(node, BUTTERFLY_OF_QUADS)
+
+    def _combined(self, node: Node, steps: Sequence[int]) -> str:
+        """The values of lanes that are `steps` apart, step by step."""
+        dtype, value = node.dtype, self.value(node.src[0])
+        for apart in steps:
+            other = self._from_word(dtype, self._shuffled(self._to_word(dtype, value), apart))
+            value = self.binary(node.arg, dtype, value, other, False)
+        return value
+
+    def _shuffled(self, word: str, apart: int) -> str:
+        """What the lane whose number differs in one bit has."""
+        operands = [("i32", _mask()), ("i32", word), ("i32", str(apart)), ("i32", str(WARP - 1))]
+        return self.call(dtypes.int32, "llvm.nvvm.shfl.sync.bfly.i32", operands)
+
+    def _to_word(self, dtype: DType, value: str) -> str:
+        """A value of at most 32 bits as that many."""
+        kind = type_name(dtype)
+        if dtype.is_float:
+            return self.emit(f"bitcast {kind} {value} to i32")
+        return value if dtype.bits == 32 else self.emit(f"zext {kind} {value} to i32")
+
+    def _from_word(self, dtype: DType, word: str) -> str:
+        kind = type_name(dtype)
+        if dtype.is_float:
+            return self.emit(f"bitcast i32 {word} to {kind}")
+        return word if dtype.bits == 32 else self.emit(f"trunc i32 {word} to {kind}")
+
+    def _fragment(self, node: Node) -> str:
+        count, memory = node.dtype.count, node.src[0]
+        place = self.place_of(node, memory.dtype)
+        name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{count}{'.trans' if node.arg else ''}.b16"
+        fields, pointer = f"{{ {', '.join(['i32'] * count)} }}", self.pointer(memory)
+        self.declared[f"declare {fields} @{name}.p{SHARED}({pointer})"] = None
+        found = self.emit(f"call {fields} @{name}.p{SHARED}({pointer} {place})")
+        return self.stacked(node.dtype, fields, found)
+
+    def _mma(self, node: Node) -> str:
+        return self._multiplied(node, zero(node.dtype))
+
+    def _multiplied(self, node: Node, sums: str) -> str:
+        """The sums of a product of matrices and what is there already."""
+        dtype, kind = node.dtype, type_name(node.dtype.scalar)
+        words = [self.value(piece) for piece in node.src]
+        if node.arg == "tf32":
+            words = [self._inline("i32", f"{TO_TF32} $0, $1;", "=r,r", [("i32", w)]) for w in words]
+        lanes = [
+            self.emit(f"extractelement {type_name(dtype)} {sums}, i64 {n}")
+            for n in range(dtype.count)
+        ]
+        letter = "f" if dtype.is_float else "r"
+        code = f"{mma_instruction(node.arg)} {{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, "
+        operands = [*(("i32", word) for word in words), *((kind, lane) for lane in lanes)]
+        fields = f"{{ {', '.join([kind] * dtype.count)} }}"
+        constraints = ",".join([f"={letter}"] * 4 + ["r"] * 6 + [letter] * 4)
+        found = self._inline(fields, code + "{$10, $11, $12, $13};", constraints, operands)
+        return self.stacked(dtype, fields, found)
+
+    def _inline(
+        self, kind: str, code: str, constraints: str, operands: list[tuple[str, str]]
+    ) -> str:
+        """Inline PTX of all lanes together that reads and writes no memory."""
+        given = ", ".join(f"{kind} {value}" for kind, value in operands)
+        attributes = "convergent nounwind memory(none)"
+        return self.emit(f'call {kind} asm "{code}", "{constraints}"({given}) {attributes}')
+
+    def _copy(self, node: Node) -> None:
+        """An asynchronous copy: zeros where the gate of the LOAD is false."""
+        load = self.copied[node]
+        done = self.open_if(self.value(node.src[3])) if len(node.src) > 3 else None
+        size = load.dtype.count * load.dtype.scalar.itemsize
+        name = f"llvm.nvvm.cp.async.{'cg' if size == WIDEST else 'ca'}.shared.global.{size}"
+        operands = [(self.pointer(n.src[0]), self.place_of(n, load.dtype)) for n in (node, load)]
+        if len(load.src) > 2:
+            held = self.emit(f"select i1 {self.value(load.src[2])}, i32 {size}, i32 0")
+            name, operands = f"{name}.s", [*operands, ("i32", held)]
+        self._do(name, operands)
+        if done is not None:
+            self.close_if(done)
+
+    def _copy_single(self, node: Node) -> None:
+        """The same element by element, through registers."""
+        load = self.copied[node]
+        done = self.open_if(self.value(node.src[3])) if len(node.src) > 3 else None
+        kind, before = memory_type(load.dtype), self.block
+        held = self.open_if(self.value(load.src[2])) if len(load.src) > 2 else None
+        place = self.place_of(load, load.dtype)
+        if load.dtype.count > 1:
+            value = self._single_loads(load, place)
+        else:
+            value = super().raw_load(load, place, load.dtype.itemsize)
+        if held is not None:
+            inside = self.block
+            self.close_if(held)
+            value = self.emit(f"phi {kind} [ {value}, %{inside} ], [ zeroinitializer, %{before} ]")
+        self.raw_store(node, value, self.place_of(node, load.dtype), WIDEST)
+        if done is not None:
+            self.close_if(done)
+
+
+def _mask() -> str:
+    """All lanes of a warp, as LLVM writes an i32."""
+    return str(WHOLE_WARP - (1 << 32))
