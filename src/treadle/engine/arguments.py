@@ -148,7 +148,7 @@ def refreshed(value: Any, wanted: Any, renewed: dict[int, Node]) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(refreshed(item, wanted, renewed) for item in value))
     if isinstance(value, (list, tuple)):
-        return type(value)(refreshed(item, wanted, renewed) for item in value)
+        return type(value)([refreshed(item, wanted, renewed) for item in value])
     if isinstance(value, dict):
         return {k: refreshed(v, wanted, renewed) for k, v in value.items()}
     return value
@@ -167,8 +167,9 @@ def over(node: Node, buffers: list[Node]) -> Node:
     if len(buffers) > 1:
         return node.replace(src=(over(node.src[0], buffers),))
     (buffer,) = buffers
-    same = buffer.shape == node.shape
-    return buffer if same else Node(Op.RESHAPE, node.dtype, (buffer,), node.shape)
+    if buffer.shape == node.shape:
+        return buffer
+    return Node.fresh(Op.RESHAPE, node.dtype, (buffer,), node.shape, node.shape)
 
 
 def buffers_of(node: Node) -> list[Node]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,8 +16,9 @@ from ..ir.args import Token
 from ..ir.node import Node, toposort
 from ..ir.op import Op
 from ..runtime.base import Launch
-from .arguments import Glance, buffers_of, memories_of, over, refreshed
+from .arguments import Glance, buffers_of, is_traced, memories_of, over, refreshed
 from .backends import Device
+from .effects import buffer_below
 from .known import holders, is_backed, next_number, remember, resolve, tracked_since
 from .lasting import Kept, Room
 from .memory import Memory, adopt, from_host, memory_of, read
@@ -24,7 +26,8 @@ from .run import realize
 from .steps import HostCall, Run, Step, Transfer
 
 __all__ = [
-    "Capture", "Watched", "let_go_of_results", "prepare", "state_of", "step_state", "watched_by",
+    "Capture", "Watched", "let_go_of_results", "made_before", "prepare", "state_of", "step_state",
+    "watched_by",
 ]  # fmt: skip
 
 
@@ -71,6 +74,7 @@ class Capture:
     watched: list[Watched] = field(default_factory=list)
     glances: list[Glance] | None = None
     tokens: frozenset[Token] = frozenset()  # of the state's memory, from the first replay on
+    began: int = field(default_factory=next_number)  # holders with smaller numbers are from before
     seen: int = 0  # holders with smaller numbers cannot read what is in that memory now
 
     def is_current(self) -> bool:
@@ -98,6 +102,34 @@ class Capture:
         works = [run.work for run in self.runs]
         kernels, ops, nbytes = (sum(work[i] for work in works) for i in range(3))
         return kernels, ops, nbytes
+
+
+def made_before(capture: Capture, nodes: Sequence[Node]) -> list[tuple[Node, str]]:
+    """The graphs below `nodes` that replays must not compute anew: what was pending before.
+
+    That is each assignment, so that it happens once; and each tensor of memory that no tensor has
+    (random numbers read the generator's): replays read its value, and see when it gets another.
+    """
+    below = [n for n in toposort(nodes, lambda n: resolve(n) is n) if resolve(n) is n]
+    computed = {node for node in below if not is_backed(node)}
+    recent = {id(holder) for holder in tracked_since(capture.began)}
+    known = [holder for holder in holders() if not is_traced(resolve(holder.node))]
+    tokens = {base.arg.token for holder in known for base in _bases(holder)}
+    earlier = [holder for holder in known if id(holder) not in recent]
+    found = [
+        (holder.node, holder.device)
+        for holder in earlier
+        if holder.node in computed and not _tokens_below(holder.node) <= tokens
+    ]
+    pending = toposort((h.node for h in earlier), lambda n: resolve(n) is n)
+    effects = [n for n in pending if n.op is Op.AFTER and n in computed]
+    return [*dict.fromkeys([*((n, buffer_below(n).arg.device) for n in effects), *found])]
+
+
+def _tokens_below(node: Node) -> set[Token]:
+    """The memory that computing a graph reads."""
+    order = (resolve(n) for n in toposort([node], lambda n: resolve(n) is n))
+    return {base.arg.token for n in order if is_backed(n) for base in buffers_of(n)}
 
 
 def prepare(capture: Capture) -> None:

@@ -2,7 +2,7 @@
 
 COPY, from one device to another; HOST, a function of NumPy's; RECUR, a loop over kernels.
 
-    computed_at_once([HOST(BUFFER)])         -> True; its value is known now
+    computed_at_once([HOST(BUFFER)])         -> [RESHAPE(BUFFER)]
     compute_cuts([HOST(BUFFER + 1) * 2], realize)
 
 They cut a graph into what comes before and what comes after. Where all that a host call reads is in
@@ -33,19 +33,23 @@ CUTS = frozenset((Op.COPY, Op.HOST, Op.RECUR))
 Realize = Callable[[Sequence[tuple[Node, Any]]], list[Node]]
 
 
-def computed_at_once(nodes: Sequence[Node]) -> bool:
-    """Whether the value of each node is known, or was made so by host calls of known values."""
-    calls: list[Node] = []
-    for node in map(resolve, nodes):
+def computed_at_once(nodes: Sequence[Node]) -> list[Node] | None:
+    """The memory of `nodes` if that takes no more than host calls of known values, else None."""
+    found = [resolve(node) for node in nodes]
+    calls: list[tuple[Node, list[Node]]] = []
+    for node in found:
         if _is_in_memory(node):
             continue
-        if node.op is not Op.HOST or not all(_is_in_memory(resolve(s)) for s in node.src):
-            return False
-        calls.append(node)
-    for node in calls:
+        if node.op is not Op.HOST:
+            return None
+        operands = [resolve(source) for source in node.src]
+        if not all(map(_is_in_memory, operands)):
+            return None
+        calls.append((node, operands))
+    for node, operands in calls:
         if node.memory is None:  # no earlier call has computed it as well
-            _take(node, [resolve(source) for source in node.src])
-    return True
+            _take(node, operands)
+    return [resolve(node) for node in found] if calls else found
 
 
 def compute_cuts(outputs: Sequence[Node], realize: Realize) -> None:
@@ -99,7 +103,7 @@ def _take(cut: Node, operands: Sequence[Node]) -> None:
 
 def _remember_all(nodes: Sequence[Node], made: Sequence[Memory]) -> None:
     for node, memory in zip(nodes, made, strict=True):
-        remember(node, Node(Op.RESHAPE, node.dtype, (adopt(memory),), node.shape))
+        remember(node, adopt(memory, node.shape))
 
 
 def _copy(node: Node, source: Memory) -> tuple[Transfer, list[Node]]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from ..config import settings
@@ -38,12 +38,20 @@ from .arguments import (
     refreshed,
     signature_of,
 )
-from .capture import Capture, let_go_of_results, prepare, state_of, step_state, watched_by
+from .capture import (
+    Capture,
+    let_go_of_results,
+    made_before,
+    prepare,
+    state_of,
+    step_state,
+    watched_by,
+)
 from .counters import GlobalCounters
 from .known import is_backed, resolve
 from .lasting import expect_replays
 from .memory import Memory, adopt, moment, new_memory
-from .run import on_interpret, realize
+from .run import on_compute, on_interpret, realize
 from .steps import HostCall, Step, Transfer, listeners
 
 __all__ = ["TinyJit", "jit"]
@@ -77,7 +85,19 @@ def _listen_to_interpreter() -> None:
         capture.interpreted = True
 
 
+def _compute_what_was_before(nodes: Sequence[Node]) -> None:
+    capture = getattr(_capturing, "active", None)
+    if capture is None or not (pending := made_before(capture, nodes)):
+        return
+    _capturing.active = None
+    try:
+        realize(pending)
+    finally:
+        _capturing.active = capture
+
+
 memory_table.on_read.append(_refuse_reading)
+on_compute.append(_compute_what_was_before)
 on_interpret.append(_listen_to_interpreter)
 listeners.append(_listen)
 

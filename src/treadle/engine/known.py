@@ -31,8 +31,17 @@ class Holder(Protocol):
     def node(self) -> Node: ...
 
 
+class _Reference(weakref.ref[Any]):
+    """What `weakref.KeyedRef` is, made without a call of Python's."""
+
+    __slots__ = ("key",)
+
+
 _serial = itertools.count()
 _live: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+# Each operation tracks a tensor: without the dictionary's own methods around it.
+_references: dict[int, _Reference] = _live.data  # pyright: ignore[reportAttributeAccessIssue]
+_forget = _live._remove  # pyright: ignore[reportAttributeAccessIssue]
 _tracking = threading.Lock()
 _set_memory = Node.__dict__["memory"].__set__
 
@@ -43,10 +52,11 @@ def track(holder: Holder, number: int | None = None) -> int:
     Called again, with the `number` that it returned, whenever the node is another.
     """
     with _tracking:
-        if number is not None:
-            _live.pop(number, None)
-        number = next(_serial)
-        _live[number] = holder
+        reference = None if number is None else _references.pop(number, None)
+        if reference is None:
+            reference = _Reference(holder, _forget)
+        reference.key = number = next(_serial)
+        _references[number] = reference
     return number
 
 

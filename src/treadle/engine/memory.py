@@ -67,6 +67,7 @@ class Memory:
     is_exposed: bool = False
     changed: int = 0
     made: int = field(default_factory=moment)
+    _elements: Any = field(default=None, init=False, repr=False)  # as the host sees them in place
 
     @property
     def is_shared(self) -> bool:
@@ -88,8 +89,12 @@ class Memory:
 
         runtime = Device[self.device].runtime
         runtime.synchronize()
+        if self._elements is not None:
+            return self._elements.view()
         if runtime.shares_memory and self.image is None:
-            return np.frombuffer(self.buffer.view(), _to_np_dtype(self.dtype), self.size)
+            here = np.frombuffer(self.buffer.view(), _to_np_dtype(self.dtype), self.size)
+            self._elements = here
+            return here.view()
         found = np.empty(self.size, self.stored)
         if self.size:
             runtime.read(self.buffer, _bytes_of(found))
@@ -102,10 +107,10 @@ class Memory:
         if not data.size:
             return
         self.changed = moment()
-        if self.is_shared:
+        runtime = Device[self.device].runtime
+        if runtime.shares_memory and self.image is None:
             self.array().reshape(data.shape)[...] = data
         else:
-            runtime = Device[self.device].runtime
             runtime.write(self.buffer, _bytes_of(np.ascontiguousarray(data, self.stored)))
 
 
@@ -113,20 +118,23 @@ class Memory:
 on_read: list[Callable[[], None]] = []
 
 
-def adopt(memory: Memory) -> Node:
-    """A BUFFER with a Token of its own for `memory`."""
+def adopt(memory: Memory, shape: tuple[int, ...] | None = None) -> Node:
+    """A BUFFER with a Token of its own for `memory`, in `shape` if that is not one axis."""
     token = Token()
     token.memory = memory
     ref = BufferRef(token, memory.size, memory.device, memory.version, memory.image)
-    return Node(Op.BUFFER, memory.dtype, (), ref)
+    node = Node.fresh(Op.BUFFER, memory.dtype, (), ref, (memory.size,))
+    if shape is None or shape == node.shape:
+        return node
+    return Node.fresh(Op.RESHAPE, memory.dtype, (node,), shape, shape)
 
 
 def new_memory(device: str, dtype: DType, size: int, image: ImageDType | None = None) -> Memory:
     """Memory, or a texture, with undefined contents. Raises OutOfMemory."""
     allocator = Device[device].allocator
-    nbytes = max(1, size * dtype.itemsize)
-    buffer = allocator.alloc(nbytes) if image is None else allocator.alloc_image(image)
-    return Memory(buffer, dtype, size, device, image=image)
+    if image is not None:
+        return Memory(allocator.alloc_image(image), dtype, size, device, image=image)
+    return Memory(allocator.alloc(size * dtype.itemsize or 1), dtype, size, device)
 
 
 def allocate(device: str, dtype: DType, size: int) -> Node:

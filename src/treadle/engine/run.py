@@ -32,10 +32,13 @@ from .launching import run_program
 from .memory import adopt, from_host, memory_of, new_memory, read
 from .pipeline import program_of
 
-__all__ = ["on_interpret", "realize", "scheduled"]
+__all__ = ["on_compute", "on_interpret", "realize", "scheduled"]
 
 _lock = threading.RLock()
 
+
+# Told what is about to be computed; a capturing jit computes first what is not part of its replays.
+on_compute: list[Callable[[Sequence[Node]], None]] = []
 
 # Told when a graph was interpreted, which nothing can replay.
 on_interpret: list[Callable[[], None]] = []
@@ -51,8 +54,10 @@ def realize(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
         if settings.CHECK_NAN:
             check_values(outputs, realize)
         nodes = [node for node, _ in outputs]
-        if computed_at_once(nodes):
-            return [resolve(node) for node in nodes]
+        if (found := computed_at_once(nodes)) is not None:
+            return found
+        for listen in on_compute:
+            listen(nodes)
         devices = dict.fromkeys([device for _, device in outputs])
         roots, order = current(nodes)
         ops = {node.op for node in order}

@@ -81,7 +81,8 @@ class Transfer:
 
     def run(self, moved: Moved = _AS_THEY_ARE) -> None:
         """Copy."""
-        transfer(_now(self.source, moved), _now(self.target, moved))
+        source, target = self.source, self.target
+        transfer(moved.get(id(source), source), moved.get(id(target), target))
 
 
 @dataclass(eq=False, slots=True)
@@ -100,11 +101,11 @@ class HostCall:
         """Compute. Raises LinAlgError."""
         arrays = []
         for memory, shape in zip(self.operands, self.shapes, strict=True):
-            array = _now(memory, moved).array().reshape(shape)
-            array.flags.writeable = False
+            array = moved.get(id(memory), memory).array().reshape(shape)
+            array.setflags(write=False)
             arrays.append(array)
-        for memory, result in zip(self.made, _lapack().call(self.arg, arrays), strict=True):
-            _now(memory, moved).fill(result)
+        for memory, result in zip(self.made, _lapack().results(self.arg, arrays), strict=True):
+            moved.get(id(memory), memory).fill(result)
 
 
 Step = Run | Transfer | HostCall
@@ -118,7 +119,3 @@ def _lapack() -> Any:
     from ..ir import lapack  # brings NumPy, which only host calls need at once
 
     return lapack
-
-
-def _now(memory: Memory, moved: Moved) -> Memory:
-    return moved.get(id(memory), memory)

@@ -18,7 +18,7 @@ from ..errors import LinAlgError
 from . import factors
 from .args import HostArg
 
-__all__ = ["FUNCTIONS", "call"]
+__all__ = ["FUNCTIONS", "call", "results"]
 
 Array = np.ndarray
 Results = tuple[Array, ...]
@@ -30,18 +30,22 @@ class _LinAlgError(LinAlgError, np.linalg.LinAlgError):
 
 def call(arg: HostArg, operands: Sequence[Array]) -> list[Array]:
     """All results of a host function, of the shapes that `arg` says. Raises LinAlgError."""
+    return [
+        np.asarray(result, dtype).reshape(shape)
+        for result, shape, dtype in zip(results(arg, operands), arg.shapes, arg.dtypes, strict=True)
+    ]
+
+
+def results(arg: HostArg, operands: Sequence[Array]) -> Results:
+    """As `call`, with the elements in the dtypes and shapes that NumPy gives them."""
     try:
         with np.errstate(all="ignore"):
-            found = FUNCTIONS[arg.name](*operands, *arg.options)
+            return FUNCTIONS[arg.name](*operands, *arg.options)
     except np.linalg.LinAlgError as error:
         shapes = " and ".join(str(operand.shape) for operand in operands)
         raise _LinAlgError(
             f"[{arg.name}] of shape {shapes}: {error}; {_ADVICE[arg.name]}"
         ) from None
-    return [
-        np.asarray(result, dtype).reshape(shape)
-        for result, shape, dtype in zip(found, arg.shapes, arg.dtypes, strict=True)
-    ]
 
 
 def _qr(a: Array, complete: bool) -> Results:

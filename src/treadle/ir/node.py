@@ -10,7 +10,6 @@ dtype and fold constants. `==` is identity: use `.eq()` for the node that compar
 from __future__ import annotations
 
 import struct
-import threading
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -29,7 +28,6 @@ _interned: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValu
 # Looked up a million times in a large compilation: without the dictionary's own methods around it.
 _references: dict[tuple[Any, ...], weakref.ref[Node]] = _interned.data  # pyright: ignore[reportAttributeAccessIssue]
 _forget = _interned._remove  # pyright: ignore[reportAttributeAccessIssue]
-_lock = threading.RLock()
 
 
 class _Reference(weakref.ref["Node"]):
@@ -69,24 +67,17 @@ class Node:
         reference = _references.get(key)
         if reference is not None and (found := reference()) is not None:
             return found
-        _check(op, dtype, src, arg)
-        shape = infer_shape(op, src, arg)
-        with _lock:
-            reference = _references.get(key)
-            if reference is not None and (found := reference()) is not None:
-                return found
-            node = object.__new__(cls)
-            _set_op(node, op)
-            _set_dtype(node, dtype)
-            _set_src(node, src)
-            _set_arg(node, arg)
-            _set_shape(node, shape)
-            _set_origin(node, None)
-            _set_memory(node, None)
-            reference = _Reference(node, _forget)
-            reference.key = key
-            _references[key] = reference
-        return node
+        if src and src[0].dtype.kind == "complex":
+            check_complex(op, dtype, src, arg)
+        return _interned_as(key, op, dtype, src, arg, infer_shape(op, src, arg))
+
+    @staticmethod
+    def fresh(op: Op, dtype: DType, src: tuple[Node, ...], arg: Any, shape: Shape) -> Node:
+        """The same as Node(op, dtype, src, arg), quicker where its arg or a source is new.
+
+        Nobody has it then, so it is not looked for; its shape is known.
+        """
+        return _interned_as((op, dtype, src, arg), op, dtype, src, arg, shape)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a Node is immutable: cannot set {name!r}")
@@ -295,6 +286,26 @@ def behind_after(node: Node) -> Node:
     """The memory or register that AFTERs say something of."""
     while node.op is Op.AFTER:
         node = node.src[0]
+    return node
+
+
+def _interned_as(
+    key: tuple[Any, ...], op: Op, dtype: DType, src: tuple[Node, ...], arg: Any, shape: Shape
+) -> Node:
+    node = object.__new__(Node)
+    _set_op(node, op)
+    _set_dtype(node, dtype)
+    _set_src(node, src)
+    _set_arg(node, arg)
+    _set_shape(node, shape)
+    _set_origin(node, None)
+    _set_memory(node, None)
+    reference = _Reference(node, _forget)
+    reference.key = key
+    while (earlier := _references.setdefault(key, reference)) is not reference:
+        if (found := earlier()) is not None:  # another thread's, made meanwhile
+            return found
+        _forget(earlier)
     return node
 
 

@@ -6,6 +6,7 @@ are found here, when the node is made.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -67,13 +68,14 @@ def _elementwise(op: Op, src: tuple[Node, ...]) -> Shape:
 
 
 def _reshape(source: Shape, new: Shape) -> Shape:
-    old_count, new_count = size_product(source), size_product(new)
+    old_count, new_count = math.prod(source), math.prod(new)
     if isinstance(old_count, int) and isinstance(new_count, int) and old_count != new_count:
         raise ShapeError(
             f"[reshape] shape {source} has {old_count} elements, {new} would have {new_count}"
         )
-    if any(isinstance(size, int) and size < 0 for size in new):
-        raise ShapeError(f"[reshape] sizes must not be negative: {new}")
+    for size in new:
+        if isinstance(size, int) and size < 0:
+            raise ShapeError(f"[reshape] sizes must not be negative: {new}")
     return tuple(new)
 
 

@@ -9,6 +9,7 @@ triangles hide is masked on the device, so that the gradients of masks do the re
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -118,19 +119,28 @@ def host(
     options: tuple[Any, ...] = (),
 ) -> list[Node]:  # fmt: skip
     """The results of a host function, each of a shape and a dtype."""
-    shapes = tuple(tuple(shape) for shape, _ in results)
-    names = tuple(dtype.name for _, dtype in results)
-    return [
-        Node(Op.HOST, dtype, src, HostArg(name, shapes, names, number, options))
-        for number, (_, dtype) in enumerate(results)
-    ]
+    shapes = tuple([tuple(shape) for shape, _ in results])
+    names = tuple([dtype.name for _, dtype in results])
+    return _results_of(src, _host_args(name, shapes, names, options))
 
 
 def siblings(node: Node) -> list[Node]:
     """All results of the call that a HOST node is one result of."""
     arg = node.arg
-    results = [(s, to_dtype(name)) for s, name in zip(arg.shapes, arg.dtypes, strict=True)]
-    return host(arg.name, node.src, results, arg.options)
+    return _results_of(node.src, _host_args(arg.name, arg.shapes, arg.dtypes, arg.options))
+
+
+def _results_of(src: tuple[Node, ...], args: Sequence[tuple[DType, HostArg]]) -> list[Node]:
+    return [Node(Op.HOST, dtype, src, arg) for dtype, arg in args]
+
+
+@functools.lru_cache(1024)
+def _host_args(
+    name: str, shapes: tuple[tuple[int, ...], ...], names: tuple[str, ...], options: tuple[Any, ...]
+) -> Sequence[tuple[DType, HostArg]]:
+    """The dtype and the arg of each result."""
+    results = enumerate(map(to_dtype, names))
+    return [(dtype, HostArg(name, shapes, names, at, options)) for at, dtype in results]
 
 
 def cholesky(a: Node) -> Node:
