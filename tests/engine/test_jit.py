@@ -311,3 +311,51 @@ def test_an_alias_that_goes_away_is_no_other_tensor():
     del alias
     step(x)
     assert step._capture is capture
+
+
+def test_assignments_that_were_pending_before_a_capture_happen_once():
+    count = Tensor.zeros(2).contiguous().realize()
+    shown = TinyJit(lambda x: (x + count).realize())
+    x = Tensor.zeros(2).contiguous().realize()
+    shown(x)
+    count.assign(count + 1)  # not computed before the next call, which is captured
+    assert [shown(x).tolist() for _ in range(4)] == [[1, 1]] * 4
+    assert count.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0])
+def test_random_weights_that_were_never_computed_are_drawn_once(scale):
+    layer = {"w": Tensor.rand(3) * scale}
+    added = TinyJit(lambda x: (x + layer["w"]).realize())
+    x = Tensor.zeros(3).contiguous().realize()
+    for _ in range(3):
+        added(x)
+    layer["w"] = Tensor.rand(3) * scale  # recorded with it, for it is another tensor
+    found = []
+    for _ in range(4):
+        found.append(added(x).tolist())
+        Tensor.rand(5).realize()  # moves the generator on
+    assert found == [layer["w"].tolist()] * 4
+
+
+def test_another_value_for_weights_that_were_never_computed_is_seen():
+    w = Tensor.rand(3) * 2
+    added = TinyJit(lambda x: (x + w).realize())
+    x = Tensor.zeros(3).contiguous().realize()
+    for _ in range(3):
+        added(x)
+    w.assign(Tensor.ones(3))
+    assert added(x).tolist() == [1, 1, 1]
+
+
+def test_draws_before_a_capture_and_in_it_are_apart():
+    Tensor.manual_seed(5)
+    first, second = Tensor.rand(3), Tensor.rand(3)
+    expected = [first.tolist(), second.tolist()]
+    Tensor.manual_seed(5)
+    kept, read = Tensor.rand(3), Tensor.rand(3)
+    noisy = TinyJit(lambda x: (x + read + Tensor.rand(3)).realize())
+    x = Tensor.zeros(3).contiguous().realize()
+    drawn = [tuple(noisy(x).tolist()) for _ in range(5)]
+    assert len(set(drawn)) == 5
+    assert [kept.tolist(), read.tolist()] == expected

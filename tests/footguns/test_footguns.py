@@ -270,6 +270,50 @@ def test_a_lazy_tensor_may_be_computed_by_several_threads_at_once():
     assert found == [999000.0] * 8
 
 
+def test_threads_that_assign_without_a_lock_leave_one_of_their_values():
+    x = Tensor.zeros(16).contiguous().realize()
+    rounds, refused = 60, []
+
+    def work(number):
+        for i in range(rounds):
+            try:
+                x.assign(x + 1 if number % 2 else Tensor.full((16,), float(i)))
+                x.tolist()
+            except UserError as error:  # a version went between two reads
+                refused.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert len(set(x.tolist())) == 1
+    assert 0 <= x[0].item() <= 3 * rounds
+    assert all("lock" in str(error) for error in refused)
+
+
+def test_what_another_thread_has_overwritten_is_refused_once_and_then_read_as_it_is():
+    x = Tensor([1.0, 2.0]).realize()
+    unnoticed = (x + 1).node  # as while another thread is about to make a tensor of it
+    x.assign(x * 10).realize()
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    try:
+        y = Tensor._of(unnoticed, x.device)
+        with pytest.raises(UserError, match="by one thread while another computed"):
+            y.tolist()
+        assert y.tolist() == [11, 21]
+    finally:
+        done.set()
+        thread.join()
+
+
 def test_modes_belong_to_the_thread_that_set_them():
     seen = []
     with Tensor.train(), Tensor.no_grad():

@@ -10,8 +10,9 @@ memory: reading a version that has been overwritten is an error, never a wrong v
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType, ImageDType, _to_np_dtype
@@ -20,6 +21,7 @@ from ..ir.args import BufferRef, Placeholder, ShardArg, Token
 from ..ir.node import Node
 from ..ir.op import Op
 from .backends import Device
+from .known import remember
 
 if TYPE_CHECKING:
     import numpy as np
@@ -191,17 +193,37 @@ def _bytes_of(array: np.ndarray[Any, Any]) -> memoryview:
 def memory_of(ref: BufferRef) -> Memory:
     """The memory of a BUFFER. Raises InternalError if that version has been overwritten.
 
-    Raises UserError for a Placeholder.
+    Raises UserError for a Placeholder, or if another thread may have done so.
     """
     if isinstance(ref.token, Placeholder):
         raise UserError(ref.token.why)
     memory: Memory = ref.token.memory
     if memory.version != ref.version:
+        _refuse_race(memory, ref)
         raise InternalError(
             f"[realize] version {ref.version} of a buffer of {ref.size} elements on {ref.device} "
             f"was read after version {memory.version} had overwritten it"
         )
     return memory
+
+
+def _refuse_race(memory: Memory, ref: BufferRef) -> None:
+    """Raises UserError where it may have been another thread that overwrote what is read.
+
+    Only once: from then on, what has read the version that is gone reads the present one.
+    """
+    if threading.active_count() == 1:
+        return
+    gone, now = (
+        Node(Op.BUFFER, memory.dtype, (), replace(ref, version=version))
+        for version in (ref.version, memory.version)
+    )
+    remember(gone, now)
+    raise UserError(
+        f"[realize] a tensor of {ref.size} elements on {ref.device} was assigned to by one thread "
+        "while another computed with it: hold a lock (threading.Lock) around both, or give each "
+        "thread a tensor of its own, such as .clone()"
+    )
 
 
 def is_read_only(token: Token) -> bool:

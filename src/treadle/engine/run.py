@@ -32,9 +32,10 @@ from .launching import run_program
 from .memory import adopt, from_host, memory_of, new_memory, read
 from .pipeline import program_of
 
-__all__ = ["on_compute", "on_interpret", "realize", "scheduled"]
+__all__ = ["lock", "on_compute", "on_interpret", "realize", "scheduled"]
 
-_lock = threading.RLock()
+# One thread at a time computes, or gives a tensor another node that overwrites memory.
+lock = threading.RLock()
 
 
 # Told what is about to be computed; a capturing jit computes first what is not part of its replays.
@@ -50,7 +51,7 @@ def realize(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
     For a tuple of devices it is a MULTI of such results. Raises DeviceError if a device is missing,
     OutOfMemory if one is full, NonFiniteError as CHECK_NAN asks for.
     """
-    with _lock:
+    with lock:
         if settings.CHECK_NAN:
             check_values(outputs, realize)
         nodes = [node for node, _ in outputs]
@@ -198,7 +199,7 @@ def _run(roots: list[Node], device: str, effects: list[Node]) -> list[Node | Non
 
 def scheduled(outputs: Sequence[tuple[Node, Any]]) -> list[Kernel]:
     """The kernels that `realize` would run for `outputs`, device by device; runs nothing."""
-    with _lock:
+    with lock:
         roots = list(current(node for node, _ in outputs)[0])
         placed = partition(roots)
         jobs = _jobs([placed[root] for root in roots], [device for _, device in outputs])

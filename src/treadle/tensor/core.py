@@ -16,7 +16,7 @@ from ..dtype import DType
 from ..engine.backends import Device
 from ..engine.known import is_backed, resolve, track
 from ..engine.memory import to_host
-from ..engine.run import realize, scheduled
+from ..engine.run import lock, realize, scheduled
 from ..errors import DeviceError, DTypeError, ShapeError, UserError
 from ..ir.complexes import check_complex
 from ..ir.node import Node
@@ -60,7 +60,8 @@ class Core(metaclass=Modes):
         self.device, self.grad = device, None
         self._requires_grad, self.is_leaf = requires_grad, False
         mark(node)
-        self._node, self._number = node, track(self)
+        self._node = node  # which whoever finds the tensor by its number asks for
+        self._number = track(self)
 
     @property
     def node(self) -> Node:
@@ -287,11 +288,12 @@ class Core(metaclass=Modes):
     def realize(self, *lst: Core, do_update_stats: bool = True) -> Self:
         """Compute this tensor, and `lst` with it. Returns self."""
         tensors = [self, *lst]
-        nodes = realize([(t.node, t.device) for t in tensors])
-        for tensor, node in zip(tensors, nodes, strict=True):
-            # a tensor inside a gradient's path keeps its graph: the engine knows its memory
-            if tensor.is_leaf or tensor._requires_grad is not True:
-                tensor.node = node
+        with lock:  # else another thread could assign to one of them in between
+            nodes = realize([(t.node, t.device) for t in tensors])
+            for tensor, node in zip(tensors, nodes, strict=True):
+                # a tensor inside a gradient's path keeps its graph: the engine knows its memory
+                if tensor.is_leaf or tensor._requires_grad is not True:
+                    tensor.node = node
         return self
 
     def schedule(self, *lst: Core) -> list[Kernel]:
@@ -303,12 +305,13 @@ class Core(metaclass=Modes):
         if isinstance(self.device, tuple):
             return self.realize().to(self.device[0]).numpy()
         shape = tuple(bound_size(size) for size in self.shape)
-        node = realize([(self.node, self.device)])[0]
-        if self.is_leaf or self._requires_grad is not True:
-            self.node = node
-        while node.op is Op.RESHAPE:
-            node = node.src[0]
-        return to_host(node).reshape(shape)
+        with lock:  # until it is copied
+            node = realize([(self.node, self.device)])[0]
+            if self.is_leaf or self._requires_grad is not True:
+                self.node = node
+            while node.op is Op.RESHAPE:
+                node = node.src[0]
+            return to_host(node).reshape(shape)
 
     def data(self) -> memoryview:
         """The values as a memoryview of this shape."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..engine.known import holders, resolve
 from ..engine.memory import allocate, is_read_only
+from ..engine.run import lock
 from ..errors import DeviceError, DTypeError, ShapeError, UserError
 from ..ir.args import Placeholder, Token
 from ..ir.node import Node
@@ -142,6 +143,11 @@ def check_value(tensor: Core, shape: Any, value: Core) -> None:
 
 def assign_node(tensor: Core, value: Node) -> None:
     """Overwrite all of `tensor`: its whole buffer, or, for a view of one, the part it shows."""
+    with lock:
+        _assign_node(tensor, value)
+
+
+def _assign_node(tensor: Core, value: Node) -> None:
     if isinstance(tensor.device, tuple):
         tensor.node = _assigned_parts(resolve(tensor.node), value, tensor.device)
         return
@@ -216,7 +222,8 @@ def write_view(tensor: Core, movements: Any, value: Node) -> None:
     """Overwrite the part of `tensor` that `movements` (Node to Node) shows."""
     if isinstance(tensor.device, tuple):
         raise DeviceError(_NO_PART.format(tensor.device))
-    base = own_memory(tensor)
-    _check_plain(base)
-    view = movements(reshape(base, tensor.shape))
-    tensor.node = reshape(_effect(base, view, value), tensor.shape)
+    with lock:
+        base = own_memory(tensor)
+        _check_plain(base)
+        view = movements(reshape(base, tensor.shape))
+        tensor.node = reshape(_effect(base, view, value), tensor.shape)
