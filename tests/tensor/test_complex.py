@@ -235,6 +235,18 @@ def test_captured_steps_replay():
         same(step(Tensor(x), Tensor(w)), np.exp(x @ w), 1e-12)
 
 
+def test_logarithms_of_sums_of_exponentials_do_not_overflow():
+    torch = pytest.importorskip("torch")
+    z = A.astype(np.complex64) * 60
+    theirs = torch.tensor(z, requires_grad=True)
+    want = torch.logsumexp(theirs, 1)
+    mine = Tensor(z, requires_grad=True)
+    got = mine.logsumexp(1)
+    same(got, want.detach().numpy(), 1e-5)
+    want.abs().sum().backward()
+    same(got.abs().sum().gradient(mine)[0], theirs.grad.numpy(), 1e-5)
+
+
 def test_several_devices_share_complex_tensors():
     devices = ("CPU:0", "CPU:1")
     z = Tensor(A, device="CPU:0").shard(devices, axis=0)
@@ -255,7 +267,7 @@ REFUSED = {
     "round": lambda z: z.round(),
     "trunc": lambda z: z.trunc(),
     "mod": lambda z: z % 2,
-    "logsumexp": lambda z: z.logsumexp(),
+    "softmax": lambda z: z.reshape(1).softmax(),
     "layernorm": lambda z: z.reshape(1).layernorm(),
     "mse_loss": lambda z: z.mse_loss(z + 1),
     "rfft": lambda z: z.reshape(1).rfft(),

@@ -12,12 +12,12 @@ import math
 from typing import Self
 
 from ..errors import DTypeError, ShapeError
-from .probability import Probability
+from .incomplete import Incomplete
 
 __all__ = ["Spectrograms"]
 
 
-class Spectrograms(Probability):
+class Spectrograms(Incomplete):
     """Short-time Fourier transforms on top of windows and `rfft`."""
 
     __slots__ = ()

@@ -45,6 +45,8 @@ ANALYSIS: dict[str, Callable[..., Any]] = {
     **{name: method(own) for name, own in ALIASES.items()},
     **{f"signal.windows.{name}": window(name) for name in WINDOWS.split()},
     "i0": method("i0"),
+    "igamma": method("igamma"),
+    "igammac": method("igammac"),
     "mvlgamma": method("multigammaln"),
     "polygamma": lambda x, n: x.polygamma(n),
     "special.polygamma": lambda x, n: x.polygamma(n),
