@@ -182,3 +182,19 @@ def test_a_tensor_can_be_iterated(device):
     rows = [row.tolist() for row in Tensor([[1, 2], [3, 4]], device=device)]
     assert rows == [[1, 2], [3, 4]]
     assert Tensor([1, 2]).dtype is dtypes.int32
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_what_a_reduction_finds_is_a_place_and_a_number_in_the_same_kernel(device, axis):
+    """The index of a load is a reduction of its own lanes, next to that reduction's value."""
+    rows, blocks, size = 6, 64, 4
+    data = np.random.default_rng(0).standard_normal((rows, blocks, size)).astype(np.float32)
+    if axis == 0:
+        data = np.ascontiguousarray(data.transpose(1, 2, 0))
+    x = Tensor(data, device=device)
+    block = x.max(1 if axis == 0 else 2).argmax(axis)
+    shape = (1, 1, rows) if axis == 0 else (rows, 1, 1)
+    wide = (1, size, rows) if axis == 0 else (rows, 1, size)
+    found = x.gather(axis, block.reshape(shape).expand(wide)).squeeze(axis)
+    whole = data.reshape((blocks * size, rows) if axis == 0 else (rows, blocks * size))
+    assert (block * size + found.argmax(axis)).tolist() == whole.argmax(axis).tolist()

@@ -121,11 +121,23 @@ class _Expander:
         key = (node, *inside.items())
         if key not in self.scalars:
             mapping = {r: Node.index(n) for r, n in inside.items()}
-            for load in node.toposort():
-                if load.op is Op.LOAD:  # one lane at a time: a vector has no place in an index
-                    mapping[load] = self._lane_load(load, position, lane)
+            for part in node.toposort(lambda n: n.op is not Op.REDUCE):
+                if part.op is Op.LOAD:  # one lane at a time: a vector has no place in an index
+                    mapping[part] = self._lane_load(part, position, lane)
+                elif part.op is Op.REDUCE:
+                    mapping[part] = self._lane_of(part, position, lane)
             self.scalars[key] = simplify(node.substitute(mapping))
         return self.scalars[key]
+
+    def _lane_of(self, node: Node, position: dict[Node, int], lane: dict[Node, int]) -> Node:
+        """One lane of what is computed outside of an index that uses it."""
+        vector = self._vector(node)
+        if vector is None:
+            return self._at(node, position)
+        if vector not in lane:  # asked how the index goes on from lane to lane: in no simple way
+            return node
+        whole = self._at(node, position)
+        return Node(Op.EXTRACT, node.dtype, (whole,), lane[vector])
 
     def _lane_load(self, node: Node, position: dict[Node, int], lane: dict[Node, int]) -> Node:
         """LOAD `node` for one lane."""
