@@ -31,7 +31,7 @@ from .moves import Moves
 from .nest import Nest, contiguity, reads_of, sequential_loops, stride
 from .picks import pick_elements
 from .products import distribute_over_product
-from .rows import keep_costly_rows, keep_gathered_rows
+from .rows import COSTLY, keep_costly_rows, keep_gathered_rows
 from .texels import schedule_texels
 from .transposes import transpose
 from .workgroups import schedule_workgroups
@@ -45,8 +45,9 @@ MANY_RESULTS = 1 << 14
 LONG_FOR_ITEM = 1 << 15  # steps that one work item takes by itself, and may on every driver
 STRIP = 512  # neighbours that one worker of a scatter keeps together
 SMALL_REDUCE = 16
-NEAR_ROWS = 16  # rows that are reduced side by side
+NEAR_ROWS = 32  # rows that are reduced side by side
 FAR = 1 << 10  # bytes from row to row
+NARROW, MANY_STRIPS = 8, 64  # vectors of a strip of columns, unless there are so many wider ones
 MAX_COPIES = 256
 
 
@@ -160,10 +161,10 @@ def _is_over_far_rows(nest: Nest, reduce: Node) -> bool:
         return False
     (index,), loop = reads, reduce.src[1]
     results = free_ranges(reduce)[reduce]
-    if _size(loop) < 4 * NEAR_ROWS or free_ranges(index)[index] != results | {loop}:
+    if _size(loop) < 2 * NEAR_ROWS or free_ranges(index)[index] != results | {loop}:
         return False
     step = stride(index, loop)
-    is_row = any(stride(index, r) == 1 and _size(r) >= 4 * NEAR_ROWS for r in results)
+    is_row = any(stride(index, r) == 1 and _size(r) >= 2 * NEAR_ROWS for r in results)
     return is_row and step is not None and step * reduce.dtype.itemsize >= FAR
 
 
@@ -364,12 +365,24 @@ def _vector_tile(moves: Moves, nest: Nest, vector: Node, lanes: int, knobs: Knob
     lanes = min(lanes, 1 << (size - 1).bit_length())
     column = any(vector in free_ranges(n)[n] for n in nest.reduces())
     most = knobs.column_copies if column else knobs.copies
+    if column and (
+        _is_costly(nest) or len(nest.reduces()) > 1 or _strips(nest, most * lanes) < MANY_STRIPS
+    ):
+        most = min(most, NARROW)
     weight = len(nest.nodes())
     while most > 1 and (most * lanes > size or most * weight > 4 * MAX_COPIES):
         most //= 2
     while most > 1 and size % (most * lanes) and size < 8 * most * lanes:
         most //= 2
     return moves.tiled(vector, (most, "unroll"), (lanes, "vector"))
+
+
+def _strips(nest: Nest, columns: int) -> int:
+    return math.prod(_size(r) for r in nest.loops) // columns
+
+
+def _is_costly(nest: Nest) -> bool:
+    return any(n.op in COSTLY for n in nest.nodes())
 
 
 def _reduce_tile(moves: Moves, loop: Node, lanes: int, copies: int) -> Split:

@@ -49,7 +49,7 @@ class Knobs:
     panel_bytes: int = 1 << 19
     lanes: int = 0
     copies: int = 4
-    column_copies: int = 8
+    column_copies: int = 16
     chunk: int = 1 << 14
     block_bytes: int = 512 << 10
     block_steps: int = 512

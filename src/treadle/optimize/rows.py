@@ -22,7 +22,7 @@ from ..target import Target
 from .moves import Moves
 from .nest import Nest, place_in_row, sequential_loops
 
-__all__ = ["keep_costly_rows", "keep_gathered_rows"]
+__all__ = ["COSTLY", "keep_costly_rows", "keep_gathered_rows"]
 
 COSTLY = frozenset((Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS, Op.TANH, Op.ERF, Op.POW))
 MIN_ROW = 64
