@@ -45,6 +45,7 @@ MANY_RESULTS = 1 << 14
 LONG_FOR_ITEM = 1 << 15  # steps that one work item takes by itself, and may on every driver
 STRIP = 512  # neighbours that one worker of a scatter keeps together
 SMALL_REDUCE = 16
+SIDE_BY_SIDE = 4  # sequences, each of which waits for its own last step
 NEAR_ROWS = 32  # rows that are reduced side by side
 FAR = 1 << 10  # bytes from row to row
 NARROW, MANY_STRIPS = 8, 64  # vectors of a strip of columns, unless there are so many wider ones
@@ -229,6 +230,9 @@ def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
             splits[r] = _whole_as_grid(moves, r)
     if vector in grid:
         splits[vector] = _outer_as_grid(moves, splits[vector])
+    elif vector is None and ordered_steps and grid and _size(grid[-1]) >= SIDE_BY_SIDE * FEW_ITEMS:
+        splits[grid[-1]] = moves.tiled(grid[-1], (SIDE_BY_SIDE, "unroll"), outer="grid")
+        described.append(f"{SIDE_BY_SIDE} of r{grid[-1].arg.number} side by side")
     if splits:
         moves.apply(splits, "; ".join([*described, f"grid of {len(grid)} loops"]))
 
