@@ -168,7 +168,9 @@ def over(node: Node, buffers: list[Node]) -> Node:
         return node.replace(src=(over(node.src[0], buffers),))
     (buffer,) = buffers
     same = buffer.shape == node.shape
-    return buffer if same else Node(Op.RESHAPE, node.dtype, (buffer,), node.shape)
+    if same:
+        return buffer
+    return Node.fitting(Op.RESHAPE, node.dtype, (buffer,), node.shape, node.shape)
 
 
 def buffers_of(node: Node) -> list[Node]:

@@ -118,7 +118,7 @@ def adopt(memory: Memory) -> Node:
     token = Token()
     token.memory = memory
     ref = BufferRef(token, memory.size, memory.device, memory.version, memory.image)
-    return Node(Op.BUFFER, memory.dtype, (), ref)
+    return Node.fitting(Op.BUFFER, memory.dtype, (), ref, (memory.size,))
 
 
 def new_memory(device: str, dtype: DType, size: int, image: ImageDType | None = None) -> Memory:

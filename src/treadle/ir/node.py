@@ -70,23 +70,19 @@ class Node:
         if reference is not None and (found := reference()) is not None:
             return found
         _check(op, dtype, src, arg)
-        shape = infer_shape(op, src, arg)
-        with _lock:
-            reference = _references.get(key)
-            if reference is not None and (found := reference()) is not None:
-                return found
-            node = object.__new__(cls)
-            _set_op(node, op)
-            _set_dtype(node, dtype)
-            _set_src(node, src)
-            _set_arg(node, arg)
-            _set_shape(node, shape)
-            _set_origin(node, None)
-            _set_memory(node, None)
-            reference = _Reference(node, _forget)
-            reference.key = key
-            _references[key] = reference
-        return node
+        return _interned_node(key, op, dtype, src, arg, infer_shape(op, src, arg))
+
+    @staticmethod
+    def fitting(op: Op, dtype: DType, src: tuple[Node, ...], arg: Any, shape: Shape) -> Node:
+        """`Node(op, dtype, src, arg)` that is known to be right, and to have this shape.
+
+        Not for constants.
+        """
+        key = (op, dtype, src, arg)
+        reference = _references.get(key)
+        if reference is not None and (found := reference()) is not None:
+            return found
+        return _interned_node(key, op, dtype, src, arg, shape)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a Node is immutable: cannot set {name!r}")
@@ -295,6 +291,28 @@ def behind_after(node: Node) -> Node:
     """The memory or register that AFTERs say something of."""
     while node.op is Op.AFTER:
         node = node.src[0]
+    return node
+
+
+def _interned_node(
+    key: tuple[Any, ...], op: Op, dtype: DType, src: tuple[Node, ...], arg: Any, shape: Shape
+) -> Node:
+    """The node of `key`, made unless another thread has just done so."""
+    with _lock:
+        reference = _references.get(key)
+        if reference is not None and (found := reference()) is not None:
+            return found
+        node = object.__new__(Node)
+        _set_op(node, op)
+        _set_dtype(node, dtype)
+        _set_src(node, src)
+        _set_arg(node, arg)
+        _set_shape(node, shape)
+        _set_origin(node, None)
+        _set_memory(node, None)
+        reference = _Reference(node, _forget)
+        reference.key = key
+        _references[key] = reference
     return node
 
 

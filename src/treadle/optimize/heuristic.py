@@ -31,6 +31,7 @@ from .moves import Moves
 from .nest import Nest, contiguity, reads_of, sequential_loops, stride
 from .picks import pick_elements
 from .products import distribute_over_product
+from .remainders import cut_off_remainders
 from .rows import COSTLY, keep_costly_rows, keep_gathered_rows
 from .texels import schedule_texels
 from .transposes import transpose
@@ -205,6 +206,8 @@ def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
         return
     _unroll_small_reductions(moves, nest)
     nest = _same(moves, nest)
+    cut_off_remainders(moves, nest, _lanes(nest, target) * knobs.copies)
+    nest = _same(moves, nest)
     vector = _nth_vector(nest, ordered_steps, knobs.lanes)
     lanes = _lanes(nest, target)
     splits: dict[Node, Split] = {}
@@ -230,7 +233,12 @@ def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
             splits[r] = _whole_as_grid(moves, r)
     if vector in grid:
         splits[vector] = _outer_as_grid(moves, splits[vector])
-    elif vector is None and ordered_steps and grid and _size(grid[-1]) >= SIDE_BY_SIDE * FEW_ITEMS:
+    elif (
+        vector is None
+        and grid
+        and _is_sequential(nest)
+        and _size(grid[-1]) >= SIDE_BY_SIDE * FEW_ITEMS
+    ):
         splits[grid[-1]] = moves.tiled(grid[-1], (SIDE_BY_SIDE, "unroll"), outer="grid")
         described.append(f"{SIDE_BY_SIDE} of r{grid[-1].arg.number} side by side")
     if splits:
@@ -251,6 +259,8 @@ def _unroll_small_reductions(moves: Moves, nest: Nest) -> None:
         cost = count * len([n for n in reduce.src[0].toposort() if n.op is Op.LOAD])
         if count > SMALL_REDUCE or cost > budget or any(r in splits for r in reduce.src[1:]):
             continue
+        if _inner_work(reduce) > SMALL_REDUCE:
+            continue  # steps side by side would each read a row of their own, too many for caches
         budget -= cost
         for r in reduce.src[1:]:
             new = moves.loop(_size(r), "unroll")

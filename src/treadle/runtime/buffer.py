@@ -10,6 +10,7 @@ a bound. One surprise: a buffer's contents are undefined until somebody writes t
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import sys
 import threading
@@ -76,6 +77,7 @@ def host_view(pointer: int, nbytes: int, keep: object) -> memoryview:
     return memoryview(array).cast("B")
 
 
+@functools.lru_cache(1024)
 def size_class(nbytes: int) -> int:
     """The size that a request is rounded up to: four steps for each power of two.
 

@@ -1,0 +1,61 @@
+"""Long reductions without a mask in every step: what fills no vectors is a reduction of its own.
+
+    sum over 50257 of x[r]  ->  (sum over 50240 of x[r]) + (sum over 17 of x[50240 + r])
+
+A mask is a few instructions for each vector, as many as a maximum takes itself.
+"""
+
+from __future__ import annotations
+
+from ..ir.loops import free_ranges
+from ..ir.node import Node, alu
+from ..ir.op import Op
+from .moves import Moves
+from .nest import Nest, reads_of, stride
+
+__all__ = ["cut_off_remainders"]
+
+MANY_BLOCKS = 16  # a mask in one of fewer is not worth a second loop
+
+
+def cut_off_remainders(moves: Moves, nest: Nest, block: int) -> None:
+    """Cut each long contiguous reduction of `nest` behind its last whole block of steps."""
+    free = free_ranges(nest.node)
+    made: dict[Node, tuple[Node, Node]] = {}  # reductions that share a loop go on sharing
+    cut: dict[Node, Node] = {}
+    for reduce in nest.reduces():
+        loop = reduce.src[1]
+        size = loop.src[0].arg
+        if len(reduce.src) != 2 or size % block == 0 or size < MANY_BLOCKS * block:
+            continue
+        if loop.arg.kind != "loop" or not _is_row(reduce, loop) or _is_nested(reduce, loop, free):
+            continue
+        rest = size % block
+        if loop not in made:
+            made[loop] = moves.loop(size - rest), moves.loop(rest)
+        whole, last = made[loop]
+        value = reduce.src[0].substitute(cut)  # what it uses comes before it
+        parts = (
+            Node(Op.REDUCE, reduce.dtype, (value.substitute({loop: step}), inner), reduce.arg)
+            for step, inner in ((whole, whole), (last + (size - rest), last))
+        )
+        cut[reduce] = alu(reduce.arg.op, *parts)
+    if cut:
+        moves.root = moves.root.substitute(cut)
+        moves.log.append(f"cut off what fills no {block} steps of r{', r'.join(_numbers(made))}")
+
+
+def _is_row(reduce: Node, loop: Node) -> bool:
+    """Whether all that is read lies along the loop, or does not depend on it."""
+    steps = [stride(index, loop) for index in reads_of(reduce.src[0])]
+    return 1 in steps and all(step in (0, 1) for step in steps)
+
+
+def _is_nested(reduce: Node, loop: Node, free: dict[Node, frozenset[Node]]) -> bool:
+    """Whether other loops run for each step: those would be two with one name."""
+    below = reduce.src[0].toposort()
+    return any(n.op in (Op.REDUCE, Op.STAGE) and loop in free.get(n, ()) for n in below)
+
+
+def _numbers(loops: dict[Node, tuple[Node, Node]]) -> list[str]:
+    return [str(loop.arg.number) for loop in loops]
