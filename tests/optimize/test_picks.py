@@ -33,6 +33,14 @@ def test_a_sum_over_a_one_hot_mask_is_a_load():
     assert any(line.startswith("pick one") for line in log)
 
 
+def test_the_negative_of_a_masked_element_is_picked_as_well():
+    places, x = Tensor(np.array([3, 299, 400], np.int32)).realize(), Tensor(VALUES[:3]).realize()
+    mask = Tensor.arange(300, dtype=dtypes.int32).reshape(1, 300).eq(places.reshape(-1, 1))
+    total = (-mask.where(x, 0.0)).sum(1)
+    assert sums(total)[0] == 0
+    np.testing.assert_array_equal(total.numpy(), [-VALUES[0, 3], -VALUES[1, 299], 0])
+
+
 @pytest.mark.parametrize("dtype", [dtypes.int32, dtypes.int64])
 def test_places_outside_of_the_row_pick_nothing(dtype):
     where = np.array([0, 299, 300, -1, 2**31 - 1, -(2**31)])

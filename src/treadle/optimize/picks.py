@@ -2,7 +2,8 @@
 
     sum over r of WHERE(k == r, x[r], 0)  ->  WHERE(0 <= k < size, x[k], 0)
 
-A one-hot mask says so, as in the cross-entropy of a label: one element is read instead of a row.
+A one-hot mask says so, as in the cross-entropy of a label: one element is read instead of a row. In
+its gradient the sign comes last.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ def pick_elements(moves: Moves) -> None:
     """Replace each sum over a loop of which all steps but one are 0."""
     while (found := _picking(moves.root)) is not None:
         reduce, place = found
-        loop, value = reduce.src[1], reduce.src[0].src[1]
+        loop, mask = reduce.src[1], _without_sign(reduce.src[0])
+        value = mask.src[1] if mask is reduce.src[0] else -mask.src[1]
         is_there = (place >= 0) & (place < loop.src[0].arg)
         position = is_there.where(place, 0).cast(dtypes.index)
         picked = is_there.where(value.substitute({loop: position}), 0)
@@ -34,7 +36,7 @@ def _picking(root: Node) -> tuple[Node, Node] | None:
     for reduce in root.toposort():
         if reduce.op is not Op.REDUCE or reduce.arg.op is not Op.ADD or len(reduce.src) != 2:
             continue
-        mask, loop = reduce.src[0], reduce.src[1]
+        mask, loop = _without_sign(reduce.src[0]), reduce.src[1]
         if mask.op is not Op.WHERE or not _is_zero(mask.src[2]) or mask.src[0].op is not Op.CMPEQ:
             continue
         if loop.src[0].op is not Op.CONST or _is_reduced(mask.src[1], loop, free):
@@ -43,6 +45,11 @@ def _picking(root: Node) -> tuple[Node, Node] | None:
             if _is_step(step, loop) and loop not in free[place]:
                 return reduce, place
     return None
+
+
+def _without_sign(value: Node) -> Node:
+    """A masked value, or that of which `value` is the negative: nothing is 0 in both."""
+    return value.src[0] if value.op is Op.NEG else value
 
 
 def _is_zero(node: Node) -> bool:
