@@ -377,7 +377,7 @@ def _reduce_score(reduce: Node, loop: Node) -> int:
 def _vector_tile(moves: Moves, nest: Nest, vector: Node, lanes: int, knobs: Knobs) -> Split:
     size = _size(vector)
     lanes = min(lanes, 1 << (size - 1).bit_length())
-    column = any(vector in free_ranges(n)[n] for n in nest.reduces())
+    column = _is_sequential(nest) or any(vector in free_ranges(n)[n] for n in nest.reduces())
     most = knobs.column_copies if column else knobs.copies
     if column and (
         _is_costly(nest) or len(nest.reduces()) > 1 or _strips(nest, most * lanes) < MANY_STRIPS
