@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -22,6 +24,19 @@ RANDOM = np.random.default_rng(5)
 def stacked(vectors, dtype):
     lanes = (tuple(Node.const(dtype, number) for number in vector) for vector in vectors)
     return [Node(Op.STACK, dtype.vec(len(row)), row) for row in lanes]
+
+
+@pytest.mark.parametrize("width", [0, 32, 64])
+@pytest.mark.parametrize("count", range(1, 13))
+@pytest.mark.parametrize("lanes", [2, 8, 16])
+def test_narrow_vectors_are_woven_as_ones_of_the_whole_width(lanes, count, width):
+    given = np.arange(count * lanes, dtype=np.uint8).reshape(count, lanes)
+    pieces = interleaved(stacked(given.tolist(), dtypes.uint8), width)
+    assert all(lanes <= piece.dtype.count <= max(lanes, width) for piece in pieces)
+    if width == 64 and lanes == 16:
+        assert len(pieces) == count // math.gcd(count, 4)
+    found = np.concatenate([evaluate(piece, {}) for piece in pieces])
+    np.testing.assert_array_equal(found, given.T.reshape(-1))
 
 
 @pytest.mark.parametrize("lanes", [2, 4, 16])
@@ -68,6 +83,16 @@ def test_stacked_channels_hold_what_numpys_hold(count, width, dtype):
     given = images(3, width, count=count, dtype=dtype)
     made = Tensor.stack(*(Tensor(x, device="CPU") for x in given), dim=-1) + 1
     np.testing.assert_array_equal(made.numpy(), np.stack(given, -1) + dtype(1))
+
+
+def test_rows_that_share_what_they_read_are_computed_at_once():
+    rows, shared = (Tensor(x, device="CPU") for x in (images(8, 2, 64)[0], images(8, 1, 64)[0]))
+    made = Tensor.stack(rows + shared, rows - shared, rows * shared, dim=-1)
+    ast, _ = scheduled_kernel(made)
+    loads = [n for n in expand(ast, True).toposort() if n.op is Op.LOAD]
+    assert len(loads) == 3
+    x, y = rows.numpy(), shared.numpy()
+    np.testing.assert_array_equal(made.numpy(), np.stack([x + y, x - y, x * y], -1))
 
 
 def test_what_all_channels_share_is_computed_once():

@@ -299,6 +299,10 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
     CALLED("event %d on %p", (int)((char *)event - events), (void *)stream);
     return CUDA_SUCCESS;
 }
+CUresult cuEventSynchronize(CUevent event) {
+    CALLED("event %d", (int)((char *)event - events));
+    return CUDA_SUCCESS;
+}
 CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end) {
     *milliseconds = (float)((char *)end - (char *)start) / 4;
     return CUDA_SUCCESS;

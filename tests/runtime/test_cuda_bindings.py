@@ -175,6 +175,7 @@ timed, plain = context.new_event(True), context.new_event(False)
 context.record(timed, stream)
 context.wait_event(4660, timed)
 context.record(plain, 4660)
+context.finish_event(plain)
 print(context.elapsed(timed, plain))
 context.wait_stream(stream)
 context.synchronize()
@@ -189,6 +190,7 @@ context.delete_stream(stream)
     assert "cuEventCreate flags 2" in log
     assert "cuStreamWaitEvent 0x1234 event 1 flags 0" in log
     assert "cuEventRecord event 2 on 0x1234" in log
+    assert "cuEventSynchronize event 2" in log
     _, log = stub(OPEN + "context.free(context.alloc(64, stream), stream)", STUB_POOLS="0")
     assert log[-2:] == ["cuMemAlloc_v2 64", "cuMemFree_v2 "]
 

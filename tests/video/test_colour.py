@@ -68,17 +68,6 @@ def test_every_device_converts_alike(device):
     np.testing.assert_allclose(found.numpy(), expected, atol=2e-6)
 
 
-@pytest.mark.parametrize("depth", [8, 10])
-def test_bytes_are_rounded_half_up(depth):
-    yuv = planes(32, 64, depth)
-    given = picture(yuv, depth, full_range=True)
-    found = to_rgb(given, Conversion("bt601"), Output.of(dtypes.uint8, False)).numpy()
-    expected = 255 * reference_rgb(yuv, depth, "bt601", True)
-    near = np.abs(expected % 1 - 0.5) < 1e-3  # where float32 may fall on either side
-    assert found.dtype == np.uint8
-    assert ((found == np.floor(expected + 0.5)) | near).all()
-
-
 def test_halves_and_values_that_are_not_normalised():
     yuv = planes(32, 64, 8)
     given = picture(yuv, 8, full_range=False)

@@ -15,6 +15,7 @@ from treadle.video.annexb import iter_annexb_nalus
 from treadle.video.cuvid import CuvidLibrary
 from treadle.video.decoder import NVVideoDecoder
 from treadle.video.frame import nv12_frames_to_tensors
+from treadle.video.timestamps import Timestamps
 
 from .clips import encode, reference_rgb
 from .fake_cuvid import FakeNvcuvid
@@ -257,4 +258,53 @@ def test_surfaces_on_cuda_are_read_in_place_in_its_context_and_stream(clip):
         assert_shows([tensor], clip._replace(frames=clip.frames[:1]))
         assert decoder._session.memory.stream in driver.streams
         assert len(driver.streams) == 1
+    driver.check_empty()
+
+
+class Recorder:
+    """A context that tells which calls wait for the device or its events."""
+
+    def __init__(self, context):
+        self.context, self.calls = context, []
+
+    def __getattr__(self, name):
+        found = getattr(self.context, name)
+        if name not in ("record", "finish_event", "delete_event", "wait_stream", "synchronize"):
+            return found
+
+        def called(*arguments):
+            self.calls.append((name, arguments[0] if arguments else None))
+            return found(*arguments)
+
+        return called
+
+
+def test_surfaces_go_back_after_the_event_of_their_reading_and_nothing_else_is_waited_for(
+    clip, monkeypatch
+):
+    runtime = Device["CUDA"].runtime
+    if not runtime.is_software:
+        pytest.skip("the library in memory needs an emulated GPU")
+    driver = FakeNvcuvid(runtime.context)
+    library, recorder = CuvidLibrary(driver), Recorder(runtime.context)
+    calls, unmap = recorder.calls, library.unmap_video_frame
+    library.unmap_video_frame = lambda *of: (calls.append(("unmap", of[1])), unmap(*of))
+    monkeypatch.setattr(runtime, "context", recorder)
+    with NVVideoDecoder(cuvid=library) as decoder:
+        stream, tensors = decoder._memory.stream, []
+        for _ in decoder._fed(clip.data, 1 << 16, Timestamps(None), False, True):
+            while (frame := decoder.acquire_frame()) is not None:
+                tensors.append(frame.to_rgb_tensor())
+                calls_before = len(calls)
+                frame.release()
+                assert len(calls) == calls_before  # what reads it may still be running
+    assert ("wait_stream", stream) not in calls
+    assert "synchronize" not in [name for name, _ in calls]
+    events = [event for name, event in calls if name == "record"]
+    assert len(events) >= len(clip.frames)
+    unmapped = [at for at, (name, _) in enumerate(calls) if name == "unmap"]
+    for at, event in zip(unmapped, events, strict=True):
+        assert calls[at - 2 : at] == [("finish_event", event), ("delete_event", event)]
+    assert driver.most_mapped <= 4
+    assert_shows(tensors, clip)
     driver.check_empty()

@@ -13,6 +13,7 @@ unrolled or vector RANGEs gets one accumulator for each copy.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from functools import reduce as fold
 from typing import Any
 
@@ -32,17 +33,20 @@ __all__ = ["expand"]
 Where = tuple[int, ...]
 
 
-def expand(root: Node, has_masks: bool = False) -> Node:
+def expand(
+    root: Node, has_masks: bool = False, shuffled_bytes: Callable[[DType], int] = lambda _: 0
+) -> Node:
     """`root` with no unroll or vector RANGE left in it.
 
-    `has_masks`: loads of some lanes of a vector cost no more than those of all.
+    `has_masks`: loads of some lanes of a vector cost no more than those of all. `shuffled_bytes`:
+    how many bytes of a type's elements can be moved anywhere at once.
     """
-    return _Expander(root, has_masks).run(root)
+    return _Expander(root, has_masks, shuffled_bytes).run(root)
 
 
 class _Expander:
-    def __init__(self, root: Node, has_masks: bool) -> None:
-        self.has_masks = has_masks
+    def __init__(self, root: Node, has_masks: bool, shuffled_bytes: Callable[[DType], int]) -> None:
+        self.has_masks, self.shuffled_bytes = has_masks, shuffled_bytes
         self.free = free_ranges(root)
         self.copies: dict[Node, dict[Where, Node]] = {}
         self.axes: dict[Node, tuple[Node, ...]] = {}
@@ -318,7 +322,8 @@ class _Expander:
             return Node.sink(())
         values = [self._at(value, position | {side: n}) for n in range(step)]
         gate = self._scalar(gates[0], position, {}) if gates else TRUE
-        return Node.sink(store_interleaved(memory, base, values, gate, vector))
+        width = self.shuffled_bytes(node.src[2].dtype)
+        return Node.sink(store_interleaved(memory, base, values, gate, vector, width))
 
     def _store_lanes(
         self, node: Node, position: dict[Node, int], vector: Node, memory: Node, value: Node

@@ -53,7 +53,7 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
         # Index expressions are smallest before they are copied for each unrolled position.
         simplify_kernel,
         # Copies and lanes before reductions, so that each copy gets an accumulator.
-        lambda node: expand(node, target.has_masked_memory),
+        lambda node: expand(node, target.has_masked_memory, target.shuffled_bytes),
         lower_reduces,
         # Formulas after expansion: one rewrite serves each distinct node, scalar or vector.
         lambda node: emulate_dtypes(node, native),

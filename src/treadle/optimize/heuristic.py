@@ -35,6 +35,7 @@ from .remainders import cut_off_remainders
 from .rows import COSTLY, keep_costly_rows, keep_gathered_rows
 from .texels import schedule_texels
 from .transposes import transpose
+from .widths import lanes_of
 from .workgroups import schedule_workgroups
 
 __all__ = ["optimize"]
@@ -209,7 +210,7 @@ def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
     cut_off_remainders(moves, nest, _lanes(nest, target) * knobs.copies)
     nest = _same(moves, nest)
     vector = _nth_vector(nest, ordered_steps, knobs.lanes)
-    lanes = _lanes(nest, target)
+    lanes = lanes_of(nest, target, 2)
     splits: dict[Node, Split] = {}
     described = []
     if vector is not None:
@@ -267,15 +268,6 @@ def _unroll_small_reductions(moves: Moves, nest: Nest) -> None:
             splits[r] = Split(new, (new,))
     if splits:
         moves.apply(splits, f"unroll {', '.join(f'r{r.arg.number}' for r in splits)}")
-
-
-def _lanes(nest: Nest, target: Target) -> int:
-    """Lanes of a vector register for the widest type computed with."""
-    widest = max(
-        (n.dtype.itemsize for n in nest.nodes() if n.dtype.kind not in ("index", "void")),
-        default=4,
-    )
-    return min(max(2, target.vector_bytes // max(widest, 2)), target.max_lanes)
 
 
 def _best_vector(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:

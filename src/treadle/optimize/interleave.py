@@ -16,11 +16,13 @@ from ..ir.op import Op
 from ..target import Target
 from .moves import Moves
 from .nest import Nest, reads_of, sequential_loops, stride
+from .widths import lanes_of
 
 __all__ = ["interleave"]
 
 MOST_CHANNELS = 8
-MOST_NODES = 1 << 10  # of all copies together
+MOST_NODES = 1 << 11  # of all copies together
+MOST_SHARING = 2  # rows that are computed at once, as those of the same chroma samples
 HALF_LINE = 32  # bytes: the least that is stored around the caches
 BUSY = 64  # steps of the grid that keep every worker busy
 
@@ -33,21 +35,25 @@ def interleave(moves: Moves, nest: Nest, target: Target) -> bool:
     if found is None:
         return False
     channels, along = found
-    widest = max(n.dtype.itemsize for n in nest.nodes() if n.dtype.kind not in ("index", "void"))
-    lanes = min(max(2, target.vector_bytes // max(widest, 4)), target.max_lanes)
     size = along.src[0].arg
-    if size < lanes or len(nest.nodes()) * channels.src[0].arg > MOST_NODES:
+    lanes = lanes_of(nest, target, 2, along)
+    lanes = lanes if lanes <= size else lanes_of(nest, target, 4, along)
+    nodes = len(nest.nodes()) * channels.src[0].arg
+    if size < lanes or nodes > MOST_NODES:
         return False
     others = tuple(r for r in nest.loops if r not in found)
-    splits = {r: _whole(moves, r, "grid") for r in others}
-    is_busy = math.prod(r.src[0].arg for r in others) >= BUSY
+    shared = _sharing(nest, others, MOST_NODES // nodes)
+    grid = tuple(r for r in others if r is not shared)
+    splits = {r: _whole(moves, r, "grid") for r in grid}
+    is_busy = math.prod(r.src[0].arg for r in grid) >= BUSY
     # Narrow results: so many that the copies together fill lines of memory.
     copies = max(1, HALF_LINE // (lanes * min(value.dtype.itemsize for value in nest.values)))
     copies = copies if size % (copies * lanes) == 0 else 1
     tile = ((copies, "unroll"), (lanes, "vector"))
     splits[along] = moves.tiled(along, *tile, outer="loop" if is_busy else "grid")
-    splits[channels] = _whole(moves, channels, "unroll")
-    moves.reorder(nest, (*others, along, channels))
+    inner = (channels,) if shared is None else (shared, channels)
+    splits.update({r: _whole(moves, r, "unroll") for r in inner})
+    moves.reorder(nest, (*grid, along, *inner))
     moves.apply(splits, f"interleave {channels.src[0].arg} vectors of {lanes}")
     return True
 
@@ -55,6 +61,17 @@ def interleave(moves: Moves, nest: Nest, target: Target) -> bool:
 def _whole(moves: Moves, loop: Node, kind: str) -> Split:
     new = moves.loop(loop.src[0].arg, kind)
     return Split(new, (new,))
+
+
+def _sharing(nest: Nest, loops: tuple[Node, ...], room: int) -> Node | None:
+    """A short loop whose steps, unrolled, share what some load of theirs gives."""
+    loads = [index for value in nest.values for index in reads_of(value)]
+    for loop in loops:
+        if loop.src[0].arg <= min(MOST_SHARING, room):
+            steps = {stride(index, loop) for index in loads}
+            if 0 in steps and len(steps) > 1:
+                return loop
+    return None
 
 
 def _loops(nest: Nest) -> tuple[Node, Node] | None:

@@ -13,6 +13,7 @@ from ..ir.op import Op
 from ..target import Target
 from .moves import Moves
 from .nest import Nest, sequential_loops, stride
+from .widths import lanes_of
 
 __all__ = ["transpose"]
 
@@ -23,8 +24,7 @@ def transpose(moves: Moves, nest: Nest, target: Target) -> bool:
     """Schedule a nest whose loads and stores are contiguous in different loops, if it is one."""
     if nest.node.op is not Op.END or nest.reduces() or sequential_loops(nest):
         return False
-    widest = max(n.dtype.itemsize for n in nest.nodes() if n.dtype.kind not in ("index", "void"))
-    lanes = min(max(2, target.vector_bytes // max(widest, 4)), target.max_lanes)
+    lanes = lanes_of(nest, target, 4)
     found = _loops(nest, lanes)
     if found is None:
         return False

@@ -38,6 +38,7 @@ _V2 = _V1 | {"sse3", "ssse3", "sse4.1", "sse4.2", "popcnt"}
 _V3 = _V2 | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"}
 _V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 _VNNI = _V4 | {"avx512vnni"}
+_VBMI = _VNNI | {"avx512vbmi"}
 _BF16 = _VNNI | {"avx512bf16"}
 X86_LEVELS = {"x86-64": _V1, "x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4}
 
@@ -50,9 +51,11 @@ X86_CPUS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("haswell", "broadwell", "skylake", "alderlake", "raptorlake"), _V3),
     **dict.fromkeys(("znver1", "znver2", "znver3", "meteorlake"), _V3),
     "skylake-avx512": _V4,
-    **dict.fromkeys(("cascadelake", "icelake-client", "icelake-server", "tigerlake"), _VNNI),
-    **dict.fromkeys(("cooperlake", "znver4", "znver5"), _BF16),
-    **dict.fromkeys(("sapphirerapids", "graniterapids"), _BF16 | {"avx512fp16"}),
+    "cascadelake": _VNNI,
+    **dict.fromkeys(("icelake-client", "icelake-server", "tigerlake"), _VBMI),
+    "cooperlake": _BF16,
+    **dict.fromkeys(("znver4", "znver5"), _BF16 | _VBMI),
+    **dict.fromkeys(("sapphirerapids", "graniterapids"), _BF16 | _VBMI | {"avx512fp16"}),
 }
 # What falls away with a feature, by the start of its name; else only the feature itself.
 _REMOVED_WITH = {
@@ -126,6 +129,7 @@ def x86_target(cpu: str, words: tuple[str, ...] = ()) -> Target:
         has_half_convert="f16c" in present,
         has_bfloat16_convert="avx512bf16" in present,
         has_masked_memory="avx2" in present,
+        least_shuffled=1 if "avx512vbmi" in present else 2 if "avx512bw" in present else 4,
     )
 
 

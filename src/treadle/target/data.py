@@ -74,6 +74,8 @@ class Target:
     `l2` belong to one core, `l3` is shared. `peak_flops` (float32, all cores) and
     `peak_bandwidth` (bytes a second) are None until somebody has measured them.
 
+    Elements of `least_shuffled` bytes or more can be moved anywhere in a vector by one instruction.
+
     `workgroup` is None where workers take slices of a grid, as on a CPU. `max_buffers` is how many
     pieces of memory one phase of a kernel can have (None: any number), `max_binding` how many
     bytes it can see of one at a time, `index_bits` the widest integer for addresses,
@@ -101,6 +103,7 @@ class Target:
     has_half_convert: bool
     has_bfloat16_convert: bool
     has_masked_memory: bool
+    least_shuffled: int = 4
     l1: int = 32 << 10
     l2: int = 512 << 10
     l3: int = 8 << 20
@@ -136,6 +139,10 @@ class Target:
     def lanes(self, dtype: DType) -> int:
         """How many elements of `dtype` one vector register holds, at least 1."""
         return max(1, self.vector_bytes // dtype.scalar.itemsize)
+
+    def shuffled_bytes(self, dtype: DType) -> int:
+        """How many bytes of `dtype`'s elements one instruction moves anywhere; 0 if but few."""
+        return self.vector_bytes if dtype.scalar.itemsize >= self.least_shuffled else 0
 
     def supports(self, dtype: DType) -> bool:
         """True if kernels may hold `dtype`, emulated if need be: only float64 can be missing."""

@@ -335,7 +335,12 @@ def _adopted(
 
 
 def _let_go(device: str, owner: object, deleter: Callable[[], object] | None) -> None:
-    """The last tensor is gone, but a kernel may still run on the memory."""
+    """The last tensor is gone, but a kernel may still run on the memory.
+
+    That is waited for, unless the owner does so before it gives the memory back.
+    """
+    if getattr(owner, "waits_for_readers", False):
+        return
     with contextlib.suppress(DeviceError):  # a lost device, or a forked child
         Device[device].synchronize()
     if deleter is not None:

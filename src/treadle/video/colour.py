@@ -3,9 +3,10 @@
     to_rgb(picture, dtype=dtypes.uint8, normalize=False, color_space="auto")   -> (h, w, 3)
 
 Each pixel is a sum: a weight for luma, one for each chroma value, and an offset, which hold the
-matrix, the range, the bit depth and the place of the bits in a word at once. Chroma is that of the
-nearest sample, as in NVIDIA's and PyTorch's converters. There is no tone mapping: PQ and HLG give
-the values that are coded.
+matrix, the range, the bit depth and the place of the bits in a word at once. Bytes are summed in
+fixed point, so that a few are not the nearest to the exact value but the next: within 0.6 of it.
+Chroma is that of the nearest sample, as in NVIDIA's and PyTorch's converters. There is no tone
+mapping: PQ and HLG give the values that are coded.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import math
 import warnings
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 from ..dtype import DType, dtypes, to_dtype
 from ..ir.args import BufferRef, Placeholder
 from ..ir.node import Node
@@ -22,14 +25,15 @@ from ..ir.op import Op
 from ..tensor import Tensor
 from ..tensor.shapes import reshape
 from .errors import UnsupportedStream
+from .fixed_point import FixedPoint
 from .frames import UNSPECIFIED, NV12Plane, Picture
+from .weights import Weights
 
 __all__ = [
     "COLOR_SPACES",
     "ColorSpace",
     "Conversion",
     "Output",
-    "Weights",
     "converted",
     "to_rgb",
     "weights_of",
@@ -141,16 +145,6 @@ def _signalled(picture: Picture) -> Coefficients:
     return COLOR_SPACES[guess]
 
 
-class Weights(NamedTuple):
-    """R, G and B, from 0 to `top`, are luma * Y + u[i] * U + v[i] * V + offset[i]."""
-
-    luma: float
-    u: tuple[float, float, float]
-    v: tuple[float, float, float]
-    offset: tuple[float, float, float]
-    top: float
-
-
 def weights_of(conversion: Conversion, picture: Picture, output: Output) -> Weights:
     """What a conversion means for pictures of this depth, range and matrix."""
     red, green_u, green_v, blue = conversion.coefficients(picture)
@@ -240,27 +234,58 @@ def converted(luma: Tensor, chroma: Tensor, weights: Weights, output: Output) ->
     rows, columns = chroma.shape
     if luma.shape[0] < 2 * rows:  # an odd height ends within a chroma sample
         luma = luma.pad(((0, 2 * rows - luma.shape[0]), (0, 0)))
-    first, second = _halves(luma.reshape(rows, 2, columns, 1))
-    u, v = _halves(chroma.reshape(rows, 1, columns, 1))
-    tints = [
+    words = luma.reshape(rows, 2, columns, 1), chroma.reshape(rows, 1, columns, 1)
+    fixed = None
+    if output.dtype is dtypes.uint8:
+        fixed = FixedPoint.of(weights, 4 * luma.dtype.itemsize)
+    if fixed is not None:
+        first, second, u, v = (sample for word in words for sample in _samples(word))
+        value = fixed.bytes_of(_pixels(fixed.lumas(first, second), fixed.tints(u, v)))
+    else:
+        first, second, u, v = (half for word in words for half in _halves(word))
+        lumas = [half * weights.luma for half in (first, second)]
+        value = _cut(_pixels(lumas, _tints(u, v, weights)), weights, output)
+    return value.reshape(2 * rows, 2 * columns, 3)
+
+
+def _tints(u: Tensor, v: Tensor, weights: Weights) -> list[Any]:
+    """What colour adds to R, G and B."""
+    return [
         sum((value * by for value, by in ((u, by_u), (v, by_v)) if by), offset)
         for by_u, by_v, offset in zip(weights.u, weights.v, weights.offset, strict=True)
     ]
-    # Six values lie side by side: R, G and B of two pixels.
-    place = Tensor.arange(6, device=luma.device)
+
+
+def _pixels(lumas: list[Tensor], tints: list[Any]) -> Tensor:
+    """Six values side by side: R, G and B of two pixels."""
+    place = Tensor.arange(6, device=lumas[0].device)
     tint: Any = tints[-1]
     for turn in reversed(range(5)):
         tint = (place == turn).where(tints[turn % 3], tint)
-    value = (place < 3).where(first, second) * weights.luma + tint
+    return (place < 3).where(*lumas) + tint
+
+
+def _cut(value: Tensor, weights: Weights, output: Output) -> Tensor:
+    """`value` from 0 to the top, in the type of the results."""
     if output.dtype is dtypes.uint8:
-        value = value.cast(dtypes.int32).maximum(0).minimum(255)
-    else:
-        value = (value > 0).where(value, 0.0)
-        value = (value < weights.top).where(value, weights.top)
-    return value.cast(output.dtype).reshape(2 * rows, 2 * columns, 3)
+        return value.cast(dtypes.int32).maximum(0).minimum(255).cast(dtypes.uint8)
+    if output.dtype is dtypes.float16:
+        # The bits of numbers from 0 on compare as the numbers do, more of them at once.
+        top = int(np.float16(weights.top).view(np.int16))
+        bits = value.cast(dtypes.float16).bitcast(dtypes.int16)
+        return bits.maximum(0).minimum(top).bitcast(dtypes.float16)
+    value = (value > 0).where(value, 0.0)
+    return (value < weights.top).where(value, weights.top)
 
 
 def _halves(words: Tensor) -> tuple[Tensor, Tensor]:
     """The first and the second value of each word."""
     bits = 4 * words.dtype.itemsize
     return (words & ((1 << bits) - 1)).float(), (words >> bits).float()
+
+
+def _samples(words: Tensor) -> tuple[Tensor, Tensor]:
+    """The first and the second value of each word, in the upper bits of 16."""
+    if words.dtype is dtypes.uint16:
+        return words << 8, words & 0xFF00
+    return (words & 0xFFFF).cast(dtypes.uint16), (words >> 16).cast(dtypes.uint16)

@@ -111,8 +111,10 @@ class DecodedFrame:
             matrix=self._shown.matrix,
             full_range=self._shown.full_range,
         )
-        surface.is_read = True
-        return to_rgb(picture, conversion, output).realize()
+        try:
+            return to_rgb(picture, conversion, output).realize()
+        finally:
+            surface.is_read()
 
     def __enter__(self) -> Self:
         return self

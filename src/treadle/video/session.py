@@ -7,10 +7,13 @@
 
 A mapped surface is NVDEC's copy of a picture in the size of display. There are few of them. One is
 kept free, so that a picture whose decode surface is about to be written again can be copied out.
+A surface that kernels still read goes back later: when its event has come, which nobody waits for
+until the surface is needed.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 from .cuvid_abi import (
@@ -52,6 +55,7 @@ class Session:
         self.bit_depth = 8 + max(form.bit_depth_luma_minus8, form.bit_depth_chroma_minus8)
         self.describe(form)
         self._mapped, self._is_retired = 0, False
+        self._leaving: deque[tuple[int, list[Any]]] = deque()  # and when they have been read
         self._context_lock = self._new_lock()
         info = CUVIDDECODECREATEINFO(
             ulWidth=form.coded_width,
@@ -94,6 +98,7 @@ class Session:
 
     def map(self, info: CUVIDPARSERDISPINFO) -> Surface:
         """A decoded picture's surface, which waits for NVDEC to be done with it."""
+        self._reclaim()
         params = CUVIDPROCPARAMS(
             progressive_frame=info.progressive_frame,
             top_field_first=info.top_field_first,
@@ -107,10 +112,27 @@ class Session:
     @property
     def is_full(self) -> bool:
         """Whether no surface is free but the one that copies are made from."""
+        self._reclaim()
         return self._mapped + 1 >= OUTPUT_SURFACES
 
-    def unmap(self, pointer: int) -> None:
-        """Gives a surface back."""
+    def _reclaim(self, room: int = 2) -> None:
+        """Gives surfaces back until so many are free, as far as others are done with them."""
+        while self._leaving and self._mapped + room > OUTPUT_SURFACES:
+            pointer, reads = self._leaving.popleft()
+            try:
+                for moment in reads:
+                    self.memory.reach(moment)
+            finally:
+                self._unmap(pointer)
+
+    def unmap_after(self, pointer: int, reads: list[Any]) -> None:
+        """Gives a surface back, when the moments of `reads` have come or later."""
+        self._leaving.append((pointer, reads))
+        # Nobody comes back to a session that is retired; host memory is never read later.
+        if self._is_retired or None in reads or not reads:
+            self._reclaim(OUTPUT_SURFACES + 1)
+
+    def _unmap(self, pointer: int) -> None:
         with self.memory.current():
             self._mapped -= 1
             try:
@@ -121,6 +143,7 @@ class Session:
     def retire(self) -> None:
         """Nothing more is decoded or mapped: the decoder goes with its last mapped frame."""
         self._is_retired = True
+        self._reclaim(OUTPUT_SURFACES + 1)
         self._destroy_if_idle()
 
     def _destroy_if_idle(self) -> None:
@@ -145,10 +168,12 @@ class Session:
 class Surface:
     """NV12 or P016 in device memory: a mapped surface, or a copy of one."""
 
+    waits_for_readers = True  # tensors over it need not, when they go
+
     def __init__(self, session: Session, pointer: int, pitch: int) -> None:
         self.session, self.pointer, self.pitch = session, pointer, pitch
         self._copy: Any = None
-        self.is_read = False  # whether work that reads it may be under way
+        self._reads: list[Any] = []  # when each of those who read it is done
         wide = 1 if session.bit_depth == 8 else 2
         rows, columns = (session.height + 1) // 2, (session.width + 1) // 2
         chroma = pointer + pitch * _even(session.height)
@@ -164,18 +189,23 @@ class Surface:
         """The same picture in memory of its own; this one is released."""
         try:
             memory = self.session.memory.copied(self.pointer, self.nbytes)
+            self.is_read()
         finally:
             self.release()
         copy = Surface(self.session, memory.argument, self.pitch)
         copy._copy = memory
         return copy
 
+    def is_read(self) -> None:
+        """Says that what has been started on the device reads it."""
+        if self._copy is None:  # memory of tensors is not used again before that by itself
+            self._reads.append(self.session.memory.moment())
+
     def release(self) -> None:
-        """Waits for what reads it and lets it go."""
-        if self.is_read:
-            self.session.memory.synchronize()
+        """Lets it go as soon as what reads it has finished."""
         if self._copy is None:
-            self.session.unmap(self.pointer)
+            reads, self._reads = self._reads, []
+            self.session.unmap_after(self.pointer, reads)
         self._copy = None
 
 

@@ -56,16 +56,34 @@ class SurfaceMemory:
         """A block in which libraries of CUDA work in this device's context."""
         return contextlib.nullcontext() if self._context is None else self._context.current()
 
-    def synchronize(self) -> None:
-        """Returns when all that tensors were computed from has been read."""
-        self._opened.synchronize()
+    def moment(self) -> Any:
+        """When all that tensors are computed from now has been read: an event, for `reach`.
+
+        None for host memory, where no event is needed to ask.
+        """
+        if self._context is None:
+            return None
+        with self.current():
+            event = self._context.new_event(False)
+            self._context.record(event, self._opened.runtime.stream)
+        return event
+
+    def reach(self, moment: Any) -> None:
+        """Returns when `moment` has come, once. What was started later may still run."""
+        if moment is None:
+            self._opened.synchronize()
+            return
+        with self.current():
+            try:
+                self._context.finish_event(moment)
+            finally:
+                self._context.delete_event(moment)
 
     def copied(self, pointer: int, nbytes: int) -> Any:
-        """Memory of its own with the bytes at `pointer`, which may change once this returns."""
+        """Memory of its own with the bytes at `pointer`, which may change once `moment` comes."""
         buffer = self._opened.allocator.alloc(nbytes)
         if self._context is None:
             ctypes.memmove(buffer.argument, pointer, nbytes)
         else:
             self._context.copy(buffer.argument, pointer, nbytes, self._opened.runtime.stream)
-            self.synchronize()
         return buffer

@@ -294,6 +294,9 @@ class EmulatedContext:
     def wait_event(self, stream: Any, event: Any) -> None:
         self._check("cuStreamWaitEvent")
 
+    def finish_event(self, event: Any) -> None:
+        self._check("cuEventSynchronize")
+
     def elapsed(self, start: _Event, end: _Event) -> float:
         return float(end.time - start.time)
 

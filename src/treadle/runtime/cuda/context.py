@@ -235,6 +235,10 @@ class CudaContext:
         """What comes later on `stream` starts after the event."""
         self("cuStreamWaitEvent", stream, event, 0)
 
+    def finish_event(self, event: Any) -> None:
+        """Returns when the event has happened."""
+        self("cuEventSynchronize", event)
+
     def elapsed(self, start: Any, end: Any) -> float:
         """Nanoseconds between two timed events that have happened."""
         return 1e6 * self("cuEventElapsedTime", start, end)

@@ -218,6 +218,10 @@ class Context(Protocol):
         """What comes later on `stream` starts after the event."""
         ...
 
+    def finish_event(self, event: Any) -> None:
+        """Returns when the event has happened."""
+        ...
+
     def elapsed(self, start: Any, end: Any) -> float:
         """Nanoseconds between two timed events, once both have happened."""
         ...
