@@ -481,7 +481,7 @@ class finfo:
 
         kind = to_dtype(dtype).real
         if not kind.is_float:
-            raise TypeError(f"finfo needs a float type, not {kind.name}")
+            raise DTypeError(f"[finfo] needs a float type, not {kind.name}")
         limits = ml_dtypes.finfo(_to_np_dtype(kind))
         object.__setattr__(self, "bits", kind.bits)
         object.__setattr__(self, "dtype", kind)
@@ -501,7 +501,7 @@ class iinfo:
     def __init__(self, dtype: Any) -> None:
         kind = to_dtype(dtype)
         if not kind.is_int:
-            raise TypeError(f"iinfo needs an integer type, not {kind.name}")
+            raise DTypeError(f"[iinfo] needs an integer type, not {kind.name}")
         limits = {"bits": kind.bits, "max": kind.max, "min": kind.min, "dtype": kind}
         for field, value in limits.items():
             object.__setattr__(self, field, value)

@@ -12,16 +12,15 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-import sys
 import sysconfig
-import typing
-from collections.abc import Callable, Mapping, Sequence
-from types import NoneType, TracebackType, UnionType
-from typing import Any, Literal, TypeVar, cast
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeVar, cast
 
-from .errors import ArgumentError, TreadleError
+from .errors import ArgumentError, InternalError, TreadleError
+from .kinds import fits, is_tensor, kinds_of, named, shown
 
-__all__ = ["EXPLAINING", "explained"]
+__all__ = ["EXPLAINING", "Unbound", "explain_all", "explained"]
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -31,18 +30,19 @@ _NUMPY = f"{os.sep}numpy{os.sep}"
 _RAW = (
     TypeError, ValueError, AttributeError, LookupError, ArithmeticError, AssertionError,
 )  # fmt: skip
+_CAUGHT = (TreadleError, *_RAW)
 _IS_EXPLAINED, _INNER = "is_explained", ("[getitem]", "[loss]")
-_LONGEST = 60  # characters of a value that are shown
+_REST = inspect.Parameter.VAR_POSITIONAL
 
 
-def explained(what: T) -> T:
-    """A decorator of a method, or of a class for the public methods that itself defines: they
-    explain what they raise.
+def explained(what: T, often: Collection[str] = ()) -> T:
+    """A decorator of a function, or of a class for the public methods that itself defines: they
+    explain what they raise. Those in `often` stay as they are.
     """
     if not isinstance(what, type):
         return cast("T", _explaining(what))
     for name, member in list(vars(what).items()):
-        if name.startswith("_") and name not in ("__init__", "__call__"):
+        if name in often or (name.startswith("_") and name not in ("__init__", "__call__")):
             continue
         if isinstance(member, (classmethod, staticmethod)):
             setattr(what, name, type(member)(_explaining(member.__func__)))
@@ -51,12 +51,41 @@ def explained(what: T) -> T:
     return cast("T", what)
 
 
+class Unbound:
+    """A method that is called too often for a call more. It explains only what is asked of its
+    class, as in `Tensor.exp(3.0)`, where nothing says that it is called on a tensor.
+
+    It stands in the metaclass, where instances do not look; assigning to the class ends it.
+    """
+
+    def __init__(self, name: str, method: Callable[..., Any]) -> None:
+        self._name, self._method, self._explaining = name, method, _explaining(method)
+
+    def __get__(self, kind: type, metaclass: type) -> Callable[..., Any]:
+        for owner in kind.__mro__:
+            found = vars(owner).get(self._name)
+            if found is not None:
+                return self._explaining if found is self._method else found.__get__(None, kind)
+        raise AttributeError(f"{kind.__name__} has no {self._name}")
+
+    def __set__(self, kind: type, method: Callable[..., Any]) -> None:
+        delattr(type(kind), self._name)
+        setattr(kind, self._name, method)
+
+
+def explain_all(module: dict[str, Any]) -> None:
+    """The public functions that a module itself defines explain what they raise."""
+    for name in module["__all__"]:
+        if inspect.isfunction(module[name]):
+            module[name] = _explaining(module[name])
+
+
 def _explaining(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return method(*args, **kwargs)
-        except _RAW as error:
+        except _CAUGHT as error:
             name = _name_of(method, args)
             raw = error.__cause__ if _IS_EXPLAINED in vars(error) else error
             if isinstance(raw, TreadleError):
@@ -65,7 +94,7 @@ def _explaining(method: Callable[..., Any]) -> Callable[..., Any]:
             if raw is None or not _is_ours(raw.__traceback__):
                 raise
             # from the outermost method, which is the one that the user knows
-            found = ArgumentError(f"[{name}] {_explanation(method, args, kwargs, raw)}")
+            found = ArgumentError(f"[{name}] {_explanation(method, args, kwargs)}")
             setattr(found, _IS_EXPLAINED, True)
             raise found from raw
 
@@ -82,8 +111,12 @@ def _name_of(method: Callable[..., Any], args: Sequence[Any]) -> str:
 
 
 def _rename(error: TreadleError, name: str) -> None:
-    """What a subscript, or what all losses share, raises inside of a method is the method's."""
+    """What a subscript, or what all losses share, raises inside of a method is the method's; so is
+    what names no operation.
+    """
     text = str(error)
+    if not text.startswith("[") and not isinstance(error, InternalError):
+        error.args = (f"[{name}] {text}", *error.args[1:])
     for inner in _INNER:
         if text.startswith(inner):
             error.args = (f"[{name}]{text.removeprefix(inner)}", *error.args[1:])
@@ -105,88 +138,36 @@ def _is_ours(trace: TracebackType | None) -> bool:
 # -- what does not fit -----------------------------------------------------------------------------
 
 
-def _explanation(
-    method: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], raw: BaseException
-) -> str:
-    given = inspect.signature(method).bind(*args, **kwargs).arguments
-    kinds = _annotations(method)
-    rest = {key: value for key, value in given.items() if key not in ("self", "cls")}
-    for key, value in rest.items():
-        kind = kinds.get(key, Any)
-        if not _fits(value, kind):
-            return f"{key} is {_shown(value)}, not {_named(kind)}"
-    shown = ", ".join(f"{key} = {_shown(value)}" for key, value in rest.items())
-    of = _shown(args[0]) if args and _is_tensor(args[0]) else ""
-    what = " and ".join(part for part in (of, shown) if part)
-    return f"does not take {what}: {type(raw).__name__}: {raw}"
+def _explanation(method: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """The first argument that is not of its parameter's kind; else all, and what was expected."""
+    signature = inspect.signature(method)
+    given = dict(signature.bind(*args, **kwargs).arguments)
+    given.pop("cls", None)
+    is_method = "self" in given and _is_of_tensors(method)
+    owner = given.pop("self", None)
+    of = shown(owner) if is_tensor(owner) else ""
+    if is_method and not of:
+        return f"is called on {shown(owner)}, not on a tensor{_tensors_hint(owner)}"
+    kinds = kinds_of(method, signature)
+    for key, value in given.items():
+        values = value if signature.parameters[key].kind is _REST else (value,)
+        for one in values:
+            if one is not signature.parameters[key].default and not fits(one, kinds[key]):
+                return f"{key} is {shown(one)}, not {named(kinds[key])}"
+    all_of_them = [f"{key} = {shown(value)}" for key, value in given.items()]
+    what = " and ".join(part for part in (of, ", ".join(all_of_them)) if part)
+    wanted = [f"{key}: {named(kinds[key])}" for key in given if kinds[key] is not Any]
+    return f"does not take {what or 'no argument'}" + (
+        f"; its parameters are {', '.join(wanted)}" if wanted else "; see its docstring"
+    )
 
 
-def _annotations(method: Callable[..., Any]) -> dict[str, Any]:
-    """The annotation of each parameter, Any where only type checkers could look it up."""
-    found = {}
-    names = vars(sys.modules[method.__module__]) | {"Self": _Self}
-    for key, text in method.__annotations__.items():
-        try:
-            kind = eval(text, names)  # noqa: S307 (what this package's own source says)
-            found[key] = _Self if hasattr(kind, "requires_grad") else kind
-        except NameError:
-            found[key] = Any
-    return found
+def _is_of_tensors(method: Callable[..., Any]) -> bool:
+    """Whether a method is one of a tensor's, which may be called by way of the class."""
+    return method.__module__.startswith("treadle.tensor.") and "." in method.__qualname__
 
 
-class _Self:
-    """Stands for the tensor's own class in annotations."""
-
-
-def _is_tensor(value: Any) -> bool:
-    return hasattr(value, "requires_grad") and not isinstance(value, type)
-
-
-_PLAIN: dict[Any, tuple[str, Callable[[Any], bool]]] = {
-    int: ("a whole number", lambda v: hasattr(v, "__index__") or hasattr(v, "bind")),
-    float: ("a number", lambda v: hasattr(v, "__float__") and not hasattr(v, "shape")),
-    bool: ("True or False", lambda v: isinstance(v, (bool, int)) or hasattr(v, "__bool__")),
-    str: ("a text", lambda v: isinstance(v, str)),
-    _Self: ("a tensor", _is_tensor),
-    NoneType: ("None", lambda v: v is None),
-    None: ("None", lambda v: v is None),
-}
-
-
-def _fits(value: Any, kind: Any) -> bool:
-    if kind in _PLAIN:
-        return _PLAIN[kind][1](value)
-    origin, parts = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (typing.Union, UnionType):
-        return any(_fits(value, part) for part in parts)
-    if origin is Literal:
-        return value in parts
-    if isinstance(origin, type) and issubclass(origin, Sequence):
-        inner = parts[0] if parts else Any
-        return isinstance(value, (list, tuple)) and all(_fits(item, inner) for item in value)
-    return True
-
-
-def _named(kind: Any) -> str:
-    if kind in _PLAIN:
-        return _PLAIN[kind][0]
-    origin, parts = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (typing.Union, UnionType):
-        return " or ".join(map(_named, parts))
-    if origin is Literal:
-        return " or ".join(map(repr, parts))
-    if isinstance(origin, type) and issubclass(origin, Sequence) and parts:
-        return f"a sequence of {_named(parts[0]).split(' ', 1)[-1]}s"
-    return getattr(kind, "__name__", str(kind))
-
-
-def _shown(value: Any) -> str:
-    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
-    if dtype is not None and isinstance(shape, tuple):
-        kind = "a tensor" if _is_tensor(value) else "an array"
-        return f"{kind} of {getattr(dtype, 'name', dtype)} and shape {shape}"
-    if isinstance(value, (list, tuple)):
-        inside = ", ".join(map(_shown, value[:4])) + (", ..." if len(value) > 4 else "")
-        return f"[{inside}]" if isinstance(value, list) else f"({inside})"
-    text = repr(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+def _tensors_hint(value: Any) -> str:
+    if isinstance(value, (list, tuple)) and value and all(map(is_tensor, value)):
+        return "; give them one by one, with a * before the sequence"
+    return "; Tensor(...) makes one"

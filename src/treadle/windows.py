@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from .dtype import dtypes, to_dtype
-from .errors import DTypeError, ShapeError
+from .errors import ArgumentError, DTypeError, ShapeError
+from .explained import explain_all
 from .tensor import Tensor
 
 __all__ = [
@@ -29,9 +30,9 @@ __all__ = [
 def general_cosine(
     m: int, *, a: Sequence[float], sym: bool = True, dtype: Any = None, device: str | None = None
 ) -> Tensor:
-    """a[0] - a[1] cos(t) + a[2] cos(2 t) - ..., t from 0 to 2 pi. Raises ValueError for no `a`."""
+    """a[0] - a[1] cos(t) + a[2] cos(2 t) - ..., t from 0 to 2 pi. Raises ArgumentError without `a`."""
     if not a:
-        raise ValueError("[general_cosine] a is a list of at least one number")
+        raise ArgumentError("[general_cosine] a is a list of at least one number")
     places, last = _places("general_cosine", m, sym, dtype, device)
     total = places.zeros_like()
     for i, factor in enumerate(a):
@@ -86,10 +87,10 @@ def exponential(
 ) -> Tensor:  # fmt: skip
     """exp(-|n - center| / tau), (m,); `center` None is the middle.
 
-    Raises ValueError for a `tau` that is not above 0, or a `center` of a symmetric window.
+    Raises ArgumentError for a `tau` that is not above 0, or a `center` of a symmetric window.
     """
     if tau <= 0 or (sym and center is not None):
-        raise ValueError(
+        raise ArgumentError(
             f"[exponential] tau is above 0 and a symmetric window has its center in the middle, "
             f"not tau={tau}, center={center}"
         )
@@ -101,9 +102,9 @@ def exponential(
 def gaussian(
     m: int, *, std: float = 1.0, sym: bool = True, dtype: Any = None, device: str | None = None
 ) -> Tensor:
-    """exp(-(n - middle)^2 / 2 std^2), (m,). Raises ValueError for a `std` that is not above 0."""
+    """exp(-(n - middle)^2 / 2 std^2), (m,). Raises ArgumentError for a `std` up to 0."""
     if std <= 0:
-        raise ValueError(f"[gaussian] std is above 0, not {std}")
+        raise ArgumentError(f"[gaussian] std is above 0, not {std}")
     places, last = _places("gaussian", m, sym, dtype, device)
     return _finished(places.sub(last / 2).mul(1 / std).square().mul(-0.5).exp(), dtype, m)
 
@@ -113,10 +114,10 @@ def kaiser(
 ) -> Tensor:
     """i0(beta sqrt(1 - t^2)) / i0(beta), t from -1 to 1, (m,).
 
-    Raises ValueError for a negative `beta`.
+    Raises ArgumentError for a negative `beta`.
     """
     if beta < 0:
-        raise ValueError(f"[kaiser] beta is at least 0, not {beta}")
+        raise ArgumentError(f"[kaiser] beta is at least 0, not {beta}")
     places, last = _places("kaiser", m, sym, dtype, device)
     t = places.mul(2 / last).sub(1.0)
     inner = t.square().neg().add(1.0).maximum(0.0).sqrt().mul(beta)
@@ -141,3 +142,6 @@ def _finished(window: Tensor, dtype: Any, m: int) -> Tensor:
     """In the dtype asked for; a window of one element is 1."""
     window = window.ones_like() if m == 1 else window
     return window.cast(dtypes.default_float if dtype is None else dtype)
+
+
+explain_all(globals())

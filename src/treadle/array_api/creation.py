@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import CopyError
+from ..explained import explain_all
 from ..tensor import Tensor
 from ..tensor.operands import is_scalar
 from .signatures import check_tensor
@@ -140,3 +141,6 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
         return []
     first, *others = (check_tensor("meshgrid", x) for x in arrays)
     return list(first.meshgrid(*others, indexing=indexing))
+
+
+explain_all(globals())

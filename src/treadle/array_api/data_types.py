@@ -11,6 +11,7 @@ from typing import Any
 from .. import dtype as types
 from ..dtype import DType, least_upper_dtype, to_dtype
 from ..errors import DTypeError
+from ..explained import explain_all
 from ..tensor import Tensor
 from ..tensor.operands import is_scalar, weak_dtype
 from ..tensor.shapes import broadcast_shapes
@@ -100,3 +101,6 @@ def _family(dtype: DType) -> str:
 
 def _dtype_of(item: Any) -> DType:
     return item.dtype if isinstance(item, Tensor) else to_dtype(item)
+
+
+explain_all(globals())

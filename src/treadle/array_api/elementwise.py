@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..explained import explain_all
 from ..tensor import Tensor
 from .signatures import Binary, Unary, binary, check_tensor, unary
 
@@ -123,3 +124,6 @@ def _bound(x: Tensor, value: Any) -> Any:
     if isinstance(value, int) and x.dtype.is_int:
         return min(max(value, x.dtype.min), x.dtype.max)
     return value
+
+
+explain_all(globals())

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
+from ..explained import explain_all
 from ..tensor import Tensor
 from .signatures import check_tensor
 
@@ -77,3 +78,6 @@ def fftshift(x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor
 def ifftshift(x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
     """The inverse of `fftshift`."""
     return check_tensor("ifftshift", x).ifftshift(axes)
+
+
+explain_all(globals())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
+from ..explained import explain_all
 from ..tensor import Tensor
 from .signatures import Binary, Unary, binary, check_tensor, unary
 
@@ -157,3 +158,6 @@ def vector_norm(
 def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: Any = "fro") -> Tensor:
     """A norm of the matrices in the last two axes: "fro", "nuc", 1, -1, 2, -2, inf or -inf."""
     return check_tensor("matrix_norm", x).matrix_norm(ord, keepdim=keepdims)
+
+
+explain_all(globals())

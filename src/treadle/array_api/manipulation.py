@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import DTypeError, ShapeError
+from ..explained import explain_all
 from ..ir.shape import same_size
 from ..tensor import Tensor
 from ..tensor.shapes import resolve_axes
@@ -110,3 +111,6 @@ def _all(name: str, arrays: Sequence[Tensor]) -> list[Tensor]:
     if not arrays:
         raise ShapeError(f"[{name}] takes at least one tensor")
     return [check_tensor(name, x) for x in arrays]
+
+
+explain_all(globals())

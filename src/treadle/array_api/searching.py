@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from ..errors import ShapeError
+from ..explained import explain_all
 from ..tensor import Tensor
 from ..tensor.counting import UniqueAll, UniqueCounts, UniqueInverse
 from .signatures import check_tensor
@@ -93,3 +94,6 @@ def unique_inverse(x: Tensor, /) -> UniqueInverse:
 def unique_values(x: Tensor, /) -> Tensor:
     """The distinct elements, ascending."""
     return check_tensor("unique_values", x).unique_values()
+
+
+explain_all(globals())

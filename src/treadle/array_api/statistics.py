@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..dtype import sum_acc_dtype
+from ..explained import explain_all
 from ..tensor import Tensor
 from .signatures import check_tensor
 
@@ -93,3 +94,6 @@ def diff(
 def _widened(x: Tensor, dtype: Any) -> Any:
     """The dtype of sums for products of integers, too, where none is given."""
     return dtype if dtype is not None or x.dtype.is_inexact else sum_acc_dtype(x.dtype)
+
+
+explain_all(globals())

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import ShapeError, UserError
+from ..explained import explained
 from ..ir.node import Node
 from ..tensor import Tensor
 from ..transforms.grad import gradients
@@ -27,6 +28,7 @@ __all__ = ["grad", "jvp", "split", "value_and_grad", "vjp"]
 Function = Callable[..., Any]
 
 
+@explained
 def grad(func: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
     """A function that gives the gradient of `func`, whose result is one float.
 
@@ -49,6 +51,7 @@ def grad(func: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False
     return gradient
 
 
+@explained
 def value_and_grad(
     func: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Function:
@@ -77,6 +80,7 @@ def _value_and_grad(
     return value_and_gradient
 
 
+@explained
 def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """(func(*primals), products): `products(cotangents)` are those of vectors with the Jacobian.
 
@@ -103,6 +107,7 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]
     return (value, products, given.real(aux)) if has_aux else (value, products)
 
 
+@explained
 def jvp(
     func: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False
 ) -> tuple[Any, ...]:

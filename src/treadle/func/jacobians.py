@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import ShapeError
+from ..explained import explained
 from ..ir.node import Node
 from ..ir.shape import size_product
 from ..tensor import Tensor
@@ -29,6 +30,7 @@ __all__ = ["hessian", "jacfwd", "jacrev"]
 Function = Callable[..., Any]
 
 
+@explained
 def jacrev(func: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
     """A function that gives the Jacobian of `func` in reverse mode, for fewer results than inputs.
 
@@ -39,11 +41,13 @@ def jacrev(func: Function, argnums: int | Sequence[int] = 0, has_aux: bool = Fal
     return _jacobian("jacrev", func, argnums, has_aux, _rows)
 
 
+@explained
 def jacfwd(func: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
     """As `jacrev`, in forward mode: for fewer inputs than results."""
     return _jacobian("jacfwd", func, argnums, has_aux, _columns)
 
 
+@explained
 def hessian(func: Function, argnums: int | Sequence[int] = 0) -> Function:
     """A function that gives all second derivatives of `func`: `jacfwd` of `jacrev`."""
     return jacfwd(jacrev(func, argnums), argnums)

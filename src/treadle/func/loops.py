@@ -7,6 +7,7 @@ from typing import Any
 
 from ..engine.known import holders
 from ..errors import DTypeError, ShapeError, UserError
+from ..explained import explained
 from ..ir.node import Node
 from ..ir.recurrence import stand_in
 from ..tensor import Tensor
@@ -20,6 +21,7 @@ from .arguments import check_tensor, tensor_of
 __all__ = ["scan"]
 
 
+@explained
 def scan(
     step: Callable[[Any, Any], tuple[Any, Any]], state: Any, inputs: Any, *, reverse: bool = False
 ) -> tuple[Any, Any]:

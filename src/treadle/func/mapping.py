@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from ..errors import ShapeError, UserError
+from ..explained import explained
 from ..ir.node import Node
 from ..tensor import Tensor
 from ..tensor.examples import Examples
@@ -21,6 +22,7 @@ __all__ = ["vmap"]
 Function = Callable[..., Any]
 
 
+@explained
 def vmap(
     func: Function, in_dims: Any = 0, out_dims: Any = 0,
     randomness: Literal["error", "different", "same"] = "error",

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..explained import explained
 from ..tensor import Tensor
 
 __all__ = ["from_dlpack"]
 
 
+@explained
 def from_dlpack(x: Any, *, device: str | None = None, copy: bool | None = None) -> Tensor:
     """The memory of another library's array, shared: the same as `Tensor.from_dlpack`.
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType, _to_np_dtype, dtypes
 from ..errors import UserError
+from ..explained import explained
 from ..tensor import Tensor
 from .mapped import label_of, mapped, tensor_of
 from .quantized import FORMATS, Format
@@ -44,6 +45,7 @@ _PLAIN: dict[int, DType] = {
 }  # fmt: skip
 
 
+@explained
 def gguf_load(tensor: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The metadata and the tensors of a file, or of a uint8 tensor that holds a file's bytes.
 

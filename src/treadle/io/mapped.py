@@ -31,7 +31,7 @@ def mapped(source: Any) -> np.ndarray[Any, Any]:
 
     if isinstance(source, Tensor):
         return source.numpy().reshape(-1).view(np.uint8)
-    with open(source, "rb") as file:
+    with open(os.fspath(source), "rb") as file:  # no number: open would take it for a descriptor
         if os.fstat(file.fileno()).st_size == 0:  # an empty file cannot be mapped
             return np.empty(0, np.uint8)
         return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), np.uint8)

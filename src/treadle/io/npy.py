@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dtype import _from_np_dtype
 from ..errors import DTypeError, UserError
+from ..explained import explained
 from ..tensor import Tensor
 from .mapped import label_of, mapped, reader_of, tensor_of
 
@@ -30,6 +31,7 @@ _BROKEN = (
 )  # fmt: skip
 
 
+@explained
 def npy_load(fn: Any) -> Tensor:
     """The array of a .npy file (a path or a uint8 tensor), mapped; other byte orders are converted.
 
@@ -40,6 +42,7 @@ def npy_load(fn: Any) -> Tensor:
         return _tensor(mapped(fn))
 
 
+@explained
 def npz_load(fn: Any) -> dict[str, Tensor]:
     """The arrays of a .npz file by name, each copied, and decompressed where it is compressed.
 

@@ -17,10 +17,11 @@ import math
 import os
 import tempfile
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 from ..dtype import DType, dtypes
 from ..errors import DTypeError, UserError
+from ..explained import explained
 from ..tensor import Tensor
 from .mapped import label_of, mapped, tensor_of
 
@@ -38,13 +39,15 @@ _MOST_HEADER = 100_000_000  # as in the format's own library
 _FIELDS = {"dtype", "shape", "data_offsets"}
 
 
+@explained
 def safe_save(
     tensors: Mapping[str, Tensor], fn: Any, metadata: Mapping[str, str] | None = None
 ) -> None:
     """Write named tensors to the file `fn`; `metadata` are strings to keep beside them.
 
-    The file appears whole or not at all: it is written aside, then renamed. Wide elements come
-    first, so that all are aligned when the file is mapped. Raises DTypeError for a dtype that the
+    The file appears whole or not at all: it is written aside, then renamed. What is no plain file,
+    such as a pipe, is written to. Wide elements come first, so that all are aligned when the file
+    is mapped. Raises DTypeError for a dtype that the
     format has no name for, UserError for metadata that are no strings.
     """
     import numpy as np
@@ -52,14 +55,22 @@ def safe_save(
     _check_savable(tensors, metadata)
     order = sorted(tensors, key=lambda name: -tensors[name].element_size())
     header = _header(tensors, order, metadata)
-    path = os.fspath(fn)
+    path = os.path.realpath(fn)  # a link stays one
+
+    def write(file: BinaryIO) -> None:
+        file.write(len(header).to_bytes(_LENGTH_BYTES, "little") + header)
+        for name in order:
+            array = np.ascontiguousarray(tensors[name].numpy())
+            file.write(array.reshape(-1).view(np.uint8).data)
+
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb") as special:
+            write(special)
+        return
     handle, aside = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".treadle-")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(len(header).to_bytes(_LENGTH_BYTES, "little") + header)
-            for name in order:
-                array = np.ascontiguousarray(tensors[name].numpy())
-                file.write(array.reshape(-1).view(np.uint8).data)
+            write(file)
         os.chmod(aside, 0o666 & ~_umask())
         os.replace(aside, path)
     except BaseException:
@@ -106,6 +117,7 @@ def _umask() -> int:
     return mask
 
 
+@explained
 def safe_load(fn: Any) -> dict[str, Tensor]:
     """The named tensors of a file, or of a uint8 tensor that holds a file's bytes.
 
@@ -120,6 +132,7 @@ def safe_load(fn: Any) -> dict[str, Tensor]:
     }
 
 
+@explained
 def safe_load_metadata(t: Any) -> tuple[Tensor, int, dict[str, Any]]:
     """The file's bytes as a uint8 tensor, where its data begins, and its whole header."""
     data, label = mapped(t), label_of(t)

@@ -10,12 +10,14 @@ from typing import Any
 
 from ..dtype import dtypes
 from ..errors import UserError
+from ..explained import explained
 from ..tensor import Tensor
 from .mapped import label_of, mapped, reader_of, tensor_of
 
 __all__ = ["tar_extract"]
 
 
+@explained
 def tar_extract(t: Any) -> dict[str, Tensor]:
     """The regular files of an archive (a path or a uint8 tensor) as uint8 tensors, by name.
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType, _to_np_dtype, dtypes
 from ..errors import UserError
+from ..explained import explained
 from ..tensor import Tensor
 from .mapped import label_of, mapped, reader_of, tensor_of
 from .pickled import Call, PickleError, load, plain_keys
@@ -49,6 +50,7 @@ _LOCAL_HEADER = struct.Struct("<4sHHHHHLLLHH")
 _LOCAL_MAGIC = b"PK\x03\x04"
 
 
+@explained
 def torch_load(t: Any) -> Any:
     """What `torch.save` wrote to a path (or to the bytes in a uint8 tensor), tensors as Tensors.
 

@@ -12,12 +12,14 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from ..errors import UserError
+from ..explained import explained
 from .node import Node, rebuild
 from .op import Op
 
 __all__ = ["Variable", "bound_size", "size_with", "unbind"]
 
 
+@explained
 def Variable(name: str, low: int, high: int) -> Node:
     """An integer that is known when a kernel is launched, `low` <= value <= `high`.
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import UserError
+from ..explained import explained
 from ..tensor import Tensor
 
 __all__ = ["digits"]
 
 
+@explained
 def digits(
     device: str | None = None, test_fraction: float = 0.2, seed: int = 0
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..errors import ShapeError, UserError
+from ..explained import explained
 from ..helpers import tqdm
 from ..io import (
     gguf_load,
@@ -45,6 +46,7 @@ __all__ = [
 ]
 
 
+@explained
 def get_state_dict(
     obj: Any, prefix: str = "", tensor_type: type[Any] = Tensor
 ) -> dict[str, Tensor]:
@@ -79,11 +81,13 @@ def _children(obj: Any) -> list[tuple[str, Any]]:
     return list(getattr(obj, "__dict__", {}).items())
 
 
+@explained
 def get_parameters(obj: Any) -> list[Tensor]:
     """The tensors of `get_state_dict(obj)`, in its order."""
     return list(get_state_dict(obj).values())
 
 
+@explained
 def load_state_dict(
     model: Any,
     state_dict: dict[str, Tensor],

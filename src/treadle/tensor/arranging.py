@@ -14,7 +14,7 @@ from typing import Any, Self
 from ..errors import ShapeError
 from ..ir.shape import same_size, size_product
 from .arcs import Arcs
-from .shapes import broadcast_shapes, flatten_args, resolve_axes, resolve_axis
+from .shapes import broadcast_shapes, flatten_args, own_axis, resolve_axes, resolve_axis
 
 __all__ = ["Arranging"]
 
@@ -61,7 +61,7 @@ class Arranging(Arcs):
 
     def narrow(self, dim: int, start: int, length: int) -> Self:
         """`length` elements of an axis from `start` on. Raises ShapeError."""
-        axis = resolve_axis("narrow", dim, self.ndim)
+        axis = own_axis("narrow", dim, self.shape)
         size = self.shape[axis]
         start = start.__index__()
         begin = start + size if start < 0 else start

@@ -285,9 +285,14 @@ class Core(metaclass=Modes):
     # -- computing it -------------------------------------------------------------------------
 
     def realize(self, *lst: Core, do_update_stats: bool = True) -> Self:
-        """Compute this tensor, and `lst` with it. Returns self."""
+        """Compute this tensor, and `lst` with it. Returns self. Raises DTypeError."""
         tensors = [self, *lst]
-        nodes = realize([(t.node, t.device) for t in tensors])
+        try:
+            pending = [(t.node, t.device) for t in tensors]
+        except AttributeError:
+            kinds = ", ".join(type(t).__name__ for t in lst)
+            raise DTypeError(f"[realize] computes tensors one by one, not {kinds}") from None
+        nodes = realize(pending)
         for tensor, node in zip(tensors, nodes, strict=True):
             # a tensor inside a gradient's path keeps its graph: the engine knows its memory
             if tensor.is_leaf or tensor._requires_grad is not True:

@@ -185,21 +185,27 @@ class Fourier(Norms):
     ) -> Self:  # fmt: skip
         """The frequency of each element of an `fft` of `n` numbers that are `d` apart."""
         half = (_length("fftfreq", n) + 1) // 2
-        return cls._frequencies([*range(half), *range(half - n, 0)], n, d, dtype, device)
+        return cls._frequencies([(0, half), (half - n, 0)], n * d, dtype, device)
 
     @classmethod
     def rfftfreq(
         cls, n: int, d: float = 1.0, *, dtype: Any = None, device: str | None = None
     ) -> Self:  # fmt: skip
         """The frequency of each element of an `rfft` of `n` numbers that are `d` apart."""
-        return cls._frequencies(range(_length("rfftfreq", n) // 2 + 1), n, d, dtype, device)
+        return cls._frequencies([(0, _length("rfftfreq", n) // 2 + 1)], n * d, dtype, device)
 
     @classmethod
-    def _frequencies(cls, places: Sequence[int], n: int, d: float, dtype: Any, device: Any) -> Self:
+    def _frequencies(
+        cls, spans: Sequence[tuple[int, int]], period: float, dtype: Any, device: Any
+    ) -> Self:
+        import numpy as np
+
         kind = dtypes.default_float if dtype is None else to_dtype(dtype)
         if not kind.is_float:
             raise DTypeError(f"[fftfreq] frequencies are floats, not {kind.name}")
-        return cls([place / (n * d) for place in places], device=device, dtype=kind)
+        places = np.concatenate([np.arange(*span, dtype=np.float64) for span in spans])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return cls(places / period, device=device, dtype=kind)
 
     def fftshift(self, axes: Any = None) -> Self:
         """Frequency 0 moved to the middle of some axes, or all."""

@@ -21,6 +21,7 @@ from .shapes import (
     differing,
     expand,
     flatten_args,
+    own_axis,
     reshape,
     resolve_axis,
 )
@@ -46,7 +47,7 @@ class Joining(Reinterpret):
         check_device("cat", *tensors)
         dtype = least_upper_dtype(*(t.dtype for t in tensors))
         parts = [t for t in tensors if t.shape != (0,)] or [self]
-        axis = resolve_axis("cat", dim, parts[0].ndim)
+        axis = own_axis("cat", dim, parts[0].shape)
         _check_joinable(parts, axis)
         nodes = [t.node.cast(dtype) for t in parts if not same_size(t.shape[axis], 0)]
         node = _joined(nodes, axis) if nodes else parts[0].node.cast(dtype)
@@ -69,7 +70,7 @@ class Joining(Reinterpret):
 
     def split(self, sizes: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
         """Pieces of a size (the last may be smaller), or of the sizes given. Raises ShapeError."""
-        axis = resolve_axis("split", dim, self.ndim)
+        axis = own_axis("split", dim, self.shape)
         total = self.shape[axis]
         if not isinstance(sizes, (int, tuple, list)):
             raise ShapeError(f"[split] takes a size, or a list of sizes, not {sizes!r}")
@@ -87,7 +88,7 @@ class Joining(Reinterpret):
 
     def chunk(self, chunks: int, dim: int = 0) -> list[Self]:
         """At most `chunks` pieces of equal size, the last maybe smaller. Raises ShapeError."""
-        axis = resolve_axis("chunk", dim, self.ndim)
+        axis = own_axis("chunk", dim, self.shape)
         if not isinstance(chunks, int) or chunks < 1:
             raise ShapeError(f"[chunk] takes a number of at least 1, not {chunks!r}")
         if self.shape[axis] == 0:

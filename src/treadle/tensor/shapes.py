@@ -17,7 +17,7 @@ from ..ir.shape import Shape, same_size, size_product
 
 __all__ = [
     "Size", "aligned", "broadcast_shapes", "expand", "flatten_args", "is_whole", "move_axes",
-    "reshape", "resolve_axes", "resolve_axis", "resolve_shape",
+    "own_axis", "reshape", "resolve_axes", "resolve_axis", "resolve_shape",
 ]  # fmt: skip
 
 
@@ -155,6 +155,13 @@ def resolve_axis(name: str, axis: int, rank: int, extra: int = 0) -> int:
             f"{-span} to {span - 1}"
         )
     return axis % span
+
+
+def own_axis(name: str, axis: int, shape: Shape) -> int:
+    """`axis` of a shape that has one, counted from 0. Raises ShapeError or IndexOutOfRange."""
+    if not shape:
+        raise ShapeError(f"[{name}] shape () has no axis {axis}; .reshape(1) gives it one")
+    return resolve_axis(name, axis, len(shape))
 
 
 def resolve_axes(name: str, axis: Any, rank: int) -> tuple[int, ...]:

@@ -9,15 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..config import Context
-from ..explained import explained
-from .core import Core
-from .elementwise import Elementwise
-from .linalg import Linalg
-from .mathematics import Mathematics
-from .movement import Movement
-from .operators import Operators
-from .power import Power
-from .reduce import Reduce
+from ..explained import Unbound, explained
+from .modes import Modes
 from .spectrograms import Spectrograms
 
 __all__ = ["Tensor"]
@@ -47,9 +40,16 @@ class Tensor(Spectrograms):
         return self
 
 
-# What every result is made of is called too often for it, and has checks of its own.
-_OFTEN = {Core, Elementwise, Linalg, Mathematics, Movement, Operators, Power, Reduce}
+# What every result is made of is called too often for a call more, and has checks of its own.
+_OFTEN = frozenset(
+    (
+        "add", "sub", "mul", "div", "neg", "maximum", "cast", "float", "bool", "eq", "ne", "lt",
+        "where", "reshape", "permute", "unsqueeze", "relu", "exp", "log", "sqrt",
+        "square", "sum", "max", "matmul", "dot", "numel", "detach", "realize", "numpy", "item",
+    )
+)  # fmt: skip
 
 for _part in Tensor.__mro__[:-1]:
-    if _part not in _OFTEN:
-        explained(_part)
+    explained(_part, _OFTEN)
+for _name in _OFTEN:
+    setattr(Modes, _name, Unbound(_name, getattr(Tensor, _name)))

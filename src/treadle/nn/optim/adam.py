@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...explained import explained
 from ...tensor import Tensor
 from .optimizer import Optimizer, ParameterGroup, Params
 
 __all__ = ["LAMB", "Adam", "AdamW"]
 
 
+@explained
 class LAMB(Optimizer):
     """Adam with a layer-wise rate (arXiv 1904.00962); `adam=True` switches that rate off."""
 
@@ -43,6 +45,7 @@ class LAMB(Optimizer):
         ]
 
 
+@explained
 class AdamW(LAMB):
     """Adam with decoupled weight decay (arXiv 1711.05101v3), as in PyTorch."""
 
@@ -58,6 +61,7 @@ class AdamW(LAMB):
         super().__init__(params, lr, b1, b2, eps, weight_decay, adam=True)
 
 
+@explained
 class Adam(AdamW):
     """Adam (arXiv 1412.6980): AdamW without weight decay."""
 

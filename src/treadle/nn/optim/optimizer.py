@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from ...dtype import dtypes
 from ...errors import UserError
+from ...explained import explained
 from ...tensor import Tensor
 
 __all__ = ["Optimizer", "OptimizerGroup", "ParameterGroup", "Params"]
@@ -21,6 +22,7 @@ __all__ = ["Optimizer", "OptimizerGroup", "ParameterGroup", "Params"]
 Params: TypeAlias = Iterable[Tensor] | Iterable[Mapping[str, Any]]
 
 
+@explained
 class ParameterGroup(dict[str, Any]):
     """Parameters that are stepped alike: "params", the options of their step, and its state.
 
@@ -66,6 +68,7 @@ class ParameterGroup(dict[str, Any]):
         return Tensor(data, dtype=dtypes.float32, device=device, requires_grad=False)
 
 
+@explained
 class Optimizer:
     """Base of the optimisers over `params`: tensors, or groups as dicts of "params" and options.
 
@@ -194,6 +197,7 @@ class Optimizer:
         raise NotImplementedError(f"{type(self).__name__} does not define _step")
 
 
+@explained
 class OptimizerGroup(Optimizer):
     """Several optimisers that step as one, such as one for the matrices and one for the rest.
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from ...dtype import dtypes
 from ...errors import UserError
+from ...explained import explained
 from ...tensor import Tensor
 from .optimizer import Optimizer
 
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 
+@explained
 class Schedule:
     """Base of the schedules: `rate` gives the learning rate after so many steps.
 
@@ -63,6 +65,7 @@ class Schedule:
         return [group["lr"] for group in self._groups]
 
 
+@explained
 class StepLR(Schedule):
     """Times `gamma` every `step_size` steps."""
 
@@ -78,6 +81,7 @@ class StepLR(Schedule):
         return initial * self.gamma ** (steps / self.step_size).floor()
 
 
+@explained
 class LinearLR(Schedule):
     """From `start_factor` to `end_factor` of the rate over `total_iters` steps: a warm-up."""
 
@@ -102,6 +106,7 @@ class LinearLR(Schedule):
         return initial * (self.start_factor + (self.end_factor - self.start_factor) * done)
 
 
+@explained
 class CosineAnnealingLR(Schedule):
     """Down to `eta_min` along half a cosine of `T_max` steps (arXiv 1608.03983), and up again."""
 
@@ -117,6 +122,7 @@ class CosineAnnealingLR(Schedule):
         return _along_cosine(initial, self.eta_min, steps / self.T_max)
 
 
+@explained
 class OneCycleLR(Schedule):
     """Up to `max_lr` for `pct_start` of `total_steps`, then far down (arXiv 1708.07120).
 
@@ -156,6 +162,7 @@ class OneCycleLR(Schedule):
         return (steps <= self.peak).where(up, _along_cosine(self.max_lr, self.last_lr, after))
 
 
+@explained
 class SequentialLR(Schedule):
     """One schedule after the other: the next begins anew at each of `milestones`, in steps."""
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...errors import UserError
+from ...explained import explained
 from ...tensor import Tensor
 from .optimizer import Optimizer, ParameterGroup, Params
 
 __all__ = ["LARS", "SGD", "Muon"]
 
 
+@explained
 class LARS(Optimizer):
     """Layer-wise adaptive rate scaling (arXiv 1708.03888v3).
 
@@ -53,6 +55,7 @@ class LARS(Optimizer):
         ]
 
 
+@explained
 class SGD(LARS):
     """Stochastic gradient descent with optional momentum and weight decay, as in PyTorch.
 
@@ -73,6 +76,7 @@ class SGD(LARS):
         )
 
 
+@explained
 class Muon(LARS):
     """Momentum orthogonalised by Newton-Schulz steps (kellerjordan.github.io/posts/muon).
 

@@ -1,0 +1,47 @@
+"""Whether a call answers well: with a result, or with an error that a user can read.
+
+A good error is one of treadle's that begins with the operation in brackets and says nothing of
+Python's or NumPy's own objects, or the system's error about a file.
+
+judge(call, odd) -> "" or what is wrong with the answer
+"""
+
+import re
+import warnings
+
+from treadle.errors import UserError
+
+__all__ = ["judge"]
+
+# What Python or NumPy say of their own objects, which is no message to a user of tensors.
+RAW = re.compile(
+    r"has no attribute|object is not|'NoneType'|unsupported operand|not supported between|"
+    r"\w+Error: |unhashable|cannot unpack|not enough values|must be real number|"
+    r"positional argument|keyword argument|index out of range|invalid literal|not iterable|"
+    r"cannot be interpreted|not subscriptable|division by zero|setting an array element"
+)
+NAMED = re.compile(r"^\[[\w., <>]+\] ")
+
+
+def judge(call, odd, strict=False):
+    """Call with the odd arguments: nothing if it answers well, else the error in one line.
+
+    `strict`: no error is a good answer.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            call(**odd)
+    except OSError as error:
+        return "" if error.filename is not None and not strict else _told(error)
+    except UserError as error:
+        text = str(error)
+        good = NAMED.match(text) and not RAW.search(text) and not strict
+        return "" if good else _told(error)
+    except Exception as error:
+        return _told(error)
+    return ""
+
+
+def _told(error):
+    return f"{type(error).__name__}: {' / '.join(str(error).splitlines())}"
