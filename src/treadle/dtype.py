@@ -179,7 +179,7 @@ def _vector_by_name(name: str, count: int) -> DType:
 
 
 def _texture_shape(name: str, shape: tuple[Any, ...]) -> tuple[int, int]:
-    sizes = tuple(shape)
+    sizes = shape if isinstance(shape, tuple) else tuple(shape) if isinstance(shape, list) else ()
     if len(sizes) != 2 or any(not isinstance(size, int) or size < 1 for size in sizes):
         raise DTypeError(
             f"[{name}] a texture has a height and a width in texels of four numbers, each 1 or "
@@ -269,22 +269,22 @@ class dtypes(metaclass=_Defaults):
     @staticmethod
     def is_float(dtype: DType) -> Any:
         """The same as `dtype.is_float`."""
-        return dtype.is_float
+        return to_dtype(dtype).is_float
 
     @staticmethod
     def is_complex(dtype: DType) -> Any:
         """The same as `dtype.is_complex`."""
-        return dtype.is_complex
+        return to_dtype(dtype).is_complex
 
     @staticmethod
     def is_int(dtype: DType) -> Any:
         """The same as `dtype.is_int`."""
-        return dtype.is_int
+        return to_dtype(dtype).is_int
 
     @staticmethod
     def is_unsigned(dtype: DType) -> Any:
         """The same as `dtype.is_unsigned`."""
-        return dtype.is_unsigned
+        return to_dtype(dtype).is_unsigned
 
     @staticmethod
     def from_py(value: Any) -> DType:
@@ -345,7 +345,12 @@ def _upper_set(dtype: DType) -> frozenset[DType]:
 
 @functools.cache
 def least_upper_dtype(*types: DType) -> DType:
-    """The narrowest type that holds all of `types`, by the specification's promotion lattice."""
+    """The narrowest type that holds all of `types`, by the specification's promotion lattice.
+
+    Raises DTypeError for what is no dtype.
+    """
+    if not types or not all(isinstance(t, DType) for t in types):
+        raise DTypeError(f"[least_upper_dtype] takes dtypes, at least one, not {types!r}")
     if len(types) == 1:
         return types[0]
     common = frozenset.intersection(*(_upper_set(t) for t in types))

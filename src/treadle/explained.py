@@ -31,7 +31,7 @@ _RAW = (
     TypeError, ValueError, AttributeError, LookupError, ArithmeticError, AssertionError,
 )  # fmt: skip
 _CAUGHT = (TreadleError, *_RAW)
-_IS_EXPLAINED, _INNER = "is_explained", ("[getitem]", "[loss]")
+_IS_EXPLAINED, _INNER = "is_explained", ("[getitem]", "[loss]", "[device]")
 _REST = inspect.Parameter.VAR_POSITIONAL
 
 

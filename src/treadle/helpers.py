@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self, TypeVar
 
-from .errors import SettingError
+from .errors import ArgumentError, SettingError
 
 __all__ = ["Timing", "colored", "getenv", "human_bytes", "tqdm", "trange"]
 
@@ -39,9 +39,14 @@ def getenv(key: str, default: Any = 0) -> Any:
 
 
 def colored(text: str, color: str | None, background: bool = False) -> str:
-    """`text` in a terminal colour ("red"; "RED" is bright); unchanged for None or NO_COLOR."""
+    """`text` in a terminal colour ("red"; "RED" is bright); unchanged for None or NO_COLOR.
+
+    Raises ArgumentError for a colour that terminals do not have.
+    """
     if color is None or os.environ.get("NO_COLOR"):
         return text
+    if not isinstance(color, str) or color.lower() not in _COLORS:
+        raise ArgumentError(f"[colored] a colour is one of {', '.join(_COLORS)}, not {color!r}")
     code = 30 + 10 * background + 60 * color.isupper() + _COLORS.index(color.lower())
     return f"\x1b[{code}m{text}\x1b[0m"
 

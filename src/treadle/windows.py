@@ -30,7 +30,7 @@ __all__ = [
 def general_cosine(
     m: int, *, a: Sequence[float], sym: bool = True, dtype: Any = None, device: str | None = None
 ) -> Tensor:
-    """a[0] - a[1] cos(t) + a[2] cos(2 t) - ..., t from 0 to 2 pi. Raises ArgumentError without `a`."""
+    """a[0] - a[1] cos(t) + a[2] cos(2 t) - ..., t from 0 to 2 pi. ArgumentError without `a`."""
     if not a:
         raise ArgumentError("[general_cosine] a is a list of at least one number")
     places, last = _places("general_cosine", m, sym, dtype, device)

@@ -17,9 +17,22 @@ MESSAGES = {
     ),
     "or None": (lambda: X.pinv("a"), ArgumentError, "[pinv] rtol is 'a', not a number or None"),
     "a tensor": (lambda: X.mse_loss("a"), ArgumentError, "[mse_loss] target is 'a', not a tensor"),
-    "no kind known": (
-        lambda: Tensor.arange("a"), ArgumentError,
-        "[arange] does not take start = 'a': TypeError: must be real number, not str",
+    "a kind by the name": (
+        lambda: Tensor.arange("a"), ArgumentError, "[arange] start is 'a', not a number",
+    ),
+    "all fit by themselves": (
+        lambda: X.softplus(0), ArgumentError,
+        ("[softplus] does not take a tensor of float32 and shape (2, 3) and beta = 0; its "
+         "parameters are beta: a number"),
+    ),
+    "called by way of the class": (
+        lambda: Tensor.exp(3.0), ArgumentError,
+        "[exp] is called on 3.0, not on a tensor; Tensor(...) makes one",
+    ),
+    "a list of tensors": (
+        lambda: Tensor.cat([X, X]), ArgumentError,
+        ("[cat] is called on [a tensor of float32 and shape (2, 3), a tensor of float32 and shape "
+         "(2, 3)], not on a tensor; give them one by one, with a * before the sequence"),
     ),
     "a layer": (
         lambda: nn.Linear("a", 4), ShapeError,

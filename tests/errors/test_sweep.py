@@ -29,8 +29,8 @@ KNOWN = {
                             ("sum max", "keepdim"))
        for name in names.split() for flag in flags.split() for kind in ("texts", "objects")},
     **{("func.vjp", "primals", value): THEIRS for value in ("()", "{}")},
-    **{(f"{space}.from_dlpack", "x", value): THEIRS
-       for space in ("Tensor", "array_api") for value in ("an array of texts", "an array of objects")},
+    **{(f"{space}.from_dlpack", "x", f"an array of {kind}"): THEIRS
+       for space in ("Tensor", "array_api") for kind in ("texts", "objects")},
 }  # fmt: skip
 
 # Calls that would do what they were asked for, for hours.

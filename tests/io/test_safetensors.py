@@ -1,12 +1,14 @@
 """Safetensors files: round trips, agreement with the format's own library, unsound files."""
 
 import json
+import os
+import stat
 
 import numpy as np
 import pytest
 
 from treadle import Tensor, dtypes
-from treadle.errors import UserError
+from treadle.errors import ArgumentError, UserError
 from treadle.io.safetensors import NAMES, safe_load, safe_load_metadata, safe_save
 
 
@@ -159,3 +161,24 @@ def test_what_the_format_cannot_hold_is_not_saved(tmp_path):
     with pytest.raises(UserError, match="no tensor can be called '__metadata__'"):
         safe_save({"__metadata__": Tensor([1.0])}, tmp_path / "f")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_plain_file_is_written_to_and_a_link_stays_one(tmp_path):
+    pipe, link, target = (tmp_path / name for name in ("pipe", "link", "target"))
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    safe_save({"a": Tensor([1.0, 2.0])}, pipe)
+    written = os.read(reader, 1 << 16)
+    os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    target.write_bytes(b"")
+    link.symlink_to(target)
+    safe_save({"a": Tensor([1.0, 2.0])}, link)
+    assert link.is_symlink()
+    assert target.read_bytes() == written
+
+
+@pytest.mark.parametrize("path", [1, None, [], 2.5])
+def test_what_is_no_path_is_refused_by_name(path):
+    with pytest.raises(ArgumentError, match=r"\[safe_load\] fn is .*, not a path or a uint8"):
+        safe_load(path)

@@ -17,6 +17,7 @@ from ..errors import JitError
 from ..ir.args import Placeholder
 from ..ir.node import Node, toposort
 from ..ir.op import Op
+from ..kinds import shown
 from .known import is_backed, resolve
 from .memory import Memory, memory_of
 
@@ -96,7 +97,10 @@ def _is_tensor(value: Any) -> bool:
 
 
 def signature_of(value: Any, found: list[Any]) -> Any:
-    """A comparable description of nested arguments; tensors are appended to `found`."""
+    """A comparable description of nested arguments; tensors are appended to `found`.
+
+    Raises JitError for arrays of other libraries: what they hold can change unseen.
+    """
     if _is_tensor(value):
         found.append(value)
         return ("tensor of shape", value.node.shape)
@@ -104,6 +108,11 @@ def signature_of(value: Any, found: list[Any]) -> Any:
         return (type(value).__name__, tuple(signature_of(item, found) for item in value))
     if isinstance(value, dict):
         return ("dict", tuple((k, signature_of(v, found)) for k, v in value.items()))
+    if hasattr(value, "__dlpack__") and value.shape:
+        raise JitError(
+            f"[jit] an argument is {shown(value)}, whose values would be kept from the first "
+            "call: give Tensor(...) of it"
+        )
     return value
 
 

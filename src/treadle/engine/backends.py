@@ -19,6 +19,7 @@ from ..compile.clang import ClangCompiler
 from ..compile.llvm import LLVMCompiler
 from ..config import settings
 from ..errors import DeviceError, SettingError
+from ..kinds import shown
 from ..render.llvm import LLVMRenderer
 from ..runtime.buffer import HostAllocator, HostBuffer
 from ..runtime.cpu import CpuDevice
@@ -159,20 +160,29 @@ class _Devices:
         """
         if name is None:
             return self.DEFAULT
-        if isinstance(name, (tuple, list)):
+        if isinstance(name, (tuple, list)) and name:
             return tuple(self.canonicalize(one) for one in name)
         if not isinstance(name, str):
-            raise DeviceError(f"a device is named by a text such as 'CPU', not by {name!r}")
+            raise DeviceError(
+                f"[device] a device is named by a text such as 'CPU', not by {shown(name)}"
+            )
         try:
             return _own_name(parse_choice(name, "device"))
         except SettingError as error:
-            raise DeviceError(str(error)) from None
+            raise DeviceError(f"[device] {error}") from None
 
     def __getitem__(self, name: str) -> Opened:
-        known = self._opened.get(name)
+        try:
+            known = self._opened.get(name)
+        except TypeError:  # what is no key is no name either
+            known = None
         if known is not None:
             return known
         name = self.canonicalize(name)
+        if not isinstance(name, str):
+            raise DeviceError(
+                f"[device] one device has one name, not {name!r}; open each by its own"
+            )
         found = self._opened.get(name)
         if found is None:
             with self._lock:

@@ -11,7 +11,7 @@ the function can be it. What it uses of its argument from there counts as consta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..dtype import DType
@@ -39,7 +39,7 @@ class Arguments:
         self._back: dict[Node, Node] = {}
         self._all = list(args)
         self.inputs: list[Tensor] = []
-        numbers = [argnums] if isinstance(argnums, int) else list(argnums)
+        numbers = list(argnums) if isinstance(argnums, Iterable) else [argnums]
         places = [_place(operation, number, len(args)) for number in numbers]
         for place in places:
             for path, _, leaf in trees.paired(operation, "args", None, args[place]):

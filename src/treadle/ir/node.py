@@ -119,6 +119,8 @@ class Node:
         if self.op is not Op.VARIABLE:
             raise UserError(f"[bind] only a Variable can be bound, not {self!r}")
         low, high = self.arg.low, self.arg.high
+        if not isinstance(value, int):
+            raise UserError(f"[bind] {self.arg.name} is a whole number, not {value!r}")
         if not low <= value <= high:
             raise UserError(
                 f"[bind] {value} lies outside {low} to {high}, the bounds of {self.arg.name}"

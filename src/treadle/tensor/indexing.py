@@ -22,7 +22,7 @@ from ..ir.op import Op
 from ..ir.shape import size_product, strides_of
 from .gathering import Gathering
 from .inplace import check_leaf, write_view
-from .operands import check_device, is_scalar
+from .operands import check_device, is_scalar, scalar_node
 from .shapes import broadcast_shapes, expand, move_axes, reshape
 from .sorting import Sorting
 from .subscript import Subscript, check_places, parse
@@ -59,6 +59,8 @@ class Indexing(Sorting):
         value = self._operand("setitem", v)
         if not is_scalar(value):
             check_device("setitem", self, value)
+        elif isinstance(value, complex):
+            scalar_node("setitem", value, self.dtype)
         if isinstance(indices, Gathering) and indices.dtype.is_bool and self._fill(indices, value):
             return
         plan = parse(self.shape, indices, self._to_index)

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..config import settings
-from ..errors import DTypeError, IndexOutOfRange, ShapeError
+from ..errors import ArgumentError, DTypeError, IndexOutOfRange, ShapeError, TreadleError
 from ..ir.args import WindowArg
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import Shape
 from ..ir.symbolic import bound_size
+from ..kinds import shown
 from .core import Core
 
 __all__ = ["Subscript", "check_places", "parse"]
@@ -45,10 +46,18 @@ class Subscript:
 def parse(shape: Shape, items: Any, to_index: Callable[[Any], Any]) -> Subscript:
     """The meaning of `items` on a tensor of `shape`; `to_index` makes lists and masks indices.
 
-    Raises IndexOutOfRange, ShapeError or DTypeError.
+    Raises IndexOutOfRange, ShapeError, DTypeError or ArgumentError.
     """
-    full = _spell_out(shape, items if isinstance(items, tuple) else (items,), to_index)
-    return _Parser(shape).run(full)
+    try:
+        full = _spell_out(shape, items if isinstance(items, tuple) else (items,), to_index)
+        return _Parser(shape).run(full)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, TreadleError):
+            raise
+        raise ArgumentError(
+            f"[getitem] {shown(items)} is no subscript of shape {shape}; expected integers, slices "
+            "of integers, None, ..., and lists or tensors of integers or bools"
+        ) from error
 
 
 def check_places(name: str, index: Core, axis: int, size: Any, lowest: int = 0) -> None:

@@ -1,7 +1,7 @@
 """Whether a call answers well: with a result, or with an error that a user can read.
 
-A good error is one of treadle's that begins with the operation in brackets and says nothing of
-Python's or NumPy's own objects, or the system's error about a file.
+A good error is one of treadle's that begins with the operation in brackets, or is about a setting,
+and says nothing of Python's or NumPy's own objects; or the system's error about a file.
 
 judge(call, odd) -> "" or what is wrong with the answer
 """
@@ -9,7 +9,7 @@ judge(call, odd) -> "" or what is wrong with the answer
 import re
 import warnings
 
-from treadle.errors import UserError
+from treadle.errors import SettingError, UserError
 
 __all__ = ["judge"]
 
@@ -17,8 +17,8 @@ __all__ = ["judge"]
 RAW = re.compile(
     r"has no attribute|object is not|'NoneType'|unsupported operand|not supported between|"
     r"\w+Error: |unhashable|cannot unpack|not enough values|must be real number|"
-    r"positional argument|keyword argument|index out of range|invalid literal|not iterable|"
-    r"cannot be interpreted|not subscriptable|division by zero|setting an array element"
+    r"(takes|missing) .* positional|keyword argument|index out of range|invalid literal|"
+    r"not iterable|cannot be interpreted|not subscriptable|division by zero|an array element with"
 )
 NAMED = re.compile(r"^\[[\w., <>]+\] ")
 
@@ -34,6 +34,8 @@ def judge(call, odd, strict=False):
             call(**odd)
     except OSError as error:
         return "" if error.filename is not None and not strict else _told(error)
+    except SettingError as error:
+        return "" if " is not allowed: " in str(error) else _told(error)
     except UserError as error:
         text = str(error)
         good = NAMED.match(text) and not RAW.search(text) and not strict

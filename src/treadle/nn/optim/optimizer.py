@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ...dtype import dtypes
-from ...errors import UserError
+from ...errors import ArgumentError, UserError
 from ...explained import explained
+from ...kinds import shown
 from ...tensor import Tensor
 
 __all__ = ["Optimizer", "OptimizerGroup", "ParameterGroup", "Params"]
@@ -42,7 +43,7 @@ class ParameterGroup(dict[str, Any]):
             rate = value.to(self["lr"].device).reshape(1).cast(dtypes.float32)
             self["lr"].assign(rate).realize()
         else:
-            self["lr"].assign(self._constant([value], (1,))).realize()
+            self["lr"].assign(self._constant([_rate(value)], (1,))).realize()
 
     def keep_scalar(self, name: str, value: float) -> None:
         """State `name`: a float32 tensor of shape (1,) that lives across steps."""
@@ -66,6 +67,13 @@ class ParameterGroup(dict[str, Any]):
         data = np.broadcast_to(np.asarray(value, np.float32), shape).copy()
         device = self["params"][0].device
         return Tensor(data, dtype=dtypes.float32, device=device, requires_grad=False)
+
+
+def _rate(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"[lr] a rate is a number or a tensor, not {shown(value)}") from None
 
 
 @explained
