@@ -31,7 +31,8 @@ _RAW = (
     TypeError, ValueError, AttributeError, LookupError, ArithmeticError, AssertionError,
 )  # fmt: skip
 _CAUGHT = (TreadleError, *_RAW)
-_IS_EXPLAINED, _INNER = "is_explained", ("[getitem]", "[loss]", "[device]")
+_IS_EXPLAINED, _INNER = "is_explained", ("[getitem]", "[gather]", "[loss]", "[device]")
+_SPECIAL = ("__init__", "__call__", "__setitem__")
 _REST = inspect.Parameter.VAR_POSITIONAL
 
 
@@ -42,7 +43,7 @@ def explained(what: T, often: Collection[str] = ()) -> T:
     if not isinstance(what, type):
         return cast("T", _explaining(what))
     for name, member in list(vars(what).items()):
-        if name in often or (name.startswith("_") and name not in ("__init__", "__call__")):
+        if name in often or (name.startswith("_") and name not in _SPECIAL):
             continue
         if isinstance(member, (classmethod, staticmethod)):
             setattr(what, name, type(member)(_explaining(member.__func__)))
@@ -107,7 +108,9 @@ EXPLAINING = _explaining(lambda: None).__code__  # whose frames only stand aroun
 def _name_of(method: Callable[..., Any], args: Sequence[Any]) -> str:
     """What the user called: of a layer, its class."""
     name = method.__name__
-    return type(args[0]).__name__ if name in ("__init__", "__call__") else name
+    if name == "__setitem__":
+        return "setitem"
+    return type(args[0]).__name__ if name in _SPECIAL else name
 
 
 def _rename(error: TreadleError, name: str) -> None:

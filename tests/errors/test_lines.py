@@ -215,3 +215,49 @@ def test_printing_inside_a_captured_function_is_allowed():
 def test_a_tensor_over_several_devices_shows_its_values():
     x = Tensor([1, 2, 3, 4]).shard(("CPU", "CPU:1"), axis=0).realize()
     assert repr(x).startswith("<Tensor [1, 2, 3, 4] shape=(4,)")
+
+
+def test_what_a_replay_computes_names_the_line_that_was_captured():
+    """Whether it was captured under CHECK_NAN or before, and in its gradient."""
+    lines = []
+    w = Tensor([4.0, 9.0], requires_grad=True)
+
+    @TinyJit
+    def step(x):
+        w.grad = None
+        lines.append(line(1))
+        y = (w * x).sqrt()
+        y.sum().backward()
+        return y.realize(), w.grad.realize()
+
+    for _ in range(3):
+        step(Tensor([1.0, 1.0]).realize())
+    for x, name in (([-1.0, 1.0], "[sqrt]"), ([0.0, 1.0], "[the gradient of sqrt]")):
+        with Context(CHECK_NAN=2), pytest.raises(NonFiniteError) as caught:
+            step(Tensor(x).realize())
+        assert name in str(caught.value)
+        assert lines[-1] in str(caught.value)
+
+
+def test_a_replay_checks_places_and_raises_at_the_line():
+    @TinyJit
+    def step(x, index):
+        return (x.gather(0, index) * 2).sum().realize()
+
+    x = Tensor([1.0, 2.0]).realize()
+    for _ in range(3):
+        step(x, Tensor([0, 1]).realize())
+    with Context(CHECK_INDEX=1), pytest.raises(IndexOutOfRange, match=r"^\[gather\] ") as caught:
+        step(x, Tensor([0, 7]).realize())
+    here = [entry for entry in caught.traceback if str(entry.path) == __file__]
+    assert "x.gather(0, index)" in str(here[-1].statement)
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "sparse_categorical_crossentropy", "nll_loss"])
+def test_labels_are_checked_as_places_of_classes(name):
+    logits = Tensor(np.zeros((3, 4), np.float32))
+    with Context(CHECK_INDEX=1):
+        ignored = -1 if name.startswith("sparse") else -100
+        getattr(logits, name)(Tensor([0, ignored, 3]), ignore_index=ignored).item()
+        with pytest.raises(IndexOutOfRange, match=rf"^\[{name}\] 1 of 3 places .* has 4 at"):
+            getattr(logits, name)(Tensor([0, 4, 3]))

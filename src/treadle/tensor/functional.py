@@ -11,12 +11,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
+from ..config import settings
 from ..dtype import dtypes, least_upper_dtype
 from ..errors import ArgumentError, ShapeError
 from ..ir.op import Op
 from .checks import check_attention, check_labels, check_vectors
 from .losses import reduced
 from .shapes import broadcast_shapes, resolve_axes
+from .subscript import check_places
 from .synonyms import Synonyms
 
 __all__ = ["Functional"]
@@ -228,6 +230,8 @@ def _of_labels(
 ) -> Any:
     """Cross entropy of log-probabilities along `axis` with the labels of all but that axis."""
     counted = labels.ne(ignored) if _holds(labels.dtype, ignored) else labels.eq(labels)
+    if settings.CHECK_INDEX:
+        check_places("loss", counted.where(labels, 0), axis, logs.shape[axis])
     factors = counted
     if weight is not None:
         factors = counted.where(weight[counted.where(labels, 0)], 0)
