@@ -1,5 +1,5 @@
 """Every public name says what it does and which errors of treadle's it raises itself, and examples
-run. That a docstring names every kind of error that odd arguments get is tests/errors/test_sweep.py.
+run. Whether it names what odd arguments raise is looked after by tests/errors/test_sweep.py.
 """
 
 import ast
