@@ -1,10 +1,14 @@
-"""Every public name says what it does, and which errors of treadle's it raises itself."""
+"""Every public name says what it does and which errors of treadle's it raises itself, and examples
+run. Whether it names what odd arguments raise is looked after by tests/errors/test_sweep.py.
+"""
 
 import ast
+import doctest
 import importlib
 import inspect
 import pkgutil
 import textwrap
+from pathlib import Path
 
 import treadle
 from treadle import errors, interop, io, nn
@@ -86,3 +90,16 @@ def test_every_module_says_what_it_is_for():
             if not ast.get_docstring(ast.parse(file.read())):
                 silent.append(name)
     assert silent == []
+
+
+def test_the_examples_in_docstrings_print_what_they_show():
+    root = Path(treadle.__file__).parent
+    files = [path for path in root.rglob("*.py") if ">>> " in path.read_text(encoding="utf-8")]
+    runner, said = doctest.DocTestRunner(), []
+    for path in files:
+        name = ".".join(("treadle", *path.relative_to(root).with_suffix("").parts))
+        for test in doctest.DocTestFinder().find(importlib.import_module(name)):
+            runner.run(test, out=said.append)
+    assert len(files) >= 3
+    assert runner.tries >= 7
+    assert not runner.failures, "".join(said)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
-from .errors import ArgumentError, InternalError, TreadleError
+from .errors import ArgumentError, DeviceError, InternalError, TreadleError
 from .kinds import fits, is_tensor, kinds_of, named, shown
 
 __all__ = ["EXPLAINING", "Unbound", "explain_all", "explained"]
@@ -115,10 +115,10 @@ def _name_of(method: Callable[..., Any], args: Sequence[Any]) -> str:
 
 def _rename(error: TreadleError, name: str) -> None:
     """What a subscript, or what all losses share, raises inside of a method is the method's; so is
-    what names no operation.
+    what names no operation, but for what a device says of itself.
     """
     text = str(error)
-    if not text.startswith("[") and not isinstance(error, InternalError):
+    if not text.startswith("[") and not isinstance(error, (DeviceError, InternalError)):
         error.args = (f"[{name}] {text}", *error.args[1:])
     for inner in _INNER:
         if text.startswith(inner):

@@ -7,7 +7,8 @@
 Each gives `m` numbers from 0 to 1. `sym` true makes them symmetric, false one period of a window
 of `m + 1`, as Fourier transforms want it. A window of 1 is [1]. The formulas are those of F. J.
 Harris, On the use of windows for harmonic analysis with the discrete Fourier transform (1978). All
-raise ShapeError for a negative `m`, DTypeError for a dtype that holds no floats.
+raise ShapeError for a negative `m`, DTypeError for a dtype that holds no floats, DeviceError for a
+device that is not there and ArgumentError for an argument of another kind.
 """
 
 from __future__ import annotations

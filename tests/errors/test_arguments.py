@@ -92,3 +92,12 @@ def test_a_call_that_python_refuses_is_pythons():
 def test_signatures_and_docstrings_stay():
     assert next(iter(inspect.signature(X.histc).parameters)) == "bins"
     assert (inspect.getdoc(Tensor.histc) or "").strip()
+
+
+def test_a_method_of_the_class_can_be_replaced_and_is_then_that(monkeypatch):
+    """`Tensor.relu` explains, `x.relu()` is the method itself: a replacement is both."""
+    explaining = Tensor.relu
+    with monkeypatch.context() as patch:
+        patch.setattr(Tensor, "relu", lambda self: "mine")
+        assert (X.relu(), Tensor.relu(X)) == ("mine", "mine")
+    assert X.relu().tolist() == Tensor.relu(X).tolist() == explaining(X).tolist()

@@ -5,7 +5,10 @@
 
 Each name has the signature and the meaning that the standard gives it, and is one call of the
 `Tensor` method that does it: what differs between the two (names of arguments, defaults, dtypes of
-results) is all that stands here. A module for each chapter of the standard.
+results) is all that stands here. A module for each chapter of the standard. They raise what the
+methods do: ShapeError for shapes and sizes that do not fit, IndexOutOfRange for an axis that is not
+there, DTypeError for what is no tensor or has no such element type, DeviceError for tensors on
+different devices, ArgumentError for an argument of another kind.
 
 One surprise: `int32` is the default integer, and the dtype of places and counts, as `info` says.
 The standard allows it and recommends `int64`. Where values decide a shape (`nonzero`, `unique_all`,

@@ -40,6 +40,10 @@ def grad(func: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False
 
     The result can be differentiated and mapped again. Raises ShapeError where `func` gives more
     than one element, DTypeError for what holds no floats, UserError for other arguments.
+
+    >>> from treadle import Tensor, grad
+    >>> grad(lambda x: (x * x).sum())(Tensor([1.0, 2.0])).tolist()
+    [2.0, 4.0]
     """
     both = _value_and_grad("grad", func, argnums, has_aux)
 

@@ -1,4 +1,9 @@
-"""File formats that hold tensors. Files are mapped, checked, and never executed."""
+"""File formats that hold tensors. Files are mapped, checked, and never executed.
+
+Each raises OSError for a file that cannot be opened, UserError for one that is not sound,
+DTypeError for elements that treadle or the format does not have, and ArgumentError for what is no
+path.
+"""
 
 from .gguf import gguf_load
 from .npy import npy_load, npz_load

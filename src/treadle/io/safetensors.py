@@ -48,7 +48,8 @@ def safe_save(
     The file appears whole or not at all: it is written aside, then renamed. What is no plain file,
     such as a pipe, is written to. Wide elements come first, so that all are aligned when the file
     is mapped. Raises DTypeError for a dtype that the
-    format has no name for, UserError for metadata that are no strings.
+    format has no name for, UserError for metadata that are no strings, ShapeError for a `metadata`
+    or `tensors` that is one tensor.
     """
     import numpy as np
 

@@ -4,6 +4,10 @@
     x.sequential(net)                       # (batch, 64) -> (batch, 10)
     nn.state.get_parameters(net)            # four tensors
 
+Layers raise ShapeError for sizes and inputs that do not fit, DTypeError for element types that they
+have no meaning for, IndexOutOfRange for an axis that is not there, DeviceError for an input on
+another device than their parameters, ArgumentError for an argument of another kind.
+
 There is no Module class: any object, list or dict that holds tensors is a model.
 """
 

@@ -52,7 +52,8 @@ def get_state_dict(
 ) -> dict[str, Tensor]:
     """Every tensor that `obj` reaches through attributes, list positions and dict keys, by path.
 
-    A tensor that is reached in two ways appears under both names.
+    A tensor that is reached in two ways appears under both names. Raises ArgumentError (of a tensor
+    as `prefix` ShapeError) for an argument of another kind.
     """
     return dict(_walk(obj, prefix, tensor_type, frozenset()))
 
@@ -102,7 +103,8 @@ def load_state_dict(
     missing nor unused names; `consume` removes what was used from `state_dict`, to free memory;
     `verbose` draws a progress bar on a terminal. Nothing is changed where an error is raised: it
     lists all names that are missing, not in the model, or of another shape, and is a ShapeError
-    where a shape is among them, else a UserError.
+    where a shape is among them, else a UserError. Raises ArgumentError for an argument of another
+    kind.
     """
     if not isinstance(state_dict, Mapping):
         raise UserError(

@@ -19,15 +19,28 @@ __all__ = ["Tensor"]
 class Tensor(Spectrograms):
     """An n-dimensional array that is computed when its values are asked for.
 
+        >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> (x @ x.T).relu().sum().item()
+        52.0
+
     Operations build a graph and check shapes and dtypes at once; `realize`, `numpy`, `item`,
     `tolist` compute. Usable from several threads.
+
+    Unless a method says otherwise, its result has the shape and dtype of the tensor, operands
+    broadcast and promote as in NumPy, and it raises ShapeError for shapes and sizes that do not
+    fit, IndexOutOfRange for an axis or a place that is not there, DTypeError for element types
+    that it has no meaning for, DeviceError for tensors on different devices, and ArgumentError
+    for an argument of another kind.
     """
 
     __slots__ = ()
 
     @staticmethod
     def train(mode: Any = True) -> Context:
-        """A context manager and decorator inside which layers behave as in training."""
+        """A context manager and decorator inside which layers behave as in training.
+
+        Raises SettingError.
+        """
         return Context(TRAINING=mode)
 
     def replace(self, x: Tensor, allow_shape_mismatch: bool = False) -> Tensor:

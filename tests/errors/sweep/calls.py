@@ -15,9 +15,14 @@ from treadle.nn import optim
 
 from .given import GIVEN, GUESSES
 
-__all__ = ["Call", "all_calls"]
+__all__ = ["SPACE_OF", "Call", "all_calls"]
 
 api = importlib.import_module("treadle.array_api")
+SPACE_OF = {
+    "fft": fft, "windows": windows, "func": treadle.func, "io": io, "optim": optim,
+    "array_api": api, "array_api.linalg": api.linalg, "array_api.fft": api.fft, "nn": nn,
+    "state": nn.state,
+}  # fmt: skip
 NO_DEFAULT = inspect.Parameter.empty
 
 
@@ -63,13 +68,8 @@ def public(space, names, owner):
 
 def all_calls() -> Iterator[Call]:
     """All of them, each by its first name, in the order of their homes."""
-    spaces = {
-        "fft": fft, "windows": windows, "func": treadle.func, "io": io, "optim": optim,
-        "array_api": api, "array_api.linalg": api.linalg, "array_api.fft": api.fft, "nn": nn,
-        "state": nn.state,
-    }  # fmt: skip
     found = [*public("Tensor", dir(Tensor), Tensor)]
-    for space, module in spaces.items():
+    for space, module in SPACE_OF.items():
         found += public(space, module.__all__, module)
     first = {}
     for name, function in found:

@@ -23,26 +23,29 @@ RAW = re.compile(
 NAMED = re.compile(r"^\[[\w., <>]+\] ")
 
 
-def judge(call, odd, strict=False):
+def judge(call, odd, strict=False, kinds=None):
     """Call with the odd arguments: nothing if it answers well, else the error in one line.
 
-    `strict`: no error is a good answer.
+    `strict`: no error is a good answer. The names of treadle's errors are added to `kinds`.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             call(**odd)
-    except OSError as error:
-        return "" if error.filename is not None and not strict else _told(error)
-    except SettingError as error:
-        return "" if " is not allowed: " in str(error) else _told(error)
-    except UserError as error:
-        text = str(error)
-        good = NAMED.match(text) and not RAW.search(text) and not strict
-        return "" if good else _told(error)
     except Exception as error:
-        return _told(error)
+        if kinds is not None and isinstance(error, UserError):
+            kinds.add(type(error).__name__)
+        return "" if not strict and _is_good(error) else _told(error)
     return ""
+
+
+def _is_good(error):
+    text = str(error)
+    if isinstance(error, SettingError):
+        return " is not allowed: " in text
+    if isinstance(error, UserError):
+        return NAMED.match(text) and not RAW.search(text)
+    return isinstance(error, OSError) and error.filename is not None
 
 
 def _told(error):

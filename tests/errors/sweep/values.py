@@ -7,7 +7,7 @@ import numpy as np
 
 from treadle import Tensor, dtypes
 
-__all__ = ["ODD", "RECEIVERS", "odd_values"]
+__all__ = ["ODD", "RECEIVERS", "float_matrix"]
 
 
 def float_matrix():
@@ -65,8 +65,3 @@ RECEIVERS = {
     "(3, 0)": lambda: Tensor(np.ones((3, 0), np.float32)),
     "(1, 2, 1, 2, 2)": ODD["five axes"],
 }
-
-
-def odd_values():
-    """The name and the maker of each odd argument."""
-    return ODD.items()

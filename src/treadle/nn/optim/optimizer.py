@@ -29,6 +29,8 @@ class ParameterGroup(dict[str, Any]):
 
     "lr" is a float32 Tensor of shape (1,); a number set as "lr" is written into that tensor. What
     a step updates besides is under the names of `state`: a tensor, or a list of one a parameter.
+    Raises ShapeError, DTypeError, IndexOutOfRange or ArgumentError for what is no list of tensors,
+    no rate or no dictionary.
     """
 
     def __init__(self, params: list[Tensor], lr: float, options: Mapping[str, Any]) -> None:
@@ -84,7 +86,9 @@ class Optimizer:
     `requires_grad=False` among `params` are kept in `buffers` and left alone. Setting
     `opt.lr = 0.01` writes the learning-rate tensor, so captured steps see the new rate. Raises
     UserError if no parameter is left to train, one is in two groups, a group has an unknown
-    option, or they are on several devices.
+    option, or they are on several devices; DTypeError for parameters that hold no floats;
+    ShapeError or DeviceError for a tensor as an option that does not fit; ArgumentError for an
+    argument of another kind.
     """
 
     param_groups: list[ParameterGroup]

@@ -34,7 +34,9 @@ class Schedule:
     """Base of the schedules: `rate` gives the learning rate after so many steps.
 
     The rates that the optimiser's groups have when the first schedule is made for it are those
-    that the formulas scale. Making a schedule sets the rates of step 0.
+    that the formulas scale. Making a schedule sets the rates of step 0. Raises UserError for a
+    number of steps below 1; ShapeError, DTypeError or DeviceError for a tensor that is no rate on
+    the device of the parameters; ArgumentError for an argument of another kind.
     """
 
     steps: Tensor  # how many there were, int32 of shape (1,)
