@@ -207,7 +207,7 @@ def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
         return
     _unroll_small_reductions(moves, nest)
     nest = _same(moves, nest)
-    cut_off_remainders(moves, nest, _lanes(nest, target) * knobs.copies)
+    cut_off_remainders(moves, nest, lanes_of(nest, target, 2) * knobs.copies)
     nest = _same(moves, nest)
     vector = _nth_vector(nest, ordered_steps, knobs.lanes)
     lanes = lanes_of(nest, target, 2)
