@@ -25,6 +25,7 @@ import av
 import numpy as np
 
 INVALID_VALUE, INVALID_CONTEXT, NO_SURFACE, UNKNOWN = 1, 201, 2, 999
+SUCCESS = 2  # cuvidDecodeStatus_Success
 POISON = 0xEE
 PITCH = 256
 _CALLBACK = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)
@@ -97,6 +98,7 @@ class FakeNvcuvid:
         self.calls: dict[str, int] = {}
         self.packets: list[tuple[int, bytes, int]] = []
         self.failures: list[BaseException] = []
+        self.statuses: list[int] = []  # of the next pictures that are mapped
         self.streams: set[int] = set()
         self.most_mapped = 0
         self.latest = threading.local()
@@ -111,6 +113,7 @@ class FakeNvcuvid:
             "cuvidDecodePicture": [c_void_p, c_void_p],
             "cuvidMapVideoFrame64": [c_void_p, c_int, out_u64, ctypes.POINTER(c_uint), c_void_p],
             "cuvidUnmapVideoFrame64": [c_void_p, c_uint64],
+            "cuvidGetDecodeStatus": [c_void_p, c_int, c_void_p],
             "cuvidCtxLockCreate": [out, c_void_p],
             "cuvidCtxLockDestroy": [c_void_p],
         }.items():
@@ -210,6 +213,11 @@ class FakeNvcuvid:
         decoder.spare.append(pointer)
         ctypes.memset(pointer, POISON, decoder.nbytes)
         return 0
+
+    def _GetDecodeStatus(self, handle, index, address):
+        assert index in self.objects[handle].mapped.values()  # it is said of finished ones
+        found = self.statuses.pop(0) if self.statuses else SUCCESS
+        ctypes.memmove(address, struct.pack("<i", found), 4)
 
     def _CtxLockCreate(self, out, context):
         if (context or 0) != self.memory.handle:

@@ -18,8 +18,10 @@ SIZES = {
     "CUVIDEOFORMAT": 64,
     "CUVIDSOURCEDATAPACKET": 32,
     "CUVIDPARSERDISPINFO": 24,
+    "CUVIDGETDECODESTATUS": 192,
 }
 OFFSETS = {
+    "CUVIDGETDECODESTATUS": {"decodeStatus": 0},
     "CUVIDDECODECAPS": {
         "eCodecType": 0,
         "eChromaFormat": 4,

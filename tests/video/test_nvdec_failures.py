@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("av")
 
 from treadle.video.cuvid import CuvidError
-from treadle.video.errors import UnsupportedStream
+from treadle.video.errors import BitstreamError, UnsupportedStream
 
 from . import streams
 from .fake_cuvid import FakeNvcuvid
@@ -100,3 +100,26 @@ def test_streams_with_damage_leave_a_decoder_that_can_be_closed(driver, clip):
                 continue
             for frame in decoder.drain_frames():
                 frame.release()
+
+
+@pytest.mark.parametrize("status", [8, 9])  # an error, and one that NVDEC has painted over
+def test_a_damaged_picture_is_an_error_and_those_around_it_are_frames(driver, clip, status):
+    driver.statuses = [2, status]  # of the second that is mapped, when it is copied out early
+    frames, damaged = [], []
+    with opened(driver) as decoder:
+        decoder.feed_annexb_stream(clip.data)
+        count = decoder.pending_frames()
+        while decoder.pending_frames():
+            try:
+                frames.append(decoder.acquire_rgb_tensor()[0])
+            except BitstreamError as error:
+                damaged.append(str(error))
+    assert len(damaged) == 1
+    assert "picture of timestamp" in damaged[0]
+    assert len(frames) == count - 1 > 1
+
+
+def test_a_library_that_tells_nothing_of_pictures_is_believed(driver, clip):
+    driver.fail["cuvidGetDecodeStatus"] = (0, 801)
+    with opened(driver) as decoder:
+        assert decoder.decode_annexb_to_tensors(clip.data)

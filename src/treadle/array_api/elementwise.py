@@ -19,12 +19,21 @@ __all__ = [
     "signbit", "sin", "sinh", "sqrt", "square", "subtract", "tan", "tanh", "trunc",
 ]  # fmt: skip
 
+
+def _divided_down(x1: Tensor, x2: Any) -> Tensor:
+    """The quotient rounded, where `//` of floats, as Python and NumPy have it, is exact instead.
+
+    The standard wants inf // 1 to be inf, and 1 // -inf to be -0.
+    """
+    return x1.div(x2).floor() if x1.dtype.is_float else x1.idiv(x2)
+
+
 # arithmetic
 add: Binary = binary(Tensor.add)
 multiply: Binary = binary(Tensor.mul, "multiply")
 subtract: Binary = binary(Tensor.sub, "subtract")
 divide: Binary = binary(Tensor.div, "divide")
-floor_divide: Binary = binary(Tensor.idiv, "floor_divide")
+floor_divide: Binary = binary(_divided_down, "floor_divide")
 remainder: Binary = binary(Tensor.mod, "remainder")
 pow: Binary = binary(Tensor.pow)
 maximum: Binary = binary(Tensor.maximum)

@@ -18,6 +18,7 @@ from typing import Any
 from .cuvid_abi import (
     CUVIDDECODECAPS,
     CUVIDDECODECREATEINFO,
+    CUVIDGETDECODESTATUS,
     CUVIDPARSERPARAMS,
     CUVIDPICPARAMS,
     CUVIDPROCPARAMS,
@@ -151,6 +152,13 @@ class CuvidLibrary:
         """Gives a mapped surface back."""
         self._call("cuvidUnmapVideoFrame64", decoder, pointer)
 
+    def decode_status(self, decoder: int, picture_index: int) -> int:
+        """One of cuvidDecodeStatus for a picture that was decoded; 0 where that is not told."""
+        status = CUVIDGETDECODESTATUS()
+        if self.raw.cuvidGetDecodeStatus(decoder, picture_index, ctypes.byref(status)):
+            return 0
+        return status.decodeStatus
+
     def create_context_lock(self, context: int) -> int:
         """A lock by which the library's threads share `context`, a CUcontext."""
         handle = ctypes.c_void_p()
@@ -187,6 +195,7 @@ _PROTOTYPES = {
         _STRUCT,
     ],
     "cuvidUnmapVideoFrame64": [_HANDLE, ctypes.c_uint64],
+    "cuvidGetDecodeStatus": [_HANDLE, ctypes.c_int, _STRUCT],
     "cuvidCtxLockCreate": [_HANDLE_OUT, _HANDLE],
     "cuvidCtxLockDestroy": [_HANDLE],
 }

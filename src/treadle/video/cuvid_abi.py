@@ -14,12 +14,14 @@ from ctypes import c_int, c_int64, c_short, c_ubyte, c_uint, c_uint64, c_ulong, 
 
 __all__ = [
     "CUVIDDECODECAPS", "CUVIDDECODECREATEINFO", "CUVIDDISPLAYPARAMS", "CUVIDEOFORMAT",
-    "CUVIDPARSERDISPINFO", "CUVIDPARSERPARAMS", "CUVIDPICPARAMS", "CUVIDPROCPARAMS",
+    "CUVIDGETDECODESTATUS", "CUVIDPARSERDISPINFO", "CUVIDPARSERPARAMS", "CUVIDPICPARAMS",
+    "CUVIDPROCPARAMS",
     "CUVIDSOURCEDATAPACKET", "CUVID_PKT_DISCONTINUITY", "CUVID_PKT_ENDOFPICTURE",
     "CUVID_PKT_ENDOFSTREAM", "CUVID_PKT_NOTIFY_EOS", "CUVID_PKT_TIMESTAMP", "DECODE_CALLBACK",
     "DISPLAY_CALLBACK", "SEQUENCE_CALLBACK", "cudaVideoChromaFormat_420", "cudaVideoCodec_HEVC",
     "cudaVideoCreate_PreferCUVID", "cudaVideoDeinterlaceMode_Weave", "cudaVideoSurfaceFormat_NV12",
-    "cudaVideoSurfaceFormat_P016",
+    "cudaVideoSurfaceFormat_P016", "cuvidDecodeStatus_Error", "cuvidDecodeStatus_Error_Concealed",
+    "cuvidDecodeStatus_Success",
 ]  # fmt: skip
 
 cudaVideoCodec_HEVC = 8
@@ -28,6 +30,9 @@ cudaVideoSurfaceFormat_NV12 = 0
 cudaVideoSurfaceFormat_P016 = 1
 cudaVideoCreate_PreferCUVID = 4
 cudaVideoDeinterlaceMode_Weave = 0
+cuvidDecodeStatus_Success = 2
+cuvidDecodeStatus_Error = 8
+cuvidDecodeStatus_Error_Concealed = 9
 
 CUVID_PKT_ENDOFSTREAM = 1
 CUVID_PKT_TIMESTAMP = 2
@@ -179,6 +184,16 @@ class CUVIDPROCPARAMS(ctypes.Structure):
         ("Reserved", c_uint * 46),
         ("histogram_dptr", c_void_p),
         ("Reserved2", c_void_p * 1),
+    ]
+
+
+class CUVIDGETDECODESTATUS(ctypes.Structure):
+    """What cuvidGetDecodeStatus answers: one of cuvidDecodeStatus."""
+
+    _fields_ = [
+        ("decodeStatus", c_int),
+        ("reserved", c_uint * 31),
+        ("pReserved", c_void_p * 8),
     ]
 
 

@@ -27,14 +27,17 @@ from .cuvid_abi import (
     cudaVideoDeinterlaceMode_Weave,
     cudaVideoSurfaceFormat_NV12,
     cudaVideoSurfaceFormat_P016,
+    cuvidDecodeStatus_Error,
+    cuvidDecodeStatus_Error_Concealed,
 )
-from .errors import UnsupportedStream
+from .errors import BitstreamError, UnsupportedStream
 from .frames import NV12Plane
 from .surfaces import SurfaceMemory
 
 __all__ = ["Session", "Shown", "Surface"]
 
 OUTPUT_SURFACES = 4
+_DAMAGED = (cuvidDecodeStatus_Error, cuvidDecodeStatus_Error_Concealed)
 _CHROMA_NAMES = {0: "monochrome", 1: "4:2:0", 2: "4:2:2", 3: "4:4:4"}
 
 
@@ -97,7 +100,10 @@ class Session:
         self.cuvid.decode_picture(self._decoder, picture)
 
     def map(self, info: CUVIDPARSERDISPINFO) -> Surface:
-        """A decoded picture's surface, which waits for NVDEC to be done with it."""
+        """A decoded picture's surface, which waits for NVDEC to be done with it.
+
+        Raises BitstreamError for a picture whose data are damaged: NVDEC makes one all the same.
+        """
         self._reclaim()
         params = CUVIDPROCPARAMS(
             progressive_frame=info.progressive_frame,
@@ -107,7 +113,19 @@ class Session:
         )
         pointer, pitch = self.cuvid.map_video_frame(self._decoder, info.picture_index, params)
         self._mapped += 1
-        return Surface(self, pointer, pitch)
+        surface = Surface(self, pointer, pitch)
+        if self._status(info.picture_index) in _DAMAGED:
+            surface.release()
+            raise BitstreamError(
+                f"NVDEC could not decode all of the picture of timestamp {info.timestamp}: its "
+                "data, or those of a picture that it refers to, are damaged or missing"
+            )
+        return surface
+
+    def _status(self, index: int) -> int:
+        """What became of a picture, as far as the library says."""
+        ask = getattr(self.cuvid, "decode_status", None)
+        return ask(self._decoder, index) if ask else 0
 
     @property
     def is_full(self) -> bool:
@@ -216,7 +234,7 @@ class Shown:
         self.session = session
         self.info = CUVIDPARSERDISPINFO.from_buffer_copy(info)  # the parser writes there again
         self.matrix, self.full_range = session.matrix, session.full_range
-        self._kept: Surface | None = None
+        self._kept: Surface | BitstreamError | None = None
 
     @property
     def picture_index(self) -> int:
@@ -225,10 +243,15 @@ class Shown:
 
     def keep(self) -> None:
         """Copies it out of its decode surface, which is about to be written again."""
-        self._kept = self.session.map(self.info).copied()
+        try:
+            self._kept = self.session.map(self.info).copied()
+        except BitstreamError as damaged:  # who takes it learns of it
+            self._kept = damaged
 
     def surface(self) -> Surface:
-        """Its surface, which is the caller's to release."""
+        """Its surface, which is the caller's to release. Raises BitstreamError if damaged."""
+        if isinstance(self._kept, BitstreamError):
+            raise self._kept
         if self._kept is not None:
             return self._kept
         if self.session.is_full:
