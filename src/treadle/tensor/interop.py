@@ -78,7 +78,8 @@ class Interop(Creation):
         with what they do on `stream`, a CUstream as an integer that lives as long as the tensor.
 
         Raises DeviceError where the device cannot use such memory (WEBGPU, NULL, a null pointer, a
-        misaligned one), ShapeError for a shape that does not fit `nbytes`, or other strides.
+        misaligned one), ShapeError for a shape that does not fit `nbytes`, or other strides,
+        UserError for a deleter that cannot be called.
         """
         name, kind = Device.canonicalize(device), to_dtype(dtype or dtypes.default_float)
         if isinstance(name, tuple):
