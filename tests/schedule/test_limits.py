@@ -118,3 +118,9 @@ def test_what_cannot_be_bound_at_all_is_refused_with_the_reason(small):
     with pytest.raises(DeviceError, match=r"one kernel needs"):
         (x + y).realize()
     assert (Tensor([1.0], device=small) + 1).tolist() == [2]
+
+
+def test_a_kernel_of_the_processor_may_have_more_than_a_thousand_arguments():
+    tensors = [Tensor([float(n)], device="CPU").realize() for n in range(1100)]
+    total = functools.reduce(operator.add, tensors)
+    assert total.item() == sum(range(1100))

@@ -18,6 +18,7 @@ from .llvm_values import literal, mangled, memory_type, type_name, zero
 
 __all__ = ["LLVMRenderer"]
 
+MOST_SCOPES = 64  # with more arguments, lists of all others would be longer than the kernel
 _STREAMED = "!999"  # metadata of stores that go around the caches
 
 
@@ -34,12 +35,13 @@ class LLVMRenderer:
 
     def render(self, name: str, phases: Sequence[Phase], variables: Sequence[str]) -> str:
         """A module with one function a phase, called `name_0`, `name_1`, ..."""
-        functions, declared, scopes, has_streamed = [], {}, 0, False
+        functions, declared, has_streamed = [], {}, False
+        slots = (param.arg.slot for phase in phases for param, _ in phase.params)
+        scopes = 1 + max(slots, default=-1)
         for number, phase in enumerate(phases):
-            body = _CPUFunction(f"{name}_{number}", phase, variables, self)
+            body = _CPUFunction(f"{name}_{number}", phase, variables, self, scopes <= MOST_SCOPES)
             functions.append(body.text())
             declared.update(body.declared)
-            scopes = max(scopes, body.scopes)
             has_streamed |= body.has_streamed
         lines = [f'target triple = "{self.triple}"', "", *functions, *sorted(declared)]
         lines.append(
@@ -47,26 +49,36 @@ class LLVMRenderer:
             '"no-trapping-math"="true" }'
         )
         streamed = [f"{_STREAMED} = !{{i32 1}}"] if has_streamed else []
-        return "\n".join([*lines, *_alias_metadata(scopes), *streamed]) + "\n"
+        scoped = _alias_metadata(scopes) if scopes <= MOST_SCOPES else []
+        return "\n".join([*lines, *scoped, *streamed]) + "\n"
 
 
 def _alias_metadata(count: int) -> list[str]:
-    """One alias scope a kernel argument: distinct arguments never overlap."""
+    """One alias scope a kernel argument: distinct arguments never overlap.
+
+    Scope i is !3i+1, the list of it alone !3i+2, and that of all others !3i+3.
+    """
+    scopes = [f"!{3 * i + 1}" for i in range(count)]
     lines = ["!0 = distinct !{!0}"]
-    lines += [f"!{i + 1} = distinct !{{!{i + 1}, !0}}" for i in range(count)]
-    for i in range(count):
-        others = ", ".join(f"!{j + 1}" for j in range(count) if j != i)
-        lines.append(f"!{1000 + 2 * i} = !{{!{i + 1}}}")
-        lines.append(f"!{1001 + 2 * i} = !{{{others}}}")
+    for i, scope in enumerate(scopes):
+        others = ", ".join(scopes[:i] + scopes[i + 1 :])
+        lines.append(f"{scope} = distinct !{{{scope}, !0}}")
+        lines.append(f"!{3 * i + 2} = !{{{scope}}}")
+        lines.append(f"!{3 * i + 3} = !{{{others}}}")
     return lines
 
 
 class _CPUFunction(LLVMFunction):
     def __init__(
-        self, name: str, phase: Phase, variables: Sequence[str], renderer: LLVMRenderer
+        self,
+        name: str,
+        phase: Phase,
+        variables: Sequence[str],
+        renderer: LLVMRenderer,
+        has_scopes: bool,
     ) -> None:
         super().__init__(name, phase, variables, renderer.contract)
-        self.scopes = 0
+        self.has_scopes = has_scopes
         self.grid_open = False
         self.streams, self.has_streamed = renderer.streams, False
 
@@ -133,7 +145,6 @@ class _CPUFunction(LLVMFunction):
         slot = node.arg.slot
         self.entry.append(f"  %at{slot} = getelementptr inbounds ptr, ptr %args, i64 {slot}")
         self.entry.append(f"  %arg{slot} = load ptr, ptr %at{slot}")
-        self.scopes = max(self.scopes, slot + 1)
         return f"%arg{slot}"
 
     def plain_store(self, node: Node, stored: str, place: str) -> None:
@@ -148,10 +159,10 @@ class _CPUFunction(LLVMFunction):
     def alias(self, memory: Node) -> str:
         while memory.op is Op.AFTER:
             memory = memory.src[0]
-        if memory.op is not Op.PARAM:
+        if memory.op is not Op.PARAM or not self.has_scopes:
             return ""
         slot = memory.arg.slot
-        return f", !alias.scope !{1000 + 2 * slot}, !noalias !{1001 + 2 * slot}"
+        return f", !alias.scope !{3 * slot + 2}, !noalias !{3 * slot + 3}"
 
     def _variable(self, node: Node) -> str:
         number = self.variables.index(node.arg.name)

@@ -44,9 +44,6 @@ class Complexes(Special):
             raise DTypeError(f"[imag] {self.dtype.name} numbers have no imaginary part")
         return self._unary(Op.IMAG)
 
-    def _sizes(self) -> Self:
-        return self.real
-
     def conj(self) -> Self:
         """The complex conjugate; real numbers themselves."""
         return self.real.complex(self.imag.neg()) if self.dtype.is_complex else self

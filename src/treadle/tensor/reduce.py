@@ -138,16 +138,13 @@ class Reduce(Joining):
         """log(sum(exp(x))), without overflow."""
         axes = resolve_axes("logsumexp", axis, self.ndim)
         x = self._float()
-        top = x._sizes().detach().max(axis, keepdim=True)
+        sizes = x._unary(Op.REAL) if x.dtype.is_complex else x  # of exponentials
+        top = sizes.detach().max(axis, keepdim=True)
         top = top.isinf().where(0.0, top)
         total = x.sub(top).exp().sum(axis, keepdim=True).log().add(top)
         if keepdim or not self.ndim:
             return total
         return total.reshape([n for i, n in enumerate(total.shape) if i not in axes])
-
-    def _sizes(self) -> Self:
-        """Real numbers that are large where exponentials of the elements are."""
-        return self
 
     # -- places -------------------------------------------------------------------------------
 
