@@ -165,7 +165,7 @@ def refreshed(value: Any, wanted: Any, renewed: dict[int, Node]) -> Any:
 
 def like(tensor: Any, node: Node, buffers: list[Any]) -> Any:
     """A tensor like `tensor`, whose memory is `node`, over other BUFFERs."""
-    return type(tensor)._of(over(node, buffers), tensor.device, tensor._requires_grad)
+    return type(tensor)._in_memory(over(node, buffers), tensor.device, tensor._requires_grad)
 
 
 def over(node: Node, buffers: list[Node]) -> Node:

@@ -91,28 +91,33 @@ class Memory:
 
         runtime = Device[self.device].runtime
         runtime.synchronize()
-        if self._elements is not None:
-            return self._elements.view()
         if runtime.shares_memory and self.image is None:
-            here = np.frombuffer(self.buffer.view(), _to_np_dtype(self.dtype), self.size)
-            self._elements = here
-            return here.view()
+            return self._in_place().view()
         found = np.empty(self.size, self.stored)
         if self.size:
             runtime.read(self.buffer, _bytes_of(found))
         return found.astype(_to_np_dtype(self.dtype), copy=False)
 
+    def _in_place(self) -> np.ndarray[Any, Any]:
+        """The elements as the host sees them, always the same array."""
+        if self._elements is None:
+            from numpy import frombuffer
+
+            self._elements = frombuffer(self.buffer.view(), _to_np_dtype(self.dtype), self.size)
+        return self._elements
+
     def fill(self, data: np.ndarray[Any, Any]) -> None:
         """Overwrite all elements with those of `data`, in row-major order, converted."""
-        import numpy as np
-
         if not data.size:
             return
         self.changed = moment()
         runtime = Device[self.device].runtime
         if runtime.shares_memory and self.image is None:
-            self.array().reshape(data.shape)[...] = data
+            runtime.synchronize()
+            self._in_place().reshape(data.shape)[...] = data
         else:
+            import numpy as np
+
             runtime.write(self.buffer, _bytes_of(np.ascontiguousarray(data, self.stored)))
 
 

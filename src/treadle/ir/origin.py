@@ -35,8 +35,8 @@ def mark(node: Node) -> None:
     """Remember the running line outside of this package as the one that made `node`."""
     if node.origin is not None:
         return
-    # the two nearest frames are a tensor's own, and above them only its constructor may end
-    inner, frame = None, sys._getframe(3)
+    # the nearest frame is a tensor's own, and above it only its constructor may end
+    inner, frame = None, sys._getframe(2)
     while frame is not None:
         code = frame.f_code
         if code is EXPLAINING:

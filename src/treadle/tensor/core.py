@@ -52,6 +52,12 @@ class Core(metaclass=Modes):
     @classmethod
     def _of(cls, node: Node, device: Any, requires_grad: bool | None = None) -> Self:
         """A tensor of `node`, as it is."""
+        mark(node)
+        return cls._in_memory(node, device, requires_grad)
+
+    @classmethod
+    def _in_memory(cls, node: Node, device: Any, requires_grad: bool | None = None) -> Self:
+        """The same of a node that no line has to answer for: its values are there."""
         self = object.__new__(cls)
         self._set(node, device, requires_grad)
         return self
@@ -59,7 +65,6 @@ class Core(metaclass=Modes):
     def _set(self, node: Node, device: Any, requires_grad: bool | None) -> None:
         self.device, self.grad = device, None
         self._requires_grad, self.is_leaf = requires_grad, False
-        mark(node)
         self._node = node  # which whoever finds the tensor by its number asks for
         self._number = track(self)
 

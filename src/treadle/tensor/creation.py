@@ -16,6 +16,7 @@ from ..engine.memory import from_host
 from ..errors import DTypeError, ShapeError
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.origin import mark
 from ..schedule.shard import axis_of, sharded
 from .conv import Convolution
 from .core import Core
@@ -64,6 +65,7 @@ class Creation(Convolution):
         else:
             array, kind = _host_array(data, dtype)
             node = reshape(from_host(name, kind, array), array.shape)
+        mark(node)
         self._set(node, name, None)
         if requires_grad is not None:
             self.requires_grad_(requires_grad)
