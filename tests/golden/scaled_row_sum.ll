@@ -59,7 +59,7 @@ loop4.done:
   %v36 = extractelement <1 x float> %v34, i64 0
   %v37 = fadd contract float %v35, %v36
   %p38 = getelementptr float, ptr %arg1, i64 %v2
-  store float %v37, ptr %p38, align 4, !alias.scope !1002, !noalias !1003
+  store float %v37, ptr %p38, align 4, !alias.scope !5, !noalias !6
   br label %grid.next
 grid.next:
   %grid.i.next = add nuw nsw i64 %grid.i, 1
@@ -73,8 +73,8 @@ declare <8 x float> @llvm.masked.load.v8f32.p0(ptr, i32, <8 x i1>, <8 x float>)
 attributes #0 = { nounwind "prefer-vector-width"="256" "no-trapping-math"="true" }
 !0 = distinct !{!0}
 !1 = distinct !{!1, !0}
-!2 = distinct !{!2, !0}
-!1000 = !{!1}
-!1001 = !{!2}
-!1002 = !{!2}
-!1003 = !{!1}
+!2 = !{!1}
+!3 = !{!4}
+!4 = distinct !{!4, !0}
+!5 = !{!4}
+!6 = !{!1}
