@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from ..dtype import dtypes
 from .interval import Bounds, bounds
-from .node import Node
+from .node import Node, behind_after
 from .op import Op
 from .rules.index import linear_terms, sum_terms
 from .shape import size_max
@@ -65,8 +65,7 @@ def bounds_where(index: Node, conditions: Iterable[Node]) -> Bounds:
 
 def stays_inside(index: Node, memory: Node, conditions: Iterable[Node]) -> bool:
     """Whether `index` is proved to be one of an element of `memory` wherever `conditions` hold."""
-    while memory.op is Op.AFTER:
-        memory = memory.src[0]
+    memory = behind_after(memory)
     if memory.op is not Op.PARAM:
         return False
     low, high = bounds_where(index, conditions)

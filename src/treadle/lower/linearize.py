@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from ..dtype import dtypes
 from ..ir.args import TensorBox
 from ..ir.loops import closed_ranges
-from ..ir.node import Node
+from ..ir.node import Node, behind_after
 from ..ir.op import Op
 
 __all__ = ["Phase", "linearize", "phase_ends"]
@@ -57,8 +57,10 @@ class Phase:
     @property
     def params(self) -> list[tuple[Node, bool]]:
         """The PARAMs that the program uses in order of their slots, and whether it writes them."""
-        written = {_memory(n.src[0]) for n in self.code.src if n.op is Op.STORE}
-        used = {_memory(n.src[0]) for n in self.code.src if n.op in (Op.LOAD, Op.BOX)} | written
+        written = {behind_after(n.src[0]) for n in self.code.src if n.op is Op.STORE}
+        used = {
+            behind_after(n.src[0]) for n in self.code.src if n.op in (Op.LOAD, Op.BOX)
+        } | written
         found = [n for n in used if n.op is Op.PARAM]
         return [(n, n in written) for n in sorted(found, key=lambda n: n.arg.slot)]
 
@@ -66,12 +68,6 @@ class Phase:
     def variables(self) -> list[str]:
         """The names of the launch-time integers that the program uses, sorted."""
         return sorted({n.arg.name for n in self.code.src if n.op is Op.VARIABLE})
-
-
-def _memory(node: Node) -> Node:
-    while node.op is Op.AFTER:
-        node = node.src[0]
-    return node
 
 
 def linearize(root: Node, items: int = 1, has_groups: bool = False) -> list[Phase]:
@@ -119,7 +115,7 @@ class _Phase:
         self.awaited: set[Node] = set()  # the ENDs that somebody reads shared memory after
         self.order = end.toposort(lambda n: not _waits_for_phase(n))
         for node in self.order:
-            if node.op is Op.AFTER and _memory(node).op is Op.LOCAL:
+            if node.op is Op.AFTER and behind_after(node).op is Op.LOCAL:
                 self.awaited.update(node.src[1:])
         self.deps = self._dependencies()
         self.rank = self._ranks()

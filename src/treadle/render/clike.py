@@ -186,8 +186,7 @@ class Function(ABC):
 
     def memory(self, node: Node) -> str:
         """The name of a piece of memory."""
-        while node.op is Op.AFTER:
-            node = node.src[0]
+        node = behind_after(node)
         if node not in self.names:
             self.names[node], lines = self.declare_memory(node)
             self.top += lines

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..dtype import DType, dtypes
-from ..ir.node import Node
+from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..lower.linearize import Phase
 from ..lower.streams import LINE, STREAM
@@ -157,8 +157,7 @@ class _CPUFunction(LLVMFunction):
         self.lines.append(f"  store {memory_type(dtype)} {stored}, {at}, !nontemporal {_STREAMED}")
 
     def alias(self, memory: Node) -> str:
-        while memory.op is Op.AFTER:
-            memory = memory.src[0]
+        memory = behind_after(memory)
         if memory.op is not Op.PARAM or not self.has_scopes:
             return ""
         slot = memory.arg.slot

@@ -106,8 +106,7 @@ class LLVMFunction(Values):
 
     def memory(self, node: Node) -> str:
         """The address of a piece of memory."""
-        while node.op is Op.AFTER:
-            node = node.src[0]
+        node = behind_after(node)
         if node not in self.names:
             self.names[node] = self.address(node)
         return self.names[node]

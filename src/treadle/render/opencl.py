@@ -25,7 +25,7 @@ from typing import Any
 
 from ..dtype import DType, ImageDType, dtypes
 from ..errors import InternalError
-from ..ir.node import Node
+from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..lower.exact import exact_nodes, is_multiple
 from ..lower.linearize import Phase
@@ -459,8 +459,7 @@ class _OpenCLFunction(Function):
 
 
 def _image_of(memory: Node) -> ImageDType | None:
-    while memory.op is Op.AFTER:
-        memory = memory.src[0]
+    memory = behind_after(memory)
     return memory.arg.image if memory.op is Op.PARAM else None
 
 

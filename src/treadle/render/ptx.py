@@ -333,9 +333,7 @@ class _PTXFunction(WithWarps):
 
 
 def _is_argument(memory: Node) -> bool:
-    while memory.op is Op.AFTER:
-        memory = memory.src[0]
-    return memory.op is Op.PARAM
+    return behind_after(memory).op is Op.PARAM
 
 
 def _annotations(functions: Sequence[_PTXFunction]) -> list[str]:

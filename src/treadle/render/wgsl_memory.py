@@ -16,7 +16,7 @@ neighbouring loads by themselves: one vector is one check and one load.
 from __future__ import annotations
 
 from ..dtype import DType
-from ..ir.node import Node
+from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.shape import size_max
 from ..lower.exact import is_multiple
@@ -112,7 +112,7 @@ class WGSLMemory(Function):
         return f"({code} != 0u)" if dtype.is_bool else code
 
     def load(self, node: Node) -> str:
-        memory, place = _behind(node.src[0]), self._place(node)
+        memory, place = behind_after(node.src[0]), self._place(node)
         dtype = node.dtype
         if len(node.src) == 4:
             return self._gated_load(node, memory, place)
@@ -148,7 +148,7 @@ class WGSLMemory(Function):
         return name
 
     def store(self, node: Node) -> None:
-        memory, value = _behind(node.src[0]), node.src[2]
+        memory, value = behind_after(node.src[0]), node.src[2]
         place, stored, dtype = self._place(node), self.value(value), value.dtype
         gate = node.src[3] if len(node.src) == 4 else None
         if gate is None or gate.dtype.count == 1:
@@ -212,7 +212,7 @@ def _vector_lanes(program: Node) -> dict[Node, int]:
     for node in program.src:
         if node.op not in (Op.LOAD, Op.STORE):
             continue
-        memory = _behind(node.src[0])
+        memory = behind_after(node.src[0])
         if memory.op is Op.PARAM:
             lanes = _aligned_lanes(node)
             found[memory] = lanes if found.get(memory, lanes) == lanes else 1
@@ -228,12 +228,6 @@ def _aligned_lanes(access: Node) -> int:
     if gate is not None and gate.dtype.count > 1:
         return 1
     return dtype.count if is_multiple(access.src[1], dtype.count) else 1
-
-
-def _behind(memory: Node) -> Node:
-    while memory.op is Op.AFTER:
-        memory = memory.src[0]
-    return memory
 
 
 def _plus(place: str, number: int) -> str:

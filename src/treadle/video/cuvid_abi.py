@@ -21,7 +21,6 @@ __all__ = [
     "DISPLAY_CALLBACK", "SEQUENCE_CALLBACK", "cudaVideoChromaFormat_420", "cudaVideoCodec_HEVC",
     "cudaVideoCreate_PreferCUVID", "cudaVideoDeinterlaceMode_Weave", "cudaVideoSurfaceFormat_NV12",
     "cudaVideoSurfaceFormat_P016", "cuvidDecodeStatus_Error", "cuvidDecodeStatus_Error_Concealed",
-    "cuvidDecodeStatus_Success",
 ]  # fmt: skip
 
 cudaVideoCodec_HEVC = 8
@@ -30,7 +29,6 @@ cudaVideoSurfaceFormat_NV12 = 0
 cudaVideoSurfaceFormat_P016 = 1
 cudaVideoCreate_PreferCUVID = 4
 cudaVideoDeinterlaceMode_Weave = 0
-cuvidDecodeStatus_Success = 2
 cuvidDecodeStatus_Error = 8
 cuvidDecodeStatus_Error_Concealed = 9
 
