@@ -8,6 +8,7 @@ import pytest
 from treadle import Context, GlobalCounters, Tensor, Variable
 from treadle.engine import kernels, pipeline
 from treadle.engine.cache import CompileCache
+from treadle.engine.programs import Programs
 
 
 class Processes:
@@ -26,7 +27,7 @@ class Processes:
 
     def start(self):
         cache = CompileCache(self.folder)
-        self.monkeypatch.setattr(pipeline, "_programs", {})
+        self.monkeypatch.setattr(pipeline, "_programs", Programs())
         self.monkeypatch.setattr(kernels, "_kernels", {})
         for module in (kernels, pipeline):
             self.monkeypatch.setattr(module, "compile_cache", lambda: cache)

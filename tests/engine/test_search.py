@@ -11,6 +11,7 @@ from treadle import Context, Tensor
 from treadle.engine import agreement, kernels, pipeline, search, trial
 from treadle.engine.backends import Device
 from treadle.engine.cache import CompileCache
+from treadle.engine.programs import Programs
 from treadle.engine.run import scheduled
 from treadle.ir.op import Op
 from treadle.ir.text import render
@@ -57,7 +58,7 @@ def fresh(monkeypatch, tmp_path):
 
 def _forget(monkeypatch):
     """What a new process knows: nothing but what is on disk."""
-    monkeypatch.setattr(pipeline, "_programs", {})
+    monkeypatch.setattr(pipeline, "_programs", Programs())
     monkeypatch.setattr(kernels, "_kernels", {})
 
 

@@ -126,6 +126,16 @@ except DriverError as error: print(error)
     assert log[-1].startswith("cuModule")
 
 
+def test_a_module_is_unloaded_when_its_kernels_have_run(stub):
+    code = """
+kernel.facts
+del kernel
+del module
+"""
+    _, log = stub(OPEN + KERNELS + code)
+    assert log[-2:] == ["cuCtxSynchronize ", "cuModuleUnload "]
+
+
 def test_tensor_maps_are_encoded_and_passed_by_value(stub):
     code = """
 from treadle.runtime.cuda.driver import TensorTiles

@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -40,35 +41,43 @@ __all__ = ["compiled", "digest", "known_kernel"]
 
 FORMAT = "7"
 
-# By device too: code belongs to the one that loaded it.
-_kernels: dict[tuple[str, str], CompiledKernel] = {}
+# By device too: code belongs to the one that loaded it. It lives as long as a program has it.
+_kernels: weakref.WeakValueDictionary[tuple[str, str], CompiledKernel] = (
+    weakref.WeakValueDictionary()
+)
 
 
 def compiled(steps: Sequence[Kernel], opened: Opened) -> list[CompiledKernel]:
     """Loaded code for each of `steps`. Errors name the user's lines that the kernel comes from."""
     texts = [render(step.ast) for step in steps]
     keys = [_key(text, opened) for text in texts]
+    found: dict[str, CompiledKernel] = {}
     missing: dict[str, tuple[Kernel, Job]] = {}
     for key, step, text in zip(keys, steps, texts, strict=True):
+        if key in found or key in missing:
+            continue
         with _blaming(step):
-            if key not in missing and known_kernel(key, step.reason, opened) is None:
-                missing[key] = step, _job(key, step, text)
+            known = known_kernel(key, step.reason, opened)
+        if known is None:
+            missing[key] = step, _job(key, step, text)
+        else:
+            found[key] = known
 
     def compile_here(key: str) -> None:
         step, job = missing[key]
         with _blaming(step):
-            _compile(key, step, job, opened)
+            found[key] = _compile(key, step, job, opened)
 
     processes = _processes(len(missing), opened)
     if processes:
         jobs = {key: job for key, (_, job) in missing.items()}
         for key, made in share(_translator(opened), jobs, compile_here, processes).items():
             with _blaming(missing[key][0]):
-                _keep(key, *made, missing[key][0].reason, opened)
+                found[key] = _keep(key, *made, missing[key][0].reason, opened)
     for key in missing:
-        if (opened.name, key) not in _kernels:
+        if key not in found:
             compile_here(key)
-    return [_kernels[opened.name, key] for key in keys]
+    return [found[key] for key in keys]
 
 
 @contextlib.contextmanager
@@ -121,7 +130,7 @@ def known_kernel(key: str, reason: str, opened: Opened) -> CompiledKernel | None
     return found
 
 
-def _compile(key: str, kernel: Kernel, job: Job, opened: Opened) -> None:
+def _compile(key: str, kernel: Kernel, job: Job, opened: Opened) -> CompiledKernel:
     start = time.perf_counter()
     _check_dtypes(kernel, opened)
     translator = _translator(opened)
@@ -135,15 +144,18 @@ def _compile(key: str, kernel: Kernel, job: Job, opened: Opened) -> None:
             schedule = optimize(kernel.ast, opened.code_target)
         made = translator.finished(job, *schedule)
     GlobalCounters.compile_time_s += time.perf_counter() - start
-    _keep(key, *made, kernel.reason, opened)
+    return _keep(key, *made, kernel.reason, opened)
 
 
-def _keep(key: str, description: dict[str, Any], code: bytes, reason: str, opened: Opened) -> None:
+def _keep(
+    key: str, description: dict[str, Any], code: bytes, reason: str, opened: Opened
+) -> CompiledKernel:
     """Put what was just compiled on disk, and load it."""
     GlobalCounters.compile_count += 1
     line = json.dumps(description).encode()
     compile_cache().put("kernel:" + key, line + b"\n" + code)
-    _kernels[opened.name, key] = _load(key, json.loads(line), code, reason, opened)
+    kernel = _kernels[opened.name, key] = _load(key, json.loads(line), code, reason, opened)
+    return kernel
 
 
 def _check_dtypes(kernel: Kernel, opened: Opened) -> None:

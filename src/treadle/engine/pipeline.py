@@ -4,7 +4,8 @@
 
 Scheduling is remembered in this process, by the shape of a graph, and on disk: which kernels a
 graph's Program is made of. kernels.py does the same for each kernel's machine code. The same graph
-over other buffers costs a walk over its nodes and nothing else; in another process, reading files.
+over other buffers costs a walk over its nodes and nothing else; in another process, or when it has
+not run for long, reading files.
 """
 
 from __future__ import annotations
@@ -33,10 +34,11 @@ from .kernels import compiled, digest, known_kernel
 from .lasting import expects_replays, lasts
 from .memory import memory_of
 from .program import Place, Program, loaded, saved
+from .programs import Programs
 
 __all__ = ["program_of"]
 
-_programs: dict[Any, Program] = {}
+_programs = Programs()
 _lock = threading.RLock()
 
 
@@ -51,7 +53,8 @@ def program_of(
     with _lock:
         program, inputs, key = _known(roots, device)
         if program is None:
-            program = _programs[key] = _saved_or_built(roots, device, inputs, key)
+            program = _saved_or_built(roots, device, inputs, key)
+            _programs.put(key, program)
     return program, inputs, values
 
 

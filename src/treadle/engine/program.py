@@ -71,7 +71,7 @@ class Program:
     `outputs` holds (dtype, elements, image) of the memory made for each output; `roots` says for
     each output of the graph which of `outputs` it is (None: it is an assignment into an input).
     `scratch` are the blocks that intermediate results live in, each so many bytes or a texture,
-    `written` the inputs that are assigned to.
+    `written` the inputs that are assigned to. `used` is larger for what was used later.
     """
 
     device: str
@@ -81,6 +81,7 @@ class Program:
     roots: list[int | None] = field(default_factory=list)
     scratch: list[int | ImageDType] = field(default_factory=list)
     written: frozenset[int] = frozenset()
+    used: int = 0
 
     @functools.cached_property
     def ops(self) -> int:

@@ -59,4 +59,5 @@ class DeviceMemory:
 
     def regions(self) -> list[Region]:
         """All allocations, in order."""
-        return [Region(start, self._held[start][0]) for start in self._starts]
+        held = self._held.copy()  # what else is freed meanwhile, no kernel is given
+        return [Region(start, held[start][0]) for start in sorted(held)]

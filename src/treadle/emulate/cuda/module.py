@@ -56,7 +56,7 @@ class EmulatedModule:
 
     def __del__(self) -> None:
         for address in getattr(self, "variables", {}).values():
-            self.context.memory.free(address)
+            self.context.free(address, None)
 
 
 class EmulatedKernel:

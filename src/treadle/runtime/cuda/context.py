@@ -310,7 +310,7 @@ class _Node:
 
 
 class CudaModule:
-    """A loaded image, unloaded when it is collected."""
+    """A loaded image, unloaded when it is collected and its kernels have run."""
 
     def __init__(self, context: CudaContext, handle: Any) -> None:
         self._context, self._handle = context, handle
@@ -323,6 +323,7 @@ class CudaModule:
     def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
         if not exiting():
             with contextlib.suppress(DriverError):  # a context that is lost
+                self._context.synchronize()
                 self._context("cuModuleUnload", self._handle)
 
 
