@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from treadle.errors import InternalError
+from treadle.errors import InternalError, OutOfMemory
+from treadle.runtime import loader
 from treadle.runtime.loader import load_object
 
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
@@ -49,6 +50,32 @@ def test_imports_come_before_the_process(compiler):
         }""")
     library = load_object(code, ["f"], {"seven": seven.address("f")})
     assert FUNCTION(library.address("f"))(1) == 8
+
+
+def test_code_is_refused_before_there_is_no_mapping_left(tmp_path, monkeypatch, compiler):
+    def machine(mappings, most):
+        for name, text in (
+            ("self/maps", "a line\n" * mappings),
+            ("sys/vm/max_map_count", f"{most}\n"),
+        ):
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    machine(100, 65530)
+    loader._count_mappings(str(tmp_path))
+    machine(61435, 65530)
+    with pytest.raises(
+        OutOfMemory, match=r"61435 memory mappings and Linux allows it 65530.*sysctl"
+    ):
+        loader._count_mappings(str(tmp_path))
+    loader._count_mappings(str(tmp_path / "no such system"))
+    counted = []
+    monkeypatch.setattr(loader, "_count_mappings", lambda: counted.append(1))
+    code = returning(compiler, 1)
+    for _ in range(2 * loader._LIBRARIES_PER_COUNT):
+        load_object(code, ["f"])
+    assert len(counted) == 2
 
 
 def test_a_missing_function_is_an_internal_error_and_named_on_stderr(compiler, capfd):

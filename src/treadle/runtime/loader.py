@@ -15,7 +15,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from treadle.errors import DeviceError, InternalError
+from treadle.errors import DeviceError, InternalError, OutOfMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +25,10 @@ __all__ = ["Library", "load_object"]
 # LLVM keeps about 10 KiB for each library it ever linked, until its linker goes: so a linker
 # serves this many and is then left to go with the last of them.
 _LIBRARIES_PER_LINKER = 64
+
+# Every so many libraries the process's mappings are counted, and code is refused while there is
+# still room for this many: LLVM ends the process that gets no mapping.
+_LIBRARIES_PER_COUNT, _MAPPINGS_LEFT = 256, 4096
 
 _LOCK = threading.RLock()
 _NUMBERS = itertools.count()
@@ -64,7 +68,8 @@ def load_object(
 ) -> Library:
     """Loads one relocatable object. Names it leaves open come from `imports`, then the process.
 
-    Raises InternalError if the object is broken or needs a symbol that is nowhere.
+    Raises InternalError if the object is broken or needs a symbol that is nowhere, OutOfMemory
+    where the system has hardly a mapping left for this process.
     """
     llvm = _binding()
     builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
@@ -74,6 +79,8 @@ def load_object(
         builder.import_symbol(name, address)
     with _LOCK:
         number = next(_NUMBERS)
+        if number % _LIBRARIES_PER_COUNT == 0:
+            _count_mappings()
         linker = _linker(number // _LIBRARIES_PER_LINKER)
         try:
             tracker = builder.link(linker, f"treadle{number}")
@@ -83,6 +90,23 @@ def load_object(
                 f"loading {', '.join(symbols)} failed (LLVM says why on stderr): {error}"
             ) from error
     return Library(linker, tracker, {symbol: tracker[symbol] for symbol in symbols})
+
+
+def _count_mappings(folder: str = "/proc") -> None:
+    """Raises OutOfMemory if this process has nearly as many mappings as Linux allows."""
+    try:
+        with open(f"{folder}/sys/vm/max_map_count") as limit:
+            most = int(limit.read())
+        with open(f"{folder}/self/maps", "rb") as maps:
+            count = sum(1 for _ in maps)
+    except OSError:  # not Linux, or one that does not show them
+        return
+    if count > most - _MAPPINGS_LEFT:
+        raise OutOfMemory(
+            f"this process has {count} memory mappings and Linux allows it {most}: each loaded "
+            "kernel takes two. Captured functions keep their kernels loaded: delete those that you "
+            "no longer need, or let the administrator raise `sysctl vm.max_map_count`"
+        )
 
 
 @functools.lru_cache(maxsize=1)
