@@ -2,9 +2,11 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from treadle import bench
+from treadle.bench.libraries.base import NotOffered
 from treadle.bench.machine import Ceilings, ceilings, describe_machine
 from treadle.bench.peers import PEERS, Peer, takes_part
 from treadle.bench.process import Overhead
@@ -43,6 +45,25 @@ def test_a_bar_on_bandwidth_counts_the_fastest_peer_as_ceiling_where_it_is_above
     assert WorkResult(SUM, {"treadle": [2 * seconds]}).share(LIMITS) == pytest.approx(0.5)
     faster = {"treadle": [2 * seconds], "torch": [seconds / 2]}
     assert WorkResult(SUM, faster).reached(SUM.bars[0], LIMITS) == pytest.approx(0.25)
+
+
+def test_bandwidth_that_took_its_turns_is_the_ceiling_by_its_best_round():
+    times = {"treadle": [2.0, 3.0, 4.0], "bandwidth": [1.5, 2.0, 9.0], "torch": [9.0] * 3}
+    assert WorkResult(SUM, times).reached(SUM.bars[0], LIMITS) == 0.5
+    times["torch"] = [0.75] * 3
+    assert WorkResult(SUM, times).share(LIMITS) == 0.25
+    assert WorkResult(SUM, {**times, "treadle": [0.1] * 3}).share(LIMITS) == 1.0
+
+
+@pytest.mark.parametrize(("name", "moved"), [("sum 256x256", 1), ("copy 256x256", 2)])
+def test_bandwidth_moves_the_bytes_of_its_row(name, moved, monkeypatch):
+    made = []
+    ones = np.ones
+    monkeypatch.setattr(np, "ones", lambda *args: made.append(ones(*args)) or made[-1])
+    PEERS["bandwidth"].library().prepare(ROWS[name])()
+    assert made[0].nbytes * moved == ROWS[name].amount
+    with pytest.raises(NotOffered, match="no bar on bandwidth"):
+        PEERS["bandwidth"].library().prepare(MATMUL)
 
 
 def test_each_bar_of_a_row_has_its_own_verdict():

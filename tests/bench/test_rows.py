@@ -12,7 +12,12 @@ from treadle.bench.rows import works
 CALLS = 3  # TinyJit runs plainly, captures, and then replays
 # torch.compile and JAX compile for minutes.
 SLOW = ("torch.compile", "torch treadle", "jax", "tinygrad")
-CHECKED = [name for name in PEERS if name not in SLOW or os.environ.get("FULL_TESTS")]
+NO_RESULTS = ("bandwidth",)
+CHECKED = [
+    name
+    for name in PEERS
+    if name not in NO_RESULTS and (name not in SLOW or os.environ.get("FULL_TESTS"))
+]
 
 
 def results(name, work):

@@ -23,7 +23,7 @@ from .work import Work
 
 __all__ = ["run"]
 
-OURS = ("treadle", "treadle lazy")
+ALWAYS = ("treadle", "treadle lazy", "bandwidth")
 ROUNDS, QUICK_ROUNDS = 31, 3
 BUDGET, QUICK_BUDGET = 2.0, 0.1  # seconds for the rounds of one row
 
@@ -78,9 +78,9 @@ def _check_peers(asked: Sequence[str]) -> None:
 
 
 def _peers(work: Work, asked: Sequence[str] | None, quick: bool) -> list[str]:
-    """The columns of a row: treadle's own, then those asked for, or all that take part."""
+    """The columns of a row: treadle's and memory's, and those asked for, or all that take part."""
     if asked is not None:
-        return [name for name in PEERS if name in OURS or name in asked]
+        return [name for name in PEERS if name in ALWAYS or name in asked]
     return [n for n, peer in PEERS.items() if installed(peer) and takes_part(n, work, quick)]
 
 

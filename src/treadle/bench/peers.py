@@ -66,4 +66,5 @@ PEERS: dict[str, Peer] = {
     "jax": Peer(("jax",), _library("xla", "Jax"), "full"),
     "onnxruntime": Peer(("onnxruntime", "onnx"), _library("onnx", "Onnx")),
     "tinygrad": Peer(("tinygrad",), _library("tensor", "TensorLibrary", "tinygrad"), "asked"),
+    "bandwidth": Peer(("numpy",), _library("bandwidth", "Bandwidth")),
 }

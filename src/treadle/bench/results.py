@@ -36,9 +36,14 @@ class WorkResult:
         return median_ratio(self.times[peer], self.times["treadle"])
 
     def share(self, limits: Ceilings) -> float | None:
-        """Treadle's share of the ceiling that bounds this row, the fastest peer included."""
+        """Treadle's share of the ceiling that bounds this row, the fastest peer included.
+
+        That is memory's bandwidth in its best round where it took part in the row's turns.
+        """
         rates = [rate for peer in self.times if (rate := self.rate(peer))]
         mine, limit = self.rate("treadle"), getattr(limits, self.work.ceiling)
+        if "bandwidth" in self.times:
+            limit = self.work.amount / min(self.times["bandwidth"])
         return None if mine is None else mine / max(limit, *rates, 1e-9)
 
     def reached(self, bar: Bar, limits: Ceilings) -> float | None:

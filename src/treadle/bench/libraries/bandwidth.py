@@ -1,0 +1,77 @@
+"""Memory itself as a contender: a row's bytes, read or copied by code that is not treadle's.
+
+    Bandwidth().prepare(work)()     a sum over `work.amount` bytes, or a copy of half as many
+
+It takes its turns beside the libraries, so that it meets the caches, the resting cores and the
+neighbours of the machine as they do: on a virtual machine the same loop goes at half the speed
+a minute later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from ...target import available_cores
+from ..timing import timed
+from ..work import BANDWIDTH, Work
+from .base import Library, NotOffered, Run
+
+__all__ = ["Bandwidth"]
+
+_TRIES = 5
+
+
+class Bandwidth(Library):
+    """NumPy's sums and copies on all cores, or PyTorch's: what is faster here for so many bytes."""
+
+    def prepare(self, work: Work) -> Run:
+        """Raises NotOffered for rows that have no bar on bandwidth."""
+        if BANDWIDTH not in work.bars:
+            raise NotOffered(f"{work.name} has no bar on bandwidth")
+        make = _sums if work.ceiling == "read" else _copies
+        return min(make(int(work.amount)), key=_seconds)
+
+
+def _seconds(run: Run) -> float:
+    return min(timed(run) for _ in range(_TRIES))
+
+
+def _sums(nbytes: int) -> Iterator[Run]:
+    import numpy as np
+
+    source = np.ones(nbytes // 4, np.float32)
+    yield _on_each_core(lambda piece: source[piece].sum(), source.size)
+    torch = _torch()
+    if torch is not None:
+        yield torch.from_numpy(source).sum
+
+
+def _copies(nbytes: int) -> Iterator[Run]:
+    import numpy as np
+
+    source = np.ones(nbytes // 8, np.float32)
+    target = np.zeros_like(source)
+    yield _on_each_core(lambda piece: np.copyto(target[piece], source[piece]), source.size)
+    torch = _torch()
+    if torch is not None:
+        a, b = torch.from_numpy(source), torch.from_numpy(target)
+        yield lambda: b.copy_(a)
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError:
+        return None
+    return torch
+
+
+def _on_each_core(function: Any, count: int) -> Run:
+    """`function` of a slice of `count` elements on each core: NumPy lets go of the GIL."""
+    cores = available_cores()
+    ends = [count * core // cores for core in range(cores + 1)]
+    pieces = [slice(*ends[core : core + 2]) for core in range(cores)]
+    pool = ThreadPoolExecutor(cores)
+    return lambda: list(pool.map(function, pieces))
