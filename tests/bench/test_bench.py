@@ -47,8 +47,9 @@ def test_a_bar_on_bandwidth_counts_the_fastest_peer_as_ceiling_where_it_is_above
     assert WorkResult(SUM, faster).reached(SUM.bars[0], LIMITS) == pytest.approx(0.25)
 
 
-def test_bandwidth_that_took_its_turns_is_the_ceiling_by_its_best_round():
-    times = {"treadle": [2.0, 3.0, 4.0], "bandwidth": [1.5, 2.0, 9.0], "torch": [9.0] * 3}
+def test_bandwidth_that_took_its_turns_is_the_ceiling_by_its_best_quarter():
+    rounds = [0.1, 1.5, 1.6, 1.7, 1.8, 9.0, 9.0, 9.0]
+    times = {"treadle": [2.0, 3.0, 4.0], "bandwidth": rounds, "torch": [9.0] * 3}
     assert WorkResult(SUM, times).reached(SUM.bars[0], LIMITS) == 0.5
     times["torch"] = [0.75] * 3
     assert WorkResult(SUM, times).share(LIMITS) == 0.25
