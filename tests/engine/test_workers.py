@@ -14,6 +14,7 @@ from treadle import Context, GlobalCounters, Tensor
 from treadle.engine import kernels, pipeline, workers
 from treadle.engine.backends import Device
 from treadle.engine.cache import CompileCache
+from treadle.engine.programs import Programs
 from treadle.engine.run import scheduled
 from treadle.errors import InternalError
 from treadle.ir.text import render
@@ -44,7 +45,7 @@ def nothing_compiled(monkeypatch, tmp_path):
     for module in (kernels, pipeline):
         monkeypatch.setattr(module, "compile_cache", lambda: cache)
     monkeypatch.setattr(kernels, "_kernels", {})
-    monkeypatch.setattr(pipeline, "_programs", {})
+    monkeypatch.setattr(pipeline, "_programs", Programs())
     GlobalCounters.reset()
     return cache
 

@@ -6,6 +6,7 @@ import pytest
 from treadle import GlobalCounters, Tensor, TinyJit, dtypes, nn
 from treadle.engine import kernels, pipeline
 from treadle.engine.cache import CompileCache
+from treadle.engine.programs import Programs
 from treadle.ir.op import Op
 from treadle.schedule import schedule as scheduling
 
@@ -188,7 +189,7 @@ def apart(monkeypatch):
     """From now on nothing is merged; no program made before is found, and none is left behind."""
     cache = CompileCache(None)
     monkeypatch.setattr(scheduling, "merge", lambda kernels, *_: [kernel for kernel, _ in kernels])
-    monkeypatch.setattr(pipeline, "_programs", {})
+    monkeypatch.setattr(pipeline, "_programs", Programs())
     for module in (kernels, pipeline):
         monkeypatch.setattr(module, "compile_cache", lambda: cache)
 
