@@ -101,6 +101,49 @@ def test_nothing_is_asked_for_that_would_not_help(rows, target, steps):
     assert not hints(product_of(rows, target, steps))
 
 
+def phase_over_rows(function, columns, target=TARGET):
+    """The phase of a kernel over seven rows."""
+    (kernel,) = scheduled([(function(values(7, columns)).node, "CPU")])
+    ast, _ = optimize(kernel.ast, target)
+    (phase,) = lower(ast, len(kernel.buffers), target).phases
+    return phase
+
+
+ROWS = {
+    "softmax": lambda x: x.softmax(1),
+    "layer norm": lambda x: x.layernorm(),
+    "RMS norm": lambda x: x * x.square().mean(1, keepdim=True).rsqrt(),
+}
+
+
+@pytest.mark.parametrize("columns", [1024, 1000])
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_that_is_read_twice_asks_for_the_next_one_once(name, columns):
+    phase = phase_over_rows(ROWS[name], columns)
+    verify_linear(phase.program)
+    asked = [lines(phase, hint.src[1]) for hint in hints(phase)]
+    for row in range(6):
+        whole = set(range((row + 1) * columns * 4 // LINE, (row + 2) * columns * 4 // LINE))
+        mine = [line for hint in asked for line in hint[row]]
+        assert len(mine) == len(set(mine))
+        assert len(whole - set(mine)) <= 6  # what is left of a row after its last whole step
+    loops = [n for n in phase.program.src if n.op is Op.RANGE]
+    steps = {n for hint in hints(phase) for n in hint.src[1].toposort() if n in loops}
+    assert loops.index((steps - set(phase.grid)).pop()) > 0, "the first loop has to wait itself"
+
+
+@pytest.mark.parametrize(
+    ("function", "target"),
+    [
+        pytest.param(lambda x: x.sum(1), TARGET, id="read once"),
+        pytest.param(lambda x: x.softmax(1), replace(TARGET, l2=1 << 12), id="no room for two"),
+        pytest.param(lambda x: x.softmax(0), TARGET, id="columns"),
+    ],
+)
+def test_no_row_is_asked_for_that_would_not_help(function, target):
+    assert not hints(phase_over_rows(function, 1024, target))
+
+
 @pytest.mark.parametrize(
     ("renderer", "text"),
     [

@@ -1,4 +1,4 @@
-"""Hints that fetch the next panel of a matrix while this one is multiplied.
+"""Hints that fetch the next panel of a matrix while this one is multiplied, or the next row.
 
     for panel (grid): for tile: for step: load(panel, step, line 0), ..., load(panel, step, line n)
       ->  the same, and in each step PREFETCH(panel + 1, step, line min(tile, n))
@@ -7,6 +7,11 @@ The first tile of each panel waits for memory, all others find the panel in the 
 Processors fetch ahead along lines, but not from the end of one panel to the next. So each of the
 first tiles asks for one line of each step: in all, the next panel once. Where a worker packs its
 panels itself, the hints are for what it will pack next. Nothing depends on a hint.
+
+    for row (grid): for step: load(row, step);  for step: load(row, step), exp, ...
+      ->  the same, and in each step of the second loop PREFETCH(row + 1, step)
+
+The first loop over a row waits for memory, later ones compute while memory rests.
 """
 
 from __future__ import annotations
@@ -47,9 +52,11 @@ def with_prefetches(phase: Phase, l1: int, l2: int) -> Phase:
     program, grid = list(phase.program.src), phase.grid
     innermost = _innermost(program)
     fills = [loop for loop in innermost if len(loop.loops) == len(grid) + 1]
+    passed: set[tuple[Node, Node]] = set()
     for loop in innermost:
         found = [_hint(row, loop.loops, grid, l1, l2) for row in _rows(loop.body)]
         found += [_hint_for_packing(f, loop.loops, loop.body, grid, l1, l2) for f in fills]
+        found += _hints_for_row(loop, grid, passed, l2)
         for hint in found:
             if hint is not None:
                 _insert(program, hint, [*loop.loops, loop.end])
@@ -76,11 +83,12 @@ def _innermost(program: Sequence[Node]) -> list[_Loop]:
     return found
 
 
-def _rows(body: Sequence[Node]) -> list[_Row]:
+def _rows(body: Sequence[Node], with_masked: bool = False) -> list[_Row]:
     """What a step loads as whole vectors that lie side by side."""
     groups: dict[tuple[Node, Node | None], dict[int, Node]] = {}
     for node in body:
-        if node.op is Op.LOAD and len(node.src) == 2 and node.dtype.count > 1:
+        is_whole = len(node.src) == 2 or with_masked
+        if node.op is Op.LOAD and is_whole and node.dtype.count > 1:
             base, shift = split_index(node.src[1])
             groups.setdefault((node.src[0], base), {})[shift] = node
     rows = []
@@ -113,6 +121,30 @@ def _hint(row: _Row, loops: list[Node], grid: Sequence[Node], l1: int, l2: int) 
         return None
     place = following + _at_most(tile, lines - 1) * (LINE // memory.dtype.scalar.itemsize)
     return Node(Op.PREFETCH, dtypes.void, (memory, place))
+
+
+def _hints_for_row(
+    loop: _Loop, grid: Sequence[Node], passed: set[tuple[Node, Node]], l2: int
+) -> list[Node]:
+    """PREFETCHes of the next row, in a loop that goes over a row which another went over before."""
+    if len(loop.loops) != len(grid) + 1 or not _are_constant(loop.loops[-1:]):
+        return []
+    step, hints = loop.loops[-1], []
+    for row in _rows(loop.body, with_masked=True):
+        memory, index = row.first.src[:2]
+        place = memory, index.substitute({step: step.like(0)})
+        nbytes = step.src[0].arg * row.nbytes
+        following = _following(index, grid) if _is_plain(memory) else None
+        if place in passed and following is not None and nbytes <= l2 // 2:
+            passed.remove(place)
+            per_line = LINE // memory.dtype.scalar.itemsize
+            hints += [
+                Node(Op.PREFETCH, dtypes.void, (memory, following + n * per_line))
+                for n in range(-(-row.nbytes // LINE))
+            ]
+        else:
+            passed.add(place)
+    return hints
 
 
 def _hint_for_packing(
