@@ -42,12 +42,13 @@ class Core(metaclass=Modes):
     """What every tensor is, before any operation is defined on it."""
 
     __slots__ = (
-        "__weakref__", "_node", "_number", "_requires_grad", "device", "grad", "is_leaf",
+        "__weakref__", "_lent", "_node", "_number", "_requires_grad", "device", "grad", "is_leaf",
     )  # fmt: skip
 
     device: Any  # a name; several devices that share the tensor are a tuple of names
     grad: Self | None
     is_leaf: bool
+    _lent: tuple[object, ...]  # buffers that others know by address; not there before they ask
 
     @classmethod
     def _of(cls, node: Node, device: Any, requires_grad: bool | None = None) -> Self:
@@ -90,6 +91,12 @@ class Core(metaclass=Modes):
     def _take(self, other: Core) -> None:
         """This very object takes the value of `other`, on its device."""
         self.node, self.device = other.node, other.device
+
+    def _keep(self, buffer: object) -> None:
+        """Others know this memory by its address: it lives as long as the tensor."""
+        lent = getattr(self, "_lent", ())
+        if not any(each is buffer for each in lent):
+            self._lent = (*lent, buffer)
 
     def _become(self, other: Core) -> Self:
         """This very object takes the value and the gradient history of `other`."""

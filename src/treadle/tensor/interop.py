@@ -35,6 +35,7 @@ from ..errors import (
 )
 from ..ir.node import Node
 from ..runtime.dlpack import Import
+from .array_interface import array_interface
 from .creation import Creation
 from .cuda_arrays import CudaArray
 from .cuda_memory import cuda_array_interface
@@ -241,8 +242,16 @@ class Interop(Creation):
 
     __array_priority__ = 1000  # NumPy arrays on the left leave the operation to us
 
-    # There is no `__array_interface__`: whoever reads one keeps the tensor alive, but not the
-    # memory, which the tensor leaves behind when it is assigned to or moved.
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """NumPy's array interface, version 3: the values, computed, and where they are in memory.
+
+        Strides included, and without a copy. The tensor keeps the memory as long as it lives, even
+        if it is given other memory. Raises AttributeError where the host does not see the memory,
+        for tensors that require gradients, for dtypes that have no type string (bfloat16, fp8), and
+        where values cannot be read.
+        """
+        return array_interface(self)
 
     def __buffer__(self, flags: int) -> memoryview:
         """The buffer protocol, which Python asks for from 3.12 on: `memoryview(tensor)`.
