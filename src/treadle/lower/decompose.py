@@ -19,7 +19,6 @@ floats must have been emulated already.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -27,23 +26,29 @@ from ..dtype import DType, dtypes
 from ..ir.interval import bounds
 from ..ir.node import Node, rebuild
 from ..ir.op import Op
-from .floats import absolute, layout, sign_bit, with_sign
+from .modulo import float_modulo, float_modulo_of_bits
 from .power import power
 
 __all__ = ["decompose"]
 
 
-def decompose(root: Node, emulates_float64: bool = False) -> Node:
+def decompose(root: Node, emulates_float64: bool = False, strict_floats: bool = True) -> Node:
     """A kernel graph in the safe ops that the module's docstring lists.
 
-    Where float64 is emulated, its MOD is one function there, and shorter than 41 divisions.
+    Where float64 is emulated, its MOD is one function there, and shorter than 41 divisions. Without
+    `strict_floats`, that of float32 is one of integers.
     """
     new: dict[Node, Node] = {}
     for node in root.toposort():
         src = tuple(new[s] for s in node.src)
-        is_left = emulates_float64 and node.op is Op.MOD and node.dtype.scalar is dtypes.float64
-        lower = None if is_left else _LOWER.get(node.op)
-        result = lower(node.dtype, *src) if lower is not None else None
+        result = None
+        if node.op is not Op.MOD or not node.dtype.is_float:
+            lower = _LOWER.get(node.op)
+            result = lower(node.dtype, *src) if lower is not None else None
+        elif node.dtype.scalar is not dtypes.float64:
+            result = (float_modulo if strict_floats else float_modulo_of_bits)(*src)
+        elif not emulates_float64:
+            result = float_modulo(*src)
         if result is None:
             result = node if src == node.src else rebuild(node, src)
         new[node] = result
@@ -68,7 +73,7 @@ def _divide(dtype: DType, a: Node, b: Node) -> Node:
 
 
 def _modulo(dtype: DType, a: Node, b: Node) -> Node:
-    return _float_modulo(a, b) if dtype.is_float else _division(Op.MOD, a, b)
+    return _division(Op.MOD, a, b)
 
 
 def _division(op: Op, a: Node, b: Node) -> Node:
@@ -96,36 +101,6 @@ def _signed(op: Op, a: Node, b: Node) -> Node:
         return beyond.where(rest + divisor, rest)
     floor = beyond.where(quotient - 1, quotient)
     return floor if unsafe is None else unsafe.where(b.eq(0).where(a.like(0), -a), floor)
-
-
-def _float_modulo(a: Node, b: Node) -> Node:
-    """a - b * floor(a / b), exact before the sign is mended: long division, a word at a time.
-
-    Each step takes the quotient's next `fraction` bits; it may take one too many, seen as a
-    negative rest. Scaled divisors that overflow are larger than any rest.
-    """
-    form, size, divisor = layout(a), absolute(a), absolute(b)
-    rest = size
-    span = 2 * form.bias + form.fraction
-    for shift in range(span - span % form.fraction, -1, -form.fraction):
-        scaled = _times_power(divisor, shift, form.bias)
-        scaled = (scaled < math.inf).where(scaled, scaled.like(0.0))
-        quotient = (rest / scaled).alu(Op.TRUNC)
-        left = Node(Op.FMA, a.dtype, (-quotient, scaled, rest))
-        left = (left < 0.0).where(left + scaled, left)
-        rest = scaled.eq(0.0).where(rest, left)
-    rest = with_sign(rest, sign_bit(a))
-    apart = rest.ne(0.0) & (rest < 0.0).ne(b < 0.0)
-    rest = apart.where(rest + b, rest)
-    defined = (size < math.inf) & (divisor > 0.0)
-    return defined.where(rest, a.like(math.nan))
-
-
-def _times_power(x: Node, exponent: int, largest: int) -> Node:
-    while exponent > 0:
-        step = min(exponent, largest)
-        x, exponent = x * 2.0**step, exponent - step
-    return x
 
 
 def _within(b: Node, width: int) -> bool:

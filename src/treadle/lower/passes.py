@@ -61,7 +61,7 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
         # Right behind the formulas: it looks for what they made.
         lambda node: node if target.strict_floats else say_rounding(node),
         # After the formulas, since they use divisions, shifts and casts themselves.
-        lambda node: decompose(node, target.emulates_float64),
+        lambda node: decompose(node, target.emulates_float64, target.strict_floats),
         # Bounds are known for index arithmetic only, so machine integers come last.
         lambda node: lower_index_types(node, target),
     )
