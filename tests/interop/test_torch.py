@@ -102,3 +102,15 @@ def test_operations_between_both_say_how_to_share_first(order):
         one + other
     with pytest.raises(TypeError, match=r"torch\.Tensor beside a treadle\.Tensor"):
         one @ other
+
+
+def test_negative_and_conjugate_bits_are_resolved():
+    z = torch.tensor([1 + 2j, 3 - 4j])
+    conjugate = z.conj()
+    assert conjugate.imag.is_neg()
+    assert Tensor.from_dlpack(conjugate).tolist() == [1 - 2j, 3 + 4j]
+    assert Tensor.from_dlpack(conjugate.imag).tolist() == [-2, 4]
+    for given, flag in ((conjugate, "conj"), (conjugate.imag, "neg")):
+        with pytest.raises(BufferError, match=rf"is_{flag}\(\) .* give \.resolve_{flag}\(\)"):
+            Tensor.from_dlpack(given, copy=False)
+    assert Tensor.from_dlpack(z, copy=False).tolist() == z.tolist()

@@ -162,7 +162,7 @@ def imported(
 
     `adopt_dense(import, address, count)` takes dense memory as a node.
     """
-    given = source if dlpack.is_capsule(source) else _capsule_of(source, copy, device)
+    given = source if dlpack.is_capsule(source) else _capsule_of(_plain(source, copy), copy, device)
     found = dlpack.Import(given)
     is_there = _is_cuda_of(device, found.device)
     if found.device[0] not in dlpack.HOST_DEVICES and not is_there:
@@ -265,6 +265,25 @@ def _capsule_of(source: Any, copy: bool | None, device: str) -> Any:
         asked.pop("max_version")
         asked.pop("dl_device", None)
         return source.__dlpack__(**asked)
+
+
+def _plain(source: Any, copy: bool | None) -> Any:
+    """`source`, or a copy where PyTorch holds negative or conjugate values beside a flag.
+
+    Its capsules of the former show the values without their sign, and it refuses the latter.
+    """
+    if type(source).__module__.partition(".")[0] != "torch":
+        return source
+    for flag, resolved in (("is_conj", "resolve_conj"), ("is_neg", "resolve_neg")):
+        if not getattr(source, flag)():
+            continue
+        if copy is False:
+            raise ExchangeError(
+                f"[from_dlpack] {flag}() says that the memory holds other values: allow a copy, or "
+                f"give .{resolved}()"
+            )
+        source = getattr(source, resolved)()
+    return source
 
 
 def _dense_order(sizes: Sequence[int], strides: Sequence[int]) -> list[int] | None:
