@@ -104,3 +104,37 @@ def test_no_part_of_tensor_hides_a_helper_of_another():
             if name.startswith("_") and not name.startswith("__"):
                 homes.setdefault(name, []).append(part.__name__)
     assert {name: parts for name, parts in homes.items() if len(parts) > 1} == {}
+
+
+INF = np.inf
+EDGES = {
+    "softplus": (INF, -INF, 100, -20),
+    "logsigmoid": (INF, -INF, 20, -100),
+    "sigmoid": (INF, -INF, 200, -200),
+    "atan": (INF, -INF, 0),
+    "asin": (1, -1, INF, 2, 0),
+    "acos": (1, -1, INF, 2, 0),
+    "asinh": (INF, -INF, 0),
+    "acosh": (INF, 1, 0.5, 1e30),
+    "atanh": (1, -1, INF, -INF, 2),
+    "sinh": (88.8, 89, -89, 89.4, 90, INF),
+    "cosh": (88.8, 89, -89, 89.4, 90, -INF),
+    "digamma": (INF,),
+    "hardsigmoid": (-2.9999, -2.99999, -3, 3, 2.9999, INF, -INF),
+}
+
+
+@pytest.mark.parametrize("device", ["CPU", "REF"])
+@pytest.mark.parametrize("name", EDGES)
+def test_values_and_slopes_at_the_ends_are_pytorchs(name, device):
+    x = np.array(EDGES[name], np.float32)
+    theirs = getattr(torch.nn.functional, name, None) or getattr(torch, name)
+    compare(device, lambda t: getattr(t, name)(), theirs, x, rtol=2e-6, atol=1e-30)
+
+
+@pytest.mark.parametrize("device", ["CPU", "REF"])
+def test_logaddexp_of_an_infinity_passes_the_gradient_to_it(device):
+    x, y = np.array([INF, -INF, 0.0], np.float32), np.array([0.0, 1.0, -INF], np.float32)
+    compare(device, lambda a, b: a.logaddexp(b), torch.logaddexp, x, y)
+    equal = Tensor([INF, -INF]).logaddexp(Tensor([INF, -INF]))
+    assert equal.tolist() == [INF, -INF]

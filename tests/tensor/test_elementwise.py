@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import operator
 
 import numpy as np
 import pytest
 
-from treadle import Tensor, dtypes
+from treadle import Tensor, dtypes, vmap
+from treadle.dtype import _to_np_dtype
 from treadle.errors import DeviceError, DTypeError, ShapeError
 
 from .oracle import compare
@@ -144,6 +146,34 @@ def test_true_division_of_integers_gives_floats_and_floor_division_rounds_down(d
     assert a.div(b, rounding_mode="trunc").tolist() == [-3, -3, -2, 1]
     assert (20 // b).tolist() == [10, -10, 6, 4]
     np.testing.assert_allclose((Tensor([5.5, -5.5], device=device) % 2).numpy(), [1.5, 0.5])
+
+
+def test_float_modulo_is_exact_at_multiples_too(device):
+    rng = np.random.default_rng(0)
+    b = np.exp(rng.uniform(-5, 5, 500)).astype(np.float32)
+    a = (rng.integers(1, 1000, 500) * b).astype(np.float32)
+    a = np.concatenate([a, -a, [6.0, 0.6, 1e6, 5.9999995, 2e7]]).astype(np.float32)
+    b = np.concatenate([b, b, [0.2, 0.2, 0.3, 0.2, 3.0]]).astype(np.float32)
+    x, y = Tensor(a, device=device), Tensor(b, device=device)
+    assert np.array_equal((x % y).numpy(), np.mod(a, b))
+    assert np.array_equal(x.fmod(y).numpy(), np.fmod(a, b))
+    assert np.array_equal((x // y).numpy(), np.floor_divide(a, b))
+
+
+_INTEGERS = (dtypes.uint8, dtypes.int8, dtypes.int32, dtypes.uint64, dtypes.int64)
+
+
+@pytest.mark.parametrize("dtype", _INTEGERS, ids=lambda d: d.name)
+@pytest.mark.parametrize("name", ["lt", "le", "gt", "ge", "eq", "ne"])
+def test_integers_compare_with_any_python_integer_by_its_value(name, dtype):
+    data = np.array([dtype.min, 0, 1, dtype.max], _to_np_dtype(dtype))
+    x, compare = Tensor(data), getattr(operator, name)
+    for number in (-1, 0, 255, 256, 300, -129, 2**31, 2**63, 2**64 - 1, 2**64, -(2**63), -(2**70)):
+        want = [compare(value, number) for value in data.tolist()]
+        assert getattr(x, name)(number).tolist() == want
+        assert compare(x, number).tolist() == want
+    assert vmap(lambda row: compare(row, 2**70))(x.reshape(2, 2)).shape == (2, 2)
+    assert (300 in Tensor([1], dtype=dtypes.uint8)) is False
 
 
 def test_integer_powers_stay_integers(device):

@@ -10,6 +10,7 @@ Operands broadcast as in NumPy. `==` compares element by element.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Self
 
 from ..dtype import (
@@ -233,33 +234,35 @@ class Elementwise(Core):
 
     # -- comparison and selection -------------------------------------------------------------
 
+    def _compared(self, name: str, x: Any) -> Self:
+        x = self._operand(name, x)
+        if (known := _known(name, self.dtype, x)) is not None:
+            return self._result(expand(Node.const(dtypes.bool, known), self.shape))
+        return self._result(_COMPARISONS[name](*operands(name, self, x)), *_tensors(x))
+
     def lt(self, x: Any) -> Self:
         """Where x < y, as bool."""
-        return self._binary(Op.CMPLT, "lt", x)
+        return self._compared("lt", x)
 
     def gt(self, x: Any) -> Self:
         """Where x > y, as bool."""
-        return self._binary(Op.CMPLT, "gt", x, reverse=True)
+        return self._compared("gt", x)
 
     def eq(self, x: Any) -> Self:
         """Where x == y, as bool."""
-        return self._binary(Op.CMPEQ, "eq", x)
+        return self._compared("eq", x)
 
     def ne(self, x: Any) -> Self:
         """Where x != y, as bool."""
-        return self._binary(Op.CMPNE, "ne", x)
+        return self._compared("ne", x)
 
     def le(self, x: Any) -> Self:
         """Where x <= y, as bool."""
-        x = self._operand("le", x)
-        a, b = operands("le", self, x)
-        return self._result(_not_above(a, b), *_tensors(x))
+        return self._compared("le", x)
 
     def ge(self, x: Any) -> Self:
         """Where x >= y, as bool."""
-        x = self._operand("ge", x)
-        a, b = operands("ge", self, x)
-        return self._result(_not_above(b, a), *_tensors(x))
+        return self._compared("ge", x)
 
     def logical_not(self) -> Self:
         """Where x is 0 or False, as bool."""
@@ -379,8 +382,28 @@ def _no_bool(node: Node) -> Node:
     return node.cast(dtypes.default_int) if node.dtype.is_bool else node
 
 
+def _known(name: str, dtype: DType, x: Any) -> bool | None:
+    """How integers of `dtype` compare with a Python integer beyond all of them."""
+    if not isinstance(x, int) or not (kind := weak_dtype(x, dtype)).is_int:
+        return None
+    above, below = x > kind.max, x < kind.min
+    if not above and not below:
+        return None
+    return {"eq": False, "ne": True, "lt": above, "le": above, "gt": below, "ge": below}[name]
+
+
 def _not_above(a: Node, b: Node) -> Node:
     """a <= b; with NaN, false."""
     if a.dtype.is_float:
         return alu(Op.OR, alu(Op.CMPLT, a, b), alu(Op.CMPEQ, a, b))
     return alu(Op.XOR, alu(Op.CMPLT, b, a), Node.const(dtypes.bool, True))
+
+
+_COMPARISONS: dict[str, Callable[[Node, Node], Node]] = {
+    "lt": lambda a, b: alu(Op.CMPLT, a, b),
+    "gt": lambda a, b: alu(Op.CMPLT, b, a),
+    "eq": lambda a, b: alu(Op.CMPEQ, a, b),
+    "ne": lambda a, b: alu(Op.CMPNE, a, b),
+    "le": _not_above,
+    "ge": lambda a, b: _not_above(b, a),
+}

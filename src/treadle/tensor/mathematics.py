@@ -99,7 +99,8 @@ class Mathematics(Elementwise):
         large, middle = size.gt(2.414213562373095), size.gt(0.66)
         # the branch that is not taken divides by something harmless
         inverse = large.where(size, 1.0).reciprocal().neg()
-        shifted = size.sub(1.0).div(size.add(1.0))
+        near = large.where(1.0, size)
+        shifted = near.sub(1.0).div(near.add(1.0))
         reduced = large.where(inverse, middle.where(shifted, size))
         square = reduced.mul(reduced)
         ratio = square._polynomial(_ATAN_P).div(square._polynomial(_ATAN_Q))
@@ -110,14 +111,16 @@ class Mathematics(Elementwise):
     def asin(self) -> Self:
         """Arc sine, in radians; NaN outside -1 to 1."""
         x = self._wide()
-        cosine = x.neg().add(1.0).mul(x.add(1.0)).sqrt()
-        return x.div(cosine).atan().cast(self._float().dtype)
+        cosine = x.neg().add(1.0).sqrt().mul(x.add(1.0).sqrt())
+        # of half the angle, whose tangent is finite where the sine is 1
+        return x.div(cosine.add(1.0)).atan().mul(2.0).cast(self._float().dtype)
 
     def acos(self) -> Self:
         """Arc cosine, in radians; NaN outside -1 to 1."""
         x = self._wide()
-        half = x.neg().add(1.0).div(x.add(1.0)).sqrt().atan()
-        return half.mul(2.0).cast(self._float().dtype)
+        size = x._magnitude()
+        angle = size.neg().add(1.0).sqrt().div(size.add(1.0).sqrt()).atan().mul(2.0)
+        return x.lt(0).where(angle.neg().add(math.pi), angle).cast(self._float().dtype)
 
     def expm1(self) -> Self:
         """exp(x) - 1, exact near 0."""
@@ -134,12 +137,21 @@ class Mathematics(Elementwise):
         small = x.abs().lt(1.0)
         inner = small.where(x, 0.0)
         series = inner.mul(inner.mul(inner)._polynomial(_SINH_SERIES))
-        return small.where(series, x.exp().sub(x.neg().exp()).mul(0.5)).cast(self._float().dtype)
+        return small.where(series, x._half_exp().sub(x.neg()._half_exp())).cast(self._float().dtype)
 
     def cosh(self) -> Self:
         """The hyperbolic cosine of each element; integers give floats."""
         x = self._wide()
-        return x.exp().add(x.neg().exp()).mul(0.5).cast(self._float().dtype)
+        return x._half_exp().add(x.neg()._half_exp()).cast(self._float().dtype)
+
+    def _half_exp(self) -> Self:
+        """exp(x) / 2, also where exp(x) overflows: there 1 less than x is exact."""
+        far = self.gt(88.0 if self.dtype is dtypes.float32 else 709.0)
+        return (
+            self.sub(far.where(1.0, self._filled(0.0)))
+            .exp()
+            .mul(far.where(math.e / 2, self._filled(0.5)))
+        )
 
     def asinh(self) -> Self:
         """The inverse hyperbolic sine, elementwise."""
@@ -154,14 +166,17 @@ class Mathematics(Elementwise):
 
     def acosh(self) -> Self:
         """Inverse hyperbolic cosine; NaN below 1."""
-        above = self._wide().sub(1.0)
-        root = above.sqrt().mul(above.add(2.0).sqrt())  # of the product it would overflow
-        return above.add(root)._log1p().cast(self._float().dtype)
+        x = self._wide()
+        large = x.gt(1e9)  # there x^2 - 1 is x^2, which may overflow
+        above = large.where(1.0, x).sub(1.0)
+        root = above.sqrt().mul(above.add(2.0).sqrt())
+        grown = large.where(large.where(x, 1.0).log().add(_LOG_OF_2), above.add(root)._log1p())
+        return grown.cast(self._float().dtype)
 
     def atanh(self) -> Self:
         """Inverse hyperbolic tangent; NaN outside -1 to 1."""
         x = self._wide()
-        return x.mul(2.0).div(x.neg().add(1.0))._log1p().mul(0.5).cast(self._float().dtype)
+        return x._log1p().sub(x.neg()._log1p()).mul(0.5).cast(self._float().dtype)
 
     def _wide(self) -> Self:
         """As floats of at least 32 bits, for formulas that would lose too much in less."""
@@ -312,10 +327,13 @@ class Mathematics(Elementwise):
     def logaddexp(self, other: Any) -> Self:
         """log(exp(self) + exp(other)), without overflow."""
         other = self._as_tensor("logaddexp", other)
-        top = self.maximum(other).detach()
-        top = top.isinf().where(0.0, top)
-        a, b, is_first = self.sub(top), other.sub(top), self.ge(other)
+        top = self.maximum(other)
+        endless = top.isinf()
+        level = endless.where(0.0, top.detach())
+        a, b = (endless.where(0.0, each.sub(level)) for each in (self, other))
         # exp of the larger one is 1, which log1p counts; less 1 it is 0, with its derivatives
+        is_first = self.ge(other)
         larger, smaller = is_first.where(a, b), is_first.where(b, a)
         beyond = larger.exp().sub(1.0).add(smaller.exp())
-        return beyond._wide()._log1p().cast(beyond._float().dtype).add(top)
+        grown = beyond._wide()._log1p().cast(beyond._float().dtype).add(level)
+        return endless.where(top, grown)

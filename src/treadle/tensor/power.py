@@ -105,6 +105,8 @@ class Power(Mathematics):
 
     def hardsigmoid(self, alpha: Any = 1 / 6, beta: Any = 0.5) -> Self:
         """alpha x + beta between 0 and 1, elementwise."""
+        if is_scalar(alpha) and is_scalar(beta) and alpha:  # exact where it begins to rise
+            return self.add(beta / alpha).mul(alpha).maximum(0).minimum(1)
         return self.mul(alpha).add(beta).maximum(0).minimum(1)
 
     def hardswish(self) -> Self:
@@ -118,8 +120,10 @@ class Power(Mathematics):
     def sigmoid(self) -> Self:
         """1 / (1 + exp(-x)), elementwise."""
         x = self._float()
+        limit = _EXP_LIMIT[x.dtype]
         # an infinite exp would make the gradient 0 * inf
-        return x.neg().minimum(_EXP_LIMIT[x.dtype]).exp().add(1.0).reciprocal()
+        rising = x.neg().minimum(limit).exp().add(1.0).reciprocal()
+        return x.lt(-limit).where(0.0, rising)
 
     def logsigmoid(self) -> Self:
         """The logarithm of `sigmoid`, elementwise."""

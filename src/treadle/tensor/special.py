@@ -191,7 +191,7 @@ class Special(Sharding):
         x = self._wide()
         reflected = x.lt(0.5)
         z = reflected.where(x.neg().add(1.0), x)
-        total = z.mul(0.0)
+        total = x._filled(0.0)
         for _ in range(_SHIFTS):
             low = z.lt(10.0)
             total = low.where(total.sub(low.where(z, 1.0).reciprocal()), total)
