@@ -165,6 +165,42 @@ def test_reading_a_value_while_capturing_is_refused():
         f(Tensor([1.0, 2.0]))
 
 
+def test_an_argument_that_requires_gradients_gets_them_from_replays():
+    w = Tensor([2.0, 3.0], requires_grad=True)
+
+    @TinyJit
+    def step(w, x):
+        loss = (w * w * x).sum()
+        loss.backward()
+        return loss.realize(), w.grad.realize()
+
+    for i in range(1, 6):
+        w.grad = None
+        loss, gradient = step(w, Tensor([float(i), 1.0]).realize())
+        assert loss.item() == 4 * i + 9
+        assert gradient.tolist() == w.grad.tolist() == [4 * i, 6]
+    other = Tensor([1.0, 1.0], requires_grad=True)
+    step(other, Tensor([1.0, 5.0]))
+    assert other.grad.tolist() == [2, 10]
+    assert w.grad.tolist() == [20, 6]
+
+
+def test_a_gradient_from_before_is_not_added_to_in_silence():
+    w = Tensor([2.0, 3.0], requires_grad=True)
+    step = TinyJit(lambda w: ((w * w).sum().backward(), w.grad.realize())[1])
+    step(w)
+    for _ in range(2):  # the call that would be captured
+        with pytest.raises(JitError, match=r"has one from before.* set its \.grad to None"):
+            step(w)
+    for _ in range(3):
+        w.grad = None
+        assert step(w).tolist() == [4, 6]
+    with pytest.raises(JitError, match="has one from before"):
+        step(w)
+    plain = TinyJit(lambda w: (w * 2).realize())  # which asks for no gradient
+    assert [plain(w).tolist() for _ in range(4)] == [[4, 6]] * 4
+
+
 def test_assigning_to_an_argument_is_refused():
     f = TinyJit(lambda x: x.assign(x + 1).realize())
     f(Tensor([1.0]).realize())

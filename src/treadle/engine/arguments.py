@@ -23,7 +23,7 @@ from .memory import Memory, memory_of
 
 __all__ = [
     "Glance", "at_a_glance", "buffers_of", "check_same", "described", "exchanged", "is_traced",
-    "layout_of", "like", "memories_of", "over", "refreshed", "signature_of",
+    "layout_of", "like", "memories_of", "over", "refreshed", "signature_of", "stand_in",
 ]  # fmt: skip
 
 
@@ -166,6 +166,13 @@ def refreshed(value: Any, wanted: Any, renewed: dict[int, Node]) -> Any:
 def like(tensor: Any, node: Node, buffers: list[Any]) -> Any:
     """A tensor like `tensor`, whose memory is `node`, over other BUFFERs."""
     return type(tensor)._in_memory(over(node, buffers), tensor.device, tensor._requires_grad)
+
+
+def stand_in(tensor: Any, node: Node, buffers: list[Any]) -> Any:
+    """What a function that is captured sees in place of its argument: a leaf in place of a leaf."""
+    if not tensor.is_leaf or node.op is Op.MULTI:
+        return like(tensor, node, buffers)
+    return type(tensor)._in_memory(over(node, buffers), tensor.device).requires_grad_()
 
 
 def over(node: Node, buffers: list[Node]) -> Node:

@@ -73,6 +73,7 @@ class Capture:
     state: list[weakref.ref[Any]] = field(default_factory=list)
     watched: list[Watched] = field(default_factory=list)
     glances: list[Glance] | None = None
+    graded: list[int] = field(default_factory=list)  # the leaves among the arguments with gradients
     tokens: frozenset[Token] = frozenset()  # of the state's memory, from the first replay on
     began: int = field(default_factory=next_number)  # holders with smaller numbers are from before
     seen: int = 0  # holders with smaller numbers cannot read what is in that memory now

@@ -33,10 +33,10 @@ from .arguments import (
     exchanged,
     is_traced,
     layout_of,
-    like,
     memories_of,
     refreshed,
     signature_of,
+    stand_in,
 )
 from .capture import (
     Capture,
@@ -106,7 +106,8 @@ class TinyJit(Generic[P, R]):
     """Capture `function` at its second call, replay it from the third on.
 
     Tensors may be arguments, keyword arguments, or inside lists, tuples and dicts of them; all
-    other arguments must be the same in each call. Raises JitError where a replay would differ.
+    other arguments must be the same in each call. Arguments that require gradients get those that
+    `backward` finds in the function. Raises JitError where a replay would differ.
     What layers do while training (`Tensor.training`) and otherwise are captures of their own. A
     copy, or what is loaded from a pickle, has the function and has captured nothing.
     Inside of a transform (grad, vmap, ...) it is the function itself.
@@ -148,7 +149,7 @@ class TinyJit(Generic[P, R]):
                 memories = at_a_glance(args, capture.glances)
                 if memories is not None and not any(w.has_changed for w in capture.watched):
                     self.calls += 1
-                    return self._replay(memories)
+                    return self._replay(memories)[0]
         found: list[Any] = []
         plain = signature_of((args, kwargs), found)
         nodes = [resolve(t.node) for t in found]
@@ -176,7 +177,12 @@ class TinyJit(Generic[P, R]):
             check_same(self._capture.signature, signature)
             if not self._capture.is_current():
                 return self._record(signature, found, nodes, args, kwargs)
-            return self._replay(memories)
+            leaves = [found[number] for number in self._capture.graded]
+            _refuse_gradients(leaves)
+            result, gradients = self._replay(memories)
+            for leaf, gradient in zip(leaves, gradients, strict=True):
+                leaf.grad = gradient
+            return result
 
     # -- capturing ----------------------------------------------------------------------------
 
@@ -187,7 +193,7 @@ class TinyJit(Generic[P, R]):
         # Inputs under new names: nothing computed from them before can be taken for this call's.
         fresh = {id(m): adopt(m) for m in capture.inputs}
         swapped = {
-            id(t): like(t, node, [fresh[id(m)] for m in memories_of(node)])
+            id(t): stand_in(t, node, [fresh[id(m)] for m in memories_of(node)])
             for t, node in zip(found, nodes, strict=True)
         }
         function: Callable[..., R] = self.function
@@ -195,17 +201,22 @@ class TinyJit(Generic[P, R]):
         try:
             with expect_replays(capture.inputs, self._before):
                 result = function(*exchanged(args, swapped), **exchanged(kwargs, swapped))
+                capture.graded = [n for n, t in enumerate(found) if _has_gained(t, swapped[id(t)])]
+                _refuse_gradients([found[n] for n in capture.graded])
+                gradients = [swapped[id(found[n])].grad for n in capture.graded]
                 outputs: list[Any] = []
-                signature_of(result, outputs)
+                signature_of((result, gradients), outputs)
                 returned = realize([(t.node, t.device) for t in outputs])
         finally:
             _capturing.active = None
-        self._finish(capture, result, returned)
+        self._finish(capture, (result, gradients), returned)
         if not capture.interpreted:  # the REF device has nothing to replay: each call runs plainly
             self._capture = capture
             capture.state = state_of(capture)
             capture.watched = watched_by(capture)
-            capture.glances = Glance.of(args, kwargs)
+            capture.glances = None if capture.graded else Glance.of(args, kwargs)
+        for number, gradient in zip(capture.graded, gradients, strict=True):
+            found[number].grad = gradient
         return result
 
     def _finish(self, capture: Capture, result: Any, returned: list[Node]) -> None:
@@ -231,7 +242,8 @@ class TinyJit(Generic[P, R]):
 
     # -- replaying ----------------------------------------------------------------------------
 
-    def _replay(self, memories: list[Memory]) -> R:
+    def _replay(self, memories: list[Memory]) -> tuple[R, list[Any]]:
+        """The result, and the gradients of those arguments that got some."""
         capture = self._capture
         assert capture is not None
         step_state(capture)
@@ -259,6 +271,21 @@ class TinyJit(Generic[P, R]):
         GlobalCounters.count(*capture.work, seconds)
         wanted = iter(capture.returned)
         return refreshed(capture.result, wanted, renewed)
+
+
+def _has_gained(argument: Any, stand_in: Any) -> bool:
+    return argument.is_leaf and stand_in.grad is not None
+
+
+def _refuse_gradients(leaves: Sequence[Any]) -> None:
+    """A replay gives each of `leaves` a gradient, which is not added to what one has."""
+    for leaf in leaves:
+        if leaf.grad is not None:
+            raise JitError(
+                f"[jit] an argument of shape {leaf.node.shape} that requires gradients has one "
+                "from before, and replays add to none: set its .grad to None before each call, or "
+                "make it an attribute or a closure variable, as an optimiser's parameters are"
+            )
 
 
 jit = TinyJit
