@@ -1,6 +1,8 @@
 """`python -m treadle.bench.gpu`: a dry run of all of it, and that no failure is lost on the way."""
 
 import json
+import os
+import subprocess
 import sys
 
 import numpy as np
@@ -78,12 +80,84 @@ def result_of(monkeypatch, body, seconds=30.0):
     return result
 
 
+def outcomes(result):
+    return [(f.name, f.outcome) for f in result.findings]
+
+
 def test_what_a_part_found_is_kept_when_it_is_stopped(monkeypatch):
     body = "findings.add('first', 'passed'); import time; time.sleep(60)"
     result = result_of(monkeypatch, body, seconds=2.0)
     assert [f.outcome for f in result.findings] == ["passed", "cut"]
     assert not result.passed
     assert result.seconds < 20
+
+
+def test_a_check_that_hangs_costs_no_other(monkeypatch):
+    body = (
+        "import time; findings.check('first', int); findings.note('a', 1); "
+        "findings.check('stuck', lambda: time.sleep(60), patience=1.0); "
+        "findings.check('last', lambda: findings.note('b', findings.notes['a'] + 1))"
+    )
+    result = result_of(monkeypatch, body)
+    assert outcomes(result) == [("first", "passed"), ("stuck", "failed"), ("last", "passed")]
+    assert result.findings[1].message == "no end after 1 seconds"
+    assert result.notes == {"a": 1, "b": 2}
+    assert result.seconds < 20
+
+
+def test_a_check_that_ends_its_process_costs_no_other(monkeypatch):
+    body = (
+        "import os; findings.check('fatal', lambda: print('a bad kernel', flush=True) or "
+        "os._exit(9)); findings.check('last', int)"
+    )
+    result = result_of(monkeypatch, body)
+    assert outcomes(result) == [("fatal", "failed"), ("last", "passed")]
+    assert result.findings[0].message == "status 9: a bad kernel"
+
+
+BREAK = """
+from treadle import Device, Tensor
+from treadle.runtime.base import Entry, Launch, Slot
+def twice(): assert (Tensor([1.0, 2.0], device="CUDA:PTX") * 2).tolist() == [2.0, 4.0]
+def breaks():
+    runtime = Device["CUDA:PTX"].runtime
+    text = (b".version 7.0\\n.target sm_75\\n.address_size 64\\n"
+            b".visible .entry k(.param .u64 p) { .reg .b64 %x; ld.param.u64 %x, [p]; "
+            b"st.global.u32 [%x], 7; ret; }")
+    library = runtime.load(text, [Entry("k", 1, 32, (Slot(0, 64, True),))])
+    runtime.run([Launch(library.phases, [1 << 20])])
+    runtime.synchronize()
+"""
+
+
+def test_a_fault_of_a_kernel_costs_no_other_check(monkeypatch, tmp_path):
+    (tmp_path / "faulty.py").write_text(BREAK)
+    monkeypatch.setenv("EMULATE", "1")
+    body = (
+        f"import os; os.environ['EMULATE'] = '1'; sys.path.insert(0, {str(tmp_path)!r}); "
+        "from faulty import *; findings.check('first', twice); "
+        "findings.check('fatal', breaks); findings.check('last', twice)"
+    )
+    result = result_of(monkeypatch, body)
+    assert outcomes(result) == [("first", "passed"), ("fatal", "failed"), ("last", "passed")]
+    assert "CUDA_ERROR_ILLEGAL_ADDRESS" in result.findings[1].message
+
+
+def test_a_fault_of_a_kernel_costs_no_other_test(tmp_path):
+    """What comes after it runs in a process that takes its place."""
+    pytest.importorskip("xdist")
+    tests = "def test_a(): twice()\ndef test_b(): breaks()\ndef test_c(): twice()\n"
+    (tmp_path / "test_faulty.py").write_text(BREAK + tests)
+    plugins = ["-p", "treadle.bench.gpu.workers", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-n", "1", *plugins, "-q", "-rpf", "."], cwd=tmp_path,
+        env={**os.environ, "EMULATE": "1"}, text=True, capture_output=True, timeout=100,
+    )  # fmt: skip
+    assert "2 failed, 2 passed" in done.stdout, done.stdout
+    assert "CUDA_ERROR_ILLEGAL_ADDRESS" in done.stdout
+    assert "crashed while running" in done.stdout
+    for name in ("test_a", "test_c"):
+        assert f"PASSED test_faulty.py::{name}" in done.stdout
 
 
 def test_a_process_that_dies_is_a_failure_with_its_last_words(monkeypatch):

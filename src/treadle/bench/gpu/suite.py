@@ -1,6 +1,7 @@
 """The backend suite of the checkout's tests, on one device: every test that takes a `device`.
 
-Where the time is over before the tests are, the rest is cut, and said to be.
+Where the time is over before the tests are, the rest is cut, and said to be. With pytest-xdist as
+many processes as there are cores share the tests out, and one that a fault has broken is replaced.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ...target import available_cores
 from .findings import Findings
 
 __all__ = ["run"]
@@ -17,6 +19,7 @@ __all__ = ["run"]
 # What a dry run takes: a few tests that use each part of the way to the device.
 _FEW = ["tests/tensor/test_elementwise.py", "-k"]
 _LONGEST = 300
+_REPLACED = 200  # processes at most: each is a test that failed
 
 
 def run(findings: Findings, device: str) -> None:
@@ -37,8 +40,11 @@ def run(findings: Findings, device: str) -> None:
     wanted = f"[{device}" if device == "CUDA:PTX" else device
     chosen = [*_FEW, "add or softmax"] if findings.emulated else ["tests", "-k", wanted]
     workers = []
-    if not findings.emulated and importlib.util.find_spec("xdist"):
-        workers = ["-n", str(min(os.cpu_count() or 1, 16))]
+    if importlib.util.find_spec("xdist") is None:
+        findings.add("tests in many processes", "skipped", message="pip install pytest-xdist")
+    elif not findings.emulated:
+        workers = ["-n", str(min(available_cores(), 16)), "-p", f"{__package__}.workers"]
+        workers += ["--max-worker-restart", str(_REPLACED)]
     pytest.main(
         ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors", *workers, *chosen],
         plugins=[outcomes],
