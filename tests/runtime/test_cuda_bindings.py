@@ -136,6 +136,43 @@ del module
     assert log[-2:] == ["cuCtxSynchronize ", "cuModuleUnload "]
 
 
+def test_the_code_of_a_graph_goes_after_it(stub):
+    code = """
+from treadle.runtime.base import Entry, Launch, Slot
+from treadle.runtime.cuda import CUDADevice, target_of
+device = CUDADevice("CUDA", driver, 0, target_of)
+slots = Slot(0, 4, True), Slot(1, 4, False)
+library = device.load(b"PTX text", [Entry("scale", 1, 1, slots, (0, 1))])
+launch = Launch(library.phases, [context.alloc(4, stream), context.alloc(4, stream)], [1, 0])
+calls = device.call_list([launch])
+calls.run()
+del library, launch, calls
+"""
+    _, log = stub(OPEN + code)
+    gone = [line.split()[0] for line in log if "Destroy" in line or "Unload" in line]
+    assert gone[-3:] == ["cuGraphExecDestroy", "cuGraphDestroy", "cuModuleUnload"]
+
+
+def test_a_forked_child_is_told_so(stub):
+    code = """
+import os
+from treadle.errors import DeviceError
+from treadle.runtime.cuda import CUDADevice, open_driver, target_of
+driver = open_driver()
+child = os.fork()
+if child == 0:
+    try: CUDADevice("CUDA:1", open_driver(), 1, target_of)
+    except DeviceError as error: print(error, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+    shown, _ = stub(code)
+    assert shown[0] == (
+        "CUDA: the driver was opened before this process was forked, and does not survive that; "
+        "use it in the child alone, or start that with 'spawn'"
+    )
+
+
 def test_tensor_maps_are_encoded_and_passed_by_value(stub):
     code = """
 from treadle.runtime.cuda.driver import TensorTiles
