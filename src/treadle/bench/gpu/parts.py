@@ -25,6 +25,8 @@ __all__ = ["PARTS", "Part", "PartResult", "run_part", "run_parts"]
 
 TOTAL = 580.0  # seconds for all parts
 SLOWER = 4.0
+_DEVICE = {"DEV": "CUDA", "EMULATE": "0"}
+_EMULATED = "CUDA:NVRTC:sm_90a"  # the chip that the bars are for
 _MARGIN = 0.1  # of its time that a part keeps for writing down what it has
 _GLANCE = 0.5  # seconds between looks at what a process is doing
 
@@ -136,10 +138,14 @@ class _Run:
             sys.executable, "-m", __package__ or "", "--part", self._part.name, "--findings",
             self._lines, "--seconds", str(seconds), *self._options,
         ]  # fmt: skip
-        variables = {**os.environ, "DEV": "CUDA", "EMULATE": "1" if self._emulated else "0"}
+        device = {"DEV": _EMULATED, "EMULATE": "1"} if self._emulated else _DEVICE
         with open(self._log, "w", encoding="utf-8") as output:
             process = subprocess.Popen(
-                command, env=variables, stdout=output, stderr=output, start_new_session=True
+                command,
+                env={**os.environ, **device},
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
             try:
                 return self._wait(process)
