@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from treadle.bench.gpu import __main__ as command
 from treadle.bench.gpu import findings, parts, probes, record
 from treadle.bench.gpu.corpus import corpus
 from treadle.bench.gpu.rows import gpu_works
+from treadle.bench.gpu.suite import _Outcomes
 from treadle.bench.gpu.summary import as_text
 from treadle.emulate.cuda import EmulatedDriver
 from treadle.errors import DeviceError
@@ -158,6 +160,29 @@ def test_a_fault_of_a_kernel_costs_no_other_test(tmp_path):
     assert "crashed while running" in done.stdout
     for name in ("test_a", "test_c"):
         assert f"PASSED test_faulty.py::{name}" in done.stdout
+
+
+def test_a_test_that_is_skipped_since_the_gpu_fails_has_failed(tmp_path):
+    written = findings.Findings(str(tmp_path / "findings"), 100, False)
+    outcomes = _Outcomes(written, "CUDA")
+    for name, reason in [
+        ("a", "Skipped: CUDA has no textures"),
+        ("b", "Skipped: CUDA: it is gone"),
+    ]:
+        outcomes.pytest_runtest_logreport(
+            SimpleNamespace(
+                nodeid=name, when="setup", failed=False, skipped=True, passed=False,
+                longrepr=("conftest.py", 3, reason),
+            )
+        )  # fmt: skip
+    outcomes.write()
+    found, _ = findings.read_findings(str(tmp_path / "findings"))
+    assert [(f.name, f.outcome) for f in found] == [("b", "failed"), ("2 tests", "failed")]
+    assert found[1].message == "0 passed, 1 skipped, 1 failed"
+
+
+def test_all_parts_have_their_time_in_ten_minutes():
+    assert sum(part.seconds for part in parts.PARTS.values() if not part.asked) <= parts.TOTAL < 600
 
 
 def test_a_process_that_dies_is_a_failure_with_its_last_words(monkeypatch):

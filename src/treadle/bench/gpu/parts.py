@@ -68,9 +68,9 @@ PARTS = {
         Part("interop", 40, "interop"),
         Part("faults", 60, "faults"),
         Part("record", 40, "record", asked=True),
-        Part("benchmark", 190, "benchmark"),
-        Part("suite", 130, "suite", ("CUDA",)),
-        Part("suite of PTX", 110, "suite", ("CUDA:PTX",)),
+        Part("benchmark", 230, "benchmark"),
+        Part("suite", 110, "suite", ("CUDA",)),
+        Part("suite of PTX", 100, "suite", ("CUDA:PTX",)),
     )
 }
 

@@ -34,11 +34,11 @@ def run(findings: Findings, device: str) -> None:
         return
     import pytest
 
+    findings.check(f"{device} computes", lambda: _compute(device))
     os.environ["TEST_DEVICES"] = device
     os.chdir(folder.parent)
-    outcomes = _Outcomes(findings)
-    wanted = f"[{device}" if device == "CUDA:PTX" else device
-    chosen = [*_FEW, "add or softmax"] if findings.emulated else ["tests", "-k", wanted]
+    outcomes = _Outcomes(findings, device)
+    chosen = [*_FEW, "add or softmax"] if findings.emulated else ["tests", "-k", device]
     workers = []
     if importlib.util.find_spec("xdist") is None:
         findings.add("tests in many processes", "skipped", message="pip install pytest-xdist")
@@ -52,6 +52,13 @@ def run(findings: Findings, device: str) -> None:
     outcomes.write()
 
 
+def _compute(device: str) -> None:
+    """Tests are skipped on a device that cannot be used: here that is a failure."""
+    from ... import Tensor
+
+    assert (Tensor([1.0, 2.0], device=device) + 1).tolist() == [2.0, 3.0]
+
+
 def _tests() -> Path | None:
     """The tests beside the package, or in the working directory."""
     places = (Path(__file__).parents[4], Path.cwd())
@@ -61,8 +68,8 @@ def _tests() -> Path | None:
 class _Outcomes:
     """A pytest plugin that counts, and stops when the time is over."""
 
-    def __init__(self, findings: Findings) -> None:
-        self._findings = findings
+    def __init__(self, findings: Findings, device: str) -> None:
+        self._findings, self._refused = findings, f"{device}: "
         self._passed = self._skipped = self._failed = self._all = 0
         self._cut = False
 
@@ -86,6 +93,9 @@ class _Outcomes:
             self._failed += 1
             lines = str(report.longrepr).strip().splitlines() or ["no message"]
             self._findings.add(report.nodeid, "failed", report.duration, lines[-1][:_LONGEST])
+        elif report.skipped and self._refused in str(report.longrepr):
+            self._findings.add(report.nodeid, "failed", 0.0, str(report.longrepr)[:_LONGEST])
+            self._failed += 1
         elif report.when == "call" or report.skipped:
             self._skipped += report.skipped
             self._passed += report.passed
