@@ -231,8 +231,10 @@ def test_every_probe_has_a_name_and_runs_from_its_architecture_on():
 def test_a_record_is_replayed(emulated, tmp_path, monkeypatch):
     few = [probe for probe in corpus("sm_90a") if probe.name in ("fma.rn", "cvt.rzi.u32", "min")]
     monkeypatch.setattr(record, "corpus", lambda _: few)
-    path = str(tmp_path / "record.npz")
-    record.record(emulated, "sm_90a", path, "a chip")
+    path = str(tmp_path / "record")
+    record.record(emulated, few[:1], path, "another chip")
+    for probe in few:
+        record.record(emulated, [probe], path, "a chip")
     assert record.differences(emulated, "sm_90a", path) == ([], [])
     with np.load(path) as file:
         data = dict(file)
@@ -242,7 +244,8 @@ def test_a_record_is_replayed(emulated, tmp_path, monkeypatch):
     assert about["device"] == "a chip"
     about["digests"]["min"] = "of another text"
     data["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
-    np.savez(path, **data)
+    with open(path, "wb") as file:
+        np.savez(file, **data)
     found, stale = record.differences(emulated, "sm_90a", path)
     assert [text.split(":")[0] for text in found] == ["fma.rn", "cvt.rzi.u32"]
     assert "1024 of 1024 differ" in found[1]
