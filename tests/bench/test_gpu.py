@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from treadle.bench.gpu import __main__ as command
-from treadle.bench.gpu import findings, parts, probes, record
+from treadle.bench.gpu import benchmark, findings, parts, probes, record
 from treadle.bench.gpu.corpus import corpus
 from treadle.bench.gpu.rows import gpu_works
 from treadle.bench.gpu.suite import _Outcomes
 from treadle.bench.gpu.summary import as_text
+from treadle.bench.libraries.tensor import TensorLibrary
 from treadle.emulate.cuda import EmulatedDriver
 from treadle.errors import DeviceError
 from treadle.target import host_target
@@ -217,6 +218,32 @@ def test_findings_are_what_checks_did(tmp_path):
     assert text.startswith("a table\n")
     assert "* failed: work: bad: IndexError" in text
     assert "* skipped: work: absent: no such thing here" in text
+
+
+# -- rows -------------------------------------------------------------------------------------
+
+
+def test_rows_are_measured_beside_compilers_too_and_by_whoever_goes_on(tmp_path, monkeypatch):
+    rows = [row for row in gpu_works(small=True) if row.group == "memory"][:2]
+    monkeypatch.setattr(benchmark, "gpu_works", lambda _: rows)
+    make = lambda: TensorLibrary("treadle")
+    libraries = {"treadle": make, "torch.compile": make}
+    monkeypatch.setattr(benchmark, "_libraries", lambda _: libraries)
+    path = str(tmp_path / "findings")
+    monkeypatch.setattr(benchmark, "_compare", lambda *_: None)
+    for seconds in (100, 0):  # the second has no time, but what the first has done is there
+        benchmark.run(findings.Findings(path, seconds, True))
+    found, notes = findings.read_findings(path)
+    assert {f.outcome for f in found} == {"passed"}
+    names = {f.name for f in found}
+    assert {
+        f"{rows[0].name}: values",
+        f"{rows[1].name}: times",
+        f"{rows[1].name}: compilers",
+    } <= names
+    groups = [row["group"] for row in notes["benchmark"]["work"]]
+    assert groups == ["memory", "memory", "against compilers", "against compilers"]
+    assert "torch.compile ms (x)" in notes["text"]
 
 
 # -- records ----------------------------------------------------------------------------------

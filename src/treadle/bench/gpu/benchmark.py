@@ -44,8 +44,11 @@ def run(findings: Findings) -> None:
     libraries, works = _libraries(findings), gpu_works(findings.emulated)
     compilers = {name: make for name, make in libraries.items() if name in _COMPILERS}
     others = {name: make for name, make in libraries.items() if name not in compilers}
+    beside_compilers = {"treadle": libraries["treadle"], **compilers}
     findings.check("ceilings", lambda: _measure_ceilings(findings))
     for work in works:
+        if findings.has(f"{work.name}: times"):
+            continue
         if not _has_time(findings):
             findings.add(work.name, "cut", message="no time was left")
             continue
@@ -54,16 +57,12 @@ def run(findings: Findings) -> None:
             f"{work.name}: times", lambda w=work: _measure(findings, w, others), _PATIENCE
         )
     for work in works if compilers else ():
-        if not _has_time(findings):
-            findings.add(f"{work.name}: compilers", "skipped", message="no time was left")
+        name = f"{work.name}: compilers"
+        if not findings.has(name) and not _has_time(findings):
+            findings.add(name, "skipped", message="no time was left")
             continue
-        row, peers = (
-            replace(work, group=_AGAINST, bars=()),
-            {**compilers, "treadle": others["treadle"]},
-        )
-        findings.check(
-            f"{work.name}: compilers", lambda w=row, p=peers: _measure(findings, w, p), _PATIENCE
-        )
+        row = replace(work, group=_AGAINST, bars=())
+        findings.check(name, lambda w=row: _measure(findings, w, beside_compilers), _PATIENCE)
 
 
 def _has_time(findings: Findings) -> bool:
@@ -78,12 +77,8 @@ def _measure(findings: Findings, work: Work, libraries: Libraries) -> None:
     """The times of one row, judged, and all tables up to it."""
     rounds, budget = (3, 0.05) if findings.emulated else (_ROUNDS, _BUDGET)
     result = measure(work, libraries, rounds, budget)
-    numbers = {
-        "work": work.name,
-        "group": work.group,
-        "times": result.times,
-        "failed": result.failed,
-    }
+    numbers = {"times": result.times, "failed": result.failed}
+    numbers |= {"work": work.name, "group": work.group}
     findings.note(f"{work.name}, {work.group}", numbers)
     limits = Ceilings(**findings.notes.get("ceilings", _NO_CEILINGS))
     _judge(findings, result, limits)

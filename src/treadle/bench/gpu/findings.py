@@ -20,15 +20,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 __all__ = [
-    "BROKEN",
-    "Finding",
-    "Findings",
-    "Pending",
-    "Skipped",
-    "is_broken",
-    "pending_check",
+    "BROKEN", "Finding", "Findings", "Pending", "Skipped", "is_broken", "pending_check",
     "read_findings",
-]
+]  # fmt: skip
 
 BROKEN = 78  # the status of a process that ends since its device is of no more use
 PATIENCE = 30.0  # seconds that a check may take
@@ -71,13 +65,17 @@ class Findings:
         """Until the part is to be done."""
         return self._end - time.monotonic()
 
+    def has(self, name: str) -> bool:
+        """Whether a process before this one has found it."""
+        return name in self._done
+
     def check(self, name: str, function: Callable[[], object], patience: float = PATIENCE) -> None:
         """Passed if `function` returns; skipped if it raises Skipped, failed for all else.
 
         Where a failure has broken the CUDA context, which is this process's for good, the process
         ends with status BROKEN.
         """
-        if name in self._done:
+        if self.has(name):
             return
         self._write({"pending": asdict(Pending(name, patience))})
         start = time.perf_counter()
@@ -134,14 +132,14 @@ def pending_check(path: str) -> Pending | None:
 
 
 def read_findings(path: str) -> tuple[list[Finding], dict[str, Any]]:
-    """What a part wrote: its findings and its notes."""
+    """What a part wrote: its findings and its notes. What two of its processes say counts once."""
     found, notes = [], {}
     for line in _lines(path):
         if "finding" in line:
             found.append(Finding(**line["finding"]))
         elif "note" in line:
             notes[line["note"]] = line["value"]
-    return found, notes
+    return list(dict.fromkeys(found)), notes
 
 
 def _lines(path: str) -> Iterator[dict[str, Any]]:

@@ -65,10 +65,10 @@ PARTS = {
     part.name: part
     for part in (
         Part("graphs", 30, "graphs"),
-        Part("interop", 40, "interop"),
+        Part("interop", 60, "interop"),
         Part("faults", 60, "faults"),
         Part("record", 40, "record", asked=True),
-        Part("benchmark", 230, "benchmark"),
+        Part("benchmark", 220, "benchmark"),
         Part("suite", 110, "suite", ("CUDA",)),
         Part("suite of PTX", 100, "suite", ("CUDA:PTX",)),
     )

@@ -34,6 +34,6 @@ def pytest_runtest_logfinish(nodeid: str, location: object) -> None:
     """The test has been reported: what is told from here on is that its process has ended."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return
-    faulthandler.cancel_dump_traceback_later()
     if nodeid in _failed and is_broken():
         os._exit(BROKEN)
+    faulthandler.cancel_dump_traceback_later()
