@@ -1,16 +1,21 @@
 """`python -m treadle.bench.gpu`: a dry run of all of it, and that no failure is lost on the way."""
 
 import json
+import os
+import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from treadle.bench.gpu import __main__ as command
-from treadle.bench.gpu import findings, parts, probes, record
+from treadle.bench.gpu import benchmark, findings, parts, probes, record
 from treadle.bench.gpu.corpus import corpus
 from treadle.bench.gpu.rows import gpu_works
+from treadle.bench.gpu.suite import _Outcomes
 from treadle.bench.gpu.summary import as_text
+from treadle.bench.libraries.tensor import TensorLibrary
 from treadle.emulate.cuda import EmulatedDriver
 from treadle.errors import DeviceError
 from treadle.target import host_target
@@ -78,12 +83,107 @@ def result_of(monkeypatch, body, seconds=30.0):
     return result
 
 
+def outcomes(result):
+    return [(f.name, f.outcome) for f in result.findings]
+
+
 def test_what_a_part_found_is_kept_when_it_is_stopped(monkeypatch):
     body = "findings.add('first', 'passed'); import time; time.sleep(60)"
     result = result_of(monkeypatch, body, seconds=2.0)
     assert [f.outcome for f in result.findings] == ["passed", "cut"]
     assert not result.passed
     assert result.seconds < 20
+
+
+def test_a_check_that_hangs_costs_no_other(monkeypatch):
+    body = (
+        "import time; findings.check('first', int); findings.note('a', 1); "
+        "findings.check('stuck', lambda: time.sleep(60), patience=1.0); "
+        "findings.check('last', lambda: findings.note('b', findings.notes['a'] + 1))"
+    )
+    result = result_of(monkeypatch, body)
+    assert outcomes(result) == [("first", "passed"), ("stuck", "failed"), ("last", "passed")]
+    assert result.findings[1].message == "no end after 1 seconds"
+    assert result.notes == {"a": 1, "b": 2}
+    assert result.seconds < 20
+
+
+def test_a_check_that_ends_its_process_costs_no_other(monkeypatch):
+    body = (
+        "import os; findings.check('fatal', lambda: print('a bad kernel', flush=True) or "
+        "os._exit(9)); findings.check('last', int)"
+    )
+    result = result_of(monkeypatch, body)
+    assert outcomes(result) == [("fatal", "failed"), ("last", "passed")]
+    assert result.findings[0].message == "status 9: a bad kernel"
+
+
+BREAK = """
+from treadle import Device, Tensor
+from treadle.runtime.base import Entry, Launch, Slot
+def twice(): assert (Tensor([1.0, 2.0], device="CUDA:PTX") * 2).tolist() == [2.0, 4.0]
+def breaks():
+    runtime = Device["CUDA:PTX"].runtime
+    text = (b".version 7.0\\n.target sm_75\\n.address_size 64\\n"
+            b".visible .entry k(.param .u64 p) { .reg .b64 %x; ld.param.u64 %x, [p]; "
+            b"st.global.u32 [%x], 7; ret; }")
+    library = runtime.load(text, [Entry("k", 1, 32, (Slot(0, 64, True),))])
+    runtime.run([Launch(library.phases, [1 << 20])])
+    runtime.synchronize()
+"""
+
+
+def test_a_fault_of_a_kernel_costs_no_other_check(monkeypatch, tmp_path):
+    (tmp_path / "faulty.py").write_text(BREAK)
+    monkeypatch.setenv("EMULATE", "1")
+    body = (
+        f"import os; os.environ['EMULATE'] = '1'; sys.path.insert(0, {str(tmp_path)!r}); "
+        "from faulty import *; findings.check('first', twice); "
+        "findings.check('fatal', breaks); findings.check('last', twice)"
+    )
+    result = result_of(monkeypatch, body)
+    assert outcomes(result) == [("first", "passed"), ("fatal", "failed"), ("last", "passed")]
+    assert "CUDA_ERROR_ILLEGAL_ADDRESS" in result.findings[1].message
+
+
+def test_a_fault_of_a_kernel_costs_no_other_test(tmp_path):
+    """What comes after it runs in a process that takes its place."""
+    pytest.importorskip("xdist")
+    tests = "def test_a(): twice()\ndef test_b(): breaks()\ndef test_c(): twice()\n"
+    (tmp_path / "test_faulty.py").write_text(BREAK + tests)
+    plugins = ["-p", "treadle.bench.gpu.workers", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-n", "1", *plugins, "-q", "-rpf", "."], cwd=tmp_path,
+        env={**os.environ, "EMULATE": "1"}, text=True, capture_output=True, timeout=100,
+    )  # fmt: skip
+    assert "2 failed, 2 passed" in done.stdout, done.stdout
+    assert "CUDA_ERROR_ILLEGAL_ADDRESS" in done.stdout
+    assert "crashed while running" in done.stdout
+    for name in ("test_a", "test_c"):
+        assert f"PASSED test_faulty.py::{name}" in done.stdout
+
+
+def test_a_test_that_is_skipped_since_the_gpu_fails_has_failed(tmp_path):
+    written = findings.Findings(str(tmp_path / "findings"), 100, False)
+    outcomes = _Outcomes(written, "CUDA")
+    for name, reason in [
+        ("a", "Skipped: CUDA has no textures"),
+        ("b", "Skipped: CUDA: it is gone"),
+    ]:
+        outcomes.pytest_runtest_logreport(
+            SimpleNamespace(
+                nodeid=name, when="setup", failed=False, skipped=True, passed=False,
+                longrepr=("conftest.py", 3, reason),
+            )
+        )  # fmt: skip
+    outcomes.write()
+    found, _ = findings.read_findings(str(tmp_path / "findings"))
+    assert [(f.name, f.outcome) for f in found] == [("b", "failed"), ("2 tests", "failed")]
+    assert found[1].message == "0 passed, 1 skipped, 1 failed"
+
+
+def test_all_parts_have_their_time_in_ten_minutes():
+    assert sum(part.seconds for part in parts.PARTS.values() if not part.asked) <= parts.TOTAL < 600
 
 
 def test_a_process_that_dies_is_a_failure_with_its_last_words(monkeypatch):
@@ -120,6 +220,32 @@ def test_findings_are_what_checks_did(tmp_path):
     assert "* skipped: work: absent: no such thing here" in text
 
 
+# -- rows -------------------------------------------------------------------------------------
+
+
+def test_rows_are_measured_beside_compilers_too_and_by_whoever_goes_on(tmp_path, monkeypatch):
+    rows = [row for row in gpu_works(small=True) if row.group == "memory"][:2]
+    monkeypatch.setattr(benchmark, "gpu_works", lambda _: rows)
+    make = lambda: TensorLibrary("treadle")
+    libraries = {"treadle": make, "torch.compile": make}
+    monkeypatch.setattr(benchmark, "_libraries", lambda _: libraries)
+    path = str(tmp_path / "findings")
+    monkeypatch.setattr(benchmark, "_compare", lambda *_: None)
+    for seconds in (100, 0):  # the second has no time, but what the first has done is there
+        benchmark.run(findings.Findings(path, seconds, True))
+    found, notes = findings.read_findings(path)
+    assert {f.outcome for f in found} == {"passed"}
+    names = {f.name for f in found}
+    assert {
+        f"{rows[0].name}: values",
+        f"{rows[1].name}: times",
+        f"{rows[1].name}: compilers",
+    } <= names
+    groups = [row["group"] for row in notes["benchmark"]["work"]]
+    assert groups == ["memory", "memory", "against compilers", "against compilers"]
+    assert "torch.compile ms (x)" in notes["text"]
+
+
 # -- records ----------------------------------------------------------------------------------
 
 
@@ -132,8 +258,10 @@ def test_every_probe_has_a_name_and_runs_from_its_architecture_on():
 def test_a_record_is_replayed(emulated, tmp_path, monkeypatch):
     few = [probe for probe in corpus("sm_90a") if probe.name in ("fma.rn", "cvt.rzi.u32", "min")]
     monkeypatch.setattr(record, "corpus", lambda _: few)
-    path = str(tmp_path / "record.npz")
-    record.record(emulated, "sm_90a", path, "a chip")
+    path = str(tmp_path / "record")
+    record.record(emulated, few[:1], path, "another chip")
+    for probe in few:
+        record.record(emulated, [probe], path, "a chip")
     assert record.differences(emulated, "sm_90a", path) == ([], [])
     with np.load(path) as file:
         data = dict(file)
@@ -143,7 +271,8 @@ def test_a_record_is_replayed(emulated, tmp_path, monkeypatch):
     assert about["device"] == "a chip"
     about["digests"]["min"] = "of another text"
     data["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
-    np.savez(path, **data)
+    with open(path, "wb") as file:
+        np.savez(file, **data)
     found, stale = record.differences(emulated, "sm_90a", path)
     assert [text.split(":")[0] for text in found] == ["fma.rn", "cvt.rzi.u32"]
     assert "1024 of 1024 differ" in found[1]

@@ -263,6 +263,7 @@ def test_doctor_names_the_command_that_brings_what_is_absent():
     assert "cuda-bindings is not installed" in compilers["PTX"]["reason"]
     assert compilers["PTX"]["fix"] == 'pip install "treadle[cuda]"'
     assert "and NVRTC, the compiler of CUDA C, is missing" in compilers["NVRTC"]["reason"]
+    assert compilers["NVRTC"]["fix"].endswith("brings it, and CUDA_PTX=1 does without")
 
 
 def test_doctor_describes_what_is_there():

@@ -143,6 +143,24 @@ def test_values_of_every_dtype(name, turned, device):
 
 
 @pytest.mark.parametrize("device", DEVICES, indirect=True)
+@pytest.mark.parametrize("turned", [True, False], ids=["bulk", "stored"])
+def test_float32_is_rounded_to_the_nearest_tf32(turned, device):
+    """Units cut it off, which would make each product of positive numbers smaller."""
+    x, y = (RANDOM.random(shape, np.float32) + 0.5 for shape in ((64, 256), (256, 64)))
+    given = Tensor(y.T.copy() if turned else y, device=device).realize()
+    with Context(ALLOW_TF32=1):
+        found = (Tensor(x, device=device).realize() @ (given.T if turned else given)).numpy()
+    error = found / (x.astype(np.float64) @ y) - 1
+    assert abs(error.mean()) < 1e-5, "cut off, it is -5e-4"
+    assert abs(error).max() < 2e-4
+    x[3, 5] = np.nan
+    with Context(ALLOW_TF32=1):
+        found = (Tensor(x, device=device).realize() @ (given.T if turned else given)).numpy()
+    assert np.isnan(found[3]).all()
+    assert np.isfinite(found[:3]).all()
+
+
+@pytest.mark.parametrize("device", DEVICES, indirect=True)
 def test_sums_of_small_integers_wrap(device):
     x = RANDOM.integers(-128, 128, (64, 128)).astype(np.int8)
     given = Tensor(x, device=device)

@@ -18,7 +18,7 @@ from treadle.errors import (
     TreadleError,
 )
 from treadle.runtime.base import Entry, Launch, Slot
-from treadle.runtime.cuda import CUDADevice, describe, staging, target_of
+from treadle.runtime.cuda import CUDADevice, describe, runs_as_it_is, staging, target_of
 from treadle.runtime.cuda.failures import BREAKING
 
 from .fake_cuda import FakeDriver, _facts
@@ -199,6 +199,23 @@ def test_the_host_does_not_wait_for_kernels_before_it_writes(monkeypatch, driver
     assert device.stream not in [entry[2] for entry in order if entry[1] == "wait_stream"]
 
 
+def test_small_copies_are_done_on_return_even_where_the_memory_is_pinned(driver, device):
+    """The driver goes on with pinned memory behind their back, so that it may not see the write's,
+    and the read waits."""
+    seen, context = [], device.context
+    copy_in = context.copy_in
+    context.copy_in = lambda target, host, *more: seen.append(host) or copy_in(target, host, *more)
+    data = np.arange(8, dtype=np.int32)
+    buffer = put(device, data)
+    assert len(seen) == 1
+    assert not data.ctypes.data <= seen[0] < data.ctypes.data + data.nbytes
+    driver.log.clear()
+    assert get(device, buffer) == data.tolist()
+    assert [entry[1:] for entry in driver.log] == [
+        ("copy_out", 32, device.stream), ("wait_stream", device.stream)
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("index", [0, 1])
 def test_devices_copy_to_each_other_in_the_order_of_both_streams(driver, device, index):
     other = open_device(driver, index)
@@ -332,7 +349,8 @@ def test_what_is_handed_over_is_finished_on_the_other_stream_first(driver, devic
 CODES = [
     "CUDA_ERROR_INVALID_VALUE", "CUDA_ERROR_NOT_INITIALIZED", "CUDA_ERROR_INVALID_CONTEXT",
     "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "CUDA_ERROR_NOT_SUPPORTED", "CUDA_ERROR_OUT_OF_MEMORY",
-    "CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_SOMETHING_NEW", *BREAKING,
+    "CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+    "CUDA_ERROR_SOMETHING_NEW", *BREAKING,
 ]  # fmt: skip
 CALLS = [
     "alloc", "copy_in", "copy_out", "wait_stream", "load", "launch", "new_graph", "add_kernel",
@@ -455,6 +473,24 @@ def test_a_device_that_does_not_open_says_why(driver, code):
     assert use_everything(open_device(driver))
 
 
+def test_machine_code_runs_on_later_chips_of_its_generation():
+    def runs(capability, arch):
+        facts = replace(_facts("Fake", 1), capability=capability, is_emulated=False)
+        return runs_as_it_is(facts, target_of(facts, arch))
+
+    for capability, archs in {
+        (9, 0): ("sm_90a", "sm_90"), (12, 1): ("sm_120",), (8, 9): ("sm_80", "sm_86"),
+        (10, 3): ("sm_100",), (8, 7): ("sm_87",),
+    }.items():  # fmt: skip
+        assert all(runs(capability, arch) for arch in archs)
+    for capability, arch in {
+        (9, 0): "sm_80", (11, 0): "sm_100", (8, 7): "sm_80", (8, 9): "sm_87",
+    }.items():  # fmt: skip
+        assert not runs(capability, arch)
+    emulated = _facts("Fake", 1)
+    assert not runs_as_it_is(replace(emulated, is_emulated=True), target_of(emulated))
+
+
 def test_the_target_is_that_of_the_devices_architecture(driver):
     facts = _facts("Fake", 1 << 30)
 
@@ -474,6 +510,13 @@ def test_the_target_is_that_of_the_devices_architecture(driver):
         cpu(8, 0, arch="sm_90")
     with pytest.raises(DeviceError, match="does not run code for sm_90a"):
         cpu(10, 0, arch="sm_90a")
+    older = replace(facts, capability=(7, 0))
+    driver._facts = [older, facts]
+    assert describe(driver).startswith("Fake, which is too old, Fake (sm_80) with 1 GiB")
+    driver._facts = [older, older]
+    with pytest.raises(DeviceError, match=r"sm_70.*sm_75 and newer"):
+        describe(driver)
+    driver._facts = [_facts(f"Fake {i}", 1 << 30) for i in range(2)]
     assert target_of(facts).peak_bandwidth == 16e9
     about = describe(driver)
     each = (

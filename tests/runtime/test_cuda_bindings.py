@@ -136,6 +136,43 @@ del module
     assert log[-2:] == ["cuCtxSynchronize ", "cuModuleUnload "]
 
 
+def test_the_code_of_a_graph_goes_after_it(stub):
+    code = """
+from treadle.runtime.base import Entry, Launch, Slot
+from treadle.runtime.cuda import CUDADevice, target_of
+device = CUDADevice("CUDA", driver, 0, target_of)
+slots = Slot(0, 4, True), Slot(1, 4, False)
+library = device.load(b"PTX text", [Entry("scale", 1, 1, slots, (0, 1))])
+launch = Launch(library.phases, [context.alloc(4, stream), context.alloc(4, stream)], [1, 0])
+calls = device.call_list([launch])
+calls.run()
+del library, launch, calls
+"""
+    _, log = stub(OPEN + code)
+    gone = [line.split()[0] for line in log if "Destroy" in line or "Unload" in line]
+    assert gone[-3:] == ["cuGraphExecDestroy", "cuGraphDestroy", "cuModuleUnload"]
+
+
+def test_a_forked_child_is_told_so(stub):
+    code = """
+import os
+from treadle.errors import DeviceError
+from treadle.runtime.cuda import CUDADevice, open_driver, target_of
+driver = open_driver()
+child = os.fork()
+if child == 0:
+    try: CUDADevice("CUDA:1", open_driver(), 1, target_of)
+    except DeviceError as error: print(error, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+    shown, _ = stub(code)
+    assert shown[0] == (
+        "CUDA: the driver was opened before this process was forked, and does not survive that; "
+        "use it in the child alone, or start that with 'spawn'"
+    )
+
+
 def test_tensor_maps_are_encoded_and_passed_by_value(stub):
     code = """
 from treadle.runtime.cuda.driver import TensorTiles
@@ -143,12 +180,17 @@ tiles = TensorTiles("bf16", 4096, (64, 8), (128,), (32, 4), 64)
 boxes = module.function("boxes")
 given = [("tensor_map", context.encode_tensor_map(tiles)), ("int32", 1)]
 context.launch(boxes, (1, 1, 1), (1, 1, 1), 0, stream, given)
+graph = context.new_graph()
+context.add_kernel(graph, [], boxes, (1, 1, 1), (1, 1, 1), 0, given)
+maps = [context.encode_tensor_map(tiles) for _ in range(64)]  # each at an aligned address
+print(len(maps))
 try: context.encode_tensor_map(TensorTiles("u8", 4096, (64, 8), (64,), (0, 4)))
 except DriverError as error: print(error)
 """
     shown, log = stub(OPEN + KERNELS + code)
-    assert "boxes 9: 2 at 0x1000, 64 8 by 128, box 32 4 by 1 1, modes 0 2 2 0" in log
-    assert shown == ["cuTensorMapEncodeTiled: CUDA_ERROR_INVALID_VALUE"]
+    encoded = "boxes 9: 2 at 0x1000, 64 8 by 128, box 32 4 by 1 1, modes 0 2 2 0"
+    assert log.count(encoded) == 2
+    assert shown == ["64", "cuTensorMapEncodeTiled: CUDA_ERROR_INVALID_VALUE"]
 
 
 def test_graphs_run_and_are_changed(stub):

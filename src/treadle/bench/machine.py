@@ -16,7 +16,10 @@ from ..target import available_cores, host_target
 
 __all__ = ["Ceilings", "ceilings", "describe_machine", "versions"]
 
-PACKAGES = ("numpy", "llvmlite", "ml_dtypes", "torch", "jax", "onnxruntime", "tinygrad", "av")
+PACKAGES = (
+    "numpy", "llvmlite", "ml_dtypes", "torch", "jax", "onnxruntime", "tinygrad", "av",
+    "cuda-bindings", "nvidia-cuda-nvrtc",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

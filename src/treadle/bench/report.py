@@ -84,7 +84,7 @@ def as_text(report: Report) -> str:
     )
     for works in report.groups.values():
         lines += ["", *_work_table(limits, works)]
-    if report.works:
+    if any(result.work.bars for result in report.works):
         lines += ["", NOTE, "", *_group_table(report)]
     if report.overheads:
         lines += ["", *_overhead_table(report.overheads)]
@@ -149,7 +149,10 @@ def _met(reached: float | None, factor: float) -> str:
 def _group_table(report: Report) -> list[str]:
     """For each group how many rows meet all their bars, and the mean against the first one."""
     rows = []
-    for group, works in report.groups.items():
+    for group, every in report.groups.items():
+        works = [result for result in every if result.work.bars]
+        if not works:
+            continue
         mean, bar = _mean(works, report.limits), MEAN_BARS.get(group)
         rows.append([
             group, f"{sum(_all_met(r, report.limits) for r in works)} of {len(works)}",

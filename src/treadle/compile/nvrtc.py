@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NVRTCCompiler"]
 
-MEND = '`pip install "treadle[cuda]"` brings it'
+MEND = '`pip install "treadle[cuda]"` brings it, and CUDA_PTX=1 does without'
 # Floats as IEEE 754 has them; what is fused is written so. The runtime's own declarations, which
 # no kernel uses, would take a fifth of the time.
 _OPTIONS = (

@@ -86,7 +86,8 @@ def _about_cuda(make_compiler: Callable[[Target], Any]) -> str:
     about, target = "", Target.parse("sm_80")
     try:
         driver = cuda_driver(None)
-        about, target = describe(driver), target_of(driver.devices()[0])
+        about = describe(driver)
+        target = target_of(max(driver.devices(), key=lambda facts: facts.capability))
     except DeviceError as error:
         missing.append(str(error))
     compiler = make_compiler(target)

@@ -42,7 +42,10 @@ SPELLINGS = {
 }  # fmt: skip
 
 # What a driver for a GPU shows of itself on Linux; without any, no library has to be loaded.
-_GPU_NODES = ("/dev/dri/renderD*", "/dev/nvidia[0-9]*", "/dev/kfd", "/dev/kgsl-3d0", "/dev/mali*")
+_GPU_NODES = (
+    "/dev/dri/renderD*", "/dev/nvidia[0-9]*", "/dev/kfd", "/dev/kgsl-3d0", "/dev/mali*",
+    "/dev/dxg",  # Windows' GPU, in its Linux
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

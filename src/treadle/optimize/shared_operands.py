@@ -6,12 +6,15 @@
 An operand is one slice of steps of one tile of lines, in a STAGE. Stored ones are put there by the
 items of the group, whatever they are computed from. Bulk ones are boxes of a tensor in memory,
 which a copy engine brings by a description of the tensor: `tensor_of` says where that is possible.
+Units read float32 as TF32, without its last 13 bits: those who store it round it before, and so
+does the engine.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..dtype import dtypes
 from ..ir.args import MatrixLayout, StageArg, TensorBox
 from ..ir.loops import TRUE, Split
 from ..ir.node import Node
@@ -27,6 +30,11 @@ BLOCK = 8 * ROW  # what is swizzled together
 PIECE = 16  # bytes that change places as a whole, and that an item copies at a time
 TURNED = 2  # bytes of the elements that units take with neighbouring lines side by side
 MOST_AXES = 5
+_LOST, _INFINITY, _NAN = (
+    13,
+    0x7F800000,
+    0x7FC00000,
+)  # of float32: bits that TF32 has not, two values
 LONGEST = 1 << 31  # elements of an axis
 
 
@@ -95,6 +103,8 @@ def stored(
     deep, place = simplify(deep), simplify(place)
     where = {inner: deep, **dict(zip(mine, undigit(place, mine), strict=True))}
     filled = factor.substitute({r: simplify(value) for r, value in where.items()})
+    if filled.dtype is dtypes.float32:
+        filled = _as_tf32(filled)
     total = lines * depth // each
     gate = TRUE if turns * items == total else simplify(piece < total)
     closed = (item, lane) if turn is None else (turn, item, lane)
@@ -108,6 +118,14 @@ def stored(
         arg = StageArg("shared", sizes, swizzle=ROW)
     stage = Node(Op.STAGE, factor.dtype, src, arg)
     return Operand(stage, lines, depth, is_turned)
+
+
+def _as_tf32(value: Node) -> Node:
+    """float32 with eleven digits of two, the nearest (PTX's cvt.rna); a NaN stays one."""
+    bits = value.bitcast(dtypes.int32)
+    near = (bits + (1 << _LOST - 1)) & -(1 << _LOST)
+    is_nan = (bits & 0x7FFFFFFF) > _INFINITY
+    return is_nan.where(bits | _NAN, near).bitcast(value.dtype)
 
 
 def _tile_of(line: Split) -> tuple[Node, ...]:

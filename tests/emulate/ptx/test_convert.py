@@ -195,6 +195,8 @@ def test_floats_of_eight_bits(run, kind):
 
 def test_tf32_keeps_ten_bits(run):
     x = np.random.default_rng(7).standard_normal(100).astype("f4")
+    nan = run("cvt.rna.tf32.f32 %d, %a;", np.full_like(x.view("u4"), 0x7FFFFFFF), out="u4")
+    assert np.isnan(nan.view("f4")).all()
     found = run("cvt.rna.tf32.f32 %d, %a;", x.view("u4"), out="u4")
     assert (found & 0x1FFF == 0).all()
     assert (np.abs(found.view("f4") - x) <= np.abs(x) * 2.0**-11).all()

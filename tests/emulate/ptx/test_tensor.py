@@ -113,6 +113,28 @@ def test_boxes_of_other_dimensions(gpu, shape):
     assert (found.view("f4").reshape(box[::-1]) == cut(data, box, coordinates)).all()
 
 
+def test_boxes_of_tf32_are_rounded(gpu):
+    data = np.random.default_rng(3).standard_normal((4, 8)).astype("f4")
+    data.view("u4")[0] = (
+        0x3F800FFF,
+        0x3F801000,
+        0xBF801FFF,
+        1,
+        0x7FFFFFFF,
+        0x7F800000,
+        0,
+        0x80000000,
+    )
+    _, map_ = map_of(gpu, data, (8, 4), element="tf32")
+    found = launch(gpu, kernel(2, 128), np.zeros(128, "u1"), map_, (0, 0)).view("u4").reshape(4, 8)
+    assert [hex(n) for n in found[0]] == [
+        "0x3f800000", "0x3f802000", "0xbf802000", "0x0", "0x7fffffff", "0x7f800000", "0x0",
+        "0x80000000",
+    ]  # fmt: skip
+    assert (found[1:] & 0x1FFF == 0).all()
+    assert (np.abs(found[1:].view("f4") - data[1:]) <= np.abs(data[1:]) * 2.0**-11).all()
+
+
 @pytest.mark.parametrize("swizzle", [0, 64])
 def test_boxes_are_stored_where_the_tensor_is(gpu, swizzle):
     data = numbers((20, 32), "f16")

@@ -42,9 +42,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         *(["--emulate"] if options.emulate else []),
         *(["--record", *record] if record else []),
     ]
-    results = run_parts([PARTS[name] for name in names], options.emulate, given)
+    results: list[PartResult] = []
+    for result in run_parts([PARTS[name] for name in names], options.emulate, given):
+        results.append(result)
+        _write(results, options.json)  # at once: somebody else may end this process
     print(as_text(results))
-    _write(results, options.json)
     return 0 if all(result.passed for result in results) else 1
 
 

@@ -1,7 +1,9 @@
 """The rows against PyTorch, torch.compile and JAX on the same GPU, and against its ceilings.
 
-PyTorch's matmuls are cuBLAS's, its attention FlashAttention's. A row is measured only if treadle's
-values are PyTorch's. On an emulated GPU nothing is judged but that it runs.
+PyTorch's matmuls are cuBLAS's, its attention FlashAttention's. Each row is compared with PyTorch's
+values first. All rows are measured against eager PyTorch and its graphs, which the bars name; then,
+in the time that is left, against the compilers, which take longest to start. On an emulated GPU
+nothing is judged but that it runs.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from typing import Any
 
 from ..libraries.base import Library, NotOffered
@@ -24,39 +27,78 @@ from .rows import gpu_works
 __all__ = ["run"]
 
 _ROUNDS, _BUDGET = 15, 1.5
-_ENOUGH = 12.0  # seconds that a row should have, compilers included
+_ENOUGH = 8.0  # seconds that a row should have
+_PATIENCE = 90.0  # for a row's times: a peer's compiler may take as long
 _TOLERANCE = {"bfloat16": 2e-2, "float32": 1e-3}
 
 _DRY = "A dry run: these numbers say nothing of any GPU.\n\n"
 _COMPARED = 1 << 22  # elements of a result
+_COMPILERS, _AGAINST = ("torch.compile", "jax"), "against compilers"
+_NO_CEILINGS = {"flops": 0.0, "read": 0.0, "copy": 0.0}
 
 Libraries = dict[str, Callable[[], Library]]
 
 
 def run(findings: Findings) -> None:
-    """Measures row after row; notes the table and all numbers after each."""
-    libraries = _libraries(findings)
-    small = findings.emulated
-    limits = Ceilings(0.0, 0.0, 0.0)
-
-    def measure_ceilings() -> None:
-        nonlocal limits
-        limits = gpu_ceilings(small)
-
-    findings.check("ceilings", measure_ceilings)
-    results: list[WorkResult] = []
-    for work in gpu_works(small):
-        if findings.seconds_left < (1.0 if small else _ENOUGH):
+    """Measures row after row; notes the tables and all numbers after each."""
+    libraries, works = _libraries(findings), gpu_works(findings.emulated)
+    compilers = {name: make for name, make in libraries.items() if name in _COMPILERS}
+    others = {name: make for name, make in libraries.items() if name not in compilers}
+    beside_compilers = {"treadle": libraries["treadle"], **compilers}
+    findings.check("ceilings", lambda: _measure_ceilings(findings))
+    for work in works:
+        if findings.has(f"{work.name}: times"):
+            continue
+        if not _has_time(findings):
             findings.add(work.name, "cut", message="no time was left")
             continue
-        rounds, budget = (3, 0.05) if small else (_ROUNDS, _BUDGET)
         findings.check(f"{work.name}: values", lambda w=work: _compare(w, libraries))
-        result = measure(work, libraries, rounds, budget)
-        results.append(result)
-        _judge(findings, result, limits)
-        report = Report(describe_machine() | _gpu(), limits, results, [])
-        findings.note("text", _DRY * small + as_text(report))
-        findings.note("benchmark", as_json(report))
+        findings.check(
+            f"{work.name}: times", lambda w=work: _measure(findings, w, others), _PATIENCE
+        )
+    for work in works if compilers else ():
+        name = f"{work.name}: compilers"
+        if not findings.has(name) and not _has_time(findings):
+            findings.add(name, "skipped", message="no time was left")
+            continue
+        row = replace(work, group=_AGAINST, bars=())
+        findings.check(name, lambda w=row: _measure(findings, w, beside_compilers), _PATIENCE)
+
+
+def _has_time(findings: Findings) -> bool:
+    return findings.seconds_left > (1.0 if findings.emulated else _ENOUGH)
+
+
+def _measure_ceilings(findings: Findings) -> None:
+    findings.note("ceilings", asdict(gpu_ceilings(findings.emulated)))
+
+
+def _measure(findings: Findings, work: Work, libraries: Libraries) -> None:
+    """The times of one row, judged, and all tables up to it."""
+    rounds, budget = (3, 0.05) if findings.emulated else (_ROUNDS, _BUDGET)
+    result = measure(work, libraries, rounds, budget)
+    numbers = {"times": result.times, "failed": result.failed}
+    numbers |= {"work": work.name, "group": work.group}
+    findings.note(f"{work.name}, {work.group}", numbers)
+    limits = Ceilings(**findings.notes.get("ceilings", _NO_CEILINGS))
+    _judge(findings, result, limits)
+    report = Report(describe_machine() | _gpu(), limits, _results(findings), [])
+    findings.note("text", _DRY * findings.emulated + as_text(report))
+    findings.note("benchmark", as_json(report))
+    if "treadle" in result.failed:
+        raise AssertionError(result.failed["treadle"])
+
+
+def _results(findings: Findings) -> list[WorkResult]:
+    """What was measured up to now, by processes before this one, too."""
+    works, found = {work.name: work for work in gpu_works(findings.emulated)}, []
+    for note in findings.notes.values():
+        if isinstance(note, dict) and "times" in note:
+            work = works[note["work"]]
+            if note["group"] != work.group:
+                work = replace(work, group=note["group"], bars=())
+            found.append(WorkResult(work, note["times"], note["failed"]))
+    return found
 
 
 def _libraries(findings: Findings) -> Libraries:
@@ -104,7 +146,9 @@ def _jax() -> Libraries | None:
 def _gpu() -> dict[str, str]:
     from ... import Device
 
-    return {"gpu": Device["CUDA"].target.name}
+    runtime = Device["CUDA"].runtime
+    served = ".".join(map(str, runtime.driver.version))
+    return {"gpu": Device["CUDA"].target.name, "driver": f"for CUDA {served}"}
 
 
 def _compare(work: Work, libraries: Libraries) -> None:
@@ -131,12 +175,13 @@ def _compare(work: Work, libraries: Libraries) -> None:
 
 
 def _judge(findings: Findings, result: WorkResult, limits: Ceilings) -> None:
-    name, failed = result.work.name, result.failed.get("treadle")
-    if failed or "treadle" not in result.times:
-        findings.add(name, "failed" if failed else "skipped", message=failed or "not offered")
-        return
+    """A finding for each bar, and one for each peer that could not do the row."""
+    name = result.work.name
     for peer, why in result.failed.items():
-        findings.add(f"{name}, {peer}", "skipped", message=why)
+        if peer != "treadle":
+            findings.add(f"{name}, {peer}", "skipped", message=why)
+    if "treadle" not in result.times:
+        return
     for bar in result.work.bars:
         reached: Any = None if findings.emulated else result.reached(bar, limits)
         if reached is None:

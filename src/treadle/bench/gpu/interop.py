@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib.util
 import weakref
@@ -22,6 +23,8 @@ def run(findings: Findings) -> None:
     """With PyTorch's CUDA tensors; what is treadle's own half also on an emulated GPU."""
     findings.check("a blob of memory of our own", _own_blob)
     findings.check("an array of our own memory", _own_array)
+    with contextlib.suppress(Skipped):
+        _torch()  # to import it for the first time takes long, which is no check's fault
     for name, function in _WITH_PYTORCH.items():
         findings.check(name, lambda f=function: f(_torch()))
 

@@ -1,4 +1,10 @@
-"""The parts: what each is, how long it may take, and how they are run one after the other."""
+"""The parts: what each is, how long it may take, and how they are run one after the other.
+
+    for result in run_parts(parts, emulated=False): ...
+
+A check that hangs, ends its process or breaks its CUDA context fails by itself: another process
+takes the part up behind it.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +15,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .findings import Finding, Findings, read_findings
+from .findings import BROKEN, Finding, Findings, pending_check, read_findings
 
 __all__ = ["PARTS", "Part", "PartResult", "run_part", "run_parts"]
 
 TOTAL = 580.0  # seconds for all parts
 SLOWER = 4.0
+_DEVICE = {"DEV": "CUDA", "EMULATE": "0"}
+_EMULATED = "CUDA:NVRTC:sm_90a"  # the chip that the bars are for
 _MARGIN = 0.1  # of its time that a part keeps for writing down what it has
+_GLANCE = 0.5  # seconds between looks at what a process is doing
 
 
 @dataclass(frozen=True)
@@ -56,57 +65,107 @@ PARTS = {
     part.name: part
     for part in (
         Part("graphs", 30, "graphs"),
-        Part("interop", 40, "interop"),
+        Part("interop", 60, "interop"),
         Part("faults", 60, "faults"),
         Part("record", 40, "record", asked=True),
-        Part("benchmark", 190, "benchmark"),
-        Part("suite", 130, "suite", ("CUDA",)),
-        Part("suite of PTX", 110, "suite", ("CUDA:PTX",)),
+        Part("benchmark", 220, "benchmark"),
+        Part("suite", 110, "suite", ("CUDA",)),
+        Part("suite of PTX", 100, "suite", ("CUDA:PTX",)),
     )
 }
 
 
 def run_parts(
     parts: Sequence[Part], emulated: bool, options: Sequence[str] = ()
-) -> list[PartResult]:
+) -> Iterator[PartResult]:
     """Runs each part in a process of its own; none outlives its time or the total.
 
     An emulated GPU, on a processor that others may use, has several times as long.
     """
     slower = SLOWER if emulated else 1.0
-    end, results = time.monotonic() + slower * TOTAL, []
+    end = time.monotonic() + slower * TOTAL
     for part in parts:
         print(f"{part.name} ...", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory() as folder:
             limit = max(min(slower * part.seconds, end - time.monotonic()), 1.0)
-            results.append(_run_process(part, limit, emulated, options, folder))
-    return results
+            yield _Run(part, limit, emulated, options, folder).result()
 
 
-def _run_process(
-    part: Part, limit: float, emulated: bool, options: Sequence[str], folder: str
-) -> PartResult:
-    lines, log = os.path.join(folder, "findings"), os.path.join(folder, "log")
-    command = [sys.executable, "-m", __package__ or "", "--part", part.name, "--findings", lines,
-               "--seconds", str(limit * (1 - _MARGIN)), *options]  # fmt: skip
-    variables = {**os.environ, "DEV": "CUDA", "EMULATE": "1" if emulated else "0"}
-    start = time.monotonic()
-    with open(log, "w", encoding="utf-8") as output:
-        process = subprocess.Popen(
-            command, env=variables, stdout=output, stderr=output, start_new_session=True
-        )
-        try:
-            status = process.wait(limit)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            status = None
-    found, notes = read_findings(lines)
-    if status is None:
-        found.append(Finding(part.name, "cut", limit, f"its {limit:.0f} seconds were over"))
-    elif status:
-        found.append(Finding(part.name, "failed", 0.0, f"status {status}: {_last_line(log)}"))
-    return PartResult(part, time.monotonic() - start, found, notes)
+class _Run:
+    """One part, by as many processes as it takes."""
+
+    def __init__(
+        self, part: Part, limit: float, emulated: bool, options: Sequence[str], folder: str
+    ) -> None:
+        self._part, self._limit, self._emulated = part, limit, emulated
+        self._options = options
+        self._lines, self._log = os.path.join(folder, "findings"), os.path.join(folder, "log")
+        self._start = time.monotonic()
+
+    @property
+    def _left(self) -> float:
+        return self._limit - (time.monotonic() - self._start)
+
+    def result(self) -> PartResult:
+        """What all processes have found."""
+        while self._goes_on(self._process()):
+            pass
+        found, notes = read_findings(self._lines)
+        return PartResult(self._part, time.monotonic() - self._start, found, notes)
+
+    def _goes_on(self, status: int | None) -> bool:
+        """Writes down why a process ended, and says whether another is to take its place."""
+        pending, findings = pending_check(self._lines), Findings(self._lines, 0.0, self._emulated)
+        name = self._part.name if pending is None else pending.name
+        if self._left <= 0:
+            findings.add(name, "cut", self._limit, f"its {self._limit:.0f} seconds were over")
+            return False
+        if status in (0, BROKEN):
+            return status == BROKEN
+        why = f"status {status}: {_last_line(self._log)}"
+        if status is None and pending is not None:
+            why = f"no end after {self._patience(pending.patience):.0f} seconds"
+        findings.add(name, "failed", 0.0, why)
+        return pending is not None
+
+    def _patience(self, seconds: float) -> float:
+        return seconds * (SLOWER if self._emulated else 1.0)
+
+    def _process(self) -> int | None:
+        """The status of one process; None if its time, or that of a check, was over."""
+        seconds = self._left * (1 - _MARGIN)
+        command = [
+            sys.executable, "-m", __package__ or "", "--part", self._part.name, "--findings",
+            self._lines, "--seconds", str(seconds), *self._options,
+        ]  # fmt: skip
+        device = {"DEV": _EMULATED, "EMULATE": "1"} if self._emulated else _DEVICE
+        with open(self._log, "w", encoding="utf-8") as output:
+            process = subprocess.Popen(
+                command,
+                env={**os.environ, **device},
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+            try:
+                return self._wait(process)
+            finally:
+                if process.returncode is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+
+    def _wait(self, process: subprocess.Popen[bytes]) -> int | None:
+        watched, since = None, time.monotonic()
+        while self._left > 0:
+            try:
+                return process.wait(min(_GLANCE, max(self._left, 0.01)))
+            except subprocess.TimeoutExpired:
+                pending = pending_check(self._lines)
+            if pending != watched:
+                watched, since = pending, time.monotonic()
+            if watched and time.monotonic() - since > self._patience(watched.patience):
+                return None
+        return None
 
 
 def _last_line(path: str) -> str:

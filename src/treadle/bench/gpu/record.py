@@ -1,6 +1,6 @@
 """What the hardware returns for the corpus, in a file that tests replay on the emulator.
 
-    record(context, "sm_90a", "tests/golden/cuda/h100.npz", "NVIDIA H100 80GB HBM3")
+    record(context, corpus("sm_90a"), "tests/golden/cuda/h100.npz", "NVIDIA H100 80GB HBM3")
     differences(context, "sm_90a", path)    ->  ["ex2.approx: 7 of 1024 ..."] on an emulated context
 
 A kernel whose text has changed since is named and not compared.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from .corpus import Recorded, corpus, execute
@@ -25,22 +26,41 @@ def run(findings: Findings, path: str) -> None:
     from ... import Device
 
     runtime = Device["CUDA"].runtime
-    findings.check(
-        f"record in {path}",
-        lambda: record(runtime.context, runtime.target.cpu, path, runtime.facts.name),
-    )
+    arch, device = runtime.target.cpu, runtime.facts.name
+    for probe in corpus(arch):
+        findings.check(
+            f"record of {probe.name}",
+            lambda p=probe: record(runtime.context, [p], path, device),
+        )
 
 
-def record(context: Any, arch: str, path: str, device: str) -> None:
-    """Writes the results of the corpus on a driver's context; `device` is the chip's name."""
+def record(context: Any, probes: Sequence[Recorded], path: str, device: str) -> None:
+    """Adds the results of some kernels to a file of those of one chip, which `device` names.
+
+    What there is of another chip goes.
+    """
     import numpy as np
 
-    probes = corpus(arch)
-    results = {probe.name: execute(context, probe) for probe in probes}
-    about = {"device": device, "digests": {probe.name: probe.digest for probe in probes}}
+    results, digests = _recorded(path, device)
+    for probe in probes:
+        results[probe.name], digests[probe.name] = execute(context, probe), probe.digest
+    about = json.dumps({"device": device, "digests": digests}).encode()
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    text = np.frombuffer(json.dumps(about).encode(), np.uint8)
-    np.savez_compressed(path, **{_ABOUT: text}, **results)
+    with open(path, "wb") as file:  # a name alone would get an ending
+        np.savez_compressed(file, **{_ABOUT: np.frombuffer(about, np.uint8)}, **results)
+
+
+def _recorded(path: str, device: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """The results in a file and the digests of their kernels, if they are of this chip."""
+    import numpy as np
+
+    if not os.path.exists(path):
+        return {}, {}
+    with np.load(path) as file:
+        about = json.loads(bytes(file[_ABOUT]))
+        if about["device"] != device:
+            return {}, {}
+        return {name: file[name] for name in file if name != _ABOUT}, about["digests"]
 
 
 def differences(context: Any, arch: str, path: str) -> tuple[list[str], list[str]]:

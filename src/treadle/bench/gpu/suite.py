@@ -1,6 +1,7 @@
 """The backend suite of the checkout's tests, on one device: every test that takes a `device`.
 
-Where the time is over before the tests are, the rest is cut, and said to be.
+Where the time is over before the tests are, the rest is cut, and said to be. With pytest-xdist as
+many processes as there are cores share the tests out, and one that a fault has broken is replaced.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ...target import available_cores
 from .findings import Findings
 
 __all__ = ["run"]
@@ -17,6 +19,7 @@ __all__ = ["run"]
 # What a dry run takes: a few tests that use each part of the way to the device.
 _FEW = ["tests/tensor/test_elementwise.py", "-k"]
 _LONGEST = 300
+_REPLACED = 200  # processes at most: each is a test that failed
 
 
 def run(findings: Findings, device: str) -> None:
@@ -31,19 +34,29 @@ def run(findings: Findings, device: str) -> None:
         return
     import pytest
 
+    findings.check(f"{device} computes", lambda: _compute(device))
     os.environ["TEST_DEVICES"] = device
     os.chdir(folder.parent)
-    outcomes = _Outcomes(findings)
-    wanted = f"[{device}" if device == "CUDA:PTX" else device
-    chosen = [*_FEW, "add or softmax"] if findings.emulated else ["tests", "-k", wanted]
+    outcomes = _Outcomes(findings, device)
+    chosen = [*_FEW, "add or softmax"] if findings.emulated else ["tests", "-k", device]
     workers = []
-    if not findings.emulated and importlib.util.find_spec("xdist"):
-        workers = ["-n", str(min(os.cpu_count() or 1, 16))]
+    if importlib.util.find_spec("xdist") is None:
+        findings.add("tests in many processes", "skipped", message="pip install pytest-xdist")
+    elif not findings.emulated:
+        workers = ["-n", str(min(available_cores(), 16)), "-p", f"{__package__}.workers"]
+        workers += ["--max-worker-restart", str(_REPLACED)]
     pytest.main(
         ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors", *workers, *chosen],
         plugins=[outcomes],
     )
     outcomes.write()
+
+
+def _compute(device: str) -> None:
+    """Tests are skipped on a device that cannot be used: here that is a failure."""
+    from ... import Tensor
+
+    assert (Tensor([1.0, 2.0], device=device) + 1).tolist() == [2.0, 3.0]
 
 
 def _tests() -> Path | None:
@@ -55,8 +68,8 @@ def _tests() -> Path | None:
 class _Outcomes:
     """A pytest plugin that counts, and stops when the time is over."""
 
-    def __init__(self, findings: Findings) -> None:
-        self._findings = findings
+    def __init__(self, findings: Findings, device: str) -> None:
+        self._findings, self._refused = findings, f"{device}: "
         self._passed = self._skipped = self._failed = self._all = 0
         self._cut = False
 
@@ -80,6 +93,9 @@ class _Outcomes:
             self._failed += 1
             lines = str(report.longrepr).strip().splitlines() or ["no message"]
             self._findings.add(report.nodeid, "failed", report.duration, lines[-1][:_LONGEST])
+        elif report.skipped and self._refused in str(report.longrepr):
+            self._findings.add(report.nodeid, "failed", 0.0, str(report.longrepr)[:_LONGEST])
+            self._failed += 1
         elif report.when == "call" or report.skipped:
             self._skipped += report.skipped
             self._passed += report.passed

@@ -29,6 +29,7 @@ def encoded(tiles: TensorTiles, capability: tuple[int, int]) -> bytes:
     put("rank", len(tiles.shape), 4)
     put("nbytes", ELEMENTS[tiles.element][1], 4)
     put("pieces", max(tiles.swizzle // 16 - 1, 0), 4)
+    put("rounds", tiles.element == "tf32", 2)
     put("address", tiles.address, 8)
     missing = (1,) * (5 - len(tiles.shape))
     for d, (size, box) in enumerate(zip(tiles.shape + missing, tiles.box + missing, strict=True)):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from treadle.emulate.ptx.eight_bits import EIGHT_BITS, from_eight_bits, to_eight_bits
 from treadle.emulate.ptx.emit import FLOATS, Handlers, float_lanes, lanes, splat
 from treadle.emulate.ptx.floating import (
+    NAN,
     ROUNDINGS,
     clamp,
     directed,
@@ -240,7 +241,7 @@ def _to_tf32(e: Emitter, m: Modifiers, value: str) -> str:
     rounding = m.one_of(("rna", "rn", "rz"))
     relu = m.flag("relu")
     m.flag("satfinite")
-    shape = lanes(32)
+    shape, given = lanes(32), value
     if rounding == "rna":
         value = e.op(f"add {shape} {value}, {splat(32, 0x1000)}")
     elif rounding == "rn":
@@ -249,6 +250,11 @@ def _to_tf32(e: Emitter, m: Modifiers, value: str) -> str:
     elif not rounding:
         raise m.fail("needs a rounding")
     value = e.op(f"and {shape} {value}, {splat(32, ~0x1FFF)}")
+    single = float_lanes("f32")
+    number = e.op(f"bitcast {shape} {given} to {single}")
+    is_nan = e.op(f"fcmp uno {single} {number}, {number}")
+    nan = splat(32, NAN["f32"] & ~0x1FFF)
+    value = e.op(f"select {lanes(1)} {is_nan}, {shape} {nan}, {shape} {value}")
     return clip_relu(e, value, "f32") if relu else value
 
 

@@ -72,11 +72,12 @@ WARP, WARP_REGISTERS = _offsets(
 )  # fmt: skip
 
 # A tensor map is opaque to PTX, so its 128 bytes are ours to lay out. `sign` tells that it is one;
-# dimensions that it lacks have a size and a box of 1. `pieces` has ones where a swizzle has bits.
+# dimensions that it lacks have a size and a box of 1. `pieces` has ones where a swizzle has bits,
+# `rounds` says that elements become tf32.
 TENSOR_MAP, _ = _offsets(
     ("sign", 4), ("rank", 4), ("nbytes", 4), ("pieces", 4), ("address", 8),
     *((f"size{d}", 8) for d in range(5)), *((f"stride{d}", 8) for d in range(1, 5)),
-    *((f"box{d}", 2) for d in range(5)),
+    *((f"box{d}", 2) for d in range(5)), ("rounds", 2),
 )  # fmt: skip
 TENSOR_MAP_BYTES, TENSOR_MAP_SIGN = 128, 0x54_4D_41_50
 

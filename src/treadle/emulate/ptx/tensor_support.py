@@ -1,7 +1,8 @@
 """The function behind cp.async.bulk.tensor, which all kernels call, as LLVM IR.
 
 A lane's box is moved row by row in pieces of 16 bytes, the unit of swizzles. What lies outside of
-the tensor is zeros on the way in, and stays as it is on the way out.
+the tensor is zeros on the way in, and stays as it is on the way out. NVIDIA does not say how the
+copy engine rounds tf32; to the nearest is what CUTLASS relies on.
 """
 
 from __future__ import annotations
@@ -25,17 +26,22 @@ TENSOR_SYMBOLS = ("treadle_ptx_tensor",)
 # Parts of the Warp's `data`, 64 bits a lane; coordinates are parts of `more`, 32 bits a lane.
 MAP, SHARED, BOX_BYTES = 0, 1, 2
 INWARDS = 256  # added to the instruction's dimensions
+_ROUNDS = 512  # added where elements become tf32
 _MAP_ALIGN, _SHARED_ALIGN = 64, 128
 _OUTER = range(1, 5)
 
 
 def tensor_functions() -> list[str]:
     """The definitions of TENSOR_SYMBOLS and of what they call."""
-    return [_piece(), _box(), _tensor_function()]
+    return [_rounding(), _piece(), _box(), _tensor_function()]
 
 
 def _wide(code: Code, value: str, bits: int = 32) -> str:
     return code.op(f"zext i{bits} {value} to i64")
+
+
+def _wide_word(code: Code, value: str) -> str:
+    return code.op(f"zext i16 {value} to i32")
 
 
 def _in_map(code: Code, name: str, bits: int) -> str:
@@ -53,6 +59,20 @@ def _report(code: Code, kind: Fault, address: str, nbytes: str, extra: str = "0"
 def _known(code: Code) -> str:
     row = code.op(f"shl i32 {code.op(f'and i32 %line, {KNOWN - 1}')}, 4")
     return code.at(code.field("block", "known"), _wide(code, row))
+
+
+def _rounding() -> str:
+    """Four float32 become the nearest tf32; NaNs stay."""
+    code = Code("void", "round_to_tf32", "ptr %place", "noinline")
+    four, lost = "<4 x i32>", [f"splat (i32 {n})" for n in (0x1000, ~0x1FFF)]
+    value = code.op(f"load {four}, ptr %place, align 16")
+    near = code.op(f"and {four} {code.op(f'add {four} {value}, {lost[0]}')}, {lost[1]}")
+    floats = code.op(f"bitcast {four} {value} to <4 x float>")
+    is_nan = code.op(f"fcmp uno <4 x float> {floats}, {floats}")
+    near = code.op(f"select <4 x i1> {is_nan}, {four} {value}, {four} {near}")
+    code.do(f"store {four} {near}, ptr %place, align 16")
+    code.do("ret void")
+    return code.text
 
 
 _PIECE = (
@@ -98,6 +118,8 @@ def _piece() -> str:
         code.do("call void @note_asynchronous(ptr %block, i64 %offset)")
         code.do(f"store i128 0, ptr {inner}, align 16")
         code.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {part}, ptr {outer}, i64 %nbytes, i1 false)")
+        rounds = code.op(f"icmp uge i32 %inwards, {_ROUNDS}")
+        code.when(rounds, lambda: code.do(f"call void @round_to_tf32(ptr {inner})"))
 
     def put() -> None:
         code.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {outer}, ptr {part}, i64 %nbytes, i1 false)")
@@ -161,6 +183,10 @@ def _box() -> str:
         rows = code.op(f"mul i64 {rows}, {boxes[d]}")
     code.do(f"store i64 {code.op(f'mul i64 {rows}, {inner}')}, ptr {lane_word(BOX_BYTES)}")
     base = _in_map(code, "address", 64)
+    rounds = _wide_word(code, _in_map(code, "rounds", 16))
+    rounding = code.op(f"add i32 {inwards}, {code.op(f'mul i32 {rounds}, {_ROUNDS}')}")
+    is_inwards = code.op(f"icmp ne i32 {inwards}, 0")
+    way = code.op(f"select i1 {is_inwards}, i32 {rounding}, i32 0")
 
     def one_row(number: str) -> None:
         wide = _wide(code, number)
@@ -189,7 +215,7 @@ def _box() -> str:
             code.do(
                 f"call void @move_tensor_piece(ptr %block, ptr %warp, i32 %line, i32 %lane, "
                 f"i64 {offset}, i64 {code.op(f'add i64 {host}, {low}')}, "
-                f"i64 {code.op(f'sub i64 {low}, {first}')}, i64 {nbytes}, i32 {inwards})"
+                f"i64 {code.op(f'sub i64 {low}, {first}')}, i64 {nbytes}, i32 {way})"
             )
 
         code.count(code.op(f"trunc i64 {code.op(f'lshr i64 {inner}, 4')} to i32"), piece)

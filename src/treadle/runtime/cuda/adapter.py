@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["describe", "runs_as_it_is", "target_of"]
 
+_ORIN = (8, 7)
+
 
 def target_of(facts: DeviceFacts, arch: str | None = None) -> Target:
     """The Target of a device, or of an older `arch` on it.
@@ -54,16 +56,36 @@ def target_of(facts: DeviceFacts, arch: str | None = None) -> Target:
 
 
 def runs_as_it_is(facts: DeviceFacts, target: Target) -> bool:
-    """Whether the device takes machine code for `target`; it compiles PTX otherwise."""
-    exact = f"sm_{facts.capability[0]}{facts.capability[1]}"
-    return not facts.is_emulated and target.cpu.removesuffix("a") == exact
+    """Whether the device takes machine code for `target`; it compiles PTX otherwise.
+
+    Code runs on later chips of its generation, too, if it is not for one chip's own instructions;
+    between Orin and the others it does not.
+    """
+    number, own = int(target.cpu.removeprefix("sm_").removesuffix("a")), facts.capability
+    if facts.is_emulated or number == 10 * own[0] + own[1]:
+        return not facts.is_emulated
+    major, minor = divmod(number, 10)
+    return (
+        major == own[0]
+        and minor < own[1]
+        and target.cpu[-1] != "a"
+        and _ORIN not in ((major, minor), own)
+    )
 
 
 def describe(driver: Driver) -> str:
     """The devices in one line, for `treadle doctor`. Raises DeviceError if there is none to use."""
-    shown = [f"{target_of(facts).name} with {_features(facts)}" for facts in driver.devices()]
+    shown, useless = [], []
+    for facts in driver.devices():
+        try:
+            shown.append(f"{target_of(facts).name} with {_features(facts)}")
+        except DeviceError as error:
+            useless.append(error)
+            shown.append(f"{facts.name}, which is too old")
     if not shown:
         raise DeviceError("CUDA: the driver sees no NVIDIA GPU; look at CUDA_VISIBLE_DEVICES")
+    if len(useless) == len(shown):
+        raise useless[0]
     if driver.is_emulated:
         return ", ".join(shown)
     return f"{', '.join(shown)}, driver for CUDA {'.'.join(map(str, driver.version))}"

@@ -10,6 +10,7 @@ cuda-bindings is imported here and nowhere else, when the driver is opened. Its 
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -83,13 +84,19 @@ class CudaDriver:
         self._handles = [api("cuDeviceGet", i) for i in range(api("cuDeviceGetCount"))]
         self._facts = [_facts(api, handle) for handle in self._handles]
         self._contexts: dict[int, CudaContext] = {}
+        self._pid = os.getpid()
 
     def devices(self) -> Sequence[DeviceFacts]:
         """Those that CUDA_VISIBLE_DEVICES leaves, in CUDA's order."""
         return self._facts
 
     def open(self, index: int) -> CudaContext:
-        """The primary context of a device, which stays as long as the process."""
+        """The primary context of a device, which stays as long as the process.
+
+        A forked child has none of them: CUDA is of no use there.
+        """
+        if os.getpid() != self._pid:
+            raise DriverError("FORKED", "cuInit")
         found = self._contexts.get(index)
         if found is None:
             found = CudaContext(self._api, self._handles[index], index, self._facts[index])

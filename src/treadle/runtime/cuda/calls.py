@@ -64,10 +64,13 @@ class Phase(NamedTuple):
 
 
 class _Graph:
-    """A graph and the executable that was made of it; both go when this is collected."""
+    """A graph and the executable that was made of it; both go when this is collected.
 
-    def __init__(self, device: CUDADevice, handle: Any) -> None:
-        self._device, self.handle = device, handle
+    `kept` is the code that it runs, which goes after it.
+    """
+
+    def __init__(self, device: CUDADevice, handle: Any, kept: object) -> None:
+        self._device, self.handle, self._kept = device, handle, kept
         self.executable: Any = None
 
     def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
@@ -166,7 +169,7 @@ class CUDACallList:
 
     def _instantiated(self) -> _Graph:
         context, order = self._device.context, self._ordered()
-        graph, nodes, rows = _Graph(self._device, context.new_graph()), [], []
+        graph, nodes, rows = _Graph(self._device, context.new_graph(), self._phases), [], []
         for call, phases in enumerate(self._phases):
             row = []
             for phase in phases:

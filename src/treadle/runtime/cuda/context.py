@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from treadle.runtime.cuda.driver import (
-    ELEMENTS,
     Argument,
     DeviceFacts,
     Dim,
@@ -25,6 +24,7 @@ from treadle.runtime.cuda.driver import (
     KernelFacts,
     TensorTiles,
 )
+from treadle.runtime.cuda.encode import TensorMap, encode_tiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +35,7 @@ __all__ = ["CudaContext", "CudaKernel", "CudaModule"]
 
 _TYPES = {
     "address": ctypes.c_void_p, "int32": ctypes.c_int, "int64": ctypes.c_longlong,
-    "tensor_map": None,  # cuda-bindings takes the bytes of its own object
+    "tensor_map": None,  # a structure of ctypes has a type of its own
 }  # fmt: skip
 _ORDERED_WITH_LEGACY, _UNTIMED = 0, 2  # CU_STREAM_DEFAULT, CU_EVENT_DISABLE_TIMING
 _PORTABLE = 1  # CU_MEMHOSTALLOC_PORTABLE: every context may copy from it
@@ -181,21 +181,10 @@ class CudaContext:
             raise DriverError(error.code, error.call, told) from error
         return CudaModule(self, module)
 
-    def encode_tensor_map(self, tiles: TensorTiles) -> Any:
+    def encode_tensor_map(self, tiles: TensorTiles) -> TensorMap:
         """A CUtensorMap. Raises DriverError for what cuTensorMapEncodeTiled refuses."""
-        raw = self._api.raw
-        element = "CU_TENSOR_MAP_DATA_TYPE_" + ELEMENTS[tiles.element][0]
-        swizzle = f"{tiles.swizzle}B" if tiles.swizzle else "NONE"
-        wide = [[raw.cuuint64_t(n) for n in row] for row in (tiles.shape, tiles.strides)]
-        short = [[raw.cuuint32_t(n) for n in row] for row in (tiles.box, (1,) * len(tiles.shape))]
-        return self(
-            "cuTensorMapEncodeTiled", getattr(raw.CUtensorMapDataType, element),
-            len(tiles.shape), tiles.address, *wide, *short,
-            raw.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-            getattr(raw.CUtensorMapSwizzle, "CU_TENSOR_MAP_SWIZZLE_" + swizzle),
-            raw.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-            raw.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
-        )  # fmt: skip
+        with self.current():
+            return encode_tiled(self._api, tiles)
 
     def launch(
         self, kernel: CudaKernel, grid: Dim, block: Dim, shared: int, stream: Any,

@@ -34,6 +34,7 @@ Argument = tuple[str, Any]
 ELEMENTS = {
     "u8": ("UINT8", 1), "u16": ("UINT16", 2), "u32": ("UINT32", 4), "u64": ("UINT64", 8),
     "f16": ("FLOAT16", 2), "bf16": ("BFLOAT16", 2), "f32": ("FLOAT32", 4), "f64": ("FLOAT64", 8),
+    "tf32": ("TFLOAT32", 4),  # float32 in memory, rounded on its way to shared memory
 }  # fmt: skip
 
 

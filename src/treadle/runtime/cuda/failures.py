@@ -27,6 +27,10 @@ _UPDATE = "update NVIDIA's driver"
 _OPENING = {
     "MISSING_PACKAGE": ("cuda-bindings is not installed", 'pip install "treadle[cuda]"'),
     "MISSING_LIBRARY": ("there is no NVIDIA driver here: libcuda was not found", _INSTALL_DRIVER),
+    "FORKED": (
+        "the driver was opened before this process was forked, and does not survive that",
+        "use it in the child alone, or start that with 'spawn'",
+    ),
     "CUDA_ERROR_NO_DEVICE": (
         "the driver sees no NVIDIA GPU",
         "look at nvidia-smi and CUDA_VISIBLE_DEVICES, or set EMULATE=1",
@@ -98,7 +102,7 @@ _MOST_NAMES = 64
 def opening_failed(error: DriverError) -> DeviceError:
     """What to say where no device could be opened: the reason, `;`, and what mends it."""
     what, mend = _OPENING.get(error.code, ("the driver could not start", _UPDATE))
-    known = error.code in ("MISSING_PACKAGE", "MISSING_LIBRARY")
+    known = error.code in ("MISSING_PACKAGE", "MISSING_LIBRARY", "FORKED")
     return DeviceError(f"CUDA: {what}{'' if known else f' ({error})'}; {mend}")
 
 
@@ -153,6 +157,11 @@ class Failures:
             return StaleCodeError(
                 f"{name}: the driver, which serves CUDA {served}, refuses a kernel: "
                 f"{_REFUSED[code]}{f' ({told})' if told else ''}"
+            )
+        if "CAPTURE" in code:
+            return DeviceError(
+                f"{name}: could not {what} while another library captures a CUDA graph ({error}): "
+                "no work of treadle's can be a part of that; run it before or behind the capture"
             )
         if code == "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES":
             return DeviceError(

@@ -76,7 +76,7 @@ class CUDAAllocator:
 
     def _take(self, nbytes: int) -> int:
         with self._failures.translated(f"allocate {human_bytes(nbytes)}"):
-            for attempt in range(2):
+            for attempt in range(2 if nbytes <= self._context.facts.memory else 0):
                 try:
                     return self._context.alloc(nbytes, self._stream)
                 except DriverError as error:

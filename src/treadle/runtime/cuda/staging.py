@@ -45,7 +45,9 @@ class Staging:
         """From the host. `data` is free again on return; the copy may go on."""
         context, host, nbytes = self._context, host_address(data), data.nbytes
         if nbytes <= SMALL:
-            context.copy_in(target, host, nbytes, self._stream)
+            # The driver has read pageable memory when it returns, and `data` may be pinned.
+            host = host_address(memoryview(copied := data.tobytes()))
+            context.copy_in(target, host, len(copied), self._stream)
             return
         with self._lock:
             used = self._pieces_behind_stream()
@@ -64,6 +66,7 @@ class Staging:
         context, host, nbytes = self._context, host_address(into), into.nbytes
         if nbytes <= SMALL:
             context.copy_out(host, source, nbytes, self._stream)
+            context.wait_stream(self._stream)  # `into` may be pinned: then it is not there yet
             return
         with self._lock:
             used = self._pieces_behind_stream()

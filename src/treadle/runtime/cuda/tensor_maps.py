@@ -21,7 +21,8 @@ __all__ = ["aligned", "is_aligned", "tensor_map"]
 
 ALIGNMENT = 16
 SWIZZLE = 128
-_ELEMENTS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32"}  # others are bytes
+# float32 is copied for units that read it as TF32. What is not here is bytes.
+_ELEMENTS = {"float16": "f16", "bfloat16": "bf16", "float32": "tf32"}
 
 
 @functools.lru_cache(maxsize=4096)
