@@ -59,7 +59,10 @@ def grad(func: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False
 def value_and_grad(
     func: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Function:
-    """As `grad`; gives (result, gradient), with aux ((result, anything), gradient)."""
+    """As `grad`; gives (result, gradient), with aux ((result, anything), gradient).
+
+    The gradient has the form, the shapes and the dtypes of the arguments. Raises as `grad`.
+    """
     return _value_and_grad("value_and_grad", func, argnums, has_aux)
 
 
@@ -89,8 +92,9 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]
     """(func(*primals), products): `products(cotangents)` are those of vectors with the Jacobian.
 
     `cotangents` has the form and the shapes of the result; `products` gives a tuple, for each
-    primal what arrives there. With `has_aux`, `func` returns (result, anything), and the third
-    value is that. Raises UserError, ShapeError or DTypeError for what does not fit.
+    primal what arrives there, in its shape and dtype. With `has_aux`, `func` returns (result,
+    anything), and the third value is that. Raises UserError, ShapeError or DTypeError for what does
+    not fit.
     """
     given = Arguments("vjp", primals, range(len(primals)))
     result, aux = split("vjp", given.call(func, {}), has_aux)

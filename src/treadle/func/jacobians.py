@@ -43,13 +43,19 @@ def jacrev(func: Function, argnums: int | Sequence[int] = 0, has_aux: bool = Fal
 
 @explained
 def jacfwd(func: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
-    """As `jacrev`, in forward mode: for fewer inputs than results."""
+    """A function that gives the Jacobian of `func` in forward mode, for fewer inputs than results.
+
+    In the form and the shapes of `jacrev`: (*result, *argument), of floats. Raises as `grad`.
+    """
     return _jacobian("jacfwd", func, argnums, has_aux, _columns)
 
 
 @explained
 def hessian(func: Function, argnums: int | Sequence[int] = 0) -> Function:
-    """A function that gives all second derivatives of `func`: `jacfwd` of `jacrev`."""
+    """A function that gives all second derivatives of `func`: `jacfwd` of `jacrev`.
+
+    Of one float and an argument of some shape, (*argument, *argument). Raises as `grad`.
+    """
     return jacfwd(jacrev(func, argnums), argnums)
 
 

@@ -32,7 +32,7 @@ def vmap(
     `in_dims`: the axis of each positional argument along which examples lie, None where all get the
     same; one number for all, or a tree in the form of the arguments, of which a leaf stands for all
     below it. `out_dims`: likewise the axis along which they lie in the result; None for what is the
-    same for all. Keyword arguments go to all examples as they are.
+    same for all. Dtypes stay. Keyword arguments go to all examples as they are.
 
     Random numbers inside are an error, unless `randomness` says whether each example draws its own
     ("different") or all get the "same".

@@ -60,9 +60,9 @@ class Counting(Selecting):
     @overload
     def nonzero(self, as_tuple: Literal[True]) -> tuple[Self, ...]: ...
     def nonzero(self, as_tuple: bool = False) -> Any:
-        """Where elements are not 0, in row-major order: (count, axes), computed now.
+        """Where elements are not 0, in row-major order: int32 (count, axes), computed now.
 
-        `as_tuple`: a vector for each axis instead, which index this tensor.
+        `as_tuple`: a vector (count,) for each axis instead, which index this tensor.
         """
         mask = self.reshape((1,)) if as_tuple and not self.ndim else self
         flat = mask.bool().flatten()._true_places()
@@ -93,7 +93,11 @@ class Counting(Selecting):
         return empty._put(0, target, self._places(0))
 
     def count_nonzero(self, axis: Any = None, keepdim: Any = False) -> Self:
-        """How many elements are not 0, as int32."""
+        """How many elements are not 0, as int32.
+
+        `axis`: one, several, or None for all; they vanish, or stay with size 1 for `keepdim`.
+        Raises IndexOutOfRange.
+        """
         return self.ne(0).sum(axis, keepdim)
 
     # -- sorted lines -------------------------------------------------------------------------
@@ -103,9 +107,9 @@ class Counting(Selecting):
     ) -> Self:
         """Where `values` would be inserted into this ascending tensor, as int32 in their shape.
 
-        This tensor is one line, or one line for each line of `values`. `right` (or `side`
-        "right"): behind equal elements, not before. `sorter`: the places that sort this tensor.
-        NaN counts as larger than any number. Raises ShapeError, DTypeError.
+        This tensor is one line, or one line for each line of `values`. `right` (or `side` "right"):
+        behind equal elements, not before. `sorter`: the places that sort this tensor. NaN counts as
+        larger than any number. Raises ShapeError, DTypeError.
         """
         if side not in (None, "left", "right"):
             raise DTypeError(f'[searchsorted] side is "left" or "right", not {side!r}')
@@ -146,7 +150,12 @@ class Counting(Selecting):
         return found
 
     def bucketize(self, boundaries: Self, right: Any = False) -> Self:
-        """The number of the interval between ascending `boundaries` that each element is in."""
+        """The number of the interval between ascending `boundaries` (n,) that each element is in,
+        as int32.
+
+        0 is below the first; an element on a boundary is in the interval before it, or with `right`
+        behind it. Raises ShapeError, and DTypeError for complex numbers.
+        """
         return boundaries.searchsorted(self, right)
 
     def isin(self, test_elements: Any, invert: bool = False) -> Self:
@@ -169,9 +178,10 @@ class Counting(Selecting):
     # -- counts -------------------------------------------------------------------------------
 
     def bincount(self, weights: Self | None = None, minlength: int = 0) -> Self:
-        """How often 0, 1, ... are in a vector of integers, or the sum of their `weights`.
+        """How often 0, 1, ... are in a vector of integers, as int32, or the sum of their `weights`.
 
-        The largest value is computed now. Raises DTypeError, ShapeError.
+        At least `minlength` numbers; the largest value is computed now. Raises DTypeError,
+        ShapeError.
         """
         if not self.dtype.is_int:
             raise DTypeError(f"[bincount] counts integers, not {self.dtype.name}")
@@ -195,10 +205,11 @@ class Counting(Selecting):
         return empty._put(0, places, weights, Op.ADD)
 
     def histc(self, bins: int = 100, min: float = 0, max: float = 0) -> Self:
-        """How many elements are in each of `bins` equal intervals, in this tensor's dtype.
+        """How many elements are in each of `bins` equal intervals: (bins,), in this tensor's dtype.
 
-        `min` and `max` both 0 take the least and largest element. Elements outside are not
-        counted; `max` itself belongs to the last interval. Raises ShapeError.
+        `min` and `max` both 0 take the least and largest element. Elements outside are not counted;
+        `max` itself belongs to the last interval. Raises ShapeError, and DTypeError for complex
+        numbers.
         """
         if bins < 1 or max < min:
             raise ShapeError(f"[histc] {bins} bins from {min} to {max} are none")
@@ -222,11 +233,12 @@ class Counting(Selecting):
         return_counts: bool = False,
         dim: int | None = None,
     ) -> Any:
-        """The distinct elements in ascending order, whatever `sorted` says; computed now.
+        """The distinct elements, (count,) in ascending order, whatever `sorted` says; computed now.
 
-        `dim`: the distinct slices of that axis, by their first elements, then by their second,
-        and so on. With `return_inverse` also where each element (or slice) went, with
-        `return_counts` also how many there are of each. NaNs are all distinct.
+        `dim`: the distinct slices of that axis, by their first elements, then by their second, and
+        so on. With `return_inverse` also where each element (or slice) went, with `return_counts`
+        also how many there are of each, both int32. NaNs are all distinct. The dtype stays. Raises
+        IndexOutOfRange, and DTypeError for complex numbers.
         """
         if dim is None:
             found = self.unique_all()
@@ -266,8 +278,11 @@ class Counting(Selecting):
         return order.scatter(1, order, steps.cumsum(1)).contiguous()
 
     def unique_all(self) -> UniqueAll:
-        """The distinct elements, ascending, their first places (in the flat tensor), where each
-        element went, and how often there is each. NaNs are all distinct.
+        """The distinct elements (count,), ascending, their first places (in the flat tensor), where
+        each element went (this shape), and how often there is each.
+
+        The elements keep their dtype, the others are int32. NaNs are all distinct. Raises
+        DTypeError for complex numbers.
         """
         flat = self.flatten()
         size = flat.shape[0]
@@ -303,7 +318,7 @@ class Counting(Selecting):
         before; computed now.
 
         With `return_inverse` also of which run each element (or slice) is, with `return_counts`
-        also how long each run is, both int32.
+        also how long each run is, both int32. The dtype stays. Raises IndexOutOfRange.
         """
         axis = 0 if dim is None else resolve_axis("unique_consecutive", dim, self.ndim)
         line = self.flatten() if dim is None else self
@@ -316,15 +331,25 @@ class Counting(Selecting):
         return results[0] if len(results) == 1 else tuple(results)
 
     def unique_counts(self) -> UniqueCounts:
-        """The distinct elements, ascending, and how often there is each."""
+        """The distinct elements (count,), ascending, and how often there is each, int32.
+
+        Raises DTypeError for complex numbers.
+        """
         found = self.unique_all()
         return UniqueCounts(found.values, found.counts)
 
     def unique_inverse(self) -> UniqueInverse:
-        """The distinct elements, ascending, and where each element went."""
+        """The distinct elements (count,), ascending, and where each element went, int32 in this
+        shape.
+
+        Raises DTypeError for complex numbers.
+        """
         found = self.unique_all()
         return UniqueInverse(found.values, found.inverse_indices)
 
     def unique_values(self) -> Self:
-        """The distinct elements of all axes, ascending; computed now."""
+        """The distinct elements of all axes, (count,), ascending, in their dtype; computed now.
+
+        Raises DTypeError for complex numbers.
+        """
         return self.unique_all().values

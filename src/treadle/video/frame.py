@@ -100,7 +100,11 @@ class DecodedFrame:
         return self.converted(output, conversion)
 
     def converted(self, output: Output, conversion: Conversion) -> Tensor:
-        """As `to_rgb_tensor`, by options that are checked."""
+        """As `to_rgb_tensor`, by options that are checked: (height, width, 3), in the dtype of
+        `output`.
+
+        Raises RuntimeError after `release`.
+        """
         surface = self._mapped()
         picture = Picture(
             surface.luma,
