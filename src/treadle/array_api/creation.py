@@ -107,8 +107,9 @@ def ones(shape: int | tuple[int, ...], *, dtype: Any = None, device: Any = None)
 
 
 def empty(shape: int | tuple[int, ...], *, dtype: Any = None, device: Any = None) -> Tensor:
-    """Values that are not defined, in `shape`, float32 unless a dtype is given. Raises
-    ShapeError.
+    """Values that are not defined, in `shape`, float32 unless another is given.
+
+    Raises ShapeError.
     """
     return Tensor.empty(shape, dtype=dtype, device=device)
 
@@ -132,9 +133,7 @@ def ones_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
 
 
 def empty_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """Values that are not defined, in the shape, the dtype and on the device of `x`
-    unless given.
-    """
+    """Values that are not defined, in the shape and dtype of `x` and on its device unless given."""
     return full_like(x, 0, dtype=dtype, device=device)
 
 

@@ -113,8 +113,9 @@ def real(x: Tensor, /) -> Tensor:
 
 
 def imag(x: Tensor, /) -> Tensor:
-    """The imaginary parts of elements, as floats in this shape; of real numbers 0, in
-    their dtype.
+    """The imaginary parts of elements, as floats in this shape.
+
+    Of real numbers 0, in their dtype.
     """
     return x.imag if check_tensor("imag", x).dtype.is_complex else x.zeros_like()
 

@@ -106,9 +106,7 @@ def roll(x: Tensor, /, shift: Any, *, axis: Any = None) -> Tensor:
 
 
 def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
-    """The whole tensor repeated along its last axes, or along new ones in front; the
-    dtype stays.
-    """
+    """The whole tensor repeated along its last axes, or new ones in front; the dtype stays."""
     return check_tensor("tile", x).tile(repetitions)
 
 

@@ -139,8 +139,9 @@ def unique_inverse(x: Tensor, /) -> UniqueInverse:
 
 
 def unique_values(x: Tensor, /) -> Tensor:
-    """The distinct elements of all axes, (count,), ascending, in their dtype. Raises DTypeError for
-    complex numbers.
+    """The distinct elements of all axes, (count,), ascending, in their dtype.
+
+    Raises DTypeError for complex numbers.
     """
     return check_tensor("unique_values", x).unique_values()
 

@@ -73,7 +73,7 @@ class _Elman(_Gates):
         self.nonlinearity = value
 
     def advance(self, from_input: Tensor, from_hidden: Tensor, state: State) -> State:
-        """The next (h,), (batch, hidden_size), from the gates' sums of one step; dtypes promote."""
+        """The next (h,), (batch, hidden_size), from the sums of one step; dtypes promote."""
         total = from_input + from_hidden
         return (total.tanh() if self.nonlinearity == "tanh" else total.relu(),)
 
@@ -83,9 +83,7 @@ class _LongShortTerm(_Gates):
     states: ClassVar[int] = 2
 
     def advance(self, from_input: Tensor, from_hidden: Tensor, state: State) -> State:
-        """The next (h, c), both (batch, hidden_size), from the gates' sums of one step; dtypes
-        promote.
-        """
+        """The next (h, c), both (batch, hidden_size), from the sums of one step; dtypes promote."""
         enter, forget, candidate, out = (from_input + from_hidden).chunk(4, dim=1)
         cell = forget.sigmoid() * state[1] + enter.sigmoid() * candidate.tanh()
         return out.sigmoid() * cell.tanh(), cell
@@ -95,7 +93,7 @@ class _Gated(_Gates):
     gates: ClassVar[int] = 3
 
     def advance(self, from_input: Tensor, from_hidden: Tensor, state: State) -> State:
-        """The next (h,), (batch, hidden_size), from the gates' sums of one step; dtypes promote."""
+        """The next (h,), (batch, hidden_size), from the sums of one step; dtypes promote."""
         reset_x, update_x, new_x = from_input.chunk(3, dim=1)
         reset_h, update_h, new_h = from_hidden.chunk(3, dim=1)
         update = (update_x + update_h).sigmoid()

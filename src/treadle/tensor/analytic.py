@@ -56,8 +56,9 @@ class Analytic(Complexes):
         return near.where(close, near.where(1.0, size).log()).complex(self.angle())
 
     def log2(self) -> Self:
-        """The logarithm to base 2 of each element; integers give floats. Of floats NaN below 0,
-        -inf at 0.
+        """The logarithm to base 2 of each element; integers give floats.
+
+        Of floats NaN below 0, -inf at 0.
         """
         return self.log().mul(1 / math.log(2)) if self.dtype.is_complex else super().log2()
 
@@ -66,8 +67,9 @@ class Analytic(Complexes):
         return self.log().mul(1 / math.log(10)) if self.dtype.is_complex else super().log10()
 
     def sqrt(self) -> Self:
-        """The square root of each element; integers give floats. Of floats NaN below 0, of complex
-        numbers to the right.
+        """The square root of each element; integers give floats.
+
+        Of floats NaN below 0, of complex numbers the one to the right.
         """
         if not self.dtype.is_complex:
             return super().sqrt()

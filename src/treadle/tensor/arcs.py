@@ -28,7 +28,7 @@ class Arcs(Analytic):
     __slots__ = ()
 
     def asin(self) -> Self:
-        """The inverse sine of each element, of floats NaN beyond -1 and 1; integers give floats."""
+        """The inverse sine of each element; integers give floats. Of floats NaN beyond -1 and 1."""
         if not self.dtype.is_complex:
             return super().asin()
         x, y, below = self.real, self.imag, self.imag.signbit()
@@ -38,8 +38,9 @@ class Arcs(Analytic):
         return re.complex(self._distance(far, left, right))
 
     def acos(self) -> Self:
-        """The inverse cosine of each element, of floats NaN beyond -1 and 1; integers
-        give floats.
+        """The inverse cosine of each element; integers give floats.
+
+        Of floats NaN beyond -1 and 1.
         """
         if not self.dtype.is_complex:
             return super().acos()
@@ -64,8 +65,9 @@ class Arcs(Analytic):
         return far.where(self.imag.signbit().where(size.neg(), size), near)
 
     def atanh(self) -> Self:
-        """The inverse hyperbolic tangent of each element; integers give floats. Of floats NaN
-        beyond -1 and 1.
+        """The inverse hyperbolic tangent of each element; integers give floats.
+
+        Of floats NaN beyond -1 and 1.
         """
         if not self.dtype.is_complex:
             return super().atanh()
@@ -87,8 +89,9 @@ class Arcs(Analytic):
         return left.where(re.neg(), re).complex(below.where(im.neg(), im))
 
     def acosh(self) -> Self:
-        """The inverse hyperbolic cosine of each element; integers give floats. Of floats NaN below
-        1.
+        """The inverse hyperbolic cosine of each element; integers give floats.
+
+        Of floats NaN below 1.
         """
         if not self.dtype.is_complex:
             return super().acosh()

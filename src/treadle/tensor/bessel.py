@@ -54,8 +54,9 @@ class Bessel(Margins):
     # -- modified, of the first kind ----------------------------------------------------------
 
     def i0(self) -> Self:
-        """The modified Bessel function I of order 0 of each element, even; inf where it overflows;
-        integers give floats.
+        """The modified Bessel function I of order 0 of each element, even; integers give floats.
+
+        Infinite where it overflows.
         """
         return self._growing(0, False)
 

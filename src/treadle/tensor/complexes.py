@@ -70,8 +70,9 @@ class Complexes(Special):
         return self.transpose(-1, -2).conj()
 
     def abs(self) -> Self:
-        """The magnitude of each element, in its dtype; of complex numbers their length, as real
-        ones. Its slope at 0 is 0.
+        """The magnitude of each element, in its dtype; its slope at 0 is 0.
+
+        Complex numbers give their length, as real ones.
         """
         if not self.dtype.is_complex:
             return super().abs()
@@ -79,8 +80,9 @@ class Complexes(Special):
         return zero.where(0.0, zero.where(1.0, self.real).hypot(self.imag))
 
     def angle(self) -> Self:
-        """The angle of each element from the positive real axis, -pi to pi, as a float; 0 or pi for
-        real numbers.
+        """The angle of each element from the positive real axis, -pi to pi, as a float.
+
+        0 or pi for real numbers.
         """
         if self.dtype.is_complex:
             return self.imag.atan2(self.real)
@@ -88,8 +90,9 @@ class Complexes(Special):
         return x.isnan().where(x, x.lt(0).where(math.pi, x._filled(0.0)))
 
     def sgn(self) -> Self:
-        """Complex elements divided by their length, 0 where that is; the sign of real ones; in
-        their dtype.
+        """Complex elements divided by their length, 0 where that is; the sign of real ones.
+
+        Shape and dtype stay.
         """
         if not self.dtype.is_complex:
             return self.sign()

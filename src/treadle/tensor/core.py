@@ -142,8 +142,8 @@ class Core(metaclass=Modes):
 
     @property
     def size(self) -> Any:
-        """The number of elements, an integer; `x.size()` is the shape, `x.size(dim)` the size of
-        one axis.
+        """The number of elements; `x.size()` is the shape, `x.size(dim)` the size of one axis:
+        integers.
         """
         return Size.of(self.shape)
 
@@ -317,8 +317,9 @@ class Core(metaclass=Modes):
         return scheduled([(t.node, t.device) for t in (self, *lst)])
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The values as a NumPy array of its own, in this shape and dtype (bfloat16 and fp8 as
-        ml_dtypes' types).
+        """The values as a NumPy array of its own, in this shape and dtype.
+
+        bfloat16 and fp8 are ml_dtypes' types.
         """
         if isinstance(self.device, tuple):
             return self.realize().to(self.device[0]).numpy()
@@ -332,8 +333,9 @@ class Core(metaclass=Modes):
             return to_host(node).reshape(shape)
 
     def data(self) -> memoryview:
-        """The values as a memoryview of this shape and dtype. Raises ArgumentError for a dtype that
-        it has no letter for, such as bfloat16.
+        """The values as a memoryview of this shape and dtype.
+
+        Raises ArgumentError for a dtype that it has no letter for, such as bfloat16.
         """
         return self.numpy().data
 

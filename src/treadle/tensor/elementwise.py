@@ -100,39 +100,31 @@ class Elementwise(Core):
         return self if wanted is self.dtype else self._result(self.node.cast(wanted))
 
     def float(self) -> Self:
-        """Each element converted to float32, as by `cast`. Raises DTypeError for
-        complex numbers.
-        """
+        """The elements as float32, as by `cast`. Raises DTypeError for complex numbers."""
         return self.cast(dtypes.float32)
 
     def half(self) -> Self:
-        """Each element converted to float16, as by `cast`. Raises DTypeError for
-        complex numbers.
-        """
+        """The elements as float16, as by `cast`. Raises DTypeError for complex numbers."""
         return self.cast(dtypes.float16)
 
     def bfloat16(self) -> Self:
-        """Each element converted to bfloat16, as by `cast`. Raises DTypeError for
-        complex numbers.
-        """
+        """The elements as bfloat16, as by `cast`. Raises DTypeError for complex numbers."""
         return self.cast(dtypes.bfloat16)
 
     def double(self) -> Self:
-        """Each element converted to float64, as by `cast`. Raises DTypeError for
-        complex numbers.
-        """
+        """The elements as float64, as by `cast`. Raises DTypeError for complex numbers."""
         return self.cast(dtypes.float64)
 
     def int(self) -> Self:
-        """Each element converted to int32, as by `cast`. Raises DTypeError for complex numbers."""
+        """The elements as int32, as by `cast`. Raises DTypeError for complex numbers."""
         return self.cast(dtypes.int32)
 
     def long(self) -> Self:
-        """Each element converted to int64, as by `cast`. Raises DTypeError for complex numbers."""
+        """The elements as int64, as by `cast`. Raises DTypeError for complex numbers."""
         return self.cast(dtypes.int64)
 
     def short(self) -> Self:
-        """Each element converted to int16, as by `cast`. Raises DTypeError for complex numbers."""
+        """The elements as int16, as by `cast`. Raises DTypeError for complex numbers."""
         return self.cast(dtypes.int16)
 
     def bool(self) -> Self:

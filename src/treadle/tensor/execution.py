@@ -26,8 +26,9 @@ class Execution(Sampling):
     __slots__ = ()
 
     def schedule_with_vars(self, *lst: Self) -> tuple[list[Kernel], dict[str, int]]:
-        """The kernels that `schedule` gives, and the value that each variable is bound to: integers
-        that are sizes of axes.
+        """The kernels that `schedule` gives, and the value that each variable is bound to.
+
+        Variables are integers, sizes of axes.
         """
         nodes = [t.node for t in (self, *lst)]
         return self.schedule(*lst), unbind(nodes)[1]
@@ -52,7 +53,7 @@ class Execution(Sampling):
         return self
 
     def contiguous_backward(self) -> Self:
-        """The same values, in their shape and dtype, whose gradient is computed once into memory of
-        its own.
+        """The same values, shape and dtype; their gradient is computed once into memory
+        of its own.
         """
         return self._result(Node(Op.CONTIGUOUS_BACKWARD, self.dtype, (self.node,)))

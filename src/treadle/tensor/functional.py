@@ -42,8 +42,8 @@ class Functional(Synonyms):
         return x if bias is None else x._binary(Op.ADD, "linear", bias)
 
     def sequential(self, ll: Sequence[Callable[[Any], Any]]) -> Self:
-        """Each callable in turn, on the result of the one before; shape and dtype are the last
-        one's.
+        """Each callable in turn, on the result of the one before; the last one's shape
+        and dtype.
         """
         return functools.reduce(lambda x, f: f(x), ll, self)
 

@@ -89,8 +89,9 @@ class Mathematics(Elementwise):
         return self._float_unary(Op.TANH)
 
     def erf(self) -> Self:
-        """The error function of each element; integers give floats. Raises DTypeError for complex
-        numbers.
+        """The error function of each element; integers give floats.
+
+        Raises DTypeError for complex numbers.
         """
         return self._float_unary(Op.ERF)
 

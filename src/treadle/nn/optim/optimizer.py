@@ -58,8 +58,8 @@ class ParameterGroup(dict[str, Any]):
         self.state.append(name)
 
     def state_tensors(self) -> list[Tensor]:
-        """The float32 tensors that a step updates besides the parameters: in their
-        shapes, or (1,).
+        """The float32 tensors that a step updates besides the parameters: (1,) or of
+        their shape.
         """
         values = [self[name] for name in self.state]
         return [t for value in values for t in (value if isinstance(value, list) else [value])]
@@ -241,8 +241,9 @@ class OptimizerGroup(Optimizer):
 
     @property
     def lr(self) -> Tensor:
-        """The first's learning rate, float32 of shape (1,); set each by itself, as in `group[1].lr
-        = 0.1`.
+        """The first's learning rate, float32 of shape (1,).
+
+        Set each by itself, as in `group[1].lr = 0.1`.
         """
         return self.optimizers[0].lr
 
