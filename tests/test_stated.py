@@ -28,7 +28,7 @@ DTYPES = re.compile(
     r"\breals?\b",
     re.IGNORECASE,
 )
-OF_TENSORS = re.compile(r"\b(Tensor|Params|Function|ndarray)\b")
+OF_TENSORS = re.compile(r"\b(Tensor|Params|ndarray)\b")
 
 # What a docstring says of a result in a dtype that did not go in.
 NAMED_BY = {
@@ -66,8 +66,9 @@ def is_of_tensors(name, value):
     signature = inspect.signature(value)
     kinds = [str(one.annotation) for one in signature.parameters.values()]
     gives = str(signature.return_annotation)
+    of_functions = value.__module__.startswith("treadle.func.")
     gives_it = value.__module__.startswith("treadle.tensor.") and re.search("Self|Any", gives)
-    return any(map(OF_TENSORS.search, (*kinds, gives))) or bool(gives_it)
+    return any(map(OF_TENSORS.search, (*kinds, gives))) or of_functions or bool(gives_it)
 
 
 @pytest.mark.parametrize(("what", "words"), [("shapes", SHAPES), ("dtypes", DTYPES)])

@@ -111,7 +111,7 @@ def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
     return check_tensor("take_along_axis", x).take_along_dim(indices, axis)
 
 
-def unique_all(x: Tensor, /) -> UniqueAll:
+def unique_all(x: Tensor, /) -> UniqueAll[Tensor]:
     """The distinct elements, their first places, where each element went, and their counts.
 
     (count,), ascending, in this dtype; (count,), this shape and (count,), all int32. Raises
@@ -120,7 +120,7 @@ def unique_all(x: Tensor, /) -> UniqueAll:
     return check_tensor("unique_all", x).unique_all()
 
 
-def unique_counts(x: Tensor, /) -> UniqueCounts:
+def unique_counts(x: Tensor, /) -> UniqueCounts[Tensor]:
     """The distinct elements (count,), ascending, in their dtype, and how often there is each,
     int32.
 
@@ -129,7 +129,7 @@ def unique_counts(x: Tensor, /) -> UniqueCounts:
     return check_tensor("unique_counts", x).unique_counts()
 
 
-def unique_inverse(x: Tensor, /) -> UniqueInverse:
+def unique_inverse(x: Tensor, /) -> UniqueInverse[Tensor]:
     """The distinct elements (count,), ascending, in their dtype, and where each element went: int32
     in this shape.
 

@@ -183,6 +183,7 @@ class _Recurrent(_Gates):
     """Layers of steps over a sequence, each one or, `bidirectional`, one for each direction."""
 
     input_size: int
+    hidden_size: int
     num_layers: int
     batch_first: bool
     dropout: float

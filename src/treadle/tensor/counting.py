@@ -10,7 +10,7 @@ calling the method computes as much as that takes: the size, one number.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, Self, overload
+from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar, overload
 
 from ..dtype import dtypes, least_upper_dtype
 from ..errors import DTypeError, ShapeError
@@ -24,28 +24,30 @@ __all__ = ["Counting", "UniqueAll", "UniqueCounts", "UniqueInverse"]
 
 _FEW = 32  # so many are compared with every element; more are sorted and searched
 
+T = TypeVar("T")  # of tensors
 
-class UniqueAll(NamedTuple):
+
+class UniqueAll(NamedTuple, Generic[T]):
     """What `unique_all` finds; `indices` are those of the first occurrences."""
 
-    values: Any
-    indices: Any
-    inverse_indices: Any
-    counts: Any
+    values: T
+    indices: T
+    inverse_indices: T
+    counts: T
 
 
-class UniqueCounts(NamedTuple):
+class UniqueCounts(NamedTuple, Generic[T]):
     """What `unique_counts` finds."""
 
-    values: Any
-    counts: Any
+    values: T
+    counts: T
 
 
-class UniqueInverse(NamedTuple):
+class UniqueInverse(NamedTuple, Generic[T]):
     """What `unique_inverse` finds."""
 
-    values: Any
-    inverse_indices: Any
+    values: T
+    inverse_indices: T
 
 
 class Counting(Selecting):
@@ -226,6 +228,26 @@ class Counting(Selecting):
 
     # -- distinct values ----------------------------------------------------------------------
 
+    @overload
+    def unique(
+        self, sorted: Any = ..., return_inverse: Literal[False] = ...,
+        return_counts: Literal[False] = ..., dim: int | None = ...,
+    ) -> Self: ...  # fmt: skip
+    @overload
+    def unique(
+        self, sorted: Any = ..., *, return_inverse: Literal[True], return_counts: Literal[True],
+        dim: int | None = ...,
+    ) -> tuple[Self, Self, Self]: ...  # fmt: skip
+    @overload
+    def unique(
+        self, sorted: Any = ..., *, return_inverse: Literal[True], return_counts: bool = ...,
+        dim: int | None = ...,
+    ) -> tuple[Self, Self]: ...  # fmt: skip
+    @overload
+    def unique(
+        self, sorted: Any = ..., *, return_inverse: bool = ..., return_counts: Literal[True],
+        dim: int | None = ...,
+    ) -> tuple[Self, Self]: ...  # fmt: skip
     def unique(
         self,
         sorted: Any = True,
@@ -277,7 +299,7 @@ class Counting(Selecting):
         steps = line._slice(1, 1, size).ne(line._slice(1, 0, size - 1)).int().pad(((0, 0), (1, 0)))
         return order.scatter(1, order, steps.cumsum(1)).contiguous()
 
-    def unique_all(self) -> UniqueAll:
+    def unique_all(self) -> UniqueAll[Self]:
         """The distinct elements (count,), ascending, their first places (in the flat tensor), where
         each element went (this shape), and how often there is each.
 
@@ -311,6 +333,23 @@ class Counting(Selecting):
         ends = starts._slice(0, min(size, 1), starts.shape[0]).cat(end)
         return starts, first.int().cumsum(0).sub(1), ends.sub(starts)
 
+    @overload
+    def unique_consecutive(
+        self, return_inverse: Literal[False] = ..., return_counts: Literal[False] = ...,
+        dim: int | None = ...,
+    ) -> Self: ...  # fmt: skip
+    @overload
+    def unique_consecutive(
+        self, return_inverse: Literal[True], return_counts: Literal[True], dim: int | None = ...
+    ) -> tuple[Self, Self, Self]: ...
+    @overload
+    def unique_consecutive(
+        self, return_inverse: Literal[True], return_counts: bool = ..., dim: int | None = ...
+    ) -> tuple[Self, Self]: ...
+    @overload
+    def unique_consecutive(
+        self, return_inverse: bool = ..., *, return_counts: Literal[True], dim: int | None = ...
+    ) -> tuple[Self, Self]: ...
     def unique_consecutive(
         self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
     ) -> Any:
@@ -330,7 +369,7 @@ class Counting(Selecting):
         results += [counts] * return_counts
         return results[0] if len(results) == 1 else tuple(results)
 
-    def unique_counts(self) -> UniqueCounts:
+    def unique_counts(self) -> UniqueCounts[Self]:
         """The distinct elements (count,), ascending, and how often there is each, int32.
 
         Raises DTypeError for complex numbers.
@@ -338,7 +377,7 @@ class Counting(Selecting):
         found = self.unique_all()
         return UniqueCounts(found.values, found.counts)
 
-    def unique_inverse(self) -> UniqueInverse:
+    def unique_inverse(self) -> UniqueInverse[Self]:
         """The distinct elements (count,), ascending, and where each element went, int32 in this
         shape.
 

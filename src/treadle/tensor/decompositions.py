@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from ..dtype import dtypes, finfo, least_upper_dtype
 from ..engine.known import is_backed
@@ -30,14 +30,16 @@ from .shapes import aligned, broadcast_shapes, expand
 
 __all__ = ["Decompositions", "LeastSquares", "in_memory"]
 
+T = TypeVar("T")  # of tensors
 
-class LeastSquares(NamedTuple):
+
+class LeastSquares(NamedTuple, Generic[T]):
     """What `lstsq` finds; residuals are empty where the system is not overdetermined."""
 
-    solution: Any
-    residuals: Any
-    rank: Any
-    singular_values: Any
+    solution: T
+    residuals: T
+    rank: T
+    singular_values: T
 
 
 class Decompositions(Autograd):
@@ -160,7 +162,7 @@ class Decompositions(Autograd):
         a = A.mT if transpose else A
         return a.solve_triangular(self, upper is not transpose, True, unitriangular), A
 
-    def lstsq(self, b: Any, rcond: float | None = None) -> LeastSquares:
+    def lstsq(self, b: Any, rcond: float | None = None) -> LeastSquares[Self]:
         """The x of least norm for which self @ x is nearest to b: (.., m, n), (.., m, k) or (m,).
 
         Gives x, (.., n, k) or (n,), the sums of squared residuals where m > n, real, the rank,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from ..dtype import dtypes
 from ..errors import DTypeError, ShapeError
@@ -28,6 +28,10 @@ class Descriptive(Distances):
 
     # -- order --------------------------------------------------------------------------------
 
+    @overload
+    def nanmedian(self, dim: None = ..., keepdim: bool = ...) -> Self: ...
+    @overload
+    def nanmedian(self, dim: int, keepdim: bool = ...) -> tuple[Self, Self]: ...
     def nanmedian(self, dim: int | None = None, keepdim: bool = False) -> Any:
         """`median` of what is not NaN, in this dtype, with `dim` also int32 places; NaN where
         nothing is left.

@@ -10,7 +10,7 @@ float32 by PyTorch's formulas, so both agree on which pixel is the nearest.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
 from ..dtype import dtypes
 from ..errors import ShapeError
@@ -124,6 +124,14 @@ class Resampling(Counting):
             result = result._adaptive_mean(axis, new)
         return result
 
+    @overload
+    def adaptive_max_pool2d(
+        self, output_size: Any, return_indices: Literal[False] = ...
+    ) -> Self: ...
+    @overload
+    def adaptive_max_pool2d(
+        self, output_size: Any, return_indices: Literal[True]
+    ) -> tuple[Self, Self]: ...
     def adaptive_max_pool2d(self, output_size: Any, return_indices: bool = False) -> Any:
         """The largest element of each part, in its dtype; see `adaptive_avg_pool2d`.
 
