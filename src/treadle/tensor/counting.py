@@ -210,11 +210,13 @@ class Counting(Selecting):
         """How many elements are in each of `bins` equal intervals: (bins,), in this tensor's dtype.
 
         `min` and `max` both 0 take the least and largest element. Elements outside are not counted;
-        `max` itself belongs to the last interval. Raises ShapeError, and DTypeError for complex
-        numbers.
+        `max` itself belongs to the last interval. Raises ShapeError, and DTypeError for bools and
+        complex numbers.
         """
         if bins < 1 or max < min:
             raise ShapeError(f"[histc] {bins} bins from {min} to {max} are none")
+        if self.dtype.is_bool or self.dtype.is_complex:
+            raise DTypeError(f"[histc] counts numbers in their dtype, not {self.dtype.name}")
         flat = self.flatten()
         x = flat._wide()
         low, high = x._filled(float(min)), x._filled(float(max))

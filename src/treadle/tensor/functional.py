@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from ..config import settings
 from ..dtype import dtypes, least_upper_dtype
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir.op import Op
 from .checks import check_attention, check_labels, check_vectors
 from .losses import reduced
@@ -106,14 +106,17 @@ class Functional(Synonyms):
     ) -> Self:  # fmt: skip
         """softmax(self @ key.T * scale + mask) @ value, on the last two axes.
 
-        Query (.., L, E), key (.., S, E) and value (.., S, Ev) give (.., L, Ev), in the query's
-        dtype. A mask broadcasts to (.., L, S): bool ones are true where attention is allowed,
-        floats are added to the scores. A row that is allowed nothing gives 0. `scale` is 1 /
-        sqrt(E) by default. `enable_gqa` repeats the heads (axis -3) of key and value to those of
-        the query. Raises ShapeError, and DTypeError for what are no floats.
+        Query (.., L, E), key (.., S, E) and value (.., S, Ev) give (.., L, Ev); dtypes promote. A
+        mask broadcasts to (.., L, S): bool ones are true where attention is allowed, floats are
+        added to the scores. A row that is allowed nothing gives 0. `scale` is 1 / sqrt(E) by
+        default. `enable_gqa` repeats the heads (axis -3) of key and value to those of the query.
+        Raises ShapeError, and DTypeError for what are no floats.
         """
         name = "scaled_dot_product_attention"
         check_attention(name, self.shape, key.shape, value.shape, bool(enable_gqa))
+        for what, given in (("query", self), ("key", key), ("value", value)):
+            if not given.dtype.is_float:
+                raise DTypeError(f"[{name}] the {what} is {given.dtype.name}, not a float; cast it")
         if enable_gqa:
             groups = self.shape[-3] // key.shape[-3]
             key, value = (t.repeat_interleave(groups, dim=-3) for t in (key, value))

@@ -165,6 +165,8 @@ class Statistics(Bytes):
         if not moved.shape[-1]:
             raise ShapeError(f"[{name}] shape {self.shape} has no elements on axis {dim}")
         shares = self._filled(q) if is_scalar(q) else q
+        if isinstance(q, (list, tuple)):
+            shares = type(self)(q, device=self.device, dtype=self.dtype)
         if shares.ndim > 1:
             raise ShapeError(f"[{name}] q is a number or a vector, not shape {shares.shape}")
         wanted = shares.cast(self.dtype).reshape((-1,))
