@@ -69,9 +69,7 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None)
 
 
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
-    """The frequency of each element of an `rfft` of `n` numbers that are `d` apart: (n
-
-    2 + 1,).
+    """The frequency of each element of an `rfft` of `n` numbers that are `d` apart: (n // 2 + 1,).
 
     float32 unless a dtype is given. Raises ShapeError, and DTypeError for one of no floats.
     """

@@ -43,11 +43,10 @@ class Convolution(Linalg):
     ) -> Self:  # fmt: skip
         """Cross-correlation of (N, C, *spatial) with (O, C / groups, *kernel): (N, O, *sizes).
 
-        Sizes are (n + padding - dilation (kernel - 1) - 1)
-
-        stride + 1. `padding`: a number, one for each spatial axis, or (left, right, top, bottom,
-        ...) with the last axis first. `bias` is (O,). Dtypes promote, or `dtype` is that of the
-        result; half types accumulate in float32. Raises ShapeError.
+        Sizes are (n + 2 padding - dilation (kernel - 1) - 1) // stride + 1. `padding`: a number, one
+        for each spatial axis, or (left, right, top, bottom, ...) with the last axis first. `bias`
+        is (O,). Dtypes promote, or `dtype` is that of the result; half types accumulate in float32.
+        Raises ShapeError.
         """
         biased = None if bias is None else bias.shape
         check_conv("conv2d", self.shape, weight.shape, biased, groups)
@@ -76,7 +75,7 @@ class Convolution(Linalg):
         """The adjoint of `conv2d`: (N, C, *spatial) with (C, O / groups, *kernel) to (N, O,
         *sizes).
 
-        Sizes are (n - 1) stride - padding + dilation (kernel - 1) + output_padding + 1. `bias` is
+        Sizes are (n - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1. `bias` is
         (O,). Dtypes promote. Raises ShapeError.
         """
         biased = None if bias is None else bias.shape
@@ -143,8 +142,7 @@ class Convolution(Linalg):
         """The mean of every window over the last axes; `stride` None is the kernel's size; integers
         give floats.
 
-        (N, C, H, W) gives (N, C, h, w), with h = (H + padding - dilation (kernel - 1) - 1)
-
+        (N, C, H, W) gives (N, C, h, w), with h = (H + 2 padding - dilation (kernel - 1) - 1) //
         stride + 1. `ceil_mode` keeps a last, partial window; `count_include_pad` false leaves
         padding out. `divisor_override` divides the sums instead of the number of elements. Raises
         ShapeError.
@@ -178,8 +176,7 @@ class Convolution(Linalg):
     ) -> Any:  # fmt: skip
         """The largest of every window over the last axes, in its dtype; padding never wins.
 
-        (N, C, H, W) gives (N, C, h, w), with h = (H + padding - dilation (kernel - 1) - 1)
-
+        (N, C, H, W) gives (N, C, h, w), with h = (H + 2 padding - dilation (kernel - 1) - 1) //
         stride + 1; `stride` None is the kernel's size, `ceil_mode` keeps a last, partial window.
         With `return_indices`, also where it was, as int32 places in the flattened last axes. Raises
         ShapeError, and DTypeError for complex numbers.

@@ -48,9 +48,7 @@ class Fourier(Norms):
         return self._transformed("ifft", n, axis, norm, True)
 
     def rfft(self, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Self:
-        """The first n
-
-        2 + 1 elements of `fft` of real numbers, of which the others follow.
+        """The first n // 2 + 1 elements of `fft` of real numbers, of which the others follow.
 
         complex64, or complex128 of float64. Raises DTypeError for complex numbers, ShapeError,
         IndexOutOfRange, ArgumentError.
@@ -80,9 +78,8 @@ class Fourier(Norms):
         return self.conj().irfft(n, axis, _OPPOSITE[_norm("hfft", norm)])
 
     def ihfft(self, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Self:
-        """The inverse of `hfft` along an axis, of real numbers: the first half, n
-
-        2 + 1, complex.
+        """The inverse of `hfft` along an axis, of real numbers: the first half, n // 2 + 1,
+        complex.
 
         complex64, or complex128 of float64. Raises DTypeError for complex numbers, ShapeError,
         IndexOutOfRange, ArgumentError.
@@ -117,9 +114,7 @@ class Fourier(Norms):
         self, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
         norm: str | None = "backward",
     ) -> Self:  # fmt: skip
-        """`rfft` along the last of some axes, `fft` along the others: n
-
-        2 + 1 elements of that.
+        """`rfft` along the last of some axes, `fft` along the others: n // 2 + 1 elements of that.
 
         complex64, or complex128 of float64. Raises DTypeError for complex numbers, ShapeError where
         there is no axis, IndexOutOfRange, ArgumentError.
@@ -248,9 +243,8 @@ class Fourier(Norms):
     def rfftfreq(
         cls, n: int, d: float = 1.0, *, dtype: Any = None, device: str | None = None
     ) -> Self:  # fmt: skip
-        """The frequency of each element of an `rfft` of `n` numbers that are `d` apart: (n
-
-        2 + 1,).
+        """The frequency of each element of an `rfft` of `n` numbers that are `d` apart: (n // 2 +
+        1,).
 
         `dtypes.default_float` unless a dtype is given. Raises ShapeError, and DTypeError for one of
         no floats.

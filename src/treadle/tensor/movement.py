@@ -286,9 +286,8 @@ class Movement(Operators):
     def unfold(self, dim: int, size: int, step: int) -> Self:
         """All windows of `size` on one axis, `step` apart; the window is a new last axis.
 
-        (.., n, ..) gives (.., (n - size)
-
-        step + 1, .., size), in its dtype. Raises ShapeError, IndexOutOfRange.
+        (.., n, ..) gives (.., (n - size) // step + 1, .., size), in its dtype. Raises ShapeError,
+        IndexOutOfRange.
         """
         axis = resolve_axis("unfold", dim, self.ndim)
         extent = self.shape[axis] if self.ndim else 1
