@@ -167,8 +167,7 @@ def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
 def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
     """Each vector along an axis of its own, all expanded to one grid, in their dtypes.
 
-    "xy" swaps the first two axes. Raises ShapeError for another `indexing`, and for more than one
-    axis.
+    "xy" swaps the first two axes. Raises ShapeError for another `indexing`.
     """
     if not arrays:
         return []

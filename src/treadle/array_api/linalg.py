@@ -68,7 +68,7 @@ def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
 
 
 def matrix_transpose(x: Tensor, /) -> Tensor:
-    """The last two axes exchanged, in this dtype. Raises ShapeError for less."""
+    """The last two axes exchanged, in this dtype. Raises IndexOutOfRange for less."""
     return check_tensor("matrix_transpose", x).mT
 
 
@@ -224,7 +224,8 @@ def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: Any = "fro") -> Te
     """A norm of the matrices in the last two axes: "fro", "nuc", 1, -1, 2, -2, inf or -inf.
 
     (.., m, n) gives (..), or (.., 1, 1) for `keepdims`. Floats, or complex numbers, which give real
-    ones. Raises DTypeError for anything else, ShapeError.
+    ones. Raises DTypeError for anything else, IndexOutOfRange for a vector, ShapeError for another
+    `ord`.
     """
     return check_tensor("matrix_norm", x).matrix_norm(ord, keepdim=keepdims)
 

@@ -65,7 +65,7 @@ class Complexes(Special):
     def mH(self) -> Self:
         """The conjugate transpose of the last two axes, in this dtype.
 
-        Raises ShapeError for less.
+        Raises IndexOutOfRange for less.
         """
         return self.transpose(-1, -2).conj()
 

@@ -43,10 +43,10 @@ class Convolution(Linalg):
     ) -> Self:  # fmt: skip
         """Cross-correlation of (N, C, *spatial) with (O, C / groups, *kernel): (N, O, *sizes).
 
-        Sizes are (n + 2 padding - dilation (kernel - 1) - 1) // stride + 1. `padding`: a number, one
-        for each spatial axis, or (left, right, top, bottom, ...) with the last axis first. `bias`
-        is (O,). Dtypes promote, or `dtype` is that of the result; half types accumulate in float32.
-        Raises ShapeError.
+        Sizes are (n + 2 padding - dilation (kernel - 1) - 1) // stride + 1. `padding`: a number,
+        one for each spatial axis, or (left, right, top, bottom, ...) with the last axis first.
+        `bias` is (O,). Dtypes promote, or `dtype` is that of the result; half types accumulate in
+        float32. Raises ShapeError.
         """
         biased = None if bias is None else bias.shape
         check_conv("conv2d", self.shape, weight.shape, biased, groups)

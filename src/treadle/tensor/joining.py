@@ -161,10 +161,10 @@ class Joining(Reinterpret):
         return result
 
     def meshgrid(self, *args: Self, indexing: str = "ij") -> tuple[Self, ...]:
-        """Each 1-D tensor along an axis of its own, all expanded to one grid, in their dtypes.
+        """Each vector along an axis of its own, all expanded to one grid, in their dtypes.
 
-        `indexing` "ij" keeps the order of the tensors, "xy" exchanges the first two. Raises
-        ShapeError for another one, and for more than one axis.
+        Tensors of more axes count flat. `indexing` "ij" keeps the order of the tensors, "xy"
+        exchanges the first two. Raises ShapeError for another one.
         """
         if indexing not in ("ij", "xy"):
             raise ShapeError(f'[meshgrid] indexing is "ij" or "xy", not {indexing!r}')

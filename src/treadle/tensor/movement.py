@@ -114,9 +114,10 @@ class Movement(Operators):
 
     @explained
     def pad_to(self, shape: Any, *args: Any) -> Self:
-        """Each axis padded at its end with zeros to a size; None keeps it; the dtype stays.
+        """Each axis padded at its end with zeros to a size, or cut to it; None keeps it; the dtype
+        stays.
 
-        Raises ShapeError.
+        Raises ArgumentError for another number of sizes.
         """
         wanted = flatten_args(shape, args)
         pairs = [
@@ -237,7 +238,7 @@ class Movement(Operators):
 
     @property
     def mT(self) -> Self:
-        """The last two axes exchanged, in this dtype. Raises ShapeError for less."""
+        """The last two axes exchanged, in this dtype. Raises IndexOutOfRange for less."""
         return self.transpose(-1, -2)
 
     def squeeze(self, dim: Any = None) -> Self:

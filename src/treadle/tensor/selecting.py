@@ -94,7 +94,7 @@ class Selecting(Arranging):
         """A copy with `source` times `alpha` added at the integers `index` (n,) of one axis.
 
         `source` has this shape but for that axis, of size n; it takes this dtype. Raises
-        ShapeError, IndexOutOfRange, DTypeError.
+        ShapeError, IndexOutOfRange.
         """
         if not self.ndim:
             line = source.reshape((-1,))
@@ -105,7 +105,7 @@ class Selecting(Arranging):
         """A copy with `source` at the integers `index` (n,) of one axis; the last of equals stays.
 
         `source` has this shape but for that axis, of size n; it takes this dtype. Raises
-        ShapeError, IndexOutOfRange, DTypeError.
+        ShapeError, IndexOutOfRange.
         """
         if not self.ndim:
             line = source.reshape((-1,))
@@ -116,7 +116,7 @@ class Selecting(Arranging):
         """A copy with `value`, a number, at the integers `index` (n,) of one axis; it takes this
         dtype.
 
-        Raises ShapeError, IndexOutOfRange, DTypeError.
+        Raises ShapeError, IndexOutOfRange.
         """
         if not self.ndim:
             return self.reshape((1,)).index_fill(dim, index, value).reshape(())
@@ -155,7 +155,7 @@ class Selecting(Arranging):
         there.
 
         Shape and dtype stay; `source` takes this dtype. Raises ShapeError where the two have not as
-        many elements, DTypeError.
+        many elements, or the index holds no integers.
         """
         if index.numel() != source.numel():
             raise ShapeError(

@@ -30,8 +30,7 @@ class Sharding(Interop):
         stays.
 
         Pieces differ by at most one; the first ones are the larger. Raises DeviceError for no
-        devices or one named twice, ShapeError for an axis that is too short, IndexOutOfRange for
-        one that there is not.
+        devices or one named twice, ShapeError for an axis that there is not or that is too short.
         """
         names = _checked(devices)
         if axis is not None:
@@ -44,7 +43,7 @@ class Sharding(Interop):
         """Spread this very tensor, pieces of `axis` or copies; a leaf stays one, shape and dtype
         stay.
 
-        Raises DeviceError, ShapeError, IndexOutOfRange, as `shard` does.
+        Raises DeviceError and ShapeError, as `shard` does.
         """
         return self._moved_by(lambda tensor: tensor.shard(devices, axis))
 

@@ -123,7 +123,7 @@ class Statistics(Bytes):
     def msort(self) -> Self:
         """The elements in ascending order along the first axis, in this shape and dtype.
 
-        Raises ShapeError for a scalar, DTypeError for complex numbers.
+        Raises DTypeError for complex numbers.
         """
         return self.sort(0)[0]
 
