@@ -11,40 +11,12 @@ import textwrap
 from pathlib import Path
 
 import treadle
-from treadle import errors, interop, io, nn
-from treadle.nn import optim
+from treadle import errors
 
-MODULES = [treadle, errors, interop, io, nn, nn.datasets, nn.state, optim,
-           importlib.import_module("treadle.config"),
-           importlib.import_module("treadle.dtype"),
-           importlib.import_module("treadle.helpers")]  # fmt: skip
+from .public import NAMES
+
 LEAST_WORDS = 3
 ERRORS = {name for name in errors.__all__ if name.endswith(("Error", "Range", "Memory"))}
-
-
-def public_names():
-    for module in MODULES:
-        for name in module.__all__:
-            value = getattr(module, name)
-            if inspect.isclass(value) or inspect.isfunction(value):
-                yield f"{module.__name__}.{name}", value
-            if inspect.isclass(value):
-                yield from members(f"{module.__name__}.{name}", value)
-
-
-def members(path, kind):
-    """The functions and properties of a class that have public names, inherited ones included."""
-    for name, value in inspect.getmembers_static(kind):
-        if name.startswith("_") or name in vars(object):
-            continue
-        value = getattr(value, "__func__", value)
-        value = value.fget if isinstance(value, property) else value
-        ours = getattr(value, "__module__", None) or ""
-        if inspect.isfunction(value) and ours.startswith("treadle"):
-            yield f"{path}.{name}", value
-
-
-NAMES = dict(public_names())
 
 
 def raised(function):

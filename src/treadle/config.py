@@ -102,7 +102,8 @@ class Setting(Generic[T]):
         alias: str | None = None,
         default_text: str | None = None,
     ) -> None:
-        self.kind, self.doc, self.alias = kind, doc, alias
+        self.kind: Kind[T] = kind
+        self.doc, self.alias = doc, alias
         self._default, self._default_text = default, default_text
         self._cached: tuple[T, str] | None = None
 

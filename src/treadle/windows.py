@@ -31,7 +31,10 @@ __all__ = [
 def general_cosine(
     m: int, *, a: Sequence[float], sym: bool = True, dtype: Any = None, device: str | None = None
 ) -> Tensor:
-    """a[0] - a[1] cos(t) + a[2] cos(2 t) - ..., t from 0 to 2 pi. ArgumentError without `a`."""
+    """a[0] - a[1] cos(t) + a[2] cos(2 t) - ..., t from 0 to 2 pi: (m,) floats.
+
+    Raises ShapeError, DTypeError, and ArgumentError without `a`.
+    """
     if not a:
         raise ArgumentError("[general_cosine] a is a list of at least one number")
     places, last = _places("general_cosine", m, sym, dtype, device)
@@ -43,12 +46,15 @@ def general_cosine(
 
 
 def blackman(m: int, *, sym: bool = True, dtype: Any = None, device: str | None = None) -> Tensor:
-    """0.42 - 0.5 cos(t) + 0.08 cos(2 t), (m,)."""
+    """0.42 - 0.5 cos(t) + 0.08 cos(2 t): (m,) floats. Raises ShapeError, DTypeError."""
     return general_cosine(m, a=(0.42, 0.5, 0.08), sym=sym, dtype=dtype, device=device)
 
 
 def nuttall(m: int, *, sym: bool = True, dtype: Any = None, device: str | None = None) -> Tensor:
-    """Nuttall's minimum of four terms (1981), side lobes below -98 dB, (m,)."""
+    """Nuttall's minimum of four terms (1981), side lobes below -98 dB: (m,) floats.
+
+    Raises ShapeError, DTypeError.
+    """
     terms = (0.3635819, 0.4891775, 0.1365995, 0.0106411)
     return general_cosine(m, a=terms, sym=sym, dtype=dtype, device=device)
 
@@ -56,28 +62,31 @@ def nuttall(m: int, *, sym: bool = True, dtype: Any = None, device: str | None =
 def general_hamming(
     m: int, *, alpha: float = 0.54, sym: bool = True, dtype: Any = None, device: str | None = None
 ) -> Tensor:
-    """alpha - (1 - alpha) cos(t), (m,)."""
+    """alpha - (1 - alpha) cos(t): (m,) floats. Raises ShapeError, DTypeError."""
     return general_cosine(m, a=(alpha, 1.0 - alpha), sym=sym, dtype=dtype, device=device)
 
 
 def hamming(m: int, *, sym: bool = True, dtype: Any = None, device: str | None = None) -> Tensor:
-    """0.54 - 0.46 cos(t), (m,)."""
+    """0.54 - 0.46 cos(t): (m,) floats. Raises ShapeError, DTypeError."""
     return general_hamming(m, sym=sym, dtype=dtype, device=device)
 
 
 def hann(m: int, *, sym: bool = True, dtype: Any = None, device: str | None = None) -> Tensor:
-    """(1 - cos(t)) / 2, (m,)."""
+    """(1 - cos(t)) / 2: (m,) floats. Raises ShapeError, DTypeError."""
     return general_hamming(m, alpha=0.5, sym=sym, dtype=dtype, device=device)
 
 
 def bartlett(m: int, *, sym: bool = True, dtype: Any = None, device: str | None = None) -> Tensor:
-    """A triangle from 0 to 1 to 0, (m,)."""
+    """A triangle from 0 to 1 to 0: (m,) floats. Raises ShapeError, DTypeError."""
     places, last = _places("bartlett", m, sym, dtype, device)
     return _finished(places.mul(2 / last).sub(1.0).abs().neg().add(1.0), dtype, m)
 
 
 def cosine(m: int, *, sym: bool = True, dtype: Any = None, device: str | None = None) -> Tensor:
-    """Half a wave of the sine, which is not 0 at the ends, (m,)."""
+    """Half a wave of the sine, which is not 0 at the ends: (m,) floats.
+
+    Raises ShapeError, DTypeError.
+    """
     places, last = _places("cosine", m, sym, dtype, device)
     return _finished(places.add(0.5).mul(math.pi / (last + 1)).sin(), dtype, m)
 
@@ -86,9 +95,10 @@ def exponential(
     m: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, dtype: Any = None,
     device: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """exp(-|n - center| / tau), (m,); `center` None is the middle.
+    """exp(-|n - center| / tau): (m,) floats; `center` None is the middle.
 
-    Raises ArgumentError for a `tau` that is not above 0, or a `center` of a symmetric window.
+    Raises ShapeError, DTypeError, and ArgumentError for a `tau` that is not above 0, or a `center`
+    of a symmetric window.
     """
     if tau <= 0 or (sym and center is not None):
         raise ArgumentError(
@@ -103,7 +113,10 @@ def exponential(
 def gaussian(
     m: int, *, std: float = 1.0, sym: bool = True, dtype: Any = None, device: str | None = None
 ) -> Tensor:
-    """exp(-(n - middle)^2 / 2 std^2), (m,). Raises ArgumentError for a `std` up to 0."""
+    """exp(-(n - middle)² / 2 std²): (m,) floats.
+
+    Raises ShapeError, DTypeError, and ArgumentError for a `std` up to 0.
+    """
     if std <= 0:
         raise ArgumentError(f"[gaussian] std is above 0, not {std}")
     places, last = _places("gaussian", m, sym, dtype, device)
@@ -113,9 +126,9 @@ def gaussian(
 def kaiser(
     m: int, *, beta: float = 12.0, sym: bool = True, dtype: Any = None, device: str | None = None
 ) -> Tensor:
-    """i0(beta sqrt(1 - t^2)) / i0(beta), t from -1 to 1, (m,).
+    """i0(beta sqrt(1 - t²)) / i0(beta), t from -1 to 1: (m,) floats.
 
-    Raises ArgumentError for a negative `beta`.
+    Raises ShapeError, DTypeError, and ArgumentError for a negative `beta`.
     """
     if beta < 0:
         raise ArgumentError(f"[kaiser] beta is at least 0, not {beta}")

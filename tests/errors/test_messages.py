@@ -18,6 +18,8 @@ VECTOR = Tensor([1.0, 2.0])
 
 # Short messages as a whole: what was wrong, what was expected, what to try.
 WHOLE = {
+    "attention of integers": (lambda: X.scaled_dot_product_attention(X, INTS), DTypeError, """\
+[scaled_dot_product_attention] the value is int32, not a float; cast it"""),
     "broadcast": (lambda: X + VECTOR, ShapeError, """\
 [add] shapes (2, 3) and (2,) do not broadcast at axis -1:
     2  3

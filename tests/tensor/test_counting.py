@@ -65,6 +65,8 @@ def test_counts_match_numpy(device):
     want = torch.histc(torch.tensor(values), 4, 0, 1).numpy()
     got = Tensor(values, device=device).histc(4, 0, 1).numpy()
     np.testing.assert_array_equal(got, want)
+    with pytest.raises(DTypeError, match="counts numbers in their dtype, not bool"):
+        Tensor([True, False], device=device).histc(2)
     with pytest.raises(ShapeError, match="-1 is negative"):
         Tensor([-1, 2]).bincount()
     with pytest.raises(DTypeError, match="counts integers"):
@@ -105,6 +107,8 @@ def test_statistics_match_pytorch(device):
     q = np.array([0.1, 0.5, 0.9], np.float32)
     compare(device, lambda x: x.quantile(Tensor(q, device=x.device), 1),
             lambda x: x.quantile(torch.tensor(q), 1), TABLE, atol=1e-5)  # fmt: skip
+    compare(device, lambda x: x.quantile([0.1, 0.5], 1),
+            lambda x: x.quantile(torch.tensor([0.1, 0.5]), 1), TABLE, atol=1e-5)  # fmt: skip
     compare(device, lambda x: x.median(1)[0], lambda x: x.median(1).values, TABLE)
     compare(device, lambda x: x.diff(2), lambda x: x.diff(n=2), TABLE)
     compare(device, lambda x: x.trapezoid(dx=0.5), lambda x: torch.trapezoid(x, dx=0.5), TABLE)

@@ -21,10 +21,11 @@ def asarray(
 ) -> Tensor:
     """`obj` as a tensor: a tensor, a scalar, nested lists of them, an array, bytes.
 
-    `copy` True gives it memory of its own, None only where dtype, device or `obj` ask for that.
-    Arrays of other libraries are copied, since a lazy result would see what becomes of them later:
+    In its shape and dtype, numbers as int32, float32 or complex64, unless `dtype` is given. `copy`
+    True gives it memory of its own, None only where dtype, device or `obj` ask for that. Arrays of
+    other libraries are copied, since a lazy result would see what becomes of them later:
     `copy=False` shares the memory of those that export DLPack. Raises CopyError, a ValueError,
-    where it cannot, and DTypeError or ShapeError for what is no array.
+    where that takes a copy.
     """
     if isinstance(obj, Tensor):
         found = _converted(obj, dtype, device)
@@ -49,7 +50,7 @@ def _converted(x: Tensor, dtype: Any, device: Any) -> Tensor:
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """The memory of another library's array, shared where it can be.
+    """The memory of another library's array, shared where it can be, in its shape and dtype.
 
     Raises ExchangeError, a BufferError; see `Tensor.from_dlpack`.
     """
@@ -62,7 +63,11 @@ def arange(
     start: float, /, stop: float | None = None, step: float = 1, *, dtype: Any = None,
     device: Any = None,
 ) -> Tensor:  # fmt: skip
-    """start, start + step, ... before `stop`; with one number, 0, 1, ... before that one."""
+    """A vector: start, start + step, ... before `stop`; with one number, 0, 1, ... before that one.
+
+    int32, or float32 if any of them is a float, unless a dtype is given. Raises ShapeError for a
+    step of 0, DTypeError for integers that do not fit.
+    """
     return Tensor.arange(start, stop, step, device=device, dtype=dtype)
 
 
@@ -70,7 +75,11 @@ def linspace(
     start: float, stop: float, /, num: int, *, dtype: Any = None, device: Any = None,
     endpoint: bool = True,
 ) -> Tensor:  # fmt: skip
-    """`num` numbers evenly apart, from `start` to `stop`, which is left out without `endpoint`."""
+    """`num` numbers evenly apart, (num,), from `start` to `stop`, which is left out without
+    `endpoint`.
+
+    float32 unless a dtype is given. Raises ShapeError.
+    """
     if endpoint:
         return Tensor.linspace(start, stop, num, device=device, dtype=dtype)
     return Tensor.linspace(start, stop, num + 1, device=device, dtype=dtype)[:num]
@@ -79,64 +88,87 @@ def linspace(
 def full(
     shape: int | tuple[int, ...], fill_value: Any, *, dtype: Any = None, device: Any = None
 ) -> Tensor:
-    """`fill_value` everywhere; in the default dtype of its kind, unless one is given."""
+    """`fill_value` everywhere in `shape`; in the default dtype of its kind, unless one is given.
+
+    bool, int32, float32 or complex64. Raises ShapeError, DTypeError for an integer that does not
+    fit.
+    """
     return Tensor.full(shape, fill_value, device=device, dtype=dtype)
 
 
 def zeros(shape: int | tuple[int, ...], *, dtype: Any = None, device: Any = None) -> Tensor:
-    """0 everywhere."""
+    """0 everywhere in `shape`, float32 unless a dtype is given. Raises ShapeError."""
     return Tensor.zeros(shape, dtype=dtype, device=device)
 
 
 def ones(shape: int | tuple[int, ...], *, dtype: Any = None, device: Any = None) -> Tensor:
-    """1 everywhere."""
+    """1 everywhere in `shape`, float32 unless a dtype is given. Raises ShapeError."""
     return Tensor.ones(shape, dtype=dtype, device=device)
 
 
 def empty(shape: int | tuple[int, ...], *, dtype: Any = None, device: Any = None) -> Tensor:
-    """Values that are not defined."""
+    """Values that are not defined, in `shape`, float32 unless another is given.
+
+    Raises ShapeError.
+    """
     return Tensor.empty(shape, dtype=dtype, device=device)
 
 
 def full_like(x: Tensor, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """`fill_value` in the shape of `x`, and in its dtype and on its device unless given."""
+    """`fill_value` in the shape of `x`, and in its dtype and on its device unless given.
+
+    Raises DTypeError for an integer that does not fit.
+    """
     return check_tensor("full_like", x).full_like(fill_value, dtype=dtype, device=device)
 
 
 def zeros_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """0 in the shape of `x`."""
+    """0 in the shape of `x`, and in its dtype and on its device unless given."""
     return full_like(x, 0, dtype=dtype, device=device)
 
 
 def ones_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """1 in the shape of `x`."""
+    """1 in the shape of `x`, and in its dtype and on its device unless given."""
     return full_like(x, 1, dtype=dtype, device=device)
 
 
 def empty_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """Values that are not defined, in the shape of `x`."""
+    """Values that are not defined, in the shape and dtype of `x` and on its device unless given."""
     return full_like(x, 0, dtype=dtype, device=device)
 
 
 def eye(
     n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None
 ) -> Tensor:
-    """(n_rows, n_cols) with ones on the diagonal `k`, counted upwards from the main one."""
+    """(n_rows, n_cols) with ones on the diagonal `k`, counted upwards from the main one.
+
+    float32 unless a dtype is given. Raises ShapeError.
+    """
     return Tensor.eye(n_rows, n_cols, diagonal=k, device=device, dtype=dtype)
 
 
 def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """The last two axes' lower triangle, up to the diagonal `k`; 0 elsewhere."""
+    """The last two axes' lower triangle, up to the diagonal `k`; 0 elsewhere; shape and dtype stay.
+
+    Raises ShapeError for less than two axes.
+    """
     return check_tensor("tril", x).tril(k)
 
 
 def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """The last two axes' upper triangle, from the diagonal `k` on; 0 elsewhere."""
+    """The last two axes' upper triangle, from the diagonal `k` on; 0 elsewhere; shape and dtype
+    stay.
+
+    Raises ShapeError for less than two axes.
+    """
     return check_tensor("triu", x).triu(k)
 
 
 def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
-    """Each vector along an axis of its own, all expanded to one grid; "xy" swaps the first two."""
+    """Each vector along an axis of its own, all expanded to one grid, in their dtypes.
+
+    "xy" swaps the first two axes. Raises ShapeError for another `indexing`.
+    """
     if not arrays:
         return []
     first, *others = (check_tensor("meshgrid", x) for x in arrays)

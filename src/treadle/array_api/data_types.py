@@ -25,24 +25,30 @@ __all__ = [
 
 
 def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
-    """The values as `dtype`; `x` itself only if nothing is to be done and `copy` is False."""
+    """The elements as `dtype`; `x` itself only if nothing is to be done and `copy` is False.
+
+    Raises DTypeError for complex numbers as real ones.
+    """
     return asarray(check_tensor("astype", x), dtype=dtype, device=device, copy=copy or None)
 
 
 def broadcast_to(x: Tensor, /, shape: tuple[int, ...]) -> Tensor:
-    """Expanded to `shape`. Raises ShapeError."""
+    """Expanded to `shape`; the dtype stays. Raises ShapeError."""
     return check_tensor("broadcast_to", x).broadcast_to(shape)
 
 
 def broadcast_arrays(*arrays: Tensor) -> list[Tensor]:
-    """All expanded to the shape that they have together. Raises ShapeError."""
+    """All expanded to the shape that they have together, each in its dtype. Raises ShapeError."""
     tensors = [check_tensor("broadcast_arrays", x) for x in arrays]
     shape = broadcast_shapes("broadcast_arrays", *(x.shape for x in tensors))
     return [x.broadcast_to(shape) for x in tensors]
 
 
 def result_type(*arrays_and_dtypes: Any) -> DType:
-    """The dtype that tensors, dtypes and Python scalars compute in; scalars give way."""
+    """The dtype that tensors, dtypes and Python scalars compute in; scalars give way.
+
+    Raises DTypeError for no tensor and no dtype among them.
+    """
     scalars = [item for item in arrays_and_dtypes if is_scalar(item)]
     others = [_dtype_of(item) for item in arrays_and_dtypes if not is_scalar(item)]
     if not others:

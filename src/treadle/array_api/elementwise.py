@@ -21,10 +21,13 @@ __all__ = [
 
 
 def _divided_down(x1: Tensor, x2: Any) -> Tensor:
-    """The quotient rounded, where `//` of floats, as Python and NumPy have it, is exact instead.
+    """x1 / x2, elementwise, rounded down; an integer over 0 gives 0.
 
-    The standard wants inf // 1 to be inf, and 1 // -inf to be -0.
+    Shapes broadcast, dtypes promote; bools give int32. Raises ShapeError, and DTypeError for
+    complex numbers.
     """
+    # The standard wants inf // 1 to be inf, and 1 // -inf to be -0: the quotient of floats is
+    # rounded, where `//`, as Python and NumPy have it, is exact.
     return x1.div(x2).floor() if x1.dtype.is_float else x1.idiv(x2)
 
 
@@ -105,19 +108,23 @@ conj: Unary = unary(Tensor.conj)
 
 
 def real(x: Tensor, /) -> Tensor:
-    """The real parts; real numbers themselves."""
+    """The real parts of elements, as floats in this shape; real numbers themselves."""
     return check_tensor("real", x).real
 
 
 def imag(x: Tensor, /) -> Tensor:
-    """The imaginary parts; of real numbers, 0."""
+    """The imaginary parts of elements, as floats in this shape.
+
+    Of real numbers 0, in their dtype.
+    """
     return x.imag if check_tensor("imag", x).dtype.is_complex else x.zeros_like()
 
 
 def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
-    """`x` not below `min` and not above `max`, in the dtype of `x`; NaN where any of them is.
+    """Elements not below `min` and not above `max`, in the dtype of `x`; NaN where any of them is.
 
-    Bounds are scalars, or tensors that broadcast with `x`; None is no bound.
+    Bounds are scalars, or tensors that broadcast with `x`; None is no bound. Raises ShapeError, and
+    DTypeError for complex numbers.
     """
     result = check_tensor("clip", x)
     if min is not None:

@@ -61,22 +61,34 @@ irfftn: Transform = _along_several(Tensor.irfftn)
 
 
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
-    """The frequency of each element of an `fft` of `n` numbers that are `d` apart."""
+    """The frequency of each element of an `fft` of `n` numbers that are `d` apart: (n,).
+
+    float32 unless a dtype is given. Raises ShapeError, and DTypeError for one of no floats.
+    """
     return Tensor.fftfreq(n, d, dtype=dtype, device=device)
 
 
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
-    """The frequency of each element of an `rfft` of `n` numbers that are `d` apart."""
+    """The frequency of each element of an `rfft` of `n` numbers that are `d` apart: (n // 2 + 1,).
+
+    float32 unless a dtype is given. Raises ShapeError, and DTypeError for one of no floats.
+    """
     return Tensor.rfftfreq(n, d, dtype=dtype, device=device)
 
 
 def fftshift(x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
-    """Frequency 0 moved to the middle of some axes, or all."""
+    """Frequency 0 moved to the middle of some axes, or all; shape and dtype stay.
+
+    Raises IndexOutOfRange.
+    """
     return check_tensor("fftshift", x).fftshift(axes)
 
 
 def ifftshift(x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
-    """The inverse of `fftshift`."""
+    """The inverse of `fftshift`, of some axes, or all; shape and dtype stay.
+
+    Raises IndexOutOfRange.
+    """
     return check_tensor("ifftshift", x).ifftshift(axes)
 
 

@@ -6,6 +6,9 @@ equal = binary(Tensor.eq, "equal")    equal(x, y), equal(x, 1), equal(1, x)
 
 from __future__ import annotations
 
+import inspect
+import re
+import textwrap
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -14,6 +17,8 @@ from ..tensor import Tensor
 from ..tensor.operands import is_scalar, scalar_node, weak_dtype
 
 __all__ = ["Binary", "Unary", "binary", "check_tensor", "unary"]
+
+_WIDTH = 96  # of lines of docstrings
 
 Unary: TypeAlias = Callable[[Tensor], Tensor]
 Binary: TypeAlias = Callable[[Any, Any], Tensor]
@@ -33,7 +38,7 @@ def unary(method: Unary, name: str = "") -> Unary:
     def operator(x: Tensor, /) -> Tensor:
         return method(check_tensor(name, x))
 
-    return _named(operator, name, method)
+    return _named(operator, name, _text_of(method, "x"))
 
 
 def binary(method: Callable[..., Tensor], name: str = "") -> Binary:
@@ -48,7 +53,8 @@ def binary(method: Callable[..., Tensor], name: str = "") -> Binary:
             return method(_like(name, x1, check_tensor(name, x2)), x2)
         return method(check_tensor(name, x1), _like(name, x2, x1) if is_scalar(x2) else x2)
 
-    return _named(operator, name, method)
+    text = f"{_text_of(method, 'x1', 'x2')}\n\n{textwrap.fill(_SCALARS, _WIDTH)}"
+    return _named(operator, name, text)
 
 
 def _like(name: str, scalar: Any, tensor: Tensor) -> Tensor:
@@ -56,7 +62,28 @@ def _like(name: str, scalar: Any, tensor: Tensor) -> Tensor:
     return Tensor._of(node, tensor.device)
 
 
-def _named(function: Any, name: str, method: Any) -> Any:
+def _named(function: Any, name: str, text: str) -> Any:
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = method.__doc__
+    function.__doc__ = text
     return function
+
+
+_SCALARS = (
+    "One of the two may be a Python scalar, which takes the dtype of the tensor if that has its "
+    "kind or a higher one. Raises DTypeError for anything else that is no tensor."
+)
+
+
+def _text_of(method: Callable[..., Tensor], *operands: str) -> str:
+    """A method's docstring, said of `operands`, and without what it says of other parameters."""
+    text = inspect.getdoc(method) or ""
+    names = [*inspect.signature(method).parameters]
+    for name, operand in zip(names, operands, strict=False):
+        text = re.sub(rf"\b{name}\b", operand, text)
+    others = [f"`{name}`" for name in names[len(operands) :]]
+    paragraphs = []
+    for paragraph in text.split("\n\n"):
+        sentences = re.split(r"(?<=[.;]) (?=[A-Z`])", " ".join(paragraph.split()))
+        kept = [one for one in sentences if not any(other in one for other in others)]
+        paragraphs.append(textwrap.fill(" ".join(kept), _WIDTH, break_on_hyphens=False))
+    return "\n\n".join(filter(None, paragraphs))

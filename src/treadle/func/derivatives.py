@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from ..errors import ShapeError, UserError
 from ..explained import explained
@@ -25,11 +25,15 @@ from .arguments import (
 
 __all__ = ["grad", "jvp", "split", "value_and_grad", "vjp"]
 
-Function = Callable[..., Any]
+P = ParamSpec("P")
+R = TypeVar("R")
+A = TypeVar("A")
 
 
 @explained
-def grad(func: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
+def grad(
+    func: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[P, Any]:
     """A function that gives the gradient of `func`, whose result is one float.
 
     `argnums` says for which positional arguments, each a tensor or a tree of them (tuples, lists,
@@ -57,15 +61,18 @@ def grad(func: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False
 
 @explained
 def value_and_grad(
-    func: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False
-) -> Function:
-    """As `grad`; gives (result, gradient), with aux ((result, anything), gradient)."""
+    func: Callable[P, R], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[P, tuple[R, Any]]:
+    """As `grad`; gives (result, gradient), with aux ((result, anything), gradient).
+
+    The gradient has the form, the shapes and the dtypes of the arguments. Raises as `grad`.
+    """
     return _value_and_grad("value_and_grad", func, argnums, has_aux)
 
 
 def _value_and_grad(
-    name: str, func: Function, argnums: int | Sequence[int], has_aux: bool
-) -> Function:
+    name: str, func: Callable[P, R], argnums: int | Sequence[int], has_aux: bool
+) -> Callable[P, tuple[R, Any]]:
     @functools.wraps(func)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
         given = Arguments(name, args, argnums)
@@ -84,13 +91,22 @@ def _value_and_grad(
     return value_and_gradient
 
 
+@overload
+def vjp(
+    func: Callable[..., R], *primals: Any, has_aux: Literal[False] = ...
+) -> tuple[R, Callable[[Any], tuple[Any, ...]]]: ...
+@overload
+def vjp(
+    func: Callable[..., tuple[R, A]], *primals: Any, has_aux: Literal[True]
+) -> tuple[R, Callable[[Any], tuple[Any, ...]], A]: ...
 @explained
-def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """(func(*primals), products): `products(cotangents)` are those of vectors with the Jacobian.
 
     `cotangents` has the form and the shapes of the result; `products` gives a tuple, for each
-    primal what arrives there. With `has_aux`, `func` returns (result, anything), and the third
-    value is that. Raises UserError, ShapeError or DTypeError for what does not fit.
+    primal what arrives there, in its shape and dtype. With `has_aux`, `func` returns (result,
+    anything), and the third value is that. Raises UserError, ShapeError or DTypeError for what does
+    not fit.
     """
     given = Arguments("vjp", primals, range(len(primals)))
     result, aux = split("vjp", given.call(func, {}), has_aux)
@@ -111,9 +127,19 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]
     return (value, products, given.real(aux)) if has_aux else (value, products)
 
 
+@overload
+def jvp(
+    func: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any],
+    has_aux: Literal[False] = ...,
+) -> tuple[R, R]: ...  # fmt: skip
+@overload
+def jvp(
+    func: Callable[..., tuple[R, A]], primals: Sequence[Any], tangents: Sequence[Any],
+    has_aux: Literal[True],
+) -> tuple[R, R, A]: ...  # fmt: skip
 @explained
 def jvp(
-    func: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False
+    func: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False
 ) -> tuple[Any, ...]:
     """(func(*primals), the directional derivative of that), in forward mode.
 

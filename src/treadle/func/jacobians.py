@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ParamSpec
 
 from ..errors import ShapeError
 from ..explained import explained
@@ -27,11 +27,13 @@ from .derivatives import split
 
 __all__ = ["hessian", "jacfwd", "jacrev"]
 
-Function = Callable[..., Any]
+P = ParamSpec("P")
 
 
 @explained
-def jacrev(func: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
+def jacrev(
+    func: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[P, Any]:
     """A function that gives the Jacobian of `func` in reverse mode, for fewer results than inputs.
 
     For each tensor of the result, in its form, there are those of the arguments that `argnums`
@@ -42,21 +44,29 @@ def jacrev(func: Function, argnums: int | Sequence[int] = 0, has_aux: bool = Fal
 
 
 @explained
-def jacfwd(func: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
-    """As `jacrev`, in forward mode: for fewer inputs than results."""
+def jacfwd(
+    func: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[P, Any]:
+    """A function that gives the Jacobian of `func` in forward mode, for fewer inputs than results.
+
+    In the form and the shapes of `jacrev`: (*result, *argument), of floats. Raises as `grad`.
+    """
     return _jacobian("jacfwd", func, argnums, has_aux, _columns)
 
 
 @explained
-def hessian(func: Function, argnums: int | Sequence[int] = 0) -> Function:
-    """A function that gives all second derivatives of `func`: `jacfwd` of `jacrev`."""
+def hessian(func: Callable[P, Any], argnums: int | Sequence[int] = 0) -> Callable[P, Any]:
+    """A function that gives all second derivatives of `func`: `jacfwd` of `jacrev`.
+
+    Of one float and an argument of some shape, (*argument, *argument). Raises as `grad`.
+    """
     return jacfwd(jacrev(func, argnums), argnums)
 
 
 def _jacobian(
-    name: str, func: Function, argnums: int | Sequence[int], has_aux: bool,
+    name: str, func: Callable[P, Any], argnums: int | Sequence[int], has_aux: bool,
     parts: Callable[[Arguments, list[Tensor]], list[list[Node]]],
-) -> Function:  # fmt: skip
+) -> Callable[P, Any]:  # fmt: skip
     @functools.wraps(func)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         given = Arguments(name, args, argnums)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from ..errors import ShapeError, UserError
 from ..explained import explained
@@ -19,20 +19,21 @@ from .arguments import check_tensor, tensor_of
 
 __all__ = ["vmap"]
 
-Function = Callable[..., Any]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @explained
 def vmap(
-    func: Function, in_dims: Any = 0, out_dims: Any = 0,
+    func: Callable[P, R], in_dims: Any = 0, out_dims: Any = 0,
     randomness: Literal["error", "different", "same"] = "error",
-) -> Function:  # fmt: skip
+) -> Callable[P, R]:  # fmt: skip
     """`func` for every example of a batch, in one graph: it is called once, on one of them.
 
     `in_dims`: the axis of each positional argument along which examples lie, None where all get the
     same; one number for all, or a tree in the form of the arguments, of which a leaf stands for all
     below it. `out_dims`: likewise the axis along which they lie in the result; None for what is the
-    same for all. Keyword arguments go to all examples as they are.
+    same for all. Dtypes stay. Keyword arguments go to all examples as they are.
 
     Random numbers inside are an error, unless `randomness` says whether each example draws its own
     ("different") or all get the "same".

@@ -16,8 +16,9 @@ __all__ = ["from_dlpack"]
 
 @explained
 def from_dlpack(x: Any, *, device: str | None = None, copy: bool | None = None) -> Tensor:
-    """The memory of another library's array, shared: the same as `Tensor.from_dlpack`.
+    """The memory of another library's array, in its shape and dtype: `Tensor.from_dlpack`.
 
-    Raises ExchangeError (a BufferError).
+    Shared, or copied where `copy` and `device` ask for that. Raises ExchangeError (a BufferError),
+    DeviceError.
     """
     return Tensor.from_dlpack(x, device=device, copy=copy)

@@ -49,9 +49,10 @@ _PLAIN: dict[int, DType] = {
 def gguf_load(tensor: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The metadata and the tensors of a file, or of a uint8 tensor that holds a file's bytes.
 
-    Plain tensors keep their dtype and, on the CPU, are the file's own memory. Quantised ones are
-    float32, and lazy: the blocks stay as they are, and are decoded by whatever kernel reads them.
-    Raises UserError if the bytes are not a sound GGUF file, or have blocks of an unknown type.
+    Plain tensors keep their shape and dtype and, on the CPU, are the file's own memory. Quantised
+    ones are float32, and lazy: the blocks stay as they are, and are decoded by whatever kernel
+    reads them. Raises UserError if the bytes are not a sound GGUF file, or have blocks of an
+    unknown type.
     """
     data, label = mapped(tensor), label_of(tensor)
     try:

@@ -44,7 +44,8 @@ def npy_load(fn: Any) -> Tensor:
 
 @explained
 def npz_load(fn: Any) -> dict[str, Tensor]:
-    """The arrays of a .npz file by name, each copied, and decompressed where it is compressed.
+    """The arrays of a .npz file by name, in their shapes and dtypes, each copied, and decompressed
+    where it is compressed.
 
     Raises as `npy_load`.
     """

@@ -122,8 +122,8 @@ def _umask() -> int:
 def safe_load(fn: Any) -> dict[str, Tensor]:
     """The named tensors of a file, or of a uint8 tensor that holds a file's bytes.
 
-    Nothing is read before it is computed with, and on the CPU nothing is copied. Raises UserError
-    if the bytes are not a sound safetensors file.
+    In their shapes and dtypes. Nothing is read before it is computed with, and on the CPU nothing
+    is copied. Raises UserError if the bytes are not a sound safetensors file.
     """
     data, label = mapped(fn), label_of(fn)
     start, header = _parse(data, label)
@@ -135,7 +135,10 @@ def safe_load(fn: Any) -> dict[str, Tensor]:
 
 @explained
 def safe_load_metadata(t: Any) -> tuple[Tensor, int, dict[str, Any]]:
-    """The file's bytes as a uint8 tensor, where its data begins, and its whole header."""
+    """The file's bytes as a uint8 vector, where its data begins, and its whole header.
+
+    Raises UserError if the bytes are not a sound safetensors file.
+    """
     data, label = mapped(t), label_of(t)
     start, header = _parse(data, label)
     _entries(header, len(data) - start, label)

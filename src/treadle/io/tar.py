@@ -19,7 +19,7 @@ __all__ = ["tar_extract"]
 
 @explained
 def tar_extract(t: Any) -> dict[str, Tensor]:
-    """The regular files of an archive (a path or a uint8 tensor) as uint8 tensors, by name.
+    """The regular files of an archive (a path or a uint8 tensor) as uint8 vectors, by name.
 
     Of files with one name the last counts, as in tar itself; links and folders are left out. The
     archive is mapped, so it must not be compressed. Raises UserError for a broken archive.

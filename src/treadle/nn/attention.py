@@ -25,10 +25,11 @@ __all__ = ["MultiheadAttention"]
 class MultiheadAttention:
     """Scaled dot-product attention of several heads, each over a part of `embed_dim`.
 
-    Query (time, batch, embed_dim), key (source, batch, kdim), value (source, batch, vdim); with
-    `batch_first` the batch comes first, and it may be left out. `num_kv_heads` below `num_heads`
-    is grouped-query attention: neighbouring query heads share a head of keys and values. Raises
-    ShapeError for sizes that do not divide or fit.
+    Query (time, batch, embed_dim), key (source, batch, kdim), value (source, batch, vdim) to the
+    shape of the query; with `batch_first` the batch comes first, and it may be left out.
+    `num_kv_heads` below `num_heads` is grouped-query attention: neighbouring query heads share a
+    head of keys and values. Parameters are float32; dtypes promote. Raises ShapeError for sizes
+    that do not divide or fit, DTypeError for a mask that is neither bool nor float.
     """
 
     embed_dim: int

@@ -26,8 +26,11 @@ def _per_axis(size: Size, ndim: int) -> tuple[int, ...]:
 class Conv2d:
     """Cross-correlation with a learned kernel, over as many axes as `kernel_size` names.
 
-    `padding` is an int, one a spatial axis, two a spatial axis, "same", or "valid" for none. Raises
-    ShapeError if `groups` does not divide both channel counts, or for "same" with a stride.
+    (batch, in_channels, *spatial) to (batch, out_channels, *sizes), as in `Tensor.conv2d`. `weight`
+    is (out_channels, in_channels / groups, *kernel_size), `bias` (out_channels,), float32; dtypes
+    promote. `padding` is an int, one a spatial axis, two a spatial axis, "same", or "valid" for
+    none. Raises ShapeError if `groups` does not divide both channel counts, or for "same" with a
+    stride.
     """
 
     ndim: int = 2
@@ -83,14 +86,20 @@ class Conv2d:
 
 @explained
 class Conv1d(Conv2d):
-    """`Conv2d` over one axis: (batch, in_channels, length)."""
+    """`Conv2d` over one axis: (batch, in_channels, length) to (batch, out_channels, size).
+
+    Dtypes promote with float32, that of `weight` and `bias`. Raises ShapeError.
+    """
 
     ndim: int = 1
 
 
 @explained
 class Conv3d(Conv2d):
-    """`Conv2d` over three axes: (batch, in_channels, depth, height, width)."""
+    """`Conv2d` over three axes: (batch, in_channels, depth, height, width).
+
+    Dtypes promote with float32, that of `weight` and `bias`. Raises ShapeError.
+    """
 
     ndim: int = 3
 
@@ -99,7 +108,9 @@ class Conv3d(Conv2d):
 class ConvTranspose2d(Conv2d):
     """The gradient of `Conv2d` with respect to its input, as a layer: it enlarges by `stride`.
 
-    `weight` is (in_channels, out_channels / groups, *kernel_size).
+    (batch, in_channels, *spatial) to (batch, out_channels, *sizes), as in
+    `Tensor.conv_transpose2d`. `weight` is (in_channels, out_channels / groups, *kernel_size),
+    `bias` (out_channels,), float32; dtypes promote. Raises ShapeError.
     """
 
     output_padding: Size
@@ -138,14 +149,20 @@ class ConvTranspose2d(Conv2d):
 
 @explained
 class ConvTranspose1d(ConvTranspose2d):
-    """`ConvTranspose2d` over one axis: (batch, in_channels, length)."""
+    """`ConvTranspose2d` over one axis: (batch, in_channels, length).
+
+    Dtypes promote with float32, that of `weight` and `bias`. Raises ShapeError.
+    """
 
     ndim: int = 1
 
 
 @explained
 class ConvTranspose3d(ConvTranspose2d):
-    """`ConvTranspose2d` over three axes: (batch, in_channels, depth, height, width)."""
+    """`ConvTranspose2d` over three axes: (batch, in_channels, depth, height, width).
+
+    Dtypes promote with float32, that of `weight` and `bias`. Raises ShapeError.
+    """
 
     ndim: int = 3
 

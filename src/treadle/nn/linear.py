@@ -13,9 +13,10 @@ __all__ = ["Embedding", "Linear"]
 
 @explained
 class Linear:
-    """`x @ weight.T + bias`: (..., in_features) to (..., out_features).
+    """`x @ weight.T + bias`: (..., in_features) to (..., out_features); dtypes promote.
 
-    Called with another width it raises ShapeError.
+    `weight` is (out_features, in_features), `bias` (out_features,), float32. Called with another
+    width it raises ShapeError.
     """
 
     weight: Tensor  # (out_features, in_features)
@@ -36,7 +37,8 @@ class Linear:
 class Embedding:
     """A table of vectors: integer indices of any shape to shape + (embed_size,).
 
-    Indices outside the table read as zero vectors. Raises DTypeError if they are not integers.
+    `weight` is (vocab_size, embed_size), float32, and so is what it gives. Indices outside the
+    table read as zero vectors. Raises DTypeError if they are not integers.
     """
 
     weight: Tensor  # (vocab_size, embed_size)

@@ -77,10 +77,11 @@ def _state(value: object, dtype: object = None) -> Tensor:
 class BatchNorm(_RunningStatistics):
     """Normalise each channel (axis 1) over the batch: (batch, sz, ...) to the same shape.
 
-    In training (`Tensor.train()` or `Context(TRAINING=1)`) the batch's own statistics are used
-    and the running ones updated in place; otherwise the running ones are used. With
-    `track_running_stats=False` the batch's own are always used. Raises ShapeError for another
-    number of channels.
+    In training (`Tensor.train()` or `Context(TRAINING=1)`) the batch's own statistics are used and
+    the running ones updated in place; otherwise the running ones are used. With
+    `track_running_stats=False` the batch's own are always used. `weight`, `bias`, `running_mean`
+    and `running_var` are (sz,), float32; dtypes promote. Raises ShapeError for another number of
+    channels.
     """
 
     weight: Tensor | None  # (sz,)
@@ -134,7 +135,8 @@ BatchNorm1d = BatchNorm2d = BatchNorm3d = BatchNorm
 class GroupNorm:
     """Normalise groups of channels (axis 1) and all that follows, each sample by itself.
 
-    Raises ShapeError for another number of channels.
+    (batch, num_channels, ...) to the same shape; `weight` and `bias` are (num_channels,), float32;
+    dtypes promote. Raises ShapeError for another number of channels.
     """
 
     weight: Tensor | None  # (num_channels,)
@@ -170,8 +172,10 @@ class GroupNorm:
 class InstanceNorm(GroupNorm, _RunningStatistics):
     """Normalise each channel of each sample by itself: `GroupNorm` with one channel a group.
 
-    With `track_running_stats` the means of the samples' statistics are averaged over the batches
-    that it trains on, and used otherwise. PyTorch's layers are not `affine` by default.
+    (batch, num_features, ...) to the same shape; dtypes promote with float32, that of `weight` and
+    `bias`. With `track_running_stats` the means of the samples' statistics are averaged over the
+    batches that it trains on, and used otherwise. PyTorch's layers are not `affine` by default.
+    Raises ShapeError for another number of channels.
     """
 
     momentum: float
@@ -207,7 +211,10 @@ InstanceNorm1d = InstanceNorm2d = InstanceNorm3d = InstanceNorm
 
 @explained
 class LayerNorm:
-    """Normalise over the last axes, whose shape is `normalized_shape`. Raises ShapeError."""
+    """Normalise over the last axes, whose shape is `normalized_shape`; the shape stays.
+
+    `weight` and `bias` are of that shape, float32; dtypes promote. Raises ShapeError.
+    """
 
     weight: Tensor | None  # normalized_shape
     bias: Tensor | None
@@ -245,7 +252,10 @@ class LayerNorm:
 
 @explained
 class LayerNorm2d(LayerNorm):
-    """`LayerNorm` over the channels of an image: (batch, channels, height, width)."""
+    """`LayerNorm` over the channels of an image: (batch, channels, height, width), which stays.
+
+    Dtypes promote with float32, that of `weight` and `bias`. Raises ShapeError.
+    """
 
     def __call__(self, x: Tensor) -> Tensor:
         return super().__call__(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)

@@ -73,7 +73,7 @@ class _Elman(_Gates):
         self.nonlinearity = value
 
     def advance(self, from_input: Tensor, from_hidden: Tensor, state: State) -> State:
-        """The next (h,)."""
+        """The next (h,), (batch, hidden_size), from the sums of one step; dtypes promote."""
         total = from_input + from_hidden
         return (total.tanh() if self.nonlinearity == "tanh" else total.relu(),)
 
@@ -83,7 +83,7 @@ class _LongShortTerm(_Gates):
     states: ClassVar[int] = 2
 
     def advance(self, from_input: Tensor, from_hidden: Tensor, state: State) -> State:
-        """The next (h, c)."""
+        """The next (h, c), both (batch, hidden_size), from the sums of one step; dtypes promote."""
         enter, forget, candidate, out = (from_input + from_hidden).chunk(4, dim=1)
         cell = forget.sigmoid() * state[1] + enter.sigmoid() * candidate.tanh()
         return out.sigmoid() * cell.tanh(), cell
@@ -93,7 +93,7 @@ class _Gated(_Gates):
     gates: ClassVar[int] = 3
 
     def advance(self, from_input: Tensor, from_hidden: Tensor, state: State) -> State:
-        """The next (h,)."""
+        """The next (h,), (batch, hidden_size), from the sums of one step; dtypes promote."""
         reset_x, update_x, new_x = from_input.chunk(3, dim=1)
         reset_h, update_h, new_h = from_hidden.chunk(3, dim=1)
         update = (update_x + update_h).sigmoid()
@@ -136,7 +136,8 @@ class RNNCell(_Elman, _Cell):
     """One step of an Elman network: x (batch, input_size) and h to the next h.
 
     h is (batch, hidden_size); without it the cell starts from zeros. `nonlinearity` is "tanh" or
-    "relu". Both may be without the batch's axis. Raises ShapeError, UserError.
+    "relu". Both may be without the batch's axis. Parameters are float32; dtypes promote. Raises
+    ShapeError, UserError.
     """
 
     def __init__(
@@ -154,8 +155,9 @@ class RNNCell(_Elman, _Cell):
 class LSTMCell(_LongShortTerm, _Cell):
     """One step of a long short-term memory: x (batch, input_size) and (h, c) to the next (h, c).
 
-    h and c are (batch, hidden_size); without them the cell starts from zeros. Gates are stacked
-    as input, forget, cell, output. All may be without the batch's axis. Raises ShapeError.
+    h and c are (batch, hidden_size); without them the cell starts from zeros. Gates are stacked as
+    input, forget, cell, output. All may be without the batch's axis. Parameters are float32; dtypes
+    promote. Raises ShapeError.
     """
 
     def __call__(self, x: Tensor, hc: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
@@ -168,7 +170,8 @@ class GRUCell(_Gated, _Cell):
     """One step of a gated recurrent unit: x (batch, input_size) and h to the next h.
 
     h is (batch, hidden_size); without it the cell starts from zeros. Gates are stacked as reset,
-    update, new. Both may be without the batch's axis. Raises ShapeError.
+    update, new. Both may be without the batch's axis. Parameters are float32; dtypes promote.
+    Raises ShapeError.
     """
 
     def __call__(self, x: Tensor, h: Tensor | None = None) -> Tensor:
@@ -180,6 +183,7 @@ class _Recurrent(_Gates):
     """Layers of steps over a sequence, each one or, `bidirectional`, one for each direction."""
 
     input_size: int
+    hidden_size: int
     num_layers: int
     batch_first: bool
     dropout: float
@@ -286,8 +290,8 @@ class _Recurrent(_Gates):
 class RNN(_Elman, _Recurrent):
     """Elman networks over a sequence (time, batch, input_size), or `batch_first`.
 
-    As `LSTM`, but the state is h alone; `nonlinearity` is "tanh" or "relu". Raises ShapeError,
-    UserError.
+    As `LSTM`, but the state is h alone: (outputs, h), in the same shapes; `nonlinearity` is "tanh"
+    or "relu". Parameters are float32; dtypes promote. Raises ShapeError, UserError.
     """
 
     def __init__(
@@ -318,8 +322,8 @@ class LSTM(_LongShortTerm, _Recurrent):
 
     Gives (outputs, (h, c)): outputs (time, batch, ways * hidden_size) of the last layer, h and c
     (num_layers * ways, batch, hidden_size) after the last step, where ways is 2 if `bidirectional`.
-    `dropout` is between layers, while training. A sequence, and its state, may be without the
-    batch's axis.
+    Parameters are float32; dtypes promote. `dropout` is between layers, while training. A sequence,
+    and its state, may be without the batch's axis.
 
     `lengths`: integers, how many steps of each sequence of the batch are no padding. Outputs behind
     a sequence's end are 0, its last state is the one at its end, and what goes backward begins
@@ -338,7 +342,11 @@ class LSTM(_LongShortTerm, _Recurrent):
 
 @explained
 class GRU(_Gated, _Recurrent):
-    """Gated recurrent units over a sequence: as `LSTM`, but the state is h alone."""
+    """Gated recurrent units over a sequence (time, batch, input_size), or `batch_first`.
+
+    As `LSTM`, but the state is h alone: (outputs, h), in the same shapes. Parameters are float32;
+    dtypes promote. Raises ShapeError.
+    """
 
     def __call__(
         self, x: Tensor, h: Tensor | None = None, lengths: Lengths | None = None

@@ -52,8 +52,9 @@ def get_state_dict(
 ) -> dict[str, Tensor]:
     """Every tensor that `obj` reaches through attributes, list positions and dict keys, by path.
 
-    A tensor that is reached in two ways appears under both names. Raises ArgumentError (of a tensor
-    as `prefix` ShapeError) for an argument of another kind.
+    The tensors themselves, in their shapes and dtypes. One that is reached in two ways appears
+    under both names. Raises ArgumentError (of a tensor as `prefix` ShapeError) for an argument of
+    another kind.
     """
     return dict(_walk(obj, prefix, tensor_type, frozenset()))
 
@@ -84,7 +85,10 @@ def _children(obj: Any) -> list[tuple[str, Any]]:
 
 @explained
 def get_parameters(obj: Any) -> list[Tensor]:
-    """The tensors of `get_state_dict(obj)`, in its order."""
+    """The tensors of `get_state_dict(obj)`, in its order, in their shapes and dtypes.
+
+    Raises ArgumentError.
+    """
     return list(get_state_dict(obj).values())
 
 

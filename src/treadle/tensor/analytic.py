@@ -27,7 +27,7 @@ class Analytic(Complexes):
     __slots__ = ()
 
     def exp(self) -> Self:
-        """e to the power of each element."""
+        """e to the power of each element; integers give floats."""
         if not self.dtype.is_complex:
             return super().exp()
         size, angle = self.real.exp(), self.imag
@@ -36,7 +36,7 @@ class Analytic(Complexes):
         return size.mul(angle.cos()).complex(im)
 
     def exp2(self) -> Self:
-        """2 to the power of each element."""
+        """2 to the power of each element; integers give floats."""
         return self.mul(math.log(2)).exp() if self.dtype.is_complex else super().exp2()
 
     def log(self) -> Self:
@@ -56,15 +56,21 @@ class Analytic(Complexes):
         return near.where(close, near.where(1.0, size).log()).complex(self.angle())
 
     def log2(self) -> Self:
-        """The logarithm to base 2, elementwise: of floats NaN below 0, -inf at 0."""
+        """The logarithm to base 2 of each element; integers give floats.
+
+        Of floats NaN below 0, -inf at 0.
+        """
         return self.log().mul(1 / math.log(2)) if self.dtype.is_complex else super().log2()
 
     def log10(self) -> Self:
-        """The logarithm to base 10, elementwise."""
+        """The logarithm to base 10 of each element; integers give floats."""
         return self.log().mul(1 / math.log(10)) if self.dtype.is_complex else super().log10()
 
     def sqrt(self) -> Self:
-        """The square root, elementwise: of floats NaN below 0, of complex numbers to the right."""
+        """The square root of each element; integers give floats.
+
+        Of floats NaN below 0, of complex numbers the one to the right.
+        """
         if not self.dtype.is_complex:
             return super().sqrt()
         zero = self.eq(0)
@@ -79,42 +85,42 @@ class Analytic(Complexes):
         return re.complex(zero.bitwise_or(endless).where(y.detach(), im))
 
     def sin(self) -> Self:
-        """The sine of each element, in radians."""
+        """The sine of each element, in radians; integers give floats."""
         if not self.dtype.is_complex:
             return super().sin()
         x, y = self.real, self.imag
         return x.sin().mul(y.cosh()).complex(x.cos().mul(y.sinh()))
 
     def cos(self) -> Self:
-        """The cosine of each element, in radians."""
+        """The cosine of each element, in radians; integers give floats."""
         if not self.dtype.is_complex:
             return super().cos()
         x, y = self.real, self.imag
         return x.cos().mul(y.cosh()).complex(x.sin().mul(y.sinh()).neg())
 
     def tan(self) -> Self:
-        """The tangent of each element, in radians."""
+        """The tangent of each element, in radians; integers give floats."""
         if not self.dtype.is_complex:
             return super().tan()
         turned = self._times_i().tanh()
         return turned.imag.complex(turned.real.neg())
 
     def sinh(self) -> Self:
-        """The hyperbolic sine, elementwise."""
+        """The hyperbolic sine of each element; integers give floats."""
         if not self.dtype.is_complex:
             return super().sinh()
         x, y = self.real, self.imag
         return x.sinh().mul(y.cos()).complex(x.cosh().mul(y.sin()))
 
     def cosh(self) -> Self:
-        """The hyperbolic cosine, elementwise."""
+        """The hyperbolic cosine of each element; integers give floats."""
         if not self.dtype.is_complex:
             return super().cosh()
         x, y = self.real, self.imag
         return x.cosh().mul(y.cos()).complex(x.sinh().mul(y.sin()))
 
     def tanh(self) -> Self:
-        """The hyperbolic tangent, elementwise."""
+        """The hyperbolic tangent of each element; integers give floats."""
         if not self.dtype.is_complex:
             return super().tanh()
         x, y = self.real, self.imag
@@ -126,7 +132,7 @@ class Analytic(Complexes):
         return re.complex(far.where(wave.mul(rest), wave.div(below)))
 
     def sigmoid(self) -> Self:
-        """1 / (1 + exp(-x)), elementwise."""
+        """1 / (1 + exp(-x)), elementwise; integers give floats."""
         if not self.dtype.is_complex:
             return super().sigmoid()
         return self.mul(0.5).tanh().mul(0.5).add(0.5)
@@ -135,10 +141,10 @@ class Analytic(Complexes):
         return self.imag.neg().complex(self.real)
 
     def pow(self, x: Any, reverse: Any = False) -> Self:
-        """`self ** x`. Integers to an integer power stay integers and wrap.
+        """`self ** x`, elementwise; shapes broadcast, dtypes promote; bools give int32.
 
-        Of complex numbers the principal value. Raises DTypeError for a negative integer power of
-        integers.
+        Integers to an integer power stay integers and wrap. Of complex numbers the principal value.
+        Raises ShapeError, and DTypeError for a negative integer power of integers.
         """
         x = self._operand("pow", x)
         number = is_scalar(x)

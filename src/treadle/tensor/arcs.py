@@ -28,7 +28,7 @@ class Arcs(Analytic):
     __slots__ = ()
 
     def asin(self) -> Self:
-        """The inverse sine of each element; of floats NaN beyond -1 and 1."""
+        """The inverse sine of each element; integers give floats. Of floats NaN beyond -1 and 1."""
         if not self.dtype.is_complex:
             return super().asin()
         x, y, below = self.real, self.imag, self.imag.signbit()
@@ -38,7 +38,10 @@ class Arcs(Analytic):
         return re.complex(self._distance(far, left, right))
 
     def acos(self) -> Self:
-        """The inverse cosine of each element; of floats NaN beyond -1 and 1."""
+        """The inverse cosine of each element; integers give floats.
+
+        Of floats NaN beyond -1 and 1.
+        """
         if not self.dtype.is_complex:
             return super().acos()
         x, y, below = self.real, self.imag, self.imag.signbit()
@@ -62,7 +65,10 @@ class Arcs(Analytic):
         return far.where(self.imag.signbit().where(size.neg(), size), near)
 
     def atanh(self) -> Self:
-        """The inverse hyperbolic tangent of each element; of floats NaN beyond -1 and 1."""
+        """The inverse hyperbolic tangent of each element; integers give floats.
+
+        Of floats NaN beyond -1 and 1.
+        """
         if not self.dtype.is_complex:
             return super().atanh()
         left, below = self.real.signbit(), self.imag.signbit()
@@ -83,7 +89,10 @@ class Arcs(Analytic):
         return left.where(re.neg(), re).complex(below.where(im.neg(), im))
 
     def acosh(self) -> Self:
-        """The inverse hyperbolic cosine of each element; of floats NaN below 1."""
+        """The inverse hyperbolic cosine of each element; integers give floats.
+
+        Of floats NaN below 1.
+        """
         if not self.dtype.is_complex:
             return super().acosh()
         angle, below = self.acos(), self.imag.signbit()
@@ -91,14 +100,14 @@ class Arcs(Analytic):
         return re.complex(below.where(angle.real.neg(), angle.real))
 
     def asinh(self) -> Self:
-        """The inverse hyperbolic sine of each element."""
+        """The inverse hyperbolic sine of each element; integers give floats."""
         if not self.dtype.is_complex:
             return super().asinh()
         turned = self._times_i().asin()
         return turned.imag.complex(turned.real.neg())
 
     def atan(self) -> Self:
-        """The inverse tangent of each element."""
+        """The inverse tangent of each element; integers give floats."""
         if not self.dtype.is_complex:
             return super().atan()
         turned = self._times_i().atanh()

@@ -30,27 +30,36 @@ class Arithmetic(Assembling):
     # -- of two elements ----------------------------------------------------------------------
 
     def float_power(self, exponent: Any) -> Self:
-        """self ** exponent computed in float64 (complex128 for complex numbers)."""
+        """self ** exponent, elementwise, computed in float64 (complex128 for complex numbers).
+
+        Shapes broadcast. Raises ShapeError.
+        """
         power = self._as_tensor("float_power", exponent)
         is_complex = self.dtype.is_complex or power.dtype.is_complex
         wide = dtypes.complex128 if is_complex else dtypes.float64
         return self.cast(wide).pow(power.cast(wide))
 
     def fmax(self, other: Any) -> Self:
-        """The larger of two elements; a NaN gives way to a number, unlike in `maximum`."""
+        """The larger of two elements; a NaN gives way to a number, unlike in `maximum`.
+
+        Shapes broadcast, dtypes promote. Raises ShapeError, and DTypeError for complex numbers.
+        """
         other = self._as_tensor("fmax", other)
         return self.ge(other).bitwise_or(other.ne(other)).where(self, other)
 
     def fmin(self, other: Any) -> Self:
-        """The smaller of two elements; a NaN gives way to a number, unlike in `minimum`."""
+        """The smaller of two elements; a NaN gives way to a number, unlike in `minimum`.
+
+        Shapes broadcast, dtypes promote. Raises ShapeError, and DTypeError for complex numbers.
+        """
         other = self._as_tensor("fmin", other)
         return self.le(other).bitwise_or(other.ne(other)).where(self, other)
 
     def gcd(self, other: Any) -> Self:
-        """The greatest common divisor of integers, at least 0; of 0 and 0 it is 0.
+        """The greatest common divisor of integers, elementwise, at least 0; of 0 and 0 it is 0.
 
-        Euclid's algorithm, in as many steps as Fibonacci numbers of the type need. Raises
-        DTypeError for what are no integers.
+        Shapes broadcast, dtypes promote. Euclid's algorithm, in as many steps as Fibonacci numbers
+        of the type need. Raises ShapeError, and DTypeError for what are no integers.
         """
         a, b = self._divided("gcd", other)
         for _ in range(a.dtype.bits * 3 // 2):
@@ -59,7 +68,11 @@ class Arithmetic(Assembling):
         return a
 
     def lcm(self, other: Any) -> Self:
-        """The least common multiple of integers, at least 0; with 0 it is 0. Raises DTypeError."""
+        """The least common multiple of integers, elementwise, at least 0; with 0 it is 0.
+
+        Shapes broadcast, dtypes promote. Raises ShapeError, and DTypeError for what are no
+        integers.
+        """
         a, b = self._divided("lcm", other)
         divisor = a.gcd(b)
         return a.idiv(divisor.eq(0).where(1, divisor)).mul(b)
@@ -75,15 +88,19 @@ class Arithmetic(Assembling):
         return self.cast(dtype).abs(), other.cast(dtype).abs()
 
     def xlog1py(self, other: Any) -> Self:
-        """self * log1p(other), and 0 where `self` is 0 (NaN if `other` is)."""
+        """self * log1p(other), elementwise, and 0 where `self` is 0 (NaN if `other` is).
+
+        Shapes broadcast, dtypes promote, integers give floats. Raises ShapeError.
+        """
         other = self._as_tensor("xlog1py", other)
         nothing = self.eq(0).bitwise_and(other.isnan().logical_not())
         return nothing.where(0.0, self.mul(nothing.where(1.0, other).log1p()))
 
     def frexp(self) -> tuple[Self, Self]:
-        """Fractions from 0.5 to 1 and powers of 2, as int32: fraction * 2 ** power is the number.
+        """Fractions from 0.5 to 1 and powers of 2, as int32: fraction * 2 ** power is the element.
 
-        0, infinities and NaN have the power 0. Raises DTypeError for what are no floats.
+        Both in this shape, fractions in this dtype. 0, infinities and NaN have the power 0. Raises
+        DTypeError for what are no floats.
         """
         if self.dtype not in _MANTISSAS:
             raise DTypeError(f"[frexp] takes floats of 16 bits or more, not {self.dtype.name}")
@@ -106,38 +123,68 @@ class Arithmetic(Assembling):
         return self._result(self.node.bitcast(INTEGERS[self.dtype.bits]))
 
     def equal(self, other: Any) -> bool:
-        """Whether both have one shape and equal elements; computed now."""
+        """Whether both have one shape and equal elements: a Python bool, computed now."""
         other = self._as_tensor("equal", other)
         return self.shape == other.shape and bool(self.eq(other).all().item())
 
     # -- of three tensors ---------------------------------------------------------------------
 
     def addcmul(self, tensor1: Any, tensor2: Any, value: Any = 1) -> Self:
-        """self + value * tensor1 * tensor2; shapes broadcast, dtypes promote."""
+        """self + value * tensor1 * tensor2, elementwise; shapes broadcast, dtypes promote.
+
+        A fraction as `value` makes floats of integers, which bools are here: int32. Raises
+        ShapeError.
+        """
         return self.add(self._as_tensor("addcmul", tensor1).mul(tensor2).mul(value))
 
     def addcdiv(self, tensor1: Any, tensor2: Any, value: Any = 1) -> Self:
-        """self + value * tensor1 / tensor2; shapes broadcast, dtypes promote."""
+        """self + value * tensor1 / tensor2, elementwise; shapes broadcast, dtypes promote, integers
+        give floats.
+
+        Raises ShapeError.
+        """
         return self.add(self._as_tensor("addcdiv", tensor1).div(tensor2).mul(value))
 
     def addmm(self, mat1: Self, mat2: Self, beta: Any = 1, alpha: Any = 1) -> Self:
-        """beta * self + alpha * (mat1 @ mat2) of two matrices. Raises ShapeError."""
+        """beta * self + alpha * (mat1 @ mat2): (n, m) and (m, p) to (n, p).
+
+        This tensor broadcasts to that, dtypes promote. Raises ShapeError, and DTypeError for a
+        fraction times integers.
+        """
         return self._plus_product("addmm", mat1, mat2, (2, 2), beta, alpha)
 
     def addmv(self, mat: Self, vec: Self, beta: Any = 1, alpha: Any = 1) -> Self:
-        """beta * self + alpha * (mat @ vec) of a matrix and a vector. Raises ShapeError."""
+        """beta * self + alpha * (mat @ vec): (n, m) and (m,) to (n,).
+
+        This tensor broadcasts to that, dtypes promote. Raises ShapeError, and DTypeError for a
+        fraction times integers.
+        """
         return self._plus_product("addmv", mat, vec, (2, 1), beta, alpha)
 
     def baddbmm(self, batch1: Self, batch2: Self, beta: Any = 1, alpha: Any = 1) -> Self:
-        """beta * self + alpha * (batch1 @ batch2), matrix by matrix. Raises ShapeError."""
+        """beta * self + alpha * (batch1 @ batch2), matrix by matrix: (b, n, m) and (b, m, p) to (b,
+        n, p).
+
+        This tensor broadcasts to that, dtypes promote. Raises ShapeError, and DTypeError for a
+        fraction times integers.
+        """
         return self._plus_product("baddbmm", batch1, batch2, (3, 3), beta, alpha)
 
     def addbmm(self, batch1: Self, batch2: Self, beta: Any = 1, alpha: Any = 1) -> Self:
-        """beta * self + alpha * the sum of all batch1[i] @ batch2[i]. Raises ShapeError."""
+        """beta * self + alpha * the sum of all batch1[i] @ batch2[i]: (b, n, m) and (b, m, p) to
+        (n, p).
+
+        This tensor broadcasts, dtypes promote; small integers add up as in `sum`, at least int32.
+        Raises ShapeError, and DTypeError for a fraction times integers.
+        """
         return self._plus_product("addbmm", batch1, batch2, (3, 3), beta, alpha)
 
     def addr(self, vec1: Self, vec2: Self, beta: Any = 1, alpha: Any = 1) -> Self:
-        """beta * self + alpha * the outer product of two vectors. Raises ShapeError."""
+        """beta * self + alpha * the outer product of two vectors: (n,) and (m,) to (n, m).
+
+        This tensor broadcasts to that, dtypes promote. Raises ShapeError, and DTypeError for a
+        fraction times integers.
+        """
         return self._plus_product("addr", vec1, vec2, (1, 1), beta, alpha)
 
     def _plus_product(

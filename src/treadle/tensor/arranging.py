@@ -27,7 +27,7 @@ class Arranging(Arcs):
     __slots__ = ()
 
     def rearrange(self, formula: str, **sizes: int) -> Self:
-        """Axes split, reordered and merged by a formula of einops.
+        """Axes split, reordered and merged by a formula of einops; the dtype stays.
 
         Names on the left are this tensor's axes, on the right those of the result; `(a b)` is one
         axis made of several, `1` or `()` an axis of size 1, `...` all axes not named. A name may
@@ -46,7 +46,10 @@ class Arranging(Arcs):
         return moved.reshape([size_product(known[name] for name in group) for group in right])
 
     def movedim(self, source: Any, destination: Any) -> Self:
-        """Axes `source` moved to places `destination`, the others in order. Raises ShapeError."""
+        """Axes `source` moved to places `destination`, the others in order; the dtype stays.
+
+        Raises ShapeError, IndexOutOfRange.
+        """
         sources, targets = flatten_args(source, ()), flatten_args(destination, ())
         if len(sources) != len(targets):
             raise ShapeError(f"[movedim] {len(sources)} axes cannot go to {len(targets)} places")
@@ -60,7 +63,10 @@ class Arranging(Arcs):
         return self.permute([places[i] if i in places else next(rest) for i in range(self.ndim)])
 
     def narrow(self, dim: int, start: int, length: int) -> Self:
-        """`length` elements of an axis from `start` on. Raises ShapeError."""
+        """`length` elements of an axis from `start` on; the dtype stays.
+
+        Raises ShapeError, IndexOutOfRange.
+        """
         axis = own_axis("narrow", dim, self.shape)
         size = self.shape[axis]
         start = start.__index__()
@@ -73,24 +79,29 @@ class Arranging(Arcs):
         return self._slice(axis, begin, begin + length)
 
     def select(self, dim: int, index: int) -> Self:
-        """One place of an axis, which vanishes. Raises IndexOutOfRange."""
+        """One place of an axis, which vanishes; the dtype stays. Raises IndexOutOfRange."""
         axis = resolve_axis("select", dim, self.ndim)
         return self[(*(slice(None) for _ in range(axis)), index)]
 
     def unbind(self, dim: int = 0) -> tuple[Self, ...]:
-        """All places of an axis, each without it. Raises ShapeError for a scalar."""
+        """All places of an axis, each without it, in this dtype.
+
+        Raises ShapeError for a scalar, IndexOutOfRange.
+        """
         axis = resolve_axis("unbind", dim, self.ndim)
         if not self.ndim:
             raise ShapeError("[unbind] a tensor of shape () has no axis to take apart")
         return tuple(self.select(axis, place) for place in range(self.shape[axis]))
 
     def tile(self, reps: Any, *args: Any) -> Self:
-        """The whole tensor repeated along its last axes, as NumPy's `tile`."""
+        """The whole tensor repeated along its last axes, as NumPy's `tile`; the dtype stays."""
         counts = flatten_args(reps, args)
         return self.repeat((1,) * (self.ndim - len(counts)) + tuple(counts))
 
     def broadcast_to(self, shape: Any, *args: Any) -> Self:
-        """Expanded to `shape`, which this tensor's broadcasts to. Raises ShapeError."""
+        """Expanded to `shape`, which this tensor's broadcasts to; the dtype stays. Raises
+        ShapeError.
+        """
         wanted = flatten_args(shape, args)
         if (
             len(wanted) < self.ndim
@@ -100,37 +111,45 @@ class Arranging(Arcs):
         return self.expand(wanted)
 
     def expand_as(self, other: Self) -> Self:
-        """Expanded to the shape of `other`."""
+        """Expanded to the shape of `other`, in this dtype. Raises ShapeError."""
         return self.expand(other.shape)
 
     def view_as(self, other: Self) -> Self:
-        """Reshaped to the shape of `other`."""
+        """Reshaped to the shape of `other`, in this dtype. Raises ShapeError."""
         return self.reshape(other.shape)
 
     def ravel(self) -> Self:
-        """All elements on one axis."""
+        """All elements on one axis, in their dtype."""
         return self.reshape((self.numel(),))
 
     def t(self) -> Self:
-        """The transpose of a matrix; a vector or scalar stays. Raises ShapeError."""
+        """The transpose of a matrix; a vector or scalar stays, and so does the dtype. Raises
+        ShapeError.
+        """
         if self.ndim > 2:
             raise ShapeError(f"[t] is for up to two axes, not shape {self.shape}; use .mT")
         return self.T
 
     def fliplr(self) -> Self:
-        """The second axis reversed: left and right exchanged."""
+        """The second axis reversed: left and right exchanged; shape and dtype stay.
+
+        Raises IndexOutOfRange.
+        """
         return self.flip(1)
 
     def flipud(self) -> Self:
-        """The first axis reversed: up and down exchanged. Raises ShapeError for a scalar."""
+        """The first axis reversed: up and down exchanged; shape and dtype stay.
+
+        Raises ShapeError for a scalar.
+        """
         if not self.ndim:
             raise ShapeError("[flipud] needs an axis, shape () has none")
         return self.flip(0)
 
     def rot90(self, k: int = 1, dims: tuple[int, int] = (0, 1)) -> Self:
-        """Turned by 90 degrees `k` times, from the first of `dims` towards the second.
+        """Turned by 90 degrees `k` times, from the first of two axes `dims` towards the second.
 
-        Raises ShapeError where both are the same axis.
+        The dtype stays. Raises ShapeError where both are the same axis, IndexOutOfRange.
         """
         first, second = (resolve_axis("rot90", axis, self.ndim) for axis in dims)
         if first == second:
@@ -141,13 +160,13 @@ class Arranging(Arcs):
         return turned.flip(first if k % 4 == 1 else second)
 
     def pixel_shuffle(self, upscale_factor: int) -> Self:
-        """(.., c r², h, w) as (.., c, h r, w r). Raises ShapeError."""
+        """(.., c r², h, w) as (.., c, h r, w r); the dtype stays. Raises ShapeError."""
         return self._shuffled(
             "pixel_shuffle", "... (c p q) h w -> ... c (h p) (w q)", upscale_factor
         )
 
     def pixel_unshuffle(self, downscale_factor: int) -> Self:
-        """(.., c, h r, w r) as (.., c r², h, w). Raises ShapeError."""
+        """(.., c, h r, w r) as (.., c r², h, w); the dtype stays. Raises ShapeError."""
         return self._shuffled(
             "pixel_unshuffle", "... c (h p) (w q) -> ... (c p q) h w", downscale_factor
         )

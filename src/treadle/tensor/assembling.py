@@ -29,46 +29,58 @@ class Assembling(Fourier):
     # -- axes ---------------------------------------------------------------------------------
 
     def atleast_1d(self) -> Self:
-        """A scalar as (1,); anything else as it is."""
+        """A scalar as (1,); anything else as it is, in its dtype."""
         return self if self.ndim else self.reshape((1,))
 
     def atleast_2d(self) -> Self:
-        """A scalar as (1, 1), a vector as a row (1, n); anything else as it is."""
+        """A scalar as (1, 1), a vector as a row (1, n); anything else as it is, in its dtype."""
         return self if self.ndim > 1 else self.atleast_1d().unsqueeze(0)
 
     def atleast_3d(self) -> Self:
-        """A scalar as (1, 1, 1), a vector as (1, n, 1), a matrix as (m, n, 1)."""
+        """A scalar as (1, 1, 1), a vector as (1, n, 1), a matrix as (m, n, 1), in its dtype."""
         return self if self.ndim > 2 else self.atleast_2d().unsqueeze(-1)
 
     def broadcast_tensors(self, *args: Self) -> tuple[Self, ...]:
-        """All tensors expanded to the shape that they broadcast to. Raises ShapeError."""
+        """All tensors expanded to the shape that they broadcast to, each in its dtype.
+
+        Raises ShapeError.
+        """
         shape = broadcast_shapes("broadcast_tensors", self.shape, *(t.shape for t in args))
         return tuple(t.expand(shape) for t in (self, *args))
 
     # -- joining ------------------------------------------------------------------------------
 
     def hstack(self, *args: Self) -> Self:
-        """Vectors and scalars end to end, others side by side (axis 1). Raises as `cat`."""
+        """Vectors and scalars end to end, others side by side (axis 1); dtypes promote.
+
+        Raises as `cat`.
+        """
         first, *rest = _tensors("hstack", [self, *args], Assembling.atleast_1d)
         return first.cat(*rest, dim=0 if first.ndim == 1 else 1)
 
     def vstack(self, *args: Self) -> Self:
-        """Tensors below each other (axis 0), vectors as rows. Raises as `cat`."""
+        """Tensors below each other (axis 0), vectors as rows; dtypes promote. Raises as `cat`."""
         first, *rest = _tensors("vstack", [self, *args], Assembling.atleast_2d)
         return first.cat(*rest, dim=0)
 
     def dstack(self, *args: Self) -> Self:
-        """Tensors behind each other (axis 2), after `atleast_3d`. Raises as `cat`."""
+        """Tensors behind each other (axis 2), after `atleast_3d`; dtypes promote.
+
+        Raises as `cat`.
+        """
         first, *rest = _tensors("dstack", [self, *args], Assembling.atleast_3d)
         return first.cat(*rest, dim=2)
 
     def column_stack(self, *args: Self) -> Self:
-        """Tensors side by side (axis 1), vectors and scalars as columns. Raises as `cat`."""
+        """Tensors side by side (axis 1), vectors and scalars as columns; dtypes promote.
+
+        Raises as `cat`.
+        """
         first, *rest = _tensors("column_stack", [self, *args], _as_column)
         return first.cat(*rest, dim=1)
 
     def block_diag(self, *args: Self) -> Self:
-        """Matrices along the diagonal of one, zeros elsewhere; vectors are rows.
+        """Matrices along the diagonal of one, zeros elsewhere; vectors are rows; dtypes promote.
 
         Raises ShapeError for more than two axes.
         """
@@ -86,10 +98,11 @@ class Assembling(Fourier):
     # -- splitting ----------------------------------------------------------------------------
 
     def tensor_split(self, indices_or_sections: Any, dim: int = 0) -> tuple[Self, ...]:
-        """So many pieces, the first ones longer by one, or pieces between the given places.
+        """So many pieces of an axis, the first ones longer by one, or pieces between the given
+        places.
 
-        Places beyond the axis give empty pieces, negative ones count from the end. A tensor of
-        them is computed now. Raises ShapeError.
+        The dtype stays. Places beyond the axis give empty pieces, negative ones count from the end.
+        A tensor of them is computed now. Raises ShapeError, IndexOutOfRange.
         """
         axis = resolve_axis("tensor_split", dim, self.ndim)
         if not self.ndim:
@@ -114,15 +127,20 @@ class Assembling(Fourier):
         return tuple(self._slice(axis, begin, max(begin, end)) for begin, end in pieces)
 
     def hsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
-        """`tensor_split` of axis 1, of a vector's only one, in equal pieces. Raises ShapeError."""
+        """`tensor_split` of axis 1, of a vector's only one, in equal pieces, in their dtype.
+
+        Raises ShapeError.
+        """
         return self._equal_split("hsplit", indices_or_sections, 0 if self.ndim == 1 else 1, 1)
 
     def vsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
-        """`tensor_split` of axis 0 of two or more, in equal pieces. Raises ShapeError."""
+        """`tensor_split` of axis 0 of two or more, in equal pieces, in their dtype. Raises
+        ShapeError.
+        """
         return self._equal_split("vsplit", indices_or_sections, 0, 2)
 
     def dsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
-        """`tensor_split` of axis 2, in equal pieces. Raises ShapeError."""
+        """`tensor_split` of axis 2, in equal pieces, in their dtype. Raises ShapeError."""
         return self._equal_split("dsplit", indices_or_sections, 2, 3)
 
     def _equal_split(self, name: str, pieces: Any, axis: int, least: int) -> tuple[Self, ...]:
@@ -142,8 +160,9 @@ class Assembling(Fourier):
     ) -> Self:
         """Each element of an axis `repeats` times in a row; without `dim`, of the flat tensor.
 
-        A vector of `repeats` has a number for each element. Their sum is computed now, unless it is
-        given as `output_size`. Raises ShapeError for another number of them or a negative one.
+        A vector of `repeats` has a number for each element. Their sum, the new size, is computed
+        now, unless it is given as `output_size`. The dtype stays. Raises ShapeError for another
+        number of them or a negative one, IndexOutOfRange.
         """
         if not isinstance(repeats, Assembling):
             return super().repeat_interleave(repeats, dim)
@@ -172,7 +191,7 @@ class Assembling(Fourier):
     def cartesian_prod(self, *args: Self) -> Self:
         """Every choice of one element of each vector, as rows in order: (product, vectors).
 
-        One vector alone is its own list. Raises ShapeError for what is no vector.
+        One vector alone is its own list. Dtypes promote. Raises ShapeError for what is no vector.
         """
         vectors = [self, *args]
         wrong = next((v.shape for v in vectors if v.ndim != 1), None)
@@ -184,7 +203,7 @@ class Assembling(Fourier):
         return first.stack(*rest, dim=1)
 
     def combinations(self, r: int = 2, with_replacement: bool = False) -> Self:
-        """Every choice of `r` elements of a vector, in order, as rows: (choices, r).
+        """Every choice of `r` elements of a vector, in order, as rows: (choices, r), in its dtype.
 
         The places are listed on the host. Raises ShapeError.
         """
@@ -207,9 +226,11 @@ class Assembling(Fourier):
     # -- diagonals and places -----------------------------------------------------------------
 
     def diag_embed(self, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Self:
-        """The last axis as a diagonal of two new axes `dim1` and `dim2`, 0 elsewhere.
+        """The last axis as a diagonal of two new axes `dim1` and `dim2`, 0 elsewhere; the dtype
+        stays.
 
-        `offset` counts upwards from the main diagonal, as in `diagonal`. Raises ShapeError.
+        `offset` counts upwards from the main diagonal, as in `diagonal`. Raises ShapeError,
+        IndexOutOfRange.
         """
         if not self.ndim:
             raise ShapeError("[diag_embed] a tensor of shape () has no axis for a diagonal")
@@ -219,7 +240,11 @@ class Assembling(Fourier):
         return self._on_diagonal(offset).movedim((-2, -1), (first, second))
 
     def diagflat(self, offset: int = 0) -> Self:
-        """All elements, flat, as a diagonal of a square matrix; see `diag`."""
+        """All n elements, flat, as a diagonal of a square matrix: (n, n) in their dtype; see
+        `diag`.
+
+        An `offset` makes it larger by as much.
+        """
         return self.flatten().diag(offset)
 
     @classmethod
@@ -255,9 +280,10 @@ class Assembling(Fourier):
         return cls(places, device=device, dtype=dtypes.int32 if dtype is None else dtype)
 
     def unravel_index(self, shape: Any, *args: Any) -> tuple[Self, ...]:
-        """Places in a flat tensor as places on each axis of `shape`, row-major.
+        """Integers, places in a flat tensor, as places on each axis of `shape`, row-major.
 
-        Raises DTypeError for what are no integers, ShapeError for negative sizes.
+        A tuple of one tensor for each axis, in this shape and dtype. Raises DTypeError for what are
+        no integers, ShapeError for negative sizes.
         """
         sizes = flatten_args(shape, args)
         if not self.dtype.is_int:

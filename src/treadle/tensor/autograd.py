@@ -29,9 +29,9 @@ class Autograd(Functional):
     ) -> list[Self]:
         """The gradients of this tensor with respect to `targets`, which may be any tensors below.
 
-        `gradient` is the one that arrives here, 1 for a single element. A target that does not
-        matter raises UserError, or gets zeros with `materialize_grads`. The results have
-        gradients themselves. Raises ShapeError or DTypeError.
+        Each has its target's shape and dtype, and gradients itself. `gradient`, in this tensor's
+        shape, is the one that arrives here, 1 for a single element. A target that does not matter
+        raises UserError, or gets zeros with `materialize_grads`. Raises ShapeError or DTypeError.
         """
         for target in targets:
             _check_target(target)
@@ -51,8 +51,9 @@ class Autograd(Functional):
     def backward(self, gradient: Self | None = None) -> Self:
         """Add this tensor's gradient to `.grad` of every leaf with `requires_grad` below it.
 
-        `gradient` is the one that arrives here, 1 for a single element. Returns self.
-        Raises ShapeError or DTypeError.
+        Each gradient has its leaf's shape and dtype. `gradient`, in this tensor's shape, is the one
+        that arrives here, 1 for a single element. Returns self. Raises ShapeError where there are
+        more, DTypeError for what is no real float.
         """
         leaves = [t for t in holders() if t.is_leaf]
         found = self._gradients(leaves, gradient)

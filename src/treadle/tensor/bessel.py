@@ -54,19 +54,27 @@ class Bessel(Margins):
     # -- modified, of the first kind ----------------------------------------------------------
 
     def i0(self) -> Self:
-        """The modified Bessel function I of order 0, even; inf where it overflows."""
+        """The modified Bessel function I of order 0 of each element, even; integers give floats.
+
+        Infinite where it overflows.
+        """
         return self._growing(0, False)
 
     def i0e(self) -> Self:
-        """exp(-|x|) `i0`, which does not overflow."""
+        """exp(-|x|) `i0`, elementwise, which does not overflow; integers give floats."""
         return self._growing(0, True)
 
     def i1(self) -> Self:
-        """The modified Bessel function I of order 1, odd."""
+        """The modified Bessel function I of order 1 of each element, odd; integers give floats.
+
+        Raises DTypeError for complex numbers.
+        """
         return self._growing(1, False)
 
     def i1e(self) -> Self:
-        """exp(-|x|) `i1`, which does not overflow."""
+        """exp(-|x|) `i1`, elementwise, which does not overflow; integers give floats. Raises
+        DTypeError for complex numbers.
+        """
         return self._growing(1, True)
 
     def _growing(self, order: int, is_scaled: bool) -> Self:
@@ -95,19 +103,29 @@ class Bessel(Margins):
     # -- modified, of the second kind ---------------------------------------------------------
 
     def bessel_k0(self) -> Self:
-        """The modified Bessel function K of order 0: inf at 0, NaN below."""
+        """The modified Bessel function K of order 0 of each element: inf at 0, NaN below.
+
+        Integers give floats. Raises DTypeError for complex numbers.
+        """
         return self._falling(0, False)
 
     def bessel_k1(self) -> Self:
-        """The modified Bessel function K of order 1: inf at 0, NaN below."""
+        """The modified Bessel function K of order 1 of each element: inf at 0, NaN below.
+
+        Integers give floats. Raises DTypeError for complex numbers.
+        """
         return self._falling(1, False)
 
     def scaled_bessel_k0(self) -> Self:
-        """exp(x) `bessel_k0`, which does not underflow."""
+        """exp(x) `bessel_k0`, elementwise, which does not underflow; integers give floats. Raises
+        DTypeError for complex numbers.
+        """
         return self._falling(0, True)
 
     def scaled_bessel_k1(self) -> Self:
-        """exp(x) `bessel_k1`, which does not underflow."""
+        """exp(x) `bessel_k1`, elementwise, which does not underflow; integers give floats. Raises
+        DTypeError for complex numbers.
+        """
         return self._falling(1, True)
 
     def _falling(self, order: int, is_scaled: bool) -> Self:
@@ -134,19 +152,31 @@ class Bessel(Margins):
     # -- waves --------------------------------------------------------------------------------
 
     def bessel_j0(self) -> Self:
-        """The Bessel function J of order 0, even; 0 at infinity."""
+        """The Bessel function J of order 0 of each element, even; 0 at infinity. Integers give
+        floats.
+
+        Raises DTypeError for complex numbers.
+        """
         near, is_near, _ = self._near_parts()
         small = near._from_square()._chebyshev(chebyshev.J0_NEAR)
         return self._waving(is_near, small, 0, True)
 
     def bessel_j1(self) -> Self:
-        """The Bessel function J of order 1, odd; 0 at infinity."""
+        """The Bessel function J of order 1 of each element, odd; 0 at infinity. Integers give
+        floats.
+
+        Raises DTypeError for complex numbers.
+        """
         near, is_near, _ = self._near_parts()
         small = near.mul(near._from_square()._chebyshev(chebyshev.J1_NEAR))
         return self._waving(is_near, small, 1, True)
 
     def bessel_y0(self) -> Self:
-        """The Bessel function Y of order 0: -inf at 0, NaN below."""
+        """The Bessel function Y of order 0 of each element: -inf at 0, NaN below; integers give
+        floats.
+
+        Raises DTypeError for complex numbers.
+        """
         near, is_near, is_right = self._near_parts()
         at = near._from_square()
         wave = at._chebyshev(chebyshev.J0_NEAR)
@@ -155,7 +185,11 @@ class Bessel(Margins):
         return self._with_pole(self._waving(is_near, small, 0, False))
 
     def bessel_y1(self) -> Self:
-        """The Bessel function Y of order 1: -inf at 0, NaN below."""
+        """The Bessel function Y of order 1 of each element: -inf at 0, NaN below; integers give
+        floats.
+
+        Raises DTypeError for complex numbers.
+        """
         near, is_near, is_right = self._near_parts()
         at, safe = near._from_square(), is_right.where(near, 1.0)
         wave = safe.mul(at._chebyshev(chebyshev.J1_NEAR))
@@ -197,7 +231,7 @@ class Bessel(Margins):
         return self.eq(0).where(-math.inf, self.lt(0).where(math.nan, result))
 
     def spherical_bessel_j0(self) -> Self:
-        """sin(x) / x: 1 at 0, 0 at infinity."""
+        """sin(x) / x of each element: 1 at 0, 0 at infinity; integers give floats."""
         x = self._wide()
         is_near, is_end = x.abs().lt(0.5), x.isinf()
         square = is_near.where(x, 0.0).square()

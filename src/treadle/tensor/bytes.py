@@ -107,10 +107,11 @@ class Bytes(Resampling):
         return total
 
     def hash(self) -> Self:
-        """16 bytes that tell this tensor's bytes from others', as uint8; computed now.
+        """16 bytes that tell this tensor's bytes from others', as uint8 (16,); computed now.
 
         A tree of `keccak("shake_128")`: each 4 KiB become 16 bytes, the 256 of these of a MiB
         become 16 bytes again, and so on until one MiB holds all of them; zeros fill the last one.
+        Raises DTypeError for complex numbers.
         """
         data = self.flatten().bitcast(dtypes.uint8)
         while True:

@@ -34,63 +34,82 @@ class Complexes(Special):
 
     @property
     def real(self) -> Self:
-        """The real parts; real numbers themselves."""
+        """The real parts of elements, as floats in this shape; real numbers themselves."""
         return self._unary(Op.REAL) if self.dtype.is_complex else self
 
     @property
     def imag(self) -> Self:
-        """The imaginary parts. Raises DTypeError for real numbers, which have none."""
+        """The imaginary parts of elements, as floats in this shape.
+
+        Raises DTypeError for real numbers, which have none.
+        """
         if not self.dtype.is_complex:
             raise DTypeError(f"[imag] {self.dtype.name} numbers have no imaginary part")
         return self._unary(Op.IMAG)
 
     def conj(self) -> Self:
-        """The complex conjugate; real numbers themselves."""
+        """The complex conjugate of each element, in its dtype; real numbers themselves."""
         return self.real.complex(self.imag.neg()) if self.dtype.is_complex else self
 
     @property
     def H(self) -> Self:
-        """The conjugate transpose of a matrix. Raises ShapeError for another number of axes."""
+        """The conjugate transpose of a matrix, (m, n) to (n, m), in its dtype.
+
+        Raises ShapeError for another number of axes.
+        """
         if self.ndim != 2:
             raise ShapeError(f"[H] takes a matrix, not shape {self.shape}; .mH has batches")
         return self.mH
 
     @property
     def mH(self) -> Self:
-        """The conjugate transpose of the last two axes."""
+        """The conjugate transpose of the last two axes, in this dtype.
+
+        Raises IndexOutOfRange for less.
+        """
         return self.transpose(-1, -2).conj()
 
     def abs(self) -> Self:
-        """The magnitude of each element; of complex numbers, their length. Its slope at 0 is 0."""
+        """The magnitude of each element, in its dtype; its slope at 0 is 0.
+
+        Complex numbers give their length, as real ones.
+        """
         if not self.dtype.is_complex:
             return super().abs()
         zero = self.eq(0)
         return zero.where(0.0, zero.where(1.0, self.real).hypot(self.imag))
 
     def angle(self) -> Self:
-        """The angle from the positive real axis, -pi to pi; 0 or pi for real numbers."""
+        """The angle of each element from the positive real axis, -pi to pi, as a float.
+
+        0 or pi for real numbers.
+        """
         if self.dtype.is_complex:
             return self.imag.atan2(self.real)
         x = self._float()
         return x.isnan().where(x, x.lt(0).where(math.pi, x._filled(0.0)))
 
     def sgn(self) -> Self:
-        """Complex numbers divided by their length, 0 where that is; the sign of real ones."""
+        """Complex elements divided by their length, 0 where that is; the sign of real ones.
+
+        Shape and dtype stay.
+        """
         if not self.dtype.is_complex:
             return self.sign()
         size = self.abs()
         return self.div(size.eq(0).where(1.0, size))
 
     def isreal(self) -> Self:
-        """Where the imaginary part is 0, as bool."""
+        """Where the imaginary part of elements is 0, as bool in this shape."""
         if self.dtype.is_complex:
             return self.imag.eq(0)
         return self._filled(1).bool().expand(self.shape)
 
     def isinf(self, detect_positive: Any = True, detect_negative: Any = True) -> Self:
-        """Where a value is +inf or -inf, or only one of them; of complex numbers, either part.
+        """Where elements are +inf or -inf, as bool in this shape; of complex numbers, either part.
 
-        Raises DTypeError where the sign of a complex infinity is asked for.
+        `detect_positive` or `detect_negative` false leaves those out, which raises DTypeError for
+        complex numbers.
         """
         if not self.dtype.is_complex:
             return super().isinf(detect_positive, detect_negative)
@@ -101,7 +120,11 @@ class Complexes(Special):
     def nan_to_num(
         self, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
     ) -> Self:
-        """NaN and infinities replaced, the latter by the largest finite numbers; in each part."""
+        """Elements that are NaN or infinite replaced, the latter by the largest finite numbers; in
+        each part.
+
+        Shape and dtype stay; integers are themselves.
+        """
         if not self.dtype.is_complex:
             return super().nan_to_num(nan, posinf, neginf)
         re, im = (part.nan_to_num(nan, posinf, neginf) for part in (self.real, self.imag))
@@ -112,7 +135,7 @@ class Complexes(Special):
     def complex(self, imag: Any) -> Self:
         """self + i `imag`, of floats that broadcast: complex64, or complex128 of float64.
 
-        Raises DTypeError for anything but floats.
+        Raises DTypeError for anything but floats, ShapeError.
         """
         imag = self._float_operand("complex", imag)
         a, b = operands("complex", self, imag)
@@ -130,20 +153,28 @@ class Complexes(Special):
         return other
 
     def polar(self, angle: Any) -> Self:
-        """The complex numbers of lengths self and angles `angle`, floats. Raises DTypeError."""
+        """The complex numbers of lengths self and angles `angle`, floats that broadcast.
+
+        complex64, or complex128 of float64. Raises ShapeError, and DTypeError for anything but
+        floats.
+        """
         angle = self._float_operand("polar", angle)
         return self.mul(angle.cos()).complex(self.mul(angle.sin()))
 
     def view_as_real(self) -> Self:
-        """The parts on a new last axis of size 2. Raises DTypeError for real numbers."""
+        """The parts of complex numbers on a new last axis: (..) to (.., 2), floats.
+
+        float32 of complex64, float64 of complex128. Raises DTypeError for real numbers.
+        """
         if not self.dtype.is_complex:
             raise DTypeError(f"[view_as_real] takes complex numbers, not {self.dtype.name}")
         return self.real.stack(self.imag, dim=-1)
 
     def view_as_complex(self) -> Self:
-        """Complex numbers whose parts are on the last axis, of size 2.
+        """Complex numbers whose parts are on the last axis: (.., 2) floats to (..).
 
-        Raises ShapeError for another size, DTypeError for anything but floats.
+        complex64, or complex128 of float64. Raises ShapeError for another size, DTypeError for
+        anything but floats.
         """
         if not self.ndim or not same_size(self.shape[-1], 2):
             raise ShapeError(f"[view_as_complex] the last axis of {self.shape} is not of size 2")
@@ -151,17 +182,21 @@ class Complexes(Special):
         return re.complex(im)
 
     def cfloat(self) -> Self:
-        """The elements as complex64, real ones with the imaginary part 0."""
+        """Each element as complex64, real ones with the imaginary part 0."""
         return self.cast(dtypes.complex64)
 
     def cdouble(self) -> Self:
-        """The elements as complex128, real ones with the imaginary part 0."""
+        """Each element as complex128, real ones with the imaginary part 0."""
         return self.cast(dtypes.complex128)
 
     # -- reductions ---------------------------------------------------------------------------
 
     def prod(self, axis: Any = None, keepdim: Any = False, dtype: Any = None) -> Self:
-        """The product over some axes, in this tensor's dtype unless another is given."""
+        """The product over `axis`, one, several or all (None), in this dtype, of bools int32; or as
+        `dtype`.
+
+        The axes vanish, or stay with size 1 for `keepdim`. Integers wrap. Raises IndexOutOfRange.
+        """
         x = self if dtype is None else self.cast(to_dtype(dtype))
         if not x.dtype.is_complex:
             return super().prod(axis, keepdim, dtype)
@@ -184,7 +219,7 @@ class Complexes(Special):
         return self.cat(self._filled(1).expand((*self.shape[:-1], count)), dim=self.ndim - 1)
 
     def cumprod(self, axis: int) -> Self:
-        """Running products along an axis."""
+        """Running products along an axis, in this shape and dtype. Raises IndexOutOfRange."""
         if not self.dtype.is_complex:
             return super().cumprod(axis)
         at = resolve_axis("cumprod", axis, self.ndim)
@@ -197,14 +232,23 @@ class Complexes(Special):
         return line.transpose(at, -1) if self.ndim else line
 
     def var(self, axis: Any = None, keepdim: Any = False, correction: Any = 1) -> Self:
-        """The variance, of complex numbers that of the real parts plus that of the others."""
+        """The variance over `axis`, divided by count - `correction`; two passes, so that nothing
+        cancels.
+
+        One axis, several or all (None), which vanish, or stay with size 1 for `keepdim`. Integers
+        give floats; of complex numbers that of the real parts plus that of the others, real. Raises
+        IndexOutOfRange.
+        """
         if not self.dtype.is_complex:
             return super().var(axis, keepdim, correction)
         parts = [part.var(axis, keepdim, correction) for part in (self.real, self.imag)]
         return parts[0].add(parts[1])
 
     def vdot(self, other: Any) -> Self:
-        """The sum of products of two vectors, self conjugated. Raises ShapeError."""
+        """The sum of products of two vectors, self conjugated: a scalar; dtypes promote.
+
+        Raises ShapeError.
+        """
         other = self._operand("vdot", other)
         shape: tuple[Any, ...] = () if is_scalar(other) else other.shape
         vectors = self.ndim == len(shape) == 1
@@ -215,8 +259,9 @@ class Complexes(Special):
         return self.vecdot(other)
 
     def vecdot(self, b: Any, dim: int = -1) -> Self:
-        """Sums of products along one axis, with self conjugated; the other axes broadcast.
+        """Sums of products along one axis, which vanishes, with self conjugated; the other axes
+        broadcast.
 
-        Raises ShapeError.
+        Dtypes promote. Raises ShapeError, IndexOutOfRange.
         """
         return super(Complexes, self.conj()).vecdot(b, dim)

@@ -41,10 +41,12 @@ class Convolution(Linalg):
         self, weight: Self, bias: Self | None = None, groups: int = 1, stride: Any = 1,
         dilation: Any = 1, padding: Any = 0, dtype: Any = None,
     ) -> Self:  # fmt: skip
-        """Cross-correlation of (N, C, *spatial) with (O, C / groups, *kernel).
+        """Cross-correlation of (N, C, *spatial) with (O, C / groups, *kernel): (N, O, *sizes).
 
-        `padding`: a number, one for each spatial axis, or (left, right, top, bottom, ...) with the
-        last axis first. Half types accumulate in float32. Raises ShapeError.
+        Sizes are (n + 2 padding - dilation (kernel - 1) - 1) // stride + 1. `padding`: a number,
+        one for each spatial axis, or (left, right, top, bottom, ...) with the last axis first.
+        `bias` is (O,). Dtypes promote, or `dtype` is that of the result; half types accumulate in
+        float32. Raises ShapeError.
         """
         biased = None if bias is None else bias.shape
         check_conv("conv2d", self.shape, weight.shape, biased, groups)
@@ -70,10 +72,11 @@ class Convolution(Linalg):
         self, weight: Self, bias: Self | None = None, groups: int = 1, stride: Any = 1,
         dilation: Any = 1, padding: Any = 0, output_padding: Any = 0,
     ) -> Self:  # fmt: skip
-        """The adjoint of `conv2d`: (N, C, *spatial) with (C, O / groups, *kernel).
+        """The adjoint of `conv2d`: (N, C, *spatial) with (C, O / groups, *kernel) to (N, O,
+        *sizes).
 
-        Sizes become (n - 1) stride - padding + dilation (kernel - 1) + output_padding + 1.
-        Raises ShapeError.
+        Sizes are (n - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1. `bias` is
+        (O,). Dtypes promote. Raises ShapeError.
         """
         biased = None if bias is None else bias.shape
         check_conv("conv_transpose2d", self.shape, weight.shape, biased, groups, transposed=True)
@@ -98,11 +101,18 @@ class Convolution(Linalg):
         self, weight: Self, bias: Self | None = None, groups: int = 1, stride: Any = 1,
         dilation: Any = 1, padding: Any = 0, dtype: Any = None,
     ) -> Self:  # fmt: skip
-        """The same as `conv2d`: whether memory is textures is decided by the setting IMAGE=1."""
+        """The same as `conv2d`, (N, C, H, W) with (O, C / groups, *kernel) to (N, O, h, w).
+
+        Whether memory is textures is decided by the setting IMAGE=1. The shape and the promoted
+        dtype are those of `conv2d`. Raises ShapeError.
+        """
         return self.conv2d(weight, bias, groups, stride, dilation, padding, dtype)
 
     def image_dot(self, w: Self, dtype: Any = None) -> Self:
-        """The same as `dot`: whether memory is textures is decided by the setting IMAGE=1."""
+        """The same as `dot`, of the same shape and dtype: (.., m, k) by (.., k, n) to (.., m, n).
+
+        Whether memory is textures is decided by the setting IMAGE=1. Raises ShapeError.
+        """
         return self.dot(w, dtype)
 
     def _unwindows(self, kernel: Sequence[int], stride: Any, dilation: Any, extra: Any) -> Self:
@@ -129,10 +139,13 @@ class Convolution(Linalg):
         self, kernel_size: Any = (2, 2), stride: Any = None, dilation: Any = 1, padding: Any = 0,
         ceil_mode: Any = False, count_include_pad: Any = True, divisor_override: int | None = None,
     ) -> Self:  # fmt: skip
-        """The mean of every window over the last axes; `stride` None is the kernel's size.
+        """The mean of every window over the last axes; `stride` None is the kernel's size; integers
+        give floats.
 
-        `ceil_mode` keeps a last, partial window; `count_include_pad` false leaves padding out.
-        `divisor_override` divides the sums instead of the number of elements. Raises ShapeError.
+        (N, C, H, W) gives (N, C, h, w), with h = (H + 2 padding - dilation (kernel - 1) - 1) //
+        stride + 1. `ceil_mode` keeps a last, partial window; `count_include_pad` false leaves
+        padding out. `divisor_override` divides the sums instead of the number of elements. Raises
+        ShapeError.
         """
         pool = _Pool("avg_pool2d", self, kernel_size, stride, dilation, padding, ceil_mode)
         axes = tuple(range(-len(pool.kernel), 0))
@@ -161,9 +174,12 @@ class Convolution(Linalg):
         self, kernel_size: Any = (2, 2), stride: Any = None, dilation: Any = 1, padding: Any = 0,
         ceil_mode: Any = False, return_indices: Any = False,
     ) -> Any:  # fmt: skip
-        """The largest of every window over the last axes; padding never wins.
+        """The largest of every window over the last axes, in its dtype; padding never wins.
 
-        With `return_indices`, also where it was, as int32 places in the flattened last axes.
+        (N, C, H, W) gives (N, C, h, w), with h = (H + 2 padding - dilation (kernel - 1) - 1) //
+        stride + 1; `stride` None is the kernel's size, `ceil_mode` keeps a last, partial window.
+        With `return_indices`, also where it was, as int32 places in the flattened last axes. Raises
+        ShapeError, and DTypeError for complex numbers.
         """
         pool = _Pool("max_pool2d", self, kernel_size, stride, dilation, padding, ceil_mode)
         axes = tuple(range(-len(pool.kernel), 0))
@@ -188,6 +204,7 @@ class Convolution(Linalg):
     ) -> Self:  # fmt: skip
         """Values put back where `max_pool2d(return_indices=True)` found them, zeros around.
 
+        (N, C, h, w) with integer `indices` of that shape gives (N, C, *output_size), in this dtype.
         Raises ShapeError where the indices do not have the shape of this tensor.
         """
         if indices.shape != self.shape:

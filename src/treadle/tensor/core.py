@@ -128,7 +128,7 @@ class Core(metaclass=Modes):
         return is_backed(resolve(self.node))
 
     def numel(self) -> Any:
-        """How many elements there are: the product of the sizes."""
+        """How many elements there are, an integer: the product of the sizes."""
         return size_product(self.shape)
 
     def element_size(self) -> int:
@@ -149,7 +149,9 @@ class Core(metaclass=Modes):
 
     @property
     def size(self) -> Any:
-        """The number of elements; `x.size()` is the shape, `x.size(dim)` the size of one axis."""
+        """The number of elements; `x.size()` is the shape, `x.size(dim)` the size of one axis:
+        integers.
+        """
         return Size.of(self.shape)
 
     def __len__(self) -> int:
@@ -275,7 +277,8 @@ class Core(metaclass=Modes):
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: bool | None = True) -> Self:
-        """Ask for gradients of this tensor (a leaf then, with memory of its own).
+        """Ask for gradients of this tensor (a leaf then, with memory of its own); shape and dtype
+        stay.
 
         Raises DTypeError if it holds no floats.
         """
@@ -292,13 +295,16 @@ class Core(metaclass=Modes):
         return self
 
     def detach(self) -> Self:
-        """The same values, through which no gradient flows."""
+        """The same values, shape and dtype, through which no gradient flows."""
         return type(self)._of(Node(Op.DETACH, self.dtype, (self.node,)), self.device, False)
 
     # -- computing it -------------------------------------------------------------------------
 
     def realize(self, *lst: Core, do_update_stats: bool = True) -> Self:
-        """Compute this tensor, and `lst` with it. Returns self. Raises DTypeError."""
+        """Compute this tensor, and `lst` with it. Returns self, in its shape and dtype.
+
+        Raises DTypeError.
+        """
         tensors = [self, *lst]
         with lock:  # else another thread could assign to one of them in between
             try:
@@ -318,7 +324,10 @@ class Core(metaclass=Modes):
         return scheduled([(t.node, t.device) for t in (self, *lst)])
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The values as a NumPy array of its own (bfloat16 and fp8 as ml_dtypes' types)."""
+        """The values as a NumPy array of its own, in this shape and dtype.
+
+        bfloat16 and fp8 are ml_dtypes' types.
+        """
         if isinstance(self.device, tuple):
             return self.realize().to(self.device[0]).numpy()
         shape = tuple(bound_size(size) for size in self.shape)
@@ -331,11 +340,17 @@ class Core(metaclass=Modes):
             return to_host(node).reshape(shape)
 
     def data(self) -> memoryview:
-        """The values as a memoryview of this shape."""
+        """The values as a memoryview of this shape and dtype.
+
+        Raises ArgumentError for a dtype that it has no letter for, such as bfloat16.
+        """
         return self.numpy().data
 
     def item(self) -> Any:
-        """The one value, as a Python scalar. Raises ShapeError if there is not exactly one."""
+        """The one value of any shape, as a Python bool, integer, float or complex number.
+
+        Raises ShapeError if there is not exactly one.
+        """
         if self.numel() != 1:
             raise ShapeError(
                 f"[item] shape {self.shape} holds {self.numel()} values, not one; use .tolist(), "
@@ -344,15 +359,19 @@ class Core(metaclass=Modes):
         return _python_values(self.numpy().reshape(()), self.dtype)
 
     def tolist(self) -> Any:
-        """The values as nested lists of Python scalars; a scalar for shape ()."""
+        """The values as nested lists of Python bools, integers, floats or complex numbers, by axis.
+
+        A scalar for shape ().
+        """
         return _python_values(self.numpy(), self.dtype)
 
     # -- devices and memory -------------------------------------------------------------------
 
     def to(self, device: Any) -> Self:
-        """The same values on another device; None is the default device.
+        """The same values on another device, in shape and dtype; None is the default device.
 
         A tuple of devices gets equal copies; from several devices, the pieces are put together.
+        Raises DeviceError for one that there is not.
         """
         name = Device.canonicalize(device)
         if name == self.device:
@@ -366,13 +385,19 @@ class Core(metaclass=Modes):
         return result
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Self:
-        """`to` by the Array API standard. Raises DeviceError for a stream: there are none."""
+        """`to` by the Array API standard; shape and dtype stay.
+
+        Raises DeviceError for a stream: there are none.
+        """
         if stream is not None:
             raise DeviceError(f"[to_device] {self.device} has no streams: stream must be None")
         return self.to(device)
 
     def to_(self, device: str | None) -> Self:
-        """Move this tensor, in place, gradient included."""
+        """Move this tensor, in place, gradient included; shape and dtype stay.
+
+        Raises DeviceError.
+        """
         return self._moved_by(lambda tensor: tensor.to(device))
 
     def _moved_by(self, move: Callable[[Self], Self]) -> Self:
@@ -386,11 +411,11 @@ class Core(metaclass=Modes):
         return self
 
     def contiguous(self, *args: Any, **kwargs: Any) -> Self:
-        """The same values, computed once into memory of their own."""
+        """The same values, computed once into memory of their own; shape and dtype stay."""
         return self._result(Node(Op.CONTIGUOUS, self.dtype, (self.node,)))
 
     def clone(self) -> Self:
-        """A copy with memory of its own."""
+        """A copy with memory of its own, in this shape and dtype."""
         return self.contiguous()
 
 

@@ -10,7 +10,7 @@ calling the method computes as much as that takes: the size, one number.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, Self, overload
+from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar, overload
 
 from ..dtype import dtypes, least_upper_dtype
 from ..errors import DTypeError, ShapeError
@@ -24,28 +24,30 @@ __all__ = ["Counting", "UniqueAll", "UniqueCounts", "UniqueInverse"]
 
 _FEW = 32  # so many are compared with every element; more are sorted and searched
 
+T = TypeVar("T")  # of tensors
 
-class UniqueAll(NamedTuple):
+
+class UniqueAll(NamedTuple, Generic[T]):
     """What `unique_all` finds; `indices` are those of the first occurrences."""
 
-    values: Any
-    indices: Any
-    inverse_indices: Any
-    counts: Any
+    values: T
+    indices: T
+    inverse_indices: T
+    counts: T
 
 
-class UniqueCounts(NamedTuple):
+class UniqueCounts(NamedTuple, Generic[T]):
     """What `unique_counts` finds."""
 
-    values: Any
-    counts: Any
+    values: T
+    counts: T
 
 
-class UniqueInverse(NamedTuple):
+class UniqueInverse(NamedTuple, Generic[T]):
     """What `unique_inverse` finds."""
 
-    values: Any
-    inverse_indices: Any
+    values: T
+    inverse_indices: T
 
 
 class Counting(Selecting):
@@ -60,9 +62,9 @@ class Counting(Selecting):
     @overload
     def nonzero(self, as_tuple: Literal[True]) -> tuple[Self, ...]: ...
     def nonzero(self, as_tuple: bool = False) -> Any:
-        """Where elements are not 0, in row-major order: (count, axes), computed now.
+        """Where elements are not 0, in row-major order: int32 (count, axes), computed now.
 
-        `as_tuple`: a vector for each axis instead, which index this tensor.
+        `as_tuple`: a vector (count,) for each axis instead, which index this tensor.
         """
         mask = self.reshape((1,)) if as_tuple and not self.ndim else self
         flat = mask.bool().flatten()._true_places()
@@ -93,7 +95,11 @@ class Counting(Selecting):
         return empty._put(0, target, self._places(0))
 
     def count_nonzero(self, axis: Any = None, keepdim: Any = False) -> Self:
-        """How many elements are not 0, as int32."""
+        """How many elements are not 0, as int32.
+
+        `axis`: one, several, or None for all; they vanish, or stay with size 1 for `keepdim`.
+        Raises IndexOutOfRange.
+        """
         return self.ne(0).sum(axis, keepdim)
 
     # -- sorted lines -------------------------------------------------------------------------
@@ -103,9 +109,9 @@ class Counting(Selecting):
     ) -> Self:
         """Where `values` would be inserted into this ascending tensor, as int32 in their shape.
 
-        This tensor is one line, or one line for each line of `values`. `right` (or `side`
-        "right"): behind equal elements, not before. `sorter`: the places that sort this tensor.
-        NaN counts as larger than any number. Raises ShapeError, DTypeError.
+        This tensor is one line, or one line for each line of `values`. `right` (or `side` "right"):
+        behind equal elements, not before. `sorter`: the places that sort this tensor. NaN counts as
+        larger than any number. Raises ShapeError, DTypeError.
         """
         if side not in (None, "left", "right"):
             raise DTypeError(f'[searchsorted] side is "left" or "right", not {side!r}')
@@ -146,7 +152,12 @@ class Counting(Selecting):
         return found
 
     def bucketize(self, boundaries: Self, right: Any = False) -> Self:
-        """The number of the interval between ascending `boundaries` that each element is in."""
+        """The number of the interval between ascending `boundaries` (n,) that each element is in,
+        as int32.
+
+        0 is below the first; an element on a boundary is in the interval before it, or with `right`
+        behind it. Raises ShapeError, and DTypeError for complex numbers.
+        """
         return boundaries.searchsorted(self, right)
 
     def isin(self, test_elements: Any, invert: bool = False) -> Self:
@@ -169,9 +180,10 @@ class Counting(Selecting):
     # -- counts -------------------------------------------------------------------------------
 
     def bincount(self, weights: Self | None = None, minlength: int = 0) -> Self:
-        """How often 0, 1, ... are in a vector of integers, or the sum of their `weights`.
+        """How often 0, 1, ... are in a vector of integers, as int32, or the sum of their `weights`.
 
-        The largest value is computed now. Raises DTypeError, ShapeError.
+        At least `minlength` numbers; the largest value is computed now. Raises DTypeError,
+        ShapeError.
         """
         if not self.dtype.is_int:
             raise DTypeError(f"[bincount] counts integers, not {self.dtype.name}")
@@ -195,13 +207,16 @@ class Counting(Selecting):
         return empty._put(0, places, weights, Op.ADD)
 
     def histc(self, bins: int = 100, min: float = 0, max: float = 0) -> Self:
-        """How many elements are in each of `bins` equal intervals, in this tensor's dtype.
+        """How many elements are in each of `bins` equal intervals: (bins,), in this tensor's dtype.
 
-        `min` and `max` both 0 take the least and largest element. Elements outside are not
-        counted; `max` itself belongs to the last interval. Raises ShapeError.
+        `min` and `max` both 0 take the least and largest element. Elements outside are not counted;
+        `max` itself belongs to the last interval. Raises ShapeError, and DTypeError for bools and
+        complex numbers.
         """
         if bins < 1 or max < min:
             raise ShapeError(f"[histc] {bins} bins from {min} to {max} are none")
+        if self.dtype.is_bool or self.dtype.is_complex:
+            raise DTypeError(f"[histc] counts numbers in their dtype, not {self.dtype.name}")
         flat = self.flatten()
         x = flat._wide()
         low, high = x._filled(float(min)), x._filled(float(max))
@@ -215,6 +230,26 @@ class Counting(Selecting):
 
     # -- distinct values ----------------------------------------------------------------------
 
+    @overload
+    def unique(
+        self, sorted: Any = ..., return_inverse: Literal[False] = ...,
+        return_counts: Literal[False] = ..., dim: int | None = ...,
+    ) -> Self: ...  # fmt: skip
+    @overload
+    def unique(
+        self, sorted: Any = ..., *, return_inverse: Literal[True], return_counts: Literal[True],
+        dim: int | None = ...,
+    ) -> tuple[Self, Self, Self]: ...  # fmt: skip
+    @overload
+    def unique(
+        self, sorted: Any = ..., *, return_inverse: Literal[True], return_counts: bool = ...,
+        dim: int | None = ...,
+    ) -> tuple[Self, Self]: ...  # fmt: skip
+    @overload
+    def unique(
+        self, sorted: Any = ..., *, return_inverse: bool = ..., return_counts: Literal[True],
+        dim: int | None = ...,
+    ) -> tuple[Self, Self]: ...  # fmt: skip
     def unique(
         self,
         sorted: Any = True,
@@ -222,11 +257,12 @@ class Counting(Selecting):
         return_counts: bool = False,
         dim: int | None = None,
     ) -> Any:
-        """The distinct elements in ascending order, whatever `sorted` says; computed now.
+        """The distinct elements, (count,) in ascending order, whatever `sorted` says; computed now.
 
-        `dim`: the distinct slices of that axis, by their first elements, then by their second,
-        and so on. With `return_inverse` also where each element (or slice) went, with
-        `return_counts` also how many there are of each. NaNs are all distinct.
+        `dim`: the distinct slices of that axis, by their first elements, then by their second, and
+        so on. With `return_inverse` also where each element (or slice) went, with `return_counts`
+        also how many there are of each, both int32. NaNs are all distinct. The dtype stays. Raises
+        IndexOutOfRange, and DTypeError for complex numbers.
         """
         if dim is None:
             found = self.unique_all()
@@ -265,9 +301,12 @@ class Counting(Selecting):
         steps = line._slice(1, 1, size).ne(line._slice(1, 0, size - 1)).int().pad(((0, 0), (1, 0)))
         return order.scatter(1, order, steps.cumsum(1)).contiguous()
 
-    def unique_all(self) -> UniqueAll:
-        """The distinct elements, ascending, their first places (in the flat tensor), where each
-        element went, and how often there is each. NaNs are all distinct.
+    def unique_all(self) -> UniqueAll[Self]:
+        """The distinct elements (count,), ascending, their first places (in the flat tensor), where
+        each element went (this shape), and how often there is each.
+
+        The elements keep their dtype, the others are int32. NaNs are all distinct. Raises
+        DTypeError for complex numbers.
         """
         flat = self.flatten()
         size = flat.shape[0]
@@ -296,6 +335,23 @@ class Counting(Selecting):
         ends = starts._slice(0, min(size, 1), starts.shape[0]).cat(end)
         return starts, first.int().cumsum(0).sub(1), ends.sub(starts)
 
+    @overload
+    def unique_consecutive(
+        self, return_inverse: Literal[False] = ..., return_counts: Literal[False] = ...,
+        dim: int | None = ...,
+    ) -> Self: ...  # fmt: skip
+    @overload
+    def unique_consecutive(
+        self, return_inverse: Literal[True], return_counts: Literal[True], dim: int | None = ...
+    ) -> tuple[Self, Self, Self]: ...
+    @overload
+    def unique_consecutive(
+        self, return_inverse: Literal[True], return_counts: bool = ..., dim: int | None = ...
+    ) -> tuple[Self, Self]: ...
+    @overload
+    def unique_consecutive(
+        self, return_inverse: bool = ..., *, return_counts: Literal[True], dim: int | None = ...
+    ) -> tuple[Self, Self]: ...
     def unique_consecutive(
         self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
     ) -> Any:
@@ -303,7 +359,7 @@ class Counting(Selecting):
         before; computed now.
 
         With `return_inverse` also of which run each element (or slice) is, with `return_counts`
-        also how long each run is, both int32.
+        also how long each run is, both int32. The dtype stays. Raises IndexOutOfRange.
         """
         axis = 0 if dim is None else resolve_axis("unique_consecutive", dim, self.ndim)
         line = self.flatten() if dim is None else self
@@ -315,16 +371,26 @@ class Counting(Selecting):
         results += [counts] * return_counts
         return results[0] if len(results) == 1 else tuple(results)
 
-    def unique_counts(self) -> UniqueCounts:
-        """The distinct elements, ascending, and how often there is each."""
+    def unique_counts(self) -> UniqueCounts[Self]:
+        """The distinct elements (count,), ascending, and how often there is each, int32.
+
+        Raises DTypeError for complex numbers.
+        """
         found = self.unique_all()
         return UniqueCounts(found.values, found.counts)
 
-    def unique_inverse(self) -> UniqueInverse:
-        """The distinct elements, ascending, and where each element went."""
+    def unique_inverse(self) -> UniqueInverse[Self]:
+        """The distinct elements (count,), ascending, and where each element went, int32 in this
+        shape.
+
+        Raises DTypeError for complex numbers.
+        """
         found = self.unique_all()
         return UniqueInverse(found.values, found.inverse_indices)
 
     def unique_values(self) -> Self:
-        """The distinct elements of all axes, ascending; computed now."""
+        """The distinct elements of all axes, (count,), ascending, in their dtype; computed now.
+
+        Raises DTypeError for complex numbers.
+        """
         return self.unique_all().values

@@ -80,7 +80,11 @@ class Creation(Convolution):
         cls, *shape: Any, device: str | None = None, dtype: Any = None,
         requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
-        """Values that are not defined (here zeros). Raises ShapeError for a negative size."""
+        """Values that are not defined (here zeros), in `shape`, `dtypes.default_float` unless a
+        dtype is given.
+
+        Raises ShapeError for a negative size.
+        """
         return cls.full(_shape_of("empty", shape), 0.0, device, _float_or(dtype), requires_grad)
 
     @classmethod
@@ -88,9 +92,11 @@ class Creation(Convolution):
         cls, shape: Any, fill_value: Any, device: str | None = None, dtype: Any = None,
         requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
-        """`fill_value`, a number, everywhere; of its own dtype unless one is given.
+        """`fill_value`, a number, everywhere in `shape`: bool, int32, float32 or complex64, as it
+        is.
 
-        Raises ShapeError for a negative size, DTypeError for an integer that does not fit.
+        `dtype` says otherwise. Raises ShapeError for a negative size, DTypeError for an integer
+        that does not fit.
         """
         sizes = _shape_of("full", (shape,))
         if not is_scalar(fill_value):
@@ -108,7 +114,9 @@ class Creation(Convolution):
         cls, *shape: Any, device: str | None = None, dtype: Any = None,
         requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
-        """0 everywhere, `dtypes.default_float` unless a dtype is given. Raises ShapeError."""
+        """0 everywhere in `shape`, `dtypes.default_float` unless a dtype is given. Raises
+        ShapeError.
+        """
         return cls.full(_shape_of("zeros", shape), 0.0, device, _float_or(dtype), requires_grad)
 
     @classmethod
@@ -116,7 +124,9 @@ class Creation(Convolution):
         cls, *shape: Any, device: str | None = None, dtype: Any = None,
         requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
-        """1 everywhere, `dtypes.default_float` unless a dtype is given. Raises ShapeError."""
+        """1 everywhere in `shape`, `dtypes.default_float` unless a dtype is given. Raises
+        ShapeError.
+        """
         return cls.full(_shape_of("ones", shape), 1.0, device, _float_or(dtype), requires_grad)
 
     @classmethod
@@ -124,9 +134,11 @@ class Creation(Convolution):
         cls, start: Any, stop: Any = None, step: Any = 1, device: str | None = None,
         dtype: Any = None, requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
-        """start, start + step, ... before `stop`; of floats if any of the three is one.
+        """A vector: start, start + step, ... before `stop`; of floats if any of the three is one,
+        else int32.
 
-        Raises ShapeError for a step of 0, DTypeError for integers that do not fit.
+        `dtype` says otherwise. Raises ShapeError for a step of 0, DTypeError for integers that do
+        not fit.
         """
         if stop is None:
             start, stop = 0, start
@@ -155,7 +167,10 @@ class Creation(Convolution):
         cls, start: Any, stop: Any, steps: int, device: str | None = None, dtype: Any = None,
         requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
-        """`steps` numbers from `start` to `stop` inclusive, evenly apart. Raises ShapeError."""
+        """`steps` numbers from `start` to `stop` inclusive, evenly apart: (steps,).
+
+        `dtypes.default_float` unless a dtype is given; integers are cut off. Raises ShapeError.
+        """
         if not isinstance(steps, int) or steps < 0:
             raise ShapeError(f"[linspace] steps is a whole number of 0 or more, not {steps!r}")
         kind = _float_or(dtype)
@@ -173,7 +188,11 @@ class Creation(Convolution):
         cls, start: Any, stop: Any, steps: int, base: float = 10.0, device: str | None = None,
         dtype: Any = None, requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
-        """`base` to the powers of `linspace`. Raises ShapeError."""
+        """`base` to the powers of `linspace`: (steps,), `dtypes.default_float` unless a dtype is
+        given.
+
+        Raises ShapeError.
+        """
         kind = _float_or(dtype)
         powers = cls.linspace(start, stop, steps, device, kind if kind.is_float else None)
         result = cls._of(powers.pow(base, reverse=True).node.cast(kind), powers.device)
@@ -186,7 +205,7 @@ class Creation(Convolution):
     ) -> Self:  # fmt: skip
         """(n, m), or (n, n), with ones on a diagonal, counted upwards from the main one.
 
-        Raises ShapeError.
+        `dtypes.default_float` unless a dtype is given. Raises ShapeError.
         """
         columns = n if m is None else m
         if n < 0 or columns < 0:
@@ -197,7 +216,11 @@ class Creation(Convolution):
         return cls._new(rows.eq(at).cast(_float_or(dtype)), device, requires_grad)
 
     def full_like(self, fill_value: Any, **kwargs: Any) -> Self:
-        """`fill_value` in this tensor's shape, dtype and device."""
+        """`fill_value` in this tensor's shape, dtype and device; `kwargs` (dtype, device) say
+        otherwise.
+
+        Raises DTypeError for an integer that does not fit.
+        """
         settings = {"dtype": self.dtype, "device": self.device, **_given(kwargs)}
         result = type(self).full(self.shape, fill_value, **settings)
         if isinstance(self.device, tuple) and result.device == self.device:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from ..dtype import dtypes, finfo, least_upper_dtype
 from ..engine.known import is_backed
@@ -30,14 +30,16 @@ from .shapes import aligned, broadcast_shapes, expand
 
 __all__ = ["Decompositions", "LeastSquares", "in_memory"]
 
+T = TypeVar("T")  # of tensors
 
-class LeastSquares(NamedTuple):
+
+class LeastSquares(NamedTuple, Generic[T]):
     """What `lstsq` finds; residuals are empty where the system is not overdetermined."""
 
-    solution: Any
-    residuals: Any
-    rank: Any
-    singular_values: Any
+    solution: T
+    residuals: T
+    rank: T
+    singular_values: T
 
 
 class Decompositions(Autograd):
@@ -51,8 +53,8 @@ class Decompositions(Autograd):
         """Q of orthonormal columns and R, upper triangular, with Q @ R = self, of (.., m, n).
 
         With k = min(m, n), "reduced" gives Q of (.., m, k) and R of (.., k, n); "complete" gives
-        (.., m, m) and (.., m, n), which has no gradient if m > n.
-        Raises ShapeError or DTypeError.
+        (.., m, m) and (.., m, n), which has no gradient if m > n. In this dtype: float32, float64
+        or complex. Raises ShapeError or DTypeError.
         """
         if mode not in ("reduced", "complete"):
             raise ShapeError(f"[qr] mode {mode!r} is not known; there are 'reduced' and 'complete'")
@@ -62,51 +64,63 @@ class Decompositions(Autograd):
     def svd(self, full_matrices: bool = True) -> tuple[Self, Self, Self]:
         """U, the singular values from the largest on, and V transposed: U @ diag(S) @ Vh = self.
 
-        Of (.., m, n), with k = min(m, n): U is (.., m, m), S is (.., k) and real, and Vh is
-        (.., n, n), or (.., m, k) and (.., k, n) without `full_matrices`. Gradients of U and Vh
-        exist where the singular values differ, for their first k vectors; of complex numbers, for
-        what does not depend on the phases of these. Raises ShapeError or DTypeError.
+        Of (.., m, n), with k = min(m, n): U is (.., m, m), S is (.., k) and real, and Vh is (.., n,
+        n), or (.., m, k) and (.., k, n) without `full_matrices`. Gradients of U and Vh exist where
+        the singular values differ, for their first k vectors; of complex numbers, for what does not
+        depend on the phases of these. float32, float64 or complex. Raises ShapeError or DTypeError.
         """
         u, s, vh = matrices.svd(self._matrix("svd"), bool(full_matrices))
         return self._result(u), self._result(s), self._result(vh)
 
     def svdvals(self) -> Self:
-        """The singular values of (.., m, n) alone, from the largest on: (.., min(m, n))."""
+        """The singular values of (.., m, n) alone, real, from the largest on: (.., min(m, n)).
+
+        float32, float64 or complex. Raises ShapeError or DTypeError.
+        """
         return self._result(matrices.svdvals(self._matrix("svdvals")))
 
     def eigh(self, UPLO: str = "L") -> tuple[Self, Self]:
-        """The eigenvalues of Hermitian (.., n, n), from the smallest on, and their vectors.
+        """The eigenvalues of Hermitian (.., n, n), from the smallest on, (.., n), and their
+        vectors.
 
         Only the lower triangle is read, or the upper one for `UPLO` "U". Eigenvalues are real;
-        eigenvectors are the columns of (.., n, n), with gradients as those of `svd`.
-        Raises ShapeError or DTypeError.
+        eigenvectors are the columns of (.., n, n), with gradients as those of `svd`. float32,
+        float64 or complex. Raises ShapeError or DTypeError.
         """
         w, v = matrices.eigh(self._symmetric("eigh", UPLO))
         return self._result(w), self._result(v)
 
     def eigvalsh(self, UPLO: str = "L") -> Self:
-        """The eigenvalues of Hermitian (.., n, n) alone, from the smallest on; see `eigh`."""
+        """The eigenvalues of Hermitian (.., n, n) alone, (.., n), real, from the smallest on; see
+        `eigh`.
+
+        Raises ShapeError, and DTypeError for anything but float32, float64 and complex.
+        """
         return self._result(matrices.eigvalsh(self._symmetric("eigvalsh", UPLO)))
 
     def eig(self) -> tuple[Self, Self]:
-        """The eigenvalues of any (.., n, n), in no particular order, and their vectors; complex.
+        """The eigenvalues of any (.., n, n), in no particular order, (.., n), and their vectors;
+        complex.
 
         Eigenvectors are the columns of (.., n, n), of length 1. Gradients exist where eigenvalues
-        differ, of vectors for what does not depend on their phases.
+        differ, of vectors for what does not depend on their phases. float32, float64 or complex.
         Raises ShapeError or DTypeError.
         """
         w, v = matrices.eig(self._matrix("eig", square=True))
         return self._result(w), self._result(v)
 
     def eigvals(self) -> Self:
-        """The eigenvalues of any (.., n, n) alone, complex and in no particular order."""
+        """The eigenvalues of any (.., n, n) alone, (.., n), complex and in no particular order.
+
+        Raises ShapeError, and DTypeError for anything but float32, float64 and complex.
+        """
         return self._result(matrices.eigvals(self._matrix("eigvals", square=True)))
 
     def cholesky(self, upper: bool = False) -> Self:
         """L, lower triangular, with L @ L.mH = self; `upper`: L.mH. Reads the lower triangle.
 
-        Raises ShapeError or DTypeError, and LinAlgError, when computed, where a matrix is not
-        positive definite.
+        Of (.., n, n), in its shape and dtype: float32, float64 or complex. Raises ShapeError or
+        DTypeError, and LinAlgError, when computed, where a matrix is not positive definite.
         """
         lower = matrices.cholesky(self._matrix("cholesky", square=True))
         return self._result(matrices.adjoint(lower) if upper else lower)
@@ -116,18 +130,20 @@ class Decompositions(Autograd):
     def solve(self, b: Any, left: bool = True) -> Self:
         """The x of self @ x = b, or of x @ self = b if not `left`; self is square, (.., n, n).
 
-        `b` is (.., n, k), or vectors: (n,), or self's shape without its last axis. Batch axes
-        broadcast. Raises ShapeError or DTypeError, and LinAlgError, when computed, of a singular
-        matrix.
+        `b` is (.., n, k), or vectors: (n,), or self's shape without its last axis; x has its shape.
+        Batch axes broadcast. float32, float64 or complex. Raises ShapeError or DTypeError, and
+        LinAlgError, when computed, of a singular matrix.
         """
         return self._solved("solve", b, left, matrices.solve)
 
     def solve_triangular(
         self, b: Any, upper: bool, left: bool = True, unitriangular: bool = False
     ) -> Self:
-        """As `solve`, of the upper or lower triangle of self; the other one is not read.
+        """As `solve`, of the upper or lower triangle of self, (.., n, n); the other one is not
+        read.
 
-        `unitriangular`: its diagonal counts as 1.
+        x has the shape of `b`, (.., n, k). `unitriangular`: its diagonal counts as 1. float32,
+        float64 or complex. Raises ShapeError or DTypeError.
         """
 
         def solved(a: Node, right: Node) -> Node:
@@ -140,17 +156,19 @@ class Decompositions(Autograd):
     ) -> tuple[Self, Self]:
         """(x, A) with A @ x = self for triangular A, as in PyTorch; see `solve_triangular`.
 
-        `transpose`: of A transposed.
+        This tensor is (.., n, k), and so is x; A is (.., n, n). `transpose`: of A transposed.
+        float32, float64 or complex. Raises ShapeError or DTypeError.
         """
         a = A.mT if transpose else A
         return a.solve_triangular(self, upper is not transpose, True, unitriangular), A
 
-    def lstsq(self, b: Any, rcond: float | None = None) -> LeastSquares:
+    def lstsq(self, b: Any, rcond: float | None = None) -> LeastSquares[Self]:
         """The x of least norm for which self @ x is nearest to b: (.., m, n), (.., m, k) or (m,).
 
-        Also the sums of squared residuals where m > n, the rank and the singular values.
-        Singular values up to `rcond` times the largest count as 0; see `pinv`.
-        Raises ShapeError or DTypeError.
+        Gives x, (.., n, k) or (n,), the sums of squared residuals where m > n, real, the rank,
+        int32 (..), and the singular values, real (.., min(m, n)). Those up to `rcond` times the
+        largest count as 0; see `pinv`. float32, float64 or complex. Raises ShapeError or
+        DTypeError.
         """
         b = self._right_side("lstsq", b)
         check_sides("lstsq", self.shape, b.shape, "elements" if b.ndim == 1 else "rows")
@@ -165,49 +183,65 @@ class Decompositions(Autograd):
     # -- inverses, determinants, rank -----------------------------------------------------------
 
     def inv(self) -> Self:
-        """The inverse of (.., n, n). `solve` is quicker and more exact where it is multiplied.
+        """The inverse of (.., n, n), in its dtype: float32, float64 or complex.
 
-        Raises ShapeError or DTypeError, and LinAlgError, when computed, of a singular matrix.
+        `solve` is quicker and more exact where it is multiplied. Raises ShapeError or DTypeError,
+        and LinAlgError, when computed, of a singular matrix.
         """
         return self._result(matrices.inv(self._matrix("inv", square=True)))
 
     def inverse(self) -> Self:
-        """The same as `inv`, under PyTorch's name. Raises ShapeError."""
+        """The inverse of (.., n, n), in its dtype: `inv`, under PyTorch's name.
+
+        float32, float64 or complex. Raises ShapeError or DTypeError, and LinAlgError, when
+        computed, of a singular matrix.
+        """
         return self.inv()
 
     def pinv(self, rtol: float | None = None, atol: float = 0.0, hermitian: bool = False) -> Self:
-        """The pseudo-inverse (Moore and Penrose), (.., n, m) of (.., m, n).
+        """The pseudo-inverse (Moore and Penrose), (.., n, m) of (.., m, n), in its dtype.
 
         Singular values up to `atol`, or `rtol` times the largest, count as 0; `rtol` None: 0 with
         an `atol`, else max(m, n) times the distance from 1 to the next number. `hermitian` promises
-        that matrices are Hermitian, which changes nothing. Raises ShapeError or DTypeError.
+        that matrices are Hermitian, which changes nothing. float32, float64 or complex. Raises
+        ShapeError or DTypeError.
         """
         node = self._matrix("pinv", square=hermitian)
         return self._result(matrices.pinv(node, float(self._tolerance(rtol, atol)), float(atol)))
 
     def det(self) -> Self:
-        """The determinant of (.., n, n). Its gradient exists for singular matrices, too."""
+        """The determinant of (.., n, n), (..), float32, float64 or complex. Its gradient exists for
+        singular matrices, too.
+
+        Raises ShapeError, DTypeError.
+        """
         return self._result(matrices.det(self._matrix("det", square=True)))
 
     def slogdet(self) -> tuple[Self, Self]:
-        """The sign of the determinant of (.., n, n), and the logarithm of its magnitude.
+        """The sign of the determinant of (.., n, n), and the logarithm of its magnitude: both (..).
 
-        The sign of a complex one is a complex number of length 1.
+        The sign of a complex one is a complex number of length 1, the logarithm is real. float32,
+        float64 or complex. Raises ShapeError or DTypeError.
         """
         sign, logarithm = matrices.slogdet(self._matrix("slogdet", square=True))
         return self._result(sign), self._result(logarithm)
 
     def logdet(self) -> Self:
-        """The logarithm of the determinant of (.., n, n); NaN where a real one is negative."""
+        """The logarithm of the determinant of (.., n, n), (..); NaN where a real one is negative.
+
+        float32, float64 or complex. Raises ShapeError or DTypeError.
+        """
         sign, logarithm = self.slogdet()
         if sign.dtype.is_complex:
             return logarithm.complex(sign.angle())
         return (sign < 0).where(math.nan, logarithm)
 
     def matrix_rank(self, rtol: Any = None, atol: Any = None, hermitian: bool = False) -> Self:
-        """How many singular values exceed `atol`, and `rtol` times the largest; see `pinv`.
+        """How many singular values of (.., m, n) exceed `atol`, and `rtol` times the largest: int32
+        (..).
 
-        Tolerances may be tensors, of one for each matrix.
+        See `pinv`. Tolerances may be tensors, of one for each matrix. float32, float64 or complex.
+        Raises ShapeError, DTypeError.
         """
         node = self._matrix("matrix_rank", square=hermitian)
         atol = 0.0 if atol is None else self._operand("matrix_rank", atol)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from ..dtype import dtypes
 from ..errors import DTypeError, ShapeError
@@ -28,8 +28,17 @@ class Descriptive(Distances):
 
     # -- order --------------------------------------------------------------------------------
 
+    @overload
+    def nanmedian(self, dim: None = ..., keepdim: bool = ...) -> Self: ...
+    @overload
+    def nanmedian(self, dim: int, keepdim: bool = ...) -> tuple[Self, Self]: ...
     def nanmedian(self, dim: int | None = None, keepdim: bool = False) -> Any:
-        """`median` of what is not NaN; NaN where nothing is left. Raises ShapeError."""
+        """`median` of what is not NaN, in this dtype, with `dim` also int32 places; NaN where
+        nothing is left.
+
+        The axis vanishes, or stays with size 1 for `keepdim`. Raises ShapeError on no elements,
+        IndexOutOfRange, and DTypeError for complex numbers.
+        """
         if not self.dtype.is_float:
             return self.median(dim, keepdim)
         if dim is None:
@@ -46,9 +55,12 @@ class Descriptive(Distances):
         return found if keepdim else tuple(x.squeeze(axis) for x in found)
 
     def mode(self, dim: int = -1, keepdim: bool = False) -> tuple[Self, Self]:
-        """The most frequent element of each line, the smallest of several, and its last place.
+        """The most frequent element along an axis, the smallest of several, and its last place,
+        int32.
 
-        Each NaN is an element of its own. Raises ShapeError on no elements.
+        In this dtype; the axis vanishes, or stays with size 1 for `keepdim`. Each NaN is an element
+        of its own. Raises ShapeError on no elements, IndexOutOfRange, and DTypeError for complex
+        numbers.
         """
         axis = resolve_axis("mode", dim, self.ndim)
         if not self.ndim:
@@ -69,7 +81,8 @@ class Descriptive(Distances):
     def cov(
         self, correction: int = 1, fweights: Self | None = None, aweights: Self | None = None
     ) -> Self:
-        """The covariances of variables, (m, m) of (m, n) with an observation in each column.
+        """The covariances of variables, (m, m) of (m, n) with an observation in each column;
+        integers give floats.
 
         A vector is one variable and gives a scalar. `fweights` (n), integers, say how often each
         observation counts, `aweights` (n), floats, how much. Raises ShapeError, DTypeError.
@@ -110,7 +123,11 @@ class Descriptive(Distances):
         return given[0] if given else None
 
     def corrcoef(self) -> Self:
-        """The correlations of variables, from -1 to 1, in the shapes of `cov`. Raises as `cov`."""
+        """The correlations of variables, from -1 to 1, in the shapes of `cov`; integers give
+        floats.
+
+        Raises ShapeError, DTypeError.
+        """
         found = self.cov()
         if not found.ndim:
             return found.div(found)
@@ -122,12 +139,13 @@ class Descriptive(Distances):
     def histogram(
         self, bins: Any = 100, range: Any = None, weight: Self | None = None, density: bool = False
     ) -> tuple[Self, Self]:
-        """How many elements are between neighbouring edges, as floats, and the edges.
+        """How many elements are between neighbouring edges, as floats (bins,), and the edges (bins
+        + 1,).
 
         `bins`: how many equal intervals, from the least to the largest element or in a `range` of
         two numbers, or the ascending edges. The last interval holds its upper edge, too. `weight`
         is what each element counts; `density` divides by the total and by the intervals' lengths.
-        Raises ShapeError, DTypeError.
+        Raises ShapeError, and DTypeError for what are no floats.
         """
         weights = weight if weight is None else weight.flatten()
         column = self.reshape((self.numel(), 1))
@@ -137,10 +155,11 @@ class Descriptive(Distances):
     def histogramdd(
         self, bins: Any = 10, range: Any = None, weight: Self | None = None, density: bool = False
     ) -> tuple[Self, tuple[Self, ...]]:
-        """`histogram` of points (N, D): counts on D axes, and the edges of each axis.
+        """`histogram` of points (N, D): counts on D axes, and the edges of each axis, in their
+        dtype.
 
         `bins` is a number, or a number or edges for each axis, `range` two numbers for each axis.
-        Raises ShapeError, DTypeError.
+        Raises ShapeError, and DTypeError for what are no floats.
         """
         if not self.dtype.is_float:
             raise DTypeError(f"[histogram] takes floats, not {self.dtype.name}")

@@ -22,20 +22,28 @@ class Distances(Arithmetic):
     __slots__ = ()
 
     def dist(self, other: Any, p: float = 2) -> Self:
-        """The p-norm of all elements of the difference, a scalar; shapes broadcast."""
+        """The p-norm of all elements of the difference, a scalar float; shapes broadcast.
+
+        Floats or complex numbers. Raises ShapeError, DTypeError for anything else.
+        """
         return self.sub(other).vector_norm(p)
 
     def pairwise_distance(
         self, other: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
     ) -> Self:
-        """The p-norm along the last axis of the difference plus `eps`; shapes broadcast."""
+        """The p-norm along the last axis of the difference plus `eps`; shapes broadcast.
+
+        (.., n) gives (..), or (.., 1) for `keepdim`. Dtypes promote, integers give floats; complex
+        numbers give real ones. Raises ShapeError, and DTypeError for bools.
+        """
         return self.sub(other).add(eps).vector_norm(p, -1, keepdim)
 
     def cdist(self, other: Self, p: float = 2.0) -> Self:
         """The p-distance of each row (.., P, M) to each row (.., R, M): (.., P, R), floats.
 
-        Differences are computed as such, not by products of rows: close rows stay exact. Raises
-        ShapeError, DTypeError, ArgumentError for a negative `p`.
+        Axes in front broadcast. Differences are computed as such, not by products of rows: close
+        rows stay exact. Raises ShapeError, DTypeError for what are no floats, ArgumentError for a
+        negative `p`.
         """
         if not (self.dtype.is_float and other.dtype.is_float):
             raise DTypeError(f"[cdist] takes floats, not {self.dtype.name} and {other.dtype.name}")
@@ -50,9 +58,10 @@ class Distances(Arithmetic):
         return self.unsqueeze(-2).sub(other.unsqueeze(-3)).vector_norm(p, -1)
 
     def pdist(self, p: float = 2.0) -> Self:
-        """The p-distance of each two rows of (N, M), those of row 0 first: N (N - 1) / 2.
+        """The p-distance of each two rows of (N, M), those of row 0 first: (N (N - 1) / 2,).
 
-        Raises ShapeError, ArgumentError for a negative `p`.
+        Floats, in their dtype, real ones of complex numbers. Raises ShapeError, DTypeError,
+        ArgumentError for a negative `p`.
         """
         if self.ndim != 2:
             raise ShapeError(f"[pdist] takes rows, (N, M), not shape {self.shape}")
@@ -66,7 +75,8 @@ class Distances(Arithmetic):
     def renorm(self, p: float, dim: int, maxnorm: float) -> Self:
         """Each slice of an axis scaled down to the p-norm `maxnorm` if it has a larger one.
 
-        Raises ShapeError, ArgumentError for numbers that are no norm.
+        Shape and dtype stay: floats or complex. Raises ShapeError, IndexOutOfRange, DTypeError,
+        ArgumentError for numbers that are no norm.
         """
         if self.ndim < 2:
             raise ShapeError(f"[renorm] takes two axes or more, not shape {self.shape}")

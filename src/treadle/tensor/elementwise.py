@@ -88,10 +88,11 @@ class Elementwise(Core):
     # -- dtypes -------------------------------------------------------------------------------
 
     def cast(self, dtype: Any) -> Self:
-        """The values converted: float to integer truncates, anything to bool is `!= 0`.
+        """Each element converted: float to integer truncates, anything to bool is `!= 0`.
 
         `dtypes.imagef((height, width))` and `imageh` give float32 values that are computed once,
-        into a texture of so many elements. Raises DTypeError where the device has no such.
+        into a texture of so many elements. Raises DTypeError where the device has no such, and for
+        complex numbers to real ones.
         """
         wanted = to_dtype(dtype)
         if isinstance(wanted, ImageDType):
@@ -100,35 +101,35 @@ class Elementwise(Core):
         return self if wanted is self.dtype else self._result(self.node.cast(wanted))
 
     def float(self) -> Self:
-        """The values converted to float32, as by `cast`."""
+        """The elements as float32, as by `cast`. Raises DTypeError for complex numbers."""
         return self.cast(dtypes.float32)
 
     def half(self) -> Self:
-        """The values converted to float16, as by `cast`."""
+        """The elements as float16, as by `cast`. Raises DTypeError for complex numbers."""
         return self.cast(dtypes.float16)
 
     def bfloat16(self) -> Self:
-        """The values converted to bfloat16, as by `cast`."""
+        """The elements as bfloat16, as by `cast`. Raises DTypeError for complex numbers."""
         return self.cast(dtypes.bfloat16)
 
     def double(self) -> Self:
-        """The values converted to float64, as by `cast`."""
+        """The elements as float64, as by `cast`. Raises DTypeError for complex numbers."""
         return self.cast(dtypes.float64)
 
     def int(self) -> Self:
-        """The values converted to int32, as by `cast`."""
+        """The elements as int32, as by `cast`. Raises DTypeError for complex numbers."""
         return self.cast(dtypes.int32)
 
     def long(self) -> Self:
-        """The values converted to int64, as by `cast`."""
+        """The elements as int64, as by `cast`. Raises DTypeError for complex numbers."""
         return self.cast(dtypes.int64)
 
     def short(self) -> Self:
-        """The values converted to int16, as by `cast`."""
+        """The elements as int16, as by `cast`. Raises DTypeError for complex numbers."""
         return self.cast(dtypes.int16)
 
     def bool(self) -> Self:
-        """As bool: whether elements differ from 0."""
+        """Whether each element differs from 0, as bool."""
         return self.cast(dtypes.bool)
 
     # -- arithmetic ---------------------------------------------------------------------------
@@ -138,7 +139,10 @@ class Elementwise(Core):
         return self._binary(Op.ADD, "add", x, reverse)
 
     def sub(self, x: Any, reverse: Any = False) -> Self:
-        """`self - x`. Raises DTypeError for two bools: use `^`."""
+        """`self - x`, elementwise; shapes broadcast, dtypes promote.
+
+        Raises ShapeError, DTypeError for two bools: use `^`.
+        """
         if self.dtype.is_bool and (x is True or x is False or _dtype_of(x) is dtypes.bool):
             raise DTypeError("[sub] bools have no difference; use ^ or logical_not()")
         return self._binary(Op.SUB, "sub", x, reverse)
@@ -148,9 +152,10 @@ class Elementwise(Core):
         return self._binary(Op.MUL, "mul", x, reverse)
 
     def div(self, x: Any, reverse: Any = False, rounding_mode: str | None = None) -> Self:
-        """`self / x`, of floats; `rounding_mode` "trunc" or "floor" rounds the quotient.
+        """`self / x` of each element; shapes broadcast, dtypes promote, integers give floats.
 
-        Raises ShapeError, and DTypeError for another `rounding_mode`.
+        `rounding_mode` "trunc" or "floor" rounds the quotient, which stays an integer then; another
+        one raises DTypeError. Raises ShapeError.
         """
         if rounding_mode == "floor":
             return self.idiv(x, reverse)
@@ -168,7 +173,11 @@ class Elementwise(Core):
         return result if rounding_mode is None else result._unary(Op.TRUNC).cast(a.dtype)
 
     def idiv(self, x: Any, reverse: Any = False) -> Self:
-        """The exact quotient, rounded down, in the common dtype; an integer over 0 gives 0."""
+        """The exact quotient, rounded down, elementwise; an integer over 0 gives 0.
+
+        Shapes broadcast, dtypes promote; bools give int32. Raises ShapeError, and DTypeError for
+        complex numbers.
+        """
         x = self._operand("idiv", x)
         a, b = operands("idiv", self, x)
         first, second = (b, a) if reverse else (a, b)
@@ -180,21 +189,31 @@ class Elementwise(Core):
         return self._result(node, *_tensors(x))
 
     def mod(self, x: Any, reverse: Any = False) -> Self:
-        """`self - x * floor(self / x)`: the sign is that of `x`."""
+        """`self - x * floor(self / x)`, elementwise: the sign is that of `x`.
+
+        Shapes broadcast, dtypes promote; bools give int32. Raises ShapeError, and DTypeError for
+        complex numbers.
+        """
         x = self._operand("mod", x)
         a, b = (_no_bool(node) for node in operands("mod", self, x))
         return self._result(alu(Op.MOD, b, a) if reverse else alu(Op.MOD, a, b), *_tensors(x))
 
     def neg(self) -> Self:
-        """-x, elementwise; of bools `logical_not`."""
+        """-x, elementwise, in its dtype; of bools `logical_not`."""
         return self.logical_not() if self.dtype.is_bool else self._unary(Op.NEG)
 
     def maximum(self, x: Any) -> Self:
-        """The larger of two; NaN if either is."""
+        """The larger of two elements; NaN if either is. Shapes broadcast, dtypes promote.
+
+        Raises ShapeError, and DTypeError for complex numbers.
+        """
         return self._binary(Op.MAX, "maximum", x)
 
     def minimum(self, x: Any) -> Self:
-        """The smaller of two; NaN if either is."""
+        """The smaller of two elements; NaN if either is. Shapes broadcast, dtypes promote.
+
+        Raises ShapeError, and DTypeError for complex numbers.
+        """
         return self._binary(Op.MIN, "minimum", x)
 
     # -- bits ---------------------------------------------------------------------------------
@@ -207,29 +226,44 @@ class Elementwise(Core):
         return self._binary(op, name, x, reverse)
 
     def bitwise_and(self, x: Any, reverse: Any = False) -> Self:
-        """x & y of integers or bools, elementwise. Raises DTypeError."""
+        """self & x of integers or bools, elementwise; shapes broadcast, dtypes promote.
+
+        Raises DTypeError for others, ShapeError.
+        """
         return self._bits(Op.AND, "bitwise_and", x, reverse)
 
     def bitwise_or(self, x: Any, reverse: Any = False) -> Self:
-        """x | y of integers or bools, elementwise. Raises DTypeError."""
+        """self | x of integers or bools, elementwise; shapes broadcast, dtypes promote.
+
+        Raises DTypeError for others, ShapeError.
+        """
         return self._bits(Op.OR, "bitwise_or", x, reverse)
 
     def bitwise_xor(self, x: Any, reverse: Any = False) -> Self:
-        """x ^ y of integers or bools, elementwise. Raises DTypeError."""
+        """self ^ x of integers or bools, elementwise; shapes broadcast, dtypes promote.
+
+        Raises DTypeError for others, ShapeError.
+        """
         return self._bits(Op.XOR, "bitwise_xor", x, reverse)
 
     def bitwise_not(self) -> Self:
-        """~x of integers or bools, elementwise. Raises DTypeError."""
+        """~x of integers or bools, elementwise, in their dtype. Raises DTypeError for others."""
         if self.dtype.is_bool:
             return self.logical_not()
         return self._bits(Op.XOR, "bitwise_not", -1, False)
 
     def lshift(self, x: Any, reverse: Any = False) -> Self:
-        """x << y of integers, elementwise. Raises DTypeError."""
+        """self << x of integers, elementwise; shapes broadcast, dtypes promote.
+
+        Raises DTypeError for others, ShapeError.
+        """
         return self._bits(Op.SHL, "lshift", x, reverse, bools=False)
 
     def rshift(self, x: Any, reverse: Any = False) -> Self:
-        """x >> y of integers, elementwise. Raises DTypeError."""
+        """self >> x of integers, elementwise; shapes broadcast, dtypes promote.
+
+        Raises DTypeError for others, ShapeError.
+        """
         return self._bits(Op.SHR, "rshift", x, reverse, bools=False)
 
     # -- comparison and selection -------------------------------------------------------------
@@ -241,39 +275,51 @@ class Elementwise(Core):
         return self._result(_COMPARISONS[name](*operands(name, self, x)), *_tensors(x))
 
     def lt(self, x: Any) -> Self:
-        """Where x < y, as bool."""
+        """Where self < x, as bool; shapes broadcast.
+
+        Raises ShapeError, and DTypeError for complex numbers.
+        """
         return self._compared("lt", x)
 
     def gt(self, x: Any) -> Self:
-        """Where x > y, as bool."""
+        """Where self > x, as bool; shapes broadcast.
+
+        Raises ShapeError, and DTypeError for complex numbers.
+        """
         return self._compared("gt", x)
 
     def eq(self, x: Any) -> Self:
-        """Where x == y, as bool."""
+        """Where self == x, as bool; shapes broadcast. Raises ShapeError."""
         return self._compared("eq", x)
 
     def ne(self, x: Any) -> Self:
-        """Where x != y, as bool."""
+        """Where self != x, as bool; shapes broadcast. Raises ShapeError."""
         return self._compared("ne", x)
 
     def le(self, x: Any) -> Self:
-        """Where x <= y, as bool."""
+        """Where self <= x, as bool; shapes broadcast.
+
+        Raises ShapeError, and DTypeError for complex numbers.
+        """
         return self._compared("le", x)
 
     def ge(self, x: Any) -> Self:
-        """Where x >= y, as bool."""
+        """Where self >= x, as bool; shapes broadcast.
+
+        Raises ShapeError, and DTypeError for complex numbers.
+        """
         return self._compared("ge", x)
 
     def logical_not(self) -> Self:
-        """Where x is 0 or False, as bool."""
+        """Where elements are 0 or False, as bool in this shape."""
         return self._result(alu(Op.XOR, self.node.cast(dtypes.bool), Node.const(dtypes.bool, True)))
 
     def logical_and(self, x: Any) -> Self:
-        """Where both differ from 0, as bool."""
+        """Where both differ from 0, as bool; shapes broadcast. Raises ShapeError."""
         return self.bool().bitwise_and(self._as_tensor("logical_and", x).bool())
 
     def logical_or(self, x: Any) -> Self:
-        """Where either differs from 0, as bool."""
+        """Where either differs from 0, as bool; shapes broadcast. Raises ShapeError."""
         return self.bool().bitwise_or(self._as_tensor("logical_or", x).bool())
 
     def _as_tensor(self, name: str, x: Any) -> Self:
@@ -283,7 +329,10 @@ class Elementwise(Core):
         return x
 
     def where(self, x: Any, y: Any) -> Self:
-        """`x` where this tensor is true, else `y`; all three broadcast together."""
+        """`x` where this tensor is true, else `y`; all three broadcast, dtypes of the two promote.
+
+        Raises ShapeError.
+        """
         x, y = self._operand("where", x), self._operand("where", y)
         check_device("where", self, *_tensors(x), *_tensors(y))
         dtype = _common_dtype(x, y)
@@ -300,8 +349,8 @@ class Elementwise(Core):
         """Overwrite the values, in this tensor's memory; `x` has its shape and dtype.
 
         Assigned to a view of a buffer, the buffer's own tensor changes too; other views taken
-        earlier keep the old values. A leaf stays a leaf: nothing flows back into `x`.
-        Raises ShapeError or DTypeError.
+        earlier keep the old values. A leaf stays a leaf: nothing flows back into `x`. Raises
+        ShapeError or DTypeError.
         """
         value = self._as_value(x)
         check_value(self, self.shape, value)

@@ -26,13 +26,18 @@ class Execution(Sampling):
     __slots__ = ()
 
     def schedule_with_vars(self, *lst: Self) -> tuple[list[Kernel], dict[str, int]]:
-        """The kernels that `schedule` gives, and the value that each variable is bound to."""
+        """The kernels that `schedule` gives, and the value that each variable is bound to.
+
+        Variables are integers, sizes of axes.
+        """
         nodes = [t.node for t in (self, *lst)]
         return self.schedule(*lst), unbind(nodes)[1]
 
     def kernelize(self, *lst: Self) -> Self:
         """End the kernels of this tensor, and of `lst`, here: later operations read what they
-        store. Computes nothing. Returns self.
+        store.
+
+        Computes nothing. Returns self, in its shape and dtype.
         """
         for tensor in (self, *lst):
             if not tensor.is_realized:
@@ -40,12 +45,15 @@ class Execution(Sampling):
         return self
 
     def fuse(self) -> Self:
-        """The same tensor: which operations share a kernel is the scheduler's choice.
+        """The same tensor, shape and dtype: which operations share a kernel is the scheduler's
+        choice.
 
         For programs that ask for it; `schedule` shows what became of it.
         """
         return self
 
     def contiguous_backward(self) -> Self:
-        """The same values, whose gradient is computed once into memory of its own."""
+        """The same values, shape and dtype; their gradient is computed once into memory
+        of its own.
+        """
         return self._result(Node(Op.CONTIGUOUS_BACKWARD, self.dtype, (self.node,)))

@@ -32,7 +32,7 @@ class Factors(Descriptive):
     def inner(self, other: Any) -> Self:
         """Sums of products over the last axes of both: (.., k) and (*, k) give (.., *).
 
-        With a scalar it is the product. Raises ShapeError.
+        With a scalar it is the product. Dtypes promote. Raises ShapeError.
         """
         other = self._as_tensor("inner", other)
         if not (self.ndim and other.ndim):
@@ -42,7 +42,8 @@ class Factors(Descriptive):
     def multi_dot(self, *args: Self) -> Self:
         """The product of two matrices or more, in the order that takes the least work.
 
-        The first may be a vector as a row, the last one as a column. Raises ShapeError.
+        (n, m), (m, k), ... to (n, ..). The first may be a vector as a row, the last one as a
+        column. Dtypes promote. Raises ShapeError.
         """
         chain = [self, *args]
         if len(chain) < 2:
@@ -62,7 +63,7 @@ class Factors(Descriptive):
     def vander(self, n: int | None = None, increasing: bool = False) -> Self:
         """Powers of the elements of (.., m) along a new last axis: (.., m, n); `n` None is m.
 
-        From the highest to 0, or from 0 on. Raises ShapeError.
+        From the highest to 0, or from 0 on; the dtype stays. Raises ShapeError.
         """
         x = self.atleast_1d()
         count = x.shape[-1] if n is None else n
@@ -74,9 +75,9 @@ class Factors(Descriptive):
         return powers if increasing else powers.flip(-1)
 
     def matrix_exp(self) -> Self:
-        """The exponential of (.., n, n), the sum of all self^k / k!. float32 or float64.
+        """The exponential of (.., n, n), the sum of all self^k / k!, in its shape and dtype.
 
-        Raises ShapeError or DTypeError.
+        float32, float64 or complex. Raises ShapeError or DTypeError.
         """
         return self._result(matrices.matrix_exp(self._matrix("matrix_exp", square=True)))
 
@@ -86,8 +87,8 @@ class Factors(Descriptive):
         """L below U in one matrix (.., m, n), and int32 pivots (.., min(m, n)).
 
         L has ones on its diagonal, which are not stored. Row i was exchanged with row pivots[i],
-        counted from 1 as in LAPACK. A singular matrix is factored, too. float32 or float64.
-        Raises ShapeError or DTypeError.
+        counted from 1 as in LAPACK. A singular matrix is factored, too. float32, float64 or
+        complex. Raises ShapeError or DTypeError.
         """
         factors, pivots, _ = matrices.lu(self._matrix("lu_factor"))
         return self._result(factors), self._result(pivots)
@@ -95,14 +96,17 @@ class Factors(Descriptive):
     def lu(self) -> tuple[Self, Self, Self]:
         """P, L and U with P @ L @ U = self of (.., m, n); P exchanges rows.
 
-        With k = min(m, n), L is (.., m, k) with ones on its diagonal, U is (.., k, n).
-        Raises ShapeError or DTypeError.
+        With k = min(m, n), L is (.., m, k) with ones on its diagonal, U is (.., k, n). All have
+        this dtype: float32, float64 or complex. Raises ShapeError or DTypeError.
         """
         factors, _, order = matrices.lu(self._matrix("lu"))
         return self._result(factors)._unpacked(self._result(order))
 
     def lu_unpack(self, pivots: Self) -> tuple[Self, Self, Self]:
-        """P, L and U from what `lu_factor` gives; see `lu`. Raises ShapeError or DTypeError."""
+        """P, L and U, (.., m, m), (.., m, k) and (.., k, n), from what `lu_factor` gives; see `lu`.
+
+        In this dtype: float32, float64 or complex. Raises ShapeError or DTypeError.
+        """
         return self._unpacked(self._row_order("lu_unpack", pivots))
 
     def _unpacked(self, order: Self) -> tuple[Self, Self, Self]:
@@ -124,7 +128,8 @@ class Factors(Descriptive):
     def lu_solve(self, pivots: Self, b: Self, left: bool = True) -> Self:
         """The x of a @ x = b, where this tensor and `pivots` are `a.lu_factor()`; see `solve`.
 
-        `left` false: of x @ a = b. Raises ShapeError or DTypeError.
+        In the shape of `b`, (.., n, k). `left` false: of x @ a = b. float32, float64 or complex.
+        Raises ShapeError or DTypeError.
         """
         order = self._row_order("lu_solve", pivots)
         rows = self._exchanges(order)
@@ -150,7 +155,8 @@ class Factors(Descriptive):
     def cholesky_solve(self, factor: Self, upper: bool = False) -> Self:
         """The x of a @ x = self, where `factor` is L of a = L @ L.mT, or with `upper` L.mT.
 
-        This tensor is (.., n, k). Raises ShapeError or DTypeError.
+        This tensor is (.., n, k), and so is x; `factor` is (.., n, n). float32, float64 or complex.
+        Raises ShapeError or DTypeError.
         """
 
         def solved(low: Node, right: Node) -> Node:
@@ -162,7 +168,8 @@ class Factors(Descriptive):
     def cholesky_inverse(self, upper: bool = False) -> Self:
         """The inverse of a = L @ L.mT from L, this tensor, or with `upper` from L.mT.
 
-        Raises ShapeError or DTypeError.
+        Of (.., n, n), in its shape and dtype: float32, float64 or complex. Raises ShapeError or
+        DTypeError.
         """
         self._matrix("cholesky_inverse", square=True)
         return self._unit(*self.shape[-2:]).cholesky_solve(self, upper)
@@ -170,7 +177,8 @@ class Factors(Descriptive):
     def tensorinv(self, ind: int = 2) -> Self:
         """The inverse of the matrix whose rows are the first `ind` axes: its axes are exchanged.
 
-        tensordot(x.tensorinv(ind), b, ind) is x.tensorsolve(b). Raises ShapeError, DTypeError.
+        tensordot(x.tensorinv(ind), b, ind) is x.tensorsolve(b). float32, float64 or complex. Raises
+        ShapeError, DTypeError.
         """
         if not 0 < ind <= self.ndim:
             raise ShapeError(f"[tensorinv] ind is from 1 to {self.ndim}, not {ind}")
@@ -185,7 +193,8 @@ class Factors(Descriptive):
     def tensorsolve(self, b: Self, dims: Any = None) -> Self:
         """The x for which the sum over all its axes of self * x is b; self is (*b.shape, *x.shape).
 
-        `dims`: axes of self that are moved to its end first. Raises ShapeError, DTypeError.
+        `dims`: axes of self that are moved to its end first. float32, float64 or complex. Raises
+        ShapeError, DTypeError, ArgumentError for what are no axes.
         """
         a = self
         if dims is not None:

@@ -35,18 +35,23 @@ class Fourier(Norms):
     def fft(self, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Self:
         """The Fourier transform along an axis, cut or padded with zeros to `n`; complex.
 
-        Raises ShapeError or ValueError.
+        complex128 of float64, else complex64. Raises ShapeError, IndexOutOfRange, ArgumentError for
+        another `norm` than "backward", "ortho" and "forward".
         """
         return self._transformed("fft", n, axis, norm, False)
 
     def ifft(self, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Self:
-        """The inverse of `fft`."""
+        """The inverse of `fft` along an axis: complex64, or complex128 of double precision.
+
+        Raises ShapeError, IndexOutOfRange, ArgumentError.
+        """
         return self._transformed("ifft", n, axis, norm, True)
 
     def rfft(self, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Self:
         """The first n // 2 + 1 elements of `fft` of real numbers, of which the others follow.
 
-        Raises DTypeError for complex numbers.
+        complex64, or complex128 of float64. Raises DTypeError for complex numbers, ShapeError,
+        IndexOutOfRange, ArgumentError.
         """
         self._check_real("rfft")
         at = self._axis("rfft", axis)
@@ -54,18 +59,31 @@ class Fourier(Norms):
         return self._float()._fitted(at, count)._lines("rfft", at, count, norm, False, real_dft)
 
     def irfft(self, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Self:
-        """The inverse of `rfft`: `n` real numbers, 2 (m - 1) of m by default."""
+        """The inverse of `rfft` along an axis: `n` real numbers, 2 (m - 1) of m by default.
+
+        float64 of double precision, else float32. Raises ShapeError, IndexOutOfRange,
+        ArgumentError.
+        """
         at = self._axis("irfft", axis)
         count = _length("irfft", 2 * (self.shape[at] - 1) if n is None else n)
         half = self._complex()._fitted(at, count // 2 + 1)
         return half._lines("irfft", at, count, norm, True, lambda x: dft_to_real(x, count))
 
     def hfft(self, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Self:
-        """`fft` of numbers with Hermitian symmetry, of which the first half is given: `n` reals."""
+        """`fft` of numbers with Hermitian symmetry, of which the first half is given: `n` reals.
+
+        2 (m - 1) of m along the axis by default; float64 of double precision, else float32. Raises
+        ShapeError, IndexOutOfRange, ArgumentError.
+        """
         return self.conj().irfft(n, axis, _OPPOSITE[_norm("hfft", norm)])
 
     def ihfft(self, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Self:
-        """The inverse of `hfft`, of real numbers: the first half."""
+        """The inverse of `hfft` along an axis, of real numbers: the first half, n // 2 + 1,
+        complex.
+
+        complex64, or complex128 of float64. Raises DTypeError for complex numbers, ShapeError,
+        IndexOutOfRange, ArgumentError.
+        """
         self._check_real("ihfft")
         return self.rfft(n, axis, _OPPOSITE[_norm("ihfft", norm)]).conj()
 
@@ -75,23 +93,31 @@ class Fourier(Norms):
         self, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
         norm: str | None = "backward",
     ) -> Self:  # fmt: skip
-        """`fft` along each of some axes, or all, cut or padded to the sizes `s`, where -1 keeps."""
+        """`fft` along each of some axes, or all, cut or padded to the sizes `s`, where -1 keeps.
+
+        complex64, or complex128 of float64. Raises ShapeError, IndexOutOfRange, ArgumentError.
+        """
         return self._along("fftn", s, axes, norm, type(self).fft)
 
     def ifftn(
         self, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
         norm: str | None = "backward",
     ) -> Self:  # fmt: skip
-        """The inverse of `fftn`."""
+        """The inverse of `fftn`, along some axes or all: complex64, or complex128 of double
+        precision.
+
+        Raises ShapeError, IndexOutOfRange, ArgumentError.
+        """
         return self._along("ifftn", s, axes, norm, type(self).ifft)
 
     def rfftn(
         self, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
         norm: str | None = "backward",
     ) -> Self:  # fmt: skip
-        """`rfft` along the last of some axes, `fft` along the others.
+        """`rfft` along the last of some axes, `fft` along the others: n // 2 + 1 elements of that.
 
-        Raises DTypeError for complex numbers, ShapeError where there is no axis.
+        complex64, or complex128 of float64. Raises DTypeError for complex numbers, ShapeError where
+        there is no axis, IndexOutOfRange, ArgumentError.
         """
         self._check_real("rfftn")
         pairs = self._pairs("rfftn", s, axes)
@@ -106,7 +132,8 @@ class Fourier(Norms):
     ) -> Self:  # fmt: skip
         """The inverse of `rfftn`: real numbers, 2 (m - 1) of m along the last axis by default.
 
-        Raises ShapeError where there is no axis.
+        float64 of double precision, else float32. Raises ShapeError where there is no axis,
+        IndexOutOfRange, ArgumentError.
         """
         pairs = self._pairs("irfftn", s, axes)
         if not pairs:
@@ -120,7 +147,8 @@ class Fourier(Norms):
     ) -> Self:  # fmt: skip
         """`hfft` along the last of some axes, after `fft` along the others: real numbers.
 
-        Raises ShapeError where there is no axis.
+        float64 of double precision, else float32. Raises ShapeError where there is no axis,
+        IndexOutOfRange, ArgumentError.
         """
         return self.conj().irfftn(s, axes, _OPPOSITE[_norm("hfftn", norm)])
 
@@ -128,9 +156,10 @@ class Fourier(Norms):
         self, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
         norm: str | None = "backward",
     ) -> Self:  # fmt: skip
-        """The inverse of `hfftn`, of real numbers: the first half along the last axis.
+        """The inverse of `hfftn`, of real numbers: the first half along the last axis, complex.
 
-        Raises DTypeError for complex numbers, ShapeError where there is no axis.
+        complex64, or complex128 of float64. Raises DTypeError for complex numbers, ShapeError where
+        there is no axis, IndexOutOfRange, ArgumentError.
         """
         self._check_real("ihfftn")
         return self.rfftn(s, axes, _OPPOSITE[_norm("ihfftn", norm)]).conj()
@@ -139,42 +168,61 @@ class Fourier(Norms):
         self, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1),
         norm: str | None = "backward",
     ) -> Self:  # fmt: skip
-        """`fftn` of the last two axes."""
+        """`fftn` of the last two axes, or two others: complex64, or complex128 of float64.
+
+        Raises ShapeError, IndexOutOfRange, ArgumentError.
+        """
         return self.fftn(s, axes, norm)
 
     def ifft2(
         self, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1),
         norm: str | None = "backward",
     ) -> Self:  # fmt: skip
-        """The inverse of `fft2`."""
+        """The inverse of `fft2`, of two axes: complex64, or complex128 of double precision.
+
+        Raises ShapeError, IndexOutOfRange, ArgumentError.
+        """
         return self.ifftn(s, axes, norm)
 
     def rfft2(
         self, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1),
         norm: str | None = "backward",
     ) -> Self:  # fmt: skip
-        """`rfftn` of the last two axes."""
+        """`rfftn` of the last two axes, or two others: complex64, or complex128 of float64.
+
+        Raises DTypeError for complex numbers, ShapeError, IndexOutOfRange, ArgumentError.
+        """
         return self.rfftn(s, axes, norm)
 
     def irfft2(
         self, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1),
         norm: str | None = "backward",
     ) -> Self:  # fmt: skip
-        """The inverse of `rfft2`."""
+        """The inverse of `rfft2`, of two axes: real numbers, float64 of double precision.
+
+        Raises ShapeError, IndexOutOfRange, ArgumentError.
+        """
         return self.irfftn(s, axes, norm)
 
     def hfft2(
         self, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1),
         norm: str | None = "backward",
     ) -> Self:  # fmt: skip
-        """`hfftn` of the last two axes."""
+        """`hfftn` of the last two axes, or two others: real numbers, float64 of double precision.
+
+        Raises ShapeError, IndexOutOfRange, ArgumentError.
+        """
         return self.hfftn(s, axes, norm)
 
     def ihfft2(
         self, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1),
         norm: str | None = "backward",
     ) -> Self:  # fmt: skip
-        """The inverse of `hfft2`."""
+        """The inverse of `hfft2`, of two axes of real numbers: the first half, complex.
+
+        complex64, or complex128 of float64. Raises DTypeError for complex numbers, ShapeError,
+        IndexOutOfRange, ArgumentError.
+        """
         return self.ihfftn(s, axes, norm)
 
     # -- frequencies --------------------------------------------------------------------------
@@ -183,7 +231,11 @@ class Fourier(Norms):
     def fftfreq(
         cls, n: int, d: float = 1.0, *, dtype: Any = None, device: str | None = None
     ) -> Self:  # fmt: skip
-        """The frequency of each element of an `fft` of `n` numbers that are `d` apart."""
+        """The frequency of each element of an `fft` of `n` numbers that are `d` apart: (n,).
+
+        `dtypes.default_float` unless a dtype is given. Raises ShapeError, and DTypeError for one of
+        no floats.
+        """
         half = (_length("fftfreq", n) + 1) // 2
         return cls._frequencies([(0, half), (half - n, 0)], n * d, dtype, device)
 
@@ -191,7 +243,12 @@ class Fourier(Norms):
     def rfftfreq(
         cls, n: int, d: float = 1.0, *, dtype: Any = None, device: str | None = None
     ) -> Self:  # fmt: skip
-        """The frequency of each element of an `rfft` of `n` numbers that are `d` apart."""
+        """The frequency of each element of an `rfft` of `n` numbers that are `d` apart: (n // 2 +
+        1,).
+
+        `dtypes.default_float` unless a dtype is given. Raises ShapeError, and DTypeError for one of
+        no floats.
+        """
         return cls._frequencies([(0, _length("rfftfreq", n) // 2 + 1)], n * d, dtype, device)
 
     @classmethod
@@ -208,12 +265,18 @@ class Fourier(Norms):
             return cls(places / period, device=device, dtype=kind)
 
     def fftshift(self, axes: Any = None) -> Self:
-        """Frequency 0 moved to the middle of some axes, or all."""
+        """Frequency 0 moved to the middle of some axes, or all; shape and dtype stay.
+
+        Raises IndexOutOfRange.
+        """
         at = resolve_axes("fftshift", axes, self.ndim)
         return self.roll([self.shape[axis] // 2 for axis in at], list(at)) if at else self
 
     def ifftshift(self, axes: Any = None) -> Self:
-        """The inverse of `fftshift`."""
+        """The inverse of `fftshift`, of some axes or all; shape and dtype stay.
+
+        Raises IndexOutOfRange.
+        """
         at = resolve_axes("ifftshift", axes, self.ndim)
         return self.roll([-(self.shape[axis] // 2) for axis in at], list(at)) if at else self
 

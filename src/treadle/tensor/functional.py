@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from ..config import settings
 from ..dtype import dtypes, least_upper_dtype
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir.op import Op
 from .checks import check_attention, check_labels, check_vectors
 from .losses import reduced
@@ -30,7 +30,11 @@ class Functional(Synonyms):
     __slots__ = ()
 
     def linear(self, weight: Self, bias: Self | None = None, dtype: Any = None) -> Self:
-        """`self @ weight + bias`; a 1-D weight multiplies element by element."""
+        """`self @ weight + bias`: (.., k) with (k, n) to (.., n); a 1-D weight multiplies element
+        by element.
+
+        `bias` is (n,). Dtypes promote, or all are converted to `dtype` first. Raises ShapeError.
+        """
         if dtype is not None:
             casted = None if bias is None else bias.cast(dtype)
             return self.cast(dtype).linear(weight.cast(dtype), casted)
@@ -38,11 +42,17 @@ class Functional(Synonyms):
         return x if bias is None else x._binary(Op.ADD, "linear", bias)
 
     def sequential(self, ll: Sequence[Callable[[Any], Any]]) -> Self:
-        """Each callable in turn, on the result of the one before."""
+        """Each callable in turn, on the result of the one before; the last one's shape
+        and dtype.
+        """
         return functools.reduce(lambda x, f: f(x), ll, self)
 
     def layernorm(self, axis: Any = -1, eps: Any = 1e-05) -> Self:
-        """Mean 0 and variance 1 over some axes."""
+        """Mean 0 and variance 1 over some axes, the last one by default; the shape stays, integers
+        give floats.
+
+        Raises IndexOutOfRange, and DTypeError for complex numbers.
+        """
         self._check_real("layernorm")
         resolve_axes("layernorm", axis, self.ndim)
         x = self._wide()  # squares of halves soon overflow
@@ -53,7 +63,11 @@ class Functional(Synonyms):
     def batchnorm(
         self, weight: Self | None, bias: Self | None, mean: Self, invstd: Self, axis: Any = 1
     ) -> Self:
-        """`(self - mean) * weight * invstd + bias`, each a vector along `axis`."""
+        """`(self - mean) * weight * invstd + bias`, each a vector along `axis`; dtypes promote.
+
+        The shape stays. Raises ShapeError, IndexOutOfRange, and DTypeError for bools and complex
+        numbers.
+        """
         self._check_real("batchnorm")
         axes = resolve_axes("batchnorm", axis, self.ndim)
         given = {"mean": mean, "weight": weight, "bias": bias}
@@ -70,6 +84,7 @@ class Functional(Synonyms):
     def dropout(self, p: Any = 0.5) -> Self:
         """While training, each element 0 with probability `p`, the others scaled by 1 / (1 - p).
 
+        Shape and dtype stay, integers give floats then; when not training it is the tensor itself.
         Raises ArgumentError for a `p` outside 0 to 1.
         """
         return self._dropped("dropout", self.shape, p)
@@ -91,14 +106,17 @@ class Functional(Synonyms):
     ) -> Self:  # fmt: skip
         """softmax(self @ key.T * scale + mask) @ value, on the last two axes.
 
-        Query (.., L, E), key (.., S, E) and value (.., S, Ev) give (.., L, Ev). A mask broadcasts
-        to (.., L, S): bool ones are true where attention is allowed, floats are added to the
-        scores. A row that is allowed nothing gives 0. `scale` is 1 / sqrt(E) by default.
-        `enable_gqa` repeats the heads (axis -3) of key and value to those of the query. Raises
-        ShapeError.
+        Query (.., L, E), key (.., S, E) and value (.., S, Ev) give (.., L, Ev); dtypes promote. A
+        mask broadcasts to (.., L, S): bool ones are true where attention is allowed, floats are
+        added to the scores. A row that is allowed nothing gives 0. `scale` is 1 / sqrt(E) by
+        default. `enable_gqa` repeats the heads (axis -3) of key and value to those of the query.
+        Raises ShapeError, and DTypeError for what are no floats.
         """
         name = "scaled_dot_product_attention"
         check_attention(name, self.shape, key.shape, value.shape, bool(enable_gqa))
+        for what, given in (("query", self), ("key", key), ("value", value)):
+            if not given.dtype.is_float:
+                raise DTypeError(f"[{name}] the {what} is {given.dtype.name}, not a float; cast it")
         if enable_gqa:
             groups = self.shape[-3] // key.shape[-3]
             key, value = (t.repeat_interleave(groups, dim=-3) for t in (key, value))
@@ -121,7 +139,8 @@ class Functional(Synonyms):
         """The nearest orthogonal matrices, approximately: X (p0 + p1 XᵀX + p2 (XᵀX)² + ...).
 
         `params` are the coefficients of one step, used `steps` times (Muon: 3.4445, -4.7750,
-        2.0315) on the last two axes divided by their Frobenius norm plus `eps`. Raises ShapeError.
+        2.0315) on the last two axes divided by their Frobenius norm plus `eps`. The shape stays,
+        integers give floats. Raises ShapeError.
         """
         if self.ndim < 2 or not params:
             raise ShapeError(
@@ -148,7 +167,9 @@ class Functional(Synonyms):
     ) -> Self:
         """-(Y log(self) + (1 - Y) log(1 - self)) for probabilities; logs stop at -100.
 
-        `weight` multiplies the losses before they are reduced.
+        `Y` broadcasts, and so does `weight`, which multiplies the losses before `reduction`: "mean"
+        or "sum" to a scalar, "none" keeps them. Dtypes promote, integers give floats. Raises
+        ShapeError, DTypeError for complex numbers, ArgumentError for another reduction.
         """
         yes = self.log().clamp(min_=-100.0)
         no = self.neg().add(1.0).log().clamp(min_=-100.0)
@@ -159,9 +180,11 @@ class Functional(Synonyms):
         self, Y: Self, reduction: str = "mean", pos_weight: Self | None = None,
         weight: Self | None = None,
     ) -> Self:  # fmt: skip
-        """`binary_crossentropy` of the sigmoid of this tensor, without overflow.
+        """`binary_crossentropy` of the sigmoid of each element, without overflow.
 
-        `pos_weight` multiplies what Y = 1 costs.
+        `Y` and `weight` broadcast; `pos_weight` multiplies what Y = 1 costs. `reduction`: "mean" or
+        "sum" to a scalar, "none" keeps the shape. Dtypes promote, integers give floats. Raises
+        ShapeError, DTypeError for complex numbers, ArgumentError for another reduction.
         """
         yes, no = self.logsigmoid(), self.neg().logsigmoid()
         positive = Y.mul(yes) if pos_weight is None else Y.mul(yes).mul(pos_weight)
@@ -173,7 +196,9 @@ class Functional(Synonyms):
     ) -> Self:
         """Cross entropy of logits (.., classes) with integer labels (..).
 
-        Rows whose label is `ignore_index` count for nothing. Raises ShapeError.
+        Rows whose label is `ignore_index` count for nothing. `reduction`: "mean" or "sum" to a
+        scalar, "none" keeps (..). Integers give floats. Raises ShapeError, DTypeError for complex
+        numbers, ArgumentError for another reduction.
         """
         check_labels("sparse_categorical_crossentropy", self.shape, Y.shape, self.ndim - 1)
         logs = self.log_softmax(-1)
@@ -185,10 +210,11 @@ class Functional(Synonyms):
     ) -> Self:  # fmt: skip
         """Cross entropy of logits (N, classes, ...) with integer labels (N, ...) or probabilities.
 
-        `weight` (classes) is what each class counts for, and with labels the mean is over these
-        weights. Rows whose label is `ignore_index` count for nothing. Raises ShapeError where
-        shapes do not fit, ValueError for a `label_smoothing` that is not from 0 to 1.
-        Raises ArgumentError.
+        Probabilities have the shape of the logits. `weight` (classes,) is what each class counts
+        for, and with labels the mean is over these weights. Rows whose label is `ignore_index`
+        count for nothing. `reduction`: "mean" or "sum" to a scalar, "none" keeps (N, ...). Integers
+        give floats. Raises ShapeError where shapes do not fit, DTypeError for complex numbers,
+        ArgumentError for another reduction or a `label_smoothing` that is not from 0 to 1.
         """
         axis = 1 if self.ndim > 1 else 0
         if not 0 <= label_smoothing <= 1:
@@ -218,8 +244,9 @@ class Functional(Synonyms):
     ) -> Self:  # fmt: skip
         """-self[n, Y[n]] for log-probabilities (N, classes, ...) and integer labels (N, ...).
 
-        `weight` has one number a class; labels of `ignore_index` count for nothing. Raises
-        ShapeError. Raises ArgumentError.
+        `weight` has one number a class; labels of `ignore_index` count for nothing. `reduction`:
+        "mean" or "sum" to a scalar, "none" gives (N, ...). Integers give floats. Raises ShapeError,
+        ArgumentError for another reduction.
         """
         check_labels("nll_loss", self.shape, Y.shape, 1)
         counted = Y.ne(ignore_index) if ignore_index is not None else Y.eq(Y)

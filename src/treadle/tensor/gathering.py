@@ -40,9 +40,12 @@ class Gathering(Reduce):
         check_places(name, index, axis, self.shape[axis] if self.ndim else 1)
 
     def gather(self, dim: int, index: Self) -> Self:
-        """Along one axis, the elements at `index`; the result has its shape.
+        """Along one axis, the elements at the integers `index`; the result has its shape, and this
+        dtype.
 
-        A scalar counts as a vector of one element. Raises ShapeError or DTypeError.
+        `index` has as many axes, none longer than this tensor's but for `dim`. A scalar counts as a
+        vector of one element. Raises ShapeError, IndexOutOfRange, and DTypeError for an index of
+        floats.
         """
         axis = resolve_axis("gather", dim, self.ndim)
         if self.ndim + index.ndim < 2:
@@ -55,10 +58,13 @@ class Gathering(Reduce):
         return self._result(Node(Op.GATHER, self.dtype, (lines.node, index.node), arg))
 
     def scatter(self, dim: int, index: Self, src: Any, reduce: str | None = None) -> Self:
-        """A copy with `src` written to `index` along one axis; the last of equals stays.
+        """A copy with `src` written to the integers `index` along one axis; the last of equals
+        stays.
 
-        `reduce` "add" or "multiply" combines instead. `src` may be a scalar. Raises ShapeError, and
-        DTypeError for an index of floats, a source of another dtype or another `reduce`.
+        Shape and dtype stay. `index` and `src` have as many axes, the index none longer than either
+        but for `dim`; `src` has this dtype, or is a scalar. `reduce` "add" or "multiply" combines
+        instead. Raises ShapeError, IndexOutOfRange, and DTypeError for an index of floats, a source
+        of another dtype or another `reduce`.
         """
         if reduce not in (None, "add", "multiply"):
             raise DTypeError(f'[scatter] reduce is None, "add" or "multiply", not {reduce!r}')
@@ -107,10 +113,19 @@ class Gathering(Reduce):
     def scatter_reduce(
         self, dim: int, index: Self, src: Any, reduce: str, include_self: Any = True
     ) -> Self:
-        """A copy with `src` combined into `index`: "sum", "prod", "mean", "amax" or "amin".
+        """A copy with `src` combined into the integers `index` along one axis.
 
-        `include_self` false: places that are written start from nothing. Raises ShapeError,
-        DTypeError.
+        Shape and dtype stay. `index` and `src` have as many axes, the index none longer than either
+        but for `dim`; `src` has this dtype, or is a scalar. `reduce` is "sum", "prod", "mean",
+        "amax" or "amin". `include_self` false: places that are written start from nothing.
+
+        >>> from treadle import Tensor
+        >>> x, places = Tensor([1, 2, 3]), Tensor([0, 0, 2])
+        >>> x.scatter_reduce(0, places, Tensor([5, 7, 9]), "sum").tolist()
+        [13, 2, 12]
+
+        Raises ShapeError, IndexOutOfRange, and DTypeError for an index of floats, a source of
+        another dtype or another `reduce`.
         """
         if reduce not in ("mean", *_REDUCERS):
             known = ", ".join(["mean", *_REDUCERS])
@@ -136,8 +151,8 @@ class Gathering(Reduce):
     def one_hot(self, num_classes: int = -1) -> Self:
         """Each integer as a row of int32 zeros with a 1 at its place, on a new last axis.
 
-        `num_classes` -1 takes the largest value + 1, which computes this tensor now. Raises
-        DTypeError for what are no integers, ShapeError for another number below 0.
+        (..) gives (.., num_classes); -1 takes the largest value + 1, which computes this tensor
+        now. Raises DTypeError for what are no integers, ShapeError for another number below 0.
         """
         if not self.dtype.is_int:
             raise DTypeError(f"[one_hot] needs integers, not {self.dtype.name}")

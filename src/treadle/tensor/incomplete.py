@@ -40,13 +40,18 @@ class Incomplete(Probability):
         """P(self, other), the lower regularized incomplete gamma function; arguments broadcast.
 
         0 at other = 0, 1 at infinity; NaN where either argument is negative or both are 0 or
-        infinite. It has gradients for both arguments. Raises ShapeError.
+        infinite. It has gradients for both arguments. Dtypes promote, integers give floats. Raises
+        ShapeError, and DTypeError for complex numbers.
         """
         lower, upper, is_lower = self._incomplete("igamma", other)
         return is_lower.where(lower, upper.neg().add(1.0)).cast(self._common_float(other))
 
     def igammac(self, other: Any) -> Self:
-        """Q(self, other) = 1 - P(self, other), the upper one; see `igamma`."""
+        """Q(self, other) = 1 - P(self, other), the upper one; see `igamma`.
+
+        Shapes broadcast, dtypes promote, integers give floats. Raises ShapeError, and DTypeError
+        for complex numbers.
+        """
         lower, upper, is_lower = self._incomplete("igammac", other)
         return is_lower.where(lower.neg().add(1.0), upper).cast(self._common_float(other))
 

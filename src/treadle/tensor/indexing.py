@@ -156,7 +156,10 @@ class Indexing(Sorting):
         return type(self)._of(reshape(node, index.shape), self.device)
 
     def masked_select(self, mask: Any) -> Self:
-        """The elements where `mask` is true, as a vector; computes the mask now."""
+        """The elements where `mask` is true, as a vector, in their dtype; both broadcast.
+
+        Computes the mask now. Raises ShapeError.
+        """
         shape = broadcast_shapes("masked_select", self.shape, mask.shape)
         return self.expand(shape).flatten()[mask.expand(shape).flatten()]
 

@@ -148,7 +148,8 @@ class Interop(Creation):
     def from_cuda_array(
         cls, x: Any, *, device: str | None = None, copy: bool | None = None
     ) -> Self:
-        """The memory of an array `x` that has `__cuda_array_interface__`, shared.
+        """The memory of an array `x` that has `__cuda_array_interface__`, shared, in its shape and
+        dtype.
 
         That is version 3, of CuPy, Numba, PyTorch and others. What is computed here comes after the
         work on the stream that `x` names. `device` is the CUDA device where the memory is, or

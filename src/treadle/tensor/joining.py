@@ -35,10 +35,10 @@ class Joining(Reinterpret):
     __slots__ = ()
 
     def cat(self, *args: Self, dim: int = 0) -> Self:
-        """This tensor and `args` one after the other on an axis; dtypes promote.
+        """This tensor and `args` one after the other on an axis; other axes agree, dtypes promote.
 
         An empty vector joins to anything, as in PyTorch: loops begin with one. Raises ShapeError
-        where another axis differs, DTypeError for what is no tensor.
+        where another axis differs, IndexOutOfRange, DTypeError for what is no tensor.
         """
         tensors = [self, *args]
         for other in args:
@@ -54,7 +54,10 @@ class Joining(Reinterpret):
         return self._result(node, *args)
 
     def stack(self, *args: Self, dim: int = 0) -> Self:
-        """Tensors of one shape, side by side on a new axis. Raises ShapeError or DTypeError."""
+        """Tensors of one shape, side by side on a new axis; dtypes promote.
+
+        Raises ShapeError, IndexOutOfRange or DTypeError.
+        """
         for place, other in enumerate(args, 1):
             if not isinstance(other, Joining):
                 raise DTypeError(f"[stack] joins tensors, not a {type(other).__name__}")
@@ -69,7 +72,11 @@ class Joining(Reinterpret):
         return first.cat(*rest, dim=resolve_axis("stack", dim, self.ndim, extra=1))
 
     def split(self, sizes: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
-        """Pieces of a size (the last may be smaller), or of the sizes given. Raises ShapeError."""
+        """Pieces of a size of an axis (the last may be smaller), or of the sizes given; the dtype
+        stays.
+
+        Raises ShapeError, IndexOutOfRange.
+        """
         axis = own_axis("split", dim, self.shape)
         total = self.shape[axis]
         if not isinstance(sizes, (int, tuple, list)):
@@ -87,7 +94,11 @@ class Joining(Reinterpret):
         return tuple(self._slice(axis, b, b + size) for b, size in zip(begins, sizes, strict=True))
 
     def chunk(self, chunks: int, dim: int = 0) -> list[Self]:
-        """At most `chunks` pieces of equal size, the last maybe smaller. Raises ShapeError."""
+        """At most `chunks` pieces of equal size of an axis, the last maybe smaller; the dtype
+        stays.
+
+        Raises ShapeError, IndexOutOfRange.
+        """
         axis = own_axis("chunk", dim, self.shape)
         if not isinstance(chunks, int) or chunks < 1:
             raise ShapeError(f"[chunk] takes a number of at least 1, not {chunks!r}")
@@ -103,7 +114,7 @@ class Joining(Reinterpret):
     def repeat(self, repeats: Any, *args: Any) -> Self:
         """The whole tensor repeated along each axis; more numbers than axes add axes in front.
 
-        Raises ShapeError for fewer numbers than axes.
+        The dtype stays. Raises ShapeError for fewer numbers than axes.
         """
         counts = flatten_args(repeats, args)
         if len(counts) < self.ndim:
@@ -129,7 +140,8 @@ class Joining(Reinterpret):
     def roll(self, shifts: Any, dims: Any = None) -> Self:
         """Elements moved along axes by `shifts`, those that leave come in at the other end.
 
-        Raises ShapeError where there is not one shift for each axis.
+        `dims` None: of the flat tensor. Shape and dtype stay. Raises ShapeError where there is not
+        one shift for each axis, IndexOutOfRange.
         """
         if dims is None:
             return self.flatten().roll(shifts, 0).reshape(self.shape)
@@ -149,10 +161,10 @@ class Joining(Reinterpret):
         return result
 
     def meshgrid(self, *args: Self, indexing: str = "ij") -> tuple[Self, ...]:
-        """Each 1-D tensor along an axis of its own, all expanded to one grid.
+        """Each vector along an axis of its own, all expanded to one grid, in their dtypes.
 
-        `indexing` "ij" keeps the order of the tensors, "xy" exchanges the first two. Raises
-        ShapeError for another one.
+        Tensors of more axes count flat. `indexing` "ij" keeps the order of the tensors, "xy"
+        exchanges the first two. Raises ShapeError for another one.
         """
         if indexing not in ("ij", "xy"):
             raise ShapeError(f'[meshgrid] indexing is "ij" or "xy", not {indexing!r}')
@@ -167,7 +179,7 @@ class Joining(Reinterpret):
         return tuple(t.reshape(s).expand(full) for t, s in zip(tensors, shapes, strict=True))
 
     def diag(self, diagonal: int = 0) -> Self:
-        """A vector as a diagonal of a square matrix; of a matrix, that diagonal.
+        """A vector as a diagonal of a square matrix; of a matrix, that diagonal; the dtype stays.
 
         `diagonal` counts upwards from the main one. Raises ShapeError.
         """
@@ -189,7 +201,10 @@ class Joining(Reinterpret):
         return square._padded([*around, (below, above), (above, below)])
 
     def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Self:
-        """A diagonal of two axes, as a new last axis: x[i, i + offset]. Raises ShapeError."""
+        """A diagonal of two axes, as a new last axis: x[i, i + offset]; the dtype stays.
+
+        Raises ShapeError, IndexOutOfRange.
+        """
         if self.ndim < 2:
             raise ShapeError(f"[diagonal] needs at least two axes, shape {self.shape} has less")
         first, second = (resolve_axis("diagonal", dim, self.ndim) for dim in (dim1, dim2))

@@ -35,7 +35,7 @@ class Layers(Patches):
         """Divided by the root of the mean square over the last axes, of `normalized_shape`.
 
         Then times `weight`, of that shape. `eps` None is the distance from 1 to the next number of
-        the dtype. Raises ShapeError.
+        the dtype. Shape and dtype stay: floats or complex. Raises ShapeError, DTypeError.
         """
         shape = flatten_args(normalized_shape, ())
         if not shape or self.shape[-len(shape) :] != shape:
@@ -52,7 +52,8 @@ class Layers(Patches):
     ) -> Self:
         """Divided by (k + alpha * the mean square of `size` neighbouring channels) ** beta.
 
-        Channels are axis 1 of three axes or more. Raises ShapeError.
+        Channels are axis 1 of three axes or more; the shape stays, integers give floats. Raises
+        ShapeError.
         """
         if self.ndim < 3 or size < 1:
             raise ShapeError(
@@ -69,7 +70,7 @@ class Layers(Patches):
     def bilinear(self, other: Self, weight: Self, bias: Self | None = None) -> Self:
         """self W other + bias: (.., m) and (.., n) with a weight (out, m, n) give (.., out).
 
-        Raises ShapeError.
+        Dtypes promote. Raises ShapeError.
         """
         if weight.ndim != 3 or (self.shape[-1:], other.shape[-1:], self.shape[:-1]) != (
             weight.shape[1:2], weight.shape[2:], other.shape[:-1],
@@ -84,7 +85,7 @@ class Layers(Patches):
     def channel_shuffle(self, groups: int) -> Self:
         """Channels (axis 1) of `groups` groups in turn: one of each, then the next of each.
 
-        Raises ShapeError.
+        Shape and dtype stay. Raises ShapeError.
         """
         if self.ndim < 3 or groups < 1 or self.shape[1] % groups:
             raise ShapeError(f"[channel_shuffle] shape {self.shape} has no {groups} equal groups")
@@ -97,10 +98,10 @@ class Layers(Patches):
     ) -> Self:  # fmt: skip
         """The "sum", "mean" or "max" of rows of `weight` (rows, width): (bags, width).
 
-        This tensor holds numbers of rows: (bags, n), or a vector in which bag i begins at
+        This tensor holds integers, numbers of rows: (bags, n), or a vector in which bag i begins at
         offsets[i]; with `include_last_offset` the last offset is the end. `per_sample_weights`
-        multiply the rows of a sum, `padding_idx` is left out. Empty bags are 0. Raises ShapeError,
-        DTypeError.
+        multiply the rows of a sum, `padding_idx` is left out. Empty bags are 0. The result has the
+        dtype of `weight`, floats if that holds integers. Raises ShapeError, DTypeError.
         """
         name = "embedding_bag"
         if not self.dtype.is_int or weight.ndim != 2:
@@ -152,7 +153,10 @@ class Layers(Patches):
 
     def rrelu(self, lower: float = 1 / 8, upper: float = 1 / 3) -> Self:
         """x, or below 0 a multiple of x: random from `lower` to `upper` while training, else the
-        middle. Raises ArgumentError.
+        middle.
+
+        The shape stays, integers give floats. Raises ArgumentError, and DTypeError for complex
+        numbers.
         """
         if lower > upper:
             raise ArgumentError(
@@ -166,20 +170,27 @@ class Layers(Patches):
     def feature_dropout(self, p: float = 0.5) -> Self:
         """`dropout` of whole channels: what stands behind axes 0 and 1 is kept or 0 together.
 
-        PyTorch's dropout1d, dropout2d and dropout3d. Raises ShapeError, ValueError.
+        PyTorch's dropout1d, dropout2d and dropout3d. Shape and dtype stay, integers give floats.
+        Raises ShapeError, and ArgumentError for a `p` outside 0 to 1.
         """
         return self._dropped("feature_dropout", self._features("feature_dropout"), p)
 
     def alpha_dropout(self, p: float = 0.5) -> Self:
-        """While training, elements at SELU's lower limit with probability `p`, then scaled.
+        """While training, elements at SELU's lower limit with probability `p`, then scaled; the
+        shape stays.
 
-        Mean and variance stay as they are for inputs of mean 0 and variance 1.
-        Raises ArgumentError.
+        Mean and variance stay as they are for inputs of mean 0 and variance 1. Floats keep their
+        dtype, integers give floats; when not training it is the tensor itself. Raises
+        ArgumentError.
         """
         return self._alpha_dropout("alpha_dropout", self.shape, p)
 
     def feature_alpha_dropout(self, p: float = 0.5) -> Self:
-        """`alpha_dropout` of whole channels; see `feature_dropout`. Raises ShapeError."""
+        """`alpha_dropout` of whole channels, in this shape; see `feature_dropout`. Integers give
+        floats.
+
+        Raises ShapeError, and ArgumentError for a `p` outside 0 to 1.
+        """
         shape = self._features("feature_alpha_dropout")
         return self._alpha_dropout("feature_alpha_dropout", shape, p)
 

@@ -35,17 +35,20 @@ class Linalg(Indexing):
         return products.sum(axes, dtype=wide).cast(out)
 
     def matmul(self, x: Any, reverse: Any = False, dtype: Any = None) -> Self:
-        """The matrix product on the last two axes; the axes before them broadcast.
+        """The matrix product on the last two axes, (.., m, k) by (.., k, n) to (.., m, n).
 
-        A 1-D operand is a row on the left, a column on the right, and vanishes from the result.
-        The result has the promoted dtype, or `dtype`; half types and integers accumulate wider.
-        Raises ShapeError.
+        The axes before them broadcast. A 1-D operand is a row on the left, a column on the right,
+        and vanishes from the result. Dtypes promote; half types and integers accumulate wider.
+        `dtype` is that of the result instead. Raises ShapeError.
         """
         x = self._operand("matmul", x)
         return x.dot(self, dtype) if reverse else self.dot(x, dtype)
 
     def dot(self, w: Any, dtype: Any = None) -> Self:
-        """The same as `matmul`: (.., m, k) by (.., k, n) to (.., m, n). Raises ShapeError."""
+        """The matrix product (.., m, k) by (.., k, n) to (.., m, n), as `matmul`; dtypes promote.
+
+        `dtype` is that of the result. Raises ShapeError.
+        """
         w = self._operand("dot", w)
         if is_scalar(w):
             raise ShapeError(
@@ -64,7 +67,7 @@ class Linalg(Indexing):
         return product.squeeze(-1) if w.ndim == 1 else product
 
     def outer(self, b: Self) -> Self:
-        """self[i] * b[j] of two vectors, (m, n). Raises ShapeError."""
+        """self[i] * b[j] of two vectors, (m, n); dtypes promote. Raises ShapeError."""
         b = self._operand("outer", b)
         if self.ndim != 1 or is_scalar(b) or b.ndim != 1:
             shape = () if is_scalar(b) else b.shape
@@ -78,9 +81,9 @@ class Linalg(Indexing):
         return a._product_sum(b, (axis,), None, "vecdot")
 
     def cross(self, b: Any, dim: int = -1) -> Self:
-        """The cross product along one axis, of size 3; the other axes broadcast.
+        """The cross product along one axis, of size 3; the other axes broadcast, dtypes promote.
 
-        Raises ShapeError.
+        Raises ShapeError, IndexOutOfRange, DTypeError for bools.
         """
         a, b = self._broadcast_with("cross", b)
         axis = resolve_axis("cross", dim, a.ndim)
@@ -92,10 +95,11 @@ class Linalg(Indexing):
 
     @explained
     def tensordot(self, b: Any, dims: Any = 2) -> Self:
-        """Sums of products over pairs of axes: (axes of self, axes of b).
+        """Sums of products over pairs of axes: (axes of self, axes of b); the others stay, in
+        order.
 
-        A number stands for that many axes, the last ones of self and the first ones of b.
-        Raises ShapeError.
+        A number stands for that many axes, the last ones of self and the first ones of b. Dtypes
+        promote. Raises ShapeError, IndexOutOfRange.
         """
         b = self._tensor_operand("tensordot", b)
         if isinstance(dims, int):
@@ -124,7 +128,10 @@ class Linalg(Indexing):
         return left.dot(right).reshape(shape)
 
     def kron(self, b: Any) -> Self:
-        """The Kronecker product: each element of self times all of `b`, as blocks."""
+        """The Kronecker product: each element of self times all of `b`, as blocks.
+
+        Sizes multiply, axis by axis from the last; dtypes promote.
+        """
         b = self._tensor_operand("kron", b)
         rank = max(self.ndim, b.ndim)
         outer = (1,) * (rank - self.ndim) + self.shape
@@ -134,9 +141,9 @@ class Linalg(Indexing):
         return left.mul(right).reshape([n * m for n, m in zip(outer, inner, strict=True)])
 
     def trace(self) -> Self:
-        """The sum of the diagonal of the last two axes, in the dtypes of `sum`.
+        """The sum of the diagonal of the last two axes, which vanish, in the dtypes of `sum`.
 
-        Raises ShapeError.
+        Integers give at least int32 or uint32. Raises ShapeError.
         """
         if self.ndim < 2:
             raise ShapeError(f"[trace] needs at least two axes, shape {self.shape} has less")
@@ -157,9 +164,11 @@ class Linalg(Indexing):
     @classmethod
     @explained
     def einsum(cls, formula: str, *operands: Any, dtype: Any = None) -> Self:
-        """Sums of products in Einstein's notation, "..." included, as in NumPy.
+        """Sums of products of elements in Einstein's notation, "..." included, as in NumPy.
 
-        Operands are contracted from left to right. Raises ShapeError.
+        Axes that the result does not name vanish. Dtypes promote. Operands are contracted from left
+        to right; small integers and halves add up wider, and give their own dtype, or `dtype`.
+        Raises ShapeError.
         """
         listed = operands and isinstance(operands[0], (list, tuple))
         tensors = list(operands[0] if listed else operands)

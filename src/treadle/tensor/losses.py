@@ -42,19 +42,31 @@ class Losses(Statistics):
     __slots__ = ()
 
     def l1_loss(self, target: Self, reduction: str = "mean") -> Self:
-        """|x - y|, reduced to its mean by default."""
+        """|x - y| of each element, reduced to its mean by default.
+
+        The target broadcasts. `reduction`: "mean" or "sum" to a scalar, "none" keeps the shape.
+        Dtypes promote, integers give floats; complex numbers give real ones. Raises ShapeError,
+        DTypeError for bools, ArgumentError for another reduction.
+        """
         _check_target("l1_loss", self, target)
         return reduced(self.sub(target).abs(), reduction)
 
     def mse_loss(self, target: Self, reduction: str = "mean") -> Self:
-        """(x - y)², reduced to its mean by default."""
+        """(x - y)² of each element, reduced to its mean by default.
+
+        The target broadcasts. `reduction`: "mean" or "sum" to a scalar, "none" keeps the shape.
+        Dtypes promote, integers give floats. Raises ShapeError, DTypeError for bools and complex
+        numbers, ArgumentError for another reduction.
+        """
         _check_target("mse_loss", self, target)
         return reduced(self.sub(target).square(), reduction)
 
     def huber_loss(self, target: Self, reduction: str = "mean", delta: float = 1.0) -> Self:
         """(x - y)² / 2 up to a distance `delta` above 0, delta (|x - y| - delta / 2) beyond.
 
-        Raises ArgumentError.
+        The target broadcasts. `reduction`: "mean" or "sum" to a scalar, "none" keeps the shape.
+        Dtypes promote, integers give floats. Raises ShapeError, DTypeError for bools and complex
+        numbers, ArgumentError.
         """
         _check_target("huber_loss", self, target)
         if delta <= 0:
@@ -67,7 +79,9 @@ class Losses(Statistics):
     def smooth_l1_loss(self, target: Self, reduction: str = "mean", beta: float = 1.0) -> Self:
         """(x - y)² / 2 beta up to a distance `beta`, |x - y| - beta / 2 beyond; 0 is `l1_loss`.
 
-        Raises ArgumentError.
+        The target broadcasts. `reduction`: "mean" or "sum" to a scalar, "none" keeps the shape.
+        Dtypes promote, integers give floats. Raises ShapeError, DTypeError for bools and complex
+        numbers, ArgumentError.
         """
         _check_target("smooth_l1_loss", self, target)
         if beta < 0:
@@ -79,8 +93,10 @@ class Losses(Statistics):
     def kl_div(self, target: Self, reduction: str = "mean", log_target: bool = False) -> Self:
         """target (log(target) - x), where x and, with `log_target`, the target are logarithms.
 
-        `reduction` may be "batchmean" too: the sum over the size of the first axis.
-        Raises ArgumentError.
+        The target broadcasts. `reduction` may be "batchmean" too: the sum over the size of the
+        first axis; it and "mean", "sum" give a scalar, "none" keeps the shape. Dtypes promote,
+        integers give floats. Raises ShapeError, DTypeError for complex numbers, ArgumentError for
+        another reduction.
         """
         _check_target("kl_div", self, target)
         rows = (
@@ -98,7 +114,10 @@ class Losses(Statistics):
     ) -> Self:  # fmt: skip
         """-log of the Poisson probability of `target`, whose rate is exp(x) (or x).
 
-        `full` adds Stirling's approximation of log(target!) for targets above 1.
+        `full` adds Stirling's approximation of log(target!) for targets above 1. The target
+        broadcasts. `reduction`: "mean" or "sum" to a scalar, "none" keeps the shape. Dtypes
+        promote, integers give floats. Raises ShapeError, DTypeError for complex numbers,
+        ArgumentError for another reduction.
         """
         _check_target("poisson_nll_loss", self, target)
         rows = (
@@ -119,7 +138,9 @@ class Losses(Statistics):
     ) -> Self:  # fmt: skip
         """-log of the normal density of `target` around x, with variances of at least `eps`.
 
-        A `var` without the last axis is one for all of it.
+        A `var` without the last axis is one for all of it. `reduction`: "mean" or "sum" to a
+        scalar, "none" keeps the shape. Integers give floats. Raises ShapeError, DTypeError for
+        bools and complex numbers, ArgumentError for another reduction.
         """
         _check_target("gaussian_nll_loss", self, target)
         if self.ndim and var.shape == self.shape[:-1]:
@@ -129,14 +150,22 @@ class Losses(Statistics):
         return reduced(rows.add(0.5 * math.log(2 * math.pi)) if full else rows, reduction)
 
     def soft_margin_loss(self, target: Self, reduction: str = "mean") -> Self:
-        """log(1 + exp(-y x)) for targets of 1 and -1."""
+        """log(1 + exp(-y x)) for targets of 1 and -1, which broadcast; integers give floats.
+
+        `reduction`: "mean" or "sum" to a scalar, "none" keeps the shape. Raises ShapeError,
+        DTypeError for complex numbers, ArgumentError for another reduction.
+        """
         _check_target("soft_margin_loss", self, target)
         return reduced(target.mul(self).neg().softplus(), reduction)
 
     def hinge_embedding_loss(
         self, target: Self, margin: float = 1.0, reduction: str = "mean"
     ) -> Self:
-        """x where the target is 1, max(0, margin - x) where it is -1."""
+        """x where the target is 1, max(0, margin - x) where it is -1; integers give floats.
+
+        The target broadcasts. `reduction`: "mean" or "sum" to a scalar, "none" keeps the shape.
+        Raises ShapeError, DTypeError for complex numbers, ArgumentError for another reduction.
+        """
         _check_target("hinge_embedding_loss", self, target)
         away = target.ne(1).where(self.neg().add(margin).relu(), 0.0)
         return reduced(away.add(target.ne(-1).where(self, 0.0)), reduction)
@@ -144,12 +173,22 @@ class Losses(Statistics):
     def margin_ranking_loss(
         self, other: Self, target: Self, margin: float = 0.0, reduction: str = "mean"
     ) -> Self:
-        """max(0, -y (self - other) + margin)."""
+        """max(0, -y (self - other) + margin), where the target y is 1 or -1.
+
+        All broadcast. `reduction`: "mean" or "sum" to a scalar, "none" keeps the shape. Dtypes
+        promote, integers give floats. Raises ShapeError, DTypeError for bools and complex numbers,
+        ArgumentError for another reduction.
+        """
         _check_target("margin_ranking_loss", self, other, target)
         return reduced(self.sub(other).mul(target).neg().add(margin).relu(), reduction)
 
     def cosine_similarity(self, other: Self, dim: int = 1, eps: float = 1e-8) -> Self:
-        """The cosine of the angle between lines along `dim`; lengths count as at least `eps`."""
+        """The cosine of the angle between lines along axis `dim`, which vanishes; integers give
+        floats.
+
+        Shapes broadcast; lengths count as at least `eps`. Raises ShapeError, IndexOutOfRange, and
+        DTypeError for complex numbers.
+        """
         shape = broadcast_shapes("cosine_similarity", self.shape, other.shape)
         kind = self.add(other)._float().dtype
         one, two = self._wide().expand(shape), other._wide().expand(shape)
@@ -157,9 +196,11 @@ class Losses(Statistics):
         return one.div(lengths[0]).mul(two.div(lengths[1])).sum(dim).cast(kind)
 
     def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Self:
-        """Divided by the p-norm along an axis, or by `eps` if that is larger.
+        """Divided by the p-norm along an axis, or by `eps` if that is larger; the shape stays,
+        integers give floats.
 
-        The norm is the largest magnitude for p = inf, and how many are not 0 for p = 0.
+        The norm is the largest magnitude for p = inf, and how many are not 0 for p = 0. Raises
+        IndexOutOfRange, and DTypeError for complex numbers.
         """
         if p == math.inf:
             length = self.abs().max(dim, keepdim=True)
@@ -174,11 +215,18 @@ class Losses(Statistics):
     # -- further activations ------------------------------------------------------------------
 
     def softmin(self, axis: int = -1, dtype: Any = None) -> Self:
-        """The softmax of the negated values."""
+        """The softmax of the negated elements along an axis, in this shape.
+
+        Integers give floats, `dtype` converts first. Raises IndexOutOfRange, and DTypeError for
+        complex numbers.
+        """
         return self.neg().softmax(axis, dtype)
 
     def glu(self, dim: int = -1) -> Self:
-        """The first half of an axis times the sigmoid of the second. Raises ShapeError."""
+        """The first half of an axis times the sigmoid of the second; integers give floats.
+
+        Raises ShapeError for an odd size, IndexOutOfRange.
+        """
         size = self.shape[resolve_axis("glu", dim, self.ndim)] if self.ndim else 0
         if not size or size % 2:
             raise ShapeError(f"[glu] axis {dim} of shape {self.shape} has no two halves")
@@ -186,9 +234,10 @@ class Losses(Statistics):
         return first.mul(second.sigmoid())
 
     def prelu(self, weight: Self) -> Self:
-        """x, or weight x below 0, with one weight or one for each place of axis 1.
+        """x, or weight x below 0, elementwise, with one weight or one for each place of axis 1.
 
-        Raises ShapeError for any other number of weights.
+        The shape stays, dtypes promote. Raises ShapeError for any other number of weights,
+        DTypeError for complex numbers.
         """
         channels = self.shape[1] if self.ndim > 1 else 1
         if weight.ndim > 1 or weight.numel() not in (1, channels):
@@ -201,17 +250,22 @@ class Losses(Statistics):
         return self.gt(0).where(self, self.mul(weight.reshape(shape)))
 
     def threshold(self, threshold: float, value: float) -> Self:
-        """x above `threshold`, `value` elsewhere."""
+        """x above `threshold`, `value` elsewhere, elementwise; a float as `value` makes floats of
+        integers.
+
+        Raises DTypeError for complex numbers.
+        """
         return self.gt(threshold).where(self, value)
 
     def hardshrink(self, lambd: float = 0.5) -> Self:
-        """x outside of ±lambd, 0 inside."""
+        """x outside of ±lambd, 0 inside, elementwise; the dtype stays, bools give int32."""
         return self.abs().le(lambd).where(0, self)
 
     def softshrink(self, lambd: float = 0.5) -> Self:
-        """x moved towards 0 by `lambd`, 0 within that distance, which is at least 0.
+        """x moved towards 0 by `lambd`, 0 within that distance, which is at least 0; elementwise,
+        integers give floats.
 
-        Raises ArgumentError.
+        Raises ArgumentError, and DTypeError for complex numbers.
         """
         if lambd < 0:
             raise ArgumentError(f"[softshrink] lambd is a distance of at least 0, not {lambd}")

@@ -32,8 +32,10 @@ class Margins(Layers):
     ) -> Self:  # fmt: skip
         """max(0, d(self, positive) - d(self, negative) + margin), d is `pairwise_distance`.
 
-        `swap` takes the smaller of d(self, negative) and d(positive, negative).
-        Raises ArgumentError.
+        `swap` takes the smaller of d(self, negative) and d(positive, negative). Rows (N, M), which
+        broadcast, to a scalar, or with the `reduction` "none" to (N,). Dtypes promote, integers
+        give floats; complex numbers give real ones. Raises ShapeError, DTypeError for bools,
+        ArgumentError.
         """
         return self.triplet_margin_with_distance_loss(
             positive, negative, lambda x, y: x.pairwise_distance(y, p, eps), margin, swap, reduction
@@ -45,7 +47,8 @@ class Margins(Layers):
     ) -> Self:  # fmt: skip
         """`triplet_margin_loss` with a distance of one's own; None is `pairwise_distance`.
 
-        Raises ShapeError for tensors of different ranks, ArgumentError.
+        Rows (N, M) to a scalar, or with the `reduction` "none" to (N,); integers give floats.
+        Raises ShapeError for tensors of different ranks, DTypeError for bools, ArgumentError.
         """
         if margin <= 0:
             raise ArgumentError(f"[triplet_margin_loss] margin is above 0, not {margin}")
@@ -64,7 +67,9 @@ class Margins(Layers):
     ) -> Self:
         """1 - cos of the angle between rows where the target is 1, max(0, cos - margin) where -1.
 
-        Rows (N, M) with targets (N,), or vectors with a scalar. Raises ShapeError.
+        Rows (N, M) with targets (N,), or vectors with a scalar. `reduction`: "mean" or "sum" to a
+        scalar, "none" keeps (N,). Floats; integers give floats. Raises ShapeError, DTypeError for
+        complex numbers, ArgumentError for another reduction.
         """
         if self.shape != other.shape or target.shape != self.shape[:-1] or not self.ndim:
             raise ShapeError(
@@ -83,7 +88,8 @@ class Margins(Layers):
         """The mean over other classes of max(0, margin - self[label] + self[class]) ** p.
 
         Scores (N, C) with integer labels (N,), or (C,) with one. `weight` (C,) is what each label
-        counts. Raises ShapeError, ArgumentError for a `p` beside 1 and 2.
+        counts. `reduction`: "mean" or "sum" to a scalar, "none" gives (N,). Integers give floats.
+        Raises ShapeError, DTypeError for complex numbers, ArgumentError for a `p` beside 1 and 2.
         """
         if p not in (1, 2):
             raise ArgumentError(f"[multi_margin_loss] p is 1 or 2, not {p}")
@@ -105,8 +111,9 @@ class Margins(Layers):
     def multilabel_margin_loss(self, target: Self, reduction: str = "mean") -> Self:
         """The sum over labels and other classes of max(0, 1 - (self[label] - self[class])) / C.
 
-        Scores (N, C), or (C,), with integer labels in the same shape, up to the first -1. Raises
-        ShapeError.
+        Scores (N, C), or (C,), with integer labels in the same shape, up to the first -1.
+        `reduction`: "mean" or "sum" to a scalar, "none" gives (N,). Integers give floats. Raises
+        ShapeError, DTypeError for complex numbers, ArgumentError for another reduction.
         """
         rows, labels = self._rows_and_labels("multilabel_margin_loss", target, self.shape[-1:])
         listed = labels.ge(0).int().cumprod(1).bool()
@@ -137,7 +144,9 @@ class Margins(Layers):
     ) -> Self:
         """The mean over classes of -(y log sigmoid(x) + (1 - y) log sigmoid(-x)), times `weight`.
 
-        Scores (.., C) with targets of that shape.
+        Scores (.., C) with targets of that shape. `reduction`: "mean" or "sum" to a scalar, "none"
+        gives (..). Dtypes promote, integers give floats. Raises ShapeError, DTypeError for complex
+        numbers, ArgumentError for another reduction.
         """
         rows = self.binary_crossentropy_logits(target, "none", weight=weight)
         return reduced(rows.mean(-1), reduction)
@@ -146,13 +155,13 @@ class Margins(Layers):
         self, targets: Self, input_lengths: Any, target_lengths: Any, blank: int = 0,
         reduction: str = "mean", zero_infinity: bool = False,
     ) -> Self:  # fmt: skip
-        """-log of the probability of label sequences, whatever their alignment in time.
+        """-log of the probability of label sequences, whatever their alignment in time; floats.
 
-        Log-probabilities (T, N, C), or (T, C); integer labels (N, S), or those of all sequences
-        in one vector; lengths are N numbers or a tensor. "mean" divides each loss by the length of
-        its target first. `zero_infinity`: what cannot be aligned costs 0. Graves et al. (2006).
-        One step of the recursion for each time, so the graph grows with T. Raises ShapeError,
-        DTypeError.
+        Log-probabilities (T, N, C), or (T, C); integer labels (N, S), or those of all sequences in
+        one vector; lengths are N numbers or a tensor. "mean" divides each loss by the length of its
+        target first, "none" gives (N,). `zero_infinity`: what cannot be aligned costs 0. Graves et
+        al. (2006). One step of the recursion for each time, so the graph grows with T. Raises
+        ShapeError, DTypeError, ArgumentError for another reduction.
         """
         name = "ctc_loss"
         if self.ndim not in (2, 3) or not self.shape[0]:

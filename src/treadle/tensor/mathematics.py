@@ -69,7 +69,7 @@ class Mathematics(Elementwise):
         return self.sqrt().reciprocal()
 
     def reciprocal(self) -> Self:
-        """1 / x, elementwise: integers become floats."""
+        """1 / x, elementwise: integers give floats."""
         return self._float_unary(Op.RECIP)
 
     def sin(self) -> Self:
@@ -89,7 +89,10 @@ class Mathematics(Elementwise):
         return self._float_unary(Op.TANH)
 
     def erf(self) -> Self:
-        """The error function of each element; integers give floats."""
+        """The error function of each element; integers give floats.
+
+        Raises DTypeError for complex numbers.
+        """
         return self._float_unary(Op.ERF)
 
     def atan(self) -> Self:
@@ -123,7 +126,7 @@ class Mathematics(Elementwise):
         return x.lt(0).where(angle.neg().add(math.pi), angle).cast(self._float().dtype)
 
     def expm1(self) -> Self:
-        """exp(x) - 1, exact near 0."""
+        """exp(x) - 1 of each element, exact near 0; integers give floats."""
         x = self._wide()
         small = x.abs().lt(0.5)
         inner = small.where(x, 0.0)
@@ -217,20 +220,26 @@ class Mathematics(Elementwise):
         return self._unary(op) if self.dtype.is_inexact else self
 
     def trunc(self) -> Self:
-        """Each element rounded towards zero, in its own dtype."""
+        """Each element rounded towards zero, in its own dtype. Raises DTypeError for complex
+        numbers.
+        """
         return self._rounded(Op.TRUNC)
 
     def ceil(self) -> Self:
-        """Each element rounded up, in its own dtype."""
+        """Each element rounded up, in its own dtype. Raises DTypeError for complex numbers."""
         return self._rounded(Op.CEIL)
 
     def floor(self) -> Self:
-        """Each element rounded down, in its own dtype."""
+        """Each element rounded down, in its own dtype. Raises DTypeError for complex numbers."""
         return self._rounded(Op.FLOOR)
 
     @explained
     def round(self, decimals: int = 0) -> Self:
-        """Rounded to nearest, ties to even; to so many decimals, or if negative, zeros."""
+        """Rounded to nearest, ties to even, elementwise, in its own dtype.
+
+        `decimals`: to so many digits behind the point, or if negative, in front of it. Raises
+        DTypeError for complex numbers.
+        """
         if not decimals or not self.dtype.is_float:
             return self._rounded(Op.ROUND)
         scale = 10.0 ** abs(decimals)
@@ -247,14 +256,20 @@ class Mathematics(Elementwise):
         return self._result(size + 0.0 if size.dtype.is_float else size)
 
     def sign(self) -> Self:
-        """-1, 0 or 1, in the same dtype; NaN stays NaN."""
+        """-1, 0 or 1 for each element, in its dtype; NaN stays NaN. Raises DTypeError for complex
+        numbers.
+        """
         if self.dtype.is_bool or self.dtype.is_unsigned:
             return self.ne(0).cast(self.dtype)
         signs = self.lt(0).where(self._filled(-1), self.gt(0).where(self._filled(1), 0))
         return self.ne(self).where(self, signs) if self.dtype.is_float else signs
 
     def copysign(self, other: Any) -> Self:
-        """The size of this tensor with the sign of `other`, -0.0 counted as negative."""
+        """The size of each element with the sign of `other`'s, -0.0 counted as negative; integers
+        give floats.
+
+        Shapes broadcast. Raises ShapeError, and DTypeError for complex numbers.
+        """
         other = self._as_tensor("copysign", other)
         broadcast_shapes("copysign", self.shape, other.shape)
         if other.dtype.is_float:
@@ -270,7 +285,7 @@ class Mathematics(Elementwise):
         return self.mul(self)
 
     def isnan(self) -> Self:
-        """Where elements are NaN, as bool."""
+        """Where elements are NaN, as bool in this shape."""
         return self.ne(self)
 
     def isinf(self, detect_positive: Any = True, detect_negative: Any = True) -> Self:
@@ -279,16 +294,17 @@ class Mathematics(Elementwise):
         return positive.bitwise_or(self.eq(-math.inf).bitwise_and(bool(detect_negative)))
 
     def isfinite(self) -> Self:
-        """Where elements are neither infinite nor NaN, as bool."""
+        """Where elements are neither infinite nor NaN, as bool in this shape."""
         return self.isinf().bitwise_or(self.isnan()).logical_not()
 
     @explained
     def isclose(
         self, other: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: Any = False
     ) -> Self:
-        """Where `|self - other| <= atol + rtol * |other|`, or both are the same infinity.
+        """Where `|self - other| <= atol + rtol * |other|`, or both are the same infinity: bool.
 
-        Raises ArgumentError for tolerances below 0.
+        Shapes broadcast; `equal_nan` says whether NaN is close to NaN. Raises ShapeError,
+        DTypeError for bools, ArgumentError for tolerances below 0.
         """
         if rtol < 0 or atol < 0:
             raise ArgumentError(f"[isclose] tolerances are at least 0, not {rtol} and {atol}")
@@ -303,9 +319,10 @@ class Mathematics(Elementwise):
 
     @explained
     def clamp(self, min_: Any = None, max_: Any = None) -> Self:
-        """Values below `min_` or above `max_` replaced by them; either may be a tensor.
+        """Elements below `min_` or above `max_` replaced by them; either may be a tensor.
 
-        Raises ArgumentError.
+        Shapes broadcast, dtypes promote: a float as a bound makes floats of integers. Raises
+        ShapeError, DTypeError for complex numbers, ArgumentError for no bound at all.
         """
         if min_ is None and max_ is None:
             raise ArgumentError("[clamp] give min_, max_ or both")
@@ -315,17 +332,27 @@ class Mathematics(Elementwise):
         return low if max_ is None else low.gt(max_).where(max_, low)
 
     def clip(self, min_: Any = None, max_: Any = None) -> Self:
-        """The same as `clamp`, under NumPy's name."""
+        """Elements below `min_` or above `max_` replaced by them: `clamp`, under NumPy's name.
+
+        Shapes broadcast, dtypes promote: a float as a bound makes floats of integers. Raises
+        ShapeError, DTypeError for complex numbers, ArgumentError for no bound at all.
+        """
         return self.clamp(min_, max_)
 
     def lerp(self, end: Any, weight: Any) -> Self:
-        """`self + (end - self) * weight`."""
+        """`self + (end - self) * weight`, elementwise; shapes broadcast, dtypes promote.
+
+        Raises ShapeError, DTypeError for bools.
+        """
         end = self._as_tensor("lerp", end)
         broadcast_shapes("lerp", self.shape, end.shape)
         return self.add(end.sub(self).mul(weight))
 
     def logaddexp(self, other: Any) -> Self:
-        """log(exp(self) + exp(other)), without overflow."""
+        """log(exp(self) + exp(other)), elementwise, without overflow; integers give floats.
+
+        Shapes broadcast, dtypes promote. Raises ShapeError, and DTypeError for complex numbers.
+        """
         other = self._as_tensor("logaddexp", other)
         top = self.maximum(other)
         endless = top.isinf()

@@ -38,16 +38,22 @@ class Movement(Operators):
     __slots__ = ()
 
     def reshape(self, shape: Any, *args: Any) -> Self:
-        """The same elements in another shape; -1 is inferred, None keeps that axis."""
+        """The same elements in another shape, in row-major order; the dtype stays.
+
+        -1 is inferred, None keeps that axis. Raises ShapeError.
+        """
         new = resolve_shape("reshape", self.shape, flatten_args(shape, args))
         return self._result(reshape(self.node, new))
 
     def view(self, shape: Any, *args: Any) -> Self:
-        """The same as `reshape`, under PyTorch's name. Raises ShapeError."""
+        """The same elements in another shape: `reshape`, under PyTorch's name; the dtype stays.
+
+        -1 is inferred, None keeps that axis. Raises ShapeError.
+        """
         return self.reshape(shape, *args)
 
     def expand(self, shape: Any, *args: Any) -> Self:
-        """Axes of size 1 repeated, new axes in front; -1 and None keep a size.
+        """Axes of size 1 repeated, new axes in front; -1 and None keep a size; the dtype stays.
 
         Raises ShapeError.
         """
@@ -63,7 +69,10 @@ class Movement(Operators):
         return self._result(expand(self.node, new))
 
     def permute(self, order: Any, *args: Any) -> Self:
-        """Axis i of the result is axis `order[i]` of this tensor. Raises ShapeError."""
+        """Axis i of the result is axis `order[i]` of this tensor; the dtype stays.
+
+        Raises ShapeError, IndexOutOfRange.
+        """
         given = flatten_args(order, args)
         axes = [resolve_axis("permute", axis, self.ndim) for axis in given]
         if sorted(axes) != list(range(self.ndim)):
@@ -74,13 +83,13 @@ class Movement(Operators):
         return self._result(move_axes(self.node, axes))
 
     def flip(self, axis: Any, *args: Any) -> Self:
-        """The given axes reversed, as a view. Raises IndexOutOfRange."""
+        """The given axes reversed, as a view; shape and dtype stay. Raises IndexOutOfRange."""
         axes = resolve_axes("flip", flatten_args(axis, args), self.ndim)
         return self._result(Node(Op.FLIP, self.dtype, (self.node,), axes)) if axes else self
 
     @explained
     def shrink(self, arg: Sequence[Any]) -> Self:
-        """One (begin, end), or None for all, for each axis. Raises ShapeError."""
+        """One (begin, end), or None for all, for each axis; the dtype stays. Raises ShapeError."""
         if len(arg) != self.ndim:
             raise ShapeError(
                 f"[shrink] {len(arg)} pairs for the {self.ndim} axes of {self.shape}: give (begin, "
@@ -96,13 +105,20 @@ class Movement(Operators):
 
     @explained
     def shrink_to(self, shape: Any, *args: Any) -> Self:
-        """Each axis cut down to a size from its start; None keeps it."""
+        """Each axis cut down to a size from its start; None keeps it; the dtype stays.
+
+        Raises ShapeError.
+        """
         wanted = flatten_args(shape, args)
         return self.shrink([None if size is None else (0, size) for size in wanted])
 
     @explained
     def pad_to(self, shape: Any, *args: Any) -> Self:
-        """Each axis padded at its end with zeros to a size; None keeps it."""
+        """Each axis padded at its end with zeros to a size, or cut to it; None keeps it; the dtype
+        stays.
+
+        Raises ArgumentError for another number of sizes.
+        """
         wanted = flatten_args(shape, args)
         pairs = [
             (0, 0) if size is None else (0, size - old)
@@ -112,7 +128,7 @@ class Movement(Operators):
 
     @explained
     def pad(self, padding: Sequence[Any], mode: str = "constant", value: Any = 0.0) -> Self:
-        """Elements added around.
+        """Elements added around; the dtype stays.
 
         `padding`: one (before, after) or None for each axis; or flat as in PyTorch, the last axis
         first: `(left, right, top, bottom)`. Negative numbers cut. `mode`: "constant" (with
@@ -207,7 +223,7 @@ class Movement(Operators):
     # -- axes ---------------------------------------------------------------------------------
 
     def transpose(self, dim0: int = 1, dim1: int = 0) -> Self:
-        """Two axes exchanged, the first two by default."""
+        """Two axes exchanged, the first two by default; the dtype stays. Raises IndexOutOfRange."""
         first = resolve_axis("transpose", dim0, self.ndim)
         second = resolve_axis("transpose", dim1, self.ndim)
         order = list(range(self.ndim))
@@ -217,16 +233,20 @@ class Movement(Operators):
 
     @property
     def T(self) -> Self:
-        """The first two axes exchanged; a vector stays as it is."""
+        """The first two axes exchanged, in this dtype; a vector stays as it is."""
         return self.transpose() if self.ndim > 1 else self
 
     @property
     def mT(self) -> Self:
-        """The last two axes exchanged."""
+        """The last two axes exchanged, in this dtype. Raises IndexOutOfRange for less."""
         return self.transpose(-1, -2)
 
     def squeeze(self, dim: Any = None) -> Self:
-        """Without the axes of size 1, or without that one if its size is 1."""
+        """Without the axes of size 1, or without those of `dim` if their size is 1; the dtype
+        stays.
+
+        Raises IndexOutOfRange.
+        """
         axes = resolve_axes("squeeze", dim, self.ndim)
         drop = [
             axis for axis in axes if isinstance(self.shape[axis], int) and self.shape[axis] == 1
@@ -234,12 +254,15 @@ class Movement(Operators):
         return self.reshape([n for axis, n in enumerate(self.shape) if axis not in drop])
 
     def unsqueeze(self, dim: int) -> Self:
-        """A new axis of size 1 at `dim`."""
+        """A new axis of size 1 at `dim`; the dtype stays. Raises IndexOutOfRange."""
         axis = resolve_axis("unsqueeze", dim, self.ndim, extra=1)
         return self.reshape((*self.shape[:axis], 1, *self.shape[axis:]))
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
-        """Axes `start_dim` to `end_dim`, inclusive, as one. Raises ShapeError."""
+        """Axes `start_dim` to `end_dim`, inclusive, as one; the dtype stays.
+
+        Raises ShapeError, IndexOutOfRange.
+        """
         if not self.ndim:
             return self.reshape((1,))
         start = resolve_axis("flatten", start_dim, self.ndim)
@@ -252,7 +275,10 @@ class Movement(Operators):
         return self.reshape((*self.shape[:start], size, *self.shape[end + 1 :]))
 
     def unflatten(self, dim: int, sizes: Sequence[Any]) -> Self:
-        """One axis as several; one of `sizes` may be -1."""
+        """One axis as several; one of `sizes` may be -1; the dtype stays.
+
+        Raises ShapeError, IndexOutOfRange.
+        """
         axis = resolve_axis("unflatten", dim, self.ndim)
         inner = resolve_shape("unflatten", (self.shape[axis],), sizes)
         return self.reshape((*self.shape[:axis], *inner, *self.shape[axis + 1 :]))
@@ -261,7 +287,8 @@ class Movement(Operators):
     def unfold(self, dim: int, size: int, step: int) -> Self:
         """All windows of `size` on one axis, `step` apart; the window is a new last axis.
 
-        Raises ShapeError.
+        (.., n, ..) gives (.., (n - size) // step + 1, .., size), in its dtype. Raises ShapeError,
+        IndexOutOfRange.
         """
         axis = resolve_axis("unfold", dim, self.ndim)
         extent = self.shape[axis] if self.ndim else 1

@@ -28,7 +28,12 @@ class Norms(Decompositions):
     def norm(
         self, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
     ) -> Self:
-        """`vector_norm` of a number `p`, where "fro" is 2; `matrix_norm` of two axes for "nuc"."""
+        """`vector_norm` of a number `p`, where "fro" is 2; `matrix_norm` of two axes for "nuc".
+
+        Over `dim`, one axis, several or all (None), which vanish, or stay with size 1 for
+        `keepdim`. Floats, in their dtype, real ones of complex numbers; `dtype` converts first.
+        Raises ShapeError, IndexOutOfRange, DTypeError.
+        """
         if p == "nuc":
             axes = (-2, -1) if dim is None else dim
             return self.matrix_norm("nuc", axes, keepdim, dtype)
@@ -39,9 +44,10 @@ class Norms(Decompositions):
     ) -> Self:
         """(sum of |x| ** ord) ** (1 / ord) over axes, over all if `dim` is None.
 
-        inf and -inf are the largest and the smallest magnitude, 0 counts what is not 0. Elements
-        that are 0 get the gradient 0. Floats or complex numbers; `dtype` converts first. Raises
-        DTypeError for anything else, ShapeError for an `ord` that is no number.
+        The axes vanish, or stay with size 1 for `keepdim`. inf and -inf are the largest and the
+        smallest magnitude, 0 counts what is not 0. Elements that are 0 get the gradient 0. Floats,
+        or complex numbers, which give real ones; `dtype` converts first. Raises DTypeError for
+        anything else, IndexOutOfRange, ShapeError for an `ord` that is no number.
         """
         x = self._normed("vector_norm", dtype)
         axes = resolve_axes("vector_norm", dim, self.ndim)
@@ -66,11 +72,12 @@ class Norms(Decompositions):
     def matrix_norm(
         self, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, dtype: Any = None
     ) -> Self:
-        """A norm of the matrices in two axes.
+        """A norm of the matrices in two axes, which vanish, or stay with size 1 for `keepdim`.
 
         "fro": of all elements; "nuc": the sum of the singular values; 2, -2: the largest and the
         smallest of them; 1, -1: the largest and the smallest sum of magnitudes of a column; inf,
-        -inf: of a row. Raises ShapeError or DTypeError.
+        -inf: of a row. Floats, in their dtype, real ones of complex numbers; `dtype` converts
+        first. Raises ShapeError, IndexOutOfRange or DTypeError.
         """
         x = self._normed("matrix_norm", dtype)
         row, column = _two_axes("matrix_norm", dim, self.ndim)
@@ -86,11 +93,12 @@ class Norms(Decompositions):
         return found.reshape([1 if a in (row, column) else n for a, n in enumerate(self.shape)])
 
     def cond(self, p: Any = None) -> Self:
-        """The condition number of matrices: their norm times that of the inverse.
+        """The condition number of matrices (.., n, n): their norm times that of the inverse, (..).
 
         `p` is an `ord` of `matrix_norm`; None and 2 take the largest singular value over the
         smallest, -2 the reciprocal, also of matrices that are not square. Singular ones have the
-        number infinity. Raises ShapeError or DTypeError.
+        number infinity. float32 or float64, of complex numbers too. Raises ShapeError or
+        DTypeError.
         """
         if p not in (None, 2, -2):
             inverse = self._result(matrices.inv(self._matrix("cond", square=True), strict=False))
@@ -102,9 +110,10 @@ class Norms(Decompositions):
         return ends[1] / ends[0] if p == -2 else ends[0] / ends[1]
 
     def matrix_power(self, n: int) -> Self:
-        """The product of `n` times self, (.., m, m); of the inverse if `n` is negative.
+        """The product of `n` times self, (.., m, m), in its dtype; of the inverse if `n` is
+        negative.
 
-        Raises ShapeError or DTypeError.
+        Raises ShapeError, and DTypeError as `inv` does.
         """
         if isinstance(n, bool) or not isinstance(n, int):
             raise ShapeError(f"[matrix_power] the power is an integer, not {n!r}")

@@ -153,7 +153,7 @@ class Operators(Power):
         return self.neg()
 
     def __pos__(self) -> Self:
-        """The tensor itself."""
+        """The tensor itself, in its shape and dtype."""
         return self
 
     def __invert__(self) -> Self:

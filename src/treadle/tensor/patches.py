@@ -36,7 +36,7 @@ class Patches(Factors):
     ) -> Self:
         """The patches of (N, C, H, W), or (C, H, W), as columns: (N, C * kernel, patches).
 
-        Raises ShapeError.
+        The dtype stays. Raises ShapeError.
         """
         batched = self._batched("im2col", 4)
         kernel, gaps, pads, steps = _geometry("im2col", kernel_size, dilation, padding, stride)
@@ -55,7 +55,7 @@ class Patches(Factors):
     ) -> Self:  # fmt: skip
         """The sum of patches (N, C * kernel, patches) in images of `output_size`: (N, C, H, W).
 
-        The transpose of `im2col`, without N too. Raises ShapeError.
+        The transpose of `im2col`, without N too; the dtype stays. Raises ShapeError.
         """
         batched = self._batched("col2im", 3)
         sizes = each_axis("col2im", "output_size", output_size, 2)
@@ -85,8 +85,8 @@ class Patches(Factors):
     def affine_grid(self, size: Any, align_corners: bool = False) -> Self:
         """Where `grid_sample` has to look for images that affine maps move: (N, *spatial, axes).
 
-        This tensor holds the maps, (N, 2, 3) for a `size` of (N, C, H, W) or (N, 3, 4) for
-        (N, C, D, H, W). Raises ShapeError.
+        This tensor holds the maps, (N, 2, 3) for a `size` of (N, C, H, W) or (N, 3, 4) for (N, C,
+        D, H, W), in any dtype, which stays. Raises ShapeError.
         """
         spatial = tuple(size)[2:]
         rank = len(spatial)
@@ -115,7 +115,7 @@ class Patches(Factors):
         Places are (x, y), or (x, y, z), where -1 and 1 are the edges of an image, or with
         `align_corners` the middles of its outermost pixels. `mode`: "bilinear", "nearest" or
         "bicubic" (of two axes). Outside of the image, `padding_mode` is "zeros", "border" (the
-        nearest pixel) or "reflection". Raises ShapeError, DTypeError.
+        nearest pixel) or "reflection". Floats, in their dtype. Raises ShapeError, DTypeError.
         """
         self._check_grid(grid, mode, padding_mode)
         spatial = self.shape[2:]

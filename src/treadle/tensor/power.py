@@ -90,31 +90,44 @@ class Power(Mathematics):
     # -- activations --------------------------------------------------------------------------
 
     def relu(self) -> Self:
-        """max(x, 0); its gradient at 0 is 0."""
+        """max(x, 0), elementwise, in its dtype; bools give int32. Its gradient at 0 is 0. Raises
+        DTypeError for complex numbers.
+        """
         return self.maximum(0)
 
     def relu6(self) -> Self:
-        """x between 0 and 6, elementwise."""
+        """x between 0 and 6, elementwise, in its dtype; bools give int32. Raises DTypeError for
+        complex numbers.
+        """
         return self.relu().minimum(6)
 
     def hardtanh(self, min_val: Any = -1, max_val: Any = 1) -> Self:
-        """x between `min_val` and `max_val`, elementwise. Raises ArgumentError for no such ones."""
+        """x between `min_val` and `max_val`, elementwise; dtypes promote, bools give int32.
+
+        Raises ArgumentError where the first is above the second, DTypeError for complex numbers.
+        """
         if is_scalar(min_val) and is_scalar(max_val) and min_val > max_val:
             raise ArgumentError(f"[hardtanh] no number is between {min_val} and {max_val}")
         return self.maximum(min_val).minimum(max_val)
 
     def hardsigmoid(self, alpha: Any = 1 / 6, beta: Any = 0.5) -> Self:
-        """alpha x + beta between 0 and 1, elementwise."""
+        """alpha x + beta between 0 and 1, elementwise; integers give floats. Raises DTypeError for
+        complex numbers.
+        """
         if is_scalar(alpha) and is_scalar(beta) and alpha:  # exact where it begins to rise
             return self.add(beta / alpha).mul(alpha).maximum(0).minimum(1)
         return self.mul(alpha).add(beta).maximum(0).minimum(1)
 
     def hardswish(self) -> Self:
-        """x relu6(x + 3) / 6, elementwise."""
+        """x relu6(x + 3) / 6, elementwise; integers give floats. Raises DTypeError for complex
+        numbers.
+        """
         return self.mul(self.add(3).relu6()).mul(1 / 6)
 
     def leaky_relu(self, neg_slope: Any = 0.01) -> Self:
-        """x, or `neg_slope` x below 0, elementwise."""
+        """x, or `neg_slope` x below 0, elementwise; integers give floats. Raises DTypeError for
+        complex numbers.
+        """
         return self.gt(0).where(self, self.mul(neg_slope))
 
     def sigmoid(self) -> Self:
@@ -126,13 +139,17 @@ class Power(Mathematics):
         return x.lt(-limit).where(0.0, rising)
 
     def logsigmoid(self) -> Self:
-        """The logarithm of `sigmoid`, elementwise."""
+        """The logarithm of `sigmoid` of each element; integers give floats. Raises DTypeError for
+        complex numbers.
+        """
         return self.neg().softplus().neg()
 
     def softplus(self, beta: Any = 1.0, threshold: float | None = None) -> Self:
-        """log(1 + exp(beta x)) / beta, without overflow; x where beta x is above `threshold`.
+        """log(1 + exp(beta x)) / beta, elementwise, without overflow; x where beta x is above
+        `threshold`.
 
         The formula holds for every x, so that there is no threshold unless one is asked for.
+        Integers give floats. Raises DTypeError for complex numbers.
         """
         x = self._float()
         scaled = x.mul(beta)
@@ -144,17 +161,24 @@ class Power(Mathematics):
         return self.gt(0).where(0.0, self).expm1()
 
     def elu(self, alpha: Any = 1.0) -> Self:
-        """x, or alpha (exp(x) - 1) below 0, elementwise."""
+        """x, or alpha (exp(x) - 1) below 0, elementwise; integers give floats. Raises DTypeError
+        for complex numbers.
+        """
         x = self._float()
         return x.gt(0).where(x, x._exp_below().mul(alpha))
 
     def celu(self, alpha: Any = 1.0) -> Self:
-        """x, or alpha (exp(x / alpha) - 1) below 0, elementwise."""
+        """x, or alpha (exp(x / alpha) - 1) below 0, elementwise; integers give floats.
+
+        Raises DTypeError for complex numbers.
+        """
         x = self._float()
         return x.gt(0).where(x, x.div(alpha)._exp_below().mul(alpha))
 
     def selu(self, alpha: Any = 1.6732632423543772, gamma: Any = 1.0507009873554805) -> Self:
-        """gamma times `elu` of alpha: arXiv 1706.02515."""
+        """gamma times `elu` of alpha, elementwise: arXiv 1706.02515; integers give floats. Raises
+        DTypeError for complex numbers.
+        """
         return self.elu(alpha).mul(gamma)
 
     def swish(self) -> Self:
@@ -162,13 +186,14 @@ class Power(Mathematics):
         return self.mul(self.sigmoid())
 
     def silu(self) -> Self:
-        """The same as `swish`, under PyTorch's name."""
+        """x sigmoid(x) of each element: `swish`, under PyTorch's name; integers give floats."""
         return self.swish()
 
     def gelu(self, approximate: str = "none") -> Self:
-        """x times the normal distribution function of x, by `erf`, or nearly so by "tanh".
+        """x times the normal distribution function of x, by `erf`, or nearly so by "tanh",
+        elementwise.
 
-        Raises ArgumentError.
+        Integers give floats. Raises ArgumentError, and DTypeError for complex numbers.
         """
         if approximate not in ("none", "tanh"):
             raise ArgumentError(f'[gelu] approximate is "none" or "tanh", not {approximate!r}')
@@ -178,13 +203,15 @@ class Power(Mathematics):
         return self.mul(self.mul(math.sqrt(0.5)).erf().add(1.0)).mul(0.5)
 
     def quick_gelu(self) -> Self:
-        """x sigmoid(1.702 x), an approximation of `gelu`; integers give floats."""
+        """x sigmoid(1.702 x), elementwise, an approximation of `gelu`; integers give floats."""
         return self.mul(self.mul(1.702).sigmoid())
 
     def mish(self) -> Self:
-        """x tanh(softplus(x)) of each element; integers give floats."""
+        """x tanh(softplus(x)) of each element; integers give floats. Raises DTypeError for complex
+        numbers.
+        """
         return self.mul(self.softplus().tanh())
 
     def softsign(self) -> Self:
-        """x / (1 + |x|), elementwise."""
+        """x / (1 + |x|), elementwise; integers give floats."""
         return self.div(self.abs().add(1))

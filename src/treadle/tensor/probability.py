@@ -35,7 +35,11 @@ class Probability(Bessel):
     # -- around the normal distribution -------------------------------------------------------
 
     def erfcx(self) -> Self:
-        """exp(x²) erfc(x), which does not underflow for large x; inf below -26.7 (-9.4)."""
+        """exp(x²) erfc(x), elementwise, which does not underflow for large x; inf below -26.7
+        (-9.4).
+
+        Integers give floats. Raises DTypeError for complex numbers.
+        """
         x = self._wide()
         size = x.abs()
         is_end = size.isinf()
@@ -52,14 +56,20 @@ class Probability(Bessel):
         return x.isnan().where(x, result).cast(self._float().dtype)
 
     def ndtr(self) -> Self:
-        """The probability of a standard normal number up to x."""
+        """The probability of a standard normal number up to x, elementwise; integers give floats.
+        Raises DTypeError for complex numbers.
+        """
         x = self._wide()
         tail = x._normal_tail()
         result = x.lt(0).where(tail, tail.neg().add(1.0))
         return result.cast(self._float().dtype)
 
     def log_ndtr(self) -> Self:
-        """log(`ndtr`), exact far to the left, where that underflows, and to the right."""
+        """log(`ndtr`) of each element, exact far to the left, where that underflows, and to the
+        right.
+
+        Integers give floats. Raises DTypeError for complex numbers.
+        """
         x = self._wide()
         is_left = x.lt(-1.0)
         left, right = is_left.where(x, -1.0), is_left.where(0.0, x)
@@ -80,7 +90,10 @@ class Probability(Bessel):
         return size.mul(math.sqrt(0.5)).erfcx().mul(bell).mul(0.5)
 
     def ndtri(self) -> Self:
-        """The x with ndtr(x) = self, the normal quantile; ±inf at 1 and 0, NaN beyond."""
+        """The x with ndtr(x) = self, the normal quantile, elementwise; ±inf at 1 and 0, NaN beyond.
+
+        Integers give floats. Raises DTypeError for complex numbers.
+        """
         p = self._wide()
         rest = p.neg().add(1.0)
         is_low = p.lt(0.5)
@@ -98,7 +111,11 @@ class Probability(Bessel):
         return p.isnan().where(p, result).cast(self._float().dtype)
 
     def entr(self) -> Self:
-        """-x log(x), the entropy of a probability: 0 at 0, -inf below."""
+        """-x log(x) of each element, the entropy of a probability: 0 at 0, -inf below; integers
+        give floats.
+
+        Raises DTypeError for complex numbers.
+        """
         x = self._float()
         inside = x.gt(0)
         safe = inside.where(x, 1.0)
@@ -108,10 +125,11 @@ class Probability(Bessel):
     # -- gamma and zeta -----------------------------------------------------------------------
 
     def multigammaln(self, p: int) -> Self:
-        """log of the multivariate gamma function of order `p`, for x above (p - 1) / 2.
+        """log of the multivariate gamma function of order `p` of each element above (p - 1) / 2;
+        integers give floats.
 
         The sum of lgamma(x - j / 2) for j below p, plus p (p - 1) / 4 log(pi). Raises ShapeError
-        for an order below 1.
+        for an order below 1, DTypeError for complex numbers.
         """
         if not isinstance(p, int) or p < 1:
             raise ShapeError(f"[multigammaln] the order is an integer of at least 1, not {p!r}")
@@ -121,10 +139,11 @@ class Probability(Bessel):
         return terms.sum(-1).add(p * (p - 1) / 4 * math.log(math.pi))
 
     def zeta(self, q: Any) -> Self:
-        """Hurwitz's zeta function: the sum of (q + k) ** -self over k = 0, 1, 2, ...
+        """Hurwitz's zeta function, elementwise: the sum of (q + k) ** -self over k = 0, 1, 2, ...
 
-        For self above 1 (inf at 1, NaN below) and q above 0; inf at q = 0, -1, ..., and NaN at
-        what else is not above 0. By Euler and Maclaurin's formula.
+        For self above 1 (inf at 1, NaN below) and q above 0; inf at q = 0, -1, ..., and NaN at what
+        else is not above 0. By Euler and Maclaurin's formula. Shapes broadcast, dtypes promote,
+        integers give floats. Raises ShapeError, and DTypeError for complex numbers.
         """
         s, q = self._wide_pair("zeta", q)
         inside = s.gt(1.0).bitwise_and(q.gt(0))
@@ -151,9 +170,11 @@ class Probability(Bessel):
         return total
 
     def polygamma(self, n: int) -> Self:
-        """The n-th derivative of `digamma`; n = 0 is that. ±inf at 0, -1, -2, ...
+        """The n-th derivative of `digamma` of each element; n = 0 is that. ±inf at 0, -1, -2, ...;
+        integers give floats.
 
-        Left of 1/2 by reflection. Raises ShapeError for a negative order.
+        Left of 1/2 by reflection. Raises ShapeError for a negative order, DTypeError for complex
+        numbers.
         """
         if not isinstance(n, int) or n < 0:
             raise ShapeError(f"[polygamma] the order is an integer of at least 0, not {n!r}")

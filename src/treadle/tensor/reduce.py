@@ -42,9 +42,11 @@ class Reduce(Joining):
         return self._result(node)
 
     def sum(self, axis: Any = None, keepdim: Any = False, dtype: Any = None) -> Self:
-        """The sum over some axes, or all.
+        """The sum over `axis`, one, several or all (None).
 
-        Integers give at least int32 or uint32; half types add in float32 and give their own.
+        The axes vanish, or stay with size 1 for `keepdim`. Integers give at least int32 or uint32,
+        bools int32; half types add in float32 and give their own. `dtype` converts first. Raises
+        IndexOutOfRange.
         """
         wide = sum_acc_dtype(self.dtype) if dtype is None else to_dtype(dtype)
         total = self.cast(wide)._reduce(Op.ADD, "sum", axis, keepdim)
@@ -58,26 +60,48 @@ class Reduce(Joining):
         return self.cast(acc)._reduce(Op.MUL, "prod", axis, keepdim).cast(kind)
 
     def max(self, axis: Any = None, keepdim: Any = False) -> Self:
-        """The largest element; NaN if there is one. Raises ShapeError on no elements."""
+        """The largest element over `axis`, one, several or all (None), in its dtype; NaN if there
+        is one.
+
+        The axes vanish, or stay with size 1 for `keepdim`. Raises ShapeError on no elements,
+        IndexOutOfRange, and DTypeError for complex numbers.
+        """
         return self._reduce(Op.MAX, "max", axis, keepdim)
 
     def min(self, axis: Any = None, keepdim: Any = False) -> Self:
-        """The smallest element; NaN if there is one. Raises ShapeError on no elements."""
+        """The smallest element over `axis`, one, several or all (None), in its dtype; NaN if there
+        is one.
+
+        The axes vanish, or stay with size 1 for `keepdim`. Raises ShapeError on no elements,
+        IndexOutOfRange, and DTypeError for complex numbers.
+        """
         return self._reduce(Op.MIN, "min", axis, keepdim)
 
     def any(self, axis: Any = None, keepdim: Any = False) -> Self:
-        """Whether some element is not 0."""
+        """Whether some element is not 0, as bool.
+
+        `axis`: one, several, or None for all; they vanish, or stay with size 1 for `keepdim`.
+        Raises IndexOutOfRange.
+        """
         return self.bool()._reduce(Op.ADD, "any", axis, keepdim)
 
     def all(self, axis: Any = None, keepdim: Any = False) -> Self:
-        """Whether no element is 0."""
+        """Whether no element is 0, as bool.
+
+        `axis`: one, several, or None for all; they vanish, or stay with size 1 for `keepdim`.
+        Raises IndexOutOfRange.
+        """
         return self.bool()._reduce(Op.MUL, "all", axis, keepdim)
 
     def _count(self, axis: Any) -> Any:
         return size_product(self.shape[a] for a in resolve_axes("mean", axis, self.ndim))
 
     def mean(self, axis: Any = None, keepdim: Any = False) -> Self:
-        """The average, as a float."""
+        """The average over `axis`, one, several or all (None); integers give floats.
+
+        The axes vanish, or stay with size 1 for `keepdim`. Half types add in float32 and give their
+        own; complex numbers stay. Raises IndexOutOfRange.
+        """
         out = self._float().dtype
         wide = self.cast(sum_acc_dtype(out))
         total = wide._reduce(Op.ADD, "mean", axis, keepdim)
@@ -97,11 +121,19 @@ class Reduce(Joining):
     def var_mean(
         self, axis: Any = None, keepdim: Any = False, correction: Any = 1
     ) -> tuple[Self, Self]:
-        """The variance and the mean, as `var` and `mean` give them."""
+        """The variance and the mean over `axis`, as `var` and `mean` give them; integers give
+        floats.
+
+        Of complex numbers the first is real. Raises IndexOutOfRange.
+        """
         return self.var(axis, keepdim, correction), self.mean(axis, keepdim)
 
     def std(self, axis: Any = None, keepdim: Any = False, correction: Any = 1) -> Self:
-        """The standard deviation: the root of `var`."""
+        """The standard deviation over `axis`, the root of `var`, in its shapes; integers give
+        floats, complex numbers real.
+
+        Raises IndexOutOfRange.
+        """
         resolve_axes("std", axis, self.ndim)
         x = self._float()
         wide = x.cast(sum_acc_dtype(x.dtype))  # a half's variance may be too large for a half
@@ -110,7 +142,11 @@ class Reduce(Joining):
     def std_mean(
         self, axis: Any = None, keepdim: Any = False, correction: Any = 1
     ) -> tuple[Self, Self]:
-        """The standard deviation and the mean, as `std` and `mean` give them."""
+        """The standard deviation and the mean over `axis`, as `std` and `mean` give them; integers
+        give floats.
+
+        Of complex numbers the first is real. Raises IndexOutOfRange.
+        """
         return self.std(axis, keepdim, correction), self.mean(axis, keepdim)
 
     # -- softmax ------------------------------------------------------------------------------
@@ -121,21 +157,33 @@ class Reduce(Joining):
         return x.sub(x.detach().max(axis, keepdim=True))
 
     def softmax(self, axis: Any = -1, dtype: Any = None) -> Self:
-        """exp(x) / sum(exp(x)) along an axis, without overflow."""
+        """exp(x) / sum(exp(x)) along an axis, or several, without overflow, in this shape.
+
+        Integers give floats, `dtype` converts first. Raises IndexOutOfRange, and DTypeError for
+        complex numbers.
+        """
         if 0 in self.shape:
             return self._float() if dtype is None else self.cast(dtype)
         exps = self._shifted("softmax", axis, dtype).exp()
         return exps.div(exps.sum(axis, keepdim=True))
 
     def log_softmax(self, axis: Any = -1, dtype: Any = None) -> Self:
-        """The logarithm of `softmax`, computed without overflow."""
+        """The logarithm of `softmax`, without overflow, in this shape.
+
+        Integers give floats, `dtype` converts first. Raises IndexOutOfRange, and DTypeError for
+        complex numbers.
+        """
         if 0 in self.shape:
             return self._float() if dtype is None else self.cast(dtype)
         shifted = self._shifted("log_softmax", axis, dtype)
         return shifted.sub(shifted.exp().sum(axis, keepdim=True).log())
 
     def logsumexp(self, axis: Any = None, keepdim: Any = False) -> Self:
-        """log(sum(exp(x))), without overflow."""
+        """log(sum(exp(x))) over `axis`, one, several or all (None), without overflow; integers give
+        floats.
+
+        The axes vanish, or stay with size 1 for `keepdim`. Raises IndexOutOfRange.
+        """
         axes = resolve_axes("logsumexp", axis, self.ndim)
         x = self._float()
         sizes = x._unary(Op.REAL) if x.dtype.is_complex else x  # of exponentials
@@ -149,16 +197,20 @@ class Reduce(Joining):
     # -- places -------------------------------------------------------------------------------
 
     def argmax(self, axis: int | None = None, keepdim: Any = False) -> Self:
-        """Where the largest element is: the first of equals, a NaN before all.
+        """Where the largest element is along an axis, which vanishes, or stays with size 1 for
+        `keepdim`.
 
-        As int32, or int64 if there are more than 2 ** 31 elements.
+        None: in the flat tensor. The first of equals, a NaN before all; int32, or int64 where there
+        are more than 2 ** 31 elements. Raises IndexOutOfRange, and DTypeError for complex numbers.
         """
         return self._arg_extreme(Op.MAX, "argmax", axis, keepdim)
 
     def argmin(self, axis: int | None = None, keepdim: Any = False) -> Self:
-        """Where the smallest element is: the first of equals, a NaN before all.
+        """Where the smallest element is along an axis, which vanishes, or stays with size 1 for
+        `keepdim`.
 
-        As int32, or int64 if there are more than 2 ** 31 elements.
+        None: in the flat tensor. The first of equals, a NaN before all; int32, or int64 where there
+        are more than 2 ** 31 elements. Raises IndexOutOfRange, and DTypeError for complex numbers.
         """
         return self._arg_extreme(Op.MIN, "argmin", axis, keepdim)
 
@@ -200,7 +252,11 @@ class Reduce(Joining):
         return self._result(Node(Op.SCAN, self.dtype, (self.node,), ScanArg(op, at)))
 
     def cumsum(self, axis: int = 0) -> Self:
-        """Running sums along an axis, in the dtypes of `sum`."""
+        """Running sums along an axis, in this shape and in the dtypes of `sum`: integers as int32,
+        uint32 at least.
+
+        Raises IndexOutOfRange.
+        """
         total = self.cast(sum_acc_dtype(self.dtype))._scan(Op.ADD, "cumsum", axis)
         return total.cast(self.dtype) if self.dtype.is_float else total
 
@@ -209,14 +265,19 @@ class Reduce(Joining):
         return self._scan(Op.MUL, "cumprod", axis)
 
     def cummax(self, axis: int = 0) -> tuple[Self, Self]:
-        """Running maxima along an axis, and where each is, as int32: the last of equals.
+        """Running maxima along an axis, in this shape and dtype, and where each is, as int32.
 
-        From a NaN on they are NaN, at the last one's place.
+        The last of equals; from a NaN on they are NaN, at the last one's place. Raises
+        IndexOutOfRange, and DTypeError for complex numbers.
         """
         return self._running_extreme(Op.MAX, "cummax", axis)
 
     def cummin(self, axis: int = 0) -> tuple[Self, Self]:
-        """Running minima along an axis, and where each is; see `cummax`."""
+        """Running minima along an axis, in this shape and dtype, and where each is, as int32.
+
+        The last of equals; from a NaN on they are NaN, at the last one's place. Raises
+        IndexOutOfRange, and DTypeError for complex numbers.
+        """
         return self._running_extreme(Op.MIN, "cummin", axis)
 
     def _running_extreme(self, op: Op, name: str, axis: int) -> tuple[Self, Self]:
@@ -230,9 +291,11 @@ class Reduce(Joining):
         return values, is_there.where(self._places(at), 0)._scan(Op.MAX, name, at)
 
     def logcumsumexp(self, axis: int = 0) -> Self:
-        """log of the running sums of exp(x), without overflow; as floats.
+        """log of the running sums of exp(x) along an axis, without overflow; in this shape, as
+        floats.
 
-        Sums over 1, 2, 4, ... elements in turn: a sum of n elements rounds log2(n) times.
+        Sums over 1, 2, 4, ... elements in turn: a sum of n elements rounds log2(n) times. Raises
+        IndexOutOfRange, and DTypeError for complex numbers.
         """
         at = resolve_axis("logcumsumexp", axis, self.ndim)
         result, step = self._float(), 1
@@ -245,11 +308,17 @@ class Reduce(Joining):
         return result
 
     def triu(self, diagonal: int = 0) -> Self:
-        """The last two axes' upper triangle, from a diagonal on; 0 elsewhere."""
+        """The last two axes' upper triangle, from a diagonal on; 0 elsewhere; shape and dtype stay.
+
+        Raises ShapeError for less than two axes.
+        """
         return self._triangle("triu", diagonal).where(self, self._filled(0))
 
     def tril(self, diagonal: int = 0) -> Self:
-        """The last two axes' lower triangle, up to a diagonal; 0 elsewhere."""
+        """The last two axes' lower triangle, up to a diagonal; 0 elsewhere; shape and dtype stay.
+
+        Raises ShapeError for less than two axes.
+        """
         return self._triangle("tril", diagonal, 1).where(self._filled(0), self)
 
     def _triangle(self, name: str, diagonal: int, above: int = 0) -> Self:
@@ -262,7 +331,11 @@ class Reduce(Joining):
 
     @explained
     def masked_fill(self, mask: Any, value: Any) -> Self:
-        """`value` where `mask` is true. Raises DTypeError if the mask is not bool."""
+        """`value` where `mask` is true, else the element; all broadcast, dtypes promote.
+
+        A float as `value` makes floats of integers. Raises ShapeError, and DTypeError if the mask
+        is not bool.
+        """
         if not mask.dtype.is_bool:
             raise DTypeError(f"[masked_fill] the mask is {mask.dtype.name}, not bool")
         broadcast_shapes("masked_fill", self.shape, mask.shape)

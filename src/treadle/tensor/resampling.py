@@ -10,7 +10,7 @@ float32 by PyTorch's formulas, so both agree on which pixel is the nearest.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
 from ..dtype import dtypes
 from ..errors import ShapeError
@@ -38,11 +38,11 @@ class Resampling(Counting):
     ) -> Self:  # fmt: skip
         """The last axes of (N, C, *spatial) resized to `size`, one number for each of them.
 
-        `mode`: "nearest", "nearest-exact", "linear" ("bilinear", "trilinear" are the same),
-        "cubic" ("bicubic") or "area". `align_corners` puts the first and last elements of both
-        sizes on each other (linear and cubic). Instead of `size`, `scale_factor` times the old one,
-        rounded down; with `recompute_scale_factor` elements are apart as the rounded sizes say.
-        Floats, in their dtype; "nearest" takes any. Raises ShapeError.
+        `mode`: "nearest", "nearest-exact", "linear" ("bilinear", "trilinear" are the same), "cubic"
+        ("bicubic") or "area". `align_corners` puts the first and last elements of both sizes on
+        each other (linear and cubic). Instead of `size`, `scale_factor` times the old one, rounded
+        down; with `recompute_scale_factor` elements are apart as the rounded sizes say. Floats, in
+        their dtype, integers give floats; "nearest" keeps any. Raises ShapeError.
         """
         if mode not in _MODES:
             raise ShapeError(f"[interpolate] mode {mode!r} is not one of {', '.join(_MODES)}")
@@ -115,17 +115,28 @@ class Resampling(Counting):
 
     def adaptive_avg_pool2d(self, output_size: Any) -> Self:
         """The mean of each of `output_size` parts that cover the last axes (one number for each
-        axis; one alone: for two axes; None keeps an axis). Raises ShapeError.
+        axis; one alone: for two axes; None keeps an axis); integers give floats.
+
+        (N, C, H, W) gives (N, C, *output_size). Raises ShapeError.
         """
         result = self._float()
         for axis, new in self._adaptive_sizes("adaptive_avg_pool2d", output_size):
             result = result._adaptive_mean(axis, new)
         return result
 
+    @overload
+    def adaptive_max_pool2d(
+        self, output_size: Any, return_indices: Literal[False] = ...
+    ) -> Self: ...
+    @overload
+    def adaptive_max_pool2d(
+        self, output_size: Any, return_indices: Literal[True]
+    ) -> tuple[Self, Self]: ...
     def adaptive_max_pool2d(self, output_size: Any, return_indices: bool = False) -> Any:
-        """The largest element of each part; see `adaptive_avg_pool2d`.
+        """The largest element of each part, in its dtype; see `adaptive_avg_pool2d`.
 
         With `return_indices`, also where the first one was, as int32 places in the flattened axes.
+        Raises ShapeError, and DTypeError for complex numbers.
         """
         sizes = self._adaptive_sizes("adaptive_max_pool2d", output_size)
         rank = len(output_size) if isinstance(output_size, (tuple, list)) else 2

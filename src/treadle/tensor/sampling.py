@@ -69,7 +69,10 @@ class Sampling(Losses):
         cls, *shape: Any, device: str | None = None, dtype: Any = None, contiguous: bool = True,
         requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
-        """Uniform in [0, 1). Raises DTypeError if `dtype` is no float."""
+        """Uniform in [0, 1), in `shape`; `dtypes.default_float` unless a dtype is given.
+
+        Raises ShapeError, and DTypeError if `dtype` is no float.
+        """
         kind = dtypes.default_float if dtype is None else _known_dtype(dtype)
         if not kind.is_float:
             raise DTypeError(f"[rand] gives floats, not {kind.name}; see randint")
@@ -85,7 +88,10 @@ class Sampling(Losses):
         cls, *shape: Any, dtype: Any = None, requires_grad: bool | None = None,
         device: str | None = None,
     ) -> Self:  # fmt: skip
-        """Standard normal, by the method of Box and Muller."""
+        """Standard normal, by the method of Box and Muller, in `shape`.
+
+        `dtypes.default_float` unless a dtype is given; integers are cut off. Raises ShapeError.
+        """
         kind = dtypes.default_float if dtype is None else _known_dtype(dtype)
         wide = dtypes.float64 if kind is dtypes.float64 else dtypes.float32
         sizes, name = _shape_of("randn", shape), Device.canonicalize(device)
@@ -101,9 +107,9 @@ class Sampling(Losses):
         cls, *shape: Any, low: int = 0, high: int = 10, dtype: Any = dtypes.int32,
         device: str | None = None, requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
-        """Integers from `low` to `high` - 1. Raises DTypeError if `dtype` is no integer.
+        """Integers from `low` to `high` - 1, in `shape`, int32 unless a dtype is given.
 
-        Raises ArgumentError.
+        Raises DTypeError if `dtype` is no integer, ShapeError, ArgumentError.
         """
         kind = _known_dtype(dtype)
         if not kind.is_int:
@@ -127,7 +133,10 @@ class Sampling(Losses):
         cls, *shape: Any, mean: float = 0.0, std: float = 1.0, requires_grad: bool | None = None,
         **kwargs: Any,
     ) -> Self:  # fmt: skip
-        """Normal with a mean and a standard deviation."""
+        """Normal with a mean and a standard deviation, in `shape`.
+
+        `dtypes.default_float`, unless `kwargs` (dtype, device) say otherwise. Raises ShapeError.
+        """
         result = cls.randn(*shape, **kwargs).mul(std).add(mean)
         return result if requires_grad is None else result.requires_grad_(requires_grad)
 
@@ -136,7 +145,10 @@ class Sampling(Losses):
         cls, *shape: Any, low: float = 0.0, high: float = 1.0, dtype: Any = None,
         requires_grad: bool | None = None, **kwargs: Any,
     ) -> Self:  # fmt: skip
-        """Uniform in [low, high); an integer `dtype` rounds to zero, a complex is a DTypeError."""
+        """Uniform in [low, high), in `shape`; `dtypes.default_float` unless a dtype is given.
+
+        An integer `dtype` rounds to zero. Raises ShapeError, DTypeError for a complex one.
+        """
         kind = dtypes.default_float if dtype is None else _known_dtype(dtype)
         if kind.is_complex:
             raise DTypeError(f"[uniform] gives real numbers, not {kind.name}; see Tensor.complex")
@@ -146,26 +158,38 @@ class Sampling(Losses):
 
     @classmethod
     def scaled_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
-        """Uniform in ±1 / sqrt(number of elements)."""
+        """Uniform in ±1 / sqrt(number of elements), in `shape`.
+
+        `dtypes.default_float`, unless `kwargs` (dtype, device) say otherwise. Raises ShapeError.
+        """
         bound = 1 / math.sqrt(max(math.prod(_shape_of("scaled_uniform", shape)), 1))
         return cls.uniform(*shape, low=-bound, high=bound, **kwargs)
 
     @classmethod
     def glorot_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
-        """Uniform in ±sqrt(6 / (fan in + fan out)) (Glorot and Bengio, 2010)."""
+        """Uniform in ±sqrt(6 / (fan in + fan out)), in `shape` (Glorot and Bengio, 2010).
+
+        `dtypes.default_float`, unless `kwargs` (dtype, device) say otherwise. Raises ShapeError.
+        """
         sizes = _shape_of("glorot_uniform", shape)
         bound = math.sqrt(6 / (sizes[0] + math.prod(sizes[1:])))
         return cls.uniform(*shape, low=-bound, high=bound, **kwargs)
 
     @classmethod
     def kaiming_uniform(cls, *shape: Any, a: float = 0.01, **kwargs: Any) -> Self:
-        """Uniform in ±sqrt(6 / ((1 + a²) fan in)) (He et al., 2015)."""
+        """Uniform in ±sqrt(6 / ((1 + a²) fan in)), in `shape` (He et al., 2015).
+
+        `dtypes.default_float`, unless `kwargs` (dtype, device) say otherwise. Raises ShapeError.
+        """
         bound = math.sqrt(3.0) * _kaiming_std(_shape_of("kaiming_uniform", shape), a)
         return cls.uniform(*shape, low=-bound, high=bound, **kwargs)
 
     @classmethod
     def kaiming_normal(cls, *shape: Any, a: float = 0.01, **kwargs: Any) -> Self:
-        """Normal with standard deviation sqrt(2 / ((1 + a²) fan in)) (He et al., 2015)."""
+        """Normal with standard deviation sqrt(2 / ((1 + a²) fan in)), in `shape` (He et al., 2015).
+
+        `dtypes.default_float`, unless `kwargs` (dtype, device) say otherwise. Raises ShapeError.
+        """
         return cls.normal(
             *shape, mean=0.0, std=_kaiming_std(_shape_of("kaiming_normal", shape), a), **kwargs
         )
@@ -175,9 +199,9 @@ class Sampling(Losses):
         cls, n: int, device: str | None = None, dtype: Any = dtypes.int32,
         requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
-        """0 to n - 1 in random order: the places of n sorted random numbers of 64 bits.
+        """0 to n - 1 in random order, (n,) int32 unless a dtype is given.
 
-        Raises ShapeError for a negative `n`.
+        The places of n sorted random numbers of 64 bits. Raises ShapeError for a negative `n`.
         """
         if not isinstance(n, int) or n < 0:
             raise ShapeError(f"[randperm] n is a whole number of at least 0, not {n!r}")
@@ -189,15 +213,19 @@ class Sampling(Losses):
 
     @classmethod
     def bernoulli(cls, p: Self) -> Self:
-        """1 with the probability that each element of `p` says, else 0, in its dtype."""
+        """1 with the probability that each element of `p` says, else 0, in its shape and dtype.
+
+        Raises DTypeError for complex numbers.
+        """
         drawn = cls.rand(*p.shape, device=p.device, dtype=dtypes.float32)
         return drawn.lt(p).cast(p.dtype)
 
     def multinomial(self, num_samples: int = 1, replacement: bool = False) -> Self:
         """Places drawn by the weights of each line (.., n): int32 (.., num_samples).
 
-        Weights are not negative, and need not add up to 1. Without `replacement` no place is
-        drawn twice; that needs as many positive weights. Raises DTypeError, ShapeError.
+        Weights are not negative, and need not add up to 1. Without `replacement` no place is drawn
+        twice; that needs as many positive weights. Raises ShapeError, DTypeError for bools and
+        complex numbers.
         """
         if self.dtype.is_bool:
             raise DTypeError("[multinomial] weights are numbers, not bool")
@@ -227,7 +255,10 @@ class Sampling(Losses):
         return never.topk(num_samples, -1, largest=False)[1]
 
     def rand_like(self, **kwargs: Any) -> Self:
-        """`rand` in this tensor's shape, dtype and device."""
+        """`rand` in this tensor's shape, dtype and device, unless `kwargs` say otherwise.
+
+        Raises DTypeError for what holds no floats.
+        """
         settings = {"device": self.device, "dtype": self.dtype, **kwargs}
         return type(self).rand(*self.shape, **settings)
 

@@ -40,7 +40,11 @@ class Selecting(Arranging):
         return self._result(Node(Op.SCATTER, self.dtype, nodes, arg), values)
 
     def index_select(self, dim: int, index: Self) -> Self:
-        """The places `index` (a vector, or a scalar) of one axis. Raises DTypeError."""
+        """The places `index`, integers (n,) or a scalar, of one axis, which gets size n; the dtype
+        stays.
+
+        Raises IndexOutOfRange, and DTypeError for an index that is neither.
+        """
         axis = resolve_axis("index_select", dim, self.ndim)
         if not index.dtype.is_int or index.ndim > 1:
             raise DTypeError(
@@ -52,14 +56,19 @@ class Selecting(Arranging):
         return self[(*(slice(None) for _ in range(axis)), index.reshape((-1,)))]
 
     def take(self, index: Self, axis: int | None = None) -> Self:
-        """Elements of the flat tensor at `index`, in its shape; with `axis`, those of an axis."""
+        """Elements of the flat tensor at the integers `index`, in its shape; with `axis`, those of
+        an axis.
+
+        The dtype stays. Raises IndexOutOfRange, DTypeError.
+        """
         if axis is not None:
             return self.index_select(axis, index)
         return self.flatten()[index] if self.ndim != 1 else self[index]
 
     def take_along_dim(self, indices: Self, dim: int | None = None) -> Self:
-        """`gather` whose index broadcasts; without `dim`, of the flat tensor. Negative places
-        count from the end. Raises ShapeError, DTypeError.
+        """`gather` whose index broadcasts; without `dim`, of the flat tensor; this dtype stays.
+
+        Negative places count from the end. Raises ShapeError, IndexOutOfRange, DTypeError.
         """
         if dim is None:
             return self.flatten().take_along_dim(indices.flatten(), 0)
@@ -82,21 +91,33 @@ class Selecting(Arranging):
         return self.expand(lines).gather(axis, index.expand(wanted))
 
     def index_add(self, dim: int, index: Self, source: Self, alpha: Any = 1) -> Self:
-        """A copy with `source` times `alpha` added at the places `index` of one axis."""
+        """A copy with `source` times `alpha` added at the integers `index` (n,) of one axis.
+
+        `source` has this shape but for that axis, of size n; it takes this dtype. Raises
+        ShapeError, IndexOutOfRange.
+        """
         if not self.ndim:
             line = source.reshape((-1,))
             return self.reshape((1,)).index_add(dim, index, line, alpha).reshape(())
         return self._at_places("index_add", dim, index, source.mul(alpha), Op.ADD)
 
     def index_copy(self, dim: int, index: Self, source: Self) -> Self:
-        """A copy with `source` at the places `index` of one axis; the last of equals stays."""
+        """A copy with `source` at the integers `index` (n,) of one axis; the last of equals stays.
+
+        `source` has this shape but for that axis, of size n; it takes this dtype. Raises
+        ShapeError, IndexOutOfRange.
+        """
         if not self.ndim:
             line = source.reshape((-1,))
             return self.reshape((1,)).index_copy(dim, index, line).reshape(())
         return self._at_places("index_copy", dim, index, source, None)
 
     def index_fill(self, dim: int, index: Self, value: Any) -> Self:
-        """A copy with `value` at the places `index` of one axis."""
+        """A copy with `value`, a number, at the integers `index` (n,) of one axis; it takes this
+        dtype.
+
+        Raises ShapeError, IndexOutOfRange.
+        """
         if not self.ndim:
             return self.reshape((1,)).index_fill(dim, index, value).reshape(())
         axis = resolve_axis("index_fill", dim, self.ndim)
@@ -113,9 +134,11 @@ class Selecting(Arranging):
     def index_reduce(
         self, dim: int, index: Self, source: Self, reduce: str, include_self: bool = True
     ) -> Self:
-        """A copy with `source` combined into the places `index` of one axis; see `scatter_reduce`.
+        """A copy with `source` combined into the integers `index` (n,) of one axis; see
+        `scatter_reduce`.
 
-        `reduce` is "prod", "mean", "amax" or "amin" ("sum" is `index_add`). Raises ShapeError,
+        `source` has this shape but for that axis, of size n; this dtype stays. `reduce` is "prod",
+        "mean", "amax" or "amin" ("sum" is `index_add`). Raises ShapeError, IndexOutOfRange,
         DTypeError.
         """
         if not self.ndim:
@@ -128,9 +151,11 @@ class Selecting(Arranging):
         return self.scatter_reduce(axis, wide, source.cast(self.dtype), reduce, include_self)
 
     def put(self, index: Self, source: Self, accumulate: bool = False) -> Self:
-        """A copy with `source` at places `index` of the flat tensor, or added to what is there.
+        """A copy with `source` at the integers `index` of the flat tensor, or added to what is
+        there.
 
-        Raises ShapeError where the two have not as many elements.
+        Shape and dtype stay; `source` takes this dtype. Raises ShapeError where the two have not as
+        many elements, or the index holds no integers.
         """
         if index.numel() != source.numel():
             raise ShapeError(
@@ -144,8 +169,8 @@ class Selecting(Arranging):
     def masked_scatter(self, mask: Self, source: Self) -> Self:
         """A copy with the first elements of `source` where `mask`, which broadcasts, is true.
 
-        Raises DTypeError for a mask that is not bool or a source of another dtype; what `source`
-        is too short for is 0.
+        What `source` is too short for is 0. Raises ShapeError, and DTypeError for a mask that is
+        not bool or a source of another dtype.
         """
         if not mask.dtype.is_bool or source.dtype is not self.dtype:
             raise DTypeError(

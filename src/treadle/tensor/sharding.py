@@ -26,7 +26,8 @@ class Sharding(Interop):
     __slots__ = ()
 
     def shard(self, devices: tuple[str, ...], axis: int | None = None) -> Self:
-        """The same values over `devices`: pieces of `axis`, or a copy on each for None.
+        """The same values over `devices`: pieces of `axis`, or a copy on each for None; the dtype
+        stays.
 
         Pieces differ by at most one; the first ones are the larger. Raises DeviceError for no
         devices or one named twice, ShapeError for an axis that there is not or that is too short.
@@ -39,7 +40,11 @@ class Sharding(Interop):
         return result
 
     def shard_(self, devices: tuple[str, ...], axis: int | None = None) -> Self:
-        """Spread this very tensor; a leaf stays one. Raises as `shard`."""
+        """Spread this very tensor, pieces of `axis` or copies; a leaf stays one, shape and dtype
+        stay.
+
+        Raises DeviceError and ShapeError, as `shard` does.
+        """
         return self._moved_by(lambda tensor: tensor.shard(devices, axis))
 
 

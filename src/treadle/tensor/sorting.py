@@ -29,24 +29,31 @@ class Sorting(Gathering):
     __slots__ = ()
 
     def sort(self, dim: int = -1, descending: bool = False) -> tuple[Self, Self]:
-        """The elements in order along an axis, and their places before, as int32.
+        """The elements in order along an axis, and their places before, as int32; both in this
+        shape.
 
-        Stable. NaN comes last, in descending order first. Raises ShapeError on symbolic sizes.
+        Stable; the elements keep their dtype. NaN comes last, in descending order first. Raises
+        ShapeError on symbolic sizes, IndexOutOfRange, and DTypeError for complex numbers.
         """
         places = self.argsort(dim, descending)
         return self.gather(dim, places), places
 
     def argsort(self, dim: int = -1, descending: bool = False) -> Self:
-        """The places of the elements in order along an axis, as int32; see `sort`."""
+        """The places of the elements in order along an axis, as int32 in this shape; see `sort`.
+
+        Raises IndexOutOfRange, and DTypeError for complex numbers.
+        """
         return self._order("sort", dim, descending, None)
 
     def topk(
         self, k: int, dim: int = -1, largest: bool = True, sorted_: bool = True
     ) -> tuple[Self, Self]:
-        """The `k` largest or smallest elements along an axis, in order, and their places.
+        """The `k` largest or smallest elements along an axis, in order, and their places, int32.
 
-        Of equal elements the first come first; NaN counts as larger than any number. The result
-        is in order whatever `sorted_` says. Raises ShapeError if the axis has less than `k`.
+        The axis gets size k, the elements keep their dtype. Of equal elements the first come first;
+        NaN counts as larger than any number. The result is in order whatever `sorted_` says. Raises
+        ShapeError if the axis has less than `k`, IndexOutOfRange, and DTypeError for complex
+        numbers.
         """
         places = self._order("topk", dim, largest, k)
         return self.gather(dim, places), places

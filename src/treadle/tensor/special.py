@@ -76,7 +76,7 @@ class Special(Sharding):
     # -- exponentials and logarithms ----------------------------------------------------------
 
     def log1p(self) -> Self:
-        """log(1 + x), exact near 0."""
+        """log(1 + x) of each element, exact near 0; integers give floats."""
         return self._wide()._log1p().cast(self._float().dtype)
 
     def log10(self) -> Self:
@@ -85,31 +85,46 @@ class Special(Sharding):
         return x.log().mul(1 / math.log(10)).cast(self._float().dtype)
 
     def logaddexp2(self, other: Any) -> Self:
-        """log2(2 ** self + 2 ** other), without overflow."""
+        """log2(2 ** self + 2 ** other), elementwise, without overflow; integers give floats.
+
+        Shapes broadcast, dtypes promote. Raises ShapeError, and DTypeError for complex numbers.
+        """
         other = self._as_tensor("logaddexp2", other)
         return self.mul(math.log(2)).logaddexp(other.mul(math.log(2))).mul(1 / math.log(2))
 
     def logit(self, eps: float | None = None) -> Self:
-        """log(x / (1 - x)); `eps` brings x into [eps, 1 - eps] first. NaN outside of 0 to 1."""
+        """log(x / (1 - x)) of each element, NaN outside of 0 to 1; integers give floats.
+
+        `eps` brings x into [eps, 1 - eps] first.
+        """
         x = self._wide()
         if eps is not None:
             x = x.clamp(eps, 1 - eps)
         return x.div(x.neg().add(1.0)).log().cast(self._float().dtype)
 
     def xlogy(self, other: Any) -> Self:
-        """self * log(other), and 0 where `self` is 0 (NaN if `other` is)."""
+        """self * log(other), elementwise, and 0 where `self` is 0 (NaN if `other` is).
+
+        Shapes broadcast, dtypes promote, integers give floats. Raises ShapeError.
+        """
         other = self._as_tensor("xlogy", other)
         nothing = self.eq(0).bitwise_and(other.isnan().logical_not())
         return nothing.where(0.0, self.mul(nothing.where(1.0, other).log()))
 
     def ldexp(self, other: Any) -> Self:
-        """self * 2 ** other."""
+        """self * 2 ** other, elementwise; shapes broadcast, dtypes promote, integers give floats.
+        Raises ShapeError.
+        """
         return self._float().mul(self._as_tensor("ldexp", other)._float().exp2())
 
     # -- around the normal distribution -------------------------------------------------------
 
     def erfc(self) -> Self:
-        """1 - erf(x), exact to a few units in the last place where that is tiny too."""
+        """1 - erf(x) of each element, exact to a few units in the last place where that is tiny
+        too; integers give floats.
+
+        Raises DTypeError for complex numbers.
+        """
         x = self._wide()
         size = x._magnitude()
         middle, far = size.ge(1.0), size.ge(8.0)
@@ -129,9 +144,10 @@ class Special(Sharding):
         return x.isnan().where(x, result).cast(self._float().dtype)
 
     def erfinv(self) -> Self:
-        """The x with erf(x) = self; ±inf at ±1, NaN beyond. Within 4 ulp of float32.
+        """The x with erf(x) = self, elementwise; ±inf at ±1, NaN beyond. Within 4 ulp of float32.
 
-        In float64 two steps of Newton's method follow, exact to about 1e-14.
+        In float64 two steps of Newton's method follow, exact to about 1e-14. Integers give floats.
+        Raises DTypeError for complex numbers.
         """
         x = self._wide()
         inside = x._magnitude().lt(1.0)
@@ -151,9 +167,10 @@ class Special(Sharding):
     # -- gamma --------------------------------------------------------------------------------
 
     def lgamma(self) -> Self:
-        """log(|gamma(x)|); inf at 0, -1, -2, ...
+        """log(|gamma(x)|) of each element; inf at 0, -1, -2, ...; integers give floats.
 
-        Errors are below 1e-6 (float32) or 1e-14 (float64) of the larger of 1 and the result.
+        Errors are below 1e-6 (float32) or 1e-14 (float64) of the larger of 1 and the result. Raises
+        DTypeError for complex numbers.
         """
         x = self._wide()
         reflected = x.lt(0.5)
@@ -184,9 +201,11 @@ class Special(Sharding):
         return result.cast(self._float().dtype)
 
     def digamma(self) -> Self:
-        """The derivative of `lgamma`; NaN at -1, -2, ..., -inf at 0.
+        """The derivative of `lgamma` of each element; NaN at -1, -2, ..., -inf at 0; integers give
+        floats.
 
-        Errors are below 1e-6 (float32) or 1e-13 (float64) of the larger of 1 and the result.
+        Errors are below 1e-6 (float32) or 1e-13 (float64) of the larger of 1 and the result. Raises
+        DTypeError for complex numbers.
         """
         x = self._wide()
         reflected = x.lt(0.5)
@@ -210,7 +229,11 @@ class Special(Sharding):
     # -- angles and lengths -------------------------------------------------------------------
 
     def atan2(self, other: Any) -> Self:
-        """The angle from the positive first axis to (other, self), in -pi to pi."""
+        """The angle from the positive first axis to (other, self), in -pi to pi; integers give
+        floats.
+
+        Shapes broadcast. Raises ShapeError, and DTypeError for complex numbers.
+        """
         y, x = self._wide_pair("atan2", other)
         both_zero = y.eq(0).bitwise_and(x.eq(0))
         both_inf = y.isinf().bitwise_and(x.isinf())
@@ -225,7 +248,11 @@ class Special(Sharding):
         return steep.where(half.mul(0.5).sub(angle), flat).cast(self._common_float(other))
 
     def hypot(self, other: Any) -> Self:
-        """sqrt(self^2 + other^2), without overflow in between."""
+        """sqrt(self ** 2 + other ** 2), elementwise, without overflow in between; integers give
+        floats.
+
+        Shapes broadcast, dtypes promote. Raises ShapeError, and DTypeError for complex numbers.
+        """
         x, y = self._wide_pair("hypot", other)
         top = x._magnitude().maximum(y._magnitude()).detach()
         infinite = x.isinf().bitwise_or(y.isinf())
@@ -234,7 +261,9 @@ class Special(Sharding):
         return infinite.where(math.inf, length).cast(self._common_float(other))
 
     def sinc(self) -> Self:
-        """sin(pi x) / (pi x), 1 at 0; NaN at infinities."""
+        """sin(pi x) / (pi x), elementwise, 1 at 0; NaN at infinities; integers give floats. Raises
+        DTypeError for complex numbers.
+        """
         x = self._wide()
         # a quotient's derivative is the difference of two large numbers near 0
         near = x._magnitude().lt(0.3)
@@ -249,35 +278,45 @@ class Special(Sharding):
         return near.where(square._polynomial(terms), wave).cast(self._float().dtype)
 
     def deg2rad(self) -> Self:
-        """Degrees converted to radians, elementwise."""
+        """Degrees converted to radians, elementwise; integers give floats."""
         return self._float().mul(math.pi / 180)
 
     def rad2deg(self) -> Self:
-        """Radians converted to degrees, elementwise."""
+        """Radians converted to degrees, elementwise; integers give floats."""
         return self._float().mul(180 / math.pi)
 
     # -- parts and neighbours of a number -----------------------------------------------------
 
     def fmod(self, other: Any) -> Self:
-        """The rest of a division rounded towards zero: it has the sign of `self`."""
+        """The rest of a division rounded towards zero, elementwise: it has the sign of `self`.
+
+        Shapes broadcast, dtypes promote; bools give int32. Raises ShapeError, and DTypeError for
+        complex numbers.
+        """
         other = self._as_tensor("fmod", other)
         size = self._magnitude().mod(other._magnitude())
         return self.lt(0).where(size.neg(), size)
 
     def frac(self) -> Self:
-        """What is beyond the whole part, with the sign of the number."""
+        """What is beyond the whole part of each element, with its sign, in its dtype.
+
+        Raises DTypeError for bools and complex numbers.
+        """
         return self.sub(self.trunc())
 
     def signbit(self) -> Self:
-        """Where a number is negative, -0.0 and NaN with a sign counted."""
+        """Where an element is negative, -0.0 and NaN with a sign counted, as bool.
+
+        Raises DTypeError for complex numbers.
+        """
         if not self.dtype.is_float:
             return self.lt(0)
         return self._result(self.node.bitcast(INTEGERS[self.dtype.bits])).lt(0)
 
     def nextafter(self, other: Any) -> Self:
-        """The neighbouring float towards `other`, which moves as this one does.
+        """The neighbouring float of each element towards `other`, which moves as this one does.
 
-        Raises DTypeError unless both are floats.
+        Shapes broadcast, dtypes promote. Raises ShapeError, and DTypeError unless both are floats.
         """
         other = self._as_tensor("nextafter", other)
         if not (self.dtype.is_float and other.dtype.is_float):
@@ -310,20 +349,23 @@ class Special(Sharding):
         return self.isnan().where(nan, finite)
 
     def heaviside(self, values: Any) -> Self:
-        """0 below zero, 1 above, `values` at zero; NaN stays NaN."""
+        """0 below zero, 1 above, `values` at zero, elementwise; NaN stays NaN.
+
+        Shapes broadcast, dtypes promote. Raises ShapeError, and DTypeError for complex numbers.
+        """
         step = self.eq(0).where(values, self.gt(0).cast(self.dtype))
         return self.isnan().where(self, step) if self.dtype.is_float else step
 
     def isposinf(self) -> Self:
-        """Where a value is +inf."""
+        """Where elements are +inf, as bool in this shape. Raises DTypeError for complex numbers."""
         return self.isinf(detect_negative=False)
 
     def isneginf(self) -> Self:
-        """Where a value is -inf."""
+        """Where elements are -inf, as bool in this shape. Raises DTypeError for complex numbers."""
         return self.isinf(detect_positive=False)
 
     def logical_xor(self, x: Any) -> Self:
-        """Where exactly one of the two is not 0."""
+        """Where exactly one of the two is not 0, as bool; shapes broadcast. Raises ShapeError."""
         return self.bool().bitwise_xor(self._as_tensor("logical_xor", x).bool())
 
     def _common_float(self, other: Any) -> Any:

@@ -33,7 +33,7 @@ class Spectrograms(Incomplete):
         of `win_length` elements, in their middle (None: ones). `center` puts the middle of the
         first piece on the first element, padded as `pad_mode` says. `normalized` divides by
         sqrt(n_fft). `onesided`: only frequencies from 0 on, of real signals unless told otherwise.
-        Raises ShapeError, DTypeError.
+        Floats or complex numbers give complex ones. Raises ShapeError, DTypeError.
         """
         hop, shape = (
             _steps("stft", n_fft, hop_length),
@@ -64,9 +64,9 @@ class Spectrograms(Incomplete):
         """The signal whose `stft` with these arguments this tensor is: (.., frequencies, pieces).
 
         Pieces are multiplied by the window again, added up, and divided by the sum of its squares;
-        where that is 0 the signal is. `length` cuts or pads it with zeros. `onesided` None:
-        unless there are `n_fft` frequencies. `return_complex`: a complex signal, of all of them.
-        Raises ShapeError, DTypeError.
+        where that is 0 the signal is. `length` cuts or pads it with zeros. `onesided` None: unless
+        there are `n_fft` frequencies. (.., length) floats of complex numbers; `return_complex`: a
+        complex signal, of all frequencies. Raises ShapeError, DTypeError.
         """
         hop, shape = (
             _steps("istft", n_fft, hop_length),

@@ -24,30 +24,58 @@ class Statistics(Bytes):
     # -- without NaN --------------------------------------------------------------------------
 
     def nansum(self, axis: Any = None, keepdim: Any = False) -> Self:
-        """The sum of what is not NaN."""
+        """The sum over `axis`, one, several or all (None), of what is not NaN, in the dtypes of
+        `sum`.
+
+        Integers give at least int32 or uint32. The axes vanish, or stay with size 1 for `keepdim`.
+        Raises IndexOutOfRange.
+        """
         return self.isnan().where(0, self).sum(axis, keepdim)
 
     def nanmean(self, axis: Any = None, keepdim: Any = False) -> Self:
-        """The mean of what is not NaN; NaN if nothing is left."""
+        """The mean over `axis`, one, several or all (None), of what is not NaN; NaN if nothing is
+        left.
+
+        Integers give floats. The axes vanish, or stay with size 1 for `keepdim`. Raises
+        IndexOutOfRange.
+        """
         count = self.isnan().logical_not().sum(axis, keepdim)
         return self.nansum(axis, keepdim).div(count)
 
     def amax(self, axis: Any = None, keepdim: Any = False) -> Self:
-        """The same as `max`, under PyTorch's name."""
+        """The largest element over `axis`, one, several or all (None): `max`, under PyTorch's name.
+
+        In its dtype; NaN if there is one. The axes vanish, or stay with size 1 for `keepdim`.
+        Raises ShapeError on no elements, IndexOutOfRange, and DTypeError for complex numbers.
+        """
         return self.max(axis, keepdim)
 
     def amin(self, axis: Any = None, keepdim: Any = False) -> Self:
-        """The same as `min`, under PyTorch's name."""
+        """The smallest element over `axis`, one, several or all (None): `min`, under PyTorch's
+        name.
+
+        In its dtype; NaN if there is one. The axes vanish, or stay with size 1 for `keepdim`.
+        Raises ShapeError on no elements, IndexOutOfRange, and DTypeError for complex numbers.
+        """
         return self.min(axis, keepdim)
 
     def aminmax(self, axis: Any = None, keepdim: Any = False) -> tuple[Self, Self]:
-        """The least and the largest element."""
+        """The least and the largest element over `axis`, in its dtype, each as `amin` and `amax`
+        give it.
+
+        Raises ShapeError on no elements, IndexOutOfRange, and DTypeError for complex numbers.
+        """
         return self.min(axis, keepdim), self.max(axis, keepdim)
 
     def allclose(
         self, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
     ) -> bool:
-        """Whether all elements are close to those of `other` (see `isclose`); computed now."""
+        """Whether all elements are close to those of `other` (see `isclose`): a Python bool,
+        computed now.
+
+        Shapes broadcast. Raises ShapeError, DTypeError for bools, ArgumentError for tolerances
+        below 0.
+        """
         return bool(self.isclose(other, rtol, atol, equal_nan).all().item())
 
     # -- order --------------------------------------------------------------------------------
@@ -57,9 +85,11 @@ class Statistics(Bytes):
     @overload
     def median(self, dim: int, keepdim: bool = ...) -> tuple[Self, Self]: ...
     def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
-        """The middle element, the lower of two; with `dim`, and its place, for each line.
+        """The middle element, the lower of two: a scalar; with `dim`, for each line, and its int32
+        place.
 
-        NaN if there is one. Raises ShapeError on no elements.
+        In this dtype; NaN if there is one. The axis vanishes, or stays with size 1 for `keepdim`.
+        Raises ShapeError on no elements, IndexOutOfRange, and DTypeError for complex numbers.
         """
         if dim is None:
             return self.flatten().median(0)[0]
@@ -74,9 +104,11 @@ class Statistics(Bytes):
         return _kept(value, axis, keepdim), _kept(place, axis, keepdim)
 
     def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Self, Self]:
-        """The k-th smallest element of each line, counted from 1, and its place.
+        """The k-th smallest element along an axis, counted from 1, in its dtype, and its place,
+        int32.
 
-        Raises ShapeError if there is none.
+        The axis vanishes, or stays with size 1 for `keepdim`. Raises ShapeError if there is none,
+        IndexOutOfRange, and DTypeError for complex numbers.
         """
         axis = resolve_axis("kthvalue", dim, self.ndim)
         size = self.shape[axis] if self.ndim else 1
@@ -89,23 +121,32 @@ class Statistics(Bytes):
         return _kept(found[0], axis, keepdim), _kept(found[1], axis, keepdim)
 
     def msort(self) -> Self:
-        """The elements in ascending order along the first axis."""
+        """The elements in ascending order along the first axis, in this shape and dtype.
+
+        Raises DTypeError for complex numbers.
+        """
         return self.sort(0)[0]
 
     def quantile(
         self, q: Any, dim: int | None = None, keepdim: bool = False, interpolation: str = "linear"
     ) -> Self:
-        """The value below which a share `q` of each line lies; a vector `q` adds a first axis.
+        """The value below which a share `q` of each line lies, as floats; a vector `q` adds a first
+        axis.
 
+        The axis `dim` vanishes, or stays with size 1 for `keepdim`; None takes all elements.
         `interpolation` between two elements: "linear", "lower", "higher", "midpoint", "nearest".
-        NaN if there is one. Raises DTypeError, ShapeError.
+        NaN if there is one. Raises ShapeError, IndexOutOfRange, and DTypeError for what are no
+        floats.
         """
         return self._quantiles("quantile", q, dim, keepdim, interpolation)
 
     def nanquantile(
         self, q: Any, dim: int | None = None, keepdim: bool = False, interpolation: str = "linear"
     ) -> Self:
-        """`quantile` of what is not NaN; NaN where nothing is left. Raises as that does."""
+        """`quantile` of floats that are not NaN, in its shapes; NaN where nothing is left.
+
+        Raises ShapeError, IndexOutOfRange, and DTypeError for what are no floats.
+        """
         return self._quantiles("nanquantile", q, dim, keepdim, interpolation)
 
     def _quantiles(self, name: str, q: Any, dim: int | None, keepdim: bool, between: str) -> Self:
@@ -124,6 +165,8 @@ class Statistics(Bytes):
         if not moved.shape[-1]:
             raise ShapeError(f"[{name}] shape {self.shape} has no elements on axis {dim}")
         shares = self._filled(q) if is_scalar(q) else q
+        if isinstance(q, (list, tuple)):
+            shares = type(self)(q, device=self.device, dtype=self.dtype)
         if shares.ndim > 1:
             raise ShapeError(f"[{name}] q is a number or a vector, not shape {shares.shape}")
         wanted = shares.cast(self.dtype).reshape((-1,))
@@ -154,9 +197,11 @@ class Statistics(Bytes):
     def diff(
         self, n: int = 1, dim: int = -1, prepend: Self | None = None, append: Self | None = None
     ) -> Self:
-        """Each element less the one before it, `n` times over; of bools, whether they differ.
+        """Each element less the one before it on an axis, `n` times over; of bools, whether they
+        differ.
 
-        `prepend` and `append` are joined on first, unless `n` is 0. Raises ShapeError.
+        The axis is shorter by `n`, the dtype stays. `prepend` and `append` are joined on first,
+        unless `n` is 0. Raises ShapeError, IndexOutOfRange.
         """
         if n < 0 or not self.ndim:
             raise ShapeError(f"[diff] needs an axis and n of at least 0, not {self.shape} and {n}")
@@ -172,11 +217,18 @@ class Statistics(Bytes):
         return line
 
     def trapezoid(self, x: Self | None = None, dx: float = 1.0, dim: int = -1) -> Self:
-        """The area under these values by the trapezoidal rule, `dx` or the places `x` apart."""
+        """The area under these values along an axis, which vanishes; integers give floats.
+
+        By the trapezoidal rule, `dx` or the places `x` apart. Raises ShapeError, IndexOutOfRange.
+        """
         return self._trapezoids("trapezoid", x, dx, dim).sum(dim)
 
     def cumulative_trapezoid(self, x: Self | None = None, dx: float = 1.0, dim: int = -1) -> Self:
-        """The areas that `trapezoid` adds up, added up so far; one element less."""
+        """The areas that `trapezoid` adds up along an axis, added up so far; one element less;
+        integers give floats.
+
+        Raises ShapeError, IndexOutOfRange.
+        """
         return self._trapezoids("cumulative_trapezoid", x, dx, dim).cumsum(dim)
 
     def _trapezoids(self, name: str, x: Self | None, dx: float, dim: int) -> Self:
@@ -195,16 +247,20 @@ class Statistics(Bytes):
     def cumulative_sum(
         self, axis: int | None = None, dtype: Any = None, include_initial: bool = False
     ) -> Self:
-        """`cumsum` by the Array API standard: a vector needs no axis, `include_initial` puts a 0
-        in front. Raises ShapeError.
+        """`cumsum` by the Array API standard, in this shape; integers as int32, uint32 at least.
+
+        A vector needs no axis; `include_initial` puts a 0 in front; `dtype` is that of the sums.
+        Raises ShapeError, IndexOutOfRange.
         """
         return self._cumulative("cumulative_sum", axis, dtype, include_initial)
 
     def cumulative_prod(
         self, axis: int | None = None, dtype: Any = None, include_initial: bool = False
     ) -> Self:
-        """`cumprod` by the Array API standard: a vector needs no axis, `include_initial` puts a 1
-        in front. Raises ShapeError.
+        """`cumprod` by the Array API standard, in this shape and dtype, or as `dtype`.
+
+        A vector needs no axis; `include_initial` puts a 1 in front. Raises ShapeError,
+        IndexOutOfRange.
         """
         return self._cumulative("cumulative_prod", axis, dtype, include_initial)
 

@@ -44,7 +44,10 @@ class Tensor(Spectrograms):
         return Context(TRAINING=mode)
 
     def replace(self, x: Tensor, allow_shape_mismatch: bool = False) -> Tensor:
-        """Become another tensor: its graph, nothing is written. Raises ShapeError."""
+        """Become another tensor of this shape and any dtype: its graph, nothing is written.
+
+        `allow_shape_mismatch` takes any shape. Raises ShapeError.
+        """
         from ..errors import ShapeError
 
         if not allow_shape_mismatch and x.shape != self.shape:

@@ -83,7 +83,7 @@ class Frame(tuple[Any, Tensor]):
 
     @property
     def tensor(self) -> Tensor:
-        """The second of the two."""
+        """The second of the two: (height, width, 3), in the dtype that was asked for."""
         return self[1]
 
 

@@ -61,6 +61,9 @@ class NVVideoDecoder:
     which its surfaces are. Raises CuvidUnavailable where libnvcuvid or the GPU is missing.
     """
 
+    codec: int
+    max_decode_surfaces: int
+
     def __init__(
         self,
         *,

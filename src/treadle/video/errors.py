@@ -33,6 +33,9 @@ class BitstreamError(VideoError, ValueError):
     that holds it; either is None where it is not known.
     """
 
+    offset: int | None
+    nal_type: int | None
+
     def __init__(
         self, message: str, *, offset: int | None = None, nal_type: int | None = None
     ) -> None:

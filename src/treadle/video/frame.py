@@ -28,17 +28,29 @@ class DecodedFrame:
     and `height` what is shown of it.
     """
 
+    picture_index: int
+    device_pointer: int
+    pitch: int
+    width: int
+    height: int
+    progressive_frame: bool
+    top_field_first: bool
+    repeat_first_field: int
+    timestamp: int
+    bit_depth: int
+    surface_size_bytes: int
+
     def __init__(self, shown: Shown, surface: Surface, lock: Any) -> None:
         self._surface: Surface | None = surface
         self._shown, self._lock = shown, lock
         info = shown.info
-        self.picture_index: int = info.picture_index
+        self.picture_index = info.picture_index
         self.device_pointer, self.pitch = surface.pointer, surface.pitch
         self.width, self.height = shown.session.width, shown.session.height
         self.progressive_frame = bool(info.progressive_frame)
         self.top_field_first = bool(info.top_field_first)
-        self.repeat_first_field: int = info.repeat_first_field
-        self.timestamp: int = info.timestamp
+        self.repeat_first_field = info.repeat_first_field
+        self.timestamp = info.timestamp
         self.bit_depth = shown.session.bit_depth
         self.surface_size_bytes = surface.nbytes
 
@@ -100,7 +112,11 @@ class DecodedFrame:
         return self.converted(output, conversion)
 
     def converted(self, output: Output, conversion: Conversion) -> Tensor:
-        """As `to_rgb_tensor`, by options that are checked."""
+        """As `to_rgb_tensor`, by options that are checked: (height, width, 3), in the dtype of
+        `output`.
+
+        Raises RuntimeError after `release`.
+        """
         surface = self._mapped()
         picture = Picture(
             surface.luma,

@@ -17,7 +17,11 @@ __all__ = ["LAMB", "Adam", "AdamW"]
 
 @explained
 class LAMB(Optimizer):
-    """Adam with a layer-wise rate (arXiv 1904.00962); `adam=True` switches that rate off."""
+    """Adam with a layer-wise rate (arXiv 1904.00962); `adam=True` switches that rate off.
+
+    Two float32 tensors of state in the shape of each parameter, which keeps its dtype. Raises as
+    `Optimizer`.
+    """
 
     def __init__(
         self,
@@ -47,7 +51,11 @@ class LAMB(Optimizer):
 
 @explained
 class AdamW(LAMB):
-    """Adam with decoupled weight decay (arXiv 1711.05101v3), as in PyTorch."""
+    """Adam with decoupled weight decay (arXiv 1711.05101v3), as in PyTorch.
+
+    Two float32 tensors of state in the shape of each parameter, which keeps its dtype. Raises as
+    `Optimizer`.
+    """
 
     def __init__(
         self,
@@ -63,7 +71,11 @@ class AdamW(LAMB):
 
 @explained
 class Adam(AdamW):
-    """Adam (arXiv 1412.6980): AdamW without weight decay."""
+    """Adam (arXiv 1412.6980): AdamW without weight decay.
+
+    Two float32 tensors of state in the shape of each parameter, which keeps its dtype. Raises as
+    `Optimizer`.
+    """
 
     def __init__(
         self,

@@ -58,7 +58,9 @@ class ParameterGroup(dict[str, Any]):
         self.state.append(name)
 
     def state_tensors(self) -> list[Tensor]:
-        """The tensors that a step updates besides the parameters."""
+        """The float32 tensors that a step updates besides the parameters: (1,) or of
+        their shape.
+        """
         values = [self[name] for name in self.state]
         return [t for value in values for t in (value if isinstance(value, list) else [value])]
 
@@ -82,13 +84,13 @@ def _rate(value: Any) -> float:
 class Optimizer:
     """Base of the optimisers over `params`: tensors, or groups as dicts of "params" and options.
 
-    A group takes the options that it does not name from the optimiser's. Tensors with
-    `requires_grad=False` among `params` are kept in `buffers` and left alone. Setting
-    `opt.lr = 0.01` writes the learning-rate tensor, so captured steps see the new rate. Raises
-    UserError if no parameter is left to train, one is in two groups, a group has an unknown
-    option, or they are on several devices; DTypeError for parameters that hold no floats;
-    ShapeError or DeviceError for a tensor as an option that does not fit; ArgumentError for an
-    argument of another kind.
+    Parameters are floats of any shape; a step computes in float32 and keeps their dtype. A group
+    takes the options that it does not name from the optimiser's. Tensors with `requires_grad=False`
+    among `params` are kept in `buffers` and left alone. Setting `opt.lr = 0.01` writes the
+    learning-rate tensor, so captured steps see the new rate. Raises UserError if no parameter is
+    left to train, one is in two groups, a group has an unknown option, or they are on several
+    devices; DTypeError for parameters that hold no floats; ShapeError or DeviceError for a tensor
+    as an option that does not fit; ArgumentError for an argument of another kind.
     """
 
     param_groups: list[ParameterGroup]
@@ -181,7 +183,7 @@ class Optimizer:
         Tensor.realize(*self.schedule_step())
 
     def schedule_step(self) -> list[Tensor]:
-        """Update lazily: the tensors whose `realize` performs the step.
+        """Update lazily: the tensors whose `realize` performs the step, in their shapes and dtypes.
 
             loss.realize(*opt.schedule_step())     # one schedule for the loss and the step
 
@@ -213,7 +215,7 @@ class Optimizer:
 class OptimizerGroup(Optimizer):
     """Several optimisers that step as one, such as one for the matrices and one for the rest.
 
-    Raises UserError for none.
+    Parameters are floats of any shape. Raises UserError for none.
     """
 
     optimizers: tuple[Optimizer, ...]
@@ -239,7 +241,10 @@ class OptimizerGroup(Optimizer):
 
     @property
     def lr(self) -> Tensor:
-        """The first's learning rate; set each by itself, as in `group[1].lr = 0.1`."""
+        """The first's learning rate, float32 of shape (1,).
+
+        Set each by itself, as in `group[1].lr = 0.1`.
+        """
         return self.optimizers[0].lr
 
     @lr.setter
@@ -252,7 +257,10 @@ class OptimizerGroup(Optimizer):
             opt.zero_grad()
 
     def schedule_step(self) -> list[Tensor]:
-        """What `Optimizer.schedule_step` gives, of all of them. Raises UserError."""
+        """What `Optimizer.schedule_step` gives, of all of them, in their shapes and dtypes.
+
+        Raises UserError.
+        """
         return [t for opt in self.optimizers for t in opt.schedule_step()]
 
 

@@ -57,7 +57,7 @@ class Schedule:
         Tensor.realize(*self.schedule_step())
 
     def schedule_step(self) -> list[Tensor]:
-        """Count one step lazily: the tensors whose `realize` does it."""
+        """Count one step lazily: the tensors whose `realize` does it, float32 of shape (1,)."""
         self.steps.assign(self.steps + 1)
         return [self.steps, *self._assign_rates()]
 

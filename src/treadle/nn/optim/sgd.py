@@ -20,9 +20,11 @@ __all__ = ["LARS", "SGD", "Muon"]
 class LARS(Optimizer):
     """Layer-wise adaptive rate scaling (arXiv 1708.03888v3).
 
-    `tcoef` is the trust coefficient (0 turns the layer-wise rate off); `classic` multiplies by
-    the learning rate before momentum instead of after; `pre_wd` adds the decay to the gradient
-    instead of shrinking the parameter; `ns_steps` orthogonalises matrices as Muon does.
+    `tcoef` is the trust coefficient (0 turns the layer-wise rate off); `classic` multiplies by the
+    learning rate before momentum instead of after; `pre_wd` adds the decay to the gradient instead
+    of shrinking the parameter; `ns_steps` orthogonalises matrices as Muon does. With momentum a
+    float32 tensor of state in the shape of each parameter, which keeps its dtype. Raises as
+    `Optimizer`.
     """
 
     def __init__(
@@ -59,7 +61,9 @@ class LARS(Optimizer):
 class SGD(LARS):
     """Stochastic gradient descent with optional momentum and weight decay, as in PyTorch.
 
-    `classic` multiplies by the learning rate before momentum instead of after.
+    `classic` multiplies by the learning rate before momentum instead of after. With momentum a
+    float32 tensor of state in the shape of each parameter, which keeps its dtype. Raises as
+    `Optimizer`.
     """
 
     def __init__(
@@ -80,7 +84,8 @@ class SGD(LARS):
 class Muon(LARS):
     """Momentum orthogonalised by Newton-Schulz steps (kellerjordan.github.io/posts/muon).
 
-    For matrices; parameters of one axis take a plain momentum step.
+    For matrices; parameters of one axis take a plain momentum step. A float32 tensor of state in
+    the shape of each parameter, which keeps its dtype. Raises as `Optimizer`.
     """
 
     def __init__(
