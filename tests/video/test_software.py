@@ -161,8 +161,12 @@ def test_a_flipped_bit_is_found_where_pictures_carry_hashes():
 
 
 @pytest.mark.parametrize(
-    ("pixels", "message"), [("yuv422p", "4:2:2"), ("yuv444p10le", "chroma format is 4:4:4")]
-)
+    ("pixels", "message"),
+    [
+        ("yuv422p", "4:2:2"), ("yuv422p10le", "4:2:2"), ("yuv444p", "4:4:4"),
+        ("yuv444p10le", "chroma format is 4:4:4"),
+    ],
+)  # fmt: skip
 def test_other_chroma_formats_are_refused_by_name(pixels, message):
     with pytest.raises(UnsupportedStream, match=message):
         decode(clip(1, pixels=pixels))
