@@ -275,7 +275,7 @@ def _by_software(
 
     def shown() -> Decoded:
         for unit, picture in pictures:
-            tensor = to_rgb(picture, conversion, output, device).realize()
+            tensor = to_rgb(picture, conversion, output, device)
             yield _Shown(stamps.pop(unit.index), unit, tensor)
         if error is not None:
             raise error
