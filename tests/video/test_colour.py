@@ -158,9 +158,11 @@ def test_names_are_case_insensitive_and_checked():
         Conversion.of("rec709", "auto")
     with pytest.raises(ValueError, match="color_range"):
         Conversion.of("bt709", "tv")
-    for wrong in ((1.0, 2.0, 3.0), [1.0, 2.0, 3.0, 4.0], None, 709):
+    for wrong in ((1.0, 2.0, 3.0), [1.0, 2.0, 3.0, 4.0], (1.0, 2.0, 3.0, "4"), None, 709):
         with pytest.raises(TypeError, match="4 coefficients"):
             Conversion.of(wrong, "auto")
+    with pytest.raises(ValueError, match="finite"):
+        Conversion.of((1.0, 2.0, float("nan"), 4.0), "auto")
 
 
 def test_types_of_results_are_checked():

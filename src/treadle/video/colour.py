@@ -12,7 +12,9 @@ mapping: PQ and HLG give the values that are coded.
 from __future__ import annotations
 
 import functools
+import math
 import warnings
+from numbers import Real
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -81,7 +83,10 @@ class Conversion(NamedTuple):
 
     @classmethod
     def of(cls, color_space: Any, color_range: Any) -> Conversion:
-        """Raises ValueError for unknown names, TypeError for what is neither name nor 4 numbers."""
+        """Raises TypeError for what is neither name nor 4 numbers, ValueError for unknown names.
+
+        ValueError, too, for coefficients that are not finite.
+        """
         if color_range not in ("auto", "limited", "full"):
             raise ValueError(f"color_range is 'auto', 'limited' or 'full', not {color_range!r}")
         if isinstance(color_space, str):
@@ -90,11 +95,14 @@ class Conversion(NamedTuple):
                 names = ", ".join((*COLOR_SPACES, "auto"))
                 raise ValueError(f"color_space {color_space!r} is not known; there are {names}")
             return cls(key, color_range)
-        if not isinstance(color_space, tuple) or len(color_space) != 4:
+        is_four = isinstance(color_space, tuple) and len(color_space) == 4
+        if not is_four or not all(isinstance(one, Real) for one in color_space):
             raise TypeError(
                 "color_space is a name or a tuple of 4 coefficients (R from V, G from U, G from V, "
                 f"B from U), not {color_space!r}"
             )
+        if not all(map(math.isfinite, color_space)):
+            raise ValueError(f"the coefficients of a color_space are finite, not {color_space}")
         red, green_u, green_v, blue = map(float, color_space)
         return cls((red, green_u, green_v, blue), color_range)
 
