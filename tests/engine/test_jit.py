@@ -1,5 +1,8 @@
 """TinyJit: replays mean what calls mean, or raise."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -25,6 +28,20 @@ def test_results_of_earlier_calls_keep_their_values():
     double = TinyJit(lambda x: (x * 2).realize())
     results = [double(Tensor([float(i)])) for i in range(6)]
     assert [r.item() for r in results] == [0, 2, 4, 6, 8, 10]
+
+
+def test_a_capture_keeps_no_memory_of_its_arguments():
+    data = np.arange(6, dtype=np.float32)
+    double, owners = TinyJit(lambda x: (x * 2).realize()), []
+    for _ in range(4):
+        owner = data.view()
+        owners.append(weakref.ref(owner))
+        x = Tensor.from_blob(data.ctypes.data, (6,), owner=owner)
+        del owner
+        np.testing.assert_array_equal(double(x).numpy(), data * 2)
+        del x
+        gc.collect()
+        assert owners[-1]() is None
 
 
 def test_tensors_inside_lists_dicts_and_keywords_are_inputs():

@@ -35,7 +35,7 @@ def encode(
     rng = np.random.default_rng(seed)
     top = (1 << depth) - 1
     low, high = (0, top) if full_range else (16 << (depth - 8), 235 << (depth - 8))
-    kind, dtype = ("yuv420p", np.uint8) if depth == 8 else ("yuv420p10le", np.uint16)
+    kind, dtype = ("yuv420p", np.uint8) if depth == 8 else (f"yuv420p{depth}le", np.uint16)
     base = [
         rng.integers(low, high + 1, (height // scale // 8 + 2, width // scale // 8 + 2))
         for scale in (1, 2, 2)

@@ -318,8 +318,8 @@ class FakeNvcuvid:
 
     def _sequence(self, parser):
         codec = parser.codec
-        depth = 2 if codec.pix_fmt == "yuv420p10le" else 0
-        chroma = {"yuv444p": 3, "yuv422p": 2, "gray": 0}.get(codec.pix_fmt, 1)
+        pixels = codec.format
+        depth, chroma = pixels.components[0].bits - 8, _chroma_format(pixels)
         signal = bytes([5 | (codec.color_range == 2) << 3, 2, 2, codec.colorspace])
         form = struct.pack(
             "<iIIBBBBIIiiiiiIii4sI", 8, 25, 1, 1, depth, depth, self.min_surfaces,
@@ -336,6 +336,8 @@ class FakeNvcuvid:
         return bool(count)
 
     def _display(self, parser, frame):
+        if frame.pts not in parser.flying:  # of a picture that FFmpeg called damaged
+            return True
         surface, timestamp, decoder = parser.flying.pop(frame.pts)
         decoder.pictures[surface] = _planes(frame)
         info = bytearray(struct.pack("<iiiiq", surface, 1, 0, 0, timestamp))
@@ -346,13 +348,20 @@ class FakeNvcuvid:
         return bool(shown)
 
 
+def _chroma_format(pixels):
+    """The number of H.265 and of cudaVideoChromaFormat for a format of PyAV's."""
+    if len(pixels.components) == 1:
+        return 0
+    return {(1, 1): 1, (1, 2): 2, (2, 2): 3}[pixels.chroma_width(2), pixels.chroma_height(2)]
+
+
 def _planes(frame):
     """NV12 or P016 of a frame of PyAV's: luma, and pairs of chroma."""
-    wide = frame.format.name == "yuv420p10le"
+    depth = frame.format.components[0].bits
     found = []
     for plane in frame.planes:
         rows = np.frombuffer(plane, np.uint8).reshape(plane.height, plane.line_size)
-        values = rows[:, : plane.width * (2 if wide else 1)].copy()
-        found.append(values.view("<u2") << 6 if wide else values)
+        values = rows[:, : plane.width * (2 if depth > 8 else 1)].copy()
+        found.append(values.view("<u2") << (16 - depth) if depth > 8 else values)
     luma, u, v = found
     return luma, np.stack([u, v], -1).reshape(u.shape[0], -1)

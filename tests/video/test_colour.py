@@ -1,9 +1,12 @@
 """Planes to RGB against a float64 reference, on synthetic pictures."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
-from treadle import Tensor, dtypes
+from treadle import Tensor, TinyJit, dtypes
 from treadle.engine.counters import GlobalCounters
 from treadle.video.colour import COLOR_SPACES, Conversion, Output, to_rgb
 from treadle.video.errors import UnsupportedStream
@@ -52,11 +55,31 @@ def test_every_matrix_range_and_depth_agrees_with_the_definition(space, depth, f
 
 def test_conversion_is_one_kernel_that_reads_planes_in_place():
     given = picture(planes(32, 64, 8), 8)
-    to_rgb(given, Conversion(), FLOATS).realize()
+    to_rgb(given, Conversion(), FLOATS)
     GlobalCounters.reset()
-    found = to_rgb(given, Conversion(), FLOATS).realize()
+    found = to_rgb(given, Conversion(), FLOATS)
     assert GlobalCounters.kernel_count == 1
     assert found.shape == (32, 64, 3)
+
+
+def test_pictures_of_one_form_are_converted_alike_and_let_go():
+    yuv = planes(30, 58, 8)
+    for _ in range(4):  # plainly, captured, replayed
+        given = picture(yuv, 8)
+        owner = weakref.ref(given.owner)
+        found = to_rgb(given, Conversion(), FLOATS)
+        np.testing.assert_allclose(found.numpy(), reference_rgb(yuv, 8, "bt709", False), atol=2e-6)
+        del given
+        gc.collect()
+        assert owner() is None
+
+
+def test_a_conversion_may_be_a_part_of_what_is_captured():
+    given = picture(planes(32, 64, 8), 8, full_range=True)
+    halved = TinyJit(lambda x: (to_rgb(given, Conversion(), FLOATS) * x).realize())
+    for scale in (1.0, 0.5, 0.25, 0.125):
+        expected = scale * to_rgb(given, Conversion(), FLOATS).numpy()
+        np.testing.assert_allclose(halved(Tensor([scale])).numpy(), expected, atol=1e-7)
 
 
 def test_every_device_converts_alike(device):
@@ -135,9 +158,11 @@ def test_names_are_case_insensitive_and_checked():
         Conversion.of("rec709", "auto")
     with pytest.raises(ValueError, match="color_range"):
         Conversion.of("bt709", "tv")
-    for wrong in ((1.0, 2.0, 3.0), [1.0, 2.0, 3.0, 4.0], None, 709):
+    for wrong in ((1.0, 2.0, 3.0), [1.0, 2.0, 3.0, 4.0], (1.0, 2.0, 3.0, "4"), None, 709):
         with pytest.raises(TypeError, match="4 coefficients"):
             Conversion.of(wrong, "auto")
+    with pytest.raises(ValueError, match="finite"):
+        Conversion.of((1.0, 2.0, float("nan"), 4.0), "auto")
 
 
 def test_types_of_results_are_checked():

@@ -60,6 +60,17 @@ def test_every_device_makes_the_same_bytes(space, device):
     assert np.abs(found - 255 * reference_rgb(yuv, 8, space, False)).max() < WITHIN
 
 
+@pytest.mark.parametrize("full_range", [False, True], ids=["limited", "full"])
+@pytest.mark.parametrize("depth", [8, 10, 12])
+@pytest.mark.parametrize("space", COLOR_SPACES)
+def test_greys_have_three_equal_channels(space, depth, full_range):
+    grey = np.arange(1 << depth).reshape(2, -1).astype(np.uint8 if depth == 8 else np.uint16)
+    chroma = np.full((1, grey.shape[1] // 2), 1 << (depth - 1), grey.dtype)
+    given = picture((grey, chroma, chroma), depth, pitch=1 << depth, full_range=full_range)
+    found = to_rgb(given, Conversion(space), BYTES).numpy()
+    np.testing.assert_array_equal(found, found[..., :1].repeat(3, -1))
+
+
 def test_coefficients_that_are_too_large_for_16_bits_are_computed_in_floats():
     yuv = planes(32, 64, 8)
     given = picture(yuv, 8)

@@ -183,12 +183,13 @@ def test_frames_outlive_a_change_of_format_and_the_decoder(driver, clip, small):
         one.release()
 
 
-def test_ten_bits_come_as_p016(driver):
-    clip = encode(depth=10)
+@pytest.mark.parametrize("depth", [10, 12])
+def test_deeper_samples_come_as_p016(driver, depth):
+    clip = encode(depth=depth)
     with opened(driver) as decoder:
         decoder.feed_annexb_stream(clip.data)
         with decoder.acquire_frame() as frame:
-            assert (frame.bit_depth, frame.luma_plane.row_bytes) == (10, 256)
+            assert (frame.bit_depth, frame.luma_plane.row_bytes) == (depth, 256)
         rest = decoder.frames_to_tensors(include_timestamps=False)
     assert_shows(rest, clip, first=1)
 

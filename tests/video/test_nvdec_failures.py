@@ -31,10 +31,19 @@ def test_what_the_gpu_does_not_decode_is_said_before_a_decoder_is_made(caps, mes
     assert "cuvidCreateDecoder" not in driver.calls
 
 
-def test_chroma_formats_other_than_420_are_refused_by_name(decoder):
-    data = streams.encode(streams.noise(2, 64, 64, "yuv444p"), "yuv444p")
-    with pytest.raises(UnsupportedStream, match="4:4:4 of 8 bits"):
-        decoder.feed_annexb_stream(data)
+@pytest.mark.parametrize(
+    ("pixels", "message"),
+    [
+        ("gray", "monochrome of 8 bits"),
+        ("yuv422p", "4:2:2 of 8 bits"),
+        ("yuv422p10le", "4:2:2 of 10 bits"),
+        ("yuv444p", "4:4:4 of 8 bits"),
+        ("yuv444p12le", "4:4:4 of 12 bits"),
+    ],
+)
+def test_chroma_formats_other_than_420_are_refused_by_name(decoder, pixels, message):
+    with pytest.raises(UnsupportedStream, match=message):
+        decoder.feed_annexb_stream(streams.clip(2, pixels=pixels))
 
 
 @pytest.mark.parametrize("call", [

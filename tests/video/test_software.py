@@ -160,9 +160,39 @@ def test_a_flipped_bit_is_found_where_pictures_carry_hashes():
     assert caught.value.offset <= third.offset
 
 
+def decoded_until_an_error(data):
+    found, error = [], None
+    try:
+        for _, picture in decode_pictures(access_units(data)):
+            found.append(values(picture.luma))
+    except BitstreamError as raised:
+        error = raised
+    return found, error
+
+
+def test_every_cut_of_a_stream_with_hashes_is_an_error_or_between_pictures():
+    data = clip(4, hash=1, bframes=2)
+    whole, _ = decoded_until_an_error(data)
+    begins = [picture.offset for picture in access_units(data)]
+    ends = {begin + n for begin in [*begins[1:], len(data) + 4] for n in range(-4, 2)}
+    for size in range(begins[1], len(data) + 1):  # of one picture alone nobody knows
+        found, error = decoded_until_an_error(data[:size])
+        assert size in ends if error is None else 0 <= error.offset <= size
+        assert all(any(np.array_equal(luma, one) for one in whole) for luma in found)
+
+
+def test_pictures_without_hashes_may_follow_ones_with():
+    hashed, bare = clip(3, hash=1, bframes=0), clip(3, bframes=0)
+    assert len(decode(hashed + bare)) == len(decode(bare + hashed)) == 6
+
+
 @pytest.mark.parametrize(
-    ("pixels", "message"), [("yuv422p", "4:2:2"), ("yuv444p10le", "chroma format is 4:4:4")]
-)
+    ("pixels", "message"),
+    [
+        ("yuv422p", "4:2:2"), ("yuv422p10le", "4:2:2"), ("yuv444p", "4:4:4"),
+        ("yuv444p10le", "chroma format is 4:4:4"),
+    ],
+)  # fmt: skip
 def test_other_chroma_formats_are_refused_by_name(pixels, message):
     with pytest.raises(UnsupportedStream, match=message):
         decode(clip(1, pixels=pixels))

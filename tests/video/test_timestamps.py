@@ -1,5 +1,6 @@
 """Pictures take timestamps at their first slice, the user's first, then a counter's."""
 
+import numpy as np
 import pytest
 
 from treadle.video.annexb import iter_annexb_nalus
@@ -35,9 +36,15 @@ def test_a_picture_without_its_first_slice_takes_a_timestamp_too():
     assert stamped([VPS, FURTHER, FURTHER, SEI, FURTHER]) == ([0, 0, 0, 1, 1], 2)
 
 
-@pytest.mark.parametrize("short", [b"", b"\x40", b"\x26\x01"])
-def test_units_too_short_to_tell_change_nothing(short):
-    assert stamped([short, FIRST, short, FURTHER, short]) == ([0, 0, 0, 0, 0], 1)
+@pytest.mark.parametrize(
+    "odd", [b"", b"\x40", b"\x26\x01", b"\xa6\x01\xac", b"\xc0\x01\x0c", b"\x26\x00\xac"]
+)
+def test_units_that_are_too_short_or_not_sound_change_nothing(odd):
+    assert stamped([odd, FIRST, odd, FURTHER, odd]) == ([0, 0, 0, 0, 0], 1)
+
+
+def test_timestamps_may_be_an_array():
+    assert stamped([FIRST] * 3, np.array([7, 8])) == ([7, 8, 2], 3)
 
 
 def test_timestamps_are_taken_from_the_user_no_earlier_than_needed():

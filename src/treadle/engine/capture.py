@@ -26,7 +26,7 @@ from .run import realize
 from .steps import HostCall, Run, Step, Transfer
 
 __all__ = [
-    "Capture", "Watched", "let_go_of_results", "made_before", "prepare", "state_of", "step_state",
+    "Capture", "Watched", "let_go_of_memory", "made_before", "prepare", "state_of", "step_state",
     "watched_by",
 ]  # fmt: skip
 
@@ -157,8 +157,8 @@ def prepare(capture: Capture) -> None:
             capture.replay.append(step)
 
 
-def let_go_of_results(capture: Capture) -> None:
-    """Results belong to the caller: of their memory, replays need no more than what it is like.
+def let_go_of_memory(capture: Capture) -> None:
+    """Arguments and results belong to the caller: replays need no more than what theirs is like.
 
     Not where a step other than a kernel has them, or where they are assigned to.
     """
@@ -167,7 +167,7 @@ def let_go_of_results(capture: Capture) -> None:
     written = {id(memory) for memory in capture.overwritten}
     hollow = {
         id(old): Memory(None, old.dtype, old.size, old.device, image=old.image)
-        for old in capture.made
+        for old in (*capture.inputs, *capture.made)
         if id(old) not in written
     }
     nodes = {number: adopt(memory) for number, memory in hollow.items()}
@@ -180,7 +180,7 @@ def let_go_of_results(capture: Capture) -> None:
         (over(node, [nodes.get(id(memory_of(b.arg)), b) for b in buffers_of(node)]), like(memories))
         for node, memories in capture.returned
     ]
-    capture.made = like(capture.made)
+    capture.inputs, capture.made = like(capture.inputs), like(capture.made)
     for run in capture.runs:
         run.inputs, run.outputs, run.filled = map(like, (run.inputs, run.outputs, [*run.filled]))
     for number, memory in hollow.items():

@@ -40,7 +40,7 @@ from .arguments import (
 )
 from .capture import (
     Capture,
-    let_go_of_results,
+    let_go_of_memory,
     made_before,
     prepare,
     state_of,
@@ -238,7 +238,7 @@ class TinyJit(Generic[P, R]):
         owned = {id(m): m for _, of_one in capture.returned for m in of_one}
         capture.made = [memory for number, memory in owned.items() if number in made]
         prepare(capture)
-        let_go_of_results(capture)
+        let_go_of_memory(capture)
 
     # -- replaying ----------------------------------------------------------------------------
 

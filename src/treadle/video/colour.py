@@ -14,16 +14,14 @@ from __future__ import annotations
 import functools
 import math
 import warnings
+from numbers import Real
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ..dtype import DType, dtypes, to_dtype
-from ..ir.args import BufferRef, Placeholder
-from ..ir.node import Node
-from ..ir.op import Op
+from ..engine.jit import TinyJit
 from ..tensor import Tensor
-from ..tensor.shapes import reshape
 from .errors import UnsupportedStream
 from .fixed_point import FixedPoint
 from .frames import UNSPECIFIED, NV12Plane, Picture
@@ -85,7 +83,10 @@ class Conversion(NamedTuple):
 
     @classmethod
     def of(cls, color_space: Any, color_range: Any) -> Conversion:
-        """Raises ValueError for unknown names, TypeError for what is neither name nor 4 numbers."""
+        """Raises TypeError for what is neither name nor 4 numbers, ValueError for unknown names.
+
+        ValueError, too, for coefficients that are not finite.
+        """
         if color_range not in ("auto", "limited", "full"):
             raise ValueError(f"color_range is 'auto', 'limited' or 'full', not {color_range!r}")
         if isinstance(color_space, str):
@@ -94,11 +95,14 @@ class Conversion(NamedTuple):
                 names = ", ".join((*COLOR_SPACES, "auto"))
                 raise ValueError(f"color_space {color_space!r} is not known; there are {names}")
             return cls(key, color_range)
-        if not isinstance(color_space, tuple) or len(color_space) != 4:
+        is_four = isinstance(color_space, tuple) and len(color_space) == 4
+        if not is_four or not all(isinstance(one, Real) for one in color_space):
             raise TypeError(
                 "color_space is a name or a tuple of 4 coefficients (R from V, G from U, G from V, "
                 f"B from U), not {color_space!r}"
             )
+        if not all(map(math.isfinite, color_space)):
+            raise ValueError(f"the coefficients of a color_space are finite, not {color_space}")
         red, green_u, green_v, blue = map(float, color_space)
         return cls((red, green_u, green_v, blue), color_range)
 
@@ -168,16 +172,16 @@ def weights_of(conversion: Conversion, picture: Picture, output: Output) -> Weig
 def to_rgb(
     picture: Picture, conversion: Conversion, output: Output, device: str | None = None
 ) -> Tensor:
-    """The picture as (height, width, 3), on `device` (its own); computed when it is realized.
+    """The picture as (height, width, 3), on `device` (its own), in memory of its own.
 
-    Until then the memory has to hold the picture.
+    Its memory has to hold the picture until the device has read it.
     """
     luma, chroma = _words(picture, picture.luma), _words(picture, picture.chroma)
     if device is not None and device != picture.device:
         luma, chroma = luma.to(device), chroma.to(device)
     size, weights = (picture.height, picture.width), weights_of(conversion, picture, output)
-    form = _form(luma.shape, chroma.shape, size, luma.dtype, luma.device, weights, output)
-    return form.of(luma, chroma)
+    kind = luma.shape, chroma.shape, luma.dtype, luma.device
+    return _conversion(kind, size, weights, output)(luma, chroma)
 
 
 def _words(picture: Picture, plane: NV12Plane) -> Tensor:
@@ -192,41 +196,18 @@ def _words(picture: Picture, plane: NV12Plane) -> Tensor:
     )
 
 
-class _Form(NamedTuple):
-    """A conversion as a graph over two planes that stand for those of any picture.
-
-    Building the graph of a frame anew would take longer than converting it.
-    """
-
-    node: Node
-    luma: Node
-    chroma: Node
-
-    def of(self, luma: Tensor, chroma: Tensor) -> Tensor:
-        """The conversion of two planes."""
-        node = self.node.substitute({self.luma: luma.node, self.chroma: chroma.node})
-        return Tensor._of(node, luma.device)
-
-
 @functools.lru_cache(maxsize=64)
-def _form(
-    luma_shape: tuple[int, int],
-    chroma_shape: tuple[int, int],
-    size: tuple[int, int],
-    dtype: DType,
-    device: str,
-    weights: Weights,
-    output: Output,
-) -> _Form:
-    luma, chroma = (_stand_in(shape, dtype, device) for shape in (luma_shape, chroma_shape))
-    columns = -(-size[1] // 2)
-    value = converted(luma[:, :columns], chroma[:, :columns], weights, output)
-    return _Form(value[: size[0], : size[1]].node, luma.node, chroma.node)
+def _conversion(
+    planes: tuple[Any, ...], size: tuple[int, int], weights: Weights, output: Output
+) -> TinyJit[[Tensor, Tensor], Tensor]:
+    """What converts two planes like `planes`: the graph of a frame takes longer than its kernel."""
 
+    def convert(luma: Tensor, chroma: Tensor) -> Tensor:
+        columns = -(-size[1] // 2)
+        value = converted(luma[:, :columns], chroma[:, :columns], weights, output)
+        return value[: size[0], : size[1]].realize()
 
-def _stand_in(shape: tuple[int, int], dtype: DType, device: str) -> Tensor:
-    ref = BufferRef(Placeholder("planes are put in for it"), math.prod(shape), device)
-    return Tensor._of(reshape(Node(Op.BUFFER, dtype, (), ref), shape), device)
+    return TinyJit(convert)
 
 
 def converted(luma: Tensor, chroma: Tensor, weights: Weights, output: Output) -> Tensor:

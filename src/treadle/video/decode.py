@@ -24,7 +24,7 @@ from .annexb import Unit, iter_units, parse_nal_header, with_annexb_start_code
 from .colour import Conversion, Output, to_rgb
 from .cuvid import CuvidUnavailable
 from .decoder import NVVideoDecoder
-from .errors import BitstreamError
+from .errors import AnnexBParserError, BitstreamError
 from .software import decode_pictures
 from .stream import AccessUnit, PictureReader, SequenceInfo, access_units, is_left_out
 from .timestamps import Timestamps
@@ -171,7 +171,8 @@ class _Headers:
     """What the headers say of the pictures that are in NVDEC, as far as they are sound.
 
     NVDEC has a parser of its own and may make more of a stream than this one: `error`, the first
-    thing that is wrong with the headers, is for those whose pictures do not come out.
+    thing that is wrong with the headers, is for those whose pictures do not come out, and for
+    units of which nobody can say whether they are pictures.
     """
 
     def __init__(self) -> None:
@@ -193,6 +194,11 @@ class _Headers:
             self._known.append((self._begun.popleft(), done._replace(units=[])))
         if begins is not None and unit and not is_left_out(parse_nal_header(unit.data)):
             self._begun.append(begins)
+
+    @property
+    def breaks_units(self) -> bool:
+        """Whether the error is in the header of a unit."""
+        return isinstance(self.error, AnnexBParserError)
 
     def of(self, timestamp: int) -> AccessUnit | None:
         """The picture that has `timestamp`; the first, where several do."""
@@ -239,7 +245,8 @@ def _by_nvdec(
         if end_of_stream or error is not None:
             decoder.feed_end_of_stream()
             yield from shown()
-    error = error or (headers.error if count < stamps.used else None)
+    if error is None and (headers.breaks_units or count < stamps.used):
+        error = headers.error
     if error is not None:
         raise error
 
@@ -268,7 +275,7 @@ def _by_software(
 
     def shown() -> Decoded:
         for unit, picture in pictures:
-            tensor = to_rgb(picture, conversion, output, device).realize()
+            tensor = to_rgb(picture, conversion, output, device)
             yield _Shown(stamps.pop(unit.index), unit, tensor)
         if error is not None:
             raise error

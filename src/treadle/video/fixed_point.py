@@ -48,13 +48,15 @@ class FixedPoint(NamedTuple):
 
     @classmethod
     def _scaled(cls, weights: Weights, fraction: int, scale: int) -> Self:
-        factors = [tuple(round(w * scale) for w in side) for side in (weights.u, weights.v)]
-        offsets = []
-        for u, v, offset in zip(*factors, weights.offset, strict=True):
-            # A product loses half a unit on average.
-            lost = 0.5 * sum((factor > 0) - (factor < 0) for factor in (1, u, v))
-            offsets.append(round(offset * (1 << fraction) + lost))
-        u, v, offset = ((a, b, c) for a, b, c in (*factors, offsets))
+        middle, made = scale / 2, []  # chroma of greys is in the middle
+        for by_u, by_v, offset in zip(weights.u, weights.v, weights.offset, strict=True):
+            grey = offset * (1 << fraction) + middle * (by_u + by_v)
+            u, v = round(by_u * scale), round(by_v * scale)
+            # Luma's product loses half a unit on average. What those of chroma lose on greys is
+            # known: the three channels of a grey are the same.
+            made.append((u, v, round(grey + 0.5) - _at_middle(u) - _at_middle(v)))
+        red, green, blue = made
+        u, v, offset = zip(red, green, blue, strict=True)
         return cls(fraction, round(weights.luma * scale), u, v, offset)
 
     def lumas(self, *samples: Tensor) -> list[Tensor]:
@@ -77,6 +79,11 @@ class FixedPoint(NamedTuple):
     def bytes_of(self, value: Tensor) -> Tensor:
         """A sum of both, rounded and cut to what a byte holds."""
         return (value >> self.fraction).maximum(0).minimum(255).cast(dtypes.uint8)
+
+
+def _at_middle(factor: int) -> int:
+    """What a product adds for the sample in the middle, 1 << 15."""
+    return factor >> 1 if factor > 0 else -(-factor >> 1)
 
 
 def _upper_half(sample: Tensor, factor: int) -> Tensor:

@@ -128,7 +128,7 @@ class DecodedFrame:
             full_range=self._shown.full_range,
         )
         try:
-            return to_rgb(picture, conversion, output).realize()
+            return to_rgb(picture, conversion, output)
         finally:
             surface.is_read()
 

@@ -31,6 +31,7 @@ _DEPTHS = (8, 9, 10, 12)
 _MOST_SAMPLES = 142_606_336  # of luma: level 7.2
 _OPTIONS = {"err_detect": "explode+crccheck", "apply_cropping": "0"}
 _MOST_THREADS = 16
+_SUFFIX_SEI, _HASH = 40, bytes([132])  # types of the unit and of its message
 _MOST_WAITING = 64  # pictures: 16 that are reordered, and one a thread
 
 
@@ -59,10 +60,31 @@ def _load_av() -> ModuleType:
 
 
 def _decode(av: ModuleType, units: Iterable[AccessUnit]) -> Iterator[tuple[AccessUnit, Picture]]:
-    decoder = _Decoder(av)
-    for unit in units:
+    """Where all pictures have hashes but the last one, that one is cut off."""
+    decoder, all_hashed = _Decoder(av), False
+    bare: AccessUnit | None = None  # the first one without a hash, while nothing follows it
+    for number, unit in enumerate(units):
+        if bare is not None:
+            yield from decoder.send(bare)
+            bare, all_hashed = None, False
+        is_hashed = _has_hash(unit)
+        if all_hashed and not is_hashed:
+            bare = unit
+            continue
+        all_hashed = is_hashed and (all_hashed or number == 0)
         yield from decoder.send(unit)
     yield from decoder.finish()
+    if bare is not None:
+        raise BitstreamError(
+            "the stream ends within a picture: those before it carry hashes, and it has none",
+            offset=bare.offset,
+            nal_type=bare.nal_type,
+        )
+
+
+def _has_hash(unit: AccessUnit) -> bool:
+    """Whether there is a decoded picture hash, which comes behind a picture's slices (D.2.19)."""
+    return any(one.data[0] >> 1 == _SUFFIX_SEI and one.data[2:3] == _HASH for one in unit.units)
 
 
 class _Decoder:
