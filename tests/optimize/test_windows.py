@@ -87,19 +87,6 @@ def test_few_channels_stay_outermost(batch, channels):
     np.testing.assert_allclose(found.numpy(), exact.numpy(), rtol=1e-4, atol=2e-4)
 
 
-@pytest.mark.parametrize("dilation", [1, 2])
-def test_windows_before_their_row_are_read_from_the_image(dilation):
-    """The gradient to the image turns the windows around."""
-    image, weight = values(1, 48, 9, 9), values(64, 48, 3, 3)
-    x, w = (Tensor(v, device="CPU").realize() for v in (image, weight))
-    options = {"padding": dilation, "dilation": dilation}
-    (found,) = convolution(x, w, **options).square().sum().gradient(x)
-    assert "keep the image (grid)" in log_of(found)
-    x, w = (Tensor(v.astype(np.float64), device="REF") for v in (image, weight))
-    (exact,) = convolution(x, w, **options).square().sum().gradient(x)
-    np.testing.assert_allclose(found.numpy(), exact.numpy(), rtol=1e-4, atol=5e-3)
-
-
 def test_gradients_to_weights_are_no_windows():
     """Their rows are the few places of a window, and what they sum over is the image."""
     x, w = Tensor(values(2, 32, 14, 14)).realize(), Tensor(values(32, 32, 3, 3)).realize()

@@ -30,10 +30,7 @@ MIN_CHANNELS = 16  # fewer do not fill the loop that is innermost
 
 @dataclass(frozen=True)
 class Pair:
-    """A row and a step of the reduction that move along one axis, by `stride` and `dilation`.
-
-    In gradients a window lies before its row: then `dilation` is negative.
-    """
+    """A row and a step of the reduction that move along one axis, by `stride` and `dilation`."""
 
     row: Node
     step: Node
@@ -43,26 +40,17 @@ class Pair:
     @property
     def extent(self) -> int:
         """How many places they reach together."""
-        return self.stride * (_size(self.row) - 1) + abs(self._reach) + 1
+        return self.stride * (_size(self.row) - 1) + self.dilation * (_size(self.step) - 1) + 1
 
     @property
     def place(self) -> Node:
-        return self.row * self.stride + self.step * self.dilation + self._ahead
+        return self.row * self.stride + self.step * self.dilation
 
     def joined(self, value: Node, both: Node) -> Node:
         """`value` with the loop `both` in place of what is read at the pair's places."""
         if self.stride == 1:
-            row = both - self.step * self.dilation - self._ahead
-            return simplify(value.substitute({self.row: row}))
+            return simplify(value.substitute({self.row: both - self.step * self.dilation}))
         return simplify(value.substitute({self.step: both - self.row * self.stride}))
-
-    @property
-    def _reach(self) -> int:
-        return self.dilation * (_size(self.step) - 1)
-
-    @property
-    def _ahead(self) -> int:
-        return max(0, -self._reach)
 
 
 @dataclass(frozen=True)
@@ -120,11 +108,11 @@ def _pair(x: Node, row: Node, step: Node) -> Pair | None:
     for index in reads_of(x):
         terms, _ = linear_terms(index)
         of_row, of_step = terms.get(row, 0), terms.get(step, 0)
-        if of_row <= 0 or not of_step:
+        if of_row <= 0 or of_step <= 0:
             continue
-        if of_step % of_row == 0 and abs(of_step) * (_size(step) - 1) < of_row * _size(row):
+        if of_step % of_row == 0 and of_step * (_size(step) - 1) < of_row * _size(row):
             return Pair(row, step, 1, of_step // of_row)
-        if of_row % of_step == 0 and 0 < of_row // of_step < _size(step) <= _size(row):
+        if of_row % of_step == 0 and of_row // of_step < _size(step) <= _size(row):
             return Pair(row, step, of_row // of_step, 1)
     return None
 
