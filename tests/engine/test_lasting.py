@@ -225,3 +225,13 @@ def test_results_of_the_captured_call_stay_with_the_caller():
     multiply(tensor(other))
     np.testing.assert_allclose(kept.numpy(), x @ matrix(0).T, rtol=1e-4, atol=1e-4)
     assert all(token_memory is not m for run in multiply._capture.runs for m in run.outputs)
+
+
+def test_weights_of_a_single_panel_are_kept_packed():
+    values, x = matrix(0, 300, 40), matrix(1, 200, 300)
+    weight = tensor(values)
+    net = TinyJit(lambda x: (x @ weight).realize())
+    for _ in range(4):
+        found = net(tensor(x)).numpy()
+        np.testing.assert_allclose(found, x @ values, rtol=1e-4, atol=1e-3)
+    assert kept_bytes(net) >= values.nbytes

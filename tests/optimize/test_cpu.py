@@ -8,6 +8,7 @@ import pytest
 from treadle import Tensor
 from treadle.engine.run import scheduled
 from treadle.ir.op import Op
+from treadle.ir.rules.index import linear_terms
 from treadle.optimize.heuristic import optimize
 from treadle.optimize.moves import Moves
 from treadle.target import Target
@@ -190,3 +191,21 @@ def test_rows_that_are_padding_are_not_read():
     assert not any("keep" in line for line in optimized(gathered)[1])
     expected = np.take_along_axis(np.pad(x, ((2, 2), (0, 0))), places, 1)
     np.testing.assert_array_equal(gathered.numpy(), expected)
+
+
+def test_a_sum_over_several_loops_packs_what_is_contiguous():
+    """The larger factor decides which of the loops is innermost: turned around, it is packed."""
+    image, weights = numbers(64, 4, 4, 32), numbers(10, 32, 4, 4)
+    x, w = (Tensor(v, device="CPU").realize() for v in (image, weights))
+    found = x.permute(0, 3, 1, 2).reshape(64, 512) @ w.reshape(10, 512).T
+    ast, _ = optimized(found)
+    assert _is_loaded_in_rows(ast, 64 * 512)
+    exact = np.einsum("bhwc,ochw->bo", image.astype(np.float64), weights)
+    np.testing.assert_allclose(found.numpy(), exact, rtol=1e-4, atol=1e-4)
+
+
+def _is_loaded_in_rows(ast, size):
+    """Whether memory of `size` elements is packed with the loop innermost in which it lies."""
+    (load,) = (n for n in ast.toposort() if n.op is Op.LOAD and n.src[0].arg.size == size)
+    steps, _ = linear_terms(load.src[1])
+    return any(r.arg.kind in ("vector", "unroll") and step == 1 for r, step in steps.items())

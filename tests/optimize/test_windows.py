@@ -40,6 +40,9 @@ CASES = {
     "rows of an odd number": ((1, 50, 7, 5), (130, 50, 3, 3), {"padding": 1}),
     "many channels": ((1, 512, 5, 5), (64, 512, 3, 3), {"padding": 1}),
     "in groups": ((1, 128, 6, 6), (256, 64, 3, 3), {"padding": 1, "groups": 2}),
+    "strides": ((1, 64, 14, 14), (128, 64, 3, 3), {"stride": 2, "padding": 1}),
+    "strides of three": ((1, 48, 20, 15), (96, 48, 5, 4), {"stride": 3, "padding": 2}),
+    "strides and a batch": ((3, 64, 9, 9), (160, 64, 3, 3), {"stride": 2, "padding": 1}),
 }
 
 
@@ -59,7 +62,7 @@ def test_windows_are_read_from_one_copy_of_the_image(name):
 @pytest.mark.parametrize(
     ("image", "weight", "options"),
     [
-        pytest.param((1, 64, 14, 14), (128, 64, 3, 3), {"stride": 2, "padding": 1}, id="strides"),
+        pytest.param((1, 64, 14, 14), (128, 64, 2, 2), {"stride": 2}, id="side by side"),
         pytest.param((1, 64, 7, 7), (128, 64, 1, 1), {}, id="one pixel"),
         pytest.param((8, 3, 32, 32), (64, 3, 3, 3), {"padding": 1}, id="few channels"),
     ],
@@ -69,6 +72,19 @@ def test_other_windows_are_packed(image, weight, options):
     log = log_of(convolution(x, w, **options))
     assert not any("image" in line for line in log)
     assert any(line.startswith("tile") for line in log)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_few_channels_stay_outermost(batch, channels):
+    """What lies innermost does not matter where single elements are read."""
+    image, weight = values(batch, channels, 27, 30), values(32, channels, 7, 7)
+    x, w = (Tensor(v, device="CPU").realize() for v in (image, weight))
+    found = convolution(x, w, stride=2, padding=3).permute(0, 2, 3, 1).contiguous()
+    assert "keep the image (grid)" in log_of(found)
+    reference = (Tensor(v.astype(np.float64), device="REF") for v in (image, weight))
+    exact = convolution(*reference, stride=2, padding=3).permute(0, 2, 3, 1)
+    np.testing.assert_allclose(found.numpy(), exact.numpy(), rtol=1e-4, atol=2e-4)
 
 
 def test_gradients_to_weights_are_no_windows():

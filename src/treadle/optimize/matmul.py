@@ -77,12 +77,30 @@ def tile_matmul(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> bool:
     rows, columns, steps = (_count(r) for r in (problem.rows, problem.columns, problem.steps))
     if rows * columns * steps * _count(problem.batch) < MIN_WORK or rows < 2 or columns < 4:
         return False
+    problem = _with_contiguous_steps(moves, problem)
     problem, tile = _best_way(moves, nest, problem, target, knobs)
     limit = max(256, knobs.panel_bytes // (tile.columns * problem.reduce.dtype.itemsize))
     if steps > limit and _cut_reduction(moves, problem, -(-steps // limit)):
         return False  # the nests have changed: the caller comes back for each
     _apply(moves, problem, tile, target)
     return True
+
+
+def _with_contiguous_steps(moves: Moves, problem: Problem) -> Problem:
+    """The problem with the step innermost in which the larger factor to pack is contiguous."""
+    rows, columns = _count(problem.rows), _count(problem.columns)
+    by_size = [problem.y, problem.x] if columns >= rows else [problem.x, problem.y]
+    factor = next((f for f in by_size if not lasts(f)), None)
+    if factor is None or len(problem.steps) == 1:
+        return problem
+    contiguous = lambda r: all(stride(index, r) == 1 for index in reads_of(factor))
+    steps = tuple(sorted(problem.steps, key=contiguous))
+    if steps == problem.steps:
+        return problem
+    old = problem.reduce
+    reduce = Node(Op.REDUCE, old.dtype, (old.src[0], *steps), old.arg)
+    moves.root = moves.root.substitute({old: reduce})
+    return replace(problem, reduce=reduce)
 
 
 def _best_way(
@@ -130,7 +148,7 @@ def _cost(problem: Problem, tile: Tile) -> float:
     vectors = -(-columns // tile.columns) * tile.vectors
     row_tiles = -(-rows // tile.rows)
     products = row_tiles * tile.rows * vectors
-    loads = row_tiles * vectors / tile.vectors * (tile.rows / 2 + tile.vectors)
+    loads = row_tiles * vectors / tile.vectors * (tile.rows + tile.vectors)
     packing = 0.0
     if not lasts(problem.y):
         packing += vectors * _packing(problem.y, problem.columns, problem.steps)
@@ -292,7 +310,7 @@ def _apply(moves: Moves, problem: Problem, tile: Tile, target: Target) -> None:
     assert factors is not None
     x, y = factors if _uses(factors[0], row_split.ranges) else factors[::-1]
     position = _flat_position(packing_order)
-    around = _panel_numbers(y, steps, column_split) if lasts(y) else ()
+    around = _panel_numbers(y, steps, column_split) if lasts(y) else None
     packed_y = pack_columns(moves, y, packing_order, position, column_split, tile, around)
     if problem.windows is None:
         x = _pack_rows(moves, x, steps, position, row_split, row_loops, panels, tile, target)
@@ -392,11 +410,11 @@ def pack_columns(
     position: Node,
     columns: Split,
     tile: Tile,
-    around: tuple[Node, ...] = (),
+    around: tuple[Node, ...] | None = None,
 ) -> Node:
     """A panel of y, [step][column of the panel], in memory of each worker.
 
-    With loops `around`: the panels of all of their steps, in memory that workers share.
+    With `around`: the panels of all steps of these loops, if any, in memory that workers share.
     """
     lane_loops = tuple(r for r in columns.ranges if r.arg.kind in ("unroll", "vector"))
     order = sorted(steps, key=lambda r: r not in _gating(y))  # conditions are computed outside
@@ -404,7 +422,7 @@ def pack_columns(
     if any(stride(index, steps[-1]) == 1 for index in reads_of(y)):
         # Rows that lie along steps are transposed, a square at a time.
         fill |= _in_squares(moves, y, steps, tile.lanes)
-    scope = "grid" if around else "shared"
+    scope, around = ("shared", ()) if around is None else ("grid", around)
     copies = moves.copies(around, dict.fromkeys(around, "grid"))
     fill = {r: Split(n, (n,)) for r, n in copies.items()} | fill
     moves.log.append(f"pack columns ({scope})")

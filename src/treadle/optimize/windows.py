@@ -3,13 +3,13 @@
     x[row, step] = image[channel, y + ky, x + kx]       row is (y, x), step is (channel, ky, kx)
 
 Packed like any other operand, such rows hold each pixel once for each place of the window. But
-they depend on y and ky only through y + ky. So one copy of the image, with its borders and with
-channels innermost, serves all of them:
+they depend on y and ky only through y + ky (2 y + ky with strides of two). So one copy of the
+image, with its borders and with channels innermost, serves all of them:
 
     kept[y + ky, x + kx, channel]
 
 A row of it is contiguous over the innermost step, as a packed row is, and neighbouring rows share
-what they read.
+what they read. Few channels stay outermost, as single elements are read from any place.
 """
 
 from __future__ import annotations
@@ -29,58 +29,91 @@ MIN_CHANNELS = 16  # fewer do not fill the loop that is innermost
 
 
 @dataclass(frozen=True)
-class Windows:
-    """The operand `image` over the `joined` loops, which are `row + dilation * step` each.
+class Pair:
+    """A row and a step of the reduction that move along one axis, by `stride` and `dilation`."""
 
-    `pairs` holds (row, step, dilation) for each of them, `channels` the steps that are left.
+    row: Node
+    step: Node
+    stride: int
+    dilation: int
+
+    @property
+    def extent(self) -> int:
+        """How many places they reach together."""
+        return self.stride * (_size(self.row) - 1) + self.dilation * (_size(self.step) - 1) + 1
+
+    @property
+    def place(self) -> Node:
+        return self.row * self.stride + self.step * self.dilation
+
+    def joined(self, value: Node, both: Node) -> Node:
+        """`value` with the loop `both` in place of what is read at the pair's places."""
+        if self.stride == 1:
+            return simplify(value.substitute({self.row: both - self.step * self.dilation}))
+        return simplify(value.substitute({self.step: both - self.row * self.stride}))
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The operand `image` over the `joined` loops, a place of one of the `pairs` each.
+
+    `channels` are the steps that are left.
     """
 
     image: Node
     joined: tuple[Node, ...]
-    pairs: tuple[tuple[Node, Node, int], ...]
+    pairs: tuple[Pair, ...]
     channels: tuple[Node, ...]
+
+    @property
+    def has_inner_channels(self) -> bool:
+        """Whether channels are innermost in the copy of the image."""
+        return math.prod(map(_size, self.channels)) >= MIN_CHANNELS
 
     @property
     def steps(self) -> tuple[Node, ...]:
         """The steps of the reduction in the order in which they are read."""
-        return (*(step for _, step, _ in self.pairs), *self.channels)
+        window = tuple(pair.step for pair in self.pairs)
+        return (*window, *self.channels) if self.has_inner_channels else (*self.channels, *window)
 
 
 def find_windows(
     moves: Moves, x: Node, rows: tuple[Node, ...], steps: tuple[Node, ...]
 ) -> Windows | None:
     """The windows that the rows of x are, or None."""
-    image, joined, pairs = x, [], []
+    image, joined, pairs = x, list[Node](), list[Pair]()
     for row in rows:
         for step in steps:
-            dilation = _dilation(image, row, step)
-            if dilation is None:
+            pair = _pair(image, row, step)
+            if pair is None:
                 continue
-            both = moves.loop(_size(row) + dilation * (_size(step) - 1))
-            moved = simplify(image.substitute({row: both - step * dilation}))
-            if not free_ranges(moved)[moved] & {row, step}:  # so it depends on their sum alone
+            both = moves.loop(pair.extent)
+            moved = pair.joined(image, both)
+            if not free_ranges(moved)[moved] & {row, step}:  # so it depends on their place alone
                 image = moved
                 joined.append(both)
-                pairs.append((row, step, dilation))
+                pairs.append(pair)
                 break
-    channels = tuple(step for step in steps if step not in [pair[1] for pair in pairs])
-    if not pairs or math.prod(map(_size, channels)) < MIN_CHANNELS:
-        return None
-    return Windows(image, tuple(joined), tuple(pairs), channels)
+    paired = {pair.step for pair in pairs}
+    channels = tuple(step for step in steps if step not in paired)
+    return Windows(image, tuple(joined), tuple(pairs), channels) if pairs else None
 
 
-def _dilation(x: Node, row: Node, step: Node) -> int | None:
-    """By how many rows a step moves what is read, if both move along the same axis.
+def _pair(x: Node, row: Node, step: Node) -> Pair | None:
+    """How a row and a step move what is read, if both move along the same axis.
 
-    All steps together move it by less than there are rows: other pairs are no windows.
+    All steps together move it by less than there are rows, and windows overlap: other pairs are no
+    windows.
     """
     for index in reads_of(x):
         terms, _ = linear_terms(index)
         of_row, of_step = terms.get(row, 0), terms.get(step, 0)
-        if of_row and of_step and of_step % of_row == 0:
-            dilation = of_step // of_row
-            if 0 < dilation * (_size(step) - 1) < _size(row):
-                return dilation
+        if of_row <= 0 or of_step <= 0:
+            continue
+        if of_step % of_row == 0 and of_step * (_size(step) - 1) < of_row * _size(row):
+            return Pair(row, step, 1, of_step // of_row)
+        if of_row % of_step == 0 and of_row // of_step < _size(step) <= _size(row):
+            return Pair(row, step, of_row // of_step, 1)
     return None
 
 
@@ -93,24 +126,31 @@ def keep_image(
     """
     free = free_ranges(windows.image)[windows.image]
     inside = (*windows.joined, *windows.channels)
+    if not windows.has_inner_channels:
+        inside = (*windows.channels, *windows.joined)
     around = sorted(free.difference(inside), key=lambda r: (r in rows, r.arg.number))
     loops = (*around, *inside)
     sizes = [_size(r) for r in loops]
     outermost = next(n for n, r in enumerate(loops) if r in (*rows, *windows.joined))
-    sizes[outermost] += -(-beyond // max(1, math.prod(map(_size, rows[1:]))))
-    grid = (*around, windows.joined[0])
+    sizes[outermost] += _places_beyond(windows, loops[outermost], rows, beyond)
+    grid = loops[: loops.index(windows.joined[0]) + 1]
     fill = {r: Split(n, (n,)) for r, n in moves.copies(loops, dict.fromkeys(grid, "grid")).items()}
-    column, channel = windows.joined[-1], windows.channels[-1]
-    if column is not windows.joined[0]:  # squares of memory, turned in registers
+    if loops[-1] not in grid:
+        fill[loops[-1]] = moves.tiled(loops[-1], (lanes, "vector"))
+    column = windows.joined[-1]
+    if windows.has_inner_channels and column not in grid:  # squares of memory, turned in registers
         fill[column] = moves.tiled(column, (lanes, "unroll"))
-    fill[channel] = moves.tiled(channel, (lanes, "vector"))
     stage = moves.staged(windows.image, "grid", tuple(sizes), loops, fill)
     moves.log.append("keep the image (grid)")
-    sums = {
-        both: row + step * dilation
-        for both, (row, step, dilation) in zip(windows.joined, windows.pairs, strict=True)
-    }
-    return simplify(stage.substitute(sums))
+    places = {both: pair.place for both, pair in zip(windows.joined, windows.pairs, strict=True)}
+    return simplify(stage.substitute(places))
+
+
+def _places_beyond(windows: Windows, outermost: Node, rows: tuple[Node, ...], beyond: int) -> int:
+    """How many places more than those of all rows the outermost loop of the image needs."""
+    more = -(-beyond // max(1, math.prod(map(_size, rows[1:]))))
+    pairs = zip(windows.joined, windows.pairs, strict=True)
+    return more * next((pair.stride for both, pair in pairs if both is outermost), 1)
 
 
 def _size(loop: Node) -> int:

@@ -23,6 +23,7 @@ from .images import keep_in_images
 from .joint import joinable
 from .kept import EVERYWHERE, Keeping
 from .kernel import Kernel
+from .layouts import store_channels_last
 from .limits import cut_to_fit, fits
 from .merge import merge
 from .order import copy_old_versions, needs_of, order_roots
@@ -56,6 +57,7 @@ def schedule(
         nodes = keep_in_images(nodes, plan, target.max_image, settings.FLOAT16)
         forced = _forced(nodes)
     joined: dict[Node, Node] = {}
+    is_laid_out = target is None or target.workgroup is not None
     while True:
         plan = decide(nodes, forced, keeping, joined)
         more = joinable(plan)
@@ -73,6 +75,13 @@ def schedule(
         if keeping and unfit:
             keeping = replace(keeping, without=keeping.without | unfit)
             continue
+        if not is_laid_out:
+            is_laid_out = True
+            ordered = store_channels_last(nodes, plan, (kernel for kernel, _ in built.values()))
+            if ordered != nodes:
+                nodes, joined = ordered, {}
+                forced, keeping = _forced(nodes), _keeping(target)
+                continue
         hazard = next((r for r, (k, _) in built.items() if _overwrites_what_it_reads(r, k)), None)
         if hazard is None:
             reads = {root: versions for root, (_, versions) in built.items()}

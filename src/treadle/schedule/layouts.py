@@ -1,0 +1,199 @@
+"""Layouts: which axis of an intermediate result lies innermost in memory.
+
+    conv2d(relu(conv2d(x, v)), w)  ->  what relu gives is stored as (batch, height, width, channels)
+
+A product with windows of an image sums over its channels. Where those lie side by side, a window is
+a few contiguous rows, read where they are; where pixels do, each window has to be put together. So
+images that such a product reads are stored with channels last, and so is what is read or stored
+beside them along the same loop. What the user sees keeps its order, and so does what a product sums
+over its pixels, as the gradient to a convolution's weights does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..ir.loops import closed_ranges
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.rules.index import linear_terms
+from ..ir.shape import Shape, strides_of
+from .kernel import Kernel
+from .plan import Plan
+
+__all__ = ["store_channels_last"]
+
+_FIXED = frozenset((Op.SCATTER, Op.DISTRIBUTE, Op.SCAN, Op.ASSIGN, Op.AFTER, Op.CONTIGUOUS))
+MIN_CHANNELS = 16  # fewer do not fill a vector
+MIN_AXES = 3
+
+
+@dataclass(frozen=True, eq=False)
+class _Access:
+    """Memory of `node` is stored or, perhaps in a product, read.
+
+    `axes` says of loops along which axis they move (None: several), `results` which loops are the
+    kernel's own.
+    """
+
+    node: Node
+    axes: Mapping[Node, int | None]
+    results: frozenset[Node]
+    is_stored: bool
+    is_factor: bool
+
+    def along(self, axis: int) -> list[Node]:
+        """The loops that move along `axis`."""
+        return [loop for loop, of in self.axes.items() if of == axis]
+
+    def is_window(self, axis: int) -> bool:
+        """Whether some steps of a sum are read around each place along `axis`."""
+        return self._is_joined(axis) and self._summed(axis) < self._kept(axis)
+
+    def is_summed(self, axis: int) -> bool:
+        """Whether nothing but a sum moves along `axis`."""
+        loops = self.along(axis)
+        return len(loops) == 1 and not self.results.intersection(loops)
+
+    def channels(self) -> int | None:
+        """The axis of its channels, if a product reads windows of it."""
+        axes = range(len(self.node.shape))
+        summed = [axis for axis in axes if self.is_summed(axis)]
+        if not self.is_factor or len(summed) != 1 or not any(map(self.is_window, axes)):
+            return None
+        return summed[0] if self.node.shape[summed[0]] >= MIN_CHANNELS else None
+
+    def sums_pixels(self) -> bool:
+        """Whether a product sums it over more than its channels and a window."""
+        axes = range(len(self.node.shape))
+        large = [axis for axis in axes if self._is_joined(axis) and not self.is_window(axis)]
+        return self.is_factor and bool(sum(map(self.is_summed, axes)) > 1 or large)
+
+    def _is_joined(self, axis: int) -> bool:
+        loops = self.along(axis)
+        return len(loops) == 2 and len(self.results.intersection(loops)) == 1
+
+    def _summed(self, axis: int) -> int:
+        return max(r.src[0].arg for r in self.along(axis) if r not in self.results)
+
+    def _kept(self, axis: int) -> int:
+        return max(r.src[0].arg for r in self.along(axis) if r in self.results)
+
+
+def store_channels_last(
+    outputs: Sequence[Node], plan: Plan, kernels: Iterable[Kernel]
+) -> list[Node]:
+    """`outputs` with those intermediate results of `plan` in another order that are better so."""
+    free = {node for node in plan.groups if _is_free(node, plan)}.difference(outputs)
+    accesses = [_accesses(kernel, free) for kernel in kernels]
+    last = _images(accesses)
+    if not last:
+        return list(outputs)
+    _spread(accesses, last)
+    new: dict[Node, Node] = {}
+    for node in Node.sink(outputs).toposort():
+        src = tuple(new[s] for s in node.src)
+        new[node] = node if src == node.src else node.replace(src=src)
+        if last.get(node) not in (None, len(node.shape) - 1):
+            new[node] = _stored_with_last(new[node], last[node])
+    return [new[node] for node in outputs]
+
+
+def _is_free(node: Node, plan: Plan) -> bool:
+    """Whether a kernel of plain loops stores `node` alone, in whatever order is best."""
+    group = plan.groups[node]
+    is_alone = node.op not in _FIXED and not group.kept and group.places.keys() == {node}
+    return is_alone and len(node.shape) >= MIN_AXES and all(isinstance(s, int) for s in node.shape)
+
+
+def _stored_with_last(node: Node, last: int) -> Node:
+    """`node`, stored with axis `last` innermost."""
+    axes = (*(axis for axis in range(len(node.shape)) if axis != last), last)
+    turned = Node(Op.PERMUTE, node.dtype, (node,), axes)
+    stored = Node(Op.CONTIGUOUS, node.dtype, (turned,))
+    back = tuple(axes.index(axis) for axis in range(len(axes)))
+    return Node(Op.PERMUTE, node.dtype, (stored,), back)
+
+
+# -- what kernels do with memory ------------------------------------------------------------------
+
+
+def _accesses(kernel: Kernel, free: set[Node]) -> list[_Access]:
+    """The accesses of a kernel to results whose order is free."""
+    end = kernel.ast.src[-1]
+    results = frozenset(closed_ranges(end))
+    nodes = end.toposort()
+    sums = [n for n in nodes if n.op is Op.REDUCE and n.arg.op is Op.ADD]
+    factors = Node.sink(sums).toposort() if sums else ()
+    found = []
+    for node in nodes:
+        if node.op not in (Op.LOAD, Op.STORE) or node.src[0].op is not Op.PARAM:
+            continue
+        memory = kernel.buffers[node.src[0].arg.slot]
+        if memory in free:
+            axes = _axes(node.src[1], memory.shape)
+            is_stored = node.op is Op.STORE
+            found.append(_Access(memory, axes, results, is_stored, node in factors))
+    return found
+
+
+def _axes(place: Node, shape: Shape) -> dict[Node, int | None]:
+    terms, _ = linear_terms(place)
+    loops = (r for r in terms if r.op is Op.RANGE and r.src[0].op is Op.CONST)
+    return {loop: _axis(loop.src[0].arg, abs(terms[loop]), shape) for loop in loops}
+
+
+def _axis(count: int, step: int, shape: Shape) -> int | None:
+    """The axis along which a position moves that grows by `step`, `count` times; None for more."""
+    for axis, (size, stride) in enumerate(zip(shape, strides_of(shape), strict=True)):
+        if stride <= step < stride * size:
+            return axis if step * (count - 1) < stride * size else None
+    return None
+
+
+# -- the choice -----------------------------------------------------------------------------------
+
+
+def _images(accesses: list[list[_Access]]) -> dict[Node, int]:
+    """Images that products read by windows, and those products, with the axis of their channels."""
+    fixed = {access.node for found in accesses for access in found if access.sums_pixels()}
+    for found in accesses:
+        found[:] = (access for access in found if access.node not in fixed)
+    last: dict[Node, int] = {}
+    for found in accesses:
+        for access in found:
+            channels = access.channels()
+            if channels is not None:
+                last.setdefault(access.node, channels)
+                last |= _results(found, access)
+    return last
+
+
+def _results(found: list[_Access], image: _Access) -> dict[Node, int]:
+    """What a product with `image` stores, with the axis along which that does not move."""
+    last = {}
+    for access in (a for a in found if a.is_stored):
+        own = [axis for loop, axis in access.axes.items() if loop not in image.axes]
+        if len(own) == 1 and own[0] is not None and access.node.shape[own[0]] >= MIN_CHANNELS:
+            last[access.node] = own[0]
+    return last
+
+
+def _spread(accesses: list[list[_Access]], last: dict[Node, int]) -> None:
+    """Add to `last` what kernels read or store beside its nodes, along the same loop."""
+    users: dict[Node, list[list[_Access]]] = {}
+    for found in accesses:
+        for access in found:
+            users.setdefault(access.node, []).append(found)
+    pending = list(last)
+    while pending:
+        node = pending.pop()
+        for found in users[node]:
+            mine = (access for access in found if access.node is node)
+            loops = {r for access in mine for r in access.along(last[node]) if r in access.results}
+            for access in found:
+                axis = next((access.axes[r] for r in loops if r in access.axes), None)
+                if axis is not None and access.node not in last:
+                    last[access.node] = axis
+                    pending.append(access.node)
