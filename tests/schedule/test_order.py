@@ -62,8 +62,7 @@ def test_what_is_drawn_after_forgotten_layers_is_what_is_drawn_anyway():
     Tensor.manual_seed(3)
     layers = [nn.Linear(2, 3) for _ in range(6)]
     for layer in layers:
-        layer.weight.realize()
-        layer.bias.realize()
+        Tensor.realize(*nn.state.get_parameters(layer))
     np.testing.assert_array_equal(after, layers[-1].weight.numpy())
 
 
