@@ -17,8 +17,8 @@ def program(*kernels):
     return Program("CPU", list(kernels))
 
 
-def kernel(name="k"):
-    return CompiledKernel(name, name, None, (), (), 0, 0, "", (), "")
+def kernel(name="k", room=0):
+    return CompiledKernel(name, name, None, (), (), 0, 0, "", (), "", room=room)
 
 
 def test_the_longest_unused_programs_go_first():
@@ -38,6 +38,21 @@ def test_a_program_weighs_what_it_keeps_loaded():
     programs.put("too many places", program(*[repeated] * 130))
     assert programs.get("once") is None
     assert programs.get("too many places")
+
+
+def test_a_kernel_that_takes_much_memory_counts_as_several():
+    programs = Programs(most=4)
+    programs.put("small", program(kernel(room=1 << 14)))
+    programs.put("large", program(kernel(room=3 << 18)))
+    assert len(programs) == 2
+    programs.put("next", program(kernel()))
+    assert [key for key in ("small", "large", "next") if programs.get(key)] == ["next"]
+
+
+@pytest.mark.parametrize("device", ["CPU", "CL", "WEBGPU", "CUDA"], indirect=True)
+def test_every_runtime_says_what_its_kernels_take(device):
+    (Tensor([1.0, 2.0], device=device) * 3).realize()
+    assert all(kernel.room > 0 for p in pipeline._programs.values() for kernel in p.kernels)
 
 
 def test_the_newest_program_stays_however_large_it_is():

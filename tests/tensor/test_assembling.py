@@ -109,3 +109,22 @@ def test_places_of_a_flat_tensor_and_back():
 def test_what_does_not_fit_is_refused(call, error, message):
     with pytest.raises(error, match=message):
         call(Tensor(A, device="CPU"))
+
+
+def test_a_thousand_tensors_are_joined_by_few_kernels():
+    parts = [Tensor([float(i), -float(i)]).realize() for i in range(1000)]
+    assert len({kernel.ast for kernel in Tensor.stack(*parts).schedule()}) <= 3
+    kernels = Tensor.cat(*parts).schedule()
+    assert len(kernels) < 20
+    assert len({kernel.ast for kernel in kernels}) <= 3
+
+
+def test_many_parts_of_any_size_are_joined_in_order_and_get_their_gradients():
+    sizes = [1 + i % 7 for i in range(150)]
+    data = [np.arange(2 * n, dtype=np.float32).reshape(2, n) + n for n in sizes]
+    parts = [Tensor(part, requires_grad=True) for part in data]
+    joined = Tensor.cat(*parts, dim=1)
+    (joined * joined).sum().backward()
+    np.testing.assert_array_equal(joined.numpy(), np.concatenate(data, axis=1))
+    for part, values in zip(parts, data, strict=True):
+        np.testing.assert_array_equal(part.grad.numpy(), 2 * values)

@@ -15,10 +15,10 @@ from typing import Any
 from ..ir.args import Token
 from ..ir.node import Node, toposort
 from ..ir.op import Op
+from ..ir.versions import stored_below
 from ..runtime.base import Launch
 from .arguments import Glance, buffers_of, is_traced, memories_of, over, refreshed
 from .backends import Device
-from .effects import buffer_below
 from .known import holders, is_backed, next_number, remember, resolve, tracked_since
 from .lasting import Kept, Room
 from .memory import Memory, adopt, from_host, memory_of, read
@@ -124,7 +124,7 @@ def made_before(capture: Capture, nodes: Sequence[Node]) -> list[tuple[Node, str
     ]
     pending = toposort((h.node for h in earlier), lambda n: resolve(n) is n)
     effects = [n for n in pending if n.op is Op.AFTER and n in computed]
-    return [*dict.fromkeys([*((n, buffer_below(n).arg.device) for n in effects), *found])]
+    return [*dict.fromkeys([*((n, stored_below(n).arg.device) for n in effects), *found])]
 
 
 def _tokens_below(node: Node) -> set[Token]:

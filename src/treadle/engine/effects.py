@@ -17,13 +17,13 @@ from ..ir.args import Placeholder
 from ..ir.node import Node, toposort
 from ..ir.op import CUTS, Op
 from ..ir.shape import size_max, size_product
+from ..ir.versions import stored_below
 from .known import current, holders, is_known, remember, resolve
 from .memory import adopt, memory_of, new_memory
 from .steps import Transfer, listeners
 
 __all__ = [
-    "buffer_below", "commit", "is_stored", "keep_old_versions", "readers", "readers_beside",
-    "still_read",
+    "commit", "is_stored", "keep_old_versions", "readers", "readers_beside", "still_read",
 ]  # fmt: skip
 
 # A stored result is written by a kernel anyway; a copy is made beside them, and read first.
@@ -36,7 +36,7 @@ def commit(effects: list[Node]) -> None:
     for effect in effects:
         if effect in overwritten:
             continue
-        ref = buffer_below(effect).arg
+        ref = stored_below(effect).arg
         new = replace(ref, version=ref.version + _depth(effect))
         memory_of(ref).version = new.version
         remember(effect, Node(Op.BUFFER, effect.dtype, (), new))
@@ -48,13 +48,6 @@ def _depth(effect: Node) -> int:
         count += effect.op is Op.AFTER
         effect = effect.src[0]
     return count
-
-
-def buffer_below(effect: Node) -> Node:
-    """The memory that an effect writes to."""
-    while effect.op in (Op.AFTER, Op.RESHAPE):
-        effect = effect.src[0]
-    return effect
 
 
 def _overwritten(effects: list[Node]) -> set[Node]:
@@ -106,7 +99,7 @@ def readers_beside(effects: list[Node], order: list[Node], stored: set[Node]) ->
     if not found or not lost.isdisjoint(found) or not all(map(is_stored, found)):
         return []
     new = set(current(found)[1]).difference(order)
-    here = {buffer_below(effect).arg.device for effect in effects}
+    here = {stored_below(effect).arg.device for effect in effects}
     is_easy = len(new) <= len(order) and all(_is_easy(node, here) for node in new)
     return found if is_easy and _bytes_of(found) <= _COPY_COST * _bytes_of(lost) else []
 

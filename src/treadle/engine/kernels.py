@@ -210,6 +210,7 @@ def _load(
         tuple(description["moves"]),
         description["source"],
         tuple(description["variables"]),
+        opened.runtime.kernel_bytes,
     )
 
 

@@ -23,13 +23,13 @@ from ..ir.op import Op
 from ..ir.shape import size_max, size_product
 from ..ir.symbolic import unbind
 from ..ir.text import render as node_text
+from ..ir.versions import stored_below
 from ..schedule.images import image_of
 from ..schedule.kernel import Kernel
 from ..schedule.memory import Life, plan, plan_blocks
 from ..schedule.schedule import schedule
 from ..transforms.pairs import in_reals
 from .backends import Device, compile_cache
-from .effects import buffer_below
 from .kernels import compiled, digest, known_kernel
 from .lasting import expects_replays, lasts
 from .memory import memory_of
@@ -154,7 +154,7 @@ def _marked(roots: Sequence[Node], inputs: list[BufferRef]) -> Sequence[Node]:
         return roots
     order = toposort(roots)
     lasting = {ref.token for ref in inputs if lasts(memory_of(ref))}
-    lasting -= {buffer_below(node).arg.token for node in order if node.op is Op.AFTER}
+    lasting -= {stored_below(node).arg.token for node in order if node.op is Op.AFTER}
     marked = {
         node: node.replace(arg=replace(node.arg, lasts=True))
         for node in order

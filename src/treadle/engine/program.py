@@ -31,7 +31,8 @@ class CompiledKernel:
     """Loaded code of one kernel and what a launch of it needs.
 
     `key` names it in the disk cache; `scratch` holds (bytes) of the memory that it needs beside
-    its buffers; `ops` and `bytes` are what one launch does.
+    its buffers; `ops` and `bytes` are what one launch does; `room` are the bytes that it takes
+    while it is loaded, as far as its runtime knows.
     """
 
     key: str
@@ -45,6 +46,7 @@ class CompiledKernel:
     moves: tuple[str, ...]
     packed_source: str
     variables: tuple[str, ...] = ()
+    room: int = 0
 
     @property
     def source(self) -> str:

@@ -20,6 +20,7 @@ __all__ = ["MOST_KERNELS", "Programs"]
 
 # Loaded code is two mappings, four if it is emulated, and Linux gives a process 65,530.
 MOST_KERNELS = 4096
+_KERNEL = 1 << 18  # bytes: one that takes more counts as several, so that all fit into 1 GiB
 _LAUNCHES = 64  # of a kernel that runs again and again: their places take as much room as a kernel
 
 
@@ -60,4 +61,5 @@ class Programs:
 
 
 def _weight(program: Program) -> int:
-    return len(set(program.kernels)) + len(program.kernels) // _LAUNCHES
+    loaded = sum(max(1, -(-kernel.room // _KERNEL)) for kernel in set(program.kernels))
+    return loaded + len(program.kernels) // _LAUNCHES

@@ -18,6 +18,7 @@ from ..ir.node import Node, substitute, toposort
 from ..ir.op import CUTS, Op
 from ..ir.shape import size_product
 from ..ir.symbolic import size_with, unbind
+from ..ir.versions import stored_below
 from ..schedule.kernel import Kernel
 from ..schedule.schedule import schedule
 from ..schedule.shard import Spread, Value, partition, spread_over
@@ -27,7 +28,6 @@ from .blame import blamed
 from .check import check_values
 from .cuts import compute_cuts, computed_at_once, device_of
 from .effects import (
-    buffer_below,
     commit,
     is_stored,
     keep_old_versions,
@@ -305,7 +305,7 @@ def _interpret(roots: list[Node], device: str, effects: list[Node]) -> list[Node
     """Run `roots` through the reference interpreter."""
     from ..ir.interpret import interpret_many  # brings NumPy, which only this path needs at once
 
-    memory = {buffer_below(e).arg: read(buffer_below(e).arg).copy() for e in effects}
+    memory = {stored_below(e).arg: read(stored_below(e).arg).copy() for e in effects}
     plain, bound = unbind(roots)
     values = interpret_many(plain, lambda ref: memory[ref] if ref in memory else read(ref), bound)
     found = [

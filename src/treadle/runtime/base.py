@@ -159,10 +159,12 @@ class Device(Protocol):
 
     `has_addresses`: kernel arguments are plain addresses, so that several pieces of memory can be
     parts of one buffer. `shares_memory`: the host sees all of the device's memory (Buffer.view).
+    `kernel_bytes`: about how much of the host's memory a loaded kernel takes.
     """
 
     has_addresses: bool
     shares_memory: bool
+    kernel_bytes: int
 
     @property
     def name(self) -> str: ...

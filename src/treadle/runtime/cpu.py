@@ -40,6 +40,7 @@ class CpuDevice:
 
     has_addresses = True
     shares_memory = True
+    kernel_bytes = 1 << 17
     name: str
     target: Target
     threads: int

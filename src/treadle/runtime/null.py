@@ -116,6 +116,7 @@ class NullDevice:
 
     has_addresses = True
     shares_memory = False
+    kernel_bytes = 1 << 14
     name: str
     target: Target
     allocator: NullAllocator

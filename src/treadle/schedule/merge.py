@@ -54,7 +54,7 @@ class _Merger:
     outputs: frozenset[Node]
     parts: list[_Part] = field(default_factory=list)
     home: dict[Node, int] = field(default_factory=dict)
-    users: dict[Key, list[int]] = field(default_factory=dict)
+    users: dict[Key, list[int]] = field(default_factory=dict)  # no more than are tried
 
     def add(self, built: Built) -> None:
         """Put a kernel into a part that it can join, or make it one of its own."""
@@ -72,7 +72,7 @@ class _Merger:
             self.parts.append(part)
         self.home[root] = number
         for key in keys:
-            self.users.setdefault(key, []).append(number)
+            self.users[key] = _newest({number, *self.users.get(key, ())})
 
     def _may_join(self, root: Node, kernel: Kernel) -> bool:
         """Whether the kernel of `root` is one of plain loops, and nobody asked for it as it is."""
@@ -92,8 +92,7 @@ class _Merger:
         return [(loops, memory) for memory in part.accesses.memory]
 
     def _join(self, root: Node, part: _Part, keys: Iterable[Key], needs: set[int]) -> int | None:
-        found = (n for key in keys for n in self.users.get(key, ()))
-        for number in sorted(set(found), reverse=True)[:MAX_TRIALS]:
+        for number in _newest({n for key in keys for n in self.users.get(key, ())}):
             if any(self.parts[need].above >> number & 1 for need in needs):
                 continue  # something else runs between
             joined = self._joined(number, root, part)
@@ -165,6 +164,11 @@ def merge(
     for built in kernels:
         merger.add(built)
     return merger.kernels()
+
+
+def _newest(numbers: set[int]) -> list[int]:
+    """Those that a kernel tries to join, out of `numbers` of parts."""
+    return sorted(numbers, reverse=True)[:MAX_TRIALS]
 
 
 def _loops(plan: Plan, root: Node) -> Index:

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterator
 from typing import TypeVar
 
 from ..errors import InternalError
 from ..ir.node import Node, rebuild
 from ..ir.op import MOVEMENT, Op
-from .plan import view_base
+from ..ir.versions import view_base
 
 __all__ = ["copy_old_versions", "needs_of", "order_roots", "topological"]
 
 T = TypeVar("T", bound=Hashable)
-
-
-def _effects_behind(version: Node) -> list[Node]:
-    """The ASSIGNs that made this version of a buffer, newest first."""
-    effects: list[Node] = []
-    while version.op is Op.AFTER:
-        effects.extend(version.src[1:])
-        version = view_base(version.src[0])
-    return effects
 
 
 def needs_of(
@@ -29,23 +20,42 @@ def needs_of(
 ) -> dict[Node, set[Node]]:
     """For each root of `reads` (root -> versions and stored nodes read) those that run before.
 
-    `kernels` maps each root to the one that its kernel goes by.
+    `kernels` maps each root to the one that its kernel goes by. What another root has to wait for
+    anyway is not repeated: of a memory's versions, only the last concern who reads or overwrites.
     """
     before: dict[Node, set[Node]] = {root: set() for root in reads}
     readers: dict[Node, set[Node]] = {}
     for root, versions in reads.items():
         for version in versions:
-            needed = _effects_behind(version) or [version]
-            known = {kernels[n] for n in needed if n in kernels}
-            before[root].update(known - {root})
             readers.setdefault(version, set()).add(root)
+            for recent in _recent(version, root, kernels):
+                before[root].update(_makers(recent, root, kernels))
     for root in reads:
         if root.op is Op.ASSIGN:
-            for version in _versions_overwritten(root):
-                before[root].update(readers.get(version, set()) - {root})
-            base = view_base(root.src[0])
-            before[root].update(kernels[n] for n in _effects_behind(base) if n in kernels)
+            for recent in _recent(view_base(root.src[0]), root, kernels):
+                before[root].update(readers.get(recent, set()) - {root})
+                before[root].update(_makers(recent, root, kernels))
     return before
+
+
+def _recent(version: Node, root: Node, kernels: dict[Node, Node]) -> Iterator[Node]:
+    """`version` and those before it, back to one that another root's ASSIGN to the last made.
+
+    That one waits itself for whatever concerns the versions further back.
+    """
+    for recent in _versions_from(version):
+        yield recent
+        if recent.op is Op.AFTER:
+            below = view_base(recent.src[0])
+            makers = (n for n in recent.src[1:] if kernels.get(n, root) is not root)
+            if any(view_base(maker.src[0]) is below for maker in makers):
+                return
+
+
+def _makers(version: Node, root: Node, kernels: dict[Node, Node]) -> set[Node]:
+    """The roots but `root` that make a version of memory, or store a node."""
+    made = version.src[1:] if version.op is Op.AFTER else (version,)
+    return {kernels[node] for node in made if node in kernels} - {root}
 
 
 def order_roots(
@@ -60,12 +70,16 @@ def order_roots(
     return order, None if len(order) == len(before) else _assign_in_cycle(before, set(order), reads)
 
 
-def _versions_overwritten(assign: Node) -> Iterable[Node]:
-    version = view_base(assign.src[0])
+def _versions_from(version: Node) -> Iterator[Node]:
+    """`version` and all those that it overwrote, the newest first."""
     yield version
     while version.op is Op.AFTER:
         version = view_base(version.src[0])
         yield version
+
+
+def _versions_overwritten(assign: Node) -> Iterator[Node]:
+    return _versions_from(view_base(assign.src[0]))
 
 
 def copy_old_versions(outputs: list[Node], assign: Node) -> list[Node]:

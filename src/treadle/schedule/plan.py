@@ -15,7 +15,7 @@ from .index import Index, unwindow_steps
 
 __all__ = [
     "COSTLY", "FACTOR", "LEAVES", "PRODUCT", "STORED", "Demand", "Group", "Home", "Kept", "Plan",
-    "Weight", "distinct", "is_heavy", "ranges_in", "view_base", "weigh",
+    "Weight", "distinct", "is_heavy", "ranges_in", "weigh",
 ]  # fmt: skip
 
 LEAVES = frozenset((Op.CONST, Op.IOTA, Op.BUFFER, Op.VARIABLE, Op.BIND))
@@ -158,13 +158,6 @@ class Plan:
 def ranges_in(nodes: Index) -> frozenset[Node]:
     """Every RANGE that the index expressions use."""
     return frozenset(item for node in nodes for item in node.toposort() if item.op is Op.RANGE)
-
-
-def view_base(node: Node) -> Node:
-    """What a chain of views looks at."""
-    while node.op in MOVEMENT:
-        node = node.src[0]
-    return node
 
 
 @dataclass

@@ -19,14 +19,15 @@ from ..ir.node import Node, as_index, rebuild
 from ..ir.op import ALU, MOVEMENT, SAME, Op
 from ..ir.rules.index import simplify
 from ..ir.shape import Shape, size_product
+from ..ir.versions import stored_below, view_base
 from .effects import in_order
 from .fuse import reduce_index
 from .images import image_of
 from .index import TRUE, Index, flat_index, gathered_index, places_index, source_index
 from .kernel import Kernel
-from .plan import Group, Kept, Plan, ranges_in, view_base
+from .plan import Group, Kept, Plan, ranges_in
 
-__all__ = ["build_kernel", "end", "reduce_over", "storage_of", "view_storage"]
+__all__ = ["build_kernel", "end", "reduce_over", "storage_of"]
 
 Key = tuple[Node, Index, Node]
 _HAVE_NO_SOURCES = frozenset((Op.CONST, Op.IOTA, Op.VARIABLE, Op.BIND))
@@ -216,7 +217,7 @@ class _Builder:
         return (source, gathered_index(node, index, position), simplify(valid & inside))
 
     def _load(self, node: Node, index: Index, valid: Node) -> Node:
-        storage = view_storage(node)
+        storage = stored_below(node)
         self.reads.add(node)
         src = (self.param(storage), self._position(node, index))
         if valid is not TRUE:
@@ -268,13 +269,6 @@ def _is_masked_sum(op: Op, value: Node) -> bool:
     )
 
 
-def view_storage(node: Node) -> Node:
-    """The BUFFER behind a version of it, or the stored node itself."""
-    while node.op is Op.AFTER:
-        node = view_base(node.src[0])
-    return node
-
-
 def build_kernel(
     plan: Plan, roots: tuple[Node, ...], device: str, unstored: tuple[Node, ...] = ()
 ) -> tuple[Kernel, frozenset[Node]]:
@@ -297,7 +291,7 @@ def build_kernel(
 
 def storage_of(root: Node) -> Node:
     """What `root` is stored in: the BUFFER that it is assigned to, or memory of its own."""
-    return view_storage(view_base(root.src[0])) if root.op is Op.ASSIGN else root
+    return stored_below(view_base(root.src[0])) if root.op is Op.ASSIGN else root
 
 
 def end(effect: Node, loops: Index) -> Node:

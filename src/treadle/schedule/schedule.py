@@ -16,6 +16,7 @@ from ..ir.loops import identity
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import remembered
+from ..ir.versions import view_base
 from ..target import Target
 from .effects import is_safe, stores_of
 from .fuse import decide
@@ -27,7 +28,7 @@ from .layouts import store_channels_last
 from .limits import cut_to_fit, fits
 from .merge import merge
 from .order import copy_old_versions, needs_of, order_roots
-from .plan import LEAVES, STORED, view_base
+from .plan import LEAVES, STORED
 from .ranges import build_kernel
 from .scans import cut_long_scans
 from .sorts import expand_sorts
@@ -82,19 +83,22 @@ def schedule(
                 nodes, joined = ordered, {}
                 forced, keeping = _forced(nodes), _keeping(target)
                 continue
-        hazard = next((r for r, (k, _) in built.items() if _overwrites_what_it_reads(r, k)), None)
-        if hazard is None:
+        hazards = [r for r, (k, _) in built.items() if _overwrites_what_it_reads(r, k)]
+        if not hazards:
             reads = {root: versions for root, (_, versions) in built.items()}
             before = needs_of(reads, {root: group.root for root, group in plan.groups.items()})
             order, hazard = order_roots(before, reads)
             if hazard is None:
                 kernels = [built[root] for root in order]
                 return merge(kernels, before, plan, nodes, target), nodes
-        if hazard.src[1] in forced:  # one kernel reads what is there before it and after it
-            nodes = copy_old_versions(nodes, hazard)
+            hazards = [hazard]
+        values = [hazard.src[1] for hazard in hazards if hazard.src[1] not in forced]
+        forced.update(
+            (value, "it is assigned to memory that is still being read") for value in values
+        )
+        if not values:  # one kernel reads what is there before it and after it
+            nodes = copy_old_versions(nodes, hazards[0])
             forced = _forced(nodes)
-            continue
-        forced[hazard.src[1]] = "it is assigned to memory that is still being read"
 
 
 def _keeping(target: Target | None) -> Keeping | None:

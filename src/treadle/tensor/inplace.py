@@ -21,6 +21,7 @@ from ..ir.args import Placeholder, Token
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.origin import mark
+from ..ir.versions import stored_below
 from ..schedule.shard import axis_of, sharded
 from .modes import no_grad
 from .shapes import reshape
@@ -48,9 +49,7 @@ def base_of(node: Node) -> Node | None:
 
 
 def _token(base: Node) -> Token:
-    while base.op is not Op.BUFFER:
-        base = base.src[0]
-    return base.arg.token
+    return stored_below(base).arg.token
 
 
 def _effect(base: Node, view: Node, value: Node) -> Node:

@@ -28,6 +28,8 @@ from .shapes import (
 
 __all__ = ["Joining"]
 
+_TOGETHER = 64  # tensors that one kernel joins
+
 
 class Joining(Reinterpret):
     """Several tensors to one and back."""
@@ -248,6 +250,22 @@ def _other_axis(wrong: set[int], first: Any, other: Any) -> str:
 
 
 def _joined(nodes: list[Node], axis: int) -> Node:
+    """Nodes one after the other: many of them by groups in memory, then these.
+
+    Groups of equal sizes are one kernel, over other buffers each; one kernel for all would take
+    minutes to compile, or be cut where each part computes every element.
+    """
+    while len(nodes) > _TOGETHER:
+        groups = [nodes[i : i + _TOGETHER] for i in range(0, len(nodes), _TOGETHER)]
+        nodes = [_stored(_side_by_side(group, axis)) for group in groups]
+    return _side_by_side(nodes, axis)
+
+
+def _stored(node: Node) -> Node:
+    return Node(Op.CONTIGUOUS, node.dtype, (node,))
+
+
+def _side_by_side(nodes: list[Node], axis: int) -> Node:
     """Each node padded to the full axis, chosen by position: exact for NaN and -0.0 too."""
     sizes = [node.shape[axis] for node in nodes]
     total = sum(sizes[1:], sizes[0])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from treadle.emulate.cuda import EmulatedDriver
+from treadle.emulate.ptx import execute
 from treadle.runtime.cuda.driver import DriverError
 
 HEAD = ".version 8.6\n.target sm_90\n.address_size 64\n"
@@ -269,3 +270,17 @@ def test_memory_that_was_freed_is_no_longer_there(compile_ir):
     context.free(address, None)
     with pytest.raises(DriverError, match="nothing is allocated"):
         context.launch(kernel_, (1, 1, 1), (1, 1, 1), 0, None, [("address", address)])
+
+
+def test_a_kernel_imports_no_function_that_it_does_not_call(run, monkeypatch):
+    load, imported = execute.load_object, []
+
+    def counted(code, symbols, imports=None):
+        imported.append(set(imports or ()))
+        return load(code, symbols, imports)
+
+    monkeypatch.setattr(execute, "load_object", counted)
+    numbers = np.arange(32, dtype=np.int32)
+    found = run("add.s32 %d, %a, %b;", numbers, numbers, out=np.int32)
+    np.testing.assert_array_equal(found, 2 * numbers)
+    assert 0 < len(imported[-1]) < len(execute.SUPPORT_SYMBOLS) // 4

@@ -14,7 +14,7 @@ import functools
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -156,12 +156,14 @@ class Program:
             if found is None:
                 made = translate(self.module, name)
                 support = _support(self._compile_ir)
+                code = self._compile_ir(made.ir, quick=True)
+                # Each name that a library could import costs the linker more than a kilobyte.
+                wanted = [symbol for symbol in SUPPORT_SYMBOLS if symbol.encode() in code]
                 library = load_object(
-                    self._compile_ir(made.ir, quick=True), [made.symbol],
-                    {symbol: support.address(symbol) for symbol in SUPPORT_SYMBOLS},
-                )  # fmt: skip
+                    code, [made.symbol], {symbol: support.address(symbol) for symbol in wanted}
+                )
                 library.needs = support
-                found = self._loaded[name] = _Loaded(made, library, {})
+                found = self._loaded[name] = _Loaded(replace(made, ir=""), library, {})
         return found
 
     def launch(

@@ -76,6 +76,7 @@ class CLDevice:
     """OpenCL device number `index` of those that `find_devices` lists."""
 
     has_addresses = False
+    kernel_bytes = 9 << 18  # PoCL reads each program into 2 MiB, which it holds
     name: str
     is_software: bool
     shares_memory: bool

@@ -53,6 +53,7 @@ class CUDADevice:
 
     has_addresses = True
     shares_memory = False
+    kernel_bytes = 1 << 18  # as much as emulated ones
 
     def __init__(
         self, name: str, driver: Driver, index: int, make_target: Callable[[DeviceFacts], Target]
