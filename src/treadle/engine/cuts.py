@@ -18,7 +18,8 @@ from typing import Any
 
 from ..ir.node import Node, toposort
 from ..ir.op import CUTS, Op
-from ..transforms.matrices import siblings
+from ..ir.recurrence import siblings, without
+from ..transforms.matrices import siblings as results_of
 from .backends import Device
 from .known import is_backed, remember, resolve
 from .loops import run_loop
@@ -55,16 +56,48 @@ def compute_cuts(outputs: Sequence[Node], realize: Realize) -> None:
 
     A device that interprets graphs does so with loops, too.
     """
-    for cut in toposort(outputs, lambda n: resolve(n) is n):
-        if cut.op not in CUTS or resolve(cut) is not cut:
+    pending = toposort(outputs, lambda n: resolve(n) is n)
+    cuts = [node for node in pending if node.op in CUTS and resolve(node) is node]
+    larger = _with_more_states(cuts)
+    for cut in cuts:
+        if resolve(cut) is not cut:  # computed with another one
             continue
+        smaller: list[Node] = []
+        while (found := larger.get(_first(cut))) is not None:
+            smaller.append(cut)
+            cut = found
         nodes = [resolve(node) for node in cut.src]
         device = device_of(cut.src, cut)
         if cut.op is Op.RECUR and Device[device].interprets:
             continue
         if not all(map(is_backed, nodes)):
             nodes = realize([(node, device) for node in cut.src])
+        states = siblings(cut) if smaller else []
         _take(cut, nodes)
+        for one in smaller:
+            for state, same in zip(siblings(one), states, strict=False):
+                remember(state, resolve(same))
+
+
+def _with_more_states(cuts: Sequence[Node]) -> dict[Node, Node]:
+    """For the first state of a loop: that of another of `cuts` which has the same states and more.
+
+    What a loop saves for its gradient are states that no step reads.
+    """
+    loops = list(dict.fromkeys(_first(cut) for cut in cuts if cut.op is Op.RECUR))
+    found: dict[Node, Node] = {}
+    for small in loops:
+        count = len(small.arg.body)
+        for large in loops:
+            is_larger = len(large.arg.body) > count and large.src[:count] == small.src[:count]
+            if is_larger and small in without(large, count):
+                found[small] = large
+    return found
+
+
+def _first(cut: Node) -> Node:
+    """The first state of a loop; any other cut as it is."""
+    return siblings(cut)[0] if cut.op is Op.RECUR else cut
 
 
 def device_of(sources: Sequence[Node], cut: Node) -> str:
@@ -111,7 +144,7 @@ def _copy(node: Node, source: Memory) -> tuple[Transfer, list[Node]]:
 def _host_call(node: Node, operands: list[Memory]) -> tuple[HostCall, list[Node]]:
     """The call that a HOST node is a result of, with memory for all results, and their nodes."""
     arg, device = node.arg, operands[0].device
-    results = [node] if len(arg.shapes) == 1 else siblings(node)
+    results = [node] if len(arg.shapes) == 1 else results_of(node)
     made = [new_memory(device, one.dtype, math.prod(one.shape)) for one in results]
     return HostCall(arg, operands, [source.shape for source in node.src], made), results
 
