@@ -63,20 +63,27 @@ def compute_cuts(outputs: Sequence[Node], realize: Realize) -> None:
         if resolve(cut) is not cut:  # computed with another one
             continue
         smaller: list[Node] = []
-        while (found := larger.get(_first(cut))) is not None:
+        while (more := larger.get(_first(cut))) is not None:
             smaller.append(cut)
-            cut = found
-        nodes = [resolve(node) for node in cut.src]
+            cut = more
+        below = [_read_in_place(node) if cut.op is Op.RECUR else node for node in cut.src]
+        nodes = [resolve(node) for node in below]
         device = device_of(cut.src, cut)
         if cut.op is Op.RECUR and Device[device].interprets:
             continue
         if not all(map(is_backed, nodes)):
-            nodes = realize([(node, device) for node in cut.src])
-        states = siblings(cut) if smaller else []
-        _take(cut, nodes)
-        for one in smaller:
-            for state, same in zip(siblings(one), states, strict=False):
-                remember(state, resolve(same))
+            nodes = realize([(node, device) for node in below])
+        if cut.op is Op.RECUR:
+            pairs = zip(cut.src, below, nodes, strict=True)
+            operands = [view.substitute({node: known}) for view, node, known in pairs]
+            made = run_loop(cut, operands, _memory_below(nodes[0]).device)
+            states = siblings(cut)
+            found = [adopt(memory, one.shape) for memory, one in zip(made, states, strict=True)]
+            for one in (*smaller, cut):
+                for state, history in zip(siblings(one), found, strict=False):
+                    remember(state, history)
+        else:
+            _take(cut, nodes)
 
 
 def _with_more_states(cuts: Sequence[Node]) -> dict[Node, Node]:
@@ -93,6 +100,13 @@ def _with_more_states(cuts: Sequence[Node]) -> dict[Node, Node]:
             if is_larger and small in without(large, count):
                 found[small] = large
     return found
+
+
+def _read_in_place(node: Node) -> Node:
+    """What a loop's operand is rows of: a step reads them where they are, such as in a history."""
+    while node.op in (Op.SHRINK, Op.RESHAPE) and resolve(node) is node:
+        node = node.src[0]
+    return node
 
 
 def _first(cut: Node) -> Node:
@@ -116,12 +130,8 @@ def _is_in_memory(node: Node) -> bool:
 
 
 def _take(cut: Node, operands: Sequence[Node]) -> None:
-    """Copy, call or loop, with `operands` in memory; all results are remembered."""
+    """Copy or call, with `operands` in memory; all results are remembered."""
     sources = [_memory_below(node) for node in operands]
-    if cut.op is Op.RECUR:
-        states, made = run_loop(cut, operands, sources[0].device)
-        _remember_all(states, made)
-        return
     step, results = _copy(cut, sources[0]) if cut.op is Op.COPY else _host_call(cut, sources)
     start = time.perf_counter()
     step.run()
@@ -129,11 +139,7 @@ def _take(cut: Node, operands: Sequence[Node]) -> None:
         report_host_call(step, sources[0].device, time.perf_counter() - start)
     for listen in listeners:
         listen(step)
-    _remember_all(results, step.made)
-
-
-def _remember_all(nodes: Sequence[Node], made: Sequence[Memory]) -> None:
-    for node, memory in zip(nodes, made, strict=True):
+    for node, memory in zip(results, step.made, strict=True):
         remember(node, adopt(memory, node.shape))
 
 
