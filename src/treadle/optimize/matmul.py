@@ -486,5 +486,5 @@ def _pack_rows(
         if not lies_across:
             fill |= _in_squares(moves, x, steps, side)
         fill |= {r: moves.tiled(r, (side, "vector")) for r in inner}
-    moves.log.append("pack rows (grid)")
+    moves.log.append(f"pack rows (grid){f', {STRIPE} steps at a time' * lies_across}")
     return moves.staged(x, "grid", sizes, index, fill)
