@@ -60,6 +60,15 @@ def test_rows_that_lie_across_the_steps_are_packed_for_a_few_steps_at_a_time():
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
 
+def test_the_smaller_factor_is_packed_as_a_whole_where_that_spares_much_memory():
+    tall, wide = filled(4096, 1024), filled(4096, 128)
+    assert "swap rows and columns" in optimized(tall.T @ wide)[1]
+    assert "swap rows and columns" not in optimized(wide.T @ tall)[1]
+    x, y = numbers(3000, 1024), numbers(3000, 130)
+    found = (Tensor(x, device="CPU").T @ Tensor(y, device="CPU")).numpy()
+    np.testing.assert_allclose(found, x.T.astype(np.float64) @ y, rtol=1e-3, atol=1e-3)
+
+
 def joined(*rows):
     """Rows side by side, made as the gradient of taking them apart is."""
     total, at = 0, 0

@@ -35,7 +35,8 @@ MIN_WORK = 1 << 15
 MIN_ITEMS = 8
 PACK_REUSE = 2
 PACK = 3.0  # instructions to pack a vector that is read as one
-CLEARLY_LESS = 0.93
+CLEARLY_LESS, ABOUT_AS_MUCH = 0.93, 1.05
+SPARED = 1 << 23  # bytes of packed rows that swapping makes less, to be worth it by itself
 MAX_INTERLEAVED = 4
 FAR = 1 << 9  # bytes from step to step
 STRIPE = 8  # steps that all tiles are packed for before the next ones
@@ -100,10 +101,19 @@ def _best_way(
     # Results that lie apart are stored one by one, and what is added to them is read so.
     apart = _count(problem.rows) * _count(problem.columns) / _count(problem.steps)
     apart *= 1 + _matrices_added(nest, problem)
-    if _cost(swapped, other) + apart < CLEARLY_LESS * _cost(problem, tile):
+    most = ABOUT_AS_MUCH if _packed(swapped) + SPARED < _packed(problem) else CLEARLY_LESS
+    if _cost(swapped, other) + apart < most * _cost(problem, tile):
         moves.log.append("swap rows and columns")
         return swapped, other
     return problem, tile
+
+
+def _packed(problem: Problem) -> int:
+    """The bytes of memory that packed rows take."""
+    if problem.windows is not None or lasts(problem.x):
+        return 0
+    loops = (*problem.batch, *problem.rows, *problem.steps)
+    return _count(loops) * problem.reduce.dtype.itemsize
 
 
 def _matrices_added(nest: Nest, problem: Problem) -> int:
@@ -373,7 +383,7 @@ def _lies_across(x: Node, steps: tuple[Node, ...]) -> bool:
     """
     places = [stride(index, steps[-1]) for index in reads_of(x)]
     is_far = all(s is not None and s * x.dtype.itemsize >= FAR for s in places)
-    return is_far and len(steps) == 1 and _count(steps) > STRIPE
+    return is_far and _count(steps) > STRIPE
 
 
 def _uses(node: Node, loops: tuple[Node, ...]) -> bool:
@@ -475,7 +485,9 @@ def _pack_rows(
     fill: dict[Node, Split] = {}
     lies_across = _lies_across(x, steps)
     if lies_across:
-        fill[steps[0]] = moves.tiled(steps[0], (STRIPE, "loop"), outer="grid")
+        for r, n in moves.copies(steps[:-1], dict.fromkeys(steps, "grid")).items():
+            fill[r] = Split(n, (n,))
+        fill[steps[-1]] = moves.tiled(steps[-1], (STRIPE, "loop"), outer="grid")
     copies = moves.copies(around, dict.fromkeys(around, "grid"))
     fill |= {r: Split(n, (n,)) for r, n in copies.items()}
     rest = [r for r in (*steps, *inner) if r not in fill]
