@@ -8,8 +8,9 @@ import pytest
 from treadle import Context, Tensor, TinyJit
 from treadle.dtype import dtypes
 from treadle.engine.backends import Device
-from treadle.engine.lasting import Room, expect_replays, lasts
+from treadle.engine.lasting import Kept, Room, expect_replays, lasts
 from treadle.engine.memory import memory_of, moment, new_memory
+from treadle.func import scan
 from treadle.nn.state import load_state_dict
 
 ROWS, WIDTH = 24, 96
@@ -235,3 +236,42 @@ def test_weights_of_a_single_panel_are_kept_packed():
         found = net(tensor(x)).numpy()
         np.testing.assert_allclose(found, x @ values, rtol=1e-4, atol=1e-3)
     assert kept_bytes(net) >= values.nbytes
+
+
+def test_what_no_step_of_a_loop_changes_is_packed_once_in_each_replay():
+    """Weights that the captured call assigns to, behind a loop that reads them in every step."""
+    steps, rate = 7, 0.01
+    weight = tensor(matrix(0) * 0.1)
+
+    def train(xs):
+        def step(state, x):
+            new = (x + state @ weight.T).tanh()
+            return new, new
+
+        last, _ = scan(step, Tensor.zeros(ROWS, WIDTH, device="CPU"), xs)
+        weight.assign(weight * (1 - rate) + rate * last.mean(0))
+        return last.realize(weight)
+
+    jit = TinyJit(train)
+    xs, w = matrix(1, steps, ROWS, WIDTH), matrix(0) * 0.1
+    for _ in range(5):
+        state = np.zeros((ROWS, WIDTH), np.float32)
+        for x in xs:
+            state = np.tanh(x + state @ w.T)
+        w = w * (1 - rate) + rate * state.mean(0)
+        np.testing.assert_allclose(jit(tensor(xs)).numpy(), state, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(weight.numpy(), w, rtol=1e-4, atol=1e-5)
+    [loop] = [run for run in jit._capture.runs if len(run.rounds) == steps]
+    kept = Kept()
+    left = kept.split([loop], lambda memory: False, Room())
+    phases = [len(launch.phases) for launch in left]
+    each = len(loop.program.kernels)
+    first, second = sum(phases[:each]), sum(phases[each : 2 * each])
+    assert second == first - 1
+    assert phases == phases[:each] + phases[each : 2 * each] * (steps - 1)
+    assert len(kept.blocks) == 1
+    assert not kept._launches
+    none = Kept()
+    launches = none.split([loop], lambda memory: False, Room(0))
+    assert sum(len(launch.phases) for launch in launches) == steps * first
+    assert not none.blocks

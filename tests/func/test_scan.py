@@ -92,6 +92,43 @@ def test_a_step_is_compiled_once_and_products_with_the_input_are_one():
     assert GlobalCounters.kernel_count <= 3 + 2 * 200
 
 
+def test_a_loop_saves_what_its_gradient_and_products_over_all_steps_read():
+    """No product is computed anew: the gradient takes two for each one forward."""
+    steps, batch, size = 20, 8, 48
+    xs, h = seeded(steps, batch, size).realize(), seeded(batch, size).realize()
+    w = (seeded(size, size) * 0.1).realize()  # so that rounding does not grow from step to step
+
+    def loss(w, gate=lambda x: x.tanh()):
+        return func.scan(lambda s, x: (gate(x + s @ w),) * 2, h, xs)[1].square().sum()
+
+    GlobalCounters.reset()
+    loss(w).realize()
+    forward = GlobalCounters.global_ops
+    product = 2 * steps * batch * size * size
+    assert product < forward < 1.2 * product
+    for gate in (lambda x: x.tanh(), lambda x: x.relu() * 0.5, lambda x: x.sigmoid()):
+        GlobalCounters.reset()
+        value, found = func.value_and_grad(loss)(w, gate)
+        value.realize(found)
+        assert 3 * product < GlobalCounters.global_ops < 3.6 * product
+        state, total = h, Tensor(0.0)
+        leaf = w.detach().requires_grad_()
+        for x in xs:
+            state = gate(x + state @ leaf)
+            total = total + state.square().sum()
+        assert_same([value, found], [total, total.gradient(leaf)[0]])
+
+
+def test_a_loss_that_is_known_before_its_gradient_is_asked_for():
+    xs, h, w = (x.realize() for x in given())
+    w.requires_grad_()
+    loss = looped(xs, h, w)[0]
+    value = loss.item()
+    loss.backward()
+    expected = func.value_and_grad(lambda m: unrolled(xs, h, m)[0])(w.detach())
+    assert_same([Tensor(value), w.grad], expected)
+
+
 def test_a_captured_loop_gives_new_memory_each_time_and_sees_what_changes():
     _, h, w = given()
     w.realize()

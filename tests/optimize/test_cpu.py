@@ -47,6 +47,51 @@ def test_a_matmul_gets_a_register_tile_and_packed_operands():
     assert {"grid", "unroll", "vector"} <= kinds(ast)
 
 
+def test_rows_that_lie_across_the_steps_are_packed_for_a_few_steps_at_a_time():
+    across = "pack rows (grid), 8 steps at a time"
+    assert across in optimized(filled(256, 300).T @ filled(256, 130))[1]
+    for x in (filled(256, 64).T, filled(300, 256)):  # its steps are near; rows lie along them
+        log = optimized(x @ filled(256, 300))[1]
+        assert "pack rows (grid)" in log
+        assert across not in log
+    for steps, rows in ((203, 520), (9, 300), (16, 131)):
+        x, y = numbers(steps, rows), numbers(steps, 130)
+        wanted = x.T.astype(np.float64) @ y
+        found = (Tensor(x, device="CPU").T @ Tensor(y, device="CPU")).numpy()
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_the_smaller_factor_is_packed_as_a_whole_where_that_spares_much_memory():
+    tall, wide = filled(4096, 1024), filled(4096, 128)
+    assert "swap rows and columns" in optimized(tall.T @ wide)[1]
+    assert "swap rows and columns" not in optimized(wide.T @ tall)[1]
+    x, y = numbers(3000, 1024), numbers(3000, 130)
+    found = (Tensor(x, device="CPU").T @ Tensor(y, device="CPU")).numpy()
+    np.testing.assert_allclose(found, x.T.astype(np.float64) @ y, rtol=1e-3, atol=1e-3)
+
+
+def joined(*rows):
+    """Rows side by side, made as the gradient of taking them apart is."""
+    total, at = 0, 0
+    width = sum(row.shape[1] for row in rows)
+    for row in rows:
+        total = total + (row * 2).pad(((0, 0), (at, width - at - row.shape[1])))
+        at += row.shape[1]
+    return total
+
+
+@pytest.mark.parametrize(
+    ("widths", "pieces"), [((64, 64, 64), 3), ((128, 64), 3), ((40, 56), None), ((16,) * 9, None)]
+)
+def test_rows_of_pieces_are_computed_piece_beside_piece(widths, pieces):
+    log = optimized(joined(*(filled(6, width) for width in widths)))[1]
+    found = [line for line in log if "side by side" in line]
+    assert found == ([f"{pieces} pieces of r1 side by side"] if pieces else [])
+    rows = [numbers(6, width) for width in widths]
+    result = joined(*(Tensor(row, device="CPU") for row in rows)).numpy()
+    np.testing.assert_array_equal(result, np.concatenate(rows, 1) * 2)
+
+
 def test_small_products_are_left_alone():
     _, log = optimized(filled(4, 4) @ filled(4, 4))
     assert not any(line.startswith("tile") for line in log)

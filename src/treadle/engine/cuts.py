@@ -18,7 +18,8 @@ from typing import Any
 
 from ..ir.node import Node, toposort
 from ..ir.op import CUTS, Op
-from ..transforms.matrices import siblings
+from ..ir.recurrence import siblings, without
+from ..transforms.matrices import siblings as results_of
 from .backends import Device
 from .known import is_backed, remember, resolve
 from .loops import run_loop
@@ -55,16 +56,62 @@ def compute_cuts(outputs: Sequence[Node], realize: Realize) -> None:
 
     A device that interprets graphs does so with loops, too.
     """
-    for cut in toposort(outputs, lambda n: resolve(n) is n):
-        if cut.op not in CUTS or resolve(cut) is not cut:
+    pending = toposort(outputs, lambda n: resolve(n) is n)
+    cuts = [node for node in pending if node.op in CUTS and resolve(node) is node]
+    larger = _with_more_states(cuts)
+    for cut in cuts:
+        if resolve(cut) is not cut:  # computed with another one
             continue
-        nodes = [resolve(node) for node in cut.src]
+        smaller: list[Node] = []
+        while (more := larger.get(_first(cut))) is not None:
+            smaller.append(cut)
+            cut = more
+        below = [_read_in_place(node) if cut.op is Op.RECUR else node for node in cut.src]
+        nodes = [resolve(node) for node in below]
         device = device_of(cut.src, cut)
         if cut.op is Op.RECUR and Device[device].interprets:
             continue
         if not all(map(is_backed, nodes)):
-            nodes = realize([(node, device) for node in cut.src])
-        _take(cut, nodes)
+            nodes = realize([(node, device) for node in below])
+        if cut.op is Op.RECUR:
+            pairs = zip(cut.src, below, nodes, strict=True)
+            operands = [view.substitute({node: known}) for view, node, known in pairs]
+            made = run_loop(cut, operands, _memory_below(nodes[0]).device)
+            states = siblings(cut)
+            found = [adopt(memory, one.shape) for memory, one in zip(made, states, strict=True)]
+            for one in (*smaller, cut):
+                for state, history in zip(siblings(one), found, strict=False):
+                    remember(state, history)
+        else:
+            _take(cut, nodes)
+
+
+def _with_more_states(cuts: Sequence[Node]) -> dict[Node, Node]:
+    """For the first state of a loop: that of another of `cuts` which has the same states and more.
+
+    What a loop saves for its gradient are states that no step reads.
+    """
+    loops = list(dict.fromkeys(_first(cut) for cut in cuts if cut.op is Op.RECUR))
+    found: dict[Node, Node] = {}
+    for small in loops:
+        count = len(small.arg.body)
+        for large in loops:
+            is_larger = len(large.arg.body) > count and large.src[:count] == small.src[:count]
+            if is_larger and small in without(large, count):
+                found[small] = large
+    return found
+
+
+def _read_in_place(node: Node) -> Node:
+    """What a loop's operand is rows of: a step reads them where they are, such as in a history."""
+    while node.op in (Op.SHRINK, Op.RESHAPE) and resolve(node) is node:
+        node = node.src[0]
+    return node
+
+
+def _first(cut: Node) -> Node:
+    """The first state of a loop; any other cut as it is."""
+    return siblings(cut)[0] if cut.op is Op.RECUR else cut
 
 
 def device_of(sources: Sequence[Node], cut: Node) -> str:
@@ -83,12 +130,8 @@ def _is_in_memory(node: Node) -> bool:
 
 
 def _take(cut: Node, operands: Sequence[Node]) -> None:
-    """Copy, call or loop, with `operands` in memory; all results are remembered."""
+    """Copy or call, with `operands` in memory; all results are remembered."""
     sources = [_memory_below(node) for node in operands]
-    if cut.op is Op.RECUR:
-        states, made = run_loop(cut, operands, sources[0].device)
-        _remember_all(states, made)
-        return
     step, results = _copy(cut, sources[0]) if cut.op is Op.COPY else _host_call(cut, sources)
     start = time.perf_counter()
     step.run()
@@ -96,11 +139,7 @@ def _take(cut: Node, operands: Sequence[Node]) -> None:
         report_host_call(step, sources[0].device, time.perf_counter() - start)
     for listen in listeners:
         listen(step)
-    _remember_all(results, step.made)
-
-
-def _remember_all(nodes: Sequence[Node], made: Sequence[Memory]) -> None:
-    for node, memory in zip(nodes, made, strict=True):
+    for node, memory in zip(results, step.made, strict=True):
         remember(node, adopt(memory, node.shape))
 
 
@@ -111,7 +150,7 @@ def _copy(node: Node, source: Memory) -> tuple[Transfer, list[Node]]:
 def _host_call(node: Node, operands: list[Memory]) -> tuple[HostCall, list[Node]]:
     """The call that a HOST node is a result of, with memory for all results, and their nodes."""
     arg, device = node.arg, operands[0].device
-    results = [node] if len(arg.shapes) == 1 else siblings(node)
+    results = [node] if len(arg.shapes) == 1 else results_of(node)
     made = [new_memory(device, one.dtype, math.prod(one.shape)) for one in results]
     return HostCall(arg, operands, [source.shape for source in node.src], made), results
 

@@ -97,7 +97,8 @@ class Room:
 class Kept:
     """Phases that ran once, and run again if the memory that they read has changed.
 
-    What they fill is `blocks`, `nbytes` in all.
+    What they fill is `blocks`, `nbytes` in all. So is what the first round of a loop packs for the
+    others: weights that a training step reads in all rounds, and assigns to behind them.
     """
 
     def __init__(self) -> None:
@@ -117,48 +118,65 @@ class Kept:
         """
         rest: list[Launch] = []
         for run in runs:
-            (first, *others), program, begin = run.launches(), run.program, len(rest)
+            (first, *others), program = run.launches(), run.program
+            opened = Device[program.device]
+            written = {id(memory) for memory in (*run.filled, *run.overwritten)}
+            left: list[tuple[Launch, list[Any]]] = []
             for kernel, places, launch in zip(
                 program.kernels, program.arguments, first, strict=True
             ):
-                constant = {
+                read = {
                     slot: run.inputs[place.number]
                     for slot, place in enumerate(places)
-                    if place.kind == "input" and is_constant(run.inputs[place.number])
+                    if place.kind == "input"
                 }
-                rest.append(self._split(kernel, launch, constant, room, Device[program.device]))
-            left = rest[begin:]
+                constant = {slot: memory for slot, memory in read.items() if is_constant(memory)}
+                steady = {
+                    *constant,
+                    *(n for n, memory in read.items() if id(memory) not in written),
+                }
+                many = steady if others else constant.keys()
+                left.append(self._split(kernel, launch, constant, many, room, opened))
+            rest += [launch for launch, _ in left]
             for launches in others:  # of the same arguments
                 pairs = zip(left, launches, strict=True)
-                rest += [Launch(mine.phases, mine.args, now.vars) for mine, now in pairs]
+                rest += [Launch(later, mine.args, now.vars) for (mine, later), now in pairs]
         if self._launches:
             runtime = Device[runs[0].program.device].runtime
             self._calls = runtime.call_list(self._launches, (runs, self.blocks))
         return rest
 
     def _split(
-        self, kernel: CompiledKernel, launch: Launch, constant: dict[int, Memory], room: Room,
-        opened: Opened,
-    ) -> Launch:  # fmt: skip
-        """`launch` without the phases that read what is `constant`, which are kept."""
+        self, kernel: CompiledKernel, launch: Launch, constant: dict[int, Memory],
+        steady: Collection[int], room: Room, opened: Opened,
+    ) -> tuple[Launch, list[Any]]:  # fmt: skip
+        """`launch` without the phases that read what is `constant`, which are kept.
+
+        And the phases of later rounds, without those that read slots which are `steady`: what no
+        round changes is packed by the first one, in each replay.
+        """
         own = len(launch.args) - len(kernel.scratch)
-        done = _constant_phases(kernel, own, constant.keys())
-        slots = {slot.number for n in done for slot in kernel.entries[n].slots}
-        filled = {slot: kernel.scratch[slot - own] for slot in slots if slot >= own}
-        nbytes = sum(filled.values())
-        if not done or nbytes > room.left:
-            return launch
-        room.left -= nbytes
-        self.nbytes += nbytes
+        kept = _constant_phases(kernel, own, constant.keys())
+        once = _constant_phases(kernel, own, steady)
+        if _room_for(kernel, own, once) > room.left:
+            once = kept
+        if not once or _room_for(kernel, own, once) > room.left:
+            return launch, [*launch.phases]
         args = list(launch.args)
-        for slot, size in filled.items():
+        for slot in _filled(kernel, own, once):
+            size = kernel.scratch[slot - own]
+            room.left -= size
+            self.nbytes += size
             self.blocks.append(opened.allocator.alloc(size))
             args[slot] = self.blocks[-1].argument
-        self._sources.update((id(constant[s]), constant[s]) for s in slots if s < own)
         phases = list(enumerate(launch.phases))
-        packing = [phase for number, phase in phases if number in done]
-        self._launches.append(Launch(packing, args, launch.vars))
-        return Launch([phase for n, phase in phases if n not in done], args, launch.vars)
+        if kept:
+            read = {slot.number for n in kept for slot in kernel.entries[n].slots}
+            self._sources.update((id(m), m) for slot, m in constant.items() if slot in read)
+            packing = [phase for number, phase in phases if number in kept]
+            self._launches.append(Launch(packing, args, launch.vars))
+        mine = Launch([phase for n, phase in phases if n not in kept], args, launch.vars)
+        return mine, [phase for n, phase in phases if n not in once]
 
     def refresh(self) -> None:
         """Run the phases if what they have left is not of the values that are there now."""
@@ -187,6 +205,16 @@ def _constant_phases(kernel: CompiledKernel, own: int, constant: Collection[int]
             found.add(number)
             filled |= writes
     return found
+
+
+def _filled(kernel: CompiledKernel, own: int, phases: Collection[int]) -> set[int]:
+    """The slots of scratch memory, from `own` on, that `phases` use."""
+    slots = {slot.number for n in phases for slot in kernel.entries[n].slots}
+    return {slot for slot in slots if slot >= own}
+
+
+def _room_for(kernel: CompiledKernel, own: int, phases: Collection[int]) -> int:
+    return sum(kernel.scratch[slot - own] for slot in _filled(kernel, own, phases))
 
 
 def _written(entry: Entry) -> set[int]:

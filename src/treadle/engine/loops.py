@@ -25,10 +25,10 @@ __all__ = ["run_loop"]
 _STEP = "recur_step"
 
 
-def run_loop(node: Node, operands: Sequence[Node], device: str) -> tuple[list[Node], list[Memory]]:
-    """All states of the loop that `node` is one of, each with its new memory.
+def run_loop(node: Node, operands: Sequence[Node], device: str) -> list[Memory]:
+    """The histories of all states of the loop that `node` is one of, in new memory.
 
-    `operands`: the sources, in memory of `device`.
+    `operands`: the sources, in memory of `device` or some rows of what is there.
     """
     loop, states = Loop.of(node), siblings(node)
     histories = [new_memory(device, s.dtype, size_product(s.shape)) for s in states]
@@ -36,7 +36,7 @@ def run_loop(node: Node, operands: Sequence[Node], device: str) -> tuple[list[No
     pairs = zip(written, operands, strict=False)
     _run([_set_row(into, loop.first, value) for into, value in pairs], device, [{}], histories)
     if not loop.arg.steps:
-        return states, histories
+        return histories
     read = written
     if Device[device].runtime.has_addresses:
         read = [_shaped(memory, state) for memory, state in zip(histories, states, strict=True)]
@@ -55,7 +55,7 @@ def run_loop(node: Node, operands: Sequence[Node], device: str) -> tuple[list[No
     targets = zip(written, body, strict=True)
     effects = [_set_row(into, step + loop.written[0], value) for into, value in targets]
     _run(effects, device, [{_STEP: number} for number in loop.order], histories)
-    return states, histories
+    return histories
 
 
 def _run(

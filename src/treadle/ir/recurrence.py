@@ -8,17 +8,18 @@ source i, a state, a row of a sequence, or all of what every step reads. Equal b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
 from ..dtype import DType
 from .args import BufferRef, Placeholder, RecurArg, Token
-from .node import Node
+from .node import Node, toposort
 from .op import Op
 from .shape import Shape, size_product
 
-__all__ = ["Loop", "siblings", "stand_in"]
+__all__ = ["Loop", "extended", "siblings", "stand_in", "without"]
 
 _WHY = (
     "[scan] the values of a step are not known while the step's function runs, for it runs once "
@@ -33,10 +34,14 @@ def stand_in(number: int | None, dtype: DType, shape: Shape) -> Node:
 
     Without a number it is like no other: for a body that may have another loop in it.
     """
-    while number is not None and len(_tokens) <= number:
-        _tokens.append(Placeholder(_WHY))
-    token = Placeholder(_WHY) if number is None else _tokens[number]
+    token = Placeholder(_WHY) if number is None else _token(number)
     return Node(Op.BUFFER, dtype, (), BufferRef(token, size_product(shape), ""))
+
+
+def _token(number: int) -> Placeholder:
+    while len(_tokens) <= number:
+        _tokens.append(Placeholder(_WHY))
+    return _tokens[number]
 
 
 def siblings(node: Node) -> list[Node]:
@@ -45,6 +50,38 @@ def siblings(node: Node) -> list[Node]:
         Node(Op.RECUR, body.dtype, node.src, replace(node.arg, number=number))
         for number, body in enumerate(node.arg.body)
     ]
+
+
+def extended(node: Node, values: Sequence[Node], first: Sequence[Node]) -> list[Node]:
+    """All states of the loop of `node`, and after them `values` of its stand-ins, of all steps.
+
+    They are states that no step reads, and begin with `first`. The engine runs both loops as one.
+    """
+    loop = Loop.of(node)
+    return _renumbered(loop, (*loop.states, *first), (*node.arg.body, *values))
+
+
+def without(node: Node, count: int) -> list[Node]:
+    """The first `count` states of the loop of `node`, if they need no others, else []."""
+    loop = Loop.of(node)
+    body, dropped = node.arg.body[:count], set(loop.stand_ins[count : len(loop.states)])
+    if not dropped or not dropped.isdisjoint(toposort(body)):
+        return []
+    return _renumbered(loop, loop.states[:count], body)
+
+
+def _renumbered(loop: Loop, states: tuple[Node, ...], body: tuple[Node, ...]) -> list[Node]:
+    """`loop` with other states: those that it has too come first."""
+    count, stands = len(loop.states), loop.stand_ins
+    shift = len(states) - count
+    moved = {
+        stand: Node(Op.BUFFER, stand.dtype, (), replace(stand.arg, token=_token(number + shift)))
+        for number, stand in enumerate(stands)
+        if number >= count
+    }
+    arg = replace(loop.arg, body=tuple(one.substitute(moved) for one in body), number=0)
+    src = (*states, *loop.sequences, *loop.constants)
+    return siblings(Node(Op.RECUR, body[0].dtype, src, arg))
 
 
 @dataclass(frozen=True)

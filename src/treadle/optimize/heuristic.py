@@ -30,6 +30,7 @@ from .matmul import tile_matmul
 from .moves import Moves
 from .nest import Nest, contiguity, reads_of, sequential_loops, stride
 from .picks import pick_elements
+from .pieces import in_pieces
 from .products import distribute_over_product
 from .remainders import cut_off_remainders
 from .rows import COSTLY, keep_costly_rows, keep_gathered_rows
@@ -214,7 +215,8 @@ def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
     splits: dict[Node, Split] = {}
     described = []
     if vector is not None:
-        splits[vector] = _vector_tile(moves, nest, vector, lanes, knobs)
+        pieces = in_pieces(moves, nest, vector, lanes)
+        splits[vector] = pieces or _vector_tile(moves, nest, vector, lanes, knobs)
         described.append(f"vector r{vector.arg.number}")
     free = free_ranges(nest.node)
     for reduce in nest.reduces():

@@ -35,8 +35,11 @@ MIN_WORK = 1 << 15
 MIN_ITEMS = 8
 PACK_REUSE = 2
 PACK = 3.0  # instructions to pack a vector that is read as one
-CLEARLY_LESS = 0.93
+CLEARLY_LESS, ABOUT_AS_MUCH = 0.93, 1.05
+SPARED = 1 << 23  # bytes of packed rows that swapping makes less, to be worth it by itself
 MAX_INTERLEAVED = 4
+FAR = 1 << 9  # bytes from step to step
+STRIPE = 8  # steps that all tiles are packed for before the next ones
 
 
 @dataclass(frozen=True)
@@ -116,10 +119,19 @@ def _best_way(
     # Results that lie apart are stored one by one, and what is added to them is read so.
     apart = _count(problem.rows) * _count(problem.columns) / _count(problem.steps)
     apart *= 1 + _matrices_added(nest, problem)
-    if _cost(swapped, other) + apart < CLEARLY_LESS * _cost(problem, tile):
+    most = ABOUT_AS_MUCH if _packed(swapped) + SPARED < _packed(problem) else CLEARLY_LESS
+    if _cost(swapped, other) + apart < most * _cost(problem, tile):
         moves.log.append("swap rows and columns")
         return swapped, other
     return problem, tile
+
+
+def _packed(problem: Problem) -> int:
+    """The bytes of memory that packed rows take."""
+    if problem.windows is not None or lasts(problem.x):
+        return 0
+    loops = (*problem.batch, *problem.rows, *problem.steps)
+    return _count(loops) * problem.reduce.dtype.itemsize
 
 
 def _matrices_added(nest: Nest, problem: Problem) -> int:
@@ -380,6 +392,18 @@ def _row_split(moves: Moves, size: int, tile: Tile, blocks: int) -> tuple[Split,
     return Split(expr, tuple(loops), guard), tuple(r for r in loops if r.arg.kind != "unroll")
 
 
+def _lies_across(x: Node, steps: tuple[Node, ...]) -> bool:
+    """Whether the rows of `x` lie side by side, each step far from the one before.
+
+    Tile by tile a line would be fetched for a few elements, and be gone when the next tile wants
+    the others: all lines a page apart share one place of the cache. So all tiles are packed for a
+    few steps, then for the next ones.
+    """
+    places = [stride(index, steps[-1]) for index in reads_of(x)]
+    is_far = all(s is not None and s * x.dtype.itemsize >= FAR for s in places)
+    return is_far and _count(steps) > STRIPE
+
+
 def _uses(node: Node, loops: tuple[Node, ...]) -> bool:
     return bool(free_ranges(node)[node] & frozenset(loops))
 
@@ -476,14 +500,21 @@ def _pack_rows(
     around = (*batch, *row_loops)
     sizes = (*(r.src[0].arg for r in around), _count(steps), _count(inner))
     index = (*around, position, _digits(inner))
-    fill = {
-        r: Split(n, (n,)) for r, n in moves.copies(around, dict.fromkeys(around, "grid")).items()
-    }
-    fill |= {r: Split(n, (n,)) for r, n in moves.copies((*steps, *inner)).items()}
+    fill: dict[Node, Split] = {}
+    lies_across = _lies_across(x, steps)
+    if lies_across:
+        for r, n in moves.copies(steps[:-1], dict.fromkeys(steps, "grid")).items():
+            fill[r] = Split(n, (n,))
+        fill[steps[-1]] = moves.tiled(steps[-1], (STRIPE, "loop"), outer="grid")
+    copies = moves.copies(around, dict.fromkeys(around, "grid"))
+    fill |= {r: Split(n, (n,)) for r, n in copies.items()}
+    rest = [r for r in (*steps, *inner) if r not in fill]
+    fill |= {r: Split(n, (n,)) for r, n in moves.copies(rest).items()}
     side = 1 << (tile.rows - 1).bit_length()
     if side <= target.max_lanes and (side == tile.rows or target.has_masked_memory):
         # A square of steps and rows at a time, so that rows which lie along steps are transposed.
-        fill |= _in_squares(moves, x, steps, side)
+        if not lies_across:
+            fill |= _in_squares(moves, x, steps, side)
         fill |= {r: moves.tiled(r, (side, "vector")) for r in inner}
-    moves.log.append("pack rows (grid)")
+    moves.log.append(f"pack rows (grid){f', {STRIPE} steps at a time' * lies_across}")
     return moves.staged(x, "grid", sizes, index, fill)

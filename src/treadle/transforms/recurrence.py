@@ -16,10 +16,11 @@ from typing import NamedTuple
 
 from ..errors import UserError
 from ..ir.args import RecurArg
-from ..ir.node import Node, toposort
+from ..ir.node import Node, substitute, toposort
 from ..ir.op import ALU, MOVEMENT, Op
-from ..ir.recurrence import Loop, siblings, stand_in
+from ..ir.recurrence import Loop, extended, siblings, stand_in
 from ..ir.shape import Shape, size_product
+from .saved import above, worth_saving
 from .shapes import constant, permute, reduce, repeated, reshape
 
 __all__ = ["Given", "batched", "recur", "recur_rule", "row", "rows"]
@@ -91,9 +92,9 @@ class _Split:
         self._steps, self._batch, self._stops = steps, batch, stops
         self._found: dict[Node, Given] = {}
         order = toposort(body)
-        self._by_step = _above(order, set(self._in_rows))
-        self._has_memory = _above(order, {n for n in order if n.op is Op.BUFFER})
-        by_state = _above(order, {given.stand for given in states})
+        self._by_step = above(order, set(self._in_rows))
+        self._has_memory = above(order, {n for n in order if n.op is Op.BUFFER})
+        by_state = above(order, {given.stand for given in states})
         for node in order:
             if node not in by_state:
                 continue
@@ -167,15 +168,6 @@ def _are_one(bases: Sequence[Node], node: Node) -> bool:
     return len(bases) > 1 and all(size_product(base.shape) == size for base in bases)
 
 
-def _above(order: Sequence[Node], below: set[Node]) -> set[Node]:
-    """The nodes of `order` that are computed of one of `below`, and those."""
-    found: set[Node] = set()
-    for node in order:
-        if node in below or any(source in found for source in node.src):
-            found.add(node)
-    return found
-
-
 def recur_rule(
     node: Node, arriving: Mapping[int, Node], gradients: Gradients, batch: Batch
 ) -> tuple[Node | None, ...]:
@@ -192,6 +184,9 @@ def recur_rule(
         arrives = reshape(slopes[n], arg.body[n].shape)
         seeds[arg.body[n]] = seeds[arg.body[n]] + arrives if arg.body[n] in seeds else arrives
     parts = gradients(seeds, stands)
+    room = sum(size_product(stand.shape) for stand in stands[: count + arg.sequences])
+    kept, read = _read_back(node, [part for part in parts if part is not None], room)
+    parts = [None if part is None else part.substitute(read) for part in parts]
 
     past = [rows(history, loop.read) for history in siblings(node)]
     seen = [*map(Given, stands[:count], past)]
@@ -205,25 +200,60 @@ def recur_rule(
         here = zero if found is None else reshape(found, shape)
         body.append(here if g is None else here + reshape(extra[n], shape))
         first.append(zero if g is None else row(g, loop.last))
+    seen += kept
     over = seen + [Given(extra[n], rows(g, loop.read)) for n, g in arriving.items()]
     states = [Given(slopes[n], start) for n, start in zip(moving, first, strict=True)]
-    found = recur(body, states, over, shared, arg.steps, batch, not arg.backward)
-    histories = dict(zip(moving, found, strict=True))
+    rest = [n for n in range(count, len(stands)) if parts[n] is not None]
+    wanted = [part for n in rest if (part := parts[n]) is not None]
+    more = worth_saving(body, {slopes[n] for n in moving}, wanted, room)
+    saved = [stand_in(None, one.dtype, one.shape) for one in more]
+    states += [
+        Given(stand, constant(one.dtype, 0, one.shape))
+        for stand, one in zip(saved, more, strict=True)
+    ]
+    found = recur([*body, *more], states, over, shared, arg.steps, batch, not arg.backward)
+    histories = dict(zip(moving, found, strict=False))
+    seen += [
+        Given(stand, rows(history, loop.read))
+        for stand, history in zip(saved, found[len(moving) :], strict=True)
+    ]
+    read = {one: reshape(stand, one.shape) for one, stand in zip(more, saved, strict=True)}
+    wanted = substitute(tuple(wanted), read)
 
     results: list[Node | None] = [None] * len(node.src)
     for n in moving:
         results[n] = row(histories[n], loop.first)
-    rest = [n for n in range(count, len(stands)) if parts[n] is not None]
     over = seen + [Given(slopes[n], rows(histories[n], loop.written)) for n in moving]
     examples = {one.stand: reshape(one.source, (arg.steps, *one.stand.shape)) for one in over}
     known = {one.stand: reshape(one.source, one.stand.shape) for one in shared}
-    wanted = [part.substitute(known) for n in rest if (part := parts[n]) is not None]
+    wanted = substitute(wanted, known)
     for n, part in zip(rest, batch(wanted, examples, arg.steps), strict=True):
         each = repeated(wanted[rest.index(n)], arg.steps) if part is None else part
         shape = node.src[n].shape
         is_sequence = n < count + arg.sequences
         results[n] = reshape(each if is_sequence else reduce(each, Op.ADD, (0,)), shape)
     return tuple(results)
+
+
+def _read_back(
+    node: Node, parts: Sequence[Node], room: int
+) -> tuple[list[Given], dict[Node, Node]]:
+    """What `parts` read of a step of `node`'s loop and need not compute anew.
+
+    With what stands for it in them. What is no state is one of the loop that saves it.
+    """
+    loop, arg = Loop.of(node), node.arg
+    found = worth_saving(arg.body, set(loop.stand_ins[: len(arg.body)]), parts, room)
+    histories = dict(zip(arg.body, siblings(node), strict=True))
+    more = [one for one in found if one not in histories]
+    if more:
+        first = [constant(one.dtype, 0, one.shape) for one in more]
+        histories |= zip(more, extended(node, more, first)[len(arg.body) :], strict=True)
+    given = [
+        Given(stand_in(None, one.dtype, one.shape), rows(histories[one], loop.written))
+        for one in found
+    ]
+    return given, {n: reshape(g.stand, n.shape) for n, g in zip(found, given, strict=True)}
 
 
 def batched(node: Node, parts: Sequence[Node | None], size: int, batch: Batch) -> Node:

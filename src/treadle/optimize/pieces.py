@@ -1,0 +1,55 @@
+"""Rows that are put together from pieces: one step computes a vector of each piece.
+
+    out[j] = j < n ? x[j] : y[j - n]   ->   out[j] = x[j]; out[n + j] = y[j]     for j < n
+
+A mask that switches at a multiple of the pieces' length is then no mask any more, and what several
+pieces are computed from is loaded once: the gradients of a cell's gates, which lie side by side.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..dtype import dtypes
+from ..ir.loops import TRUE, Split, free_ranges
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.rules.index import linear_terms, simplify
+from .moves import Moves
+from .nest import Nest
+
+__all__ = ["in_pieces"]
+
+MOST = 8
+
+
+def in_pieces(moves: Moves, nest: Nest, vector: Node, lanes: int) -> Split | None:
+    """The loop `vector` as pieces side by side, where masks say that its rows are made of some."""
+    size = vector.src[0].arg
+    borders = _borders(nest, vector)
+    if not borders or nest.reduces():
+        return None
+    length = math.gcd(size, *borders)
+    pieces = size // length
+    if not 1 < pieces <= MOST or length % lanes:
+        return None
+    outer, piece = moves.loop(length // lanes), moves.loop(pieces, "unroll")
+    lane = moves.loop(lanes, "vector")
+    moves.log.append(f"{pieces} pieces of r{vector.arg.number} side by side")
+    return Split(simplify(piece * length + outer * lanes + lane), (outer, piece, lane), TRUE)
+
+
+def _borders(nest: Nest, loop: Node) -> set[int]:
+    """The steps of `loop` at which masks switch; none where one depends on it in another way."""
+    found: set[int] = set()
+    free = free_ranges(nest.node)
+    for node in nest.nodes():
+        is_mask = node.op is Op.CMPLT and node.src[0].dtype is dtypes.index
+        if not is_mask or loop not in free[node]:
+            continue
+        terms, offset = linear_terms(node.src[0])
+        limit = node.src[1]
+        if terms != {loop: 1} or limit.op is not Op.CONST:
+            return set()
+        found.add(limit.arg - offset)
+    return found
