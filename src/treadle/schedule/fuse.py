@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..dtype import dtypes
+from ..ir.loops import steps_of
 from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, SAME, Op
 from ..ir.rules.index import simplify
@@ -198,7 +199,7 @@ def _is_computed_anew(node: Node, demand: Demand) -> bool:
         return False
     times = 1
     for r in demand.results - ranges_in(demand.index):
-        times *= size_max_of(r)
+        times *= steps_of(r)
     return times >= MIN_ROWS and times * _elements(node) > SMALL_WORK
 
 
@@ -296,17 +297,11 @@ def _why_not_row_stat(node: Node, home: Home, used: frozenset[Node], heavy: bool
         return "two reductions over different rows do not nest"
     rows = 1
     for r in used:
-        rows *= size_max_of(r)
+        rows *= steps_of(r)
     if rows < MIN_ROWS and rows * _reduce_size(node) > SMALL_WORK:
         return "too few rows to compute in parallel beside their users"
     home.row_stats.append(used)
     return None
-
-
-def size_max_of(loop: Node) -> int:
-    """The largest extent of a RANGE."""
-    size = loop.src[0]
-    return size.arg if size.op is Op.CONST else size_max(size)
 
 
 def _reduce_size(node: Node) -> int:
