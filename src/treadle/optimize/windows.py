@@ -14,10 +14,9 @@ what they read.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from ..ir.loops import Split, free_ranges
+from ..ir.loops import Split, free_ranges, steps_of
 from ..ir.node import Node
 from ..ir.rules.index import linear_terms, simplify
 from .moves import Moves
@@ -56,7 +55,7 @@ def find_windows(
             dilation = _dilation(image, row, step)
             if dilation is None:
                 continue
-            both = moves.loop(_size(row) + dilation * (_size(step) - 1))
+            both = moves.loop(steps_of(row) + dilation * (steps_of(step) - 1))
             moved = simplify(image.substitute({row: both - step * dilation}))
             if not free_ranges(moved)[moved] & {row, step}:  # so it depends on their sum alone
                 image = moved
@@ -64,7 +63,7 @@ def find_windows(
                 pairs.append((row, step, dilation))
                 break
     channels = tuple(step for step in steps if step not in [pair[1] for pair in pairs])
-    if not pairs or math.prod(map(_size, channels)) < MIN_CHANNELS:
+    if not pairs or steps_of(*channels) < MIN_CHANNELS:
         return None
     return Windows(image, tuple(joined), tuple(pairs), channels)
 
@@ -79,7 +78,7 @@ def _dilation(x: Node, row: Node, step: Node) -> int | None:
         of_row, of_step = terms.get(row, 0), terms.get(step, 0)
         if of_row and of_step and of_step % of_row == 0:
             dilation = of_step // of_row
-            if 0 < dilation * (_size(step) - 1) < _size(row):
+            if 0 < dilation * (steps_of(step) - 1) < steps_of(row):
                 return dilation
     return None
 
@@ -95,9 +94,9 @@ def keep_image(
     inside = (*windows.joined, *windows.channels)
     around = sorted(free.difference(inside), key=lambda r: (r in rows, r.arg.number))
     loops = (*around, *inside)
-    sizes = [_size(r) for r in loops]
+    sizes = [steps_of(r) for r in loops]
     outermost = next(n for n, r in enumerate(loops) if r in (*rows, *windows.joined))
-    sizes[outermost] += -(-beyond // max(1, math.prod(map(_size, rows[1:]))))
+    sizes[outermost] += -(-beyond // max(1, steps_of(*rows[1:])))
     grid = (*around, windows.joined[0])
     fill = {r: Split(n, (n,)) for r, n in moves.copies(loops, dict.fromkeys(grid, "grid")).items()}
     column, channel = windows.joined[-1], windows.channels[-1]
@@ -111,7 +110,3 @@ def keep_image(
         for both, (row, step, dilation) in zip(windows.joined, windows.pairs, strict=True)
     }
     return simplify(stage.substitute(sums))
-
-
-def _size(loop: Node) -> int:
-    return loop.src[0].arg
