@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
@@ -16,6 +14,8 @@ from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
 from treadle.schedule.schedule import schedule
 from treadle.target import Target
+
+from .references import attention
 
 TARGET = Target.parse("sm_80")
 BOTH = pytest.mark.parametrize("device", ["CUDA", "CUDA:PTX"])
@@ -47,15 +47,9 @@ def is_one_kernel(tensor):
     return len(found) == 1
 
 
-def attention(q, k, v, allowed=None):
-    """The same in float64; `allowed` is true where attention is."""
-    q, k, v = (t.to("CPU").cast(dtypes.float64).numpy() for t in (q, k, v))
-    scores = q @ k.swapaxes(-2, -1) / math.sqrt(q.shape[-1])
-    if allowed is not None:
-        scores = np.where(allowed, scores, -np.inf)
-    with np.errstate(invalid="ignore"):
-        weights = np.exp(scores - scores.max(-1, keepdims=True))
-        return (weights / weights.sum(-1, keepdims=True)) @ v
+def expected_of(q, k, v, allowed=None):
+    """`attention` of what tensors hold."""
+    return attention(*(t.to("CPU").cast(dtypes.float64).numpy() for t in (q, k, v)), allowed)
 
 
 def test_halves_of_up_to_128_columns_are_one_kernel_without_a_matrix_of_scores():
@@ -142,7 +136,7 @@ def test_values_are_those_of_float64(name, device):
     ours = q.scaled_dot_product_attention(k, v, **options)
     assert is_one_kernel(ours)
     mask = np.tril(np.ones((shape[-2], keys or shape[-2]), bool)) if options else None
-    expected = attention(q, k, v, mask)
+    expected = expected_of(q, k, v, mask)
     # Weights and results are rounded to 8 bits.
     error = np.linalg.norm(ours.cast(dtypes.float64).numpy() - expected)
     assert error < 2**-8 * np.linalg.norm(expected)
@@ -159,7 +153,7 @@ def test_rows_begin_with_masked_keys_and_end_with_none(device):
     allowed[5] = False
     mask = Tensor(allowed, device=device)
     ours = q.scaled_dot_product_attention(k, v, attn_mask=mask).cast(dtypes.float64).numpy()
-    expected = attention(q, k, v, allowed)
+    expected = expected_of(q, k, v, allowed)
     expected[5] = 0
     np.testing.assert_allclose(ours, expected, atol=2e-3)
 
@@ -172,7 +166,7 @@ def test_large_scores_do_not_overflow(device):
         pytest.skip(str(error))
     q = (q * 200).realize()
     ours = q.scaled_dot_product_attention(k, v).cast(dtypes.float64).numpy()
-    np.testing.assert_allclose(ours, attention(q, k, v), rtol=2**-7, atol=2**-7)
+    np.testing.assert_allclose(ours, expected_of(q, k, v), rtol=2**-7, atol=2**-7)
 
 
 def test_gradients_are_right_beside_it():

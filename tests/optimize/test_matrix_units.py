@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from treadle import Context, Device, Tensor, dtypes
-from treadle.engine.run import scheduled
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_kernel, verify_linear
 from treadle.lower.passes import lower
-from treadle.optimize.heuristic import optimize
 from treadle.target import Target
+
+from .references import kernel, on_device_and_exactly
 
 TARGET = Target.parse("sm_80")
 RANDOM = np.random.default_rng(3)
@@ -20,12 +20,6 @@ RANDOM = np.random.default_rng(3)
 def numbers(*shape, dtype=dtypes.bfloat16, device="CPU"):
     values = RANDOM.integers(-8, 9, shape).astype(np.float32)
     return Tensor(values, device=device).cast(dtype).realize()
-
-
-def kernel(tensor, target=TARGET):
-    """The one kernel of `tensor`, and the moves that led there."""
-    (found,) = scheduled([(tensor.node, tensor.device)])
-    return (found, *optimize(found.ast, target))
 
 
 def is_on_units(tensor, target=TARGET):
@@ -48,13 +42,13 @@ def test_what_has_other_types_or_few_lines_is_not():
 
 def test_a_tile_is_as_large_as_leaves_groups_enough():
     for rows, groups in ((4096, 32 * 32), (512, 16 * 8)):
-        _, ast, _ = kernel(numbers(rows, 32) @ numbers(32, rows))
+        _, ast, _ = kernel(numbers(rows, 32) @ numbers(32, rows), TARGET)
         grid = [n.src[0].arg for n in ast.toposort() if n.op is Op.RANGE and n.arg.kind == "grid"]
         assert math.prod(grid) == groups
 
 
 def test_kernels_are_legal_at_every_stage_and_keep_to_shared_memory():
-    found, ast, _ = kernel(numbers(130, 70) @ numbers(70, 100))
+    found, ast, _ = kernel(numbers(130, 70) @ numbers(70, 100), TARGET)
     verify_kernel(ast)
     (phase,) = lower(ast, len(found.buffers), TARGET).phases
     verify_linear(phase.program)
@@ -77,17 +71,7 @@ CASES = {
 @pytest.mark.parametrize("device", ["CUDA", "CUDA:PTX"], indirect=True)
 @pytest.mark.parametrize("name", CASES)
 def test_values_are_exact_where_integers_are(name, device):
-    given = []
-
-    def make(*shape):
-        given.append(RANDOM.integers(-2, 3, shape).astype(np.float32))  # sums are exact
-        return Tensor(given[-1], device=device).cast(dtypes.bfloat16).realize()
-
-    ours = CASES[name](make).cast(dtypes.float32).numpy()
-    arrays = iter(given)
-    make_wide = lambda *shape: Tensor(next(arrays), device="CPU").realize()
-    expected = CASES[name](make_wide).cast(dtypes.bfloat16).cast(dtypes.float32).numpy()
-    np.testing.assert_array_equal(ours, expected)
+    np.testing.assert_array_equal(*on_device_and_exactly(CASES[name], device, RANDOM))
 
 
 KINDS = {

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 from treadle import Context, Device, Tensor, TinyJit, dtypes
-from treadle.engine.run import scheduled
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_kernel, verify_linear
 from treadle.lower.passes import lower
-from treadle.optimize.heuristic import optimize
 from treadle.target import Target
+
+from .references import kernel, on_device_and_exactly
 
 TARGET = Target.parse("sm_90a")
 DEVICES = ["CUDA:NVRTC:sm_90a", "CUDA:PTX:sm_90a"]
@@ -20,12 +20,6 @@ RANDOM = np.random.default_rng(5)
 def numbers(*shape, dtype=dtypes.bfloat16, device="CPU"):
     values = RANDOM.integers(-2, 3, shape).astype(np.float32)
     return Tensor(values, device=device).cast(dtype).realize()
-
-
-def kernel(tensor, target=TARGET):
-    """The one kernel of `tensor`, and the moves that led there."""
-    (found,) = scheduled([(tensor.node, tensor.device)])
-    return (found, *optimize(found.ast, target))
 
 
 def ops(tensor, target=TARGET):
@@ -49,7 +43,7 @@ def test_products_of_bytes_and_of_float32_where_that_is_allowed():
 
 
 def phase_of(tensor):
-    found, ast, _ = kernel(tensor)
+    found, ast, _ = kernel(tensor, TARGET)
     verify_kernel(ast)
     (phase,) = lower(ast, len(found.buffers), TARGET).phases
     verify_linear(phase.program)
@@ -70,7 +64,7 @@ def test_what_is_large_enough_is_multiplied_by_warpgroups():
     ("size", "tile"), [(512, (64, 64)), (2048, (128, 256)), (4096, (128, 256))]
 )
 def test_tiles_fill_the_processor(size, tile):
-    *_, log = kernel(numbers(size, 64) @ numbers(64, size))
+    *_, log = kernel(numbers(size, 64) @ numbers(64, size), TARGET)
     assert log[0].endswith("for each {} x {}".format(*tile))
 
 
@@ -109,17 +103,7 @@ CASES = {
 @pytest.mark.parametrize("device", DEVICES, indirect=True)
 @pytest.mark.parametrize("name", CASES)
 def test_values_are_exact_where_integers_are(name, device):
-    given = []
-
-    def make(*shape):
-        given.append(RANDOM.integers(-2, 3, shape).astype(np.float32))  # sums are exact
-        return Tensor(given[-1], device=device).cast(dtypes.bfloat16).realize()
-
-    ours = CASES[name](make).cast(dtypes.float32).numpy()
-    arrays = iter(given)
-    make_wide = lambda *shape: Tensor(next(arrays), device="CPU").realize()
-    expected = CASES[name](make_wide).cast(dtypes.bfloat16).cast(dtypes.float32).numpy()
-    np.testing.assert_array_equal(ours, expected)
+    np.testing.assert_array_equal(*on_device_and_exactly(CASES[name], device, RANDOM))
 
 
 WIDE = {dtypes.int8: dtypes.int32, dtypes.uint8: dtypes.int32}

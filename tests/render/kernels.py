@@ -14,11 +14,12 @@ import numpy as np
 
 from treadle.dtype import DType, dtypes
 from treadle.engine.backends import Opened
-from treadle.engine.translation import entry_of, param_bytes
+from treadle.engine.translation import entry_of
 from treadle.ir.args import ParamRef
 from treadle.ir.elementwise import numpy_dtype
 from treadle.ir.node import Node
 from treadle.ir.op import Op
+from treadle.lower.linearize import param_bytes
 from treadle.lower.passes import Lowered, lower
 from treadle.runtime.base import Allocator, Buffer, Entry, Launch, Slot
 

@@ -17,10 +17,9 @@ from treadle.runtime.cuda.driver import DeviceFacts, DriverError, KernelFacts
 
 def _facts(name, memory):
     return DeviceFacts(
-        name=name, capability=(8, 0), memory=memory, multiprocessors=4, warp=32, most_threads=1024,
-        most_registers=65536, shared=49152, shared_optin=166912, shared_per_multiprocessor=167936,
-        l2=1 << 20, clock=10**9, memory_clock=10**9, bus_bits=64, pci="0000:01:00.0",
-        has_pools=True, has_watchdog=True, is_emulated=False,
+        name=name, capability=(8, 0), memory=memory, multiprocessors=4, most_threads=1024,
+        shared=49152, shared_optin=166912, shared_per_multiprocessor=167936, l2=1 << 20,
+        pci="0000:01:00.0", has_pools=True, has_watchdog=True, is_emulated=False,
     )  # fmt: skip
 
 
@@ -102,9 +101,6 @@ class FakeContext:
         block = ctypes.create_string_buffer(nbytes)
         self.pinned[ctypes.addressof(block)] = block
         return ctypes.addressof(block)
-
-    def free_pinned(self, address):
-        del self.pinned[address]
 
     def memory_info(self):
         used = sum(map(len, self.memory.values()))

@@ -77,7 +77,6 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = 9; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = 0; break;
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED: *value = getenv("STUB_POOLS") == NULL; break;
-    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE: *value = 1980000; break;
     default: *value = 1000 + (int)attribute;
     }
     return CUDA_SUCCESS;
@@ -142,7 +141,6 @@ CUresult cuMemHostAlloc(void **address, size_t size, unsigned flags) {
     *address = malloc(size);
     return CUDA_SUCCESS;
 }
-CUresult cuMemFreeHost(void *address) { NEEDS_CONTEXT; CALLED(""); free(address); return CUDA_SUCCESS; }
 CUresult cuMemGetInfo(size_t *free, size_t *total) {
     NEEDS_CONTEXT;
     *free = 123;

@@ -200,7 +200,7 @@ except Exception as error:
 
 
 def test_a_process_may_end_while_kernels_run(gpu):
-    done = run(USE + "y = [(x * i).realize() for i in range(50)]\nprint('end')")
+    done = run(USE + "y = [(x * 2).realize() for _ in range(50)]\nprint('end')")
     assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr
 
 

@@ -267,7 +267,6 @@ def test_memory_freed_while_kernels_use_it_is_reused_behind_them(webgpu, filled)
         webgpu.run([Launch(library.phases, [x.argument], [1])])
         results.append(x if k % 2 else values(webgpu, x, np.int32, 1)[0])
         del x
-        gc.collect()
     got = [r if k % 2 == 0 else values(webgpu, r, np.int32, 1)[0] for k, r in enumerate(results)]
     assert [int(v) for v in got] == [np.int32(e & 0xFFFFFFFF if e < 1 << 31 else e - (1 << 32))
                                      for e in expected]  # fmt: skip

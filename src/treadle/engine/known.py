@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from ..ir.args import Placeholder
 from ..ir.node import Node, substitute, toposort
 from ..ir.op import Op
+from ..ir.weak import Reference, inside
 
 __all__ = [
     "Holder", "current", "holders", "is_backed", "is_known", "next_number", "remember", "resolve",
@@ -31,17 +32,9 @@ class Holder(Protocol):
     def node(self) -> Node: ...
 
 
-class _Reference(weakref.ref[Any]):
-    """What `weakref.KeyedRef` is, made without a call of Python's."""
-
-    __slots__ = ("key",)
-
-
 _serial = itertools.count()
 _live: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-# Each operation tracks a tensor: without the dictionary's own methods around it.
-_references: dict[int, _Reference] = _live.data  # pyright: ignore[reportAttributeAccessIssue]
-_forget = _live._remove  # pyright: ignore[reportAttributeAccessIssue]
+_references, _forget = inside(_live)  # each operation tracks a tensor
 _tracking = threading.Lock()
 _set_memory = Node.__dict__["memory"].__set__
 
@@ -54,7 +47,7 @@ def track(holder: Holder, number: int | None = None) -> int:
     with _tracking:
         reference = None if number is None else _references.pop(number, None)
         if reference is None:
-            reference = _Reference(holder, _forget)
+            reference = Reference(holder, _forget)
         reference.key = number = next(_serial)
         _references[number] = reference
     return number

@@ -17,9 +17,8 @@ from ..errors import DeviceError
 from ..ir.args import TensorBox
 from ..ir.node import Node
 from ..ir.rules.index import remembered
-from ..ir.shape import size_max
 from ..ir.text import parse
-from ..lower.linearize import Phase
+from ..lower.linearize import Phase, param_bytes
 from ..lower.passes import lower
 from ..lower.steps import most_steps
 from ..optimize.heuristic import optimize
@@ -27,7 +26,7 @@ from ..target import Target
 from .program import packed
 from .report import report_compilation
 
-__all__ = ["Job", "Translator", "entry_of", "param_bytes"]
+__all__ = ["Job", "Translator", "entry_of"]
 
 
 @dataclass(frozen=True)
@@ -103,8 +102,3 @@ def _boxes(param: Node, box: TensorBox) -> tuple[Any, ...]:
     size = param.dtype.itemsize
     strides = [size * stride for stride in box.strides]
     return (param.arg.slot, param.dtype.name, size * box.offset, box.shape, strides, box.box)
-
-
-def param_bytes(param: Node) -> int:
-    """The size of the memory behind a PARAM."""
-    return size_max(param.arg.size) * param.dtype.itemsize

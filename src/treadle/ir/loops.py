@@ -8,6 +8,7 @@ what was there before, and every load inside of its memory.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ..dtype import DType
@@ -15,8 +16,12 @@ from .conditions import TRUE, parts, stays_inside
 from .node import Node, rebuild
 from .op import Op
 from .rules.index import simplify
+from .shape import size_max
 
-__all__ = ["Split", "closed_ranges", "free_ranges", "identity", "replace_ranges", "simplify_kernel"]
+__all__ = [
+    "Split", "closed_ranges", "free_ranges", "identity", "number_of", "replace_ranges",
+    "simplify_kernel", "steps_of",
+]  # fmt: skip
 
 Ranges = frozenset[Node]
 _NONE: Ranges = frozenset()
@@ -26,6 +31,20 @@ def identity(op: Op, dtype: DType) -> Node:
     """The value that `op` (ADD, MUL, MAX or MIN) leaves others unchanged by."""
     value = {Op.ADD: 0, Op.MUL: 1, Op.MAX: dtype.scalar.min, Op.MIN: dtype.scalar.max}[op]
     return Node.const(dtype, value)
+
+
+def steps_of(*loops: Node) -> int:
+    """How many steps RANGEs take together: the most, where a size is known at launch only."""
+    sizes = (loop.src[0] for loop in loops)
+    return math.prod(size.arg if size.op is Op.CONST else size_max(size) for size in sizes)
+
+
+def number_of(loops: tuple[Node, ...]) -> Node:
+    """The number whose digits are RANGEs of fixed sizes, outermost first."""
+    total = Node.index(0)
+    for r in loops:
+        total = total * r.src[0].arg + r
+    return simplify(total)
 
 
 def closed_ranges(node: Node) -> tuple[Node, ...]:

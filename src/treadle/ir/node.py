@@ -21,19 +21,12 @@ from .complexes import check_complex
 from .fold import fold_scalar, round_to
 from .op import ALU, COMMUTATIVE, COMPARE, Op
 from .shape import Shape, infer_shape
+from .weak import Reference, inside
 
 __all__ = ["Node", "behind_after", "intern_count", "substitute", "toposort"]
 
 _interned: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
-# Looked up a million times in a large compilation: without the dictionary's own methods around it.
-_references: dict[tuple[Any, ...], weakref.ref[Node]] = _interned.data  # pyright: ignore[reportAttributeAccessIssue]
-_forget = _interned._remove  # pyright: ignore[reportAttributeAccessIssue]
-
-
-class _Reference(weakref.ref["Node"]):
-    """What `weakref.KeyedRef` is, made without a call of Python's."""
-
-    __slots__ = ("key",)
+_references, _forget = inside(_interned)  # looked up a million times in a large compilation
 
 
 def intern_count() -> int:
@@ -302,7 +295,7 @@ def _interned_as(
     _set_shape(node, shape)
     _set_origin(node, None)
     _set_memory(node, None)
-    reference = _Reference(node, _forget)
+    reference = Reference(node, _forget)
     reference.key = key
     while (earlier := _references.setdefault(key, reference)) is not reference:
         if (found := earlier()) is not None:  # another thread's, made meanwhile

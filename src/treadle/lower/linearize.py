@@ -15,8 +15,9 @@ from ..ir.args import TensorBox
 from ..ir.loops import closed_ranges
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
+from ..ir.shape import size_max
 
-__all__ = ["Phase", "linearize", "phase_ends"]
+__all__ = ["Phase", "linearize", "param_bytes", "phase_ends"]
 
 Ranges = frozenset[Node]
 PRODUCERS = 32  # items of the subgroup that a producer belongs to
@@ -68,6 +69,11 @@ class Phase:
     def variables(self) -> list[str]:
         """The names of the launch-time integers that the program uses, sorted."""
         return sorted({n.arg.name for n in self.code.src if n.op is Op.VARIABLE})
+
+
+def param_bytes(param: Node) -> int:
+    """The size of the memory behind a PARAM."""
+    return size_max(param.arg.size) * param.dtype.itemsize
 
 
 def linearize(root: Node, items: int = 1, has_groups: bool = False) -> list[Phase]:

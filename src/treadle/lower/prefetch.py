@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..dtype import dtypes
-from ..ir.node import Node, alu
+from ..ir.node import Node, alu, behind_after
 from ..ir.op import ALU, Op
 from .linearize import Phase
 from .streams import LINE, split_index
@@ -155,8 +155,8 @@ def _hint_for_packing(
     A step of `fill` loads lines that lie equally far apart, and serves `each` steps of the product:
     a tile asks for `each` of them, one in each of these steps.
     """
-    filled = {_behind(n.src[0]) for n in fill.body if n.op is Op.STORE}
-    reads = {_behind(n.src[0]) for n in body if n.op is Op.LOAD}
+    filled = {behind_after(n.src[0]) for n in fill.body if n.op is Op.STORE}
+    reads = {behind_after(n.src[0]) for n in body if n.op is Op.LOAD}
     if not filled & reads or len(loops) != len(grid) + 2:
         return None
     tile, step, packing = *loops[-2:], fill.loops[-1]
@@ -200,14 +200,8 @@ def _are_constant(loops: Sequence[Node]) -> bool:
 
 def _is_plain(memory: Node) -> bool:
     """Whether it is memory of the kernel's arguments that has addresses."""
-    param = _behind(memory)
+    param = behind_after(memory)
     return param.op is Op.PARAM and param.arg.image is None
-
-
-def _behind(memory: Node) -> Node:
-    while memory.op is Op.AFTER:
-        memory = memory.src[0]
-    return memory
 
 
 def _ranges(node: Node) -> set[Node]:

@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ..ir.node import Node
+from ..ir.node import Node, behind_after
 from ..ir.op import Op
-from ..ir.shape import size_max
 from .exact import is_multiple
-from .linearize import Phase
+from .linearize import Phase, param_bytes
 
 __all__ = ["LINE", "STREAM", "split_index", "with_streams"]
 
@@ -30,12 +29,12 @@ def with_streams(phase: Phase, least_bytes: int) -> Phase:
     found = frozenset(
         param
         for param, is_written in phase.params
-        if is_written and param.arg.is_new and _bytes_of(param) >= least_bytes
-    ) - {_memory(node) for node in phase.program.src if node.op is Op.LOAD}
+        if is_written and param.arg.is_new and param_bytes(param) >= least_bytes
+    ) - {behind_after(node.src[0]) for node in phase.program.src if node.op is Op.LOAD}
     marked: set[Node] = set()
     for stretch in _stretches(phase.program.src) if found else ():
         for param in found:
-            mine = [n for n in stretch if n.op is Op.STORE and _memory(n) is param]
+            mine = [n for n in stretch if n.op is Op.STORE and behind_after(n.src[0]) is param]
             marked.update(_whole_lines([store for store in mine if len(store.src) == 3]))
     if not marked:
         return phase
@@ -83,14 +82,3 @@ def split_index(index: Node) -> tuple[Node | None, int]:
         base, more = split_index(index.src[0])
         return base, more + index.src[1].arg
     return index, 0
-
-
-def _memory(access: Node) -> Node:
-    memory = access.src[0]
-    while memory.op is Op.AFTER:
-        memory = memory.src[0]
-    return memory
-
-
-def _bytes_of(param: Node) -> int:
-    return size_max(param.arg.size) * param.dtype.itemsize

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from ..dtype import dtypes
 from ..ir.args import RegisterRef
 from ..ir.attention import EACH, Attention, is_kept, narrow_factor, recognise_attention, unit_of
-from ..ir.loops import TRUE, Split, replace_ranges
+from ..ir.loops import TRUE, Split, replace_ranges, steps_of
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -60,10 +60,6 @@ def attend_in_tiles(moves: Moves, target: Target) -> None:
             _Tiles(moves, nest, found, unit, target).make()
 
 
-def _size(loop: Node) -> int:
-    return loop.src[0].arg
-
-
 @dataclass(frozen=True)
 class _Row:
     """What a loop over the keys carries for one row of an item, in registers."""
@@ -81,9 +77,9 @@ class _Tiles:
         self.moves, self.nest, self.found, self.unit, self.target = moves, nest, found, unit, target
         self.products = self._products_of_a_subgroup()
         self.rows = EACH * self.products * SUBGROUPS
-        blocks = -(-_size(found.row) // self.rows)
+        blocks = -(-steps_of(found.row) // self.rows)
         self.block = moves.loop(blocks, "grid") if blocks > 1 else Node.index(0)
-        self.batch = {r: moves.loop(_size(r), "grid") for r in found.batch}
+        self.batch = {r: moves.loop(steps_of(r), "grid") for r in found.batch}
         self.grid = (*self.batch.values(), *((self.block,) if blocks > 1 else ()))
         self.subgroup = moves.loop(SUBGROUPS, "local")
         self.lane = Lane(moves.loop(GROUPS_OF_LINES, "local"), moves.loop(WORDS, "local"))
@@ -95,13 +91,14 @@ class _Tiles:
         """One above the other, so that each reads words of keys and y for more rows."""
         found, group = self.found, self.target.workgroup
         assert group is not None
-        results = _size(found.row) * math.prod(map(_size, found.batch))
+        results = steps_of(found.row) * steps_of(*found.batch)
         is_many = results >= 2 * EACH * SUBGROUPS * group.busy
-        return 2 if is_many and max(map(_size, (found.column, found.depth))) <= MANY_COLUMNS else 1
+        wide = max(steps_of(found.column), steps_of(found.depth))
+        return 2 if is_many and wide <= MANY_COLUMNS else 1
 
     def _tiles_of_keys(self) -> tuple[Node, Node]:
         """The loop over tiles, and the first key of each."""
-        tiles = -(-_size(self.found.key) // KEYS)
+        tiles = -(-steps_of(self.found.key) // KEYS)
         whole, span = self.moves.loop(tiles), self._span()
         if span is None:
             return whole, whole * KEYS
@@ -112,7 +109,7 @@ class _Tiles:
         """The keys that count for the rows of a block, if a mask says that it is not all."""
         order = self.nest.node.toposort()
         fills = {n.src[2]: n.src[0] for n in order if is_kept(n)}
-        limits = limits_of(filter(is_along_row, order), fills, _size(self.found.key))
+        limits = limits_of(filter(is_along_row, order), fills, steps_of(self.found.key))
         around = frozenset(self.nest.loops) - {self.found.column}
         first = self.block * self.rows
         return limits and limits.of_rows(self.found.row, first, self.rows, around)
@@ -121,7 +118,7 @@ class _Tiles:
         """Replace the nest."""
         products = range(self.products)
         query, keys, values = self._operands()
-        blocks = range(_size(self.found.column) // GROUPS_OF_LINES)
+        blocks = range(steps_of(self.found.column) // GROUPS_OF_LINES)
         rows = [[self._carried(), self._carried()] for _ in products]
         sums = [[self._register(_zeros(self.unit)) for _ in blocks] for _ in products]
         effects: list[Node] = []
@@ -153,7 +150,7 @@ class _Tiles:
         """`node` at places of this group's in some loops; nothing is read outside of them."""
         splits = {r: Split(new, (new,)) for r, new in self.batch.items()}
         for loop, place in places.items():
-            guard = simplify(place < _size(loop))
+            guard = simplify(place < steps_of(loop))
             splits[loop] = Split(simplify(place), (), TRUE if guard.value == 1 else guard)
         return replace_ranges(node, splits)
 
@@ -166,7 +163,7 @@ class _Tiles:
         """The rows of q; a tile of keys; y for a tile of keys."""
         found = self.found
         # Lines are as long as the next power of two: that is how they can be swizzled.
-        long, wide = (1 << (_size(r) - 1).bit_length() for r in (found.depth, found.column))
+        long, wide = (1 << (steps_of(r) - 1).bit_length() for r in (found.depth, found.column))
         row, depth, key, column = map(self.moves.loop, (self.rows, long, KEYS, wide))
         this_row, this_key = self.block * self.rows + row, self.first_key + key
         along = {found.depth: depth}
@@ -184,7 +181,7 @@ class _Tiles:
         """A factor at `places`, which are made of the loops `line` and `inner` of a slice."""
         here = self._at(narrow_factor(factor, self.unit.dtype), places)
         items, whole = SUBGROUPS * GROUPS_OF_LINES * WORDS, Split(line, (line,))
-        return staged(self.moves, here, whole, inner, _size(inner), items, buffers)
+        return staged(self.moves, here, whole, inner, steps_of(inner), items, buffers)
 
     # -- registers ------------------------------------------------------------------------------
 
@@ -214,7 +211,7 @@ class _Tiles:
         sums = [
             self._register(_zeros(self.unit), self.tile) for _ in range(KEYS // GROUPS_OF_LINES)
         ]
-        for step in range(_size(self.found.depth) // EACH):
+        for step in range(steps_of(self.found.depth) // EACH):
             left = self._words_of_x(query, upper, step)
             for block in range(len(sums)):
                 right = self._words_of_y(keys, block, step)
@@ -261,7 +258,7 @@ class _Tiles:
         scores = self.found.scores.substitute({self.found.product: _HOLE})
         places = {self.found.row: self._row(product, half), self.found.key: key}
         score = self._at(scores, places).substitute({_HOLE: total})
-        guard = simplify(key < _size(self.found.key))
+        guard = simplify(key < steps_of(self.found.key))
         return score if guard.value == 1 else guard.where(score, -math.inf)
 
     def _packed(self, low: Node, high: Node) -> Node:

@@ -19,12 +19,12 @@ from typing import Literal, NamedTuple
 
 from ..dtype import dtypes
 from ..ir.args import StageArg
-from ..ir.loops import TRUE, Split
+from ..ir.loops import TRUE, Split, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from .moves import Moves
-from .slices import count, fill_of, is_contiguous, undigit
+from .slices import fill_of, is_contiguous, undigit
 
 __all__ = ["GROUPS_OF_LINES", "WORDS", "Lane", "Operand", "most_bytes", "staged"]
 
@@ -103,7 +103,7 @@ def staged(
     lines.
     """
     mine = tuple(r for r in line.ranges if r.arg.kind != "grid")
-    lines, width = count(mine), factor.dtype.itemsize
+    lines, width = steps_of(*mine), factor.dtype.itemsize
     each = PIECE // width
     item, lane = moves.loop(items, "local"), moves.loop(each, "vector")
     pieces = lines * depth // each

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ..ir.loops import Split, free_ranges
+from ..ir.loops import Split, free_ranges, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
@@ -125,7 +125,7 @@ def _group_long_reductions(moves: Moves, target: Target, knobs: Knobs) -> None:
         nest, reduce = left[0]
         seen.add(reduce)
         if target.workgroup is None and _is_over_far_rows(nest, reduce):
-            moves.group(reduce, reduce.src[1], _size(reduce.src[1]) // NEAR_ROWS)
+            moves.group(reduce, reduce.src[1], steps_of(reduce.src[1]) // NEAR_ROWS)
             continue
         total = _group(moves, reduce, target, knobs)
         if total is not None:
@@ -143,14 +143,14 @@ def _whole_reductions(moves: Moves) -> Iterator[tuple[Nest, Node]]:
 
 def _group(moves: Moves, reduce: Node, target: Target, knobs: Knobs) -> Node | None:
     """Cut `reduce` if it is long enough; the loop that combines the chunks, if there are any."""
-    results = math.prod(_size(r) for r in free_ranges(reduce)[reduce])
-    loop = max(reduce.src[1:], key=_size)
+    results = steps_of(*free_ranges(reduce)[reduce])
+    loop = max(reduce.src[1:], key=steps_of)
     if results < FEW_ITEMS:
-        work = results * math.prod(_size(r) for r in reduce.src[1:]) * _inner_work(reduce)
+        work = results * steps_of(*reduce.src[1:]) * _inner_work(reduce)
         chunks = min(work // knobs.chunk, MAX_CHUNKS // results)
     else:
         chunks = _chunks_for_items(reduce, results, target)
-    chunks = min(_size(loop), chunks)
+    chunks = min(steps_of(loop), chunks)
     return moves.group(reduce, loop, chunks) if chunks > 1 else None
 
 
@@ -165,10 +165,10 @@ def _is_over_far_rows(nest: Nest, reduce: Node) -> bool:
         return False
     (index,), loop = reads, reduce.src[1]
     results = free_ranges(reduce)[reduce]
-    if _size(loop) < 2 * NEAR_ROWS or free_ranges(index)[index] != results | {loop}:
+    if steps_of(loop) < 2 * NEAR_ROWS or free_ranges(index)[index] != results | {loop}:
         return False
     step = stride(index, loop)
-    is_row = any(stride(index, r) == 1 and _size(r) >= 2 * NEAR_ROWS for r in results)
+    is_row = any(stride(index, r) == 1 and steps_of(r) >= 2 * NEAR_ROWS for r in results)
     return is_row and step is not None and step * reduce.dtype.itemsize >= FAR
 
 
@@ -178,7 +178,7 @@ def _chunks_for_items(reduce: Node, results: int, target: Target) -> int:
     if target.workgroup is None or is_busy:
         return 1
     # Two more for each loop, as drivers count.
-    steps = math.prod(_size(r) + 2 for r in reduce.src[1:]) * (_inner_work(reduce) + 1)
+    steps = math.prod(steps_of(r) + 2 for r in reduce.src[1:]) * (_inner_work(reduce) + 1)
     return 1 if steps <= LONG_FOR_ITEM else -(-4 * steps // LONG_FOR_ITEM)
 
 
@@ -186,11 +186,7 @@ def _inner_work(reduce: Node) -> int:
     """The steps of the longest reduction that runs for each step of `reduce`."""
     free, loops = free_ranges(reduce), frozenset(reduce.src[1:])
     inner = [n for n in reduce.src[0].toposort() if n.op is Op.REDUCE and free[n] & loops]
-    return max((math.prod(_size(r) for r in n.src[1:]) for n in inner), default=1)
-
-
-def _size(loop: Node) -> int:
-    return loop.src[0].arg
+    return max((steps_of(*n.src[1:]) for n in inner), default=1)
 
 
 def _is_sequential(nest: Nest) -> bool:
@@ -224,7 +220,7 @@ def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
         if own is not None and own not in splits:
             sharing = _sharing(nest, reduce)
             splits[own] = _reduce_tile(moves, own, lanes, 1 if sharing else knobs.copies)
-            splits |= {r: moves.tiled(r, (_size(r), "unroll")) for r in sharing}
+            splits |= {r: moves.tiled(r, (steps_of(r), "unroll")) for r in sharing}
             described.append(f"vector r{own.arg.number} in its reduction")
             described.extend(f"unroll r{r.arg.number}" for r in sharing)
     order = _nesting(nest, vector, ordered_steps)
@@ -240,7 +236,7 @@ def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
         vector is None
         and grid
         and _is_sequential(nest)
-        and _size(grid[-1]) >= SIDE_BY_SIDE * FEW_ITEMS
+        and steps_of(grid[-1]) >= SIDE_BY_SIDE * FEW_ITEMS
     ):
         splits[grid[-1]] = moves.tiled(grid[-1], (SIDE_BY_SIDE, "unroll"), outer="grid")
         described.append(f"{SIDE_BY_SIDE} of r{grid[-1].arg.number} side by side")
@@ -258,7 +254,7 @@ def _unroll_small_reductions(moves: Moves, nest: Nest) -> None:
     splits: dict[Node, Split] = {}
     budget = MAX_COPIES
     for reduce in nest.reduces():
-        count = math.prod(_size(r) for r in reduce.src[1:])
+        count = steps_of(*reduce.src[1:])
         cost = count * len([n for n in reduce.src[0].toposort() if n.op is Op.LOAD])
         if count > SMALL_REDUCE or cost > budget or any(r in splits for r in reduce.src[1:]):
             continue
@@ -266,7 +262,7 @@ def _unroll_small_reductions(moves: Moves, nest: Nest) -> None:
             continue  # steps side by side would each read a row of their own, too many for caches
         budget -= cost
         for r in reduce.src[1:]:
-            new = moves.loop(_size(r), "unroll")
+            new = moves.loop(steps_of(r), "unroll")
             splits[r] = Split(new, (new,))
     if splits:
         moves.apply(splits, f"unroll {', '.join(f'r{r.arg.number}' for r in splits)}")
@@ -274,7 +270,7 @@ def _unroll_small_reductions(moves: Moves, nest: Nest) -> None:
 
 def _best_vector(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
     """The output loop to make lanes of, if any serves better than the reductions' own loops."""
-    candidates = [r for r in nest.loops if r not in sequential and _size(r) > 1]
+    candidates = [r for r in nest.loops if r not in sequential and steps_of(r) > 1]
     if not candidates:
         return None
     best = max(candidates, key=lambda r: (contiguity(nest, r), nest.loops.index(r)))
@@ -285,13 +281,13 @@ def _best_vector(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
         for reduce in nest.reduces()
         if best in free[reduce]
         for r in reduce.src[1:]
-        if r.arg.kind == "loop" and _size(r) >= 8
+        if r.arg.kind == "loop" and steps_of(r) >= 8
     ]
     if any(rival >= score for rival in rivals):
         return None
     if score <= 0 and not any(stride(i, best) == 1 for i in nest.stores()):
         return None
-    return best if _size(best) >= 4 else None
+    return best if steps_of(best) >= 4 else None
 
 
 def _nth_vector(nest: Nest, sequential: tuple[Node, ...], number: int) -> Node | None:
@@ -299,7 +295,7 @@ def _nth_vector(nest: Nest, sequential: tuple[Node, ...], number: int) -> Node |
     best = _best_vector(nest, sequential)
     if number == 0:
         return best
-    others = [r for r in nest.loops if r not in sequential and r is not best and _size(r) >= 4]
+    others = [r for r in nest.loops if r not in sequential and r is not best and steps_of(r) >= 4]
     others.sort(key=lambda r: -contiguity(nest, r))
     ranked = [best, *others] if best is None else [best, None, *others]
     return ranked[min(number, len(ranked) - 1)]
@@ -310,7 +306,7 @@ def _strip(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
     stores = [(e.src[0].op is Op.AFTER, e.src[1]) for e in nest.effects]
     reads = [index for value in nest.values for index in reads_of(value)]
     for r in nest.loops:
-        if r in sequential or _size(r) <= FEW_ITEMS:
+        if r in sequential or steps_of(r) <= FEW_ITEMS:
             continue
         if not any(stride(index, r) == 1 for index in reads):
             continue
@@ -321,7 +317,7 @@ def _strip(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
 
 def _in_strips(moves: Moves, nest: Nest, strip: Node, sequential: tuple[Node, ...]) -> None:
     """Each worker takes a strip of neighbours through all the steps that must run in order."""
-    width = min(STRIP, -(-_size(strip) // FEW_ITEMS))
+    width = min(STRIP, -(-steps_of(strip) // FEW_ITEMS))
     splits = {r: _whole_as_grid(moves, r) for r in nest.loops if r not in (*sequential, strip)}
     splits[strip] = moves.tiled(strip, (width, "loop"), outer="grid")
     moves.reorder(nest, (*(r for r in nest.loops if r not in sequential), *sequential))
@@ -338,12 +334,12 @@ def _best_reduce_vector(
     if vector is not None and vector in inside:
         return None
     others = [r for r in inside if r.arg.kind == "vector"]
-    candidates = [r for r in reduce.src[1:] if r.arg.kind == "loop" and _size(r) >= 4]
+    candidates = [r for r in reduce.src[1:] if r.arg.kind == "loop" and steps_of(r) >= 4]
     if others or not candidates:
         return None
     if any(n.op is Op.REDUCE and free[n] & frozenset(candidates) for n in reduce.src[0].toposort()):
         return None  # an inner reduction runs once for each step; its own loop is the lanes
-    best = max(candidates, key=lambda r: (_reduce_score(reduce, r), _size(r)))
+    best = max(candidates, key=lambda r: (_reduce_score(reduce, r), steps_of(r)))
     return best if _reduce_score(reduce, best) > 0 else None
 
 
@@ -352,7 +348,7 @@ def _sharing(nest: Nest, reduce: Node) -> tuple[Node, ...]:
     found: list[Node] = []
     copies = 1
     for r in reversed(nest.loops):
-        copies *= _size(r)
+        copies *= steps_of(r)
         used = [stride(index, r) != 0 for index in reads_of(reduce.src[0])]
         if copies > SMALL_REDUCE or all(used) or not any(used):
             break
@@ -369,7 +365,7 @@ def _reduce_score(reduce: Node, loop: Node) -> int:
 
 
 def _vector_tile(moves: Moves, nest: Nest, vector: Node, lanes: int, knobs: Knobs) -> Split:
-    size = _size(vector)
+    size = steps_of(vector)
     lanes = min(lanes, 1 << (size - 1).bit_length())
     column = _is_sequential(nest) or any(vector in free_ranges(n)[n] for n in nest.reduces())
     most = knobs.column_copies if column else knobs.copies
@@ -386,7 +382,7 @@ def _vector_tile(moves: Moves, nest: Nest, vector: Node, lanes: int, knobs: Knob
 
 
 def _strips(nest: Nest, columns: int) -> int:
-    return math.prod(_size(r) for r in nest.loops) // columns
+    return steps_of(*nest.loops) // columns
 
 
 def _is_costly(nest: Nest) -> bool:
@@ -394,7 +390,7 @@ def _is_costly(nest: Nest) -> bool:
 
 
 def _reduce_tile(moves: Moves, loop: Node, lanes: int, copies: int) -> Split:
-    size = _size(loop)
+    size = steps_of(loop)
     lanes = min(lanes, 1 << (size.bit_length() - 1))
     while copies > 1 and (copies * lanes > size or (size % (copies * lanes) and size < 512)):
         copies //= 2
@@ -433,12 +429,12 @@ def _grid_loops(nest: Nest, vector: Node | None, sequential: tuple[Node, ...]) -
         if any(s and not s & {r} and s <= frozenset(grid) for s in stats) and items >= 2:
             break
         grid.append(r)
-        items *= _size(r)
+        items *= steps_of(r)
     return tuple(grid)
 
 
 def _whole_as_grid(moves: Moves, loop: Node) -> Split:
-    new = moves.loop(_size(loop), "grid")
+    new = moves.loop(steps_of(loop), "grid")
     return Split(new, (new,))
 
 
@@ -448,7 +444,7 @@ def _outer_as_grid(moves: Moves, split: Split) -> Split:
     mapping: dict[Node, Node] = {}
     for r in split.ranges:
         if r.arg.kind == "loop":
-            new = moves.loop(_size(r), "grid")
+            new = moves.loop(steps_of(r), "grid")
             mapping[r] = new
             loops.append(new)
         else:

@@ -13,10 +13,9 @@ where it is (windows.py). A factor that lasts from launch to launch is packed by
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
-from ..ir.loops import TRUE, Split, free_ranges
+from ..ir.loops import TRUE, Split, free_ranges, number_of, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -77,8 +76,8 @@ def tile_matmul(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> bool:
     problem = recognise(nest)
     if problem is None:
         return False
-    rows, columns, steps = (_count(r) for r in (problem.rows, problem.columns, problem.steps))
-    if rows * columns * steps * _count(problem.batch) < MIN_WORK or rows < 2 or columns < 4:
+    rows, columns, steps = (steps_of(*r) for r in (problem.rows, problem.columns, problem.steps))
+    if rows * columns * steps * steps_of(*problem.batch) < MIN_WORK or rows < 2 or columns < 4:
         return False
     problem = _with_contiguous_steps(moves, problem)
     problem, tile = _best_way(moves, nest, problem, target, knobs)
@@ -91,7 +90,7 @@ def tile_matmul(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> bool:
 
 def _with_contiguous_steps(moves: Moves, problem: Problem) -> Problem:
     """The problem with the step innermost in which the larger factor to pack is contiguous."""
-    rows, columns = _count(problem.rows), _count(problem.columns)
+    rows, columns = steps_of(*problem.rows), steps_of(*problem.columns)
     by_size = [problem.y, problem.x] if columns >= rows else [problem.x, problem.y]
     factor = next((f for f in by_size if not lasts(f)), None)
     if factor is None or len(problem.steps) == 1:
@@ -113,11 +112,11 @@ def _best_way(
     tile = _tile_for(problem, target, knobs)
     swapped = replace(problem, x=problem.y, y=problem.x, rows=problem.columns, columns=problem.rows)
     problem, swapped = _with_windows(moves, problem), _with_windows(moves, swapped)
-    if _count(swapped.rows) < 2 or _count(swapped.columns) < 4:
+    if steps_of(*swapped.rows) < 2 or steps_of(*swapped.columns) < 4:
         return problem, tile
     other = _tile_for(swapped, target, knobs)
     # Results that lie apart are stored one by one, and what is added to them is read so.
-    apart = _count(problem.rows) * _count(problem.columns) / _count(problem.steps)
+    apart = steps_of(*problem.rows) * steps_of(*problem.columns) / steps_of(*problem.steps)
     apart *= 1 + _matrices_added(nest, problem)
     most = ABOUT_AS_MUCH if _packed(swapped) + SPARED < _packed(problem) else CLEARLY_LESS
     if _cost(swapped, other) + apart < most * _cost(problem, tile):
@@ -131,7 +130,7 @@ def _packed(problem: Problem) -> int:
     if problem.windows is not None or lasts(problem.x):
         return 0
     loops = (*problem.batch, *problem.rows, *problem.steps)
-    return _count(loops) * problem.reduce.dtype.itemsize
+    return steps_of(*loops) * problem.reduce.dtype.itemsize
 
 
 def _matrices_added(nest: Nest, problem: Problem) -> int:
@@ -150,13 +149,13 @@ def _with_windows(moves: Moves, problem: Problem) -> Problem:
 
 
 def _tile_for(problem: Problem, target: Target, knobs: Knobs) -> Tile:
-    rows, columns = _count(problem.rows), _count(problem.columns)
+    rows, columns = steps_of(*problem.rows), steps_of(*problem.columns)
     return choose_tile(rows, columns, problem.reduce.dtype.itemsize, target, knobs)
 
 
 def _cost(problem: Problem, tile: Tile) -> float:
     """About how many vector instructions each step takes, packing included."""
-    rows, columns = _count(problem.rows), _count(problem.columns)
+    rows, columns = steps_of(*problem.rows), steps_of(*problem.columns)
     vectors = -(-columns // tile.columns) * tile.vectors
     row_tiles = -(-rows // tile.rows)
     products = row_tiles * tile.rows * vectors
@@ -175,10 +174,6 @@ def _packing(factor: Node, along: tuple[Node, ...], steps: tuple[Node, ...]) -> 
     if all(stride(index, along[-1]) == 1 for index in reads):
         return PACK if len(along) == 1 else 2 * PACK  # as a rule, several loops mean masks
     return 2 * PACK if all(stride(index, steps[-1]) == 1 for index in reads) else 4 * PACK
-
-
-def _count(loops: tuple[Node, ...]) -> int:
-    return math.prod(r.src[0].arg for r in loops)
 
 
 # -- recognising --------------------------------------------------------------------------------
@@ -216,9 +211,9 @@ def _column(nest: Nest, factors: tuple[Node, Node]) -> Node | None:
     """
     steps = {stride(nest.stores()[0], r): r for r in nest.loops}
     inner = steps.get(1)
-    if inner is None or _count((inner,)) > MAX_INTERLEAVED:
+    if inner is None or steps_of(inner) > MAX_INTERLEAVED:
         return inner
-    outer = steps.get(_count((inner,)))
+    outer = steps.get(steps_of(inner))
     if outer is None:
         return inner
     for x, y in (factors, factors[::-1]):
@@ -290,9 +285,9 @@ def _apply(moves: Moves, problem: Problem, tile: Tile, target: Target) -> None:
             packing_order = problem.steps
     rows, columns, steps = problem.rows, problem.columns, problem.steps
     outer_columns, columns = _panel_loops(columns, tile)
-    row_tiles = -(-_count(rows) // tile.rows)
-    panels = -(-_count(columns) // tile.columns)
-    items = _count(problem.batch) * _count(outer_columns) * panels
+    row_tiles = -(-steps_of(*rows) // tile.rows)
+    panels = -(-steps_of(*columns) // tile.columns)
+    items = steps_of(*problem.batch) * steps_of(*outer_columns) * panels
     blocks = min(row_tiles, -(-MIN_ITEMS // items))
 
     splits: dict[Node, Split] = {}
@@ -301,12 +296,12 @@ def _apply(moves: Moves, problem: Problem, tile: Tile, target: Target) -> None:
         splits[r] = Split(new, (new,))
     column = moves.loop(panels, "grid") if panels > 1 else None
     column_split = _tiled(
-        moves, _count(columns), column, ((tile.vectors, "unroll"), (tile.lanes, "vector"))
+        moves, steps_of(*columns), column, ((tile.vectors, "unroll"), (tile.lanes, "vector"))
     )
     splits.update(moves.flatten(columns, column_split))
-    row_split, row_loops = _row_split(moves, _count(rows), tile, blocks)
+    row_split, row_loops = _row_split(moves, steps_of(*rows), tile, blocks)
     splits.update(moves.flatten(rows, row_split))
-    flat = moves.loop(_count(steps)) if len(steps) > 1 and problem.windows is None else None
+    flat = moves.loop(steps_of(*steps)) if len(steps) > 1 and problem.windows is None else None
     moves.apply(splits, f"tile {tile.rows} x {tile.vectors} vectors")
     made = {r for split in splits.values() for r in split.ranges}
     nest = next(n for n in moves.nests() if made & set(n.loops))
@@ -351,7 +346,7 @@ def _panel_loops(
     """(loops outside, innermost loops that are cut into panels): the fewest that fill panels."""
     for start in range(len(columns) - 1, -1, -1):
         inner = columns[start:]
-        if _count(inner) % tile.columns == 0 or _count(inner) >= 16 * tile.columns:
+        if steps_of(*inner) % tile.columns == 0 or steps_of(*inner) >= 16 * tile.columns:
             return columns[:start], inner
     return (), columns
 
@@ -401,7 +396,7 @@ def _lies_across(x: Node, steps: tuple[Node, ...]) -> bool:
     """
     places = [stride(index, steps[-1]) for index in reads_of(x)]
     is_far = all(s is not None and s * x.dtype.itemsize >= FAR for s in places)
-    return is_far and _count(steps) > STRIPE
+    return is_far and steps_of(*steps) > STRIPE
 
 
 def _uses(node: Node, loops: tuple[Node, ...]) -> bool:
@@ -450,20 +445,20 @@ def pack_columns(
     copies = moves.copies(around, dict.fromkeys(around, "grid"))
     fill = {r: Split(n, (n,)) for r, n in copies.items()} | fill
     moves.log.append(f"pack columns ({scope})")
-    sizes = (*(r.src[0].arg for r in around), _count(steps), tile.columns)
-    return moves.staged(y, scope, sizes, (*around, position, _digits(lane_loops)), fill)
+    sizes = (*(r.src[0].arg for r in around), steps_of(*steps), tile.columns)
+    return moves.staged(y, scope, sizes, (*around, position, number_of(lane_loops)), fill)
 
 
 def _in_squares(moves: Moves, value: Node, steps: tuple[Node, ...], side: int) -> dict[Node, Split]:
     """The innermost steps, as many as `value` is contiguous in, `side` unrolled ones at a time."""
     run: tuple[Node, ...] = ()
     for r in reversed(steps):
-        if any(stride(index, r) != _count(run) for index in reads_of(value)):
+        if any(stride(index, r) != steps_of(*run) for index in reads_of(value)):
             break
         run = (r, *run)
     if len(run) < 2:
         return {steps[-1]: moves.tiled(steps[-1], (side, "unroll"))}
-    return moves.flatten(run, moves.tiled(moves.loop(_count(run)), (side, "unroll")))
+    return moves.flatten(run, moves.tiled(moves.loop(steps_of(*run)), (side, "unroll")))
 
 
 def _gating(value: Node) -> frozenset[Node]:
@@ -471,13 +466,6 @@ def _gating(value: Node) -> frozenset[Node]:
     gates = [n.src[2] for n in value.toposort() if n.op is Op.LOAD and len(n.src) > 2]
     gates += [n.src[0] for n in value.toposort() if n.op is Op.WHERE]
     return frozenset().union(*(free_ranges(gate)[gate] for gate in gates))
-
-
-def _digits(loops: tuple[Node, ...]) -> Node:
-    total = Node.index(0)
-    for r in loops:
-        total = total * r.src[0].arg + r
-    return simplify(total)
 
 
 def _pack_rows(
@@ -498,8 +486,8 @@ def _pack_rows(
     inner = tuple(r for r in rows.ranges if r.arg.kind == "unroll")
     batch = tuple(sorted(free - frozenset((*steps, *rows.ranges)), key=lambda r: r.arg.number))
     around = (*batch, *row_loops)
-    sizes = (*(r.src[0].arg for r in around), _count(steps), _count(inner))
-    index = (*around, position, _digits(inner))
+    sizes = (*(r.src[0].arg for r in around), steps_of(*steps), steps_of(*inner))
+    index = (*around, position, number_of(inner))
     fill: dict[Node, Split] = {}
     lies_across = _lies_across(x, steps)
     if lies_across:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from ..dtype import DType
 from ..ir.conditions import parts
-from ..ir.loops import Split
+from ..ir.loops import Split, number_of, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -34,7 +34,7 @@ from .fragments import GROUPS_OF_LINES, WORDS, Lane, most_bytes, staged
 from .matmul import Problem
 from .moves import Moves
 from .products import masked
-from .slices import Cut, count, cut_product, digits, spread
+from .slices import Cut, cut_product, spread
 
 __all__ = ["narrowed", "tile_for_matrix_units", "unit_for"]
 
@@ -63,7 +63,7 @@ class _Tile:
 def tile_for_matrix_units(moves: Moves, problem: Problem, target: Target) -> bool:
     """Put a problem on matrix units if the target has them for it; says whether it did."""
     unit = unit_for(problem, target.matrix_units)
-    sizes = tuple(map(count, (problem.rows, problem.columns, problem.steps)))
+    sizes = [steps_of(*r) for r in (problem.rows, problem.columns, problem.steps)]
     if unit is None or min(sizes) < FEW:
         return False
     tile = _choose(problem, unit, target)
@@ -111,12 +111,12 @@ def _choose(problem: Problem, unit: MatrixUnit, target: Target) -> _Tile:
     """The largest tile of which the output has enough."""
     assert target.workgroup is not None
     high, wide = SUBGROUPS[0] * unit.rows, SUBGROUPS[1] * unit.columns
-    rows, columns = count(problem.rows), count(problem.columns)
+    rows, columns = steps_of(*problem.rows), steps_of(*problem.columns)
     each_row = each_column = MOST
 
     def groups() -> int:
         tiles = -(-rows // (high * each_row)) * -(-columns // (wide * each_column))
-        return count(problem.batch) * tiles
+        return steps_of(*problem.batch) * tiles
 
     while each_row > 1 and (high * each_row // 2 >= rows or groups() < target.workgroup.busy):
         each_row //= 2
@@ -124,12 +124,12 @@ def _choose(problem: Problem, unit: MatrixUnit, target: Target) -> _Tile:
         wide * each_column // 2 >= columns or groups() < target.workgroup.busy
     ):
         each_column //= 2
-    depth = 2 * unit.steps if count(problem.steps) > unit.steps else unit.steps
+    depth = 2 * unit.steps if steps_of(*problem.steps) > unit.steps else unit.steps
     lines = (high * each_row, wide * each_column)
     slice_bytes = sum(most_bytes(n, depth, unit.dtype.itemsize) for n in lines)
     room = target.workgroup.shared_bytes // GROUPS_AT_A_TIME - RESERVED
     buffers = max(1, min(MOST_BUFFERS, room // slice_bytes))
-    return _Tile(each_row, each_column, depth, min(buffers, -(-count(problem.steps) // depth)))
+    return _Tile(each_row, each_column, depth, min(buffers, -(-steps_of(*problem.steps) // depth)))
 
 
 def _of_rows(tile: _Tile, rows: int) -> tuple[tuple[int, str], ...]:
@@ -176,7 +176,7 @@ def _product(
         staged(moves, _narrow(factor, unit.dtype), line, cut.inner, tile.depth, items, tile.buffers)
         for factor, line in ((cut.x, row), (cut.y, column))
     )
-    upper = digits(tuple(rows)) * 2
+    upper = number_of(tuple(rows)) * 2
     of_x = x.words(4, lane, lambda n: upper + n % 2, lambda n: step * 2 + n // 2)
     words = [of_x(Node.index(number)) for number in range(4)]
     if several:  # two neighbouring products have their words read at once

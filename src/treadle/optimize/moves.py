@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from ..dtype import dtypes
 from ..ir.args import ReduceArg, StageArg, VarArg
-from ..ir.loops import TRUE, Split, closed_ranges, free_ranges, identity, replace_ranges
+from ..ir.loops import TRUE, Split, closed_ranges, free_ranges, identity, replace_ranges, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
@@ -91,9 +91,9 @@ class Moves:
         """Make two loops of each one whose digits are used, as those of a reshaped axis are."""
         while (found := self._digits()) is not None:
             loop, ahead, step = found
-            outer, inner = self.loop(-(-(_size(loop) + ahead) // step)), self.loop(step)
+            outer, inner = self.loop(-(-(steps_of(loop) + ahead) // step)), self.loop(step)
             position = outer * step + inner - ahead
-            guard = TRUE if (_size(loop) + ahead) % step == 0 else position < loop.src[0]
+            guard = TRUE if (steps_of(loop) + ahead) % step == 0 else position < loop.src[0]
             guard = guard & ~(position < 0) if ahead else guard
             split = Split(position, (outer, inner), guard)
             self.apply({loop: split}, f"split r{loop.arg.number} by {step}")
@@ -110,8 +110,8 @@ class Moves:
             loop, step = next(iter(terms), node), node.src[1].arg
             if terms != {loop: 1} or loop.op is not Op.RANGE or not _fixed_size(loop):
                 continue
-            if 1 < step < _size(loop) and 0 <= ahead < step:
-                if step <= SHORT_STRIDE or (ahead == 0 and _size(loop) % step == 0):
+            if 1 < step < steps_of(loop) and 0 <= ahead < step:
+                if step <= SHORT_STRIDE or (ahead == 0 and steps_of(loop) % step == 0):
                     return loop, ahead, step
         return None
 
@@ -280,10 +280,6 @@ def _shared_line(value: Node, item: Node, place: Node) -> Node:
 
 def _name(loops: Iterable[Node]) -> str:
     return ", ".join(f"r{r.arg.number}" for r in loops)
-
-
-def _size(loop: Node) -> int:
-    return loop.src[0].arg
 
 
 def _fixed_size(loop: Node) -> bool:

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 
 from ..dtype import dtypes
 from ..ir.args import MatrixLayout, StageArg, TensorBox
-from ..ir.loops import TRUE, Split
+from ..ir.loops import TRUE, Split, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
 from .moves import Moves
-from .slices import Cut, count, fill_of, is_contiguous, undigit
+from .slices import Cut, fill_of, is_contiguous, undigit
 
 __all__ = ["ROW", "Operand", "Tensor", "bulk", "stored", "tensor_of"]
 
@@ -86,7 +86,8 @@ def stored(
     So many slices as `buffers` are in memory at a time where pieces are copied as they are.
     """
     mine = _tile_of(line)
-    lines, wide, each = count(mine), ROW // factor.dtype.itemsize, PIECE // factor.dtype.itemsize
+    lines = steps_of(*mine)
+    wide, each = ROW // factor.dtype.itemsize, PIECE // factor.dtype.itemsize
     can_turn = factor.dtype.itemsize == TURNED and lines % wide == 0
     is_turned = can_turn and not is_contiguous(factor, inner) and is_contiguous(factor, mine[-1])
     item, lane = moves.loop(items, "local"), moves.loop(each, "vector")
@@ -184,7 +185,7 @@ def bulk(moves: Moves, tensor: Tensor, line: Split, cut: Cut, depth: int, buffer
     """The slices of a tensor for one tile of lines, so many of them in memory at a time."""
     assert cut.outer is not None
     mine, dtype = _tile_of(line), tensor.memory.dtype
-    lines, wide = count(mine), ROW // dtype.itemsize
+    lines, wide = steps_of(*mine), ROW // dtype.itemsize
     first = simplify(line.expr.substitute({r: Node.index(0) for r in mine}))
     step, turn = cut.outer * depth, None
     places, box, zeros = (step, first), (wide, lines), (Node.index(0),) * 3

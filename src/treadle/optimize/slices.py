@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from ..ir.loops import TRUE, Split, free_ranges
+from ..ir.loops import TRUE, Split, free_ranges, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -23,7 +23,7 @@ from .nest import stride
 from .products import distribute_over_product
 
 __all__ = [
-    "Cut", "count", "cut_product", "digits", "fill_of", "is_contiguous", "spread", "undigit",
+    "Cut", "cut_product", "fill_of", "is_contiguous", "spread", "undigit",
 ]  # fmt: skip
 
 
@@ -42,21 +42,8 @@ class Cut:
     batch: dict[Node, Node]
 
 
-def count(loops: tuple[Node, ...]) -> int:
-    """How many steps loops take together."""
-    return math.prod(r.src[0].arg for r in loops)
-
-
-def digits(loops: tuple[Node, ...]) -> Node:
-    """The number whose digits are `loops`, outermost first."""
-    total = Node.index(0)
-    for r in loops:
-        total = total * r.src[0].arg + r
-    return simplify(total)
-
-
 def undigit(number: Node, loops: tuple[Node, ...]) -> list[Node]:
-    """The digits of `number` for `loops`, outermost first: what `digits` puts together."""
+    """The digits of `number` for `loops`, outermost first: what `number_of` puts together."""
     found = []
     for r in reversed(loops):
         found.append(number % r.src[0].arg)
@@ -90,12 +77,13 @@ def cut_product(
     batch = {r: moves.loop(r.src[0].arg, "grid") for r in problem.batch}
     splits = {r: Split(new, (new,)) for r, new in batch.items()}
     inner = moves.loop(depth)
-    slices = -(-count(steps) // depth)
+    total = steps_of(*steps)
+    slices = -(-total // depth)
     outer = moves.loop(slices) if slices > 1 else None
     position = inner if outer is None else outer * depth + inner
     loops = (inner,) if outer is None else (outer, inner)
-    whole = slices * depth == count(steps)
-    step = Split(simplify(position), loops, TRUE if whole else simplify(position < count(steps)))
+    whole = slices * depth == total
+    step = Split(simplify(position), loops, TRUE if whole else simplify(position < total))
     splits.update(moves.flatten(problem.rows, row))
     splits.update(moves.flatten(problem.columns, column))
     splits.update(moves.flatten(steps, step))

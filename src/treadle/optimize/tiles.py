@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir.args import StageArg
-from ..ir.loops import TRUE, Split
+from ..ir.loops import TRUE, Split, number_of, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -24,7 +24,7 @@ from .matmul import Problem, recognise
 from .matrix_units import tile_for_matrix_units
 from .moves import Moves
 from .nest import Nest
-from .slices import count, cut_product, digits, fill_of, is_contiguous, spread, undigit
+from .slices import cut_product, fill_of, is_contiguous, spread, undigit
 from .warpgroup_units import tile_for_warpgroups
 
 __all__ = ["tile_for_groups"]
@@ -62,8 +62,9 @@ def tile_for_groups(moves: Moves, nest: Nest, target: Target) -> bool:
     problem, group = recognise(nest), target.workgroup
     if problem is None or group is None:
         return False
-    rows, columns, steps = (count(r) for r in (problem.rows, problem.columns, problem.steps))
-    if rows * columns * steps * count(problem.batch) < MIN_WORK or min(rows, columns, steps) < 4:
+    rows, columns, steps = (steps_of(*r) for r in (problem.rows, problem.columns, problem.steps))
+    work = rows * columns * steps * steps_of(*problem.batch)
+    if work < MIN_WORK or min(rows, columns, steps) < 4:
         return False
     if tile_for_warpgroups(moves, problem, target):
         return True
@@ -78,7 +79,7 @@ def tile_for_groups(moves: Moves, nest: Nest, target: Target) -> bool:
 
 def _choose(problem: Problem, group: Workgroup) -> _Tile | None:
     """The largest square-like tile that the output fills, often enough, and shared memory holds."""
-    rows, columns, steps = (count(r) for r in (problem.rows, problem.columns, problem.steps))
+    rows, columns, steps = (steps_of(*r) for r in (problem.rows, problem.columns, problem.steps))
     items = min(group.items, 256)
     wide = 1 << ((items.bit_length() - 1 + 1) // 2)
     high = items // wide
@@ -92,7 +93,7 @@ def _choose(problem: Problem, group: Workgroup) -> _Tile | None:
 
     def groups() -> int:
         tiles = -(-rows // (high * each_row)) * -(-columns // (wide * each_column))
-        return count(problem.batch) * tiles
+        return steps_of(*problem.batch) * tiles
 
     while groups() < group.busy and max(each_row, each_column) > SMALL:
         if each_row > each_column:
@@ -113,8 +114,9 @@ def _choose(problem: Problem, group: Workgroup) -> _Tile | None:
 
 
 def _apply(moves: Moves, problem: Problem, tile: _Tile) -> None:
-    row = spread(moves, count(problem.rows), _parts(tile.rows, tile.high, tile.together))
-    column = spread(moves, count(problem.columns), _parts(tile.columns, tile.wide, tile.together))
+    rows, columns = steps_of(*problem.rows), steps_of(*problem.columns)
+    row = spread(moves, rows, _parts(tile.rows, tile.high, tile.together))
+    column = spread(moves, columns, _parts(tile.columns, tile.wide, tile.together))
     what = f"a group of {tile.high} x {tile.wide} items for each tile"
     cut = cut_product(moves, problem, row, column, tile.depth, what)
     x, y = (_staged(moves, *each, cut.inner, tile) for each in ((cut.x, row), (cut.y, column)))
@@ -132,8 +134,8 @@ def _parts(each: int, items: int, together: int) -> tuple[tuple[int, str], ...]:
 def _staged(moves: Moves, factor: Node, line: Split, inner: Node, tile: _Tile) -> Node:
     """`factor` for one slice of steps and one tile of lines (rows or columns), in shared memory."""
     mine = tuple(r for r in line.ranges if r.arg.kind != "grid")
-    lines = count(mine)
-    here = digits(mine)
+    lines = steps_of(*mine)
+    here = number_of(mine)
     along_steps = is_contiguous(factor, inner)
     width = 1 if along_steps or tile.buffers == 1 else tile.together
     item = moves.loop(tile.items, "local")

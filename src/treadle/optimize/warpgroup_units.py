@@ -30,7 +30,7 @@ import math
 from dataclasses import dataclass, replace
 
 from ..ir.args import WgmmaArg
-from ..ir.loops import Split
+from ..ir.loops import Split, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -39,7 +39,7 @@ from .matmul import Problem
 from .matrix_units import narrowed, unit_for
 from .moves import Moves
 from .shared_operands import ROW, Operand, Tensor, bulk, stored, tensor_of
-from .slices import Cut, count, cut_product, spread
+from .slices import Cut, cut_product, spread
 
 __all__ = ["tile_for_warpgroups"]
 
@@ -76,7 +76,7 @@ def tile_for_warpgroups(moves: Moves, problem: Problem, target: Target) -> bool:
     unit = unit_for(problem, target.warpgroup_units)
     if unit is None:
         return False
-    rows, columns, steps = (count(r) for r in (problem.rows, problem.columns, problem.steps))
+    rows, columns, steps = (steps_of(*r) for r in (problem.rows, problem.columns, problem.steps))
     if min(rows, columns, steps) < LEAST:
         return False
     tile = _choose(problem, unit, target)
@@ -102,7 +102,7 @@ def _choose(problem: Problem, unit: MatrixUnit, target: Target) -> _Tile:
     """The tile with which the output should take the least time."""
     assert target.workgroup is not None
     busy, depth = target.workgroup.busy, ROW // unit.dtype.itemsize
-    rows, columns, batch = (count(r) for r in (problem.rows, problem.columns, problem.batch))
+    rows, columns, batch = (steps_of(*r) for r in (problem.rows, problem.columns, problem.batch))
 
     def cost(tile: _Tile) -> float:
         groups = batch * math.ceil(rows / tile.rows) * math.ceil(columns / tile.columns)

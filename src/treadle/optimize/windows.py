@@ -14,10 +14,9 @@ what they read. Few channels stay outermost, as single elements are read from an
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from ..ir.loops import Split, free_ranges
+from ..ir.loops import Split, free_ranges, steps_of
 from ..ir.node import Node
 from ..ir.rules.index import linear_terms, simplify
 from .moves import Moves
@@ -40,7 +39,9 @@ class Pair:
     @property
     def extent(self) -> int:
         """How many places they reach together."""
-        return self.stride * (_size(self.row) - 1) + self.dilation * (_size(self.step) - 1) + 1
+        return (
+            self.stride * (steps_of(self.row) - 1) + self.dilation * (steps_of(self.step) - 1) + 1
+        )
 
     @property
     def place(self) -> Node:
@@ -68,7 +69,7 @@ class Windows:
     @property
     def has_inner_channels(self) -> bool:
         """Whether channels are innermost in the copy of the image."""
-        return math.prod(map(_size, self.channels)) >= MIN_CHANNELS
+        return steps_of(*self.channels) >= MIN_CHANNELS
 
     @property
     def steps(self) -> tuple[Node, ...]:
@@ -110,9 +111,9 @@ def _pair(x: Node, row: Node, step: Node) -> Pair | None:
         of_row, of_step = terms.get(row, 0), terms.get(step, 0)
         if of_row <= 0 or of_step <= 0:
             continue
-        if of_step % of_row == 0 and of_step * (_size(step) - 1) < of_row * _size(row):
+        if of_step % of_row == 0 and of_step * (steps_of(step) - 1) < of_row * steps_of(row):
             return Pair(row, step, 1, of_step // of_row)
-        if of_row % of_step == 0 and of_row // of_step < _size(step) <= _size(row):
+        if of_row % of_step == 0 and of_row // of_step < steps_of(step) <= steps_of(row):
             return Pair(row, step, of_row // of_step, 1)
     return None
 
@@ -130,7 +131,7 @@ def keep_image(
         inside = (*windows.channels, *windows.joined)
     around = sorted(free.difference(inside), key=lambda r: (r in rows, r.arg.number))
     loops = (*around, *inside)
-    sizes = [_size(r) for r in loops]
+    sizes = [steps_of(r) for r in loops]
     outermost = next(n for n, r in enumerate(loops) if r in (*rows, *windows.joined))
     sizes[outermost] += _places_beyond(windows, loops[outermost], rows, beyond)
     grid = loops[: loops.index(windows.joined[0]) + 1]
@@ -148,10 +149,6 @@ def keep_image(
 
 def _places_beyond(windows: Windows, outermost: Node, rows: tuple[Node, ...], beyond: int) -> int:
     """How many places more than those of all rows the outermost loop of the image needs."""
-    more = -(-beyond // max(1, math.prod(map(_size, rows[1:]))))
+    more = -(-beyond // max(1, steps_of(*rows[1:])))
     pairs = zip(windows.joined, windows.pairs, strict=True)
     return more * next((pair.stride for both, pair in pairs if both is outermost), 1)
-
-
-def _size(loop: Node) -> int:
-    return loop.src[0].arg

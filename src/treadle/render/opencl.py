@@ -23,40 +23,31 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..dtype import DType, ImageDType, dtypes
+from ..dtype import DType, dtypes
 from ..errors import InternalError
-from ..ir.node import Node, behind_after
+from ..ir.node import Node
 from ..ir.op import Op
-from ..lower.exact import exact_nodes, is_multiple
+from ..lower.exact import exact_nodes
 from ..lower.linearize import Phase
 from ..target import Target
-from .clike import BINARY, COMPARISONS, FUNCTIONS, Function, is_promoted
+from .clike import BINARY, COMPARISONS, FUNCTIONS, is_promoted
 from .opencl_float64 import FLOAT64_CALLS, float64_cast, float64_helpers
+from .opencl_text import SCALARS, literal
+from .opencl_textures import CHANNEL, WithTextures, image_of
 
 __all__ = ["OpenCLRenderer"]
 
-_SCALARS = {
-    "bool": "uchar", "int8": "char", "uint8": "uchar", "int16": "short", "uint16": "ushort",
-    "int32": "int", "uint32": "uint", "int64": "long", "uint64": "ulong", "float16": "half",
-    "float32": "float", "float64": "double",
-}  # fmt: skip
 _WORK_ITEMS = {"item": "get_local_id(0)", "lane": "get_sub_group_local_id()"}
 _COMBINED = {Op.ADD: "add", Op.MAX: "max", Op.MIN: "min"}
 _ANY_OR_ALL = {Op.ADD: "any", Op.MAX: "any", Op.MUL: "all", Op.MIN: "all"}
 _EXTENSIONS = {"float16": "cl_khr_fp16", "float64": "cl_khr_fp64"}
 _LANES = "0123456789abcdef"
-_TEXEL = 4  # elements
 _CONVERT = """\
 #if defined(__clang__)
 #define CONVERT(type, value) __builtin_convertvector(value, type)
 #else
 #define CONVERT(type, value) convert_##type(value)
 #endif
-"""
-_CHANNEL = """\
-float channel(float4 texel, int n) {
-  return n < 2 ? (n == 0 ? texel.x : texel.y) : (n == 2 ? texel.z : texel.w);
-}
 """
 _UNALIGNED = "typedef struct __attribute__((packed)) {{ {kind} value; }} {kind}_unaligned;"
 # What a comparison of elements of so many bits gives in each lane.
@@ -86,14 +77,14 @@ class OpenCLRenderer:
         lines.append(_CONVERT)
         unaligned: set[str] = set().union(*(function.unaligned for function in functions))
         if any("channel(" in body for body in bodies):
-            lines.append(_CHANNEL)
+            lines.append(CHANNEL)
         lines += [_UNALIGNED.format(kind=kind) for kind in sorted(unaligned)]
         calls: set[str] = set().union(*(function.float64_calls for function in functions))
         lines += float64_helpers(calls)
         return "\n".join([*lines, *bodies])
 
 
-class _OpenCLFunction(Function):
+class _OpenCLFunction(WithTextures):
     language = "OpenCL C"
 
     def __init__(self, name: str, phase: Phase, target: Target) -> None:
@@ -144,7 +135,7 @@ class _OpenCLFunction(Function):
             return "ulong"
         if dtype.name in _EXTENSIONS:
             self.used.add(_EXTENSIONS[dtype.name])
-        return _SCALARS[dtype.name]
+        return SCALARS[dtype.name]
 
     def type(self, dtype: DType) -> str:
         if dtype.count == 1:
@@ -156,7 +147,7 @@ class _OpenCLFunction(Function):
     def literal(self, dtype: DType, value: Any) -> str:
         if self._is_emulated(dtype):
             return f"0x{struct.pack('>d', value).hex()}UL"
-        return _literal(dtype, value)
+        return literal(dtype, value)
 
     def declare(self, dtype: DType, name: str, code: str) -> str:
         return f"{self.type(dtype)} {name} = {code};"
@@ -193,7 +184,7 @@ class _OpenCLFunction(Function):
         wide = f"(int){value}" if is_promoted(dtype) else value
         code = f"sub_group_reduce_{_COMBINED[node.arg]}({wide})"
         if dtype.is_float and node.arg in (Op.MAX, Op.MIN):  # they leave open what NaN gives
-            code = f"sub_group_any({value} != {value}) ? {_literal(dtype, math.nan)} : {code}"
+            code = f"sub_group_any({value} != {value}) ? {literal(dtype, math.nan)} : {code}"
         return self.let(dtype, code)
 
     def _barrier(self, node: Node) -> None:
@@ -207,9 +198,9 @@ class _OpenCLFunction(Function):
 
     def load(self, node: Node) -> str:
         memory, index = node.src[:2]
-        image = _image_of(memory)
+        image = image_of(memory)
         if image is not None:
-            return self._texture_load(node, image)
+            return self.texture_load(node, image)
         base, place = self.memory(memory), self.value(index)
         if len(node.src) == 4:
             return self._gated_load(node, base, place)
@@ -246,9 +237,9 @@ class _OpenCLFunction(Function):
         base, place = self.memory(memory), self.value(index)
         stored, dtype = self.value(value), value.dtype
         gate = node.src[3] if len(node.src) == 4 else None
-        image = _image_of(memory)
+        image = image_of(memory)
         if image is not None:
-            self._texture_store(node, image)
+            self.texture_store(node, image)
             return
         if gate is not None and gate.dtype.count > 1:
             for i in range(dtype.count):
@@ -267,53 +258,6 @@ class _OpenCLFunction(Function):
             self.line(f"{guard}{held} = {stored};")
         else:
             self.line(f"{guard}vstore{dtype.count}({stored}, 0, {base} + {place});")
-
-    # -- textures -------------------------------------------------------------------------------
-
-    def _texel(self, image: ImageDType, place: str, ahead: int = 0) -> str:
-        """The coordinates of the texel that element `place` is in, `ahead` texels further on."""
-        width = image.image_shape[1]
-        texel = f"({place}) / 4" + (f" + {ahead}" if ahead else "")
-        return f"(int2)(({texel}) % {width}, ({texel}) / {width})"
-
-    def _texture_load(self, node: Node, image: ImageDType) -> str:
-        base, place = self.memory(node.src[0]), self.value(node.src[1])
-        dtype, aligned = node.dtype, is_multiple(node.src[1], _TEXEL)
-        gate, other = (*node.src[2:], None, None)[:2]
-        whole = dtype.count % 4 == 0 and aligned and (gate is None or gate.dtype.count == 1)
-        if whole:
-            texels = [
-                f"read_imagef({base}, {self._texel(image, place, n)})"
-                for n in range(dtype.count // 4)
-            ]
-            code = texels[0] if dtype.count == 4 else f"({self.type(dtype)})({', '.join(texels)})"
-            return self.let(dtype, self._where(gate, code, other, None))
-        lanes = []
-        for n in range(dtype.count):
-            at = f"{place} + {n}" if n else place
-            one = f"channel(read_imagef({base}, {self._texel(image, at)}), ({at}) % 4)"
-            lanes.append(self._where(gate, one, other, n if dtype.count > 1 else None))
-        return self.let(dtype, lanes[0] if dtype.count == 1 else self.vector(dtype, lanes))
-
-    def _where(self, gate: Node | None, code: str, other: Node | None, lane: int | None) -> str:
-        """`code` where `gate` holds, in one lane or as a whole, else `other`."""
-        if gate is None or other is None:
-            return code
-        held, instead = self.value(gate), self.value(other)
-        if lane is not None:
-            instead = self.lane(other.dtype, instead, lane)
-            held = self.lane(gate.dtype, held, lane) if gate.dtype.count > 1 else held
-        return f"({held} ? {code} : {instead})"
-
-    def _texture_store(self, node: Node, image: ImageDType) -> None:
-        memory, index, value = node.src[:3]
-        gate = node.src[3] if len(node.src) == 4 else None
-        whole = value.dtype.count == 4 and is_multiple(index, _TEXEL)
-        if not whole or (gate is not None and gate.dtype.count > 1):
-            raise InternalError(f"a texture is written in whole texels, not by {node!r}")
-        guard = "" if gate is None else f"if ({self.value(gate)}) "
-        texel = self._texel(image, self.value(index))
-        self.line(f"{guard}write_imagef({self.memory(memory)}, {texel}, {self.value(value)});")
 
     # -- vectors --------------------------------------------------------------------------------
 
@@ -458,11 +402,6 @@ class _OpenCLFunction(Function):
         return self.select(target, real, converted, self.splat(target, zero))
 
 
-def _image_of(memory: Node) -> ImageDType | None:
-    memory = behind_after(memory)
-    return memory.arg.image if memory.op is Op.PARAM else None
-
-
 def _single_terms(program: Node) -> set[Node]:
     """The float products that are added to something, once, and used for nothing else."""
     uses: dict[Node, int] = {}
@@ -474,32 +413,3 @@ def _single_terms(program: Node) -> set[Node]:
         if is_sum:
             added.update(s for s in node.src if s.op is Op.MUL and s.dtype.is_float)
     return {node for node in added if uses[node] == 1}
-
-
-def _literal(dtype: DType, value: Any) -> str:
-    if dtype.is_bool:
-        return "1" if value else "0"
-    if dtype.is_int:
-        return _integer(dtype, int(value))
-    kind = _SCALARS[dtype.name]
-    if math.isnan(value):
-        return f"(({kind})NAN)"
-    if math.isinf(value):
-        return f"(({kind}){'-' if value < 0 else ''}INFINITY)"
-    return (
-        f"{float(value).hex()}{'f' if dtype.bits == 32 else ''}"
-        if dtype.bits != 16
-        else (f"((half){float(value).hex()}f)")
-    )
-
-
-def _integer(dtype: DType, value: int) -> str:
-    if value == -(1 << 63):
-        return "(-0x7fffffffffffffffL - 1)"
-    if value == -(1 << 31) and dtype.bits == 32:
-        return "(-0x7fffffff - 1)"
-    suffix = {"int64": "L", "uint64": "UL", "uint32": "U"}.get(dtype.name, "")
-    code = f"{value}{suffix}"
-    if dtype.bits < 32:
-        return f"(({_SCALARS[dtype.name]}){code})"
-    return f"({code})" if value < 0 else code

@@ -9,14 +9,12 @@ Two kernels that walk alike share what they load; others would only be in each o
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import dataclass
 
-from ..ir.loops import closed_ranges, free_ranges
-from ..ir.node import Node
+from ..ir.loops import closed_ranges, free_ranges, steps_of
+from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms
-from ..ir.shape import size_max
 from .kernel import Kernel
 
 __all__ = ["Accesses", "accesses_of"]
@@ -58,7 +56,7 @@ def accesses_of(kernel: Kernel) -> Accesses:
         inner = sorted((r for r in used if r not in loops), key=lambda r: r.arg.number)
         key = (memory, node.op, _renamed(place, inner))
         width = node.src[2].dtype.itemsize if node.op is Op.STORE else node.dtype.itemsize
-        moved[key] = width * math.prod(_size(r) for r in used)
+        moved[key] = width * steps_of(*used)
         walks.update(_walk(place, loops, inner, memory))
     steps = max(moved.values(), default=0)
     shared = frozenset(
@@ -70,10 +68,7 @@ def accesses_of(kernel: Kernel) -> Accesses:
 
 
 def _memory(kernel: Kernel, node: Node) -> object:
-    memory = node.src[0]
-    while memory.op is Op.AFTER:
-        memory = memory.src[0]
-    storage = kernel.buffers[memory.arg.slot]
+    storage = kernel.buffers[behind_after(node.src[0]).arg.slot]
     return storage.arg.token if storage.op is Op.BUFFER else storage
 
 
@@ -103,8 +98,3 @@ def _nest(end: Node, loops: tuple[Node, ...], free: dict[Node, frozenset[Node]])
     used = [free[n] & frozenset(loops) for n in end.toposort() if n.op is Op.REDUCE]
     ordered = sorted(used, key=len)
     return all(one <= other for one, other in itertools.pairwise(ordered))
-
-
-def _size(loop: Node) -> int:
-    size = loop.src[0]
-    return size.arg if size.op is Op.CONST else size_max(size)

@@ -2,7 +2,8 @@
 
 Walks the tensor graph from the outputs down. Every node learns its demands: which kernel wants it,
 at which index, inside which reductions. A node with memory of its own (a global STAGE) starts a
-kernel; all others are inlined. Each decision is recorded with its reason in `Plan.reasons`.
+kernel; all others are inlined. Each decision is recorded with its reason (reasons.py) in
+`Plan.reasons`.
 
     softmax(x):  max and sum are wanted once for each row by one kernel  ->  one kernel
     relu(a @ b + c):  the matmul is wanted once for each element         ->  one kernel
@@ -21,12 +22,11 @@ from ..dtype import dtypes
 from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, SAME, Op
 from ..ir.rules.index import simplify
-from ..ir.shape import same_size, size_max, size_product
+from ..ir.shape import same_size
 from .index import Index, gathered_index, places_index, source_index, unwindow_index
 from .joint import host_of, note_row
 from .kept import EVERYWHERE, Keeping, is_large_middle, keep_rows, may_keep_below
 from .plan import (
-    COSTLY,
     FACTOR,
     LEAVES,
     PRODUCT,
@@ -40,14 +40,9 @@ from .plan import (
     ranges_in,
     weigh,
 )
+from .reasons import reason_to_store
 
 __all__ = ["decide", "reduce_index"]
-
-MAX_KERNEL_OPS = 600
-CHEAP_OPS = 10
-SMALL_WORK = 1 << 15
-MIN_ROWS = 8
-MIN_NESTED_REDUCE = 16
 
 
 def decide(
@@ -77,14 +72,14 @@ def decide(
                     _inline(plan, node, demand, demands)
                 plan.pass_above(node)
                 continue
-        reason = _reason_to_store(node, mine, weights, wanted, forced, plan)
+        reason = reason_to_store(node, mine, weights, wanted, forced, plan)
         if node.op is Op.AFTER:
             plan.pass_above(node)
             continue  # it is its buffer; the effects are ASSIGNs, stored whether demanded or not
         host = None
         if reason is not None and not (node in forced or node in wanted or node.op in STORED):
             host = host_of(node, mine, plan)
-        if host is not None and _reason_to_store(node, [host], weights, set(), {}, plan) is None:
+        if host is not None and reason_to_store(node, [host], weights, set(), {}, plan) is None:
             plan.reasons[node] = f"{reason}, and one of them computes it anyway"
             plan.groups[node] = host.group
             host.group.places[node] = host.index
@@ -125,7 +120,7 @@ def _in_each_kernel(
         kept = rows[group]
         if kept is not None:
             uses.append(Demand(group, kept.ranges, kept))
-        elif _reason_to_store(node, mine, weights, set(), {}, plan) is None:
+        elif reason_to_store(node, mine, weights, set(), {}, plan) is None:
             uses.extend(mine)
         else:
             return None
@@ -136,186 +131,6 @@ def _in_each_kernel(
             plan.kept[group, node] = kept
             group.kept.append(kept)
     return uses
-
-
-def _reason_to_store(
-    node: Node,
-    demands: list[Demand],
-    weights: dict[Node, Weight],
-    outputs: set[Node],
-    forced: dict[Node, str],
-    plan: Plan,
-) -> str | None:
-    if node in forced:
-        return forced[node]
-    if node.op is Op.AFTER:
-        return None
-    if node in outputs:
-        return "it is an output"
-    if node.op in STORED:
-        return f"{node.op.name.lower()} has memory of its own"
-    if node.op in MOVEMENT or node.op in SAME:
-        return None
-    if node.op is Op.GATHER:
-        return _why_store_elementwise(node, demands, weights[node])
-    if node.op in (Op.REDUCE, Op.UNWINDOW):
-        return _why_store_reduce(node, demands, weights[node], plan)
-    return _why_store_elementwise(node, demands, weights[node])
-
-
-def _why_store_elementwise(node: Node, demands: list[Demand], weight: Weight) -> str | None:
-    groups = {d.group for d in demands}
-    if _is_widened(node):
-        return None  # better stored as it was before
-    if any(d.dynamic for d in demands) and weight.ops > 0:
-        return "it is read at positions that are not known in advance"
-    if any(d.heavy == FACTOR for d in demands) and not _only_casts(node):
-        if weight.costly or weight.ops > 3:
-            return "a matmul-like reduction reads each element many times"
-    if any(_is_computed_anew(node, d) for d in demands) and _has_costly_elements(node):
-        return "each result of a reduction would compute its costly elements anew"
-    if any(d.group.ops + weight.ops > MAX_KERNEL_OPS for d in demands) and _own_ops(node):
-        if all(d.group.ops > MAX_KERNEL_OPS // 2 for d in demands) or len(demands) > 1:
-            return f"the kernel would have more than {MAX_KERNEL_OPS} operations"
-    if len(demands) == 1:
-        return None
-    if len(groups) > 1:
-        if weight.reduces and _is_small_expanded(node):
-            return None
-        if weight.reduces:
-            return f"{len(groups)} kernels need it and it holds a reduction"
-        if weight.costly > 1 or weight.ops > CHEAP_OPS or len(weight.loads) > 2:
-            return f"{len(groups)} kernels need it and it is not cheap to recompute"
-        return None
-    if weight.ops > 4 * CHEAP_OPS or len(demands) > 3:
-        return "one kernel needs it at several indices and it is not cheap to recompute"
-    return None
-
-
-def _is_computed_anew(node: Node, demand: Demand) -> bool:
-    """Whether results of the reduction around `node` differ in loops that `node` does not have."""
-    if demand.heavy:
-        return False
-    times = 1
-    for r in demand.results - ranges_in(demand.index):
-        times *= size_max_of(r)
-    return times >= MIN_ROWS and times * _elements(node) > SMALL_WORK
-
-
-def _has_costly_elements(node: Node) -> bool:
-    """Whether something costly is computed for each element of `node`, not just for each row."""
-    size = _elements(node)
-    is_inside = lambda n: n.op in ALU and 2 * _elements(n) > size
-    own = node.toposort(lambda n: is_inside(n) or n.op in MOVEMENT)
-    return any(n.op in COSTLY and is_inside(n) for n in own)
-
-
-def _elements(node: Node) -> int:
-    return size_product(size_max(s) for s in node.shape)
-
-
-def _is_small_expanded(node: Node) -> bool:
-    """Whether something a few times smaller gives all of `node` in a few operations.
-
-    A comparison of windows with their largest elements, say: those are stored instead.
-    """
-    is_large = lambda n: 2 * _elements(n) > _elements(node)
-    own = [n for n in node.toposort(is_large) if is_large(n) and n.op not in MOVEMENT]
-    return len(own) <= CHEAP_OPS and all(n.op in ALU and n.op not in COSTLY for n in own)
-
-
-def _is_widened(node: Node) -> bool:
-    """Whether a node holds the numbers of a smaller type."""
-    return node.op is Op.CAST and node.src[0].dtype.itemsize < node.dtype.itemsize
-
-
-def _only_casts(node: Node) -> bool:
-    while node.op in MOVEMENT or node.op is Op.CAST:
-        node = node.src[0]
-    return node.op in LEAVES or node.op is Op.AFTER
-
-
-def _own_ops(node: Node) -> bool:
-    return node.op in ALU and size_product(node.shape) != 1
-
-
-def _why_store_reduce(node: Node, demands: list[Demand], weight: Weight, plan: Plan) -> str | None:
-    if not demands:
-        return None
-    if len(demands) > 1:
-        where = "kernels" if len({d.group for d in demands}) > 1 else "indices"
-        return f"{len(demands)} {where} need this reduction"
-    demand = demands[0]
-    home = demand.home
-    if demand.dynamic:
-        return "it is read at positions that are not known in advance"
-    used = ranges_in(demand.index)
-    heavy = is_heavy(node)
-    if used & frozenset(demand.body):
-        return _why_not_nested(node, demand, used, heavy)
-    if demand.heavy:
-        return "a matmul-like reduction reads it"
-    if heavy and demand.group.root.op in (Op.SCAN, Op.SCATTER, Op.DISTRIBUTE):
-        return "a matmul-like reduction is a kernel of its own"
-    if used == ranges_in(home.ranges):
-        return _why_not_epilogue(home, heavy, demand)
-    return _why_not_row_stat(node, home, used, heavy)
-
-
-def _why_not_nested(node: Node, demand: Demand, used: frozenset[Node], heavy: bool) -> str | None:
-    """A reduction inside another: free where it stands between two of the loops around it."""
-    around = ranges_in(demand.home.ranges)
-    prefixes = [around]
-    for loop in demand.body:
-        prefixes.append(prefixes[-1] | {loop})
-    if used not in prefixes:
-        return "it would be recomputed in the loops of another reduction"
-    if used == prefixes[-1] and demand.linear and (node.op is Op.UNWINDOW or node.arg.op is Op.ADD):
-        return None
-    if heavy or demand.heavy or demand.home.heavy:
-        return "a matmul-like reduction inside another cannot be tiled"
-    if _reduce_size(node) < MIN_NESTED_REDUCE:
-        return "an inner reduction this short is better computed beforehand"
-    return None
-
-
-def _why_not_epilogue(home: Home, heavy: bool, demand: Demand) -> str | None:
-    if home.heavy or (heavy and (home.row_stats or demand.body)):
-        return "one kernel holds one matmul-like reduction"
-    if heavy:
-        home.heavy = True
-    else:
-        home.row_stats.append(ranges_in(home.ranges))
-    return None
-
-
-def _why_not_row_stat(node: Node, home: Home, used: frozenset[Node], heavy: bool) -> str | None:
-    if heavy or home.heavy:
-        return "a matmul-like reduction is used again by inner loops"
-    if any(not (used <= other or other <= used) for other in home.row_stats):
-        return "two reductions over different rows do not nest"
-    rows = 1
-    for r in used:
-        rows *= size_max_of(r)
-    if rows < MIN_ROWS and rows * _reduce_size(node) > SMALL_WORK:
-        return "too few rows to compute in parallel beside their users"
-    home.row_stats.append(used)
-    return None
-
-
-def size_max_of(loop: Node) -> int:
-    """The largest extent of a RANGE."""
-    size = loop.src[0]
-    return size.arg if size.op is Op.CONST else size_max(size)
-
-
-def _reduce_size(node: Node) -> int:
-    if node.op is Op.UNWINDOW:
-        return node.arg.size
-    total = 1
-    for axis in node.arg.axes:
-        total *= size_max(node.src[0].shape[axis])
-    return total
 
 
 def _start_group(

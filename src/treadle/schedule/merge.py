@@ -17,7 +17,6 @@ from ..ir.op import Op
 from ..target import Target
 from .accesses import Accesses, accesses_of
 from .effects import is_safe, stores_of
-from .fuse import MAX_KERNEL_OPS
 from .images import image_of
 from .index import Index
 from .kernel import Kernel
@@ -25,6 +24,7 @@ from .limits import fits
 from .order import topological
 from .plan import Plan
 from .ranges import build_kernel, storage_of
+from .reasons import MAX_KERNEL_OPS
 
 __all__ = ["merge"]
 

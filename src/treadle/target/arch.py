@@ -125,9 +125,7 @@ def x86_target(cpu: str, words: tuple[str, ...] = ()) -> Target:
         dtypes=(*_COMMON, *extra),
         vector_bytes=64 if wide else 32 if "avx2" in present else 16,
         vector_registers=32 if wide else 16,
-        has_fma="fma" in present,
         has_half_convert="f16c" in present,
-        has_bfloat16_convert="avx512bf16" in present,
         has_masked_memory="avx2" in present,
         least_shuffled=1 if "avx512vbmi" in present else 2 if "avx512bw" in present else 4,
     )
@@ -145,9 +143,7 @@ def make_target(family: Family, cpu: str, words: tuple[str, ...] = ()) -> Target
         dtypes=(*_COMMON, *extra),
         vector_bytes=family.vector_bytes,
         vector_registers=family.vector_registers,
-        has_fma=True,
         has_half_convert=family.has_half_convert,
-        has_bfloat16_convert="bf16" in words,
         has_masked_memory=False,
     )
 

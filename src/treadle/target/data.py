@@ -71,8 +71,7 @@ class Target:
     """One processor. Sizes are in bytes; caches are those that one core can reach.
 
     `triple`, `cpu` and `features` ("+avx2,-avx512f") are LLVM's and clang's spellings. `l1` and
-    `l2` belong to one core, `l3` is shared. `peak_flops` (float32, all cores) and
-    `peak_bandwidth` (bytes a second) are None until somebody has measured them.
+    `l2` belong to one core, `l3` is shared.
 
     Elements of `least_shuffled` bytes or more can be moved anywhere in a vector by one instruction.
 
@@ -99,17 +98,13 @@ class Target:
     dtypes: tuple[DType, ...]
     vector_bytes: int
     vector_registers: int
-    has_fma: bool
     has_half_convert: bool
-    has_bfloat16_convert: bool
     has_masked_memory: bool
     least_shuffled: int = 4
     l1: int = 32 << 10
     l2: int = 512 << 10
     l3: int = 8 << 20
     cores: int = 1
-    peak_flops: float | None = None
-    peak_bandwidth: float | None = None
     workgroup: Workgroup | None = None
     max_buffers: int | None = None
     max_binding: int | None = None

@@ -16,15 +16,15 @@ results, such as a matmul, is one real sum: one factor stays in place, the other
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ..dtype import dtypes
 from ..ir.args import ReduceArg
 from ..ir.node import Node, alu, rebuild, toposort
 from ..ir.op import MOVEMENT, Op
 from ..ir.origin import pass_on
-from ..ir.shape import Shape, size_max, size_product
+from ..ir.shape import size_max, size_product
+from .parts import Pair, behind, side_by_side
 from .shapes import constant, expand, reshape
 
 __all__ = ["in_reals"]
@@ -47,65 +47,6 @@ def in_reals(roots: Sequence[Node]) -> list[Node]:
     return [_stored(root, found[root], results) for root in roots]
 
 
-class Pair:
-    """A complex value: the parts `re` and `im`, or the `whole` that has them on its last axis."""
-
-    is_whole: bool
-
-    def __init__(self, parts: tuple[Node, ...] | None, whole: Node | None = None) -> None:
-        self._parts = parts
-        self._whole = whole
-        self.is_whole = parts is None
-
-    @property
-    def nodes(self) -> tuple[Node, ...]:
-        """What is known of it."""
-        return (*(self._parts or ()), *([self._whole] if self._whole is not None else []))
-
-    @property
-    def is_real(self) -> bool:
-        """Whether the imaginary part is known to be 0."""
-        return not self.is_whole and _base(self.im).value == 0
-
-    @property
-    def parts(self) -> tuple[Node, ...]:
-        if self._parts is None:
-            self._parts = self._part(0), self._part(1)
-        return self._parts
-
-    @property
-    def re(self) -> Node:
-        return self.parts[0]
-
-    @property
-    def im(self) -> Node:
-        return self.parts[1]
-
-    @property
-    def whole(self) -> Node:
-        if self._whole is None:
-            self._whole = _side_by_side(self.re, self.im, len(self.re.shape))
-        return self._whole
-
-    def _part(self, number: int) -> Node:
-        whole = self.whole
-        shape = whole.shape[:-1]
-        bounds = (*((0, n) for n in shape), (number, number + 1))
-        return reshape(Node(Op.SHRINK, whole.dtype, (whole,), bounds), shape)
-
-    def of_shape(self, shape: Shape) -> Pair:
-        """This value, repeated to `shape` where it is a constant."""
-        if self.is_whole or self.re.shape == shape:
-            return self
-        return Pair(tuple(expand(part, shape) for part in self.parts))
-
-    def map(self, change: Callable[[Node], Node]) -> Pair:
-        """`change` of both parts, which keeps their last axis where they are whole."""
-        if self.is_whole:
-            return Pair(None, change(self.whole))
-        return Pair((change(self.re), change(self.im)))
-
-
 Value = Node | Pair
 Found = dict[Node, Value]
 
@@ -124,29 +65,12 @@ def _pair(value: Value) -> Pair:
     return value
 
 
-def _base(node: Node, below: Collection[Op] = MOVEMENT) -> Node:
-    """What movements look at."""
-    while node.op in below:
-        node = node.src[0]
-    return node
-
-
-def _side_by_side(first: Node, second: Node, axis: int) -> Node:
-    """Two nodes of one shape on a new axis."""
-    single = (*first.shape[:axis], 1, *first.shape[axis:])
-    shape = (*first.shape[:axis], 2, *first.shape[axis:])
-    column = tuple(2 if i == axis else 1 for i in range(len(shape)))
-    place = expand(reshape(Node(Op.IOTA, dtypes.int32, (), 2), column), shape)
-    a, b = (expand(reshape(expand(n, first.shape), single), shape) for n in (first, second))
-    return (place < 1).where(a, b)
-
-
 def _stored(root: Node, value: Value, results: dict[Node, Node]) -> Node:
     """What is computed for `root`: one node for each element type in which it is asked for."""
     if not isinstance(value, Pair):
         node = value
     else:
-        node = _base(value.whole, (Op.RESHAPE,))
+        node = behind(value.whole, (Op.RESHAPE,))
         if node.op in (Op.BUFFER, Op.AFTER) and root.op is not node.op:
             node = Node(Op.CONTIGUOUS, node.dtype, (node,))
     if results.setdefault(node, root).dtype is not root.dtype:
@@ -172,7 +96,7 @@ def _assign(node: Node, found: Found) -> Node:
 def _after(node: Node, found: Found) -> Pair:
     """The effects are those of the memory, so its other shape stands on top of them."""
     shaped = _pair(found[node.src[0]]).whole
-    memory = _base(shaped, (Op.RESHAPE,))
+    memory = behind(shaped, (Op.RESHAPE,))
     effects = tuple(_real(found[s]) for s in node.src[1:])
     return Pair(None, reshape(Node(Op.AFTER, memory.dtype, (memory, *effects)), shaped.shape))
 
@@ -384,7 +308,7 @@ def _sum_of_products(node: Node, found: Found) -> Pair:
             return Pair(None, Node(Op.REDUCE, terms.dtype, (terms,), node.arg))
     value = _pair(found[_chain(b)[-1]])
     turned = Pair((-value.im, value.re))
-    matrix = _side_by_side(value.whole, turned.whole, len(value.whole.shape) - 1)
+    matrix = side_by_side(value.whole, turned.whole, len(value.whole.shape) - 1)
     rows = _pair(found[_chain(a)[-1]]).whole
     rows = expand(reshape(rows, (*rows.shape, 1)), (*rows.shape, 2))
     terms = _repeated(a, rows, 2) * _repeated(b, Node(Op.CONTIGUOUS, matrix.dtype, (matrix,)), 2)

@@ -63,7 +63,6 @@ PARAMETERS = {"params": lambda: [Tensor([1.0, 2.0], requires_grad=True)]}
 CHANNELS = {"in_channels": 2, "out_channels": 4, "kernel_size": 3}
 BINARY_INTS = {"self": INTS, "x": INTS, "other": INTS, "x1": INTS, "x2": INTS}
 ON_SQUARE = {"self": SQUARE, "x": SQUARE, "x1": SQUARE, "x2": SQUARE, "b": SQUARE}
-WINDOWED = {"kernel_size": 2}
 
 _GUESSES = {
     **named("self x x1 x2 other b w tensor1 tensor2 target Y y end imag angle values weight "

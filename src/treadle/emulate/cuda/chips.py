@@ -10,11 +10,9 @@ __all__ = ["chip"]
 
 _KIB, _GIB = 1 << 10, 1 << 30
 _COMMON = DeviceFacts(
-    name="", capability=(8, 0), memory=2 * _GIB, multiprocessors=108, warp=32, most_threads=1024,
-    most_registers=65536, shared=48 * _KIB, shared_optin=163 * _KIB,
-    shared_per_multiprocessor=164 * _KIB, l2=40 << 20, clock=1_410_000_000,
-    memory_clock=1_215_000_000, bus_bits=5120, pci="0000:00:00.0", has_pools=True,
-    has_watchdog=True, is_emulated=True,
+    name="", capability=(8, 0), memory=2 * _GIB, multiprocessors=108, most_threads=1024,
+    shared=48 * _KIB, shared_optin=163 * _KIB, shared_per_multiprocessor=164 * _KIB, l2=40 << 20,
+    pci="0000:00:00.0", has_pools=True, has_watchdog=True, is_emulated=True,
 )  # fmt: skip
 
 
@@ -38,19 +36,13 @@ def _hopper_sized(name: str, capability: tuple[int, int], **others: int) -> Devi
 
 _CHIPS = {
     75: _facts("NVIDIA T4", (7, 5), multiprocessors=40, shared_optin=64 * _KIB,
-               shared_per_multiprocessor=64 * _KIB, l2=4 << 20, clock=1_590_000_000,
-               memory_clock=5_001_000_000, bus_bits=256),
+               shared_per_multiprocessor=64 * _KIB, l2=4 << 20),
     80: _facts("NVIDIA A100", (8, 0)),
-    86: _smaller("NVIDIA GeForce RTX 3090", (8, 6), multiprocessors=82, l2=6 << 20,
-                 clock=1_695_000_000, memory_clock=9_751_000_000, bus_bits=384),
-    89: _smaller("NVIDIA GeForce RTX 4090", (8, 9), multiprocessors=128, l2=72 << 20,
-                 clock=2_520_000_000, memory_clock=10_501_000_000, bus_bits=384),
-    90: _hopper_sized("NVIDIA H100", (9, 0), multiprocessors=132, l2=50 << 20,
-                      clock=1_980_000_000, memory_clock=2_619_000_000),
-    100: _hopper_sized("NVIDIA B200", (10, 0), multiprocessors=148, l2=126 << 20,
-                       clock=1_965_000_000, memory_clock=3_996_000_000, bus_bits=8192),
-    120: _smaller("NVIDIA GeForce RTX 5090", (12, 0), multiprocessors=170, l2=96 << 20,
-                  clock=2_407_000_000, memory_clock=14_001_000_000, bus_bits=512),
+    86: _smaller("NVIDIA GeForce RTX 3090", (8, 6), multiprocessors=82, l2=6 << 20),
+    89: _smaller("NVIDIA GeForce RTX 4090", (8, 9), multiprocessors=128, l2=72 << 20),
+    90: _hopper_sized("NVIDIA H100", (9, 0), multiprocessors=132, l2=50 << 20),
+    100: _hopper_sized("NVIDIA B200", (10, 0), multiprocessors=148, l2=126 << 20),
+    120: _smaller("NVIDIA GeForce RTX 5090", (12, 0), multiprocessors=170, l2=96 << 20),
 }  # fmt: skip
 
 

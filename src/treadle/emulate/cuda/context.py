@@ -128,12 +128,6 @@ class EmulatedContext:
             raise DriverError("CUDA_ERROR_OUT_OF_MEMORY", "cuMemHostAlloc", f"{nbytes} bytes")
         return address
 
-    def free_pinned(self, address: int) -> None:
-        with self._lock:
-            found = self.pinned.free(address)
-        if not found:
-            raise DriverError("CUDA_ERROR_INVALID_VALUE", "cuMemFreeHost")
-
     def memory_info(self) -> tuple[int, int]:
         return self.memory.nbytes - self.memory.used, self.memory.nbytes
 

@@ -59,7 +59,6 @@ class Body:
         self.reader, self.function = reader, function
         self.scopes = Scopes()
         self.statements: list[Instruction | Label] = []
-        self.pending_table: str | None = None
 
     def read(self) -> None:
         self.function.body = self.statements
@@ -96,8 +95,8 @@ class Body:
         if text == ".reg":
             self._registers()
         elif text in SPACES or text in LINKAGE:
-            linkage = reader.linkage()
-            self.function.variables += reader.variables(linkage, self.scopes.declare)
+            reader.skip_linkage()
+            self.function.variables += reader.variables(self.scopes.declare)
         elif text == ".branchtargets":
             self._table()
         elif text in (".pragma", ".callprototype", ".calltargets"):

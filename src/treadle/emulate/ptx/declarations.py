@@ -20,21 +20,20 @@ _TYPES = {"." + name for name in WIDTHS}
 class Declarations(Cursor):
     """Reads what modules and functions declare alike."""
 
-    def linkage(self) -> str:
-        linkage = ""
+    def skip_linkage(self) -> None:
+        """Past what linkers need: a module is all that there is here."""
         while self.token.text in LINKAGE:
-            linkage = self.next().text
-        return linkage
+            self.next()
 
     # -- variables
 
-    def variables(self, linkage: str, declare) -> list[Variable]:
+    def variables(self, declare) -> list[Variable]:
         """One declaration: a space, a type, and names with sizes and initialisers, to its ';'."""
         space = self.next().text[1:]
         align, lanes, kind = self.type()
-        found = [self.variable(space, kind, align, lanes, linkage, declare)]
+        found = [self.variable(space, kind, align, lanes, declare)]
         while self.accept(","):
-            found.append(self.variable(space, kind, align, lanes, linkage, declare))
+            found.append(self.variable(space, kind, align, lanes, declare))
         self.expect(";")
         return found
 
@@ -71,7 +70,6 @@ class Declarations(Cursor):
         kind: str,
         align: int,
         lanes: int,
-        linkage: str,
         declare,
     ) -> Variable:
         line = self.token.line
@@ -85,10 +83,7 @@ class Declarations(Cursor):
             else:
                 count *= self.integer()
                 self.expect("]")
-        variable = Variable(
-            space, name, 0 if is_open else each * count, align or each, line,
-            is_extern=linkage == ".extern",
-        )  # fmt: skip
+        variable = Variable(space, name, 0 if is_open else each * count, align or each, line)
         if self.accept("="):
             self._initialise(variable, kind, is_open)
         return variable

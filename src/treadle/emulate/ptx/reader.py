@@ -59,7 +59,7 @@ class _Reader(Declarations):
             self._declaration(module)
 
     def _declaration(self, module: Module) -> None:
-        linkage = self.linkage()
+        self.skip_linkage()
         if self.token.text in (".entry", ".func"):
             function = self._function()
             known = module.functions.get(function.name)
@@ -68,7 +68,7 @@ class _Reader(Declarations):
             elif function.body is not None:
                 raise PTXError(function.line, f"{function.name} is defined twice")
         elif self.token.text in SPACES:
-            for variable in self.variables(linkage, lambda name: name):
+            for variable in self.variables(lambda name: name):
                 module.variables[variable.name] = variable
         else:
             self.fail(f"{self.token.text!r} begins nothing that a module has")
@@ -114,6 +114,6 @@ class _Reader(Declarations):
             align, lanes, kind = self.type()
             if self.token.text == ".ptr":
                 self.pointer_notes()
-            found.append(self.variable("param", kind, align, lanes, "", lambda name: name))
+            found.append(self.variable("param", kind, align, lanes, lambda name: name))
             self.accept(",")
         return found

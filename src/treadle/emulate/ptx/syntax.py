@@ -145,7 +145,6 @@ class Variable:
     line: int
     initial: bytes = b""
     pointers: list[tuple[int, Symbol]] = field(default_factory=list)
-    is_extern: bool = False
 
 
 @dataclass(slots=True)

@@ -51,7 +51,6 @@ def target_of(facts: DeviceFacts, arch: str | None = None) -> Target:
         cores=facts.multiprocessors,
         workgroup=group
         and replace(group, busy=facts.multiprocessors, shared_bytes=facts.shared_optin),
-        peak_bandwidth=2.0 * facts.memory_clock * facts.bus_bits / 8 or None,
     )
 
 

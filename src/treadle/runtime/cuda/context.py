@@ -96,10 +96,6 @@ class CudaContext:
         """Host memory that every device reaches."""
         return int(self("cuMemHostAlloc", nbytes, _PORTABLE))
 
-    def free_pinned(self, address: int) -> None:
-        """Gives host memory back."""
-        self("cuMemFreeHost", address)
-
     def memory_info(self) -> tuple[int, int]:
         """Bytes that are free, and in all."""
         free, total = self("cuMemGetInfo")

@@ -48,7 +48,7 @@ class DriverError(Exception):
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """One device. Sizes in bytes, `clock` and `memory_clock` in Hz, `bus_bits` of its memory.
+    """One device. Sizes in bytes.
 
     `capability` is the compute capability; `shared` what a block can have without asking,
     `shared_optin` what it can have if the kernel asks for it; `has_watchdog` says whether a kernel
@@ -59,16 +59,11 @@ class DeviceFacts:
     capability: tuple[int, int]
     memory: int
     multiprocessors: int
-    warp: int
     most_threads: int
-    most_registers: int
     shared: int
     shared_optin: int
     shared_per_multiprocessor: int
     l2: int
-    clock: int
-    memory_clock: int
-    bus_bits: int
     pci: str
     has_pools: bool
     has_watchdog: bool
@@ -154,7 +149,6 @@ class Context(Protocol):
         """Host memory that the device reaches; its address in this process."""
         ...
 
-    def free_pinned(self, address: int) -> None: ...
     def memory_info(self) -> tuple[int, int]:
         """Bytes that are free, and in all."""
         ...

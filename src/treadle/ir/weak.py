@@ -1,0 +1,30 @@
+"""Tables of what is alive, looked up and added to without a call of Python's for each.
+
+    table = weakref.WeakValueDictionary()
+    references, forget = inside(table)
+    references[key] = reference = Reference(value, forget)
+    reference.key = key
+
+The same as `table[key] = value`; the entry goes with its value.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Reference", "inside"]
+
+
+class Reference(weakref.ref[Any]):
+    """What `weakref.KeyedRef` is, made without a call of Python's."""
+
+    __slots__ = ("key",)
+
+
+def inside(
+    table: weakref.WeakValueDictionary[Any, Any],
+) -> tuple[dict[Any, Reference], Callable[[Reference], None]]:
+    """The dictionary behind `table`, and what takes a dead reference out of it."""
+    return table.data, table._remove  # pyright: ignore[reportAttributeAccessIssue]
