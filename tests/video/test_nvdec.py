@@ -230,10 +230,12 @@ def test_thousands_of_frames_leave_nothing_behind(driver):
         tracemalloc.start()
         for turn in range(rounds):
             if turn == 10:
+                gc.collect()
                 before, _ = tracemalloc.get_traced_memory()
             decoder.feed_annexb_stream(clip.data)
             driver.packets.clear()
             assert sum(1 for frame in decoder.drain_frames() if frame.release() is None) == 8
+        gc.collect()
         after, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert len(driver.objects) == 2  # the parser and one decoder
