@@ -270,7 +270,9 @@ class TinyJit(Generic[P, R]):
         seconds = time.perf_counter() - start
         GlobalCounters.count(*capture.work, seconds)
         wanted = iter(capture.returned)
-        return refreshed(capture.result, wanted, renewed)
+        result, gradients = capture.result
+        made = refreshed(result, wanted, renewed)
+        return made, [refreshed(gradient, wanted, renewed) for gradient in gradients]
 
 
 def _has_gained(argument: Any, stand_in: Any) -> bool:

@@ -68,7 +68,7 @@ class Memory:
     image: ImageDType | None = None
     is_exposed: bool = False
     changed: int = 0
-    made: int = field(default_factory=moment)
+    made: int = field(default_factory=_moments.__next__)
     _elements: Any = field(default=None, init=False, repr=False)  # as the host sees them in place
 
     @property
@@ -114,7 +114,8 @@ class Memory:
         runtime = Device[self.device].runtime
         if runtime.shares_memory and self.image is None:
             runtime.synchronize()
-            self._in_place().reshape(data.shape)[...] = data
+            elements = self._in_place()
+            (elements.reshape(data.shape) if data.ndim else elements)[...] = data
         else:
             import numpy as np
 

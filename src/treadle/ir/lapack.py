@@ -36,11 +36,11 @@ def call(arg: HostArg, operands: Sequence[Array]) -> list[Array]:
     ]
 
 
+@np.errstate(all="ignore")
 def results(arg: HostArg, operands: Sequence[Array]) -> Results:
     """As `call`, with the elements in the dtypes and shapes that NumPy gives them."""
     try:
-        with np.errstate(all="ignore"):
-            return FUNCTIONS[arg.name](*operands, *arg.options)
+        return FUNCTIONS[arg.name](*operands, *arg.options)
     except np.linalg.LinAlgError as error:
         shapes = " and ".join(str(operand.shape) for operand in operands)
         raise _LinAlgError(
