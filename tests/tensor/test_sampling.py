@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -51,6 +53,35 @@ def test_the_order_of_realising_does_not_matter(device):
     Tensor.manual_seed(1234)
     np.testing.assert_array_equal(Tensor.rand(9, device=device).numpy(), late[1])
     np.testing.assert_array_equal(Tensor.rand(9, device=device).numpy(), late[0])
+
+
+@pytest.mark.parametrize("order", [(0, 2, 4), (4, 2, 0), (2, 5, 1), (5, 0)])
+def test_what_is_drawn_and_computed_later_keeps_its_numbers(device, order):
+    expected = [Tensor.rand(3, device=device).numpy() for _ in range(6)]
+    Tensor.manual_seed(1234)
+    drawn = []
+    for step in range(6):
+        drawn.append(Tensor.rand(3, device=device))
+        if step % 2 and step // 2 < len(order):
+            drawn[min(order[step // 2], step)].realize()
+    for index in order:
+        drawn[index].realize()
+    found = [tensor.numpy() for tensor in drawn]
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_draws_that_nothing_computes_do_not_pile_up(device):
+    def draw(times):
+        for _ in range(times):
+            computed, last = Tensor.rand(2, device=device), Tensor.rand(3, device=device)
+            computed.realize()
+            del computed, last
+        gc.collect()
+        return len(gc.get_objects())
+
+    before = draw(20)
+    assert draw(40) - before < 40
 
 
 def test_numbers_are_the_same_on_every_device(device):

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 
 from ..dtype import DType, dtypes
 from ..engine.backends import Device
-from ..engine.known import resolve
+from ..engine.known import current, resolve
 from ..engine.memory import from_host
 from ..engine.run import realize
 from ..errors import ArgumentError, DeviceError, DTypeError, ShapeError
@@ -293,6 +293,10 @@ def _next_state(device: str) -> Node:
     """The device's (key, key, calls) after one more call."""
     with _lock:
         state = resolve(_states[device] if device in _states else _first_state(device))
+        if state.op is Op.AFTER and resolve(state.src[0]) is not state.src[0]:
+            # A draw that nothing has computed yet, after ones that have been: on their memory, as
+            # computing it would see it. The node itself would keep all of them.
+            [state] = current([state])[0]
         calls = Node(Op.SHRINK, dtypes.uint32, (state,), ((2, 3),))
         write = Node(Op.ASSIGN, dtypes.uint32, (calls, calls + 1))
         _states[device] = Node(Op.AFTER, dtypes.uint32, (state, write))
