@@ -100,7 +100,7 @@ class Special(Sharding):
         x = self._wide()
         if eps is not None:
             x = x.clamp(eps, 1 - eps)
-        return x.div(x.neg().add(1.0)).log().cast(self._float().dtype)
+        return x.log().sub(x.neg().log1p()).cast(self._float().dtype)
 
     def xlogy(self, other: Any) -> Self:
         """self * log(other), elementwise, and 0 where `self` is 0 (NaN if `other` is).
@@ -161,7 +161,9 @@ class Special(Sharding):
             for _ in range(2):
                 slope = result.square().neg().exp().mul(2 / math.sqrt(math.pi))
                 result = result.sub(result.erf().sub(y).div(slope))
-        edge = x._magnitude().eq(1.0).where(x.detach().mul(math.inf), math.nan)
+        at_edge = x._magnitude().eq(1.0)  # where the slope is infinite, too
+        beyond = at_edge.where(x._filled(math.inf), math.nan)
+        edge = x.mul(inside.where(0.0, beyond))
         return inside.where(result, edge).cast(self._float().dtype)
 
     # -- gamma --------------------------------------------------------------------------------
@@ -188,11 +190,12 @@ class Special(Sharding):
             factor, z = high.where(factor.mul(lower), factor), lower
         z = z.sub(2.0)
         near = factor.log().add(z.mul(z._polynomial(_LGAMMA_B).div(z._polynomial(_LGAMMA_C))))
-        far = large.where(size, 13.0)
+        infinite = size.isinf()
+        far = large.bitwise_and(infinite.logical_not()).where(size, 13.0)
         inverse = far.reciprocal()
         series = inverse.square()._polynomial(_STIRLING).mul(inverse)
         stirling = far.sub(0.5).mul(far.log()).sub(far).add(0.5 * math.log(2 * math.pi))
-        positive = large.where(far.isinf().where(math.inf, stirling.add(series)), near)
+        positive = large.where(infinite.where(size.square(), stirling.add(series)), near)
         # lgamma(x) = log(pi / |sin(pi x)|) - lgamma(1 - x)
         part = reflected.where(x, 0.25)
         sine = part.sub(part.round().detach()).mul(math.pi).sin()
