@@ -229,6 +229,22 @@ def test_a_captured_function_wants_its_arguments_spread_alike(other, message):
         double(other(x).realize())
 
 
+@pytest.mark.parametrize("axis", [0, None])
+def test_an_argument_that_is_spread_gets_its_gradient_from_replays(axis):
+    leaf = Tensor(numbers(4, 4)).shard(TWO, axis).realize().requires_grad_()
+
+    @TinyJit
+    def step(leaf, scale):
+        (leaf * leaf * scale).sum().backward()
+        return leaf.grad.realize()
+
+    for scale in range(1, 6):
+        leaf.grad = None
+        gradient = step(leaf, Tensor([float(scale)]).shard(TWO).realize())
+        close(gradient, 2 * scale * leaf.numpy())
+        close(leaf.grad, 2 * scale * leaf.numpy())
+
+
 def test_constants_and_reshaped_tensors_can_be_captured():
     a = numbers(4, 4)
     run = TinyJit(lambda x, y: (x + y.reshape(4, 4), Tensor.ones(3, device=TWO)))

@@ -170,7 +170,7 @@ def like(tensor: Any, node: Node, buffers: list[Any]) -> Any:
 
 def stand_in(tensor: Any, node: Node, buffers: list[Any]) -> Any:
     """What a function that is captured sees in place of its argument: a leaf in place of a leaf."""
-    if not tensor.is_leaf or node.op is Op.MULTI:
+    if not tensor.is_leaf:
         return like(tensor, node, buffers)
     return type(tensor)._in_memory(over(node, buffers), tensor.device).requires_grad_()
 
