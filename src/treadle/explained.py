@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
+from .dtype import dtypes
 from .errors import ArgumentError, DeviceError, InternalError, TreadleError
 from .kinds import fits, is_tensor, kinds_of, named, shown
 
@@ -157,12 +158,19 @@ def _explanation(method: Callable[..., Any], args: Sequence[Any], kwargs: Mappin
         for one in values:
             if one is not signature.parameters[key].default and not fits(one, kinds[key]):
                 return f"{key} is {shown(one)}, not {named(kinds[key])}"
+    symbolic = [t for t in (owner, *given.values()) if is_tensor(t) and _has_variables(t.shape)]
+    if symbolic:
+        return f"needs sizes that are known, not {symbolic[0].shape}"
     all_of_them = [f"{key} = {shown(value)}" for key, value in given.items()]
     what = " and ".join(part for part in (of, ", ".join(all_of_them)) if part)
     wanted = [f"{key}: {named(kinds[key])}" for key in given if kinds[key] is not Any]
     return f"does not take {what or 'no argument'}" + (
         f"; its parameters are {', '.join(wanted)}" if wanted else "; see its docstring"
     )
+
+
+def _has_variables(shape: Sequence[Any]) -> bool:
+    return any(getattr(size, "dtype", None) is dtypes.index for size in shape)
 
 
 def _is_of_tensors(method: Callable[..., Any]) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple
 
-from .dtype import to_dtype
+from .dtype import dtypes, to_dtype
 from .errors import TreadleError
 
 __all__ = ["fits", "is_tensor", "kinds_of", "named", "shown"]
@@ -186,6 +186,8 @@ def named(kind: Any) -> str:
 
 def shown(value: Any) -> str:
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
+    if dtype is dtypes.index:
+        return f"{value!r}, whose value depends on variables"
     if dtype is not None and isinstance(shape, tuple):
         kind = "a tensor" if is_tensor(value) else "an array"
         return f"{kind} of {getattr(dtype, 'name', dtype)} and shape {shape}"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from treadle.dtype import dtypes
-from treadle.errors import InternalError
+from treadle.errors import InternalError, UserError
 from treadle.ir.args import (
     BufferRef,
     GatherArg,
@@ -176,7 +176,7 @@ def test_symbolic_sizes_take_the_bound_value(memory):
     total = Node(Op.REDUCE, dtypes.float32, (x,), ReduceArg(Op.ADD, (0,)))
     assert interpret(total, memory, {"n": 3}).tolist() == [3]
     assert [v.tolist() for v in interpret_many([total, bound], memory)] == [[6], 4]
-    with pytest.raises(InternalError, match="'n' has no value"):
+    with pytest.raises(UserError, match="variable n has no value"):
         interpret(total, memory)
 
 

@@ -1,6 +1,6 @@
 """What a captured function is given and gives back: described, exchanged, compared.
 
-signature_of((args, kwargs), found)    what must stay the same; the tensors go to `found`
+signature_of((args, kwargs), found)    what must stay the same; tensors and sizes go to `found`
 at_a_glance(args, captured)            their memory, where little is enough to see that it is so
 exchanged(args, {id(x): y})            the same nesting with y in place of x
 check_same(old, new)                   JitError says what differs
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..dtype import DType
@@ -17,14 +18,44 @@ from ..errors import JitError
 from ..ir.args import Placeholder
 from ..ir.node import Node, toposort
 from ..ir.op import Op
+from ..ir.symbolic import bind, unbind
 from ..kinds import shown
 from .known import is_backed, resolve
 from .memory import Memory, memory_of
 
 __all__ = [
-    "Glance", "at_a_glance", "buffers_of", "check_same", "described", "exchanged", "is_traced",
-    "layout_of", "like", "memories_of", "over", "refreshed", "signature_of", "stand_in",
+    "Found", "Glance", "at_a_glance", "buffers_of", "check_same", "described", "exchanged",
+    "is_traced", "layout_of", "like", "memories_of", "over", "refreshed", "signature_of",
+    "stand_in", "with_sizes",
 ]  # fmt: skip
+
+
+@dataclass(slots=True)
+class Found:
+    """What nested arguments hold: tensors, and sizes made of variables that are bound."""
+
+    tensors: list[Any] = field(default_factory=list)
+    sizes: list[Node] = field(default_factory=list)
+
+    def values(self) -> dict[str, int]:
+        """What variables are bound to that replays may bind to other values.
+
+        Not those in shapes of tensors. Raises UserError for a variable with two values.
+        """
+        if not self.sizes:
+            return {}
+        fixed = self._sizes_of_shapes()
+        bound, kept = unbind([*self.sizes, *fixed])[1], unbind(fixed)[1]
+        return {name: value for name, value in bound.items() if name not in kept}
+
+    def stand_ins(self) -> dict[int, Node]:
+        """What a captured function sees in place of each size, by id: variables without values."""
+        sizes = bind(unbind(self.sizes)[0], unbind(self._sizes_of_shapes())[1])
+        return dict(zip(map(id, self.sizes), sizes, strict=True))
+
+    def _sizes_of_shapes(self) -> list[Node]:
+        sizes = (size for tensor in self.tensors for size in tensor.node.shape)
+        return [size for size in sizes if isinstance(size, Node)]
 
 
 class Glance(NamedTuple):
@@ -96,14 +127,17 @@ def _is_tensor(value: Any) -> bool:
     return _holds_nodes(type(value))
 
 
-def signature_of(value: Any, found: list[Any]) -> Any:
-    """A comparable description of nested arguments; tensors are appended to `found`.
+def signature_of(value: Any, found: Found) -> Any:
+    """A comparable description of nested arguments; what they hold is added to `found`.
 
     Raises JitError for arrays of other libraries: what they hold can change unseen.
     """
     if _is_tensor(value):
-        found.append(value)
+        found.tensors.append(value)
         return ("tensor of shape", value.node.shape)
+    if isinstance(value, Node):
+        found.sizes.append(value)
+        return unbind([value])[0][0]
     if isinstance(value, (list, tuple)):
         return (type(value).__name__, tuple(signature_of(item, found) for item in value))
     if isinstance(value, dict):
@@ -137,7 +171,7 @@ def _shown(signature: Any) -> str:
 
 
 def exchanged(value: Any, swapped: dict[int, Any]) -> Any:
-    if _is_tensor(value):
+    if _is_tensor(value) or isinstance(value, Node):
         return swapped[id(value)]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(exchanged(item, swapped) for item in value))
@@ -161,6 +195,17 @@ def refreshed(value: Any, wanted: Any, renewed: dict[int, Node]) -> Any:
     if isinstance(value, dict):
         return {k: refreshed(v, wanted, renewed) for k, v in value.items()}
     return value
+
+
+def with_sizes(value: Any, values: dict[str, int]) -> Any:
+    """A result whose sizes, numbers made of variables, have the values that these have."""
+    found = Found()
+    if not values:
+        return value
+    signature_of(value, found)
+    swapped: dict[int, Any] = {id(tensor): tensor for tensor in found.tensors}
+    swapped.update(zip(map(id, found.sizes), bind(found.sizes, values), strict=True))
+    return exchanged(value, swapped) if found.sizes else value
 
 
 def like(tensor: Any, node: Node, buffers: list[Any]) -> Any:

@@ -26,8 +26,8 @@ from .run import realize
 from .steps import HostCall, Run, Step, Transfer
 
 __all__ = [
-    "Capture", "Watched", "let_go_of_memory", "made_before", "prepare", "state_of", "step_state",
-    "watched_by",
+    "Capture", "Watched", "bases_of", "let_go_of_memory", "made_before", "prepare",
+    "state_of", "step_state", "watched_by",
 ]  # fmt: skip
 
 
@@ -61,13 +61,16 @@ class Capture:
 
     signature: Any
     inputs: list[Memory]
+    values: dict[str, int]  # of the variables that each call gives values
     steps: list[Step] = field(default_factory=list)
     result: Any = None
     interpreted: bool = False
     returned: list[tuple[Node, list[Memory]]] = field(default_factory=list)
     made: list[Memory] = field(default_factory=list)  # what each replay gives new memory
+    sizes: list[Any] = field(default_factory=list)  # of those, elements, or sizes of variables
     replay: list[Any] = field(default_factory=list)  # call lists, and other steps between them
     patches: dict[int, list[tuple[Any, int, int]]] = field(default_factory=dict)
+    variables: list[tuple[Any, int, int, str]] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)  # packed weights
     overwritten: list[Memory] = field(default_factory=list)  # what each replay assigns to
     state: list[weakref.ref[Any]] = field(default_factory=list)
@@ -115,7 +118,7 @@ def made_before(capture: Capture, nodes: Sequence[Node]) -> list[tuple[Node, str
     computed = {node for node in below if not is_backed(node)}
     recent = {id(holder) for holder in tracked_since(capture.began)}
     known = [holder for holder in holders() if not is_traced(resolve(holder.node))]
-    tokens = {base.arg.token for holder in known for base in _bases(holder)}
+    tokens = {base.arg.token for holder in known for base in bases_of(holder)}
     earlier = [holder for holder in known if id(holder) not in recent]
     found = [
         (holder.node, holder.device)
@@ -148,7 +151,7 @@ def prepare(capture: Capture) -> None:
         if stretch and not (isinstance(step, Run) and _device(step) == _device(stretch[0])):
             kept = Kept()
             launches = kept.split(stretch, is_constant, room)
-            capture.replay.append(_call_list(stretch, launches, kept, capture.patches))
+            capture.replay.append(_call_list(stretch, launches, kept, capture))
             capture.kept.append(kept)
             stretch = []
         if isinstance(step, Run):
@@ -195,23 +198,29 @@ def _call_list(
     runs: list[Run],
     launches: list[Launch],
     kept: Kept,
-    patches: dict[int, list[tuple[Any, int, int]]],
+    capture: Capture,
 ) -> Any:
     """The launches that are left of `runs` for replay, beside what is `kept` of them."""
     calls = Device[_device(runs[0])].runtime.call_list(launches, (runs, kept))
     call = 0
     for run in runs:
-        for arguments in run.program.arguments * len(run.rounds):
+        program, rounds = run.program, len(run.rounds)
+        for kernel, arguments in zip(
+            program.kernels * rounds, program.arguments * rounds, strict=True
+        ):
             for slot, place in enumerate(arguments):
                 if place.kind != "scratch":
                     owners = run.inputs if place.kind == "input" else run.outputs
                     memory = owners[place.number]
-                    patches.setdefault(id(memory), []).append((calls, call, slot))
+                    capture.patches.setdefault(id(memory), []).append((calls, call, slot))
+            for slot, name in enumerate(kernel.variables):
+                if name in capture.values:
+                    capture.variables.append((calls, call, slot, name))
             call += 1
     return calls
 
 
-def _bases(holder: Any) -> list[Node]:
+def bases_of(holder: Any) -> list[Node]:
     """The BUFFERs that a holder is (a view of all of): one on each of its devices."""
     node = resolve(holder.node)
     return buffers_of(node) if is_backed(node) else []
@@ -222,7 +231,7 @@ def state_of(capture: Capture) -> list[weakref.ref[Any]]:
     written = {id(memory) for run in capture.runs for memory in run.overwritten}
     found = []
     for holder in holders() if written else ():
-        if any(id(memory_of(base.arg)) in written for base in _bases(holder)):
+        if any(id(memory_of(base.arg)) in written for base in bases_of(holder)):
             found.append(weakref.ref(holder))
     return found
 
@@ -235,7 +244,7 @@ def watched_by(capture: Capture) -> list[Watched]:
     own = {id(m) for m in (*capture.inputs, *(m for step in capture.steps for m in step.made))}
     found = []
     for holder in holders() if read.keys() - own else ():
-        memories = [memory_of(base.arg) for base in _bases(holder)]
+        memories = [memory_of(base.arg) for base in bases_of(holder)]
         if any(id(m) in read and id(m) not in own for m in memories):
             found.append(Watched(weakref.ref(holder), holder.node, memories))
     return found
@@ -249,7 +258,7 @@ def step_state(capture: Capture) -> None:
     if not capture.state or (capture.tokens and not _can_be_read(capture)):
         return
     state = [holder for ref in capture.state if (holder := ref()) is not None]
-    bases = {holder: found for holder in state if (found := _bases(holder))}
+    bases = {holder: found for holder in state if (found := bases_of(holder))}
     old = {base for found in bases.values() for base in found}
     followers = {id(holder) for holder in bases}
     others = [h.node for h in holders() if id(h) not in followers]

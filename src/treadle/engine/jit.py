@@ -11,6 +11,9 @@ Replays read and write the same memory as the captured call, so that parameters,
 counters go on from call to call; tensors returned get fresh memory each time. What cannot be
 replayed faithfully raises JitError: other shapes, other plain arguments, values read in the middle,
 an input that is assigned to.
+
+A size that an argument binds, `Variable("n", 0, 99).bind(7)`, may be bound to another value in each
+call: the function is captured with the variable itself, for all of its values.
 """
 
 from __future__ import annotations
@@ -24,8 +27,10 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 from ..config import settings
 from ..errors import JitError
 from ..ir.node import Node
+from ..ir.symbolic import bind
 from . import memory as memory_table
 from .arguments import (
+    Found,
     Glance,
     at_a_glance,
     check_same,
@@ -37,6 +42,7 @@ from .arguments import (
     refreshed,
     signature_of,
     stand_in,
+    with_sizes,
 )
 from .capture import (
     Capture,
@@ -48,11 +54,13 @@ from .capture import (
     watched_by,
 )
 from .counters import GlobalCounters
+from .given import given
 from .known import is_backed, resolve
 from .lasting import expect_replays
 from .memory import Memory, adopt, moment, new_memory
 from .run import on_compute, on_interpret, realize
 from .steps import HostCall, Step, Transfer, listeners
+from .variables import bind_holders, renew, sizes_with
 
 __all__ = ["TinyJit", "jit"]
 
@@ -105,8 +113,9 @@ listeners.append(_listen)
 class TinyJit(Generic[P, R]):
     """Capture `function` at its second call, replay it from the third on.
 
-    Tensors may be arguments, keyword arguments, or inside lists, tuples and dicts of them; all
-    other arguments must be the same in each call. Arguments that require gradients get those that
+    Tensors may be arguments, keyword arguments, or inside lists, tuples and dicts of them, and so
+    may variables with values, `Variable("n", 0, 99).bind(7)`; all other arguments must be the same
+    in each call. Arguments that require gradients get those that
     `backward` finds in the function. Raises JitError where a replay would differ.
     What layers do while training (`Tensor.training`) and otherwise are captures of their own. A
     copy, or what is loaded from a pickle, has the function and has captured nothing.
@@ -149,10 +158,10 @@ class TinyJit(Generic[P, R]):
                 memories = at_a_glance(args, capture.glances)
                 if memories is not None and not any(w.has_changed for w in capture.watched):
                     self.calls += 1
-                    return self._replay(memories)[0]
-        found: list[Any] = []
+                    return self._replay(memories, {})[0]
+        found = Found()
         plain = signature_of((args, kwargs), found)
-        nodes = [resolve(t.node) for t in found]
+        nodes = [resolve(t.node) for t in found.tensors]
         backed = all(map(is_backed, nodes))
         if not backed and any(map(is_traced, nodes)):
             return self.function(*args, **kwargs)
@@ -163,7 +172,7 @@ class TinyJit(Generic[P, R]):
                 self._training = settings.TRAINING
                 self._capture = self._others.pop(self._training, None)
             if not backed:
-                nodes = realize([(t.node, t.device) for t in found])
+                nodes = realize([(t.node, t.device) for t in found.tensors])
             memories = [m for node in nodes for m in memories_of(node)]
             if self.calls == 1:
                 begin = moment()
@@ -177,47 +186,50 @@ class TinyJit(Generic[P, R]):
             check_same(self._capture.signature, signature)
             if not self._capture.is_current():
                 return self._record(signature, found, nodes, args, kwargs)
-            leaves = [found[number] for number in self._capture.graded]
+            leaves = [found.tensors[number] for number in self._capture.graded]
             _refuse_gradients(leaves)
-            result, gradients = self._replay(memories)
+            result, gradients = self._replay(memories, found.values())
             for leaf, gradient in zip(leaves, gradients, strict=True):
                 leaf.grad = gradient
             return result
 
     # -- capturing ----------------------------------------------------------------------------
 
-    def _record(
-        self, signature: Any, found: list[Any], nodes: list[Node], args: Any, kwargs: Any
-    ) -> R:
-        capture = Capture(signature, [m for node in nodes for m in memories_of(node)])
+    def _record(self, signature: Any, found: Found, nodes: list[Node], args: Any, kwargs: Any) -> R:
+        tensors, values = found.tensors, found.values()
+        capture = Capture(signature, [m for node in nodes for m in memories_of(node)], values)
         # Inputs under new names: nothing computed from them before can be taken for this call's.
         fresh = {id(m): adopt(m) for m in capture.inputs}
-        swapped = {
+        swapped: dict[int, Any] = {
             id(t): stand_in(t, node, [fresh[id(m)] for m in memories_of(node)])
-            for t, node in zip(found, nodes, strict=True)
+            for t, node in zip(tensors, nodes, strict=True)
         }
+        swapped.update(found.stand_ins())
         function: Callable[..., R] = self.function
         _capturing.active = capture
         try:
-            with expect_replays(capture.inputs, self._before):
+            with expect_replays(capture.inputs, self._before), given(values):
                 result = function(*exchanged(args, swapped), **exchanged(kwargs, swapped))
-                capture.graded = [n for n, t in enumerate(found) if _has_gained(t, swapped[id(t)])]
-                _refuse_gradients([found[n] for n in capture.graded])
-                gradients = [swapped[id(found[n])].grad for n in capture.graded]
-                outputs: list[Any] = []
+                gained = [_has_gained(t, swapped[id(t)]) for t in tensors]
+                capture.graded = [number for number, has_one in enumerate(gained) if has_one]
+                _refuse_gradients([tensors[n] for n in capture.graded])
+                gradients = [swapped[id(tensors[n])].grad for n in capture.graded]
+                outputs = Found()
                 signature_of((result, gradients), outputs)
-                returned = realize([(t.node, t.device) for t in outputs])
+                returned = realize([(t.node, t.device) for t in outputs.tensors])
         finally:
             _capturing.active = None
+            bind_holders(capture)
         self._finish(capture, (result, gradients), returned)
         if not capture.interpreted:  # the REF device has nothing to replay: each call runs plainly
             self._capture = capture
             capture.state = state_of(capture)
             capture.watched = watched_by(capture)
-            capture.glances = None if capture.graded else Glance.of(args, kwargs)
+            plain = not capture.graded and not values
+            capture.glances = Glance.of(args, kwargs) if plain else None
         for number, gradient in zip(capture.graded, gradients, strict=True):
-            found[number].grad = gradient
-        return result
+            tensors[number].grad = gradient
+        return with_sizes(result, values)
 
     def _finish(self, capture: Capture, result: Any, returned: list[Node]) -> None:
         capture.result = result
@@ -234,27 +246,28 @@ class TinyJit(Generic[P, R]):
                         "[jit] the function assigns to one of its arguments; make it an attribute "
                         "or a closure variable, which replays keep, or return the new value"
                     )
-        made = {id(m) for step in capture.steps for m in step.made}
-        owned = {id(m): m for _, of_one in capture.returned for m in of_one}
-        capture.made = [memory for number, memory in owned.items() if number in made]
+        renew(capture)
         prepare(capture)
         let_go_of_memory(capture)
 
     # -- replaying ----------------------------------------------------------------------------
 
-    def _replay(self, memories: list[Memory]) -> tuple[R, list[Any]]:
+    def _replay(self, memories: list[Memory], values: dict[str, int]) -> tuple[R, list[Any]]:
         """The result, and the gradients of those arguments that got some."""
         capture = self._capture
         assert capture is not None
         step_state(capture)
         moved = {id(old): new for old, new in zip(capture.inputs, memories, strict=True)}
         renewed: dict[int, Node] = {}
-        for old in capture.made:
-            moved[id(old)] = new_memory(old.device, old.dtype, old.size, old.image)
+        sizes = sizes_with(capture, values)
+        for old, size in zip(capture.made, sizes, strict=True):
+            moved[id(old)] = new_memory(old.device, old.dtype, size, old.image)
             renewed[id(old)] = adopt(moved[id(old)])
         for old, new in moved.items():
             for calls, call, slot in capture.patches.get(old, ()):
                 calls.set_arg(call, slot, new.buffer.argument)
+        for calls, call, slot, name in capture.variables:
+            calls.set_var(call, slot, values[name])
         begin = moment()
         for memory in capture.overwritten:
             memory.changed = moment()
@@ -269,9 +282,12 @@ class TinyJit(Generic[P, R]):
                 step.run()
         seconds = time.perf_counter() - start
         GlobalCounters.count(*capture.work, seconds)
-        wanted = iter(capture.returned)
+        returned = capture.returned
+        if values:
+            returned = [(bind([node], values)[0], memories) for node, memories in returned]
+        wanted = iter(returned)
         result, gradients = capture.result
-        made = refreshed(result, wanted, renewed)
+        made = with_sizes(refreshed(result, wanted, renewed), values)
         return made, [refreshed(gradient, wanted, renewed) for gradient in gradients]
 
 

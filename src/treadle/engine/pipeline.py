@@ -30,6 +30,7 @@ from ..schedule.memory import Life, plan, plan_blocks
 from ..schedule.schedule import schedule
 from ..transforms.pairs import in_reals
 from .backends import Device, compile_cache
+from .given import with_given
 from .kernels import compiled, digest, known_kernel
 from .lasting import expects_replays, lasts
 from .memory import memory_of
@@ -48,14 +49,14 @@ def program_of(
     """The Program for `roots` on `device`, the buffers and the variables' values to run it with."""
     program, inputs, key = _known(roots, device)
     if program is not None:  # and so there is no BIND in the graph
-        return program, inputs, {}
+        return program, inputs, with_given({})
     roots, values = unbind(roots)
     with _lock:
         program, inputs, key = _known(roots, device)
         if program is None:
             program = _saved_or_built(roots, device, inputs, key)
             _programs.put(key, program)
-    return program, inputs, values
+    return program, inputs, with_given(values)
 
 
 def _known(roots: Sequence[Node], device: str) -> tuple[Program | None, list[BufferRef], Any]:

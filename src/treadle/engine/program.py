@@ -16,6 +16,7 @@ from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from ..dtype import ImageDType, to_dtype
+from ..ir.symbolic import no_value
 from ..runtime.base import Entry, Launch
 
 __all__ = ["CompiledKernel", "Place", "Program", "loaded", "packed", "saved"]
@@ -113,10 +114,16 @@ class Program:
             Launch(
                 kernel.library.phases,
                 [argument(place) for place in places],
-                [values[name] for name in kernel.variables],
+                [_value(name, values) for name in kernel.variables],
             )
             for kernel, places in zip(self.kernels, self.arguments, strict=True)
         ]
+
+
+def _value(name: str, values: dict[str, int]) -> int:
+    if name not in values:
+        raise no_value(name)
+    return values[name]
 
 
 def saved(program: Program) -> bytes | None:

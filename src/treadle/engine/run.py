@@ -35,6 +35,7 @@ from .effects import (
     readers_beside,
     still_read,
 )
+from .given import with_given
 from .known import current, holders, is_backed, remember, resolve
 from .launching import run_program
 from .memory import adopt, from_host, memory_of, new_memory, read
@@ -307,7 +308,8 @@ def _interpret(roots: list[Node], device: str, effects: list[Node]) -> list[Node
 
     memory = {stored_below(e).arg: read(stored_below(e).arg).copy() for e in effects}
     plain, bound = unbind(roots)
-    values = interpret_many(plain, lambda ref: memory[ref] if ref in memory else read(ref), bound)
+    known = with_given(bound)
+    values = interpret_many(plain, lambda ref: memory[ref] if ref in memory else read(ref), known)
     found = [
         None
         if is_backed(root) or root in effects

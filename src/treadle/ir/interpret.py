@@ -24,6 +24,7 @@ from .evaluate import evaluate
 from .node import Node
 from .op import ALU, MOVEMENT, Op
 from .recurrence import Loop
+from .symbolic import no_value
 
 __all__ = ["ELEMENTWISE", "evaluate", "interpret", "interpret_many"]
 
@@ -92,7 +93,7 @@ class _Interpreter:
 
     def variable(self, node: Node) -> int:
         if node.arg.name not in self.variables:
-            raise InternalError(f"variable {node.arg.name!r} has no value")
+            raise no_value(node.arg.name)
         return self.variables[node.arg.name]
 
     def sizes(self, sizes: Any) -> Any:

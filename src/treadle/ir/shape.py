@@ -16,7 +16,16 @@ from .op import ALU, SAME, Op
 if TYPE_CHECKING:
     from .node import Node
 
-__all__ = ["Shape", "Size", "infer_shape", "same_size", "size_max", "size_product", "strides_of"]
+__all__ = [
+    "Shape",
+    "Size",
+    "infer_shape",
+    "same_size",
+    "simple_size",
+    "size_max",
+    "size_product",
+    "strides_of",
+]
 
 Size: TypeAlias = "int | Node"
 Shape: TypeAlias = "tuple[Any, ...]"
@@ -25,6 +34,16 @@ Shape: TypeAlias = "tuple[Any, ...]"
 def same_size(a: Size, b: Size) -> bool:
     """Whether two sizes are known to be equal."""
     return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
+
+
+def simple_size(size: Size) -> Size:
+    """The same size in the one form that equal sums have; a number where that is known."""
+    if isinstance(size, int):
+        return size
+    from .rules.index import simplify
+
+    found = simplify(size)
+    return int(found.value) if found.is_const else found
 
 
 def size_max(size: Size) -> int:
@@ -104,7 +123,8 @@ def _pad(source: Shape, padding: tuple[tuple[Any, Any], ...]) -> Shape:
     if any(isinstance(p, int) and p < 0 for pair in padding for p in pair):
         raise ShapeError(f"[pad] padding must not be negative: {padding}")
     return tuple(
-        size + (before + after) for size, (before, after) in zip(source, padding, strict=True)
+        simple_size(size + (before + after))
+        for size, (before, after) in zip(source, padding, strict=True)
     )
 
 
@@ -125,10 +145,8 @@ def _between(begin: Size, end: Size) -> Size:
     if isinstance(begin, int) and isinstance(end, int):
         return end - begin
     from .node import as_index
-    from .rules.index import simplify
 
-    found = simplify(as_index(end) - begin)
-    return int(found.value) if found.is_const else found
+    return simple_size(as_index(end) - begin)
 
 
 def _flip(source: Shape, axes: tuple[int, ...]) -> Shape:

@@ -12,7 +12,7 @@ from ..dtype import dtypes, least_upper_dtype
 from ..errors import DTypeError, ShapeError
 from ..ir.node import Node, alu
 from ..ir.op import Op
-from ..ir.shape import same_size
+from ..ir.shape import Shape, same_size, simple_size
 from .operands import check_device
 from .reinterpret import Reinterpret
 from .shapes import (
@@ -268,7 +268,7 @@ def _stored(node: Node) -> Node:
 def _side_by_side(nodes: list[Node], axis: int) -> Node:
     """Each node padded to the full axis, chosen by position: exact for NaN and -0.0 too."""
     sizes = [node.shape[axis] for node in nodes]
-    total = sum(sizes[1:], sizes[0])
+    total = simple_size(sum(sizes[1:], sizes[0]))
     shape = (*nodes[0].shape[:axis], total, *nodes[0].shape[axis + 1 :])
     if len(nodes) == 1:
         return nodes[0]
@@ -277,7 +277,7 @@ def _side_by_side(nodes: list[Node], axis: int) -> Node:
     places = expand(reshape(places, column), shape)
     begin, result = total, None
     for node, size in zip(reversed(nodes), reversed(sizes), strict=True):
-        begin = begin - size
+        begin = simple_size(begin - size)
         pads = tuple(
             (begin, total - begin - size) if i == axis else (0, 0) for i in range(len(shape))
         )
@@ -285,11 +285,13 @@ def _side_by_side(nodes: list[Node], axis: int) -> Node:
         if result is None:
             result, bound = padded, begin
             continue
-        before = alu(Op.CMPLT, places, _as_const(bound))
+        before = alu(Op.CMPLT, places, _as_bound(bound, shape))
         result, bound = alu(Op.WHERE, before, padded, result), begin
     assert result is not None
     return result
 
 
-def _as_const(bound: Any) -> Node:
-    return bound.cast(dtypes.int32) if isinstance(bound, Node) else Node.const(dtypes.int32, bound)
+def _as_bound(bound: Any, shape: Shape) -> Node:
+    if not isinstance(bound, Node):
+        return Node.const(dtypes.int32, bound)
+    return expand(reshape(bound.cast(dtypes.int32), (1,) * len(shape)), shape)

@@ -15,6 +15,7 @@ from ..ir.args import WindowArg
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import same_size
+from .intervals import checked
 from .operators import Operators
 from .shapes import (
     aligned,
@@ -101,6 +102,9 @@ class Movement(Operators):
         )
         if all(_is_whole(pair, n) for pair, n in zip(bounds, self.shape, strict=True)):
             return self
+        for pair, size in zip(bounds, self.shape, strict=True):
+            if any(isinstance(number, Node) for number in (*pair, size)):
+                checked("shrink", pair, size)
         return self._result(Node(Op.SHRINK, self.dtype, (self.node,), bounds))
 
     @explained

@@ -21,6 +21,7 @@ from ..ir.shape import Shape
 from ..ir.symbolic import bound_size
 from ..kinds import shown
 from .core import Core
+from .intervals import index_within, slice_bounds
 
 __all__ = ["Subscript", "check_places", "parse"]
 
@@ -175,10 +176,9 @@ class _Parser:
 
     def _slice(self, axis: int, size: Any, item: slice) -> None:
         if any(isinstance(n, Node) for n in (item.start, item.stop, size)):
-            begin = 0 if item.start is None else item.start
-            end = size if item.stop is None else item.stop
             if item.step not in (None, 1):
                 raise ShapeError("[getitem] a slice with symbolic bounds has step 1")
+            begin, end = slice_bounds(item, size)
             self._keep(begin, end)
             self.final.append(end - begin)
             return
@@ -210,7 +210,7 @@ class _Parser:
 
 def _checked_int(index: Any, size: Any, axis: int) -> Any:
     if isinstance(index, Node) or isinstance(size, Node):
-        return index
+        return index_within(index, size, axis)
     if not -size <= index < size:
         raise IndexOutOfRange(
             f"[getitem] index {index} is out of range for axis {axis} of size {size}: "

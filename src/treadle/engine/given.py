@@ -1,0 +1,48 @@
+"""Values of variables that a computation is given beside those that its graph binds.
+
+with given({"n": 3}): ...    while a function is captured, whose graphs have the bare variable
+with_given({"m": 4})         -> {"n": 3, "m": 4}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Mapping
+
+from ..errors import JitError
+
+__all__ = ["given", "with_given"]
+
+_active = threading.local()
+
+
+@contextlib.contextmanager
+def given(values: Mapping[str, int]) -> Iterator[None]:
+    """A block in which these variables have these values, for this thread."""
+    before = _given()
+    _active.values = {**before, **values}
+    try:
+        yield
+    finally:
+        _active.values = before
+
+
+def with_given(bound: dict[str, int]) -> dict[str, int]:
+    """`bound`, of variables that a graph binds, with those that are given.
+
+    Raises JitError for one that is both: its binding would stay as it is in each replay.
+    """
+    values = _given()
+    if not values:
+        return bound
+    for name in bound.keys() & values.keys():
+        raise JitError(
+            f"[jit] the variable {name} is bound inside of the captured function, and an argument "
+            "is made of it, too: use the argument, or another Variable"
+        )
+    return {**values, **bound}
+
+
+def _given() -> dict[str, int]:
+    return getattr(_active, "values", {})
