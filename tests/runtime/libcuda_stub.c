@@ -267,6 +267,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuui
                                 CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
                                 CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
     NEEDS_CONTEXT;
+    CALLED("%d", rank);
     if ((uintptr_t)map % 64) return CUDA_ERROR_INVALID_VALUE; /* as the real one does */
     snprintf((char *)map, sizeof *map,
              "%d: %d at %p, %d %d by %d, box %d %d by %d %d, modes %d %d %d %d", type, rank,

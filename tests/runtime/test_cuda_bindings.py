@@ -132,7 +132,28 @@ del kernel
 del module
 """
     _, log = stub(OPEN + KERNELS + code)
-    assert log[-2:] == ["cuCtxSynchronize ", "cuModuleUnload "]
+    calls = [line.split()[0] for line in log]
+    assert not {"cuCtxSynchronize", "cuStreamSynchronize", "cuModuleUnload"} & set(calls)
+    _, log = stub(OPEN + KERNELS + code + "context.load(b'PTX text')")
+    calls = [line.split()[0] for line in log]
+    assert calls[-3:] == ["cuStreamSynchronize", "cuModuleUnload", "cuModuleLoadDataEx"]
+
+
+def test_an_error_that_only_a_newer_release_knows_has_its_number(stub):
+    code = """
+try: context.alloc(64, stream)
+except DriverError as error: print(error)
+from treadle.runtime.cuda.driver import TensorTiles
+try: context.encode_tensor_map(TensorTiles("bf16", 4096, (64, 8), (128,), (32, 4), 64))
+except DriverError as error: print(error)
+try: context("cuMemAllocAsync", "many", stream)
+except Exception as error: print(type(error).__name__)
+"""
+    words = "CUDA error 9999: a newer cuda-bindings has its name"
+    shown, _ = stub(OPEN + code, STUB_FAIL="cuMemAllocAsync=9999")
+    assert shown == [f"cuMemAllocAsync: {words}", "TypeError"]
+    shown, _ = stub(OPEN + code, STUB_FAIL="cuTensorMapEncodeTiled=9999")
+    assert shown == [f"cuTensorMapEncodeTiled: {words}", "TypeError"]
 
 
 def test_the_code_of_a_graph_goes_after_it(stub):
@@ -146,6 +167,7 @@ launch = Launch(library.phases, [context.alloc(4, stream), context.alloc(4, stre
 calls = device.call_list([launch])
 calls.run()
 del library, launch, calls
+context.load(b"PTX text")
 """
     _, log = stub(OPEN + code)
     gone = [line.split()[0] for line in log if "Destroy" in line or "Unload" in line]
@@ -204,6 +226,7 @@ context.update_kernel(executable, second, args(-9, 2))
 context.launch_graph(executable, stream)
 print(shows(-9, 2))
 context.delete_graph(graph, executable)
+context.instantiate(context.new_graph())
 """
     shown, log = stub(OPEN + KERNELS + code)
     assert shown == ["True", "True"]

@@ -157,8 +157,9 @@ def test_lent_memory_outlives_the_tensor_and_is_freed_with_the_capsule(driver):
     driver.log.clear()
     del capsule
     gc.collect()
+    Device["CUDA"].runtime.allocator.trim()
     assert address not in driver.contexts[0].memory
-    assert [entry[1] for entry in driver.log] == ["synchronize", "free"]
+    assert [entry[1] for entry in driver.log] == ["synchronize", "free", "synchronize", "trim"]
 
 
 def test_numpy_gets_a_copy_where_it_asks_for_one(driver):
@@ -264,7 +265,21 @@ def test_its_memory_lives_as_long_as_the_tensor(driver):
     assert address in driver.contexts[0].memory
     del x
     gc.collect()
+    Device["CUDA"].runtime.allocator.trim()
     assert address not in driver.contexts[0].memory
+
+
+def test_memory_is_kept_once_however_often_it_is_asked_for(driver):
+    from treadle.tensor import cuda_memory
+
+    x = on_cuda([1, 2, 3])
+    before = len(cuda_memory._shown)
+    found = [x.__cuda_array_interface__["data"] for _ in range(5)]
+    assert len(set(found)) == 1
+    assert [len(kept) for kept in list(cuda_memory._shown.values())[before:]] == [1]
+    del x
+    gc.collect()
+    assert len(cuda_memory._shown) == before
 
 
 def test_who_has_no_cuda_memory_has_no_such_interface(driver):

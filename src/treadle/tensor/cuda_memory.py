@@ -121,7 +121,7 @@ def cuda_array_interface(tensor: Core) -> dict[str, Any]:
     array, _ = array_there(tensor)
     if array.dtype.kind == "V":
         raise AttributeError(f"__cuda_array_interface__ has no name for {tensor.dtype.name}")
-    weakref.finalize(tensor, _forget, array)
+    _keep(tensor, array)
     return {
         "shape": tensor.shape,
         "typestr": array.dtype.str,
@@ -132,5 +132,13 @@ def cuda_array_interface(tensor: Core) -> dict[str, Any]:
     }
 
 
-def _forget(array: Array) -> None:
-    """Its memory was needed until now."""
+_shown: dict[int, dict[int, Array]] = {}  # by the tensor's id: what was shown, by its address
+
+
+def _keep(tensor: Core, array: Array) -> None:
+    """Keeps the memory as long as the tensor, once however often it is asked for."""
+    arrays = _shown.get(id(tensor))
+    if arrays is None:
+        arrays = _shown[id(tensor)] = {}
+        weakref.finalize(tensor, _shown.pop, id(tensor)).atexit = False
+    arrays.setdefault(array.ctypes.data, array)
