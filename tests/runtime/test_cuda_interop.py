@@ -6,7 +6,9 @@ The driver is made of Python objects, which tells in which order streams wait fo
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -87,6 +89,50 @@ def test_work_on_a_blob_is_ordered_with_its_stream(driver):
     data = np.zeros(3, np.float32)
     with pytest.raises(DeviceError, match="CPU has no streams"):
         Tensor.from_blob(data.ctypes.data, (3,), device="CPU", owner=data, stream=777)
+
+
+class Torch:
+    """As much of PyTorch as from_blob looks at: whether CUDA is in use, and its current stream."""
+
+    def __init__(self, handles):
+        self.cuda = self
+        self.handles = handles
+
+    def is_initialized(self):
+        return self.handles is not None
+
+    def current_stream(self, index):
+        return SimpleNamespace(cuda_stream=self.handles[index])
+
+
+@pytest.mark.parametrize(
+    ("handles", "index", "waits"),
+    [(None, 0, None), ([0, 777], 0, None), ([0, 777], 1, 777), ([555, 0], 0, 555)],
+)
+def test_work_on_a_blob_is_ordered_with_pytorchs_stream(driver, monkeypatch, handles, index, waits):
+    monkeypatch.setitem(sys.modules, "torch", Torch(handles))
+    theirs = Foreign(driver, np.arange(6, dtype=np.float32), index)
+    device = f"CUDA:{index}"
+    x = Tensor.from_blob(theirs.address, (6,), dtypes.float32, device, owner=theirs)
+    driver.log.clear()
+    assert x.tolist() == list(range(6))
+    ours = Device[device].runtime.stream
+    events = [(entry[0], entry[2] if entry[0] == "record" else entry[1])
+              for entry in driver.calls("record", "wait_event")]  # fmt: skip
+    back_and_forth = [("record", waits), ("wait_event", ours), ("record", ours),
+                      ("wait_event", waits)]  # fmt: skip
+    assert events == (back_and_forth if waits else [])
+
+
+def test_a_stream_that_is_given_is_the_one(driver, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", Torch([555]))
+    theirs = Foreign(driver, np.arange(6, dtype=np.float32))
+    x = Tensor.from_blob(theirs.address, (6,), device="CUDA", owner=theirs, stream=777)
+    y = Tensor.from_blob(theirs.address, (6,), device="CUDA", owner=theirs, stream=1)
+    driver.log.clear()
+    assert y.tolist() == x.tolist()
+    streams = {entry[2] for entry in driver.calls("record")}
+    assert streams == {777, Device["CUDA"].runtime.stream}
 
 
 def test_what_is_no_memory_of_the_device_is_refused(driver):

@@ -32,8 +32,10 @@ def run(findings: Findings) -> None:
 def _torch() -> Any:
     if importlib.util.find_spec("torch") is None:
         raise Skipped("PyTorch is not installed")
-    import torch
-
+    try:
+        import torch
+    except Exception as error:  # it is PyTorch's own trouble
+        raise Skipped(f"PyTorch cannot be imported: {error}") from error
     if not torch.cuda.is_available():
         raise Skipped("PyTorch sees no CUDA device")
     return torch
