@@ -240,6 +240,8 @@ def test_a_process_that_dies_is_a_failure_with_its_last_words(monkeypatch):
 
 def test_a_part_that_finds_nothing_has_not_passed(monkeypatch):
     assert not result_of(monkeypatch, "pass").passed
+    assert not found_part("suite", ("tests", "skipped", 0.0, "no folder of tests")).passed
+    assert found_part("interop", ("a", "passed"), ("b", "skipped")).passed
 
 
 def test_findings_are_what_checks_did(tmp_path):

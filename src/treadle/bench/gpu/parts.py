@@ -56,8 +56,8 @@ class PartResult:
 
     @property
     def passed(self) -> bool:
-        """Whether there is something, nothing failed, and the time was enough."""
-        return bool(self.findings) and not self.count("failed") and not self.count("cut")
+        """Whether something passed, nothing failed, and the time was enough."""
+        return bool(self.count("passed")) and not self.count("failed") and not self.count("cut")
 
 
 # The quick ones first: what fails there explains what fails later.
