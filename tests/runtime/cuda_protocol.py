@@ -119,6 +119,7 @@ def order(driver):
     on = On(driver)
     context, other = on.context, on.context.new_stream()
     assert len({int(on.stream), int(other)} - {0, 1, 2}) == 2
+    assert not context.is_capturing(other)
     start, end, plain = (context.new_event(timed) for timed in (True, True, False))
     context.record(start, on.stream)
     on.launch(2, 1, on.stream)

@@ -124,6 +124,22 @@ def test_work_on_a_blob_is_ordered_with_pytorchs_stream(driver, monkeypatch, han
     assert events == (back_and_forth if waits else [])
 
 
+def test_nothing_is_put_into_a_graph_that_pytorch_captures(driver, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", Torch([555]))
+    theirs = Foreign(driver, np.arange(6, dtype=np.float32))
+    x, y = Tensor.from_blob(theirs.address, (6,), device="CUDA", owner=theirs), on_cuda([1, 2])
+    array = Array(theirs, stream=555)
+    driver.contexts[0].capturing.add(555)
+    driver.log.clear()
+    uses = (x.tolist, lambda: y.__dlpack__(stream=555), lambda: Tensor.from_cuda_array(array))
+    for use in uses:
+        with pytest.raises(DeviceError, match="while another library captures a CUDA graph"):
+            use()
+    assert not driver.calls("wait_event", "record")
+    driver.contexts[0].capturing.clear()
+    assert x.tolist() == list(range(6))
+
+
 def test_a_stream_that_is_given_is_the_one(driver, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", Torch([555]))
     theirs = Foreign(driver, np.arange(6, dtype=np.float32))

@@ -277,6 +277,9 @@ class EmulatedContext:
     def wait_stream(self, stream: Any) -> None:
         self._check("cuStreamSynchronize")
 
+    def is_capturing(self, stream: Any) -> bool:
+        return False
+
     def new_event(self, timed: bool) -> _Event:
         self._check("cuEventCreate")
         return _Event()

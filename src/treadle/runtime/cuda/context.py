@@ -195,8 +195,8 @@ class CudaContext:
         try:
             module = self("cuModuleLoadDataEx", data, len(options), options, [log, len(log)])
         except DriverError as error:
-            told = bytes(log).split(b"\0", 1)[0].decode(errors="replace").strip()
-            raise DriverError(error.code, error.call, told) from error
+            told = bytes(log).split(b"\0", 1)[0].decode(errors="replace")
+            raise DriverError(error.code, error.call, " ".join(told.split())) from error
         return CudaModule(self, module)
 
     def encode_tensor_map(self, tiles: TensorTiles) -> TensorMap:
@@ -228,6 +228,10 @@ class CudaContext:
     def wait_stream(self, stream: Any) -> None:
         """Returns when everything on the stream has finished."""
         self("cuStreamSynchronize", stream)
+
+    def is_capturing(self, stream: Any) -> bool:
+        """Whether somebody makes a graph of what is put on the stream now."""
+        return bool(int(self("cuStreamIsCapturing", stream)))
 
     def new_event(self, timed: bool) -> Any:
         """A moment on a stream; `timed` ones can be measured between."""
