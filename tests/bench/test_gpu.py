@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -45,6 +46,51 @@ def test_a_dry_run_passes_and_leaves_nothing_out(tmp_path, capsys):
     assert "A dry run: these numbers say nothing of any GPU." in shown
     assert "| faults " in shown
     assert record_file.exists()
+
+
+def found_part(name, *found):
+    return parts.PartResult(parts.PARTS[name], 3.0, [findings.Finding(*one) for one in found])
+
+
+@pytest.fixture
+def terminated():
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_what_is_done_is_shown_when_the_command_is_ended(monkeypatch, capsys, tmp_path, terminated):
+    def ended(*_):
+        yield found_part("graphs", ("a step", "passed"), ("another", "failed", 1.0, "it is wrong"))
+        os.kill(os.getpid(), signal.SIGTERM)
+        yield found_part("interop", ("never", "passed"))
+
+    monkeypatch.setattr(command, "run_parts", ended)
+    path = tmp_path / "no such folder" / "gpu.json"
+    assert command.main(["--emulate", "--only", "graphs,interop", "--json", str(path)]) == 1
+    shown = capsys.readouterr()
+    line = "graphs: 1 passed, 1 failed, in 3 s\n* failed: graphs: another: it is wrong\n"
+    assert shown.err.startswith(line + f"{path} cannot be written: ")
+    assert "stopped: what follows is what was found before" in shown.err
+    assert "| graphs " in shown.out
+    assert "* failed: graphs: another: it is wrong" in shown.out
+    assert "interop" not in shown.out
+
+
+def test_a_peer_that_is_broken_costs_its_own_columns(monkeypatch, tmp_path):
+    def broken():
+        raise RuntimeError("its plugin is of another version")
+
+    monkeypatch.setattr(benchmark.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(benchmark, "_pytorch", broken)
+    monkeypatch.setattr(benchmark, "_jax", lambda: None)
+    path = str(tmp_path / "findings")
+    assert list(benchmark._libraries(findings.Findings(path, 9.0, True))) == ["treadle"]
+    found, _ = findings.read_findings(path)
+    assert [(f.name, f.outcome, f.message) for f in found] == [
+        ("torch", "skipped", "RuntimeError: its plugin is of another version"),
+        ("jax", "skipped", "jax sees no CUDA device"),
+    ]
 
 
 # -- parts ------------------------------------------------------------------------------------
@@ -194,6 +240,8 @@ def test_a_process_that_dies_is_a_failure_with_its_last_words(monkeypatch):
 
 def test_a_part_that_finds_nothing_has_not_passed(monkeypatch):
     assert not result_of(monkeypatch, "pass").passed
+    assert not found_part("suite", ("tests", "skipped", 0.0, "no folder of tests")).passed
+    assert found_part("interop", ("a", "passed"), ("b", "skipped")).passed
 
 
 def test_findings_are_what_checks_did(tmp_path):

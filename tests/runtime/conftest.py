@@ -6,6 +6,8 @@ from treadle.compile import LLVMCompiler
 from treadle.runtime.cpu import CpuDevice, Entry
 from treadle.target import host_target
 
+from .libcuda import stub  # noqa: F401  # a fixture
+
 KERNELS = """
 ; counts[i] += 1 for each i of the slice, without atomics: a slice run twice shows
 define void @mark(ptr %args, ptr %vars, i64 %begin, i64 %end) {

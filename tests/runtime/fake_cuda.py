@@ -72,7 +72,7 @@ class FakeContext:
         self.memory, self.pinned, self.freed = {}, {}, []
         self._next = itertools.count((index + 1) << 40, 1 << 20)
         self._numbers = itertools.count(7)
-        self.peers = set()
+        self.peers, self.capturing = set(), set()
 
     def _did(self, call, *about):
         self.driver.called(self, call, *about)
@@ -164,6 +164,9 @@ class FakeContext:
 
     def wait_stream(self, stream):
         self._did("wait_stream", stream)
+
+    def is_capturing(self, stream):
+        return stream in self.capturing
 
     def new_event(self, timed):
         self._did("new_event", timed)

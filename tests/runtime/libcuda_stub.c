@@ -219,7 +219,7 @@ CUresult cuModuleLoadDataEx(CUmodule *loaded, const void *image, unsigned count,
     if (!strcmp(image, "broken")) {
         if (options[0] == CU_JIT_ERROR_LOG_BUFFER &&
             options[1] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
-            snprintf(values[0], (size_t)values[1], "line 1: not PTX");
+            snprintf(values[0], (size_t)values[1], "line 1:\n  not PTX\n");
         return CUDA_ERROR_INVALID_PTX;
     }
     *loaded = (CUmodule)&module;
@@ -267,6 +267,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuui
                                 CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
                                 CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
     NEEDS_CONTEXT;
+    CALLED("%d", rank);
     if ((uintptr_t)map % 64) return CUDA_ERROR_INVALID_VALUE; /* as the real one does */
     snprintf((char *)map, sizeof *map,
              "%d: %d at %p, %d %d by %d, box %d %d by %d %d, modes %d %d %d %d", type, rank,
@@ -285,6 +286,11 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
 }
 CUresult cuStreamDestroy(CUstream stream) { CALLED(""); return CUDA_SUCCESS; }
 CUresult cuStreamSynchronize(CUstream stream) { CALLED("%p", (void *)stream); return CUDA_SUCCESS; }
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status) {
+    *status = stream == (CUstream)0x777 ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                                        : CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
     CALLED("%p event %d flags %u", (void *)stream, (int)((char *)event - events), flags);
     return CUDA_SUCCESS;

@@ -6,7 +6,9 @@ The driver is made of Python objects, which tells in which order streams wait fo
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -89,6 +91,66 @@ def test_work_on_a_blob_is_ordered_with_its_stream(driver):
         Tensor.from_blob(data.ctypes.data, (3,), device="CPU", owner=data, stream=777)
 
 
+class Torch:
+    """As much of PyTorch as from_blob looks at: whether CUDA is in use, and its current stream."""
+
+    def __init__(self, handles):
+        self.cuda = self
+        self.handles = handles
+
+    def is_initialized(self):
+        return self.handles is not None
+
+    def current_stream(self, index):
+        return SimpleNamespace(cuda_stream=self.handles[index])
+
+
+@pytest.mark.parametrize(
+    ("handles", "index", "waits"),
+    [(None, 0, None), ([0, 777], 0, None), ([0, 777], 1, 777), ([555, 0], 0, 555)],
+)
+def test_work_on_a_blob_is_ordered_with_pytorchs_stream(driver, monkeypatch, handles, index, waits):
+    monkeypatch.setitem(sys.modules, "torch", Torch(handles))
+    theirs = Foreign(driver, np.arange(6, dtype=np.float32), index)
+    device = f"CUDA:{index}"
+    x = Tensor.from_blob(theirs.address, (6,), dtypes.float32, device, owner=theirs)
+    driver.log.clear()
+    assert x.tolist() == list(range(6))
+    ours = Device[device].runtime.stream
+    events = [(entry[0], entry[2] if entry[0] == "record" else entry[1])
+              for entry in driver.calls("record", "wait_event")]  # fmt: skip
+    back_and_forth = [("record", waits), ("wait_event", ours), ("record", ours),
+                      ("wait_event", waits)]  # fmt: skip
+    assert events == (back_and_forth if waits else [])
+
+
+def test_nothing_is_put_into_a_graph_that_pytorch_captures(driver, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", Torch([555]))
+    theirs = Foreign(driver, np.arange(6, dtype=np.float32))
+    x, y = Tensor.from_blob(theirs.address, (6,), device="CUDA", owner=theirs), on_cuda([1, 2])
+    array = Array(theirs, stream=555)
+    driver.contexts[0].capturing.add(555)
+    driver.log.clear()
+    uses = (x.tolist, lambda: y.__dlpack__(stream=555), lambda: Tensor.from_cuda_array(array))
+    for use in uses:
+        with pytest.raises(DeviceError, match="while another library captures a CUDA graph"):
+            use()
+    assert not driver.calls("wait_event", "record")
+    driver.contexts[0].capturing.clear()
+    assert x.tolist() == list(range(6))
+
+
+def test_a_stream_that_is_given_is_the_one(driver, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", Torch([555]))
+    theirs = Foreign(driver, np.arange(6, dtype=np.float32))
+    x = Tensor.from_blob(theirs.address, (6,), device="CUDA", owner=theirs, stream=777)
+    y = Tensor.from_blob(theirs.address, (6,), device="CUDA", owner=theirs, stream=1)
+    driver.log.clear()
+    assert y.tolist() == x.tolist()
+    streams = {entry[2] for entry in driver.calls("record")}
+    assert streams == {777, Device["CUDA"].runtime.stream}
+
+
 def test_what_is_no_memory_of_the_device_is_refused(driver):
     theirs = Foreign(driver, np.arange(6, dtype=np.float32), index=1)
     with pytest.raises(DeviceError, match="memory of CUDA device 1: use device='CUDA:1'"):
@@ -157,8 +219,9 @@ def test_lent_memory_outlives_the_tensor_and_is_freed_with_the_capsule(driver):
     driver.log.clear()
     del capsule
     gc.collect()
+    Device["CUDA"].runtime.allocator.trim()
     assert address not in driver.contexts[0].memory
-    assert [entry[1] for entry in driver.log] == ["synchronize", "free"]
+    assert [entry[1] for entry in driver.log] == ["synchronize", "free", "synchronize", "trim"]
 
 
 def test_numpy_gets_a_copy_where_it_asks_for_one(driver):
@@ -264,7 +327,21 @@ def test_its_memory_lives_as_long_as_the_tensor(driver):
     assert address in driver.contexts[0].memory
     del x
     gc.collect()
+    Device["CUDA"].runtime.allocator.trim()
     assert address not in driver.contexts[0].memory
+
+
+def test_memory_is_kept_once_however_often_it_is_asked_for(driver):
+    from treadle.tensor import cuda_memory
+
+    x = on_cuda([1, 2, 3])
+    before = len(cuda_memory._shown)
+    found = [x.__cuda_array_interface__["data"] for _ in range(5)]
+    assert len(set(found)) == 1
+    assert [len(kept) for kept in list(cuda_memory._shown.values())[before:]] == [1]
+    del x
+    gc.collect()
+    assert len(cuda_memory._shown) == before
 
 
 def test_who_has_no_cuda_memory_has_no_such_interface(driver):

@@ -112,9 +112,9 @@ def _call(name: str, *args: Any) -> tuple[Any, ...]:
 def _text(program: Any, what: str) -> bytes:
     """One of the results of a program: its PTX, CUBIN or ProgramLog."""
     (size,) = _call(f"nvrtcGet{what}Size", program)
-    room = b" " * size  # that NVRTC writes into
+    room = b" " * max(size, 2)  # that NVRTC writes into; one byte alone would be Python's own
     _call(f"nvrtcGet{what}", program, room)
-    return room
+    return room[:size]
 
 
 @functools.cache

@@ -10,12 +10,14 @@ borrower has worked.
 
 from __future__ import annotations
 
+import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from ..engine.backends import Device
 from ..engine.memory import Memory, memory_of, on_read
 from ..engine.run import realize
+from ..engine.selection import parse_choice
 from ..errors import ExchangeError
 from ..ir.node import Node
 from ..ir.op import Op
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "array_there", "bytes_there", "cuda_array_interface", "cuda_home", "order_with", "stream_of",
+    "stream_of_pytorch",
 ]  # fmt: skip
 
 
@@ -43,6 +46,21 @@ def cuda_home(device: str) -> int:
 def stream_of(device: str) -> int:
     """The stream that a CUDA device works on, as a number."""
     return int(Device[device].runtime.stream)
+
+
+def stream_of_pytorch(device: str) -> int | None:
+    """The stream that PyTorch works on now on this device, on this thread; None without one.
+
+    None is also the answer for the legacy default stream, PyTorch's own unless told otherwise, with
+    which CUDA orders ours anyhow.
+    """
+    choice, torch = parse_choice(device), sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    if choice.runtime != "CUDA" or cuda is None or not cuda.is_initialized():
+        return None
+    if Device[device].runtime.is_software:
+        return None
+    return cuda.current_stream(choice.index).cuda_stream or None
 
 
 def order_with(device: str, stream: int | None) -> None:
@@ -121,7 +139,7 @@ def cuda_array_interface(tensor: Core) -> dict[str, Any]:
     array, _ = array_there(tensor)
     if array.dtype.kind == "V":
         raise AttributeError(f"__cuda_array_interface__ has no name for {tensor.dtype.name}")
-    weakref.finalize(tensor, _forget, array)
+    _keep(tensor, array)
     return {
         "shape": tensor.shape,
         "typestr": array.dtype.str,
@@ -132,5 +150,13 @@ def cuda_array_interface(tensor: Core) -> dict[str, Any]:
     }
 
 
-def _forget(array: Array) -> None:
-    """Its memory was needed until now."""
+_shown: dict[int, dict[int, Array]] = {}  # by the tensor's id: what was shown, by its address
+
+
+def _keep(tensor: Core, array: Array) -> None:
+    """Keeps the memory as long as the tensor, once however often it is asked for."""
+    arrays = _shown.get(id(tensor))
+    if arrays is None:
+        arrays = _shown[id(tensor)] = {}
+        weakref.finalize(tensor, _shown.pop, id(tensor)).atexit = False
+    arrays.setdefault(array.ctypes.data, array)

@@ -38,7 +38,7 @@ from ..runtime.dlpack import Import
 from .array_interface import array_interface
 from .creation import Creation
 from .cuda_arrays import CudaArray
-from .cuda_memory import cuda_array_interface
+from .cuda_memory import cuda_array_interface, stream_of_pytorch
 from .exchange import device_of, exported, home_of, imported, in_place, placed
 from .images import check_image
 from .shapes import reshape
@@ -76,7 +76,8 @@ class Interop(Creation):
         still run on the memory when `realize` returns: `Device[...].synchronize()` waits for them.
 
         CUDA orders what treadle does with what other libraries do on the legacy default stream, and
-        with what they do on `stream`, a CUstream as an integer that lives as long as the tensor.
+        with what they do on `stream`, a CUstream as an integer that lives as long as the tensor. If
+        none is given, that is the stream on which PyTorch, where it is in use, works just then.
 
         Raises DeviceError where the device cannot use such memory (WEBGPU, NULL, a null pointer, a
         misaligned one), ShapeError for a shape that does not fit `nbytes`, or other strides,
@@ -112,6 +113,8 @@ class Interop(Creation):
         if owner is None and deleter is None:
             warnings.warn(_UNOWNED, UnsafeBlobWarning, stacklevel=2)
         buffer = _wrap(name, ptr, needed, kind.itemsize, image)
+        if stream is None:
+            stream = stream_of_pytorch(name)
         if stream is not None:
             _join(name, buffer, stream)
         node = _adopted(buffer, kind, count, name, owner, deleter, readonly, image)

@@ -120,6 +120,8 @@ def test_older_ptx_runs_on_newer_devices(context):
      ("add.u32 %nothing, %v, 1;", "line 6: %nothing is declared nowhere"),
      ("add.u32 %v, %v;", "line 6: add.u32 does not take these operands"),
      ("bra AWAY;", "no label AWAY"),
+     ("mov.u32 %v, %envreg2;", "%envreg2 is declared nowhere, and no special register emulated"),
+     ("add.u32 %v, {%v, %i}, 1;", r"line 6: {%v, %i} is no operand that this instruction takes"),
      ("tex.2d.v4.f32.f32 {%v,%v,%v,%v}, [p, {%v,%v}];", "line 6: tex")],
 )  # fmt: skip
 def test_what_is_not_emulated_is_an_error_with_its_line(context, code, message):

@@ -23,7 +23,7 @@ def compiled(source, arch="sm_80"):
         pytest.skip("NVRTC is missing: `pip install nvidia-cuda-nvrtc` brings it")
     if "mma.h" in source and not any(f.joinpath("include/crt/mma.h").exists() for f in folders):
         pytest.skip("a part of mma.h is missing: `pip install nvidia-cuda-crt` brings it")
-    options = [f"--gpu-architecture={arch.replace('sm_', 'compute_')}".encode()]
+    options = [f"--gpu-architecture={arch.replace('sm_', 'compute_')}".encode(), b"--device-int128"]
     options += [f"-I{folder / 'include'}".encode() for folder in folders]
     _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"test.cu", 0, [], [])
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
@@ -186,6 +186,40 @@ def test_wide_integers_and_tensor_cores(gpu, what):
     a, b = (rng.standard_normal((16, 16)).astype("f2") for _ in range(2))
     found = gpu.launch(compiled(source), "f", 1, 32, np.zeros((16, 16), "f4"), a, b, 16)[0]
     np.testing.assert_allclose(found, a.astype("f8") @ b.astype("f8"), rtol=1e-6, atol=1e-6)
+
+
+def test_quotients_of_128_bits(gpu):
+    source = """extern "C" __global__ void f(unsigned long long *a, unsigned long long *b, int n) {
+      int i = threadIdx.x; unsigned __int128 x = ((unsigned __int128)a[i] << 64) | b[i], d = b[i] | 1;
+      unsigned __int128 q = x / d; a[i] = q; b[i] = q >> 64; }"""  # noqa: E501
+    rng = np.random.default_rng(9)
+    a, b = (rng.integers(0, 1 << 64, 64, dtype="u8") >> rng.integers(0, 64, 64, "u8") for _ in "ab")
+    found = gpu.launch(compiled(source), "f", 1, 64, a, b, 64)
+    for low, high, x, y in zip(*found, a.tolist(), b.tolist(), strict=True):
+        assert int(high) << 64 | int(low) == (x << 64 | y) // (y | 1)
+
+
+def test_halves_are_shuffled_by_the_size_of_a_warp(gpu):
+    source = """#include <cuda_fp16.h>
+    extern "C" __global__ void f(half *x, int n) {
+      int i = threadIdx.x; x[i] = __shfl_up_sync(~0u, x[i], 3, 16); }"""
+    x = np.random.default_rng(10).standard_normal(32).astype("f2")
+    found = gpu.launch(compiled(source), "f", 1, 32, x, 32)[0]
+    assert found.tolist() == [x[i - 3] if i % 16 >= 3 else x[i] for i in range(32)]
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [("__device__ int g(int n) { return n; } typedef int (*F)(int); __device__ F table[1] = {g};",
+      "is a function, and calls through pointers are not emulated"),
+     ("__device__ __noinline__ int g(int n) { return n < 2 ? n : g(n - 1) + g(n - 2); }",
+      "calls itself, which is not emulated")],
+)  # fmt: skip
+def test_what_is_refused_is_named(gpu, source, message):
+    call = "table[n](n)" if "table" in source else "g(n)"
+    source += f'extern "C" __global__ void f(int *x, int n) {{ x[0] = {call}; }}'
+    with pytest.raises(DriverError, match=message):
+        gpu.launch(compiled(source), "f", 1, 1, np.zeros(1, "i4"), 0)
 
 
 def test_a_failed_assertion_has_its_own_error(gpu):

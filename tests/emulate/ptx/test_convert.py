@@ -56,6 +56,19 @@ def test_integers_to_floats_round_to_nearest(run, source, target):
     assert found.view(DTYPES[target]).tolist() == expected.astype(DTYPES[target]).tolist()
 
 
+@pytest.mark.parametrize("source", ["s64", "u64"])
+def test_wide_integers_are_rounded_once(run, source):
+    """To bfloat16 over float64 the last bit of a tail would be lost: a tie would be seen."""
+    x = np.array([(1 << 60) + (1 << 52) + 1, (1 << 60) + (1 << 52), (1 << 60) + 3 * (1 << 52) - 1,
+                  (1 << 62) + (1 << 54) + 3], "u8")  # fmt: skip
+    found = run(f"cvt.rn.bf16.{source} %d, %a;", x, out="u2").view(DTYPES["bf16"]).astype("f8")
+    unit = float(1 << 53)
+    assert found.tolist() == [2.0**60 + unit, 2.0**60, 2.0**60 + unit, 2.0**62 + 4 * unit]
+    if source == "s64":
+        found = run("neg.s64 %a, %a; cvt.rn.bf16.s64 %d, %a;", x, out="u2").view(DTYPES["bf16"])
+        assert found.astype("f8")[0] == -(2.0**60 + unit)
+
+
 def test_directed_rounding_of_integers(run):
     x = np.array([16777217, 16777219, -16777217, 2147483647], "i4")
     found = {r: run(f"cvt.{r}.f32.s32 %d, %a;", x.view("u4"), out="f4").astype("i8").tolist()

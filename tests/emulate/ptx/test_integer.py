@@ -106,6 +106,17 @@ def test_carries_go_on_to_the_next_word(run):
     check(run, code, [a, b], lambda a, b: a - b, 64)
 
 
+def test_a_difference_carries_where_it_borrows_nothing(run):
+    """What ptxas makes of it: IADD3 of the negated number, and its carry. NVIDIA's own division of
+    128-bit integers counts on that."""
+    a, b = pairs(32)
+    check(run, "sub.cc.u32 %t0, %a, %b; addc.u32 %d, 0, 0;", [a, b], lambda a, b: a >= b, 32)
+    code = "sub.cc.u32 %t0, %a, %b; subc.cc.u32 %t1, %b, %a; addc.u32 %d, 0, 0;"
+    check(run, code, [a, b], lambda a, b: b - a - (a < b) >= 0, 32)
+    check(run, "add.cc.u32 %t0, %a, %b; subc.u32 %d, %a, %b;", [a, b],
+          lambda a, b: a - b - (a + b < 1 << 32), 32)  # fmt: skip
+
+
 def test_products_of_24_bits(run):
     low = lambda v: v & 0xFFFFFF
     sign = lambda v: signed(v, 24)
@@ -222,6 +233,14 @@ def test_every_table_of_three_inputs(run):
         # With these inputs the low byte of the result is the table itself.
         found = run(f"lop3.b32 %d, %a, %b, %c, {table};", a, b, c, out="u4")
         assert (found & 0xFF).tolist() == [table] * 32
+
+
+def test_a_table_says_whether_any_bit_is_set(run):
+    a, b = pairs(32)
+    code = "setp.eq.u32 %p0, %a, 1; lop3.JOIN.b32 %t0|%p1, %a, %b, %b, 0xc0, %p0;"
+    code += "selp.u32 %d, 1, 0, %p1;"
+    check(run, code.replace("JOIN", "or"), [a, b], lambda a, b: a & b != 0 or a == 1, 32)
+    check(run, code.replace("JOIN", "and"), [a, b], lambda a, b: a & b != 0 and a == 1, 32)
 
 
 def test_logic_of_bits_and_predicates(run):

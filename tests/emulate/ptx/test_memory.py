@@ -57,6 +57,15 @@ def test_narrow_loads_extend_by_their_type(gpu):
     assert found.tolist() == [0x80, 0xFFFFFF80, 0x80, 0x78]
 
 
+def test_an_address_of_32_bits_may_be_below_zero_before_its_offset(gpu):
+    code = """mov.u32 %r1, tile; shl.b32 %r2, %r0, 2; sub.u32 %r3, %r1, %r2; sub.u32 %r3, %r3, 252;
+    st.shared.u32 [%r3+376], %r0; bar.sync 0; add.u32 %r4, %r1, %r2; ld.shared.u32 %r5, [%r4];
+    mad.wide.u32 %x1, %r0, 4, %x0; st.global.u32 [%x1], %r5;"""
+    text = kernel(code, ".shared .align 4 .b8 tile[128];")
+    (found,) = gpu.launch(text, "k", 1, 32, np.zeros(32, "u4"))
+    assert found.tolist() == list(range(31, -1, -1))
+
+
 def test_generic_addresses_find_their_space(gpu):
     code = """mov.u32 %r1, tile; cvta.shared.u64 %x1, %x2; cvt.u64.u32 %x2, %r1;
     cvta.shared.u64 %x1, %x2; mad.wide.u32 %x3, %r0, 4, %x1; st.u32 [%x3], %r0;
@@ -117,6 +126,17 @@ def test_atomic_sums_of_floats(gpu, kind, dtype):
     data[8 // data.itemsize] = 0.5
     (found,) = gpu.launch(kernel(code), "k", 4, 64, data)
     assert found[0] == 128
+
+
+def test_vectors_are_added_each_element_by_itself(gpu):
+    code = """ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%x0+16];
+    atom.global.add.v4.f32 {%f5, %f6, %f7, %f8}, [%x0], {%f1, %f2, %f3, %f4};
+    red.global.v2.f32.add [%x0+8], {%f1, %f2};"""
+    code = code.replace("v2.f32.add", "add.v2.f32")
+    data = np.array([0, 0, 0, 0, 1, 2, 4, 8], "f4")
+    before = ".reg .f32 %f<9>;"
+    (found,) = gpu.launch(kernel(before + code), "k", 2, 32, data)
+    assert found.tolist() == [64, 128, 256 + 64, 512 + 128, 1, 2, 4, 8]
 
 
 def test_compare_and_swap_across_blocks(gpus):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from .parts import PARTS, PartResult, run_part, run_parts
-from .summary import as_json, as_text
+from .summary import as_json, as_lines, as_text
 
 __all__ = ["main"]
 
@@ -43,11 +44,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         *(["--record", *record] if record else []),
     ]
     results: list[PartResult] = []
-    for result in run_parts([PARTS[name] for name in names], options.emulate, given):
-        results.append(result)
-        _write(results, options.json)  # at once: somebody else may end this process
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        for result in run_parts([PARTS[name] for name in names], options.emulate, given):
+            results.append(result)
+            print(as_lines(result), file=sys.stderr, flush=True)
+            _write(results, options.json)  # at once: somebody else may end this process
+    except KeyboardInterrupt:
+        print("stopped: what follows is what was found before", file=sys.stderr)
     print(as_text(results))
-    return 0 if all(result.passed for result in results) else 1
+    return 0 if len(results) == len(names) and all(result.passed for result in results) else 1
+
+
+def _stop(*_: object) -> None:
+    """A limit that somebody else has set is over: the parts that are done are still shown."""
+    raise KeyboardInterrupt
 
 
 def _missing() -> str:
@@ -75,8 +86,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _write(results: Sequence[PartResult], path: str) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(as_json(results), file, indent=2)
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(as_json(results), file, indent=2)
+    except OSError as error:
+        print(f"{path} cannot be written: {error}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -109,7 +109,13 @@ def _libraries(findings: Findings) -> Libraries:
     for name, peers in (("torch", _pytorch), ("jax", _jax)):
         if importlib.util.find_spec(name) is None:
             findings.add(name, "skipped", message=f"{name} is not installed")
-        elif (more := peers()) is None:
+            continue
+        try:
+            more = peers()
+        except Exception as error:  # a peer that is broken costs its own columns only
+            findings.add(name, "skipped", message=f"{type(error).__name__}: {error}")
+            continue
+        if more is None:
             findings.add(name, "skipped", message=f"{name} sees no CUDA device")
         else:
             found |= more

@@ -90,8 +90,10 @@ class _Gpu:
 def _pytorch_rates(small: bool) -> list[float]:
     if small or importlib.util.find_spec("torch") is None:
         return []
-    import torch
-
+    try:
+        import torch
+    except Exception:  # PyTorch is broken: the driver's own copies are measured anyhow
+        return []
     if not torch.cuda.is_available():
         return []
     a, b = (torch.empty(1 << 28, device="cuda") for _ in range(2))

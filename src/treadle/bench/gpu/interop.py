@@ -32,8 +32,10 @@ def run(findings: Findings) -> None:
 def _torch() -> Any:
     if importlib.util.find_spec("torch") is None:
         raise Skipped("PyTorch is not installed")
-    import torch
-
+    try:
+        import torch
+    except Exception as error:  # it is PyTorch's own trouble
+        raise Skipped(f"PyTorch cannot be imported: {error}") from error
     if not torch.cuda.is_available():
         raise Skipped("PyTorch sees no CUDA device")
     return torch
@@ -146,11 +148,21 @@ def _default_stream(torch: Any) -> None:
     _same(set(t.tolist()), {5.0})
 
 
-def _side_stream(torch: Any) -> None:
+def _given_stream(torch: Any) -> None:
     stream = torch.cuda.Stream()
     t = torch.zeros(1 << 16, device="cuda")
     torch.cuda.synchronize()
-    x = _blob(torch, t, stream=stream.cuda_stream)
+    _side_stream(torch, t, _blob(torch, t, stream=stream.cuda_stream), stream)
+
+
+def _current_stream(torch: Any) -> None:
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        t = torch.zeros(1 << 16, device="cuda")
+        _side_stream(torch, t, _blob(torch, t), stream)
+
+
+def _side_stream(torch: Any, t: Any, x: Any, stream: Any) -> None:
     with torch.cuda.stream(stream):
         torch.cuda._sleep(_CYCLES)
         t.fill_(3)
@@ -159,8 +171,31 @@ def _side_stream(torch: Any) -> None:
     _same(set(y.tolist()), {6.0})
     stream.synchronize()
     _same(set(t.tolist()), {5.0})
-    del x, y
-    gc.collect()
+
+
+def _capture(torch: Any) -> None:
+    """What dies while PyTorch captures a graph does not break it, and what is used is refused."""
+    from ... import Tensor
+    from ...errors import DeviceError
+
+    t, graph = torch.zeros(16, device="cuda"), torch.cuda.CUDAGraph()
+    x = Tensor([1.0, 2.0], device="CUDA").realize()
+    lent, step = torch.from_dlpack(x), (x * 3).exp().realize()
+    refused = ""
+    with torch.cuda.graph(graph):
+        t.add_(1)
+        del x, lent, step
+        gc.collect()
+        try:
+            _blob(torch, t).tolist()
+        except DeviceError as error:
+            refused = str(error)
+    if "captures a CUDA graph" not in refused:
+        raise AssertionError(refused or "nothing was refused")
+    for _ in range(3):
+        graph.replay()
+    _same(set(t.tolist()), {3.0})
+    _same((Tensor([1.0, 2.0], device="CUDA") + 1).tolist(), [2.0, 3.0])
 
 
 def _dlpack_out(torch: Any) -> None:
@@ -208,7 +243,9 @@ _WITH_PYTORCH = {
     "every dtype": _all_dtypes,
     "the owner lives as long as the tensor": _owner_lives,
     "work is ordered with the default stream": _default_stream,
-    "work is ordered with a stream of PyTorch's": _side_stream,
+    "work is ordered with a stream of PyTorch's": _given_stream,
+    "work is ordered with PyTorch's current stream": _current_stream,
+    "a graph that PyTorch captures is left alone": _capture,
     "DLPack to PyTorch": _dlpack_out,
     "DLPack from PyTorch, on a stream": _dlpack_in,
     "__cuda_array_interface__ both ways": _arrays,

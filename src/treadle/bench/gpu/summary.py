@@ -10,7 +10,7 @@ from ..machine import versions
 from ..report import markdown
 from .parts import PartResult
 
-__all__ = ["as_json", "as_text"]
+__all__ = ["as_json", "as_lines", "as_text"]
 
 _OUTCOMES = ("passed", "failed", "cut", "skipped")
 _TROUBLES = ("failed", "cut", "skipped")
@@ -48,6 +48,15 @@ def as_text(results: Sequence[PartResult]) -> str:
     ]
     table = markdown(["part", *_OUTCOMES, "seconds", "all passed"], rows)
     return "\n\n".join([*texts, "\n".join(table), "\n".join(_troubles(results))]).rstrip()
+
+
+def as_lines(result: PartResult) -> str:
+    """One part as soon as it is done: how many of what, and its troubles."""
+    counts = ", ".join(
+        f"{count} {outcome}" for outcome in _OUTCOMES if (count := result.count(outcome))
+    )
+    head = f"{result.part.name}: {counts or 'nothing found'}, in {result.seconds:.0f} s"
+    return "\n".join([head, *_troubles([result])])
 
 
 def _troubles(results: Sequence[PartResult]) -> list[str]:

@@ -135,9 +135,12 @@ class EmulatedContext:
         """There is no pool: what is freed is free at once."""
 
     def owner_of(self, address: int) -> tuple[int, int, int] | None:
-        with self._lock:
-            region = self.memory.around(address)
-        return None if region is None else (self.index, region.start, region.nbytes)
+        for context in self.driver.contexts():
+            with context._lock:
+                region = context.memory.around(address)
+            if region is not None:
+                return context.index, region.start, region.nbytes
+        return None
 
     def place_variable(self, variable: Variable) -> int:
         """Memory of this device for a module's variable, with its initial value."""
@@ -273,6 +276,9 @@ class EmulatedContext:
 
     def wait_stream(self, stream: Any) -> None:
         self._check("cuStreamSynchronize")
+
+    def is_capturing(self, stream: Any) -> bool:
+        return False
 
     def new_event(self, timed: bool) -> _Event:
         self._check("cuEventCreate")

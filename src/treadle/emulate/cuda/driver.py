@@ -65,6 +65,11 @@ class EmulatedDriver:
         """The devices, in CUDA's order."""
         return list(self._facts)
 
+    def contexts(self) -> list[EmulatedContext]:
+        """Those that are open."""
+        with self._lock:
+            return list(self._contexts.values())
+
     def open(self, index: int) -> EmulatedContext:
         """A device's primary context. DriverError CUDA_ERROR_INVALID_DEVICE if there is none."""
         if not 0 <= index < len(self._facts):

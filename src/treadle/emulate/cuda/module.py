@@ -42,7 +42,10 @@ class EmulatedModule:
         for place, symbol in variable.pointers:
             target = self.variables.get(symbol.name)
             if target is None:
-                message = f"line {variable.line}: {symbol.name} is no variable of the module"
+                what = "no variable of the module"
+                if symbol.name in self.program.module.functions:
+                    what = "a function, and calls through pointers are not emulated"
+                message = f"line {variable.line}: {symbol.name} is {what}"
                 raise DriverError("CUDA_ERROR_INVALID_PTX", "cuModuleLoadData", message)
             data = (target + symbol.offset).to_bytes(8, "little")
             ctypes.memmove(self.variables[variable.name] + place, data, 8)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from treadle.emulate.ptx.cursor import float_constant
 from treadle.emulate.ptx.declarations import LINKAGE, SPACES, Declarations
+from treadle.emulate.ptx.machine import LANES
 from treadle.emulate.ptx.syntax import (
     Address,
     Function,
@@ -195,6 +196,8 @@ class Body:
         written = reader.word()
         if written == "_":
             return Sink()
+        if written == "WARP_SZ":
+            return Immediate(LANES)
         name = self.scopes[written]
         while reader.token.kind == "dot":
             name += reader.next().text

@@ -105,7 +105,9 @@ def _integer_to_float(e: Emitter, m: Modifiers, value: str, source: str, target:
     bits, name = WIDTHS[source], f"{source[0]}itofp"
     kind = target if target in ("f32", "f64") else "f64"
     shape, result = lanes(bits), float_lanes(kind)
-    if rounding in ("rn", "") or kind != target:
+    if kind != target and bits == 64:
+        number = _odd_double(e, value, name)
+    elif rounding in ("rn", "") or kind != target:
         number = e.op(f"{name} {shape} {value} to {result}")
     else:
         function = directed(e, name, rounding, shape, result, 1, f"v32{kind}.v32i{bits}")
@@ -115,6 +117,16 @@ def _integer_to_float(e: Emitter, m: Modifiers, value: str, source: str, target:
     else:
         found = _small(e, m, number, target, rounding or "rn")
     return clamp(e, found, target) if saturates else found
+
+
+def _odd_double(e: Emitter, value: str, name: str) -> str:
+    """Integers of 64 bits as float64 lanes, rounded to odd: what rounds them again sees a tail."""
+    shape, result = lanes(64), float_lanes("f64")
+    function = directed(e, name, "rz", shape, result, 1, "v32f64.v32i64")
+    cut = e.op(f"call {result} {function}({shape} {value})")
+    back = e.op(f"{'fptosi' if name == 'sitofp' else 'fptoui'} {result} {cut} to {shape}")
+    tail = e.op(f"zext {lanes(1)} {e.op(f'icmp ne {shape} {back}, {value}')} to {shape}")
+    return e.as_float(e.op(f"or {shape} {e.as_bits(cut, 'f64')}, {tail}"), "f64")
 
 
 def _small(e: Emitter, m: Modifiers, double: str, target: str, rounding: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from treadle.emulate.ptx.emit import Handlers, lanes, splat
 from treadle.emulate.ptx.lanewise import lanewise
-from treadle.emulate.ptx.syntax import WIDTHS, Immediate
+from treadle.emulate.ptx.syntax import WIDTHS, Immediate, Pair
 
 if TYPE_CHECKING:
     from treadle.emulate.ptx.emit import Emitter, Modifiers
@@ -58,8 +58,9 @@ def integer_arithmetic(e: Emitter, item: Instruction, m: Modifiers) -> None:
     else:
         value = e.op(f"{item.opcode} {lanes(bits)} {a}, {b}")
     if m.flag("cc"):
-        carry = "ult" if item.opcode == "add" else "ugt"
-        e.carry = e.op(f"icmp {carry} {lanes(bits)} {value}, {a}")
+        # As machine code has it: a difference carries where it borrows nothing, and addc sees that.
+        pair = f"{value}, {a}" if item.opcode == "add" else f"{b}, {a}"
+        e.carry = e.op(f"icmp {'ult' if item.opcode == 'add' else 'ule'} {lanes(bits)} {pair}")
     e.write(item.operands[0], value, bits)
 
 
@@ -69,13 +70,14 @@ def _with_carry(e: Emitter, item: Instruction, m: Modifiers) -> None:
     if e.carry is None:
         raise m.fail("has no add.cc or sub.cc before it in its block")
     a, b = _binary(e, item, bits)
-    opcode, carry = ("add", "ult") if item.opcode == "addc" else ("sub", "ugt")
+    if item.opcode == "subc":  # a - b - 1 + carry
+        b = e.op(f"xor {lanes(bits)} {b}, {splat(bits, -1)}")
     extra = e.op(f"zext {lanes(1)} {e.carry} to {lanes(bits)}")
-    part = e.op(f"{opcode} {lanes(bits)} {a}, {b}")
-    value = e.op(f"{opcode} {lanes(bits)} {part}, {extra}")
+    part = e.op(f"add {lanes(bits)} {a}, {b}")
+    value = e.op(f"add {lanes(bits)} {part}, {extra}")
     if m.flag("cc"):
-        first = e.op(f"icmp {carry} {lanes(bits)} {part}, {a}")
-        second = e.op(f"icmp {carry} {lanes(bits)} {value}, {part}")
+        first = e.op(f"icmp ult {lanes(bits)} {part}, {a}")
+        second = e.op(f"icmp ult {lanes(bits)} {value}, {part}")
         e.carry = e.op(f"or {lanes(1)} {first}, {second}")
     e.write(item.operands[0], value, bits)
 
@@ -314,9 +316,8 @@ def _cnot(e: Emitter, item: Instruction, m: Modifiers) -> None:
 @HANDLERS.of("lop3")
 def _lop3(e: Emitter, item: Instruction, m: Modifiers) -> None:
     m.type(("b32",))
-    if m.one_of(("and", "or")):
-        raise m.fail("with a predicate is not emulated")
-    result, a, b, c, table = item.operands
+    join = m.one_of(("and", "or"))
+    result, a, b, c, table = item.operands[:5]
     if not isinstance(table, Immediate):
         raise m.fail("takes a constant table")
     shape = lanes(32)
@@ -328,7 +329,15 @@ def _lop3(e: Emitter, item: Instruction, m: Modifiers) -> None:
             chosen = [inputs[i] if row >> (2 - i) & 1 else flipped[i] for i in range(3)]
             term = e.op(f"and {shape} {chosen[0]}, {chosen[1]}")
             value = e.op(f"or {shape} {value}, {e.op(f'and {shape} {term}, {chosen[2]}')}")
-    e.write(result, value, 32)
+    if not join:
+        e.write(result, value, 32)
+        return
+    if not isinstance(result, Pair):
+        raise m.fail("needs a register and a predicate to write")
+    some = e.op(f"icmp ne {shape} {value}, zeroinitializer")
+    joined = e.op(f"{join} {lanes(1)} {some}, {e.read_predicate(item.operands[5])}")
+    e.write(result.first, value, 32)
+    e.write_predicate(result.second, joined)
 
 
 @HANDLERS.of("shl", "shr")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from treadle.emulate.ptx.machine import BLOCK, LANES, WARP, WARP_REGISTERS
-from treadle.emulate.ptx.syntax import WIDTHS, Immediate, PTXError, Register, Symbol
+from treadle.emulate.ptx.machine import LANES, WARP_REGISTERS
+from treadle.emulate.ptx.syntax import WIDTHS, Immediate, PTXError, Symbol
 
 if TYPE_CHECKING:
     from treadle.emulate.ptx.emit import Emitter
@@ -81,7 +81,7 @@ class Layout:
     def kind(self, name: str) -> str:
         """The type of a register."""
         if name not in self.registers:
-            raise self.error(f"{name} is declared nowhere")
+            raise self.error(f"{name} is declared nowhere, and no special register emulated here")
         return self.registers[name]
 
     def convert(self, constant: Immediate, bits: int) -> int:
@@ -176,10 +176,6 @@ def _shared_size(e: Emitter) -> tuple[str, int]:
     return e.spread(e.op(f"trunc i64 {e.block_value('shared_bytes', 64)} to i32")), 32
 
 
-def _grid_number(e: Emitter) -> tuple[str, int]:
-    return e.spread(e.block_value("number", 64), 64), 64
-
-
 _SPECIAL = {
     **{f"%tid.{axis}": _lane_vector(f"tid_{axis}") for axis in "xyz"},
     **{f"%ntid.{axis}": _of_launch(f"block_{axis}") for axis in "xyz"},
@@ -212,5 +208,3 @@ _SPECIAL = {
     "%total_smem_size": _shared_size,
     "%envreg0": _constant(0),
 }
-
-_ = (BLOCK, WARP, Register, _grid_number)

@@ -17,6 +17,8 @@ from treadle.emulate.ptx.support import ACCESSES, access_name
 from treadle.emulate.ptx.syntax import WIDTHS, Address, Operand, Symbol, Vector
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from treadle.emulate.ptx.emit import Emitter, Modifiers
     from treadle.emulate.ptx.syntax import Instruction
 
@@ -57,10 +59,11 @@ def address_lanes(e: Emitter, operand: Operand) -> str:
     if isinstance(base, Symbol):
         base = Symbol(base.name, base.offset + operand.offset)
         return e.read(base, 64)
-    value = e.read(base, 64)
-    if not operand.offset:
-        return value
-    return e.op(f"add {lanes(64)} {value}, {splat(64, operand.offset)}")
+    bits = e.width(base) or 64
+    value = e.read(base, bits)
+    if operand.offset:  # of an address of 32 bits the sum has as many: it may be below 0 before
+        value = e.op(f"add {lanes(bits)} {value}, {splat(bits, operand.offset)}")
+    return value if bits == 64 else e.op(f"zext {lanes(bits)} {value} to {lanes(64)}")
 
 
 def _access(e: Emitter, kind: str, space: str, bits: int, count: int, mask: str) -> None:
@@ -257,7 +260,7 @@ _OPERATIONS = ("and", "or", "xor", "cas", "exch", "add", "inc", "dec", "min", "m
 
 @HANDLERS.of("atom", "red")
 def _atomic(e: Emitter, item: Instruction, m: Modifiers) -> None:
-    kind = m.type(_TYPES)
+    kind, count = _elements(m)
     space, semantics = _manner(e, m)
     operation = m.one_of(_OPERATIONS)
     m.flag("noftz")
@@ -265,29 +268,51 @@ def _atomic(e: Emitter, item: Instruction, m: Modifiers) -> None:
         raise m.fail()
     # min.u32 of .relaxed is read as a space, a scope and a semantics in any order.
     m.one_of(_SCOPES)
+    copy_hint(m)
     bits = WIDTHS[kind]
     operands = list(item.operands)
     result = operands.pop(0) if item.opcode == "atom" else None
-    address, value = operands[0], e.read(operands[1], bits)
-    if semantics in ("acquire", "release", "acq_rel"):
-        fence(e)
-    set_addresses(e, address_lanes(e, address))
-    e.do(f"store {lanes(bits)} {value}, ptr {data_place(e, bits, 0)}, align 64")
-    if operation == "cas":
-        other = e.read(operands[2], bits)
-        e.do(f"store {lanes(bits)} {other}, ptr {data_place(e, bits, 0, 'more')}, align 64")
+    address, values = operands[0], _parts(operands[1])
+    results = [None] * len(values) if result is None else _parts(result)
+    if len(values) != count or len(results) != count:
+        raise m.fail(f"needs {count} values")
     function = atomic_function(e, operation, kind)
     if function is None:
         raise m.fail()
+    if semantics in ("acquire", "release", "acq_rel"):
+        fence(e)
+    start = address_lanes(e, address)
+    for part, (target, value) in enumerate(zip(results, values, strict=True)):  # each by itself
+        step = splat(64, part * bits // 8)
+        set_addresses(e, e.op(f"add {lanes(64)} {start}, {step}") if part else start)
+        other = operands[2] if operation == "cas" else None
+        found = _read_modify_write(e, function, space, bits, value, other)
+        if target is not None:
+            e.write(target, found, bits, kind[0] == "s")
+
+
+def _parts(operand: Operand) -> Sequence[Operand]:
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+def _read_modify_write(
+    e: Emitter, function: str, space: str, bits: int, value: Operand, other: Operand | None
+) -> str:
+    """What was at the addresses that are set, as lanes."""
+    mine = e.read(value, bits)
+    e.do(f"store {lanes(bits)} {mine}, ptr {data_place(e, bits, 0)}, align 64")
+    if other is not None:
+        e.do(
+            f"store {lanes(bits)} {e.read(other, bits)}, "
+            f"ptr {data_place(e, bits, 0, 'more')}, align 64"
+        )
     how = (f"i32 {TOUCH}",) if space != "global" else ()
     good = e.intrinsic(
         f"treadle_ptx_check_{space}", "i32", "ptr %block", "ptr %warp", f"i32 {e.mask_bits}",
         f"i32 {e.layout.line}", f"i32 {bits // 8}", *how,
     )  # fmt: skip
     e.do(f"call void {function}(ptr %warp, i32 {good})")
-    if result is not None:
-        found = e.op(f"load {lanes(bits)}, ptr {data_place(e, bits, 0)}, align 64")
-        e.write(result, found, bits, kind[0] == "s")
+    return e.op(f"load {lanes(bits)}, ptr {data_place(e, bits, 0)}, align 64")
 
 
 @HANDLERS.of("membar", "fence")

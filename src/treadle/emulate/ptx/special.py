@@ -216,6 +216,13 @@ def _hint(e: Emitter, item: Instruction, m: Modifiers) -> None:
     m.rest.clear()
 
 
+@HANDLERS.of("createpolicy")
+def _cache_policy(e: Emitter, item: Instruction, m: Modifiers) -> None:
+    """What caches are told changes no value: any policy is as good as another."""
+    m.rest.clear()
+    e.write(item.operands[0], "zeroinitializer", 64)
+
+
 @HANDLERS.of("griddepcontrol")
 def _grid_dependency(e: Emitter, item: Instruction, m: Modifiers) -> None:
     if not m.one_of(("launch_dependents", "wait")):

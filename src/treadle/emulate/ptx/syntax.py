@@ -49,6 +49,9 @@ class Register:
 
     name: str
 
+    def __str__(self) -> str:
+        return self.name
+
 
 @dataclass(frozen=True, slots=True)
 class Immediate:
@@ -57,6 +60,9 @@ class Immediate:
     value: int
     width: int = 0
 
+    def __str__(self) -> str:
+        return str(self.value)
+
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
@@ -64,6 +70,9 @@ class Symbol:
 
     name: str
     offset: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.name}+{self.offset}" if self.offset else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +83,19 @@ class Address:
     offset: int = 0
     coordinates: tuple[Operand, ...] = ()
 
+    def __str__(self) -> str:
+        place = f"{self.base}+{self.offset}" if self.offset else str(self.base)
+        return f"[{place}, {Vector(self.coordinates)}]" if self.coordinates else f"[{place}]"
+
 
 @dataclass(frozen=True, slots=True)
 class Vector:
     """`{a, b, c, d}`."""
 
     items: tuple[Operand, ...]
+
+    def __str__(self) -> str:
+        return f"{{{', '.join(map(str, self.items))}}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +105,9 @@ class Pair:
     first: Operand
     second: Operand
 
+    def __str__(self) -> str:
+        return f"{self.first}|{self.second}"
+
 
 @dataclass(frozen=True, slots=True)
 class Negated:
@@ -96,10 +115,16 @@ class Negated:
 
     register: Register
 
+    def __str__(self) -> str:
+        return f"!{self.register}"
+
 
 @dataclass(frozen=True, slots=True)
 class Sink:
     """`_`: a result that nobody wants."""
+
+    def __str__(self) -> str:
+        return "_"
 
 
 Operand = Register | Immediate | Symbol | Address | Vector | Pair | Negated | Sink

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import sys
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,8 @@ class CudaContext:
         self._context = api("cuDevicePrimaryCtxRetain", device)
         self.handle = int(self._context)
         self._pool = self._open_pool() if facts.has_pools else None
+        self._streams: list[Any] = []
+        self._retired: deque[tuple[str, Any]] = deque()  # functions that let go of what
 
     def __call__(self, name: str, *arguments: Any) -> Any:
         """A function of the driver's, with this context current."""
@@ -67,6 +70,24 @@ class CudaContext:
             yield
         finally:
             self._api("cuCtxPopCurrent")
+
+    def retire(self, name: str, handle: Any) -> None:
+        """Lets go of `handle` by a function of the driver's, at the next load or instantiation.
+
+        Modules and graphs are collected on any thread at any moment, also while another library
+        captures a graph there, which waiting for the device would break.
+        """
+        self._retired.append((name, handle))
+
+    def _clear_out(self) -> None:
+        """Lets go of what was retired, when no kernel on a stream of ours can need it."""
+        if not self._retired:
+            return
+        with contextlib.suppress(DriverError, IndexError):  # of a lost context; another thread
+            for stream in list(self._streams):
+                self.wait_stream(stream)
+            while self._retired:
+                self(*self._retired.popleft())
 
     # -- memory -----------------------------------------------------------------------------------
 
@@ -164,6 +185,7 @@ class CudaContext:
 
     def load(self, image: bytes) -> CudaModule:
         """A cubin or PTX text. DriverErrors carry what the driver's compiler says of it."""
+        self._clear_out()
         raw, log = self._api.raw, bytearray(_LOG_BYTES)
         options = [
             raw.CUjit_option.CU_JIT_ERROR_LOG_BUFFER,
@@ -173,8 +195,8 @@ class CudaContext:
         try:
             module = self("cuModuleLoadDataEx", data, len(options), options, [log, len(log)])
         except DriverError as error:
-            told = bytes(log).split(b"\0", 1)[0].decode(errors="replace").strip()
-            raise DriverError(error.code, error.call, told) from error
+            told = bytes(log).split(b"\0", 1)[0].decode(errors="replace")
+            raise DriverError(error.code, error.call, " ".join(told.split())) from error
         return CudaModule(self, module)
 
     def encode_tensor_map(self, tiles: TensorTiles) -> TensorMap:
@@ -194,15 +216,22 @@ class CudaContext:
 
     def new_stream(self) -> Any:
         """A stream that waits for the legacy default stream, which waits for it."""
-        return self("cuStreamCreate", _ORDERED_WITH_LEGACY)
+        stream = self("cuStreamCreate", _ORDERED_WITH_LEGACY)
+        self._streams.append(stream)
+        return stream
 
     def delete_stream(self, stream: Any) -> None:
         """Once everything on it has finished."""
+        self._streams = [one for one in self._streams if one is not stream]
         self("cuStreamDestroy", stream)
 
     def wait_stream(self, stream: Any) -> None:
         """Returns when everything on the stream has finished."""
         self("cuStreamSynchronize", stream)
+
+    def is_capturing(self, stream: Any) -> bool:
+        """Whether somebody makes a graph of what is put on the stream now."""
+        return bool(int(self("cuStreamIsCapturing", stream)))
 
     def new_event(self, timed: bool) -> Any:
         """A moment on a stream; `timed` ones can be measured between."""
@@ -251,6 +280,7 @@ class CudaContext:
 
     def instantiate(self, graph: Any) -> Any:
         """The graph as one thing to launch."""
+        self._clear_out()
         return self("cuGraphInstantiate", graph, 0)
 
     def update_kernel(self, executable: Any, node: _Node, args: Sequence[Argument]) -> None:
@@ -263,10 +293,10 @@ class CudaContext:
         self("cuGraphLaunch", executable, stream)
 
     def delete_graph(self, graph: Any, executable: Any) -> None:
-        """Lets the driver have both back; launches that run go on to their end."""
+        """Lets the driver have both back some time; launches that run go on to their end."""
         if executable is not None:
-            self("cuGraphExecDestroy", executable)
-        self("cuGraphDestroy", graph)
+            self.retire("cuGraphExecDestroy", executable)
+        self.retire("cuGraphDestroy", graph)
 
     def _node_values(self, node: _Node, args: Sequence[Argument]) -> Any:
         values = self._api.raw.CUDA_KERNEL_NODE_PARAMS()
@@ -295,7 +325,7 @@ class _Node:
 
 
 class CudaModule:
-    """A loaded image, unloaded when it is collected and its kernels have run."""
+    """A loaded image, unloaded some time after it is collected and its kernels have run."""
 
     def __init__(self, context: CudaContext, handle: Any) -> None:
         self._context, self._handle = context, handle
@@ -307,9 +337,7 @@ class CudaModule:
 
     def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
         if not exiting():
-            with contextlib.suppress(DriverError):  # a context that is lost
-                self._context.synchronize()
-                self._context("cuModuleUnload", self._handle)
+            self._context.retire("cuModuleUnload", self._handle)
 
 
 class CudaKernel:

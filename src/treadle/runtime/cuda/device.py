@@ -121,6 +121,8 @@ class CUDADevice:
             self.failures.launched(names)
             joined = set(self._joined.values())
             for stream in joined:
+                self._check_capture(stream)
+            for stream in joined:
                 self._follow(stream, self.stream)
             yield
             for stream in joined:
@@ -135,6 +137,15 @@ class CUDADevice:
             yield event
         finally:
             self.context.delete_event(event)
+
+    def _check_capture(self, stream: Any) -> None:
+        """Raises DriverError where another library captures a graph on its stream.
+
+        To wait for the stream would make our work a part of the graph, and what is allocated for
+        it the graph's; to let it wait for us would break the capture.
+        """
+        if self.context.is_capturing(stream):
+            raise DriverError("CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "cuStreamIsCapturing")
 
     def _follow(self, earlier: Any, later: Any) -> None:
         """What comes on stream `later` starts after what is on `earlier` now."""
@@ -207,10 +218,12 @@ class CUDADevice:
         """What comes later on `stream` starts after the work that was started here before."""
         if stream not in _IMPLICIT:
             with self.working("hand memory over"):
+                self._check_capture(stream)
                 self._follow(self.stream, stream)
 
     def take_over(self, stream: int) -> None:
         """What comes later here starts after the work that is on `stream` now."""
         if stream not in _IMPLICIT:
             with self.working("take memory over"):
+                self._check_capture(stream)
                 self._follow(stream, self.stream)

@@ -116,7 +116,7 @@ class Kernel(Protocol):
 
 
 class Module(Protocol):
-    """A loaded image. It is unloaded when it is collected."""
+    """A loaded image. It is unloaded some time after it is collected."""
 
     def function(self, name: str) -> Kernel:
         """The kernel of that name. DriverError CUDA_ERROR_NOT_FOUND if there is none."""
@@ -206,6 +206,10 @@ class Context(Protocol):
         """Returns when everything on the stream has finished."""
         ...
 
+    def is_capturing(self, stream: Any) -> bool:
+        """Whether somebody makes a graph of what is put on the stream now."""
+        ...
+
     def new_event(self, timed: bool) -> Any: ...
     def delete_event(self, event: Any) -> None: ...
     def record(self, event: Any, stream: Any) -> None: ...
@@ -247,7 +251,9 @@ class Context(Protocol):
         ...
 
     def launch_graph(self, executable: Any, stream: Any) -> None: ...
-    def delete_graph(self, graph: Any, executable: Any) -> None: ...
+    def delete_graph(self, graph: Any, executable: Any) -> None:
+        """Some time after their launches; on any thread, and without waiting for any stream."""
+        ...
 
 
 class Driver(Protocol):

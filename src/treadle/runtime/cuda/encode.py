@@ -14,6 +14,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from treadle.runtime.cuda.driver import ELEMENTS, DriverError, TensorTiles
+from treadle.runtime.cuda.failures import newer_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +55,10 @@ def encode_tiled(api: Api, tiles: TensorTiles) -> TensorMap:
         int(raw.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
     )  # fmt: skip
     if code:
-        raise DriverError(raw.CUresult(code).name, _NAME)
+        try:
+            raise DriverError(raw.CUresult(code).name, _NAME)
+        except ValueError as error:
+            raise newer_error(code, _NAME) from error
     return found
 
 

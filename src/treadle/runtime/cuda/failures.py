@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from treadle.errors import DeviceError, InternalError, OutOfMemory, StaleCodeError
 from treadle.runtime.cuda.driver import DriverError
 
-__all__ = ["BREAKING", "Failures", "opening_failed"]
+__all__ = ["BREAKING", "Failures", "newer_error", "opening_failed"]
 
 _INSTALL_DRIVER = "install NVIDIA's driver, or set EMULATE=1 to run CUDA programs on the processor"
 _UPDATE = "update NVIDIA's driver"
@@ -97,6 +97,11 @@ _REFUSED = {
 }  # fmt: skip
 
 _MOST_NAMES = 64
+
+
+def newer_error(number: int, call: str) -> DriverError:
+    """A failure that only a newer cuda-bindings has a name for."""
+    return DriverError(f"CUDA error {number}", call, "a newer cuda-bindings has its name")
 
 
 def opening_failed(error: DriverError) -> DeviceError:

@@ -61,13 +61,14 @@ class CUDAAllocator:
         self._live: dict[int, int] = {}  # address -> bytes
         self._live_bytes = self._peak = 0
         self._lock = threading.Lock()
-        self._returned: deque[tuple[int, bool]] = deque()
+        self._returned: deque[int] = deque()
+        self._lent_back: deque[int] = deque()
 
     def alloc(self, nbytes: int) -> CUDABuffer:
         """Memory with undefined contents. Raises OutOfMemory, DeviceError for a broken context."""
         size = max(nbytes, 1)
         with self._lock:
-            self._collect()
+            self._collect_all()
             address = self._take(size)
             self._live[address] = size
             self._live_bytes += size
@@ -116,7 +117,7 @@ class CUDAAllocator:
     def trim(self) -> int:
         """Gives the pool's spare memory back to the system; how many bytes."""
         with self._lock, self._failures.translated("give memory back"):
-            self._collect()
+            self._collect_all()
             return self._trim()
 
     def _trim(self) -> int:
@@ -130,13 +131,21 @@ class CUDAAllocator:
         """Bytes live and the most that ever were; what waits for reuse is known to the driver."""
         with self._lock:
             self._collect()
-            return MemoryStats(self._live_bytes, 0, self._peak)
+            waiting = sum(self._live[address] for address in tuple(self._lent_back))
+            return MemoryStats(self._live_bytes - waiting, waiting, self._peak)
 
     # -- what was collected -----------------------------------------------------------------------
 
     def _give_back(self, address: int, is_lent: bool) -> None:
-        """Called by a dying buffer on any thread, at any moment."""
-        self._returned.append((address, is_lent))
+        """Called by a dying buffer on any thread, at any moment.
+
+        The borrower of a lent one may have left work on a stream that nobody knows. To wait for it
+        here could break a graph that another library captures on this thread: `alloc` does.
+        """
+        if is_lent:
+            self._lent_back.append(address)
+            return
+        self._returned.append(address)
         if self._lock.acquire(blocking=False):
             try:
                 self._collect()
@@ -145,15 +154,27 @@ class CUDAAllocator:
 
     def _collect(self) -> None:
         while self._returned:
-            address, is_lent = self._returned.popleft()
+            address = self._returned.popleft()
             self._live_bytes -= self._live.pop(address)
             try:
                 self._failures.check()
-                if is_lent:  # its borrower may have left work on a stream that nobody knows
-                    self._context.synchronize()
                 self._context.free(address, self._stream)
             except (DeviceError, DriverError):
                 pass  # broken, or a forked child's: the driver has taken it all back
+
+    def _collect_all(self) -> None:
+        """What was lent, too: once for all of it, the whole GPU is waited for."""
+        lent = [self._lent_back.popleft() for _ in range(len(self._lent_back))]
+        if lent:
+            try:
+                self._failures.check()
+                self._context.synchronize()
+            except (DeviceError, DriverError) as error:
+                if isinstance(error, DriverError) and "CAPTURE" in error.code:
+                    self._lent_back += lent  # somebody captures a graph: another time
+                    lent = []
+        self._returned += lent
+        self._collect()
 
     def _report(self, nbytes: int) -> str:
         free, total = self._context.memory_info()
