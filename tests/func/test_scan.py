@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from treadle import GlobalCounters, Tensor, TinyJit, func
+from treadle.engine import loops, memory
 from treadle.errors import DTypeError, ShapeError, UserError
 
 STEPS, BATCH, SIZE = 5, 2, 3
@@ -127,6 +128,48 @@ def test_a_loss_that_is_known_before_its_gradient_is_asked_for():
     loss.backward()
     expected = func.value_and_grad(lambda m: unrolled(xs, h, m)[0])(w.detach())
     assert_same([Tensor(value), w.grad], expected)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("steps", [1, 2, 3, 6])
+def test_of_a_state_whose_history_nobody_reads_two_rows_are_enough(monkeypatch, steps, reverse):
+    xs, h, w = (x.realize() for x in (seeded(steps, BATCH, SIZE), *given()[1:]))
+    row, made = BATCH * SIZE, []
+
+    def noted(device, dtype, size, image=None):
+        made.append(size)
+        return memory.new_memory(device, dtype, size, image)
+
+    def loop(w):
+        def one(state, x):
+            fast = ((x @ w) * 0.5 + state[1] @ w).tanh()
+            return (state[0] * 0.9 + fast, fast), fast
+
+        return func.scan(one, (h * 2, h), xs, reverse=reverse)
+
+    monkeypatch.setattr(loops, "new_memory", noted)
+    (slow, _), fasts = loop(w)
+    slow.realize(fasts)
+    if steps > 1:  # the only step is the last
+        assert sorted(made) == sorted([row, 2 * row, (steps + 1) * row])
+    expected, state = h * 2, h
+    for t in range(steps)[:: -1 if reverse else 1]:
+        state = ((xs[t] @ w) * 0.5 + state @ w).tanh()
+        assert_same([fasts[t]], [state])
+        expected = expected * 0.9 + state
+    assert_same([slow], [expected])
+
+
+def test_a_history_that_somebody_may_still_ask_for_is_kept():
+    """Its loop does not run again."""
+    xs, h, w = (x.realize() for x in given())
+    (slow, fast), (outs, _) = func.scan(lambda s, x: step(w, s, x), (h * 2, h), xs)
+    del slow, fast
+    steps = outs + 1  # of the histories of both states
+    last = outs[-1].sum().realize()
+    GlobalCounters.reset()
+    np.testing.assert_allclose(steps[-1].sum().item(), last.item() + BATCH * SIZE, rtol=1e-5)
+    assert GlobalCounters.kernel_count < STEPS
 
 
 def test_a_captured_loop_gives_new_memory_each_time_and_sees_what_changes():

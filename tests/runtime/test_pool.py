@@ -1,11 +1,13 @@
 """The worker pool does every slice once, in phases, on any number of threads and after forks."""
 
+import ctypes
 import dataclasses
 import os
 import subprocess
 import sys
 import textwrap
 import threading
+import time
 
 import pytest
 
@@ -47,6 +49,22 @@ def test_a_phase_sees_all_of_the_phase_before_it(cpu, kernels, numbers):
         calls.run()
         assert set(counts) == {round_}
         assert set(mirrored) == {7 * round_}
+
+
+def test_the_caller_takes_a_grid_from_its_start_and_workers_from_its_end(cpu):
+    claimed: dict[bool, list[int]] = {True: [], False: []}
+    caller = threading.get_ident()
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    def claim(args, variables, begin, end):
+        claimed[threading.get_ident() == caller].append(begin)
+        time.sleep(0.001)
+
+    address = ctypes.cast(claim, ctypes.c_void_p).value
+    cpu.run([Launch([Phase(address, 60, 1)], [])])
+    assert claimed[True] == list(range(len(claimed[True])))
+    assert max(claimed[True]) < min(claimed[False])
+    assert sorted(claimed[True] + claimed[False]) == list(range(60))
 
 
 def test_a_grid_no_larger_than_its_grain_makes_no_thread(cpu, kernels, numbers):

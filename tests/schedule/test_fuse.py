@@ -69,6 +69,16 @@ def test_an_activation_between_matmuls_is_stored_where_it_is_computed():
     assert "reads each element many times" in found[0].reason
 
 
+def test_an_activation_and_its_gradient_share_the_product_below_them_and_nothing_between():
+    x, inner, outer = filled(64, 128), filled(128, 96), filled(96, 32)
+    result = ((x @ inner + filled(96)).gelu() @ outer).square().sum()
+    found = kernels(result, *result.gradient(inner, outer))
+    large = [root for kernel in found for root in kernel.roots if root.shape[:2] == (64, 96)]
+    product, *factors = large
+    assert product.op is Op.REDUCE
+    assert len(factors) == 2  # the activation, and what arrives at the product
+
+
 def test_a_reduction_that_two_outputs_need_is_stored_once():
     x = filled(64, 128)
     total = x.sum(axis=1)

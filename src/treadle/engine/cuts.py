@@ -14,14 +14,16 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 from ..ir.node import Node, toposort
 from ..ir.op import CUTS, Op
-from ..ir.recurrence import siblings, without
+from ..ir.recurrence import Loop, siblings, without
 from ..transforms.matrices import siblings as results_of
+from ..transforms.recurrence import rows
 from .backends import Device
-from .known import is_backed, remember, resolve
+from .known import holders, is_backed, remember, resolve
 from .loops import run_loop
 from .memory import Memory, adopt, memory_of, new_memory
 from .report import report_host_call
@@ -30,6 +32,9 @@ from .steps import HostCall, Transfer, listeners
 __all__ = ["compute_cuts", "computed_at_once", "device_of"]
 
 Realize = Callable[[Sequence[tuple[Node, Any]]], list[Node]]
+
+# The graphs that are being computed: one's cuts are computed for it, before it.
+_computing: list[Sequence[Node]] = []
 
 
 def computed_at_once(nodes: Sequence[Node]) -> list[Node] | None:
@@ -56,11 +61,20 @@ def compute_cuts(outputs: Sequence[Node], realize: Realize) -> None:
 
     A device that interprets graphs does so with loops, too.
     """
+    _computing.append(outputs)
+    try:
+        _compute_cuts(outputs, realize)
+    finally:
+        _computing.pop()
+
+
+def _compute_cuts(outputs: Sequence[Node], realize: Realize) -> None:
     pending = toposort(outputs, lambda n: resolve(n) is n)
     cuts = [node for node in pending if node.op in CUTS and resolve(node) is node]
     larger = _with_more_states(cuts)
+    done: set[Node] = set()  # loops, by their first states
     for cut in cuts:
-        if resolve(cut) is not cut:  # computed with another one
+        if resolve(cut) is not cut or _first(cut) in done:  # computed with another one
             continue
         smaller: list[Node] = []
         while (more := larger.get(_first(cut))) is not None:
@@ -76,14 +90,36 @@ def compute_cuts(outputs: Sequence[Node], realize: Realize) -> None:
         if cut.op is Op.RECUR:
             pairs = zip(cut.src, below, nodes, strict=True)
             operands = [view.substitute({node: known}) for view, node, known in pairs]
-            made = run_loop(cut, operands, _memory_below(nodes[0]).device)
-            states = siblings(cut)
-            found = [adopt(memory, one.shape) for memory, one in zip(made, states, strict=True)]
-            for one in (*smaller, cut):
-                for state, history in zip(siblings(one), found, strict=False):
-                    remember(state, history)
+            same = _same_states([cut, *smaller])
+            unread = _unread(same)
+            made = run_loop(cut, operands, _memory_below(nodes[0]).device, unread)
+            done.update(_first(one) for one in (cut, *smaller))
+            last = Loop.of(cut).last
+            for number, (memory, states) in enumerate(zip(made, same, strict=True)):
+                for state in states:
+                    kept = rows(state, (last, last + 1)) if number in unread else state
+                    remember(kept, adopt(memory, kept.shape))
         else:
             _take(cut, nodes)
+
+
+def _same_states(loops: Sequence[Node]) -> list[list[Node]]:
+    """For each state of the first of `loops`: it, and that of the others which have fewer."""
+    many = [siblings(one) for one in loops]
+    return [[of_one[n] for of_one in many if n < len(of_one)] for n in range(len(many[0]))]
+
+
+def _unread(same: Sequence[Sequence[Node]]) -> list[int]:
+    """The numbers of a loop's states of which nothing reads more than the last row.
+
+    For each state, `same` has all nodes that are it.
+    """
+    roots = [*chain.from_iterable(_computing), *(holder.node for holder in holders())]
+    last = Loop.of(same[0][0]).last
+    ends = {rows(state, (last, last + 1)) for states in same for state in states}
+    below = toposort(roots, lambda n: n not in ends and resolve(n) is n)
+    read = {source for node in below if node not in ends for source in node.src}.union(roots)
+    return [number for number, states in enumerate(same) if read.isdisjoint(states)]
 
 
 def _with_more_states(cuts: Sequence[Node]) -> dict[Node, Node]:

@@ -2,10 +2,12 @@
 
     pool_ir(target)  ->  "define void @treadle_replay(ptr %header) ..."
 
-A phase's grid is cut into chunks. `state` holds the phase's number in its upper half and the
-chunks not yet claimed in its lower half, so that one compare-and-swap both claims a chunk and
-proves that the phase is still the one looked at. A phase ends when `done` reaches its number of
-chunks; a worker that comes late finds nothing to claim and is waited for by nobody.
+A phase's grid is cut into chunks. `state` holds the phase's number (16 bits), the first chunk not
+yet claimed and how many follow (24 bits each), so that one compare-and-swap both claims a chunk and
+proves that the phase is still the one looked at. The calling thread claims the first chunk that is
+left, workers the last: from phase to phase a part of the grid stays with those who had it, and with
+what their caches hold of it. A phase ends when `done` reaches its number of chunks; a worker that
+comes late finds nothing to claim and is waited for by nobody.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ _POOL = """
 define internal i1 @has_work(ptr %pool) {
   $state = field state
   %state = load atomic i64, ptr $state seq_cst, align 8
-  %left = and i64 %state, 4294967295
+  %left = and i64 %state, 16777215
   %work = icmp ne i64 %left, 0
   $stop = field stop
   %stop = load atomic i64, ptr $stop seq_cst, align 8
@@ -47,8 +49,8 @@ define internal i1 @has_work(ptr %pool) {
   ret i1 %any
 }
 
-; Claims and runs chunks until none is left, then reports how many.
-define internal void @work(ptr %pool) {
+; Claims and runs chunks, the last ones first or not, until none is left, then reports how many.
+define internal void @work(ptr %pool, i1 %from_end) {
 entry:
   $state = field state
   $fn = field fn
@@ -62,11 +64,12 @@ look:
   %ran = phi i64 [ 0, %entry ], [ %ran, %claim ], [ %more, %run ]
   %total = phi i64 [ 0, %entry ], [ %total, %claim ], [ %chunks, %run ]
   %state = load atomic i64, ptr $state seq_cst, align 8
-  %left = and i64 %state, 4294967295
+  %left = and i64 %state, 16777215
   %none = icmp eq i64 %left, 0
   br i1 %none, label %report, label %claim
 claim:
-  %less = sub i64 %state, 1
+  %step = select i1 %from_end, i64 -1, i64 16777215
+  %less = add i64 %state, %step
   %swap = cmpxchg weak ptr $state, i64 %state, i64 %less seq_cst seq_cst, align 8
   %won = extractvalue { i64, i1 } %swap, 1
   br i1 %won, label %run, label %look
@@ -78,7 +81,11 @@ run:
   %grid = load i64, ptr $grid
   %grain = load i64, ptr $grain
   %chunks = load i64, ptr $chunks
-  %index = sub i64 %chunks, %left
+  %high = lshr i64 %state, 24
+  %first = and i64 %high, 16777215
+  %behind = sub i64 %left, 1
+  %last = add i64 %first, %behind
+  %index = select i1 %from_end, i64 %last, i64 %first
   %begin = mul i64 %index, %grain
   %full = add i64 %begin, %grain
   %end = call i64 @llvm.smin.i64(i64 %full, i64 %grid)
@@ -92,8 +99,8 @@ add:
   $done = field done
   %before = atomicrmw add ptr $done, i64 %ran seq_cst, align 8
   %after = add i64 %before, %ran
-  %last = icmp eq i64 %after, %total
-  br i1 %last, label %ended, label %out
+  %all = icmp eq i64 %after, %total
+  br i1 %all, label %ended, label %out
 ended:
   $waits = field caller_waits
   %waits = load atomic i64, ptr $waits seq_cst, align 8
@@ -156,7 +163,7 @@ busy:
   %stops = icmp ne i64 %stop, 0
   br i1 %stops, label %out, label %do
 do:
-  call void @work(ptr %pool)
+  call void @work(ptr %pool, i1 true)
   br label %rest
 out:
   ret ptr null
@@ -224,8 +231,8 @@ entry:
   $ended = field done_signal
   $spin = field spin_ns
   $waits = field caller_waits
-  ; At most 2**31 chunks, so that their number fits its half of `state`.
-  %high = lshr i64 %grid, 31
+  ; At most 2**23 chunks, so that their number fits its part of `state`.
+  %high = lshr i64 %grid, 23
   %least = add i64 %high, 1
   %grain = call i64 @llvm.smax.i64(i64 %asked, i64 %least)
   %up = add i64 %grid, %grain
@@ -239,8 +246,9 @@ entry:
   store i64 %chunks, ptr $chunks
   store atomic i64 0, ptr $done seq_cst, align 8
   %old = load atomic i64, ptr $state seq_cst, align 8
-  %epoch = add i64 %old, 4294967296
-  %new = or i64 %epoch, %chunks
+  %epoch = and i64 %old, -281474976710656
+  %next_epoch = add i64 %epoch, 281474976710656
+  %new = or i64 %next_epoch, %chunks
   store atomic i64 %new, ptr $state seq_cst, align 8
   %asleep = load atomic i64, ptr $sleepers seq_cst, align 8
   %any = icmp sgt i64 %asleep, 0
@@ -266,7 +274,7 @@ roused:
   call void @unlock(ptr $lock)
   br label %help
 help:
-  call void @work(ptr %pool)
+  call void @work(ptr %pool, i1 false)
   %start = call i64 @now()
   br label %round
 round:

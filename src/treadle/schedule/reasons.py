@@ -29,9 +29,11 @@ __all__ = ["MAX_KERNEL_OPS", "reason_to_store"]
 
 MAX_KERNEL_OPS = 600
 CHEAP_OPS = 10
+OPS_ABOVE_PRODUCT = 20
 SMALL_WORK = 1 << 15
 MIN_ROWS = 8
 MIN_NESTED_REDUCE = 16
+_NO_PRODUCTS = frozenset((Op.REDUCE, Op.UNWINDOW, Op.GATHER))
 
 
 def reason_to_store(
@@ -69,6 +71,8 @@ def _why_store_elementwise(node: Node, demands: list[Demand], weight: Weight) ->
             return "a matmul-like reduction reads each element many times"
     if any(_is_computed_anew(node, d) for d in demands) and _has_costly_elements(node):
         return "each result of a reduction would compute its costly elements anew"
+    if len(groups) > 1 and weight.reduces and _is_cheap_above_product(node):
+        return None
     if any(d.group.ops + weight.ops > MAX_KERNEL_OPS for d in demands) and _own_ops(node):
         if all(d.group.ops > MAX_KERNEL_OPS // 2 for d in demands) or len(demands) > 1:
             return f"the kernel would have more than {MAX_KERNEL_OPS} operations"
@@ -117,6 +121,38 @@ def _is_small_expanded(node: Node) -> bool:
     is_large = lambda n: 2 * _elements(n) > _elements(node)
     own = [n for n in node.toposort(is_large) if is_large(n) and n.op not in MOVEMENT]
     return len(own) <= CHEAP_OPS and all(n.op in ALU and n.op not in COSTLY for n in own)
+
+
+def _is_cheap_above_product(node: Node) -> bool:
+    """Whether little work makes `node` of one matmul-like reduction of its size.
+
+    Several kernels that want it then store that, once, and not each value on the way from there:
+    an activation, its slope, and all that both share. What else is read is small, such as a bias.
+    """
+    size = _elements(node)
+    products = ops = costly = 0
+    pending, seen = [node], {node}
+    while pending:
+        item = pending.pop()
+        if item.op in (Op.CONST, Op.IOTA):
+            continue
+        is_product = is_heavy(item)
+        if item.op in _NO_PRODUCTS and not is_product:
+            return False
+        if is_product or item.op in LEAVES or item.op in STORED or item.op is Op.AFTER:
+            is_large = 2 * _elements(item) > size
+            if is_large and (not is_product or _elements(item) > size):
+                return False
+            products += is_large
+            continue
+        ops += item.op in ALU
+        costly += item.op in COSTLY
+        if products > 1 or costly > 1 or ops > OPS_ABOVE_PRODUCT:
+            return False
+        new = [source for source in item.src if source not in seen]
+        seen.update(new)
+        pending.extend(new)
+    return products == 1
 
 
 def _is_widened(node: Node) -> bool:
