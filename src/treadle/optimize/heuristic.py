@@ -127,7 +127,7 @@ def _group_long_reductions(moves: Moves, target: Target, knobs: Knobs) -> None:
         if target.workgroup is None and _is_over_far_rows(nest, reduce):
             moves.group(reduce, reduce.src[1], steps_of(reduce.src[1]) // NEAR_ROWS)
             continue
-        total = _group(moves, reduce, target, knobs)
+        total = _group(moves, nest, reduce, target, knobs)
         if total is not None:
             seen.add(total)
 
@@ -141,17 +141,26 @@ def _whole_reductions(moves: Moves) -> Iterator[tuple[Nest, Node]]:
                     yield nest, reduce
 
 
-def _group(moves: Moves, reduce: Node, target: Target, knobs: Knobs) -> Node | None:
+def _group(moves: Moves, nest: Nest, reduce: Node, target: Target, knobs: Knobs) -> Node | None:
     """Cut `reduce` if it is long enough; the loop that combines the chunks, if there are any."""
     results = steps_of(*free_ranges(reduce)[reduce])
     loop = max(reduce.src[1:], key=steps_of)
-    if results < FEW_ITEMS:
+    items = results if target.workgroup is not None else _shares(nest, results, target)
+    if items < FEW_ITEMS:
         work = results * steps_of(*reduce.src[1:]) * _inner_work(reduce)
-        chunks = min(work // knobs.chunk, MAX_CHUNKS // results)
+        chunks = min(work // knobs.chunk, MAX_CHUNKS // items)
     else:
         chunks = _chunks_for_items(reduce, results, target)
     chunks = min(steps_of(loop), chunks)
     return moves.group(reduce, loop, chunks) if chunks > 1 else None
+
+
+def _shares(nest: Nest, results: int, target: Target) -> int:
+    """How many workers the results of `nest` keep busy: neighbouring columns go to one."""
+    vector = _best_vector(nest, ())
+    if vector is None:
+        return results
+    return -(-results // min(steps_of(vector), NARROW * lanes_of(nest, target, 2)))
 
 
 def _is_over_far_rows(nest: Nest, reduce: Node) -> bool:
