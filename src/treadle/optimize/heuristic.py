@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from ..ir.keyed import wide_parts
 from ..ir.loops import Split, free_ranges, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
@@ -172,6 +173,8 @@ def _is_over_far_rows(nest: Nest, reduce: Node) -> bool:
     reads = list(reads_of(reduce.src[0]))
     if len(nest.reduces()) != 1 or len(reads) != 1 or len(reduce.src) != 2:
         return False
+    if wide_parts(reduce.src[0]):
+        return False  # twice as wide in memory as in registers
     (index,), loop = reads, reduce.src[1]
     results = free_ranges(reduce)[reduce]
     if steps_of(loop) < 2 * NEAR_ROWS or free_ranges(index)[index] != results | {loop}:
