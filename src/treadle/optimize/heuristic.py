@@ -27,6 +27,7 @@ from .chains import block_chains
 from .interleave import interleave
 from .joins import join_reductions
 from .knobs import Knobs
+from .lane_scans import scan_along_row
 from .matmul import tile_matmul
 from .moves import Moves
 from .nest import Nest, contiguity, reads_of, sequential_loops, stride
@@ -222,6 +223,10 @@ def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
     lanes = lanes_of(nest, target, 2)
     splits: dict[Node, Split] = {}
     described = []
+    scan = scan_along_row(nest, ordered_steps, lanes) if vector is None else None
+    if scan is not None:
+        splits[scan] = moves.tiled(scan, (lanes, "vector"))
+        described.append(f"scan in the lanes of r{scan.arg.number}")
     if vector is not None:
         pieces = in_pieces(moves, nest, vector, lanes)
         splits[vector] = pieces or _vector_tile(moves, nest, vector, lanes, knobs)
@@ -246,6 +251,7 @@ def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
         splits[vector] = _outer_as_grid(moves, splits[vector])
     elif (
         vector is None
+        and scan is None
         and grid
         and _is_sequential(nest)
         and steps_of(grid[-1]) >= SIDE_BY_SIDE * FEW_ITEMS
