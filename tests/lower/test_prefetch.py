@@ -13,6 +13,7 @@ from treadle.engine.run import scheduled
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_linear
 from treadle.lower.passes import lower
+from treadle.lower.prefetch import AHEAD
 from treadle.lower.streams import LINE
 from treadle.optimize.heuristic import optimize
 from treadle.render.c import CRenderer
@@ -142,6 +143,43 @@ def test_a_row_that_is_read_twice_asks_for_the_next_one_once(name, columns):
 )
 def test_no_row_is_asked_for_that_would_not_help(function, target):
     assert not hints(phase_over_rows(function, 1024, target))
+
+
+SMALL_CACHES = replace(TARGET, l3=1 << 20)
+
+
+@pytest.mark.parametrize("name", ["sum", "max", "argmax"])
+def test_rows_of_large_memory_are_asked_for_ahead_line_by_line(name):
+    """Once each, and none in front of what was asked for before."""
+    x = Tensor.ones(300, 1024, device="CPU").realize()
+    (kernel,) = scheduled([(getattr(x, name)(1).node, "CPU")])
+    ast, _ = optimize(kernel.ast, SMALL_CACHES)
+    (phase,) = lower(ast, len(kernel.buffers), SMALL_CACHES).phases
+    verify_linear(phase.program)
+    asked = [lines(phase, hint.src[1]) for hint in hints(phase)]
+    loads = [lines(phase, n.src[1]) for n in phase.program.src if n.op is Op.LOAD]
+    for row in (0, 299):
+        wanted = [line for hint in asked for line in hint[row]]
+        read = {line + AHEAD // LINE for load in loads for line in load[row]}
+        assert len(wanted) == len(read)
+        assert set(wanted) == read
+
+
+@pytest.mark.parametrize(
+    ("function", "rows"),
+    [
+        pytest.param(lambda x: x * 2, 300, id="stored"),
+        pytest.param(lambda x: x[:, :64].sum(1), 300, id="rows apart"),
+        pytest.param(lambda x: x.sum(0), 300, id="columns"),
+        pytest.param(lambda x: x.sum(1), 200, id="a cache holds all of it"),
+    ],
+)
+def test_nothing_is_asked_for_ahead_where_it_would_not_help(function, rows):
+    x = Tensor.ones(rows, 1024, device="CPU").realize()
+    (kernel,) = scheduled([(function(x).node, "CPU")])
+    ast, _ = optimize(kernel.ast, SMALL_CACHES)
+    for phase in lower(ast, len(kernel.buffers), SMALL_CACHES).phases:
+        assert not hints(phase)
 
 
 @pytest.mark.parametrize(

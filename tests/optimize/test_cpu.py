@@ -104,6 +104,22 @@ def test_long_reductions_are_cut_into_chunks_and_short_ones_are_not():
     assert not any("chunks" in line for line in optimized(filled(1000).sum())[1])
 
 
+@pytest.mark.parametrize("columns", [16, 64, 200])
+def test_columns_that_one_worker_would_sum_alone_are_cut_into_chunks_of_rows(columns):
+    assert scopes(optimized(filled(20_000, columns).sum(0))[0]) == ["grid"]
+    assert not scopes(optimized(filled(100, columns).sum(0))[0])
+
+
+@pytest.mark.parametrize("columns", [3, 64])
+def test_statistics_of_few_columns_that_build_on_each_other(columns):
+    x = numbers(100_000, columns)
+    both = Tensor(x).var_mean(0)
+    Tensor.realize(*both)
+    exact = x.astype(np.float64)
+    for mine, own in zip(both, (exact.var(0, ddof=1), exact.mean(0)), strict=True):
+        np.testing.assert_allclose(mine.numpy(), own, rtol=2e-6, atol=1e-7)
+
+
 def test_exponentials_that_are_needed_twice_are_kept_in_cache():
     ast, log = optimized(filled(64, 128).softmax())
     assert "keep a row of 128 (shared)" in log

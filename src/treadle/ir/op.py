@@ -253,7 +253,8 @@ INFO: dict[Op, OpInfo] = {
     ),
     Op.UPDATE: OpInfo(
         -1,
-        "register src[0] combined by arg with src[1], at each step of the RANGEs src[2:]",
+        "register src[0] combined by arg with src[1], or set to it, at each step of the RANGEs "
+        "src[2:]",
     ),
     Op.TICKET: OpInfo(
         -1, "the STAGE src[0] at its place, where one is added, at each step of the RANGEs src[1:]"

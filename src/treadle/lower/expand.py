@@ -25,6 +25,7 @@ from ..ir.node import Node, alu, alu_dtype
 from ..ir.op import ALU, Op
 from ..ir.rules.index import simplify
 from .interleave import store_interleaved
+from .lane_scans import scanned
 from .lanes import broadcast, contiguous, lane_condition, segments, transpose, without_lane
 from .strides import strided
 
@@ -53,6 +54,7 @@ class _Expander:
         self.scalars: dict[tuple[Any, ...], Node] = {}
         self.blocks: dict[tuple[Node, tuple[int | None, ...]], list[Node]] = {}
         self.registers = 0
+        self.totals: dict[Node, list[Node]] = {}
 
     def run(self, root: Node) -> Node:
         for node in root.toposort():
@@ -96,6 +98,8 @@ class _Expander:
             return self._register(node, position)
         if node.op is Op.UPDATE:
             return self._update(node, position)
+        if node.op is Op.AFTER and self._runs_along_lanes(node):
+            return self._scanned(node, position)
         if node.op is Op.EXTRACT:
             return self._extract(node, position)
         if node.op in (Op.FRAGMENT, Op.WGMMA):
@@ -391,6 +395,26 @@ class _Expander:
         loops = self._loops_of(node.src[2:])
         return Node(Op.UPDATE, dtypes.void, (register, value, *loops), node.arg)
 
+    def _runs_along_lanes(self, node: Node) -> bool:
+        """Whether a register is read after each lane has been added to it."""
+        register, *updates = node.src
+        if register.op is not Op.REGISTER or [n.op for n in updates] != [Op.UPDATE]:
+            return False
+        vector = self._vector(updates[0])
+        return vector is not None and vector not in self.free[register]
+
+    def _scanned(self, node: Node, position: dict[Node, int]) -> Node:
+        register, update = node.src
+        vector, outer = self._vector(update), self._loops_of(register.src[1:])
+        assert vector is not None  # else it runs along no lanes
+        value = broadcast(self._at(update.src[1], position), vector.src[0].arg)
+        self.registers += 1
+        result, total = scanned(
+            value, update.arg, outer, self._loops_of(update.src[2:]), self.registers
+        )
+        self.totals.setdefault(node, []).append(total)
+        return result
+
     def _end(self, node: Node, position: dict[Node, int]) -> Node:
         loops, combos = self._inner(closed_ranges(node))
         effects: dict[Node, None] = {}
@@ -399,6 +423,8 @@ class _Expander:
                 copy = self._at(effect, position | combo)
                 for one in copy.src if copy.op is Op.SINK else (copy,):
                     effects[one] = None
+        below = Node.sink(node.src[: node.arg]).toposort() if self.totals else ()
+        effects.update((total, None) for n in below for total in self.totals.get(n, ()))
         return Node(Op.END, dtypes.void, (*effects, *loops), len(effects))
 
 

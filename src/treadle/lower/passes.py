@@ -71,7 +71,7 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
     phases = linearize(root, items, has_groups=target.workgroup is not None)
     if target.workgroup is None:
         phases = [with_streams(phase, target.l3 // 2) for phase in phases]
-        phases = [with_prefetches(phase, target.l1, target.l2) for phase in phases]
+        phases = [with_prefetches(phase, target.l1, target.l2, target.l3) for phase in phases]
     else:
         phases = [asking(phase, target.workgroup.declared_bytes) for phase in phases]
     return Lowered(tuple(phases), tuple(scratch), tuple(variables))

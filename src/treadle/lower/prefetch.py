@@ -12,22 +12,32 @@ panels itself, the hints are for what it will pack next. Nothing depends on a hi
       ->  the same, and in each step of the second loop PREFETCH(row + 1, step)
 
 The first loop over a row waits for memory, later ones compute while memory rests.
+
+    for row (grid): for step: load(row, step)
+      ->  the same, and in each step PREFETCH(row, step + 8 KiB)
+
+Where large memory is read once, processors fetch ahead by themselves, but not far enough, and no
+further than a page. Loops that also store keep memory busy by that.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..dtype import dtypes
 from ..ir.node import Node, alu, behind_after
 from ..ir.op import ALU, Op
-from .linearize import Phase
+from ..ir.rules.index import linear_terms
+from .linearize import Phase, param_bytes
 from .streams import LINE, split_index
 
 __all__ = ["with_prefetches"]
+
+AHEAD = 8 << 10  # bytes: what a core reads while one line comes from memory, a few times over
 
 
 @dataclass(frozen=True)
@@ -47,19 +57,23 @@ class _Loop:
     end: Node
 
 
-def with_prefetches(phase: Phase, l1: int, l2: int) -> Phase:
-    """`phase` with hints for panels that outgrow a cache of `l1` bytes, two of which fit `l2`."""
+def with_prefetches(phase: Phase, l1: int, l2: int, l3: int) -> Phase:
+    """`phase` with hints for panels that outgrow a cache of `l1` bytes, two of which fit `l2`.
+
+    And for rows of what outgrows `l3`, the last cache before memory.
+    """
     program, grid = list(phase.program.src), phase.grid
     innermost = _innermost(program)
     fills = [loop for loop in innermost if len(loop.loops) == len(grid) + 1]
     passed: set[tuple[Node, Node]] = set()
+    streams = _streams(innermost, l3)
     for loop in innermost:
         found = [_hint(row, loop.loops, grid, l1, l2) for row in _rows(loop.body)]
         found += [_hint_for_packing(f, loop.loops, loop.body, grid, l1, l2) for f in fills]
         found += _hints_for_row(loop, grid, passed, l2)
-        for hint in found:
-            if hint is not None:
-                _insert(program, hint, [*loop.loops, loop.end])
+        wanted = [hint for hint in found if hint is not None] or streams.get(loop.end, [])
+        for hint in wanted:
+            _insert(program, hint, [*loop.loops, loop.end])
     if len(program) == len(phase.program.src):
         return phase
     return replace(phase, program=phase.program.replace(src=tuple(program)))
@@ -145,6 +159,43 @@ def _hints_for_row(
         else:
             passed.add(place)
     return hints
+
+
+def _streams(loops: Sequence[_Loop], least_bytes: int) -> dict[Node, list[Node]]:
+    """PREFETCHes of what each loop reads later, by its END: of memory that is read once."""
+    reading = [loop for loop in loops if not any(n.op is Op.STORE for n in loop.body)]
+    rows = [(loop, row) for loop in reading for row in _rows(loop.body)]
+    readers = Counter(row.first.src[0] for _, row in rows)
+    found: dict[Node, list[Node]] = {}
+    for loop, row in rows:
+        memory = row.first.src[0]
+        if readers[memory] == 1 and _is_plain(memory) and _is_stream(row, loop, least_bytes):
+            found.setdefault(loop.end, []).extend(_ahead(row))
+    return found
+
+
+def _is_stream(row: _Row, loop: _Loop, least_bytes: int) -> bool:
+    """Whether the steps of `loop` go through more than `least_bytes` of memory, line by line.
+
+    What lies behind the last step is what the next steps of a loop around it read, or a small part.
+    """
+    memory, index = row.first.src
+    if param_bytes(behind_after(memory)) <= least_bytes or not _are_constant(loop.loops):
+        return False
+    terms, _ = linear_terms(index)
+    per_step = row.nbytes // memory.dtype.scalar.itemsize
+    step = loop.loops[-1]
+    whole = step.src[0].arg * per_step
+    if set(terms) != set(loop.loops) or terms[step] != per_step:
+        return False
+    return whole * memory.dtype.scalar.itemsize >= 4 * AHEAD or whole in terms.values()
+
+
+def _ahead(row: _Row) -> list[Node]:
+    memory, index = row.first.src
+    itemsize = memory.dtype.scalar.itemsize
+    places = range(AHEAD, AHEAD + row.nbytes, LINE)
+    return [Node(Op.PREFETCH, dtypes.void, (memory, index + place // itemsize)) for place in places]
 
 
 def _hint_for_packing(

@@ -2,16 +2,19 @@
 
     REDUCE(x, r; ADD)  ->  acc = REGISTER(0); AFTER(acc, END(UPDATE(acc, x, r; ADD), r))
 
-Reductions over the same loops share them: one END holds all their updates.
+Reductions over the same loops share them: one END holds all their updates. The extreme of keys with
+their places (ir/keyed.py) is in two registers, see extremes.py.
 """
 
 from __future__ import annotations
 
 from ..dtype import dtypes
 from ..ir.args import RegisterRef
+from ..ir.keyed import joined, split
 from ..ir.loops import free_ranges, identity
-from ..ir.node import Node, rebuild
+from ..ir.node import Node, behind_after, rebuild
 from ..ir.op import Op
+from .extremes import updates_of_keyed
 
 __all__ = ["lower_reduces"]
 
@@ -62,16 +65,27 @@ def _lower_group(
     loops = tuple(new[r] for r in members[0].src[1:])
     around = frozenset().union(*(free[m] for m in members))
     outer = tuple(sorted((new[r] for r in around), key=lambda r: r.arg.number))
-    registers, updates = [], []
+    registers: dict[Node, list[Node]] = {}
+    updates: list[Node] = []
     for member in members:
-        number += 1
-        init = identity(member.arg.op, member.dtype)
-        register = Node(Op.REGISTER, member.dtype, (init, *outer), RegisterRef(number))
-        value = new[member.src[0]]
-        update = Node(Op.UPDATE, dtypes.void, (register, value, *loops), member.arg.op)
-        registers.append(register)
-        updates.append(update)
+        made = _updates(new[member.src[0]], member.arg.op, outer, loops, number)
+        registers[member] = [behind_after(update.src[0]) for update in made]
+        updates.extend(made)
+        number += len(made)
     finish = Node(Op.END, dtypes.void, (*updates, *loops), len(updates))
-    for member, register in zip(members, registers, strict=True):
-        new[member] = Node(Op.AFTER, member.dtype, (register, finish))
+    for member, held in registers.items():
+        results = [Node(Op.AFTER, register.dtype, (register, finish)) for register in held]
+        new[member] = results[0] if len(held) == 1 else joined(*reversed(results))
     return number
+
+
+def _updates(
+    value: Node, op: Op, outer: tuple[Node, ...], loops: tuple[Node, ...], number: int
+) -> list[Node]:
+    """The UPDATEs of new registers that reduce `value` in each step of `loops`."""
+    halves = split(value) if op in (Op.MAX, Op.MIN) else None
+    if halves is not None:
+        return updates_of_keyed(*halves, op, outer, loops, number)
+    init = identity(op, value.dtype)
+    register = Node(Op.REGISTER, value.dtype, (init, *outer), RegisterRef(number + 1))
+    return [Node(Op.UPDATE, dtypes.void, (register, value, *loops), op)]

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from ..ir.keyed import wide_parts
 from ..ir.loops import Split, free_ranges, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
@@ -26,6 +27,7 @@ from .chains import block_chains
 from .interleave import interleave
 from .joins import join_reductions
 from .knobs import Knobs
+from .lane_scans import scan_along_row
 from .matmul import tile_matmul
 from .moves import Moves
 from .nest import Nest, contiguity, reads_of, sequential_loops, stride
@@ -127,7 +129,7 @@ def _group_long_reductions(moves: Moves, target: Target, knobs: Knobs) -> None:
         if target.workgroup is None and _is_over_far_rows(nest, reduce):
             moves.group(reduce, reduce.src[1], steps_of(reduce.src[1]) // NEAR_ROWS)
             continue
-        total = _group(moves, reduce, target, knobs)
+        total = _group(moves, nest, reduce, target, knobs)
         if total is not None:
             seen.add(total)
 
@@ -141,17 +143,26 @@ def _whole_reductions(moves: Moves) -> Iterator[tuple[Nest, Node]]:
                     yield nest, reduce
 
 
-def _group(moves: Moves, reduce: Node, target: Target, knobs: Knobs) -> Node | None:
+def _group(moves: Moves, nest: Nest, reduce: Node, target: Target, knobs: Knobs) -> Node | None:
     """Cut `reduce` if it is long enough; the loop that combines the chunks, if there are any."""
     results = steps_of(*free_ranges(reduce)[reduce])
     loop = max(reduce.src[1:], key=steps_of)
-    if results < FEW_ITEMS:
+    items = results if target.workgroup is not None else _shares(nest, results, target)
+    if items < FEW_ITEMS:
         work = results * steps_of(*reduce.src[1:]) * _inner_work(reduce)
-        chunks = min(work // knobs.chunk, MAX_CHUNKS // results)
+        chunks = min(work // knobs.chunk, MAX_CHUNKS // items)
     else:
         chunks = _chunks_for_items(reduce, results, target)
     chunks = min(steps_of(loop), chunks)
     return moves.group(reduce, loop, chunks) if chunks > 1 else None
+
+
+def _shares(nest: Nest, results: int, target: Target) -> int:
+    """How many workers the results of `nest` keep busy: neighbouring columns go to one."""
+    vector = _best_vector(nest, ())
+    if vector is None:
+        return results
+    return -(-results // min(steps_of(vector), NARROW * lanes_of(nest, target, 2)))
 
 
 def _is_over_far_rows(nest: Nest, reduce: Node) -> bool:
@@ -163,6 +174,8 @@ def _is_over_far_rows(nest: Nest, reduce: Node) -> bool:
     reads = list(reads_of(reduce.src[0]))
     if len(nest.reduces()) != 1 or len(reads) != 1 or len(reduce.src) != 2:
         return False
+    if wide_parts(reduce.src[0]):
+        return False  # twice as wide in memory as in registers
     (index,), loop = reads, reduce.src[1]
     results = free_ranges(reduce)[reduce]
     if steps_of(loop) < 2 * NEAR_ROWS or free_ranges(index)[index] != results | {loop}:
@@ -210,6 +223,10 @@ def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
     lanes = lanes_of(nest, target, 2)
     splits: dict[Node, Split] = {}
     described = []
+    scan = scan_along_row(nest, ordered_steps, lanes) if vector is None else None
+    if scan is not None:
+        splits[scan] = moves.tiled(scan, (lanes, "vector"))
+        described.append(f"scan in the lanes of r{scan.arg.number}")
     if vector is not None:
         pieces = in_pieces(moves, nest, vector, lanes)
         splits[vector] = pieces or _vector_tile(moves, nest, vector, lanes, knobs)
@@ -234,6 +251,7 @@ def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
         splits[vector] = _outer_as_grid(moves, splits[vector])
     elif (
         vector is None
+        and scan is None
         and grid
         and _is_sequential(nest)
         and steps_of(grid[-1]) >= SIDE_BY_SIDE * FEW_ITEMS

@@ -192,7 +192,10 @@ class Moves:
                 **{r: Split(n, (n,)) for r, n in fresh_inner.items()},
             },
         )
-        fresh = self.copies(free)
+        # Statistics that it reads are combined anew there: loops belong to one nest.
+        own = partial.src[0].toposort(lambda n: n.op is not Op.STAGE)
+        inside = dict.fromkeys(r for n in own if n.op is Op.REDUCE for r in n.src[1:])
+        fresh = self.copies((*free, *inside))
         value = partial.substitute(fresh)
         sizes = (chunks, *(r.src[0].arg for r in free))
         src = (

@@ -3,7 +3,8 @@
     (x.cast(uint32) * 40000 >> 16).cast(uint16)     2 bytes an element, not 4
 
 Fixed-point programs keep the upper half of a product. Processors have an instruction for that with
-16-bit factors, so that the product itself is in no register: it does not count.
+16-bit factors, so that the product itself is in no register: it does not count. Nor does a key with
+its place (ir/keyed.py) while the extreme of many is looked for.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..dtype import DType
+from ..ir.keyed import wide_parts
 from ..ir.loops import free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
@@ -43,6 +45,9 @@ def widest_itemsize(nodes: Iterable[Node]) -> int:
     for node in values:
         if node not in passing and not within[node]:
             passing.difference_update(node.src)
+    for node in values:
+        if node.op is Op.REDUCE and (parts := wide_parts(node.src[0])):
+            passing.update((node, *parts))
     return max((n.dtype.itemsize for n in values if n not in passing), default=1)
 
 

@@ -238,8 +238,10 @@ class Function(ABC):
 
     def _update(self, node: Node) -> None:
         register, value = behind_after(node.src[0]), node.src[1]
-        name = self.names[register]
-        self.line(f"{name} = {self.binary(node.arg, register.dtype, name, self.value(value))};")
+        name, new = self.names[register], self.value(value)
+        if node.arg is not None:
+            new = self.binary(node.arg, register.dtype, name, new)
+        self.line(f"{name} = {new};")
 
     def _after(self, node: Node) -> str:
         if node.src[0].op is Op.REGISTER:

@@ -168,8 +168,10 @@ class LLVMFunction(Values):
     def _update(self, node: Node) -> None:
         register, value = behind_after(node.src[0]), node.src[1]
         kind = type_name(register.dtype)
-        old = self.emit(f"load {kind}, ptr {self.names[register]}")
-        new = self.binary(node.arg, register.dtype, old, self.value(value), False)
+        new = self.value(value)
+        if node.arg is not None:
+            old = self.emit(f"load {kind}, ptr {self.names[register]}")
+            new = self.binary(node.arg, register.dtype, old, new, False)
         self.lines.append(f"  store {kind} {new}, ptr {self.names[register]}")
 
     def _after(self, node: Node) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..dtype import DType, dtypes
 from ..ir.args import ReduceArg
+from ..ir.keyed import joined
 from ..ir.node import Node
 from ..ir.op import Op
 from ..transforms.shapes import constant, iota_along
@@ -55,12 +56,12 @@ def place_of_extreme(node: Node, op: Op, axis: int) -> Node:
     keys are decided by the places, counted from the end for MAX.
     """
     keys, size = keys_of(node), node.shape[axis]
-    places = iota_along(node.shape, axis, dtypes.uint64)
+    places = iota_along(node.shape, axis, dtypes.uint32)
     if op is Op.MAX:
-        places = constant(dtypes.uint64, size - 1, node.shape) - places
+        places = constant(dtypes.uint32, size - 1, node.shape) - places
     elif node.dtype.is_float:  # NaN is above all numbers
         keys = keys.eq(keys.dtype.max).where(0, keys)
-    both = (keys.cast(dtypes.uint64) << MOST_BITS) | places
-    found = Node(Op.REDUCE, dtypes.uint64, (both,), ReduceArg(op, (axis,))).cast(dtypes.uint32)
+    both = joined(keys, places)
+    found = Node(Op.REDUCE, both.dtype, (both,), ReduceArg(op, (axis,))).cast(dtypes.uint32)
     place = found.cast(place_dtype(size))
     return size - 1 - place if op is Op.MAX else place
