@@ -260,10 +260,14 @@ class MatrixLayout:
 
 @dataclass(frozen=True)
 class WgmmaArg:
-    """64 rows by `columns` of a dtype, in `turns` instructions; the layouts of both matrices."""
+    """64 rows by `columns` of a dtype, in `turns` instructions; the layouts of both matrices.
+
+    `is_left`: units are still at work on it when the next one begins.
+    """
 
     kind: str
     columns: int
     turns: int
     x: MatrixLayout
     y: MatrixLayout
+    is_left: bool = False

@@ -150,7 +150,7 @@ def _check_wait(node: Node) -> None:
 
 
 def _check_wgmma(node: Node) -> None:
-    pairs = len(node.src) in (4, 6)
+    pairs = len(node.src) == (7 if node.arg.is_left else 4)
     _need(node, pairs or len(node.src) == 2, "does not have two factors")
     x, y = node.src[0], node.src[2 if pairs else 1]
     _need(node, x.dtype is y.dtype, "the factors have different dtypes")

@@ -6,9 +6,10 @@
       AWAIT "empty" i % B of turn i // B - 1; EXPECT the bytes of both at "full" i % B
       copy both BOXes into buffer i % B, which reports to "full" i % B
     all others: for i in S:
-      AWAIT "full" i % B of turn i // B; sums += WGMMA(buffer i % B), then arrive at "empty" i % B
+      AWAIT "full" i % B of turn i // B; sums += WGMMA(buffer i % B), which is not waited for;
+      that of step i - 1 is done now: arrive at "empty" (i - 1) % B
 
-"full" and "empty" are mbarriers, B of either: a phase of the one is over when the producer has
+So units always have the next product when they are done with one. "full" and "empty" are mbarriers, B of either: a phase of the one is over when the producer has
 said what to expect and that has arrived, of the other when all warps have read. Both start in a
 phase of parity 0, and the producer's first wait is for parity 1, which counts as over.
 
@@ -17,6 +18,8 @@ of it, which one item of one more subgroup runs.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from ..dtype import dtypes
 from ..errors import InternalError
@@ -61,7 +64,9 @@ def _lower(root: Node, product: Node, first: int) -> Node:
         count = len(stage.arg.sizes)
         place = place_in(stage, stage.src[2 + count : 2 + 2 * count])
         places += [Node(Op.AFTER, memory.dtype, (memory, full)), _in_buffer(stage, slot, place)]
-    fed = product.replace(src=(*places, barriers, simplify(slot + buffers)))
+    before = simplify((loop + buffers - 1) % buffers + buffers)
+    left = replace(product.arg, is_left=True)
+    fed = product.replace(src=(*places, barriers, before, simplify(loop > 0)), arg=left)
     # -- the producer
     step = Node.range(loop.src[0], _next_number(root))
     slot, turn = step % buffers, step // buffers

@@ -97,7 +97,7 @@ __device__ __forceinline__ unsigned shared_address(const void *at) {
     "init_mbarrier": _on_mbarrier("init_mbarrier", mbarrier.init("%"), "arrivals"),
     "await_phase": _on_mbarrier("await_phase", mbarrier.await_phase("%"), "parity"),
     "expect_bytes": _on_mbarrier("expect_bytes", mbarrier.expect("%"), "nbytes"),
-    "arrive": _on_mbarrier("arrive", mbarrier.arrive("%", "%%")),
+    "arrive": _on_mbarrier("arrive", mbarrier.arrive("%", "%%"), "is_read"),
     **{f"copy_box_{rank}d": _copy_box(rank) for rank in range(2, 6)},
     "bits_to": """\
 template <class To, class From> __device__ __forceinline__ To bits_to(From x) {
@@ -122,6 +122,15 @@ __device__ __forceinline__ unsigned short to_{name}(float x) {{
   unsigned short y;
   asm("cvt.rn.{spelled}.f32 %0, %1;" : "=h"(y) : "f"(x));
   return y;
+}}"""
+        for name, spelled in HALVES.items()
+    },
+    **{
+        f"to_{name}_pair": f"""\
+__device__ __forceinline__ unsigned to_{name}_pair(float low, float high) {{
+  unsigned both;
+  asm("cvt.rn.{spelled}x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  return both;
 }}"""
         for name, spelled in HALVES.items()
     },

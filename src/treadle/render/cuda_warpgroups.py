@@ -14,7 +14,7 @@ from ..lower.linearize import Phase
 from .clike import Function
 from .cuda_text import product_text
 from .mbarrier import READY, mbarriers_of
-from .wgmma import product_name
+from .wgmma import DONE, is_left, product_name
 
 __all__ = ["WithWarpgroups"]
 
@@ -96,5 +96,16 @@ class WithWarpgroups(Function):
         self.products[name] = product_text(node)
         x, at_x, y, at_y = (self.value(s) for s in node.src[:4])
         self.line(f"{name}({sums}, {x} + {at_x}, {y} + {at_y});")
-        if node.src[4:]:
-            self._on_mbarrier("arrive", node.src[4:])
+        if node.arg.is_left:
+            *place, is_read = node.src[4:]
+            self._on_mbarrier("arrive", place, self.value(is_read))
+
+    def _after(self, node: Node) -> str:
+        register = node.src[0]
+        if register.op is Op.REGISTER and is_left(node):
+            sign = "f" if node.dtype.is_float else "r"
+            name = self.names[register]
+            sums = ", ".join(f'"+{sign}"({name}.s{n})' for n in range(node.dtype.count))
+            self.line(f'asm volatile("{DONE}" ::: "memory");')
+            self.line(f'asm volatile("" : {sums} : : "memory");')
+        return super()._after(node)

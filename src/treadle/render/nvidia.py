@@ -15,7 +15,7 @@ from ..target import Target
 __all__ = [
     "BUTTERFLY", "BUTTERFLY_OF_QUADS", "COPIED_AT_ONCE", "IS_ANY", "MMA_KINDS", "TO_TF32", "WARP",
     "WHOLE_WARP", "WIDEST", "Fused", "added_products", "alignment", "copied", "fused",
-    "has_nan_extremes", "is_whole", "mma_instruction", "most_aligned", "only_copied",
+    "is_since_ampere", "is_whole", "mma_instruction", "most_aligned", "only_copied",
     "only_updated",
 ]  # fmt: skip
 
@@ -39,8 +39,11 @@ MMA_KINDS = {
 TO_TF32 = "cvt.rna.tf32.f32"  # what rounds float32 as tf32 has it
 
 
-def has_nan_extremes(target: Target) -> bool:
-    """Whether one instruction gives the larger of two float32, or NaN if either is."""
+def is_since_ampere(target: Target) -> bool:
+    """Whether one instruction gives the larger of two float32, or NaN if either is.
+
+    Another one rounds two of them to halves.
+    """
     return int(target.cpu.removeprefix("sm_").rstrip("a")) >= 80
 
 

@@ -29,7 +29,7 @@ from .nvidia import (
     added_products,
     alignment,
     fused,
-    has_nan_extremes,
+    is_since_ampere,
     is_whole,
     most_aligned,
     only_copied,
@@ -77,7 +77,7 @@ class PTXRenderer:
 class _PTXFunction(WithWarps):
     def __init__(self, name: str, phase: Phase, target: Target, contract: bool) -> None:
         super().__init__(name, phase, phase.variables, contract=False)  # see `fused`
-        self.fuses, self.has_nan_extremes = contract, has_nan_extremes(target)
+        self.fuses, self.has_nan_extremes = contract, is_since_ampere(target)
         self.top: list[str] = []  # shared memory
         self.written = {param for param, is_written in phase.params if is_written}
         self.in_vectors: set[str] = set()  # the arguments that are accessed so

@@ -17,7 +17,7 @@ from ..lower.linearize import Phase
 from . import mbarrier
 from .llvm_function import LLVMFunction
 from .llvm_values import type_name, zero
-from .wgmma import ADDRESS_BITS, UNIT, descriptor_fields, instructions
+from .wgmma import ADDRESS_BITS, DONE, UNIT, descriptor_fields, instructions, is_left
 
 __all__ = ["SHARED", "WithWarpgroups"]
 
@@ -107,26 +107,41 @@ class WithWarpgroups(LLVMFunction):
 
     def _added_product(self, node: Node, sums: str) -> str:
         """A product of units of warpgroups, added to sums that are there already."""
-        kind, one, count = type_name(node.dtype), type_name(node.dtype.scalar), node.dtype.count
-        lanes = [self.emit(f"extractelement {kind} {sums}, i64 {n}") for n in range(count)]
-        operands = [f"{one} {lane}" for lane in lanes]
+        factors = []
         for (memory, index), layout in zip(
             (node.src[:2], node.src[2:4]), (node.arg.x, node.arg.y), strict=True
         ):
             at = self.place(memory, memory.dtype, self.value(index), type_name(index.dtype))
-            operands.append(f"i64 {self._descriptor(at, layout)}")
+            factors.append(f"i64 {self._descriptor(at, layout)}")
+        text = " ".join(instructions(node, "$", 2 * node.dtype.count))
+        found = self._on_sums(node.dtype, sums, text, factors)
+        if node.arg.is_left:
+            *place, is_read = node.src[4:]
+            word = self.emit(f"zext i1 {self.value(is_read)} to i32")
+            self.asm(mbarrier.arrive("$", "%"), self._shared_word(*place), f"i32 {word}")
+        return found
+
+    def _after(self, node: Node) -> str:
+        is_awaited = node.src[0].op is Op.REGISTER and is_left(node)
+        if is_awaited:
+            self.asm(DONE)
+        sums = super()._after(node)
+        return self._on_sums(node.dtype, sums, "", []) if is_awaited else sums
+
+    def _on_sums(self, dtype: DType, sums: str, text: str, factors: Sequence[str]) -> str:
+        """Inline assembly that takes sums and gives them back; behind those it has `factors`."""
+        kind, one, count = type_name(dtype), type_name(dtype.scalar), dtype.count
+        lanes = [self.emit(f"extractelement {kind} {sums}, i64 {n}") for n in range(count)]
+        operands = [*(f"{one} {lane}" for lane in lanes), *factors]
         ties = [str(n) for n in range(count)]
-        register = "=f" if node.dtype.is_float else "=r"
-        constraints = ",".join([*[register] * count, *ties, "l", "l", "~{memory}"])
+        register = "=f" if dtype.is_float else "=r"
+        constraints = [*[register] * count, *ties, *["l"] * len(factors), "~{memory}"]
         fields = f"{{ {', '.join([one] * count)} }}"
-        text = " ".join(instructions(node, "$", 2 * count))
         found = self.emit(
-            f'call {fields} asm sideeffect "{text}", "{constraints}"({", ".join(operands)}) '
-            "convergent"
+            f'call {fields} asm sideeffect "{text}", "{",".join(constraints)}"'
+            f"({', '.join(operands)}) convergent"
         )
-        if node.src[4:]:
-            self.asm(mbarrier.arrive("$", "%"), self._shared_word(*node.src[4:]))
-        return self.stacked(node.dtype, fields, found)
+        return self.stacked(dtype, fields, found)
 
     def _descriptor(self, at: str, layout: MatrixLayout) -> str:
         """What names a matrix in shared memory."""

@@ -7,24 +7,27 @@ is a word of 64 bits:
 
     bits 0-13 address, 16-29 leading and 32-45 stride offset, each in 16 bytes; 62-63 swizzle
 
-All of a slice is one text, from the fence to the wait: no compiler gets to move registers that are
-still being written.
+All of a slice is one text, from the fence to the wait. That is for this product, or for the one
+before it where units are to go on with this one meanwhile: then nobody but the next text may touch
+the sums until DONE. Behind that stands a text that does nothing with all of them: what reads them
+comes after it, and compilers keep both in order.
 """
 
 from __future__ import annotations
 
 from ..dtype import to_dtype
 from ..ir.args import MatrixLayout
-from ..ir.node import Node
+from ..ir.node import Node, behind_after
 from ..ir.op import Op
 
 __all__ = [
-    "ADDRESS_BITS", "FENCE", "UNIT", "descriptor_fields", "instructions", "product_name",
-    "reads_shared",
+    "ADDRESS_BITS", "DONE", "FENCE", "UNIT", "descriptor_fields", "instructions", "is_left",
+    "product_name", "reads_shared",
 ]  # fmt: skip
 
 # Orders what items have stored to shared memory with what units of warpgroups read from there.
 FENCE = "fence.proxy.async.shared::cta;"
+DONE = "wgmma.wait_group.sync.aligned 0;"
 UNIT = 16  # bytes in which descriptors count
 ADDRESS_BITS = 0x3FFF
 _SWIZZLE = 1 << 62  # of 128 bytes
@@ -44,6 +47,14 @@ def reads_shared(program: Node) -> bool:
     return any(node.op is Op.WGMMA for node in program.src)
 
 
+def is_left(after: Node) -> bool:
+    """Whether a register that is read behind a loop has products in it that nobody waited for."""
+    register, *ends = after.src
+    updates = (effect for end in ends for effect in end.src if effect.op is Op.UPDATE)
+    values = (n.src[1] for n in updates if behind_after(n.src[0]) is register)
+    return any(value.op is Op.WGMMA and value.arg.is_left for value in values)
+
+
 def descriptor_fields(layout: MatrixLayout) -> int:
     """A descriptor but for its address."""
     return _SWIZZLE | layout.stride // UNIT << 32 | layout.leading // UNIT << 16
@@ -53,7 +64,8 @@ def product_name(node: Node) -> str:
     """A name that tells apart those with another text."""
     arg, kind = node.arg, node.arg.kind
     layouts = "".join("t" if layout.is_transposed else "n" for layout in (arg.x, arg.y))
-    return f"wgmma_{kind}_{arg.columns}x{arg.turns}_{layouts}"
+    left = "_left" if arg.is_left else ""
+    return f"wgmma_{kind}_{arg.columns}x{arg.turns}_{layouts}{left}"
 
 
 def instructions(node: Node, sign: str, first: int) -> list[str]:
@@ -85,4 +97,5 @@ def instructions(node: Node, sign: str, first: int) -> list[str]:
             f"wgmma.mma_async.sync.aligned.{shape}.{total}.{kind}.{kind} "
             f"{{{registers}}}, x, y, on{options};"
         )
-    return [*lines, "wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0; }"]
+    wait = f"wgmma.wait_group.sync.aligned {int(arg.is_left)};"
+    return [*lines, "wgmma.commit_group.sync.aligned;", f"{wait} }}"]
