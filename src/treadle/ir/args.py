@@ -262,12 +262,13 @@ class MatrixLayout:
 class WgmmaArg:
     """64 rows by `columns` of a dtype, in `turns` instructions; the layouts of both matrices.
 
-    `is_left`: units are still at work on it when the next one begins.
+    Without a layout of x, items read that from rows of lines and hold it in words. `is_left`: units
+    are still at work on it when the next one begins.
     """
 
     kind: str
     columns: int
     turns: int
-    x: MatrixLayout
+    x: MatrixLayout | None
     y: MatrixLayout
     is_left: bool = False

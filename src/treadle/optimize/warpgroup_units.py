@@ -30,7 +30,7 @@ import math
 from dataclasses import dataclass, replace
 
 from ..ir.args import WgmmaArg
-from ..ir.loops import Split, steps_of
+from ..ir.loops import Split, number_of, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -38,7 +38,8 @@ from ..target import MatrixUnit, Target
 from .matmul import Problem
 from .matrix_units import narrowed, unit_for
 from .moves import Moves
-from .shared_operands import ROW, Operand, Tensor, bulk, stored, tensor_of
+from .nest import stride
+from .shared_operands import HELD, ROW, Operand, Tensor, bulk, is_turned, stored, tensor_of
 from .slices import Cut, cut_product, spread
 
 __all__ = ["tile_for_warpgroups"]
@@ -79,23 +80,49 @@ def tile_for_warpgroups(moves: Moves, problem: Problem, target: Target) -> bool:
     rows, columns, steps = (steps_of(*r) for r in (problem.rows, problem.columns, problem.steps))
     if min(rows, columns, steps) < LEAST:
         return False
+    problem, tensors = _arranged(moves, problem, unit)
+    rows, columns = steps_of(*problem.rows), steps_of(*problem.columns)
     tile = _choose(problem, unit, target)
-    x, y = (narrowed(factor, unit.dtype) for factor in (problem.x, problem.y))
-    tensors = (
-        tensor_of(x, problem.rows, problem.steps, problem.batch),
-        tensor_of(y, problem.columns, problem.steps, problem.batch),
-    )
-    row, column = (
-        spread(moves, rows, _of_rows(tile, rows)), spread(moves, columns, _of_columns(tile))
-    )  # fmt: skip
+    is_held = None not in tensors and is_turned(tensors[0], HELD)
+    along_rows = _is_along(moves, problem.rows)
+    row = spread(moves, rows, _of_rows(tile, rows, is_held, along_rows))
+    column = spread(moves, columns, _of_columns(tile, along_rows))
     what = f"{tile.warpgroups} warpgroups for each {tile.rows} x {tile.columns}"
     cut = cut_product(moves, problem, row, column, tile.depth, what)
-    _order_items(moves, row, column)
+    items = _items(row, column, is_held)
+    _order_items(moves, row, items)
     x, y = _operands(moves, cut, (row, column), tensors, unit, tile)
-    total = _product(cut, row, column, x, y, unit)
+    total = _product(cut, items, x, y, unit, is_held)
     moves.root = moves.root.substitute({cut.reduce: total})
     moves.log.append(f"{unit.rows} x {tile.columns} products on units of warpgroups")
     return True
+
+
+def _arranged(
+    moves: Moves, problem: Problem, unit: MatrixUnit
+) -> tuple[Problem, tuple[Tensor | None, Tensor | None]]:
+    """The problem as units take it best, maybe with its rows as columns, and both as tensors."""
+    tensors = _tensors(problem, unit)
+    swapped = replace(problem, x=problem.y, y=problem.x, rows=problem.columns, columns=problem.rows)
+    turned = [is_turned(tensor, HELD) for tensor in tensors]
+    if turned[1] > turned[0] or (not any(turned) and _is_along(moves, problem.rows)):
+        moves.log.append("swap rows and columns")
+        problem, tensors = swapped, tensors[::-1]
+    return problem, (None, None) if all(turned) else tensors
+
+
+def _tensors(problem: Problem, unit: MatrixUnit) -> tuple[Tensor | None, Tensor | None]:
+    x, y = (narrowed(factor, unit.dtype) for factor in (problem.x, problem.y))
+    return (
+        tensor_of(x, problem.rows, problem.steps, problem.batch),
+        tensor_of(y, problem.columns, problem.steps, problem.batch),
+    )
+
+
+def _is_along(moves: Moves, loops: tuple[Node, ...]) -> bool:
+    """Whether results that are neighbours in memory are so in these loops."""
+    nest = next(n for n in moves.nests() if set(loops) <= set(n.loops))
+    return any(stride(index, loops[-1]) == 1 for index in nest.stores())
 
 
 def _choose(problem: Problem, unit: MatrixUnit, target: Target) -> _Tile:
@@ -115,30 +142,69 @@ def _choose(problem: Problem, unit: MatrixUnit, target: Target) -> _Tile:
     return replace(tile, buffers=buffers)
 
 
-def _of_rows(tile: _Tile, rows: int) -> tuple[tuple[int, str], ...]:
-    """Tile of a band, warp, upper or lower half of its rows, g."""
+def _of_rows(tile: _Tile, rows: int, is_held: bool, is_along: bool) -> tuple[tuple[int, str], ...]:
+    """Tile of a band, warp, upper or lower half of its rows, g; or their digits (see `_items`)."""
     band = math.gcd(math.ceil(rows / tile.rows), BAND)
-    warps = tile.warpgroups * WARPS
-    return (band, "grid"), (warps, "local"), (2, "unroll"), (GROUPS_OF_ROWS, "local")
+    warps, half = tile.warpgroups * WARPS, (2, "vector" if is_along else "unroll")
+    if is_held:
+        return (band, "grid"), (warps // 2, "local"), *[(2, "local")] * 4, half
+    return (band, "grid"), (warps, "local"), half, (GROUPS_OF_ROWS, "local")
 
 
-def _of_columns(tile: _Tile) -> tuple[tuple[int, str], ...]:
+def _of_columns(tile: _Tile, along_rows: bool) -> tuple[tuple[int, str], ...]:
     """Which eight, t, which of two."""
-    return (tile.columns // 8, "unroll"), (PAIRS, "local"), (2, "vector")
+    return (
+        (tile.columns // 8, "unroll"),
+        (PAIRS, "local"),
+        (2, "unroll" if along_rows else "vector"),
+    )
 
 
-def _order_items(moves: Moves, row: Split, column: Split) -> None:
+@dataclass(frozen=True)
+class _Items:
+    """The loops of a tile: `warps` and `g` as digits, from the first on, and those of columns.
+
+    `lines` says how rows lie in the tile.
+    """
+
+    lines: tuple[Node, ...]
+    warps: tuple[Node, ...]
+    g: tuple[Node, ...]
+    half: Node
+    eight: Node
+    t: Node
+    which: Node
+
+
+def _items(row: Split, column: Split, is_held: bool) -> _Items:
+    """What the loops of a tile are for.
+
+    Items that hold words of x read two neighbouring lines at a time, from rows of 32 lines. Which
+    these are is free, so those of half a warp are in different banks: it has four steps, t, which
+    are swizzled into four pieces of a row, two lines of a piece, and the same of the piece four
+    further on. All of a warp have eight neighbours, 32 bytes of a row of the output.
+    """
+    lines = tuple(r for r in row.ranges if r.arg.kind != "grid")
+    columns = tuple(r for r in column.ranges if r.arg.kind != "grid")
+    if is_held:
+        pair, far, odd, near, low, half = lines
+        return _Items(lines, (pair, odd), (near, far, low), half, *columns)
+    warp, half, g = lines
+    return _Items(lines, (warp,), (g,), half, *columns)
+
+
+def _order_items(moves: Moves, row: Split, items: _Items) -> None:
     """Items in the order of warps, then g, then t: 128 neighbours are a warpgroup.
 
     Groups go down the tiles of a band before they go on to the next column of tiles: those that run
     at a time read fewer lines of x and y in all.
     """
-    items = tuple(r for r in (*row.ranges, *column.ranges) if r.arg.kind == "local")
-    nest = next(n for n in moves.nests() if items[0] in n.loops)
+    order = (*items.warps, *items.g, items.t)
+    nest = next(n for n in moves.nests() if items.t in n.loops)
     band = tuple(r for r in row.ranges if r.arg.kind == "grid")[-1:]
     groups = (*(r for r in nest.loops if r.arg.kind == "grid" and r not in band), *band)
-    rest = tuple(r for r in nest.loops if r not in items and r not in groups)
-    moves.reorder(nest, (*groups, *items, *rest))
+    rest = tuple(r for r in nest.loops if r not in order and r not in groups)
+    moves.reorder(nest, (*groups, *order, *rest))
 
 
 def _operands(
@@ -168,16 +234,20 @@ def _operands(
     )
 
 
-def _product(cut: Cut, row: Split, column: Split, x: Operand, y: Operand, unit: MatrixUnit) -> Node:
+def _product(
+    cut: Cut, items: _Items, x: Operand, y: Operand, unit: MatrixUnit, is_held: bool
+) -> Node:
     """One result of the item, of those that its product has."""
-    warp, half, _ = (r for r in row.ranges if r.arg.kind != "grid")
-    eight, _, which = (r for r in column.ranges if r.arg.kind != "grid")
     turns = x.depth // unit.steps
-    arg = WgmmaArg(unit.dtype.name, y.lines, turns, x.layout(turns), y.layout(turns))
+    layout = None if is_held else x.layout(turns)
+    arg = WgmmaArg(unit.dtype.name, y.lines, turns, layout, y.layout(turns))
     dtype = unit.sums.vec(y.lines // 2)
-    src = (x.read(warp // WARPS * unit.rows), y.read(Node.index(0)))
-    total = Node(Op.WGMMA, dtype, src, arg)
+    if is_held:
+        of_x = x.read(number_of(items.lines[:-1]) * 2, items.t)
+    else:
+        of_x = x.read(number_of(items.warps) // WARPS * unit.rows)
+    total = Node(Op.WGMMA, dtype, (of_x, y.read(Node.index(0))), arg)
     if cut.outer is not None:
         total = Node(Op.REDUCE, dtype, (total, cut.outer), cut.reduce.arg)
-    number = simplify(eight * 4 + half * 2 + which)
+    number = simplify(items.eight * 4 + items.half * 2 + items.which)
     return Node(Op.EXTRACT, dtype.scalar, (total, number)).cast(cut.reduce.dtype)

@@ -52,6 +52,7 @@ from .nvidia import (
     only_copied,
     only_updated,
 )
+from .wgmma import moved_registers
 
 __all__ = ["CUDARenderer"]
 
@@ -116,7 +117,7 @@ class _CUDAFunction(WithWarps):
             f"const __grid_constant__ tensor_map map{number}" for number in range(len(self.boxes))
         ]
         lines = [
-            f'extern "C" __global__ void __launch_bounds__({self.phase.launched})',
+            f'extern "C" __global__ void __launch_bounds__({self._bounds()})',
             f"{self.name}({', '.join(arguments)}) {{",
         ]
         if self.phase.asked:
@@ -126,6 +127,10 @@ class _CUDAFunction(WithWarps):
             addresses = " | ".join(f"(size_t){name}" for name in sorted(self.in_vectors))
             lines.append(f"  const bool aligned = (({addresses}) & {WIDEST - 1}) == 0;")
         return lines
+
+    def _bounds(self) -> str:
+        """The items of a group and, where registers are moved, that one group has all of them."""
+        return f"{self.phase.launched}{', 1' * (moved_registers(self.phase) is not None)}"
 
     def _argument(self, param: Node) -> str:
         access = "" if param in self.written else "const "

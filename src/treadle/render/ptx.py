@@ -37,6 +37,7 @@ from .nvidia import (
 )
 from .ptx_warpgroups import SHARED
 from .ptx_warps import WithWarps
+from .wgmma import moved_registers
 
 __all__ = ["PTXRenderer"]
 
@@ -337,16 +338,19 @@ def _is_argument(memory: Node) -> bool:
 
 
 def _annotations(functions: Sequence[_PTXFunction]) -> list[str]:
-    """What LLVM is told of kernels: most items of a group, and arguments that nobody changes."""
-    lists: list[str] = []
+    """What LLVM is told of kernels: how many items and groups run, and what nobody changes."""
     notes: list[str] = []
+    lists = [function for function in functions if function.boxes]
     for function in functions:
         notes.append(f'ptr @{function.name}, !"maxntidx", i32 {function.phase.launched}')
+        if moved_registers(function.phase) is not None:
+            notes.append(f'ptr @{function.name}, !"minctasm", i32 1')
         if function.boxes:
-            first = function.maps_from + 1  # they are counted from 1
-            lists.append(", ".join(f"i32 {first + n}" for n in range(len(function.boxes))))
-            listed = f"!{len(functions) + sum(bool(f.boxes) for f in functions) + len(lists) - 1}"
-            notes.append(f'ptr @{function.name}, !"grid_constant", {listed}')
-    numbers = ", ".join(f"!{number}" for number in range(len(notes)))
-    nodes = [f"!{number} = !{{{note}}}" for number, note in enumerate((*notes, *lists))]
+            notes.append(f'ptr @{function.name}, !"grid_constant", !{lists.index(function)}')
+    constants = []
+    for function in lists:  # they are counted from 1
+        arguments = range(function.maps_from + 1, function.maps_from + 1 + len(function.boxes))
+        constants.append(", ".join(f"i32 {number}" for number in arguments))
+    nodes = [f"!{number} = !{{{note}}}" for number, note in enumerate((*constants, *notes))]
+    numbers = ", ".join(f"!{number}" for number in range(len(lists), len(nodes)))
     return [f"!nvvm.annotations = !{{{numbers}}}", *nodes]

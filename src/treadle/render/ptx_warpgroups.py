@@ -1,7 +1,7 @@
 """LLVM IR for units of warpgroups: inline assembly, since LLVM has no intrinsics for most of it.
 
 A producer's program stands before that of the items, behind a branch that one item of one more
-warp takes and that the whole warp returns from.
+warpgroup takes and that the whole warpgroup returns from.
 """
 
 from __future__ import annotations
@@ -17,7 +17,18 @@ from ..lower.linearize import Phase
 from . import mbarrier
 from .llvm_function import LLVMFunction
 from .llvm_values import type_name, zero
-from .wgmma import ADDRESS_BITS, DONE, UNIT, descriptor_fields, instructions, is_left
+from .wgmma import (
+    ADDRESS_BITS,
+    DONE,
+    UNIT,
+    descriptor_fields,
+    halves,
+    instructions,
+    is_left,
+    keep,
+    moved_registers,
+    sources,
+)
 
 __all__ = ["SHARED", "WithWarpgroups"]
 
@@ -58,20 +69,24 @@ class WithWarpgroups(LLVMFunction):
         self.asm(mbarrier.READY)
         self.close_if(done)
         self._barrier(producer)
+        moved = moved_registers(self.phase)
         consumers = self.open_if(self.emit(f"icmp uge i32 {item}, {self.phase.items}"))
+        if moved is not None:
+            self.asm(keep(moved[0], "dec"))
         done = self.open_if(self.emit(f"icmp eq i32 {item}, {self.phase.items}"))
         for node in producer.src:
             self.node(node)
         self.close_if(done)
         self.lines.append("  ret void")
         self.start_block(consumers)
+        if moved is not None:
+            self.asm(keep(moved[1], "inc"))
         # What was named in there is not known outside.
         self.names = {n: name for n, name in self.names.items() if n.op in (Op.PARAM, Op.LOCAL)}
 
     def asm(self, text: str, *operands: str) -> None:
         """Inline assembly that is for its effects."""
-        kinds = ("l" if operand.startswith(("ptr", "i64")) else "r" for operand in operands)
-        constraints = ",".join((*kinds, "~{memory}"))
+        constraints = ",".join((*_kinds(operands), "~{memory}"))
         given = ", ".join(operands)
         self.lines.append(
             f'  call void asm sideeffect "{text}", "{constraints}"({given}) convergent'
@@ -107,19 +122,38 @@ class WithWarpgroups(LLVMFunction):
 
     def _added_product(self, node: Node, sums: str) -> str:
         """A product of units of warpgroups, added to sums that are there already."""
-        factors = []
-        for (memory, index), layout in zip(
-            (node.src[:2], node.src[2:4]), (node.arg.x, node.arg.y), strict=True
-        ):
-            at = self.place(memory, memory.dtype, self.value(index), type_name(index.dtype))
-            factors.append(f"i64 {self._descriptor(at, layout)}")
+        (memory, *places), of_y, arrival = sources(node)
         text = " ".join(instructions(node, "$", 2 * node.dtype.count))
-        found = self._on_sums(node.dtype, sums, text, factors)
-        if node.arg.is_left:
-            *place, is_read = node.src[4:]
+        y, layout = self._at(*of_y), node.arg.y
+        if node.arg.x is not None:
+            x = self._descriptor(self._at(memory, places[0]), node.arg.x)
+            factors = [f"i64 {x}", f"i64 {self._descriptor(y, layout)}"]
+            sums = self._on_sums(node.dtype, sums, text, factors)
+            self._arrive(arrival)
+            return sums
+        whole = self._descriptor(y, layout)
+        for half, turn in halves(node):
+            words = [word for place in half for word in self._pair(memory, place)]
+            part = self.emit(f"add i64 {whole}, {turn * layout.advance // UNIT}")
+            sums = self._on_sums(node.dtype, sums, text, [*words, f"i64 {part}"])
+            if turn == 0:
+                self._arrive(arrival)
+        return sums
+
+    def _at(self, memory: Node, index: Node) -> str:
+        return self.place(memory, memory.dtype, self.value(index), type_name(index.dtype))
+
+    def _pair(self, memory: Node, index: Node) -> list[str]:
+        """Two neighbouring words of shared memory, as operands."""
+        at = self._at(memory, index)
+        both = self.emit(f"load <2 x i32>, ptr addrspace({SHARED}) {at}, align 8")
+        return [f"i32 {self.emit(f'extractelement <2 x i32> {both}, i64 {n}')}" for n in range(2)]
+
+    def _arrive(self, arrival: Sequence[Node]) -> None:
+        if arrival:
+            *place, is_read = arrival
             word = self.emit(f"zext i1 {self.value(is_read)} to i32")
             self.asm(mbarrier.arrive("$", "%"), self._shared_word(*place), f"i32 {word}")
-        return found
 
     def _after(self, node: Node) -> str:
         is_awaited = node.src[0].op is Op.REGISTER and is_left(node)
@@ -135,7 +169,7 @@ class WithWarpgroups(LLVMFunction):
         operands = [*(f"{one} {lane}" for lane in lanes), *factors]
         ties = [str(n) for n in range(count)]
         register = "=f" if dtype.is_float else "=r"
-        constraints = [*[register] * count, *ties, *["l"] * len(factors), "~{memory}"]
+        constraints = [*[register] * count, *ties, *_kinds(factors), "~{memory}"]
         fields = f"{{ {', '.join([one] * count)} }}"
         found = self.emit(
             f'call {fields} asm sideeffect "{text}", "{",".join(constraints)}"'
@@ -157,3 +191,8 @@ class WithWarpgroups(LLVMFunction):
             lane = f"{type_name(dtype.scalar)} {one}, i64 {n}"
             total = self.emit(f"insertelement {type_name(dtype)} {total}, {lane}")
         return total
+
+
+def _kinds(operands: Sequence[str]) -> list[str]:
+    """The constraints of operands: words of 64 or 32 bits."""
+    return ["l" if operand.startswith(("ptr", "i64")) else "r" for operand in operands]

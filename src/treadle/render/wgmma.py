@@ -15,14 +15,17 @@ comes after it, and compilers keep both in order.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..dtype import to_dtype
 from ..ir.args import MatrixLayout
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
+from ..lower.linearize import Phase
 
 __all__ = [
-    "ADDRESS_BITS", "DONE", "FENCE", "UNIT", "descriptor_fields", "instructions", "is_left",
-    "product_name", "reads_shared",
+    "ADDRESS_BITS", "DONE", "FENCE", "UNIT", "WORDS", "descriptor_fields", "halves",
+    "instructions", "is_left", "keep", "moved_registers", "product_name", "reads_shared", "sources",
 ]  # fmt: skip
 
 # Orders what items have stored to shared memory with what units of warpgroups read from there.
@@ -39,6 +42,8 @@ _KINDS = {
     "uint8": ("u8", "s32"),
 }  # fmt: skip
 _TURNED = ("f16", "bf16")
+MANY_SUMS, MOVED = 128, (40, 232)
+WORDS = 4  # of x that an item holds for each instruction, if not in shared memory
 _STEP_BYTES = 32  # of a row, in each instruction
 
 
@@ -60,18 +65,52 @@ def descriptor_fields(layout: MatrixLayout) -> int:
     return _SWIZZLE | layout.stride // UNIT << 32 | layout.leading // UNIT << 16
 
 
+def moved_registers(phase: Phase) -> tuple[int, int] | None:
+    """The registers that each item of a producer keeps, and that each other one has then.
+
+    None where all have enough. A multiprocessor has 64 Ki registers, so a launch of two warpgroups
+    and a producer gives each item 168: 128 sums leave too few for what else is in flight.
+    """
+    sums = max((n.dtype.count for n in phase.program.src if n.op is Op.WGMMA), default=0)
+    return MOVED if phase.producer is not None and sums >= MANY_SUMS else None
+
+
+def keep(count: int, way: str) -> str:
+    """All items of a warpgroup have so many registers from now on: more, or fewer than before."""
+    return f"setmaxnreg.{way}.sync.aligned.u32 {count};"
+
+
+def sources(node: Node) -> tuple[tuple[Node, ...], tuple[Node, ...], tuple[Node, ...]]:
+    """Memory and places of x, memory and place of y, and where warps arrive, if they do."""
+    count = 2 if node.arg.x is not None else 1 + WORDS // 2 * node.arg.turns
+    return node.src[:count], node.src[count : count + 2], node.src[count + 2 :]
+
+
+def halves(node: Node) -> list[tuple[Sequence[Node], int]]:
+    """The places of the words for either half of the turns, and the first turn of it.
+
+    While units work on one half, items read the words of the other: units do not copy them.
+    """
+    (_, *places), turns = sources(node)[0], node.arg.turns
+    each = len(places) // 2
+    return [(places[:each], 0), (places[each:], turns // 2)]
+
+
 def product_name(node: Node) -> str:
     """A name that tells apart those with another text."""
     arg, kind = node.arg, node.arg.kind
-    layouts = "".join("t" if layout.is_transposed else "n" for layout in (arg.x, arg.y))
+    layouts = "".join(
+        "w" if layout is None else "t" if layout.is_transposed else "n" for layout in (arg.x, arg.y)
+    )
     left = "_left" if arg.is_left else ""
     return f"wgmma_{kind}_{arg.columns}x{arg.turns}_{layouts}{left}"
 
 
 def instructions(node: Node, sign: str, first: int) -> list[str]:
-    """The product of one slice, added to its sums.
+    """The product of one slice, or of half a slice if x is in words, added to its sums.
 
-    `sign` stands before an operand's number; the descriptors' are `first` and the next.
+    `sign` stands before an operand's number. From `first` on they are x, its descriptor or its
+    words in the order of the turns, and the descriptor of y.
     """
     arg, sums = node.arg, node.dtype.count
     (kind, total), depth = _KINDS[arg.kind], _STEP_BYTES // to_dtype(arg.kind).itemsize
@@ -80,22 +119,27 @@ def instructions(node: Node, sign: str, first: int) -> list[str]:
     options = "" if total == "s32" else ", 1, 1"
     if kind in _TURNED:
         options += "".join(f", {int(layout.is_transposed)}" for layout in (arg.x, arg.y))
+    turns = arg.turns if arg.x is not None else arg.turns // 2
+    words = 1 if arg.x is not None else WORDS * turns
     lines = [
         "{ .reg .pred on; .reg .b64 x, y;",
         "setp.eq.u32 on, 0, 0;",
-        f"mov.b64 x, {sign}{first};",
-        f"mov.b64 y, {sign}{first + 1};",
+        *([f"mov.b64 x, {sign}{first};"] if arg.x is not None else []),
+        f"mov.b64 y, {sign}{first + words};",
         "wgmma.fence.sync.aligned;",
     ]
-    for turn in range(arg.turns):
+    for turn in range(turns):
         if turn:
             lines += [
                 f"add.s64 {name}, {name}, {layout.advance // UNIT};"
                 for name, layout in (("x", arg.x), ("y", arg.y))
+                if layout is not None
             ]
+        held = (f"{sign}{first + WORDS * turn + n}" for n in range(WORDS))
+        x = "x" if arg.x is not None else f"{{{', '.join(held)}}}"
         lines.append(
             f"wgmma.mma_async.sync.aligned.{shape}.{total}.{kind}.{kind} "
-            f"{{{registers}}}, x, y, on{options};"
+            f"{{{registers}}}, {x}, y, on{options};"
         )
     wait = f"wgmma.wait_group.sync.aligned {int(arg.is_left)};"
     return [*lines, "wgmma.commit_group.sync.aligned;", f"{wait} }}"]
