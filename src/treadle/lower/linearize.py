@@ -53,7 +53,9 @@ class Phase:
     @property
     def boxes(self) -> list[tuple[Node, TensorBox]]:
         """The PARAMs and shapes of the tensors that bulk copies are made of, each once."""
-        return list(dict.fromkeys((n.src[0], n.arg) for n in self.code.src if n.op is Op.BOX))
+        return list(
+            dict.fromkeys((behind_after(n.src[0]), n.arg) for n in self.code.src if n.op is Op.BOX)
+        )
 
     @property
     def params(self) -> list[tuple[Node, bool]]:

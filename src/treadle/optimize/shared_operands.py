@@ -23,7 +23,7 @@ from ..ir.rules.index import linear_terms, simplify
 from .moves import Moves
 from .slices import Cut, fill_of, is_contiguous, undigit
 
-__all__ = ["HELD", "ROW", "Operand", "Tensor", "bulk", "is_turned", "stored", "tensor_of"]
+__all__ = ["HELD", "PIECE", "ROW", "Operand", "Tensor", "bulk", "is_turned", "stored", "tensor_of"]
 
 ROW = 128  # bytes of a row in shared memory
 BLOCK = 8 * ROW  # what is swizzled together

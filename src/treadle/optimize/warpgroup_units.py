@@ -39,6 +39,7 @@ from .matmul import Problem
 from .matrix_units import narrowed, unit_for
 from .moves import Moves
 from .nest import stride
+from .packed_operands import packed
 from .shared_operands import HELD, ROW, Operand, Tensor, bulk, is_turned, stored, tensor_of
 from .slices import Cut, cut_product, spread
 
@@ -50,6 +51,7 @@ PAIRS = 4  # t
 BUFFERS = 4  # slices in memory at a time: one is multiplied, three are on their way
 BAND = 8  # tiles of rows
 LEAST = 64  # rows, columns and steps below which most of a unit's work would be for nothing
+MANY_ROWS = 1 << 10  # that are multiplied with a factor which is turned in memory first
 # What tiles reach of the units' speed, estimated from what they read: (warpgroups, columns).
 TILES = {(2, 256): 1.0, (2, 128): 0.9, (2, 64): 0.6, (1, 128): 0.6, (1, 64): 0.4}
 
@@ -108,7 +110,11 @@ def _arranged(
     if turned[1] > turned[0] or (not any(turned) and _is_along(moves, problem.rows)):
         moves.log.append("swap rows and columns")
         problem, tensors = swapped, tensors[::-1]
-    return problem, (None, None) if all(turned) else tensors
+    if not all(turned):
+        return problem, tensors
+    if steps_of(*problem.columns) > steps_of(*problem.rows):
+        problem, tensors = swapped, tensors[::-1]
+    return problem, tensors if steps_of(*problem.rows) >= MANY_ROWS else (None, None)
 
 
 def _tensors(problem: Problem, unit: MatrixUnit) -> tuple[Tensor | None, Tensor | None]:
@@ -219,6 +225,8 @@ def _operands(
     row, column = lines
     x, y = tensors
     buffers = 1 if cut.outer is None else min(tile.buffers, cut.outer.src[0].arg)
+    if y is not None and is_turned(y, HELD):
+        y = packed(moves, y, tile.items)
     if x is not None and y is not None and cut.outer is not None and buffers > 1:
         moves.log.append(f"bulk copies into {buffers} buffers")
         return (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ir.node import Node
+from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..lower.linearize import Phase
 from .clike import Function
@@ -81,7 +81,7 @@ class WithWarpgroups(Function):
         *place, barriers, slot = box.src[1:]
         name = f"copy_box_{len(place)}d"
         self.helpers |= {name, "shared_address"}
-        number = self.boxes.index((box.src[0], box.arg))
+        number = self.boxes.index((behind_after(box.src[0]), box.arg))
         arguments = [
             f"{self.memory(memory)} + {self.value(index)}", f"&map{number}",
             f"{self.value(barriers)} + {self.value(slot)}", *map(self.value, place),

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ..dtype import DType, dtypes
 from ..ir.args import MatrixLayout
-from ..ir.node import Node
+from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..lower.linearize import Phase
 from . import mbarrier
@@ -110,7 +110,7 @@ class WithWarpgroups(LLVMFunction):
     def _copy_box(self, store: Node) -> None:
         memory, index, box = store.src
         *place, barriers, slot = box.src[1:]
-        number = self.boxes.index((box.src[0], box.arg))
+        number = self.boxes.index((behind_after(box.src[0]), box.arg))
         self.asm(
             mbarrier.copy_box("$", len(place)), self._shared_word(memory, index),
             f"ptr %map{number}", self._shared_word(barriers, slot),
