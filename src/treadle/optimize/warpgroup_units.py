@@ -107,7 +107,7 @@ def _arranged(
     tensors = _tensors(problem, unit)
     swapped = replace(problem, x=problem.y, y=problem.x, rows=problem.columns, columns=problem.rows)
     turned = [is_turned(tensor, HELD) for tensor in tensors]
-    if turned[1] > turned[0] or (not any(turned) and _is_along(moves, problem.rows)):
+    if turned[1] > turned[0]:
         moves.log.append("swap rows and columns")
         problem, tensors = swapped, tensors[::-1]
     if not all(turned):
