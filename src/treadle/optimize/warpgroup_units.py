@@ -100,24 +100,29 @@ def tile_for_warpgroups(moves: Moves, problem: Problem, target: Target) -> bool:
     return True
 
 
-def _arranged(
-    moves: Moves, problem: Problem, unit: MatrixUnit
-) -> tuple[Problem, tuple[Tensor | None, Tensor | None]]:
-    """The problem as units take it best, maybe with its rows as columns, and both as tensors."""
+Tensors = tuple[Tensor | None, Tensor | None]
+
+
+def _arranged(moves: Moves, problem: Problem, unit: MatrixUnit) -> tuple[Problem, Tensors]:
+    """The problem as units take it best, maybe with its rows as columns, and both as tensors.
+
+    What lies along its lines and is not taken so from shared memory is held, so it has to be x. Of
+    two of them the one that is less is turned before.
+    """
     tensors = _tensors(problem, unit)
-    swapped = replace(problem, x=problem.y, y=problem.x, rows=problem.columns, columns=problem.rows)
-    turned = [is_turned(tensor, HELD) for tensor in tensors]
-    if turned[1] > turned[0]:
+    x_turned, y_turned = (is_turned(tensor, HELD) for tensor in tensors)
+    fewer_rows = steps_of(*problem.rows) < steps_of(*problem.columns)
+    if y_turned and (fewer_rows or not x_turned):
         moves.log.append("swap rows and columns")
-        problem, tensors = swapped, tensors[::-1]
-    if not all(turned):
-        return problem, tensors
-    if steps_of(*problem.columns) > steps_of(*problem.rows):
-        problem, tensors = swapped, tensors[::-1]
-    return problem, tensors if steps_of(*problem.rows) >= MANY_ROWS else (None, None)
+        x, y, rows, columns = problem.y, problem.x, problem.columns, problem.rows
+        problem = replace(problem, x=x, y=y, rows=rows, columns=columns)
+        tensors = _tensors(problem, unit)
+    if x_turned and y_turned and steps_of(*problem.rows) < MANY_ROWS:
+        tensors = None, None
+    return problem, tensors
 
 
-def _tensors(problem: Problem, unit: MatrixUnit) -> tuple[Tensor | None, Tensor | None]:
+def _tensors(problem: Problem, unit: MatrixUnit) -> Tensors:
     x, y = (narrowed(factor, unit.dtype) for factor in (problem.x, problem.y))
     return (
         tensor_of(x, problem.rows, problem.steps, problem.batch),
@@ -217,7 +222,7 @@ def _operands(
     moves: Moves,
     cut: Cut,
     lines: tuple[Split, Split],
-    tensors: tuple[Tensor | None, Tensor | None],
+    tensors: Tensors,
     unit: MatrixUnit,
     tile: _Tile,
 ) -> tuple[Operand, Operand]:
