@@ -18,10 +18,26 @@ slices adds them up, and EXTRACT takes one.
 Operands that are tensors in memory are copied in bulk, several slices ahead, by one item that does
 nothing else (lower/bulk.py). What is computed or masked, the items store themselves.
 
-Why these tiles: the units take 128 cycles for 64 x 256 x 16 and read 10 KiB of shared memory in
-them, 80 bytes a cycle of 128 that there are; 64 x 128 take 96, 64 x 64 all of them. 128 x 256 sums
-are 128 registers of each item, half of what it can have, and need 48 bytes of operands a cycle from
-the second-level cache where 128 x 128 need 64. While one warpgroup waits, the other multiplies.
+Of float32 units take rows of k alone. So y is to be contiguous along k (rows become columns if it
+is not, and x is), and what is not becomes words of x: for each product of 8 steps an item holds
+four, which it reads from the rows of lines. Where neither is, y is turned in memory before if
+enough is multiplied with it (packed_operands.py), else by the items as they store it.
+
+Why these tiles, and what they can reach at most; none of it has been measured. A multiprocessor
+multiplies 64 x 256 by 32 bytes of k in 128 cycles (989 TFLOP/s of halves are 2,048 products a cycle
+of each of 132, at 1.83 GHz). For one slice of 128 x 256 by 128 bytes of k that is:
+
+    units           2 x 4 products of 128 cycles                                      1,024 cycles
+    shared memory   8 x (64 + 256) x 32 bytes read and 48 KiB written, 128 a cycle    1,024 cycles
+    L2 cache        48 KiB, 48 bytes a cycle; with 5,120 a cycle in all, 38.8 each    1,267 cycles
+
+Tiles of 128 x 128 need 64 bytes a cycle of the L2 cache, and 96 instead of 80 to be read of shared
+memory. So it is the L2 cache that limits: 81 % of the units' peak if it gives as much as A100's, in
+which a launch of 4096 x 4096 is busy for 3.88 of 4 tiles in a row, each of 65,536 cycles of the
+units and about 4,000 to begin and to end: 81 % x 97 % x 94 % = 74 %, and 76 % at 8192. The way to
+more is that two groups copy half of y each for both (clusters, 32 bytes a cycle), not done here.
+Four buffers hold 3,072 cycles of work ahead of the units, three times what a copy takes to come.
+Sums are 128 registers of each item, which is why a producer leaves it some of its own.
 """
 
 from __future__ import annotations
