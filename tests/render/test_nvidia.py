@@ -230,6 +230,12 @@ def test_products_fuse_with_sums_only_where_that_is_allowed(renderer, compiler):
     assert "mul.rn.f32" in strict  # without .rn the assembler may fuse
 
 
+def test_matmuls_read_and_add_in_turns():
+    """A step of 8 x 8 products an item has little else to do: two at a time share the rest."""
+    text = ptx_of("large matmul", PTXRenderer, PTXCompiler, True)
+    assert text.count("fma.rn.f32") == 2 * 64
+
+
 @BOTH
 def test_floats_are_those_of_ieee_754(renderer, compiler):
     text = ptx_of("arithmetic float32", renderer, compiler, True)
