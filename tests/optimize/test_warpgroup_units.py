@@ -1,13 +1,19 @@
 """Matmuls on units of warpgroups: when they are, how slices get there, and the values."""
 
+import os
+import subprocess
+import sys
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 from treadle import Context, Device, Tensor, TinyJit, dtypes
+from treadle.compile.nvrtc import NVRTCCompiler
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_kernel, verify_linear
 from treadle.lower.passes import lower
+from treadle.optimize import warpgroup_units
 from treadle.target import Target
 
 from .references import kernel, on_device_and_exactly
@@ -72,9 +78,34 @@ def test_tensors_are_copied_in_bulk_by_a_producer():
     phase = phase_of(numbers(2, 136, 128) @ numbers(2, 128, 72))
     assert phase.producer is not None
     verify_linear(phase.producer)
-    assert phase.launched == phase.items + 32
+    assert phase.launched == phase.items + 128
     (_, one), (_, other) = phase.boxes
     assert {one.shape, other.shape} == {(128, 136, 2), (72, 128, 2)}
+
+
+def matrices(layout, rows, columns, steps, dtype=dtypes.float32, device="CPU"):
+    """Both factors, "n" as their shapes say or "t" the other way round in memory."""
+    given = []
+    for turned, shape in zip(layout, ((rows, steps), (steps, columns)), strict=True):
+        x = numbers(*(shape[::-1] if turned == "t" else shape), dtype=dtype, device=device)
+        given.append(x.T if turned == "t" else x)
+    return given
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_float32_of_any_layout_is_copied_in_bulk(layout):
+    with Context(ALLOW_TF32=1):
+        target = Device["NULL:PTX:sm_90a"].code_target
+    x, y = matrices(layout, 1024, 1024, 128)
+    found, ast, log = kernel(x @ y, target)
+    *before, phase = lower(ast, len(found.buffers), target).phases
+    assert phase.producer is not None
+    assert len(before) == (layout == "tn")  # one of them is turned in memory first
+    assert ("swap rows and columns" in log) == (layout == "nn")
+    (product,) = (n for n in phase.program.src if n.op is Op.WGMMA)
+    assert (product.arg.x is None) == (layout != "nt")
+    for program in (phase.program, phase.producer):
+        verify_linear(program)
 
 
 @pytest.mark.parametrize("make", [
@@ -127,19 +158,76 @@ def test_values_of_every_dtype(name, turned, device):
 
 
 @pytest.mark.parametrize("device", DEVICES, indirect=True)
-@pytest.mark.parametrize("turned", [True, False], ids=["bulk", "stored"])
-def test_float32_is_rounded_to_the_nearest_tf32(turned, device):
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_buffers_are_used_again(layout, dtype, device, monkeypatch):
+    """Eleven slices go through four buffers while products of two are under way."""
+    monkeypatch.setattr(warpgroup_units, "MANY_ROWS", 64)
+    steps = 11 * 128 // getattr(dtypes, dtype).itemsize
+    x, y = matrices(layout, 136, 72, steps, getattr(dtypes, dtype), device)
+    expected = x.float().numpy() @ y.float().numpy()
+    with Context(ALLOW_TF32=1):
+        np.testing.assert_array_equal((x.float() @ y.float()).numpy(), expected)
+        np.testing.assert_array_equal((x.float() @ y.float()).T.contiguous().numpy(), expected.T)
+
+
+@pytest.mark.parametrize("device", DEVICES, indirect=True)
+def test_what_is_turned_first_may_end_anywhere(device, monkeypatch):
+    """Matrices of a batch, in a captured call as well."""
+    monkeypatch.setattr(warpgroup_units, "MANY_ROWS", 64)
+    x, y = (numbers(3, 132, n, dtype=dtypes.float32, device=device) for n in (72, 80))
+    expected = np.swapaxes(x.numpy(), 1, 2) @ y.numpy()
+    with Context(ALLOW_TF32=1):
+        multiply = TinyJit(lambda a, b: (a.transpose(1, 2) @ b).realize())
+        for _ in range(3):
+            np.testing.assert_array_equal(multiply(x, y).numpy(), expected)
+
+
+TOO_EARLY = """
+from treadle import Tensor, dtypes
+from treadle.render import cuda_text
+text, wait = cuda_text.instructions, "wgmma.wait_group.sync.aligned {};"
+cuda_text.instructions = lambda *given: [
+    line.replace(wait.format(1), wait.format(2)) for line in text(*given)
+]
+x = Tensor.ones(128, 704, device="CUDA:NVRTC:sm_90a", dtype=dtypes.bfloat16).contiguous()
+(x @ x.T).numpy()
+"""
+
+
+def test_buffers_that_units_still_read_are_not_filled():
+    """With one product more under way than "empty" allows for, the emulator objects."""
+    missing = NVRTCCompiler(TARGET).available()
+    if missing:
+        pytest.skip(missing)
+    environment = os.environ | {"EMULATE": "1", "CACHE": "0"}
+    command = [sys.executable, "-c", TOO_EARLY]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert "of shared memory that a wgmma or bulk copy of warp 0 may still read" in done.stderr
+
+
+@pytest.mark.parametrize("device", DEVICES, indirect=True)
+@pytest.mark.parametrize("layout", ["nt", "nn", "tn"], ids=["bulk", "held", "stored"])
+def test_float32_is_rounded_to_the_nearest_tf32(layout, device):
     """Units cut it off, which would make each product of positive numbers smaller."""
     x, y = (RANDOM.random(shape, np.float32) + 0.5 for shape in ((64, 256), (256, 64)))
-    given = Tensor(y.T.copy() if turned else y, device=device).realize()
-    with Context(ALLOW_TF32=1):
-        found = (Tensor(x, device=device).realize() @ (given.T if turned else given)).numpy()
+
+    def product():
+        a, b = (
+            Tensor(data.T.copy(), device=device).realize().T
+            if turned == "t"
+            else Tensor(data, device=device).realize()
+            for turned, data in zip(layout, (x, y), strict=True)
+        )
+        with Context(ALLOW_TF32=1):
+            return (a @ b).numpy()
+
+    found = product()
     error = found / (x.astype(np.float64) @ y) - 1
     assert abs(error.mean()) < 1e-5, "cut off, it is -5e-4"
     assert abs(error).max() < 2e-4
     x[3, 5] = np.nan
-    with Context(ALLOW_TF32=1):
-        found = (Tensor(x, device=device).realize() @ (given.T if turned else given)).numpy()
+    found = product()
     assert np.isnan(found[3]).all()
     assert np.isfinite(found[:3]).all()
 

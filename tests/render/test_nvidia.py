@@ -22,7 +22,7 @@ from treadle.render.ptx import PTXRenderer
 from treadle.schedule.schedule import schedule
 from treadle.target import NVIDIA_ARCHITECTURES, Target
 
-from .assembler import assembled, need
+from .assembler import assembled, need, touches_sums
 from .kernels import apply, elementwise, empty, run
 
 RANDOM = np.random.default_rng(7)
@@ -131,9 +131,16 @@ def test_ptx_of_the_embedded_llvm_assembles(arch, tmp_path):
         assert spilled <= 32  # for sm_100a ptxas spills a little of doubles, though it has room
 
 
+def _of_float32(rows, columns, steps):
+    """In each layout."""
+    a, b, c, d = (floats(*n) for n in ((rows, steps), (steps, rows), (steps, columns),
+                                       (columns, steps)))  # fmt: skip
+    return [a @ c, a @ d.T, b.T @ c, b.T @ d.T]
+
+
 @cache
 def phases_for_warpgroups():
-    """Products that wgmma makes: in bulk, turned, by copies, of bytes, of float32."""
+    """Products that wgmma makes: in bulk, turned, by copies, of bytes, of float32, held."""
     make = lambda *shape, dtype=dtypes.bfloat16: floats(*shape, dtype=dtype)
     x = make(4096, 128)
     products = [
@@ -142,6 +149,7 @@ def phases_for_warpgroups():
         make(512, 256, dtype=dtypes.fp8e4m3) @ make(512, 256, dtype=dtypes.fp8e4m3).T,
         whole(512, 256, dtype=dtypes.int8) @ whole(512, 256, dtype=dtypes.int8).T,
         make(512, 128, dtype=dtypes.float32) @ make(512, 128, dtype=dtypes.float32).T,
+        *_of_float32(4096, 4096, 64), x @ make(128, 4096), (x @ make(128, 4096)).float().relu(),
     ]  # fmt: skip
     with Context(ALLOW_TF32=1):
         target, found = Device["NULL:PTX:sm_90a"].code_target, []
@@ -166,9 +174,21 @@ def test_products_by_warpgroups_keep_to_their_registers(renderer, compiler, tmp_
     for kernel, (registers, _, spilled) in figures.items():
         assert registers * found[kernel].launched <= 1 << 16
         assert not spilled
+    assert "setmaxnreg.inc" in ptx.decode()
     for kind in ("f32.bf16", "f32.e4m3", "s32.s8", "f32.tf32"):
         assert re.search(rf"wgmma\.mma_async\.sync\.aligned\.m64n\d+k\d+\.{kind}", ptx.decode())
     assert "cp.async.bulk.tensor.3d" in ptx.decode()  # matrices of a batch
+
+
+@BOTH
+def test_sums_are_not_read_before_they_are_there(renderer, compiler, tmp_path):
+    """Assemblers know of the wait, but did put instructions before it that they made of two."""
+    text = renderer(Target.parse("sm_90a")).render("k", phases_for_warpgroups(), ())
+    ptx = need(compiler(Target.parse("sm_90a"))).compile(text).rstrip(b"\0")
+    assembled(ptx, "sm_90a", tmp_path)
+    found = touches_sums(tmp_path)
+    assert len(found) == len(phases_for_warpgroups())
+    assert not any(found.values())
 
 
 @cache
@@ -208,6 +228,12 @@ def test_products_fuse_with_sums_only_where_that_is_allowed(renderer, compiler):
     strict = ptx_of("matmul", renderer, compiler, False)
     assert "fma" not in strict
     assert "mul.rn.f32" in strict  # without .rn the assembler may fuse
+
+
+def test_matmuls_read_and_add_in_turns():
+    """A step of 8 x 8 products an item has little else to do: two at a time share the rest."""
+    text = ptx_of("large matmul", PTXRenderer, PTXCompiler, True)
+    assert text.count("fma.rn.f32") == 2 * 64
 
 
 @BOTH

@@ -28,6 +28,10 @@ __all__ = ["LLVMCompiler"]
 # Promote allocas to registers, simplify, then drop the branches that became constant.
 _PASSES = ("add_sroa_pass", "add_instruction_combine_pass", "add_simplify_cfg_pass")
 
+# Where a loop says so: what its steps share is computed once for a few of them.
+_UNROLLING = "llvm.loop.unroll"
+_UNROLLING_PASSES = (*_PASSES, "add_loop_unroll_pass", "add_instruction_combine_pass")
+
 # What is compiled quickly pays for a pass only if that leaves less for the rest to do.
 _QUICK_PASSES = ("add_instruction_combine_pass",)
 
@@ -88,7 +92,8 @@ class LLVMCompiler:
                 module.triple = self.target.triple
                 module.data_layout = str(machine.target_data)
                 module.verify()
-                _run_passes(llvm, module, machine, _QUICK_PASSES if quick else _PASSES)
+                passes = _UNROLLING_PASSES if _UNROLLING in source else _PASSES
+                _run_passes(llvm, module, machine, _QUICK_PASSES if quick else passes)
                 return getattr(machine, emit)(module)
             except RuntimeError as error:
                 path = save_rejected(source, ".ll")

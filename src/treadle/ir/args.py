@@ -260,10 +260,15 @@ class MatrixLayout:
 
 @dataclass(frozen=True)
 class WgmmaArg:
-    """64 rows by `columns` of a dtype, in `turns` instructions; the layouts of both matrices."""
+    """64 rows by `columns` of a dtype, in `turns` instructions; the layouts of both matrices.
+
+    Without a layout of x, items read that from rows of lines and hold it in words. `is_left`: units
+    are still at work on it when the next one begins.
+    """
 
     kind: str
     columns: int
     turns: int
-    x: MatrixLayout
+    x: MatrixLayout | None
     y: MatrixLayout
+    is_left: bool = False

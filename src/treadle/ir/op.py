@@ -306,8 +306,9 @@ INFO: dict[Op, OpInfo] = {
         -1,
         "this item's part of the product of two matrices in shared memory, which begin at the "
         "elements that the STAGEs src are read at (see optimize/warpgroup_units). In a program src "
-        "is memory and place of either, and the mbarrier at which warps arrive when they have "
-        "read, if there is one",
+        "is memory and place of either (or for x where an item finds each pair of its words) and, "
+        "if it is left to the units until the next one, the mbarrier at which warps arrive when "
+        "the one before is done, and whether there is one",
     ),
     Op.SINK: OpInfo(-1, "all of src"),
     Op.LINEAR: OpInfo(-1, "src, one after the other"),

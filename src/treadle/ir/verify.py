@@ -150,9 +150,10 @@ def _check_wait(node: Node) -> None:
 
 
 def _check_wgmma(node: Node) -> None:
-    pairs = len(node.src) in (4, 6)
-    _need(node, pairs or len(node.src) == 2, "does not have two factors")
-    x, y = node.src[0], node.src[2 if pairs else 1]
+    places = 1 if node.arg.x is not None else 2 * node.arg.turns
+    is_lowered = len(node.src) == places + (6 if node.arg.is_left else 3)
+    _need(node, is_lowered or len(node.src) == 2, "does not have two factors")
+    x, y = node.src[0], node.src[1 + places if is_lowered else 1]
     _need(node, x.dtype is y.dtype, "the factors have different dtypes")
     _need(node, node.dtype.count == node.arg.columns // 2, "has not two sums for four columns")
 

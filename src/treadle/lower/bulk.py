@@ -6,17 +6,21 @@
       AWAIT "empty" i % B of turn i // B - 1; EXPECT the bytes of both at "full" i % B
       copy both BOXes into buffer i % B, which reports to "full" i % B
     all others: for i in S:
-      AWAIT "full" i % B of turn i // B; sums += WGMMA(buffer i % B), then arrive at "empty" i % B
+      AWAIT "full" i % B of turn i // B; sums += WGMMA(buffer i % B), which is not waited for;
+      that of step i - 1 is done now: arrive at "empty" (i - 1) % B
 
-"full" and "empty" are mbarriers, B of either: a phase of the one is over when the producer has
-said what to expect and that has arrived, of the other when all warps have read. Both start in a
-phase of parity 0, and the producer's first wait is for parity 1, which counts as over.
+So units always have the next product when they are done with one. "full" and "empty" are
+mbarriers, B of either: a phase of the one is over when the producer has said what to expect and
+that has arrived, of the other when all warps have read. Both start in a phase of parity 0, and the
+producer's first wait is for parity 1, which counts as over.
 
 The producer is an END among the effects of the kernel's END; linearize makes a program of its own
-of it, which one item of one more subgroup runs.
+of it, which one item of four more subgroups runs.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from ..dtype import dtypes
 from ..errors import InternalError
@@ -31,6 +35,7 @@ from .pipeline import alignment_of, place_in
 __all__ = ["lower_bulk_copies"]
 
 SUBGROUP = 32
+PAIRS_APART = 4  # steps between the pairs of words that an item holds
 
 
 def lower_bulk_copies(root: Node) -> Node:
@@ -58,10 +63,13 @@ def _lower(root: Node, product: Node, first: int) -> Node:
     full = Node(Op.AWAIT, dtypes.void, (barriers, slot, turn % 2))
     places = []
     for stage, memory in zip(stages, memories, strict=True):
-        count = len(stage.arg.sizes)
-        place = place_in(stage, stage.src[2 + count : 2 + 2 * count])
-        places += [Node(Op.AFTER, memory.dtype, (memory, full)), _in_buffer(stage, slot, place)]
-    fed = product.replace(src=(*places, barriers, simplify(slot + buffers)))
+        places.append(Node(Op.AFTER, memory.dtype, (memory, full)))
+        is_held = product.arg.x is None and stage is stages[0]
+        pairs = range(0, stage.arg.sizes[1], PAIRS_APART) if is_held else range(1)
+        places += [_in_buffer(stage, slot, _read_place(stage, deep)) for deep in pairs]
+    before = simplify((loop + buffers - 1) % buffers + buffers)
+    left = replace(product.arg, is_left=True)
+    fed = product.replace(src=(*places, barriers, before, simplify(loop > 0)), arg=left)
     # -- the producer
     step = Node.range(loop.src[0], _next_number(root))
     slot, turn = step % buffers, step // buffers
@@ -83,6 +91,13 @@ def _lower(root: Node, product: Node, first: int) -> Node:
     src = tuple(s.substitute(mapping) for s in end.src)
     made = Node(Op.END, dtypes.void, (*src[: end.arg], producer, *src[end.arg :]), end.arg + 1)
     return root.replace(src=tuple(made if n is end else n for n in root.src))
+
+
+def _read_place(stage: Node, deep: int) -> Node:
+    """Where it is read, so many rows further on."""
+    count = len(stage.arg.sizes)
+    outer, row, inner = stage.src[2 + count : 2 + 2 * count]
+    return place_in(stage, (outer, simplify(row + deep), inner))
 
 
 def _loop_of(product: Node) -> Node:

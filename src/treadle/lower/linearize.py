@@ -20,7 +20,7 @@ from ..ir.shape import size_max
 __all__ = ["Phase", "linearize", "param_bytes", "phase_ends"]
 
 Ranges = frozenset[Node]
-PRODUCERS = 32  # items of the subgroup that a producer belongs to
+PRODUCERS = 128  # items of the subgroups that a producer belongs to: registers are moved from four
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ class Phase:
 
     `items` is the number of work items in a group; 1 where workers take slices of the grid. `asked`
     are the bytes of LOCAL memory that a launch has to ask for, since they are too many to declare.
-    One item of one more subgroup runs the program `producer`, if there is one (see bulk.py).
+    One item of four more subgroups runs the program `producer`, if there is one (see bulk.py).
     """
 
     program: Node
@@ -53,7 +53,9 @@ class Phase:
     @property
     def boxes(self) -> list[tuple[Node, TensorBox]]:
         """The PARAMs and shapes of the tensors that bulk copies are made of, each once."""
-        return list(dict.fromkeys((n.src[0], n.arg) for n in self.code.src if n.op is Op.BOX))
+        return list(
+            dict.fromkeys((behind_after(n.src[0]), n.arg) for n in self.code.src if n.op is Op.BOX)
+        )
 
     @property
     def params(self) -> list[tuple[Node, bool]]:

@@ -27,7 +27,9 @@ def local_places(program: Node) -> tuple[dict[Node, int], int]:
     """Where each LOCAL begins behind those with smaller numbers, and the bytes of all of them."""
     places: dict[Node, int] = {}
     total = 0
-    found = {n for n in program.toposort() if n.op is Op.LOCAL}
+    # What an earlier phase had in shared memory is no part of this one.
+    here = program.toposort(lambda n: n.op is not Op.AFTER or n.src[0].op is not Op.PARAM)
+    found = {n for n in here if n.op is Op.LOCAL}
     for node in sorted(found, key=lambda n: n.arg.number):
         step = node.arg.alignment
         places[node] = -(-total // step) * step

@@ -34,6 +34,8 @@ def lower_stages(root: Node, first_slot: int) -> tuple[Node, list[Node]]:
         if node.op is Op.FRAGMENT and node.src[0].op is Op.LOAD:  # memory, and no value of it
             memory, position = node.src[0].src
             return node.replace(src=(memory, position))
+        if node.op is Op.BOX and node.src[0].op is Op.LOAD:
+            return node.replace(src=(node.src[0].src[0], *node.src[1:]))
         if node.op is Op.WGMMA and node.src[0].op is Op.LOAD:
             return node.replace(src=tuple(s for load in node.src for s in load.src))
         if node.op is not Op.STAGE:

@@ -23,12 +23,13 @@ from ..ir.rules.index import linear_terms, simplify
 from .moves import Moves
 from .slices import Cut, fill_of, is_contiguous, undigit
 
-__all__ = ["ROW", "Operand", "Tensor", "bulk", "stored", "tensor_of"]
+__all__ = ["HELD", "PIECE", "ROW", "Operand", "Tensor", "bulk", "is_turned", "stored", "tensor_of"]
 
 ROW = 128  # bytes of a row in shared memory
 BLOCK = 8 * ROW  # what is swizzled together
 PIECE = 16  # bytes that change places as a whole, and that an item copies at a time
 TURNED = 2  # bytes of the elements that units take with neighbouring lines side by side
+HELD = 4  # and of those that items take so, to hold them
 MOST_AXES = 5
 _LOST, _INFINITY, _NAN = (
     13,
@@ -51,10 +52,10 @@ class Operand:
     def nbytes(self) -> int:
         return self.lines * self.depth * self.stage.dtype.itemsize
 
-    def read(self, line: Node) -> Node:
-        """The STAGE, read at its first step of a line."""
+    def read(self, line: Node, deep: int | Node = 0) -> Node:
+        """The STAGE, read at a step of a line."""
         wide = ROW // self.stage.dtype.itemsize
-        place = _place(line, Node.index(0), wide, self.is_turned)
+        place = _place(line, Node.index(0) + deep, wide, self.is_turned)
         return self.stage.replace(src=(*self.stage.src[:5], *place, *self.stage.src[8:]))
 
     def layout(self, turns: int) -> MatrixLayout:
@@ -151,6 +152,11 @@ class Tensor:
     is_turned: bool
 
 
+def is_turned(tensor: Tensor | None, itemsize: int) -> bool:
+    """Whether it has elements of that size, and lies along its lines."""
+    return tensor is not None and tensor.is_turned and tensor.memory.dtype.itemsize == itemsize
+
+
 def tensor_of(
     factor: Node | None, lines: tuple[Node, ...], steps: tuple[Node, ...], batch: tuple[Node, ...]
 ) -> Tensor | None:
@@ -176,7 +182,7 @@ def tensor_of(
     long = any(loop.src[0].arg >= LONGEST for loop, _ in axes)
     if axes[0][1] != 1 or not fits or long or len(axes) > MOST_AXES:
         return None
-    if is_turned and size != TURNED:
+    if is_turned and size not in (TURNED, HELD):
         return None
     return Tensor(memory, offset, tuple(axes), is_turned)
 

@@ -4,10 +4,14 @@
 
 A group computes a tile of the output, an item a few rows by a few columns of it, spread so that
 neighbouring items hold neighbouring columns, or neighbouring pieces of as many columns as the
-target loads at once. For each slice of k the group first copies the slices
-of x and y that the tile needs into shared STAGEs, neighbours reading neighbours; where items can
-copy asynchronously, the slices after it are on their way meanwhile. A row of a STAGE
-is one piece longer than needed, so that items that write down a column meet different banks.
+target loads at once. Where subgroups have a fixed size, the items of one are near in rows too: 32
+of them in 4 x 8, with 8 x 8 results each, read 96 different numbers for each step of k, in 2 x 16
+they would read 144.
+
+For each slice of k the group first copies the slices of x and y that the tile needs into shared
+STAGEs, neighbours reading neighbours; where items can copy asynchronously, the slices after it are
+on their way meanwhile. A row of a STAGE is one piece longer than needed, so that items that write
+down a column meet different banks.
 """
 
 from __future__ import annotations
@@ -41,7 +45,8 @@ class _Tile:
     """A group of `high` x `wide` items, each with `rows` x `columns` results.
 
     So many results as `together` are neighbours, if an item has as many, and so many slices as
-    `buffers` are in memory at a time.
+    `buffers` are in memory at a time. Items that are numbered one after the other are side by side
+    in so many rows and columns as `near`, before the next ones.
     """
 
     high: int
@@ -51,6 +56,7 @@ class _Tile:
     depth: int
     together: int
     buffers: int
+    near: tuple[int, int]
 
     @property
     def items(self) -> int:
@@ -108,27 +114,60 @@ def _choose(problem: Problem, group: Workgroup) -> _Tile | None:
             slices = -(-steps // depth) if group.copies_ahead else 1
             room = group.shared_bytes // GROUPS_AT_A_TIME // (held * itemsize)
             buffers = max(1, min(slices, MOST_BUFFERS, room))
-            return _Tile(high, wide, each_row, each_column, depth, group.together, buffers)
+            near = _near(high, wide, group)
+            return _Tile(high, wide, each_row, each_column, depth, group.together, buffers, near)
         depth = max(1, depth // 2)
     return None
 
 
+def _near(high: int, wide: int, group: Workgroup) -> tuple[int, int]:
+    """The items of a subgroup as a rectangle that is about as high as wide, or all of a row."""
+    if group.subgroup is None or group.subgroup[0] != group.subgroup[1]:
+        return 1, wide
+    rows = 1 << (group.subgroup[0].bit_length() - 1) // 2
+    columns = group.subgroup[0] // rows
+    return (rows, columns) if high % rows == 0 and wide % columns == 0 else (1, wide)
+
+
 def _apply(moves: Moves, problem: Problem, tile: _Tile) -> None:
     rows, columns = steps_of(*problem.rows), steps_of(*problem.columns)
-    row = spread(moves, rows, _parts(tile.rows, tile.high, tile.together))
-    column = spread(moves, columns, _parts(tile.columns, tile.wide, tile.together))
+    of_rows = _parts(tile.rows, tile.high, tile.near[0], tile.together)
+    of_columns = _parts(tile.columns, tile.wide, tile.near[1], tile.together)
+    row, column = spread(moves, rows, of_rows), spread(moves, columns, of_columns)
     what = f"a group of {tile.high} x {tile.wide} items for each tile"
     cut = cut_product(moves, problem, row, column, tile.depth, what)
+    _order_items(moves, (_local(row, of_rows), _local(column, of_columns)))
     x, y = (_staged(moves, *each, cut.inner, tile) for each in ((cut.x, row), (cut.y, column)))
     reduce = cut.reduce.replace(src=(x * y, *cut.reduce.src[1:]))
     moves.root = moves.root.substitute({cut.reduce: reduce})
     moves.log.append("both operands in shared tiles")
 
 
-def _parts(each: int, items: int, together: int) -> tuple[tuple[int, str], ...]:
-    """Which of an item's pieces, the item, the place in the piece."""
+Parts = tuple[tuple[int, str], ...]
+
+
+def _parts(each: int, items: int, near: int, together: int) -> Parts:
+    """Which of an item's pieces, the subgroup, the item in it, the place in the piece."""
     piece = min(each, together)
-    return (each // piece, "unroll"), (items, "local"), (piece, "unroll")
+    return (each // piece, "unroll"), (items // near, "local"), (near, "local"), (piece, "unroll")
+
+
+def _local(split: Split, parts: Parts) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+    """The loops for the subgroup, and for the item in it."""
+    loops = iter(r for r in split.ranges if r.arg.kind != "grid")
+    _, subgroup, item, _ = ((next(loops),) if extent > 1 else () for extent, _ in parts)
+    return subgroup, item
+
+
+def _order_items(
+    moves: Moves, local: tuple[tuple[tuple[Node, ...], tuple[Node, ...]], ...]
+) -> None:
+    """Subgroups along rows, then columns, then the items of one likewise."""
+    order = tuple(r for each in zip(*local, strict=True) for loops in each for r in loops)
+    nest = next(n for n in moves.nests() if set(order) <= set(n.loops))
+    groups = tuple(r for r in nest.loops if r.arg.kind == "grid")
+    rest = tuple(r for r in nest.loops if r not in order and r not in groups)
+    moves.reorder(nest, (*groups, *order, *rest))
 
 
 def _staged(moves: Moves, factor: Node, line: Split, inner: Node, tile: _Tile) -> Node:

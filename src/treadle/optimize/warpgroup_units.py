@@ -18,10 +18,26 @@ slices adds them up, and EXTRACT takes one.
 Operands that are tensors in memory are copied in bulk, several slices ahead, by one item that does
 nothing else (lower/bulk.py). What is computed or masked, the items store themselves.
 
-Why these tiles: the units take 128 cycles for 64 x 256 x 16 and read 10 KiB of shared memory in
-them, 80 bytes a cycle of 128 that there are; 64 x 128 take 96, 64 x 64 all of them. 128 x 256 sums
-are 128 registers of each item, half of what it can have, and need 48 bytes of operands a cycle from
-the second-level cache where 128 x 128 need 64. While one warpgroup waits, the other multiplies.
+Of float32 units take rows of k alone. So y is to be contiguous along k (rows become columns if it
+is not, and x is), and what is not becomes words of x: for each product of 8 steps an item holds
+four, which it reads from the rows of lines. Where neither is, y is turned in memory before if
+enough is multiplied with it (packed_operands.py), else by the items as they store it.
+
+Why these tiles, and what they can reach at most; none of it has been measured. A multiprocessor
+multiplies 64 x 256 by 32 bytes of k in 128 cycles (989 TFLOP/s of halves are 2,048 products a cycle
+of each of 132, at 1.83 GHz). For one slice of 128 x 256 by 128 bytes of k that is:
+
+    units           2 x 4 products of 128 cycles                                      1,024 cycles
+    shared memory   8 x (64 + 256) x 32 bytes read and 48 KiB written, 128 a cycle    1,024 cycles
+    L2 cache        48 KiB, 48 bytes a cycle; with 5,120 a cycle in all, 38.8 each    1,267 cycles
+
+Tiles of 128 x 128 need 64 bytes a cycle of the L2 cache, and 96 instead of 80 to be read of shared
+memory. So it is the L2 cache that limits: 81 % of the units' peak if it gives as much as A100's, in
+which a launch of 4096 x 4096 is busy for 3.88 of 4 tiles in a row, each of 65,536 cycles of the
+units and about 4,000 to begin and to end: 81 % x 97 % x 94 % = 74 %, and 76 % at 8192. The way to
+more is that two groups copy half of y each for both (clusters, 32 bytes a cycle), not done here.
+Four buffers hold 3,072 cycles of work ahead of the units, three times what a copy takes to come.
+Sums are 128 registers of each item, which is why a producer leaves it some of its own.
 """
 
 from __future__ import annotations
@@ -30,7 +46,7 @@ import math
 from dataclasses import dataclass, replace
 
 from ..ir.args import WgmmaArg
-from ..ir.loops import Split, steps_of
+from ..ir.loops import Split, number_of, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -38,7 +54,9 @@ from ..target import MatrixUnit, Target
 from .matmul import Problem
 from .matrix_units import narrowed, unit_for
 from .moves import Moves
-from .shared_operands import ROW, Operand, Tensor, bulk, stored, tensor_of
+from .nest import stride
+from .packed_operands import packed
+from .shared_operands import HELD, ROW, Operand, Tensor, bulk, is_turned, stored, tensor_of
 from .slices import Cut, cut_product, spread
 
 __all__ = ["tile_for_warpgroups"]
@@ -49,6 +67,7 @@ PAIRS = 4  # t
 BUFFERS = 4  # slices in memory at a time: one is multiplied, three are on their way
 BAND = 8  # tiles of rows
 LEAST = 64  # rows, columns and steps below which most of a unit's work would be for nothing
+MANY_ROWS = 1 << 10  # that are multiplied with a factor which is turned in memory first
 # What tiles reach of the units' speed, estimated from what they read: (warpgroups, columns).
 TILES = {(2, 256): 1.0, (2, 128): 0.9, (2, 64): 0.6, (1, 128): 0.6, (1, 64): 0.4}
 
@@ -79,23 +98,58 @@ def tile_for_warpgroups(moves: Moves, problem: Problem, target: Target) -> bool:
     rows, columns, steps = (steps_of(*r) for r in (problem.rows, problem.columns, problem.steps))
     if min(rows, columns, steps) < LEAST:
         return False
+    problem, tensors = _arranged(moves, problem, unit)
+    rows, columns = steps_of(*problem.rows), steps_of(*problem.columns)
     tile = _choose(problem, unit, target)
-    x, y = (narrowed(factor, unit.dtype) for factor in (problem.x, problem.y))
-    tensors = (
-        tensor_of(x, problem.rows, problem.steps, problem.batch),
-        tensor_of(y, problem.columns, problem.steps, problem.batch),
-    )
-    row, column = (
-        spread(moves, rows, _of_rows(tile, rows)), spread(moves, columns, _of_columns(tile))
-    )  # fmt: skip
+    is_held = None not in tensors and is_turned(tensors[0], HELD)
+    along_rows = _is_along(moves, problem.rows)
+    row = spread(moves, rows, _of_rows(tile, rows, is_held, along_rows))
+    column = spread(moves, columns, _of_columns(tile, along_rows))
     what = f"{tile.warpgroups} warpgroups for each {tile.rows} x {tile.columns}"
     cut = cut_product(moves, problem, row, column, tile.depth, what)
-    _order_items(moves, row, column)
+    items = _items(row, column, is_held)
+    _order_items(moves, row, items)
     x, y = _operands(moves, cut, (row, column), tensors, unit, tile)
-    total = _product(cut, row, column, x, y, unit)
+    total = _product(cut, items, x, y, unit, is_held)
     moves.root = moves.root.substitute({cut.reduce: total})
     moves.log.append(f"{unit.rows} x {tile.columns} products on units of warpgroups")
     return True
+
+
+Tensors = tuple[Tensor | None, Tensor | None]
+
+
+def _arranged(moves: Moves, problem: Problem, unit: MatrixUnit) -> tuple[Problem, Tensors]:
+    """The problem as units take it best, maybe with its rows as columns, and both as tensors.
+
+    What lies along its lines and is not taken so from shared memory is held, so it has to be x. Of
+    two of them the one that is less is turned before.
+    """
+    tensors = _tensors(problem, unit)
+    x_turned, y_turned = (is_turned(tensor, HELD) for tensor in tensors)
+    fewer_rows = steps_of(*problem.rows) < steps_of(*problem.columns)
+    if y_turned and (fewer_rows or not x_turned):
+        moves.log.append("swap rows and columns")
+        x, y, rows, columns = problem.y, problem.x, problem.columns, problem.rows
+        problem = replace(problem, x=x, y=y, rows=rows, columns=columns)
+        tensors = _tensors(problem, unit)
+    if x_turned and y_turned and steps_of(*problem.rows) < MANY_ROWS:
+        tensors = None, None
+    return problem, tensors
+
+
+def _tensors(problem: Problem, unit: MatrixUnit) -> Tensors:
+    x, y = (narrowed(factor, unit.dtype) for factor in (problem.x, problem.y))
+    return (
+        tensor_of(x, problem.rows, problem.steps, problem.batch),
+        tensor_of(y, problem.columns, problem.steps, problem.batch),
+    )
+
+
+def _is_along(moves: Moves, loops: tuple[Node, ...]) -> bool:
+    """Whether results that are neighbours in memory are so in these loops."""
+    nest = next(n for n in moves.nests() if set(loops) <= set(n.loops))
+    return any(stride(index, loops[-1]) == 1 for index in nest.stores())
 
 
 def _choose(problem: Problem, unit: MatrixUnit, target: Target) -> _Tile:
@@ -115,37 +169,76 @@ def _choose(problem: Problem, unit: MatrixUnit, target: Target) -> _Tile:
     return replace(tile, buffers=buffers)
 
 
-def _of_rows(tile: _Tile, rows: int) -> tuple[tuple[int, str], ...]:
-    """Tile of a band, warp, upper or lower half of its rows, g."""
+def _of_rows(tile: _Tile, rows: int, is_held: bool, is_along: bool) -> tuple[tuple[int, str], ...]:
+    """Tile of a band, warp, upper or lower half of its rows, g; or their digits (see `_items`)."""
     band = math.gcd(math.ceil(rows / tile.rows), BAND)
-    warps = tile.warpgroups * WARPS
-    return (band, "grid"), (warps, "local"), (2, "unroll"), (GROUPS_OF_ROWS, "local")
+    warps, half = tile.warpgroups * WARPS, (2, "vector" if is_along else "unroll")
+    if is_held:
+        return (band, "grid"), (warps // 2, "local"), *[(2, "local")] * 4, half
+    return (band, "grid"), (warps, "local"), half, (GROUPS_OF_ROWS, "local")
 
 
-def _of_columns(tile: _Tile) -> tuple[tuple[int, str], ...]:
+def _of_columns(tile: _Tile, along_rows: bool) -> tuple[tuple[int, str], ...]:
     """Which eight, t, which of two."""
-    return (tile.columns // 8, "unroll"), (PAIRS, "local"), (2, "vector")
+    return (
+        (tile.columns // 8, "unroll"),
+        (PAIRS, "local"),
+        (2, "unroll" if along_rows else "vector"),
+    )
 
 
-def _order_items(moves: Moves, row: Split, column: Split) -> None:
+@dataclass(frozen=True)
+class _Items:
+    """The loops of a tile: `warps` and `g` as digits, from the first on, and those of columns.
+
+    `lines` says how rows lie in the tile.
+    """
+
+    lines: tuple[Node, ...]
+    warps: tuple[Node, ...]
+    g: tuple[Node, ...]
+    half: Node
+    eight: Node
+    t: Node
+    which: Node
+
+
+def _items(row: Split, column: Split, is_held: bool) -> _Items:
+    """What the loops of a tile are for.
+
+    Items that hold words of x read two neighbouring lines at a time, from rows of 32 lines. Which
+    these are is free, so those of half a warp are in different banks: it has four steps, t, which
+    are swizzled into four pieces of a row, two lines of a piece, and the same of the piece four
+    further on. All of a warp have eight neighbours, 32 bytes of a row of the output.
+    """
+    lines = tuple(r for r in row.ranges if r.arg.kind != "grid")
+    columns = tuple(r for r in column.ranges if r.arg.kind != "grid")
+    if is_held:
+        pair, far, odd, near, low, half = lines
+        return _Items(lines, (pair, odd), (near, far, low), half, *columns)
+    warp, half, g = lines
+    return _Items(lines, (warp,), (g,), half, *columns)
+
+
+def _order_items(moves: Moves, row: Split, items: _Items) -> None:
     """Items in the order of warps, then g, then t: 128 neighbours are a warpgroup.
 
     Groups go down the tiles of a band before they go on to the next column of tiles: those that run
     at a time read fewer lines of x and y in all.
     """
-    items = tuple(r for r in (*row.ranges, *column.ranges) if r.arg.kind == "local")
-    nest = next(n for n in moves.nests() if items[0] in n.loops)
+    order = (*items.warps, *items.g, items.t)
+    nest = next(n for n in moves.nests() if items.t in n.loops)
     band = tuple(r for r in row.ranges if r.arg.kind == "grid")[-1:]
     groups = (*(r for r in nest.loops if r.arg.kind == "grid" and r not in band), *band)
-    rest = tuple(r for r in nest.loops if r not in items and r not in groups)
-    moves.reorder(nest, (*groups, *items, *rest))
+    rest = tuple(r for r in nest.loops if r not in order and r not in groups)
+    moves.reorder(nest, (*groups, *order, *rest))
 
 
 def _operands(
     moves: Moves,
     cut: Cut,
     lines: tuple[Split, Split],
-    tensors: tuple[Tensor | None, Tensor | None],
+    tensors: Tensors,
     unit: MatrixUnit,
     tile: _Tile,
 ) -> tuple[Operand, Operand]:
@@ -153,6 +246,8 @@ def _operands(
     row, column = lines
     x, y = tensors
     buffers = 1 if cut.outer is None else min(tile.buffers, cut.outer.src[0].arg)
+    if y is not None and is_turned(y, HELD):
+        y = packed(moves, y, tile.items)
     if x is not None and y is not None and cut.outer is not None and buffers > 1:
         moves.log.append(f"bulk copies into {buffers} buffers")
         return (
@@ -168,16 +263,20 @@ def _operands(
     )
 
 
-def _product(cut: Cut, row: Split, column: Split, x: Operand, y: Operand, unit: MatrixUnit) -> Node:
+def _product(
+    cut: Cut, items: _Items, x: Operand, y: Operand, unit: MatrixUnit, is_held: bool
+) -> Node:
     """One result of the item, of those that its product has."""
-    warp, half, _ = (r for r in row.ranges if r.arg.kind != "grid")
-    eight, _, which = (r for r in column.ranges if r.arg.kind != "grid")
     turns = x.depth // unit.steps
-    arg = WgmmaArg(unit.dtype.name, y.lines, turns, x.layout(turns), y.layout(turns))
+    layout = None if is_held else x.layout(turns)
+    arg = WgmmaArg(unit.dtype.name, y.lines, turns, layout, y.layout(turns))
     dtype = unit.sums.vec(y.lines // 2)
-    src = (x.read(warp // WARPS * unit.rows), y.read(Node.index(0)))
-    total = Node(Op.WGMMA, dtype, src, arg)
+    if is_held:
+        of_x = x.read(number_of(items.lines[:-1]) * 2, items.t)
+    else:
+        of_x = x.read(number_of(items.warps) // WARPS * unit.rows)
+    total = Node(Op.WGMMA, dtype, (of_x, y.read(Node.index(0))), arg)
     if cut.outer is not None:
         total = Node(Op.REDUCE, dtype, (total, cut.outer), cut.reduce.arg)
-    number = simplify(eight * 4 + half * 2 + which)
+    number = simplify(items.eight * 4 + items.half * 2 + items.which)
     return Node(Op.EXTRACT, dtype.scalar, (total, number)).cast(cut.reduce.dtype)

@@ -46,12 +46,13 @@ from .nvidia import (
     Fused,
     added_products,
     fused,
-    has_nan_extremes,
+    is_since_ampere,
     is_whole,
     most_aligned,
     only_copied,
     only_updated,
 )
+from .wgmma import moved_registers
 
 __all__ = ["CUDARenderer"]
 
@@ -91,7 +92,8 @@ class _CUDAFunction(WithWarps):
 
     def __init__(self, name: str, phase: Phase, target: Target, contract: bool) -> None:
         super().__init__(name, phase, phase.variables)
-        self.contract, self.has_nan_extremes = contract, has_nan_extremes(target)
+        self.contract = contract
+        self.has_nan_extremes = self.has_pairs = is_since_ampere(target)
         self.structs: set[DType] = set()
         self.helpers: set[str] = set()
         self.spelled: dict[str, Sequence[str]] = {}  # the text of a vector: that of its lanes
@@ -115,7 +117,7 @@ class _CUDAFunction(WithWarps):
             f"const __grid_constant__ tensor_map map{number}" for number in range(len(self.boxes))
         ]
         lines = [
-            f'extern "C" __global__ void __launch_bounds__({self.phase.launched})',
+            f'extern "C" __global__ void __launch_bounds__({self._bounds()})',
             f"{self.name}({', '.join(arguments)}) {{",
         ]
         if self.phase.asked:
@@ -125,6 +127,10 @@ class _CUDAFunction(WithWarps):
             addresses = " | ".join(f"(size_t){name}" for name in sorted(self.in_vectors))
             lines.append(f"  const bool aligned = (({addresses}) & {WIDEST - 1}) == 0;")
         return lines
+
+    def _bounds(self) -> str:
+        """The items of a group and, where registers are moved, that one group has all of them."""
+        return f"{self.phase.launched}{', 1' * (moved_registers(self.phase) is not None)}"
 
     def _argument(self, param: Node) -> str:
         access = "" if param in self.written else "const "
@@ -338,7 +344,20 @@ class _CUDAFunction(WithWarps):
 
     def cast(self, source: DType, target: DType, value: str) -> str:
         have, want = source.scalar, target.scalar
+        if have is dtypes.float32 and want.name in HALVES and self.has_pairs and target.count > 1:
+            return self._pairs(source, target, value)
         return self._each(lambda x: self._converted(have, want, x), target, (source, value))
+
+    def _pairs(self, source: DType, target: DType, value: str) -> str:
+        """float32 to halves, two by one instruction."""
+        name = f"to_{target.scalar.name}_pair"
+        self.helpers.add(name)
+        lanes = []
+        for number in range(0, target.count, 2):
+            both = ", ".join(self.lane(source, value, number + n) for n in range(2))
+            word = self.let(dtypes.uint32, f"{name}({both})")
+            lanes += [f"((unsigned short){word})", f"((unsigned short)({word} >> 16))"]
+        return self.vector(target, lanes)
 
     def _converted(self, source: DType, target: DType, value: str) -> str:
         if source.name in HALVES or target.name in HALVES:

@@ -15,7 +15,7 @@ from ..dtype import DType, dtypes
 from ..ir.node import Node
 from . import mbarrier
 from .nvidia import COPIED_AT_ONCE, MMA_KINDS, TO_TF32, WIDEST, mma_instruction
-from .wgmma import ADDRESS_BITS, UNIT, descriptor_fields, instructions, product_name
+from .wgmma import ADDRESS_BITS, UNIT, WORDS, descriptor_fields, instructions, product_name
 
 __all__ = [
     "HALVES", "SCALARS", "helper_texts", "literal", "places", "product_text", "struct_name",
@@ -97,7 +97,7 @@ __device__ __forceinline__ unsigned shared_address(const void *at) {
     "init_mbarrier": _on_mbarrier("init_mbarrier", mbarrier.init("%"), "arrivals"),
     "await_phase": _on_mbarrier("await_phase", mbarrier.await_phase("%"), "parity"),
     "expect_bytes": _on_mbarrier("expect_bytes", mbarrier.expect("%"), "nbytes"),
-    "arrive": _on_mbarrier("arrive", mbarrier.arrive("%", "%%")),
+    "arrive": _on_mbarrier("arrive", mbarrier.arrive("%", "%%"), "is_read"),
     **{f"copy_box_{rank}d": _copy_box(rank) for rank in range(2, 6)},
     "bits_to": """\
 template <class To, class From> __device__ __forceinline__ To bits_to(From x) {
@@ -122,6 +122,15 @@ __device__ __forceinline__ unsigned short to_{name}(float x) {{
   unsigned short y;
   asm("cvt.rn.{spelled}.f32 %0, %1;" : "=h"(y) : "f"(x));
   return y;
+}}"""
+        for name, spelled in HALVES.items()
+    },
+    **{
+        f"to_{name}_pair": f"""\
+__device__ __forceinline__ unsigned to_{name}_pair(float low, float high) {{
+  unsigned both;
+  asm("cvt.rn.{spelled}x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  return both;
 }}"""
         for name, spelled in HALVES.items()
     },
@@ -157,25 +166,35 @@ def helper_texts(names: set[str]) -> list[str]:
 
 
 def product_text(node: Node) -> str:
-    """A function that adds a WGMMA to its sums, from the addresses of both matrices."""
+    """A function that adds a WGMMA to its sums, from the addresses of both matrices.
+
+    Or half of it, from pairs of words of x.
+    """
     register = "f" if node.dtype.is_float else "r"
     sums = ", ".join(f'"+{register}"(sums.s{number})' for number in range(node.dtype.count))
     code = "\n".join(f'      "{line} "' for line in instructions(node, "%", node.dtype.count))
     kind = SCALARS[node.src[0].dtype.name]
+    matrices = [("at_x", "x", node.arg.x), ("at_y", "y", node.arg.y)]
     descriptors = "\n".join(
         f"  const unsigned long long {name} = {descriptor_fields(layout):#x}ull | "
         f"((__cvta_generic_to_shared({memory}) / {UNIT}) & {ADDRESS_BITS:#x});"
-        for name, memory, layout in (("at_x", "x", node.arg.x), ("at_y", "y", node.arg.y))
+        for name, memory, layout in matrices
+        if layout is not None
     )
+    given, factor = f"const {kind} *x", '"l"(at_x)'
+    if node.arg.x is None:
+        pairs = range(WORDS // 2 * node.arg.turns // 2)
+        given = ", ".join(f"{struct_name(dtypes.float32.vec(2))} x{n}" for n in pairs)
+        factor = ", ".join(f'"r"(__float_as_uint(x{n}.s{lane}))' for n in pairs for lane in (0, 1))
     return f"""\
 __device__ __forceinline__ void {product_name(node)}(
-  {struct_name(node.dtype)} &sums, const {kind} *x, const {kind} *y
+  {struct_name(node.dtype)} &sums, {given}, const {kind} *y
 ) {{
 {descriptors}
   asm volatile(
 {code}
       : {sums}
-      : "l"(at_x), "l"(at_y) : "memory");
+      : {factor}, "l"(at_y) : "memory");
 }}"""
 
 

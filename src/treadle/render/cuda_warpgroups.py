@@ -1,20 +1,20 @@
 """CUDA C for units of warpgroups: their products, and the producer that feeds them.
 
-A producer's program stands before that of the items, in an `if` that one item of one more warp
-enters and that the whole warp returns from.
+A producer's program stands before that of the items, in an `if` that one item of one more warpgroup
+enters and that the whole warpgroup returns from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ir.node import Node
+from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..lower.linearize import Phase
 from .clike import Function
 from .cuda_text import product_text
 from .mbarrier import READY, mbarriers_of
-from .wgmma import product_name
+from .wgmma import DONE, halves, is_left, keep, moved_registers, product_name, sources
 
 __all__ = ["WithWarpgroups"]
 
@@ -47,13 +47,18 @@ class WithWarpgroups(Function):
         self.line(f'asm volatile("{READY}" ::: "memory");')
         self.close()
         self.line("__syncthreads();")
+        moved = moved_registers(self.phase)
         self.open(f"if (threadIdx.x >= {items})")
+        if moved is not None:
+            self.line(f'asm volatile("{keep(moved[0], "dec")}");')
         self.open(f"if (threadIdx.x == {items})")
         for node in producer.src:
             self.node(node)
         self.close()
         self.line("return;")
         self.close()
+        if moved is not None:
+            self.line(f'asm volatile("{keep(moved[1], "inc")}");')
         # What was named in there is not known outside.
         self.names = {n: name for n, name in self.names.items() if n.op in (Op.PARAM, Op.LOCAL)}
 
@@ -76,7 +81,7 @@ class WithWarpgroups(Function):
         *place, barriers, slot = box.src[1:]
         name = f"copy_box_{len(place)}d"
         self.helpers |= {name, "shared_address"}
-        number = self.boxes.index((box.src[0], box.arg))
+        number = self.boxes.index((behind_after(box.src[0]), box.arg))
         arguments = [
             f"{self.memory(memory)} + {self.value(index)}", f"&map{number}",
             f"{self.value(barriers)} + {self.value(slot)}", *map(self.value, place),
@@ -94,7 +99,31 @@ class WithWarpgroups(Function):
         """A product of units of warpgroups, added to sums that are there already."""
         name = product_name(node)
         self.products[name] = product_text(node)
-        x, at_x, y, at_y = (self.value(s) for s in node.src[:4])
-        self.line(f"{name}({sums}, {x} + {at_x}, {y} + {at_y});")
-        if node.src[4:]:
-            self._on_mbarrier("arrive", node.src[4:])
+        (memory, *places), of_y, arrival = sources(node)
+        x, (y, at_y) = self.value(memory), map(self.value, of_y)
+        if node.arg.x is not None:
+            self.line(f"{name}({sums}, {x} + {self.value(places[0])}, {y} + {at_y});")
+            self._arrive(arrival)
+            return
+        pair = self.type(memory.dtype.scalar.vec(2))
+        for half, turn in halves(node):
+            words = (f"*(const {pair} *)({x} + {self.value(place)})" for place in half)
+            deep = turn * node.arg.y.advance // memory.dtype.itemsize
+            self.line(f"{name}({sums}, {', '.join(words)}, {y} + {at_y} + {deep});")
+            if turn == 0:
+                self._arrive(arrival)
+
+    def _arrive(self, arrival: Sequence[Node]) -> None:
+        if arrival:
+            *place, is_read = arrival
+            self._on_mbarrier("arrive", place, self.value(is_read))
+
+    def _after(self, node: Node) -> str:
+        register = node.src[0]
+        if register.op is Op.REGISTER and is_left(node):
+            sign = "f" if node.dtype.is_float else "r"
+            name = self.names[register]
+            sums = ", ".join(f'"+{sign}"({name}.s{n})' for n in range(node.dtype.count))
+            self.line(f'asm volatile("{DONE}" ::: "memory");')
+            self.line(f'asm volatile("" : {sums} : : "memory");')
+        return super()._after(node)

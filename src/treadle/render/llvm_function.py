@@ -153,8 +153,13 @@ class LLVMFunction(Values):
         self.start_block(f"{label}.next")
         self.lines.append(f"  {name}.next = add nuw nsw {kind} {name}, 1")
         more = self.emit(f"icmp ult {kind} {name}.next, {size}")
-        self.lines.append(f"  br i1 {more}, label %{label}, label %{label}.done")
+        hint = self.loop_hint(node.src[0])
+        self.lines.append(f"  br i1 {more}, label %{label}, label %{label}.done{hint}")
         self.start_block(f"{label}.done")
+
+    def loop_hint(self, loop: Node) -> str:
+        """What LLVM is to know of a loop, as metadata of the branch back."""
+        return ""
 
     # -- memory ---------------------------------------------------------------------------------
 

@@ -35,10 +35,11 @@ def expect(sign: str) -> str:
 
 
 def arrive(sign: str, percent: str) -> str:
-    """The first item of each subgroup arrives at mbarrier 0."""
+    """The first item of each subgroup arrives at mbarrier 0, unless 1 is 0."""
     return (
         "{ .reg .pred first; .reg .b32 lane; "
         f"mov.u32 lane, {percent}laneid; setp.eq.u32 first, lane, 0; "
+        f"setp.ne.and.u32 first, {sign}1, 0, first; "
         f"@first mbarrier.arrive.shared::cta.b64 _, [{sign}0]; }}"
     )
 

@@ -13,10 +13,10 @@ from ..lower.pipeline import ASYNCHRONOUS
 from ..target import Target
 
 __all__ = [
-    "BUTTERFLY", "BUTTERFLY_OF_QUADS", "COPIED_AT_ONCE", "IS_ANY", "MMA_KINDS", "TO_TF32", "WARP",
-    "WHOLE_WARP", "WIDEST", "Fused", "added_products", "alignment", "copied", "fused",
-    "has_nan_extremes", "is_whole", "mma_instruction", "most_aligned", "only_copied",
-    "only_updated",
+    "BUTTERFLY", "BUTTERFLY_OF_QUADS", "COPIED_AT_ONCE", "IS_ANY", "MMA_KINDS", "TO_TF32",
+    "UNROLLED", "WARP", "WHOLE_WARP", "WIDEST", "Fused", "added_products", "alignment", "copied",
+    "fused", "is_since_ampere", "is_whole", "long_updates", "mma_instruction", "most_aligned",
+    "only_copied", "only_updated",
 ]  # fmt: skip
 
 WARP = 32
@@ -27,6 +27,7 @@ BUTTERFLY_OF_QUADS = BUTTERFLY[-2:]
 # How a SUBGROUP combines bools: whether it is true if any is, else if all are.
 IS_ANY = {Op.ADD: True, Op.MAX: True, Op.MUL: False, Op.MIN: False}
 WIDEST = 16  # bytes that one instruction loads or stores
+MANY_UPDATES, UNROLLED = 32, 2  # registers in a step, steps
 COPIED_AT_ONCE = (4, 8, 16)  # bytes that one cp.async copies
 
 # For each kind of numbers that MMAs multiply: the shape, the kind and that of sums in PTX.
@@ -39,8 +40,11 @@ MMA_KINDS = {
 TO_TF32 = "cvt.rna.tf32.f32"  # what rounds float32 as tf32 has it
 
 
-def has_nan_extremes(target: Target) -> bool:
-    """Whether one instruction gives the larger of two float32, or NaN if either is."""
+def is_since_ampere(target: Target) -> bool:
+    """Whether one instruction gives the larger of two float32, or NaN if either is.
+
+    Another one rounds two of them to halves.
+    """
     return int(target.cpu.removeprefix("sm_").rstrip("a")) >= 80
 
 
@@ -109,6 +113,28 @@ def _copied_bytes(load: Node) -> int:
         other = other.src[0]
     is_one = gate is None or (gate.dtype.count == 1 and other is not None and other.value == 0)
     return load.dtype.count * load.dtype.scalar.itemsize if is_one else 0
+
+
+def long_updates(program: Node) -> frozenset[Node]:
+    """The innermost loops that add to many registers in each of a number of steps.
+
+    Two of their steps share what they compute beside, and one reads while the other adds. What
+    NVRTC makes of them is unrolled by the assembler, which leaves LLVM's as they are; more than two
+    take too many registers.
+    """
+    found, updates, is_innermost = set(), 0, False
+    for node in program.src:
+        if node.op is Op.RANGE and node.arg.kind != "grid":
+            updates, is_innermost = 0, True
+        elif node.op is Op.UPDATE:
+            updates += node.src[1].op not in (Op.MMA, Op.WGMMA)
+        elif node.op is Op.END:
+            loop, size = node.src[0], node.src[0].src[0]
+            divides = size.op is Op.CONST and size.arg % UNROLLED == 0
+            if is_innermost and divides and updates >= MANY_UPDATES:
+                found.add(loop)
+            is_innermost = False
+    return frozenset(found)
 
 
 def only_updated(program: Node) -> frozenset[Node]:

@@ -23,25 +23,29 @@ from ..lower.shared import local_places
 from ..target import Target
 from .llvm_values import mangled, memory_type, type_name
 from .nvidia import (
+    UNROLLED,
     WARP,
     WIDEST,
     Fused,
     added_products,
     alignment,
     fused,
-    has_nan_extremes,
+    is_since_ampere,
     is_whole,
+    long_updates,
     most_aligned,
     only_copied,
     only_updated,
 )
 from .ptx_warpgroups import SHARED
 from .ptx_warps import WithWarps
+from .wgmma import moved_registers
 
 __all__ = ["PTXRenderer"]
 
 _GLOBAL = 1
 TENSOR_MAP_BYTES = 128
+MOST_HINTS = 1 << 12  # numbers of metadata for the loops of one function
 _MOST_BLOCKS = 0x7FFFFFFF  # along x
 _UNSIGNED = {Op.IDIV: "udiv", Op.MOD: "urem"}
 _NO_WRAP = {Op.ADD: "add nsw", Op.SUB: "sub nsw", Op.MUL: "mul nsw"}
@@ -63,7 +67,7 @@ class PTXRenderer:
     def render(self, name: str, phases: Sequence[Phase], variables: Sequence[str]) -> str:
         """A module with one kernel function a phase, called `name_0`, `name_1`, ..."""
         functions = [
-            _PTXFunction(f"{name}_{number}", phase, self.target, self.contract)
+            _PTXFunction(f"{name}_{number}", phase, self.target, self.contract, number)
             for number, phase in enumerate(phases)
         ]
         bodies = [function.text() for function in functions]
@@ -71,13 +75,16 @@ class PTXRenderer:
         lines += [line for function in functions for line in function.top]
         declared = {line for function in functions for line in function.declared}
         lines += [*bodies, *sorted(declared), *_annotations(functions)]
+        lines += [line for function in functions for line in function.hints]
         return "\n".join(lines) + "\n"
 
 
 class _PTXFunction(WithWarps):
-    def __init__(self, name: str, phase: Phase, target: Target, contract: bool) -> None:
+    def __init__(
+        self, name: str, phase: Phase, target: Target, contract: bool, number: int
+    ) -> None:
         super().__init__(name, phase, phase.variables, contract=False)  # see `fused`
-        self.fuses, self.has_nan_extremes = contract, has_nan_extremes(target)
+        self.fuses, self.has_nan_extremes = contract, is_since_ampere(target)
         self.top: list[str] = []  # shared memory
         self.written = {param for param, is_written in phase.params if is_written}
         self.in_vectors: set[str] = set()  # the arguments that are accessed so
@@ -87,6 +94,9 @@ class _PTXFunction(WithWarps):
         self.unprinted = self.added.union(
             only_copied(phase.code, self.copied), only_updated(phase.code)
         )
+        self.first_hint = (number + 1) * MOST_HINTS  # behind the numbers of annotations
+        self.hints: list[str] = []
+        self.unrolled = long_updates(phase.program)
         self.maps_from = 0  # the first of the arguments that are tensor maps
         self.digits: dict[str, str] = {}  # what special registers hold, once read
         self.places, _ = local_places(phase.code)
@@ -123,6 +133,16 @@ class _PTXFunction(WithWarps):
             total = f"%all{number}"
         self.entry.append(f"  %rest = and i64 {total}, {WIDEST - 1}")
         self.entry.append("  %aligned = icmp eq i64 %rest, 0")
+
+    def loop_hint(self, loop: Node) -> str:
+        if loop not in self.unrolled:
+            return ""
+        mine, count = self.first_hint + len(self.hints), self.first_hint + len(self.hints) + 1
+        self.hints += [
+            f"!{mine} = distinct !{{!{mine}, !{count}}}",
+            f'!{count} = !{{!"llvm.loop.unroll.count", i32 {UNROLLED}}}',
+        ]
+        return f", !llvm.loop !{mine}"
 
     # -- the grid -------------------------------------------------------------------------------
 
@@ -337,16 +357,19 @@ def _is_argument(memory: Node) -> bool:
 
 
 def _annotations(functions: Sequence[_PTXFunction]) -> list[str]:
-    """What LLVM is told of kernels: most items of a group, and arguments that nobody changes."""
-    lists: list[str] = []
+    """What LLVM is told of kernels: how many items and groups run, and what nobody changes."""
     notes: list[str] = []
+    lists = [function for function in functions if function.boxes]
     for function in functions:
         notes.append(f'ptr @{function.name}, !"maxntidx", i32 {function.phase.launched}')
+        if moved_registers(function.phase) is not None:
+            notes.append(f'ptr @{function.name}, !"minctasm", i32 1')
         if function.boxes:
-            first = function.maps_from + 1  # they are counted from 1
-            lists.append(", ".join(f"i32 {first + n}" for n in range(len(function.boxes))))
-            listed = f"!{len(functions) + sum(bool(f.boxes) for f in functions) + len(lists) - 1}"
-            notes.append(f'ptr @{function.name}, !"grid_constant", {listed}')
-    numbers = ", ".join(f"!{number}" for number in range(len(notes)))
-    nodes = [f"!{number} = !{{{note}}}" for number, note in enumerate((*notes, *lists))]
+            notes.append(f'ptr @{function.name}, !"grid_constant", !{lists.index(function)}')
+    constants = []
+    for function in lists:  # they are counted from 1
+        arguments = range(function.maps_from + 1, function.maps_from + 1 + len(function.boxes))
+        constants.append(", ".join(f"i32 {number}" for number in arguments))
+    nodes = [f"!{number} = !{{{note}}}" for number, note in enumerate((*constants, *notes))]
+    numbers = ", ".join(f"!{number}" for number in range(len(lists), len(nodes)))
     return [f"!nvvm.annotations = !{{{numbers}}}", *nodes]

@@ -1,7 +1,7 @@
 """LLVM IR for units of warpgroups: inline assembly, since LLVM has no intrinsics for most of it.
 
 A producer's program stands before that of the items, behind a branch that one item of one more
-warp takes and that the whole warp returns from.
+warpgroup takes and that the whole warpgroup returns from.
 """
 
 from __future__ import annotations
@@ -11,13 +11,24 @@ from collections.abc import Sequence
 
 from ..dtype import DType, dtypes
 from ..ir.args import MatrixLayout
-from ..ir.node import Node
+from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..lower.linearize import Phase
 from . import mbarrier
 from .llvm_function import LLVMFunction
 from .llvm_values import type_name, zero
-from .wgmma import ADDRESS_BITS, UNIT, descriptor_fields, instructions
+from .wgmma import (
+    ADDRESS_BITS,
+    DONE,
+    UNIT,
+    descriptor_fields,
+    halves,
+    instructions,
+    is_left,
+    keep,
+    moved_registers,
+    sources,
+)
 
 __all__ = ["SHARED", "WithWarpgroups"]
 
@@ -58,20 +69,24 @@ class WithWarpgroups(LLVMFunction):
         self.asm(mbarrier.READY)
         self.close_if(done)
         self._barrier(producer)
+        moved = moved_registers(self.phase)
         consumers = self.open_if(self.emit(f"icmp uge i32 {item}, {self.phase.items}"))
+        if moved is not None:
+            self.asm(keep(moved[0], "dec"))
         done = self.open_if(self.emit(f"icmp eq i32 {item}, {self.phase.items}"))
         for node in producer.src:
             self.node(node)
         self.close_if(done)
         self.lines.append("  ret void")
         self.start_block(consumers)
+        if moved is not None:
+            self.asm(keep(moved[1], "inc"))
         # What was named in there is not known outside.
         self.names = {n: name for n, name in self.names.items() if n.op in (Op.PARAM, Op.LOCAL)}
 
     def asm(self, text: str, *operands: str) -> None:
         """Inline assembly that is for its effects."""
-        kinds = ("l" if operand.startswith(("ptr", "i64")) else "r" for operand in operands)
-        constraints = ",".join((*kinds, "~{memory}"))
+        constraints = ",".join((*_kinds(operands), "~{memory}"))
         given = ", ".join(operands)
         self.lines.append(
             f'  call void asm sideeffect "{text}", "{constraints}"({given}) convergent'
@@ -95,7 +110,7 @@ class WithWarpgroups(LLVMFunction):
     def _copy_box(self, store: Node) -> None:
         memory, index, box = store.src
         *place, barriers, slot = box.src[1:]
-        number = self.boxes.index((box.src[0], box.arg))
+        number = self.boxes.index((behind_after(box.src[0]), box.arg))
         self.asm(
             mbarrier.copy_box("$", len(place)), self._shared_word(memory, index),
             f"ptr %map{number}", self._shared_word(barriers, slot),
@@ -107,26 +122,60 @@ class WithWarpgroups(LLVMFunction):
 
     def _added_product(self, node: Node, sums: str) -> str:
         """A product of units of warpgroups, added to sums that are there already."""
-        kind, one, count = type_name(node.dtype), type_name(node.dtype.scalar), node.dtype.count
+        (memory, *places), of_y, arrival = sources(node)
+        text = " ".join(instructions(node, "$", 2 * node.dtype.count))
+        y, layout = self._at(*of_y), node.arg.y
+        if node.arg.x is not None:
+            x = self._descriptor(self._at(memory, places[0]), node.arg.x)
+            factors = [f"i64 {x}", f"i64 {self._descriptor(y, layout)}"]
+            sums = self._on_sums(node.dtype, sums, text, factors)
+            self._arrive(arrival)
+            return sums
+        whole = self._descriptor(y, layout)
+        for half, turn in halves(node):
+            words = [word for place in half for word in self._pair(memory, place)]
+            part = self.emit(f"add i64 {whole}, {turn * layout.advance // UNIT}")
+            sums = self._on_sums(node.dtype, sums, text, [*words, f"i64 {part}"])
+            if turn == 0:
+                self._arrive(arrival)
+        return sums
+
+    def _at(self, memory: Node, index: Node) -> str:
+        return self.place(memory, memory.dtype, self.value(index), type_name(index.dtype))
+
+    def _pair(self, memory: Node, index: Node) -> list[str]:
+        """Two neighbouring words of shared memory, as operands."""
+        at = self._at(memory, index)
+        both = self.emit(f"load <2 x i32>, ptr addrspace({SHARED}) {at}, align 8")
+        return [f"i32 {self.emit(f'extractelement <2 x i32> {both}, i64 {n}')}" for n in range(2)]
+
+    def _arrive(self, arrival: Sequence[Node]) -> None:
+        if arrival:
+            *place, is_read = arrival
+            word = self.emit(f"zext i1 {self.value(is_read)} to i32")
+            self.asm(mbarrier.arrive("$", "%"), self._shared_word(*place), f"i32 {word}")
+
+    def _after(self, node: Node) -> str:
+        is_awaited = node.src[0].op is Op.REGISTER and is_left(node)
+        if is_awaited:
+            self.asm(DONE)
+        sums = super()._after(node)
+        return self._on_sums(node.dtype, sums, "", []) if is_awaited else sums
+
+    def _on_sums(self, dtype: DType, sums: str, text: str, factors: Sequence[str]) -> str:
+        """Inline assembly that takes sums and gives them back; behind those it has `factors`."""
+        kind, one, count = type_name(dtype), type_name(dtype.scalar), dtype.count
         lanes = [self.emit(f"extractelement {kind} {sums}, i64 {n}") for n in range(count)]
-        operands = [f"{one} {lane}" for lane in lanes]
-        for (memory, index), layout in zip(
-            (node.src[:2], node.src[2:4]), (node.arg.x, node.arg.y), strict=True
-        ):
-            at = self.place(memory, memory.dtype, self.value(index), type_name(index.dtype))
-            operands.append(f"i64 {self._descriptor(at, layout)}")
+        operands = [*(f"{one} {lane}" for lane in lanes), *factors]
         ties = [str(n) for n in range(count)]
-        register = "=f" if node.dtype.is_float else "=r"
-        constraints = ",".join([*[register] * count, *ties, "l", "l", "~{memory}"])
+        register = "=f" if dtype.is_float else "=r"
+        constraints = [*[register] * count, *ties, *_kinds(factors), "~{memory}"]
         fields = f"{{ {', '.join([one] * count)} }}"
-        text = " ".join(instructions(node, "$", 2 * count))
         found = self.emit(
-            f'call {fields} asm sideeffect "{text}", "{constraints}"({", ".join(operands)}) '
-            "convergent"
+            f'call {fields} asm sideeffect "{text}", "{",".join(constraints)}"'
+            f"({', '.join(operands)}) convergent"
         )
-        if node.src[4:]:
-            self.asm(mbarrier.arrive("$", "%"), self._shared_word(*node.src[4:]))
-        return self.stacked(node.dtype, fields, found)
+        return self.stacked(dtype, fields, found)
 
     def _descriptor(self, at: str, layout: MatrixLayout) -> str:
         """What names a matrix in shared memory."""
@@ -142,3 +191,8 @@ class WithWarpgroups(LLVMFunction):
             lane = f"{type_name(dtype.scalar)} {one}, i64 {n}"
             total = self.emit(f"insertelement {type_name(dtype)} {total}, {lane}")
         return total
+
+
+def _kinds(operands: Sequence[str]) -> list[str]:
+    """The constraints of operands: words of 64 or 32 bits."""
+    return ["l" if operand.startswith(("ptr", "i64")) else "r" for operand in operands]

@@ -7,24 +7,30 @@ is a word of 64 bits:
 
     bits 0-13 address, 16-29 leading and 32-45 stride offset, each in 16 bytes; 62-63 swizzle
 
-All of a slice is one text, from the fence to the wait: no compiler gets to move registers that are
-still being written.
+All of a slice is one text, from the fence to the wait. That is for this product, or for the one
+before it where units are to go on with this one meanwhile: then nobody but the next text may touch
+the sums until DONE. Behind that stands a text that does nothing with all of them: what reads them
+comes after it, and compilers keep both in order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..dtype import to_dtype
 from ..ir.args import MatrixLayout
-from ..ir.node import Node
+from ..ir.node import Node, behind_after
 from ..ir.op import Op
+from ..lower.linearize import Phase
 
 __all__ = [
-    "ADDRESS_BITS", "FENCE", "UNIT", "descriptor_fields", "instructions", "product_name",
-    "reads_shared",
+    "ADDRESS_BITS", "DONE", "FENCE", "UNIT", "WORDS", "descriptor_fields", "halves",
+    "instructions", "is_left", "keep", "moved_registers", "product_name", "reads_shared", "sources",
 ]  # fmt: skip
 
 # Orders what items have stored to shared memory with what units of warpgroups read from there.
 FENCE = "fence.proxy.async.shared::cta;"
+DONE = "wgmma.wait_group.sync.aligned 0;"
 UNIT = 16  # bytes in which descriptors count
 ADDRESS_BITS = 0x3FFF
 _SWIZZLE = 1 << 62  # of 128 bytes
@@ -36,6 +42,8 @@ _KINDS = {
     "uint8": ("u8", "s32"),
 }  # fmt: skip
 _TURNED = ("f16", "bf16")
+MANY_SUMS, MOVED = 128, (40, 232)
+WORDS = 4  # of x that an item holds for each instruction, if not in shared memory
 _STEP_BYTES = 32  # of a row, in each instruction
 
 
@@ -44,22 +52,65 @@ def reads_shared(program: Node) -> bool:
     return any(node.op is Op.WGMMA for node in program.src)
 
 
+def is_left(after: Node) -> bool:
+    """Whether a register that is read behind a loop has products in it that nobody waited for."""
+    register, *ends = after.src
+    updates = (effect for end in ends for effect in end.src if effect.op is Op.UPDATE)
+    values = (n.src[1] for n in updates if behind_after(n.src[0]) is register)
+    return any(value.op is Op.WGMMA and value.arg.is_left for value in values)
+
+
 def descriptor_fields(layout: MatrixLayout) -> int:
     """A descriptor but for its address."""
     return _SWIZZLE | layout.stride // UNIT << 32 | layout.leading // UNIT << 16
 
 
+def moved_registers(phase: Phase) -> tuple[int, int] | None:
+    """The registers that each item of a producer keeps, and that each other one has then.
+
+    None where all have enough. A multiprocessor has 64 Ki registers, so a launch of two warpgroups
+    and a producer gives each item 168: 128 sums leave too few for what else is in flight.
+    """
+    sums = max((n.dtype.count for n in phase.program.src if n.op is Op.WGMMA), default=0)
+    return MOVED if phase.producer is not None and sums >= MANY_SUMS else None
+
+
+def keep(count: int, way: str) -> str:
+    """All items of a warpgroup have so many registers from now on: more, or fewer than before."""
+    return f"setmaxnreg.{way}.sync.aligned.u32 {count};"
+
+
+def sources(node: Node) -> tuple[tuple[Node, ...], tuple[Node, ...], tuple[Node, ...]]:
+    """Memory and places of x, memory and place of y, and where warps arrive, if they do."""
+    count = 2 if node.arg.x is not None else 1 + WORDS // 2 * node.arg.turns
+    return node.src[:count], node.src[count : count + 2], node.src[count + 2 :]
+
+
+def halves(node: Node) -> list[tuple[Sequence[Node], int]]:
+    """The places of the words for either half of the turns, and the first turn of it.
+
+    While units work on one half, items read the words of the other: units do not copy them.
+    """
+    (_, *places), turns = sources(node)[0], node.arg.turns
+    each = len(places) // 2
+    return [(places[:each], 0), (places[each:], turns // 2)]
+
+
 def product_name(node: Node) -> str:
     """A name that tells apart those with another text."""
     arg, kind = node.arg, node.arg.kind
-    layouts = "".join("t" if layout.is_transposed else "n" for layout in (arg.x, arg.y))
-    return f"wgmma_{kind}_{arg.columns}x{arg.turns}_{layouts}"
+    layouts = "".join(
+        "w" if layout is None else "t" if layout.is_transposed else "n" for layout in (arg.x, arg.y)
+    )
+    left = "_left" if arg.is_left else ""
+    return f"wgmma_{kind}_{arg.columns}x{arg.turns}_{layouts}{left}"
 
 
 def instructions(node: Node, sign: str, first: int) -> list[str]:
-    """The product of one slice, added to its sums.
+    """The product of one slice, or of half a slice if x is in words, added to its sums.
 
-    `sign` stands before an operand's number; the descriptors' are `first` and the next.
+    `sign` stands before an operand's number. From `first` on they are x, its descriptor or its
+    words in the order of the turns, and the descriptor of y.
     """
     arg, sums = node.arg, node.dtype.count
     (kind, total), depth = _KINDS[arg.kind], _STEP_BYTES // to_dtype(arg.kind).itemsize
@@ -68,21 +119,27 @@ def instructions(node: Node, sign: str, first: int) -> list[str]:
     options = "" if total == "s32" else ", 1, 1"
     if kind in _TURNED:
         options += "".join(f", {int(layout.is_transposed)}" for layout in (arg.x, arg.y))
+    turns = arg.turns if arg.x is not None else arg.turns // 2
+    words = 1 if arg.x is not None else WORDS * turns
     lines = [
         "{ .reg .pred on; .reg .b64 x, y;",
         "setp.eq.u32 on, 0, 0;",
-        f"mov.b64 x, {sign}{first};",
-        f"mov.b64 y, {sign}{first + 1};",
+        *([f"mov.b64 x, {sign}{first};"] if arg.x is not None else []),
+        f"mov.b64 y, {sign}{first + words};",
         "wgmma.fence.sync.aligned;",
     ]
-    for turn in range(arg.turns):
+    for turn in range(turns):
         if turn:
             lines += [
                 f"add.s64 {name}, {name}, {layout.advance // UNIT};"
                 for name, layout in (("x", arg.x), ("y", arg.y))
+                if layout is not None
             ]
+        held = (f"{sign}{first + WORDS * turn + n}" for n in range(WORDS))
+        x = "x" if arg.x is not None else f"{{{', '.join(held)}}}"
         lines.append(
             f"wgmma.mma_async.sync.aligned.{shape}.{total}.{kind}.{kind} "
-            f"{{{registers}}}, x, y, on{options};"
+            f"{{{registers}}}, {x}, y, on{options};"
         )
-    return [*lines, "wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0; }"]
+    wait = f"wgmma.wait_group.sync.aligned {int(arg.is_left)};"
+    return [*lines, "wgmma.commit_group.sync.aligned;", f"{wait} }}"]
