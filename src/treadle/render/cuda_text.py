@@ -86,7 +86,7 @@ __device__ __forceinline__ float {name}_nan(float x, float y) {{
     "quick_exp2": """\
 __device__ __forceinline__ float quick_exp2(float x) {
   float y;
-  asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }""",
     "tensor_map": "struct __align__(64) tensor_map { unsigned char opaque[128]; };",
@@ -122,6 +122,15 @@ __device__ __forceinline__ unsigned short to_{name}(float x) {{
   unsigned short y;
   asm("cvt.rn.{spelled}.f32 %0, %1;" : "=h"(y) : "f"(x));
   return y;
+}}"""
+        for name, spelled in HALVES.items()
+    },
+    **{
+        f"halves_{name}": f"""\
+__device__ __forceinline__ unsigned halves_{name}(float low, float high) {{
+  unsigned word;
+  asm("cvt.rn.{spelled}x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
 }}"""
         for name, spelled in HALVES.items()
     },
