@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from treadle.ir.evaluate import evaluate
-from treadle.ir.node import behind_after
+from treadle.ir.node import Node, behind_after
 from treadle.ir.op import Op
 from treadle.lower.linearize import Phase
 from treadle.render.nvidia import WARP
@@ -23,9 +23,14 @@ def ways_of(phase: Phase) -> Iterator[int]:
             continue
         leaves = [n for n in node.src[1].toposort() if n.op in (Op.RANGE, Op.WORK_ITEM)]
         items = np.arange(phase.items)
-        values = {n: items if n.op is Op.WORK_ITEM else n.src[0].arg // 2 for n in leaves}
+        values = {n: items if n.op is Op.WORK_ITEM else _step_of(n) for n in leaves}
         places = np.broadcast_to(evaluate(node.src[1], values), items.shape)
         yield _ways(places * node.src[0].dtype.itemsize)
+
+
+def _step_of(loop: Node) -> int:
+    """One in the middle, or the first of a loop as long as those around it say."""
+    return loop.src[0].arg // 2 if loop.src[0].op is Op.CONST else 0
 
 
 def _ways(addresses: np.ndarray) -> int:

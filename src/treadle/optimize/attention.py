@@ -25,7 +25,7 @@ import math
 from dataclasses import dataclass
 
 from ..dtype import dtypes
-from ..ir.attention import EACH, Attention, is_kept, recognise_attention, unit_of
+from ..ir.attention import EACH, Attention, recognise_attention, unit_of
 from ..ir.loops import steps_of
 from ..ir.node import Node
 from ..ir.op import Op
@@ -34,25 +34,25 @@ from ..target import MatrixUnit, Target
 from .attention_tiles import (
     BUFFERS,
     HOLE,
+    LOG2_E,
     Shape,
     Tiles,
     choose,
     lane_of,
     power_of_two,
+    quad,
+    quick_exp2,
+    tree,
     words_of_weights,
     zeros,
 )
-from .blocks import is_along_row
 from .fragments import GROUPS_OF_LINES, Operand
 from .moves import Moves
 from .nest import Nest
-from .tails import limits_of
 
-__all__ = ["attend_in_tiles"]
+__all__ = ["Attending", "attend_in_tiles", "is_mask"]
 
 SHAPES = (Shape(2, 64), Shape(2, 32), Shape(1, 64), Shape(1, 32))
-HELD = 64  # columns of q whose words stay in registers; those of wider rows are read for each tile
-_LOG2_E = 1 / math.log(2)
 
 
 def attend_in_tiles(moves: Moves, target: Target) -> None:
@@ -61,7 +61,32 @@ def attend_in_tiles(moves: Moves, target: Target) -> None:
         found = recognise_attention(nest.node)
         unit = found and unit_of(found, target.matrix_units)
         if found is not None and unit is not None:
-            _Attending(moves, nest, found, unit, target).make()
+            _make(moves, nest, found, unit, target)
+
+
+def _make(moves: Moves, nest: Nest, found: Attention, unit: MatrixUnit, target: Target) -> None:
+    """Replace the nest."""
+    assert target.workgroup is not None
+    # Lines are as long as the next power of two: that is how they can be swizzled.
+    long, wide = power_of_two(found.depth), power_of_two(found.column)
+
+    def nbytes(shape: Shape) -> int:
+        tiles = BUFFERS * shape.keys * (long + wide)
+        return (shape.rows * long + tiles) * unit.dtype.itemsize
+
+    results = steps_of(found.row) * steps_of(*found.batch)
+    shape = choose(SHAPES, nbytes, results, target.workgroup)
+    tiles = Tiles(moves, unit, found.row, found.key, found.batch, shape)
+    tiles.limit(nest, found.column)
+    attending = Attending(tiles, found, tiles.of_rows(found.query, found.depth))
+    attending.make()
+    pair = moves.loop(2, "vector")  # neighbouring results are stored at once
+    stores = attending.stores(pair)
+    end = Node(Op.END, dtypes.void, (*stores, *tiles.loops, pair), len(stores))
+    moves.root = simplify(moves.root.substitute({nest.node: end}))
+    moves.log.append(
+        f"{shape.rows} rows by tiles of {shape.keys} keys on matrix units, weights in registers"
+    )
 
 
 @dataclass(frozen=True)
@@ -72,44 +97,30 @@ class _Row:
     total: Node
 
 
-class _Attending:
-    """One kernel in the making."""
+class Attending:
+    """One pass of a block over its keys."""
 
-    def __init__(
-        self, moves: Moves, nest: Nest, found: Attention, unit: MatrixUnit, target: Target
-    ) -> None:
-        assert target.workgroup is not None
-        self.moves, self.nest, self.found, self.unit = moves, nest, found, unit
-        # Lines are as long as the next power of two: that is how they can be swizzled.
-        self.long, self.wide = power_of_two(found.depth), power_of_two(found.column)
-        results = steps_of(found.row) * steps_of(*found.batch)
-        self.shape = choose(SHAPES, self._bytes, results, target.workgroup)
-        self.tiles = Tiles(moves, unit, found.row, found.key, found.batch, self.shape)
-        order = nest.node.toposort()
-        fills = {n.src[2]: n.src[0] for n in order if is_kept(n)}
-        limits = limits_of(filter(is_along_row, order), fills, steps_of(found.key))
-        around = frozenset(nest.loops) - {found.column}
-        self.tile, self.first_key = self.tiles.bounded(limits, around)
-        self.scale, self.scores = _scaled(found)
-        self.pair = moves.loop(2, "vector")  # neighbouring results are stored at once
-
-    def _bytes(self, shape: Shape) -> int:
-        both = BUFFERS * shape.keys * (self.long + self.wide)
-        return (shape.rows * self.long + both) * self.unit.dtype.itemsize
+    def __init__(self, tiles: Tiles, found: Attention, query: Operand) -> None:
+        self.tiles, self.found, self.query, self.unit = tiles, found, query, tiles.unit
+        self.scale, self.score = _scaled(found)
+        self.tile, self.first_key = tiles.over_keys()
+        products = range(tiles.shape.products)
+        self.rows = [[self._carried(), self._carried()] for _ in products]
+        blocks = range(steps_of(found.column) // GROUPS_OF_LINES)
+        self.sums = [[tiles.register(zeros(self.unit)) for _ in blocks] for _ in products]
+        self.done = self.tile  # the END of the pass, once it is made
 
     def make(self) -> None:
-        """Replace the nest."""
-        tiles, products = self.tiles, range(self.shape.products)
-        query, keys, values = self._operands()
-        blocks = steps_of(self.found.column) // GROUPS_OF_LINES
-        rows = [[self._carried(), self._carried()] for _ in products]
-        sums = [[tiles.register(zeros(self.unit)) for _ in range(blocks)] for _ in products]
-        scores = self._scores(query, keys)
+        """Go through the keys."""
+        tiles, found, sums = self.tiles, self.found, [list(mine) for mine in self.sums]
+        keys = tiles.of_keys(found.of_key, found.depth, self.first_key)
+        values = tiles.of_keys(found.value, found.column, self.first_key).swapped()
+        scores = tiles.scores(self.query, keys, found.depth, self.tile)
         weights, effects = [], []
-        for number in products:
-            weighed = [self._weigh(number, half, scores[number], rows[number][half])
-                       for half in range(2)]  # fmt: skip
-            weights.append([tiles.packed(values) for values, _, _ in weighed])
+        for number, rows in enumerate(self.rows):
+            weighed = [self._weigh(number, half, scores[number], row)
+                       for half, row in enumerate(rows)]  # fmt: skip
+            weights.append([tiles.packed(mine) for mine, _, _ in weighed])
             effects += [effect for _, _, carried in weighed for effect in carried]
             shrunk = tuple(one for _, one, _ in weighed for _ in range(2))
             all_shrunk = Node(Op.STACK, sums[number][0].dtype, shrunk)
@@ -117,55 +128,18 @@ class _Attending:
                 tiles.updated(total, all_shrunk, Op.MUL, self.tile) for total in sums[number]
             ]
         tiles.add_products(
-            sums, self.shape.keys // EACH,
+            sums, tiles.shape.keys // EACH,
             lambda product, step: words_of_weights(weights[product], step),
             lambda block, step: tiles.words_of_y(values, block, step), self.tile,
         )  # fmt: skip
         effects += [total.src[1] for mine in sums for total in mine]
-        done = Node(Op.END, dtypes.void, (*effects, self.tile), len(effects))
-        stores = [
-            store
-            for number in products
-            for half, row in enumerate(rows[number])
-            for store in self._stores(number, half, row, sums[number], done)
-        ]
-        end = Node(Op.END, dtypes.void, (*stores, *tiles.loops, self.pair), len(stores))
-        self.moves.root = simplify(self.moves.root.substitute({self.nest.node: end}))
-        self.moves.log.append(
-            f"{self.shape.rows} rows by tiles of {self.shape.keys} keys on matrix units, "
-            "weights in registers"
-        )
-
-    def _operands(self) -> tuple[Operand, Operand, Operand]:
-        """The rows of q; a tile of keys; y for a tile of keys."""
-        found, tiles = self.found, self.tiles
-        return (
-            tiles.of_rows(found.query, found.depth),
-            tiles.of_keys(found.of_key, found.depth, self.first_key),
-            tiles.of_keys(found.value, found.column, self.first_key).swapped(),
-        )
+        self.done = Node(Op.END, dtypes.void, (*effects, self.tile), len(effects))
 
     def _carried(self) -> _Row:
         least, none = (Node.const(self.unit.sums, n) for n in (-math.inf, 0))
         return _Row(self.tiles.register(least), self.tiles.register(none))
 
     # -- a tile of keys -------------------------------------------------------------------------
-
-    def _scores(self, query: Operand, keys: Operand) -> list[list[Node]]:
-        """The sums of products of q and the tile's keys that an item has, by eight keys."""
-        tiles = self.tiles
-        again = (self.tile,) if self.shape.products > 1 and self.long > HELD else ()
-        sums = [
-            [tiles.register(zeros(self.unit), self.tile)
-             for _ in range(self.shape.keys // GROUPS_OF_LINES)]
-            for _ in range(self.shape.products)
-        ]  # fmt: skip
-        tiles.add_products(
-            sums, steps_of(self.found.depth) // EACH,
-            lambda product, step: tiles.words_of_x(query, product, step, *again),
-            lambda block, step: tiles.words_of_y(keys, block, step), self.tile,
-        )  # fmt: skip
-        return sums
 
     def _weigh(
         self, product: int, half: int, sums: list[Node], row: _Row
@@ -178,15 +152,15 @@ class _Attending:
             for side in range(2)
         ]
         before = Node(Op.AFTER, row.most.dtype, (row.most, self.tile))
-        most = before.maximum(_quad(_tree(scores, Op.MAX), Op.MAX))
+        most = before.maximum(quad(tree(scores, Op.MAX), Op.MAX))
         # Where nothing counts so far, all weights are 0.
         base = most.eq(-math.inf).where(0.0, most)
         base = base * self.scale
-        shrunk, *weights = (_quick_exp2(n * self.scale - base) for n in (before, *scores))
+        shrunk, *weights = (quick_exp2(n * self.scale - base) for n in (before, *scores))
         total = tiles.updated(row.total, shrunk, Op.MUL, self.tile)
         effects = [
             tiles.updated(row.most, most, Op.MAX, self.tile).src[1],
-            tiles.updated(total, _tree(weights, Op.ADD), Op.ADD, self.tile).src[1],
+            tiles.updated(total, tree(weights, Op.ADD), Op.ADD, self.tile).src[1],
         ]
         return weights, shrunk, effects
 
@@ -194,28 +168,46 @@ class _Attending:
         """s of an item's row and one of its two keys of each eight."""
         key = self.first_key + self.tiles.lane.t * 2 + (block * GROUPS_OF_LINES + side)
         places = {self.found.row: self.tiles.row_of(product, half), self.found.key: key}
-        score = self.tiles.at(self.scores, places).substitute({HOLE: total})
+        score = self.tiles.at(self.score, places).substitute({HOLE: total})
         guard = simplify(key < steps_of(self.found.key))
         return score if guard.value == 1 else guard.where(score, -math.inf)
 
     # -- results --------------------------------------------------------------------------------
 
-    def _stores(
-        self, product: int, half: int, row: _Row, sums: list[Node], done: Node
-    ) -> list[Node]:
-        """The STOREs of two neighbouring results each."""
-        found = self.found
-        total = _quad(Node(Op.AFTER, row.total.dtype, (row.total, done)), Op.ADD)
-        if found.gives_zero:
+    def most(self, product: int, half: int) -> Node:
+        """The largest score of an item's row."""
+        most = self._after(self.rows[product][half].most)
+        return most * (self.scale / LOG2_E)
+
+    def total(self, product: int, half: int) -> Node:
+        """The sum of exponentials of an item's row."""
+        return quad(self._after(self.rows[product][half].total), Op.ADD)
+
+    def share(self, product: int, half: int) -> Node:
+        """What sums of a row are to be multiplied by."""
+        total = self.total(product, half)
+        if self.found.gives_zero:
             total = total.eq(0.0).where(1.0, total)
-        share = Node.const(total.dtype, 1.0) / total
-        store, stores = found.store.substitute({found.total: HOLE}), []
-        for block, register in enumerate(sums):
-            one = Node(Op.AFTER, register.dtype, (register.src[0], done))
-            result = lane_of(one, simplify(self.pair + half * 2)) * share
-            column = self.tiles.lane.t * 2 + self.pair + block * GROUPS_OF_LINES
-            places = {found.row: self.tiles.row_of(product, half), found.column: column}
-            stores.append(self.tiles.at(store, places).substitute({HOLE: result}))
+        return Node.const(total.dtype, 1.0) / total
+
+    def result(self, product: int, half: int, block: int, side: Node) -> Node:
+        """A sum of an item's row, before it is multiplied; `side` says which of two columns."""
+        return lane_of(self._after(self.sums[product][block]), simplify(side + half * 2))
+
+    def _after(self, register: Node) -> Node:
+        return Node(Op.AFTER, register.dtype, (register, self.done))
+
+    def stores(self, pair: Node) -> list[Node]:
+        """The STOREs of neighbouring results, which the loop `pair` goes through."""
+        found, stores = self.found, []
+        store = found.store.substitute({found.total: HOLE})
+        for product, half in self.tiles.halves():
+            share = self.share(product, half)
+            for block in range(len(self.sums[product])):
+                result = self.result(product, half, block, pair) * share
+                places = {found.row: self.tiles.row_of(product, half),
+                          found.column: self.tiles.column_of(block, pair)}  # fmt: skip
+                stores.append(self.tiles.at(store, places).substitute({HOLE: result}))
         return stores
 
 
@@ -233,8 +225,8 @@ def _scaled(found: Attention) -> tuple[float, Node]:
         (factor,) = factors
         plain = _without(scores, HOLE * factor) if 0 < factor < math.inf else None
         if plain is not None:
-            return factor * _LOG2_E, plain
-    return _LOG2_E, scores
+            return factor * LOG2_E, plain
+    return LOG2_E, scores
 
 
 def _without(scores: Node, scaled: Node) -> Node | None:
@@ -249,29 +241,14 @@ def _without(scores: Node, scaled: Node) -> Node | None:
     if scores.op is Op.ADD:
         for one, mask in (scores.src, scores.src[::-1]):
             plain = _without(one, scaled)
-            if plain is not None and _is_mask(mask):
+            if plain is not None and is_mask(mask):
                 condition, yes, _ = mask.src
                 least = Node.const(scores.dtype, -math.inf)
                 return condition.where(*((plain, least) if yes.arg == 0 else (least, plain)))
     return None
 
 
-def _is_mask(node: Node) -> bool:
+def is_mask(node: Node) -> bool:
     """Whether a node is 0 or -inf, as a condition says."""
     values = [s.arg for s in node.src[1:] if s.op is Op.CONST]
     return node.op is Op.WHERE and sorted(values) == [-math.inf, 0]
-
-
-def _quad(value: Node, op: Op) -> Node:
-    return Node(Op.QUAD, value.dtype, (value,), op)
-
-
-def _quick_exp2(value: Node) -> Node:
-    return Node(Op.QUICK_EXP2, value.dtype, (value,))
-
-
-def _tree(values: list[Node], op: Op) -> Node:
-    while len(values) > 1:
-        pairs = (values[n : n + 2] for n in range(0, len(values), 2))
-        values = [pair[0].alu(op, *pair[1:]) if pair[1:] else pair[0] for pair in pairs]
-    return values[0]

@@ -12,26 +12,31 @@ Words are read from shared memory step by step of k, and all products of a subgr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..dtype import dtypes
 from ..ir.args import RegisterRef
-from ..ir.attention import EACH, narrow_factor
+from ..ir.attention import EACH, is_kept, narrow_factor
 from ..ir.loops import TRUE, Split, replace_ranges, steps_of
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import MatrixUnit, Workgroup
+from .blocks import is_along_row
 from .fragments import GROUPS_OF_LINES, WORDS, Lane, Operand, staged
 from .moves import Moves
-from .tails import Limits
+from .nest import Nest
+from .tails import Span, limits_of
 
 __all__ = [
-    "BUFFERS", "HOLE", "SUBGROUPS", "Shape", "Tiles", "choose", "lane_of", "power_of_two",
-    "words_of_weights", "zeros",
+    "BUFFERS", "HELD", "HOLE", "LOG2_E", "SUBGROUPS", "Shape", "Tiles", "choose", "lane_of",
+    "power_of_two", "quad", "quick_exp2", "tree", "words_of_weights", "zeros",
 ]  # fmt: skip
 
+HELD = 128  # columns of rows whose words stay in registers; of more they are read for each tile
+LOG2_E = 1 / math.log(2)
 SUBGROUPS = 4
 BUFFERS = 2
 RESERVED = 1 << 10  # bytes of shared memory that each group has besides
@@ -85,6 +90,10 @@ class Tiles:
         self.subgroup = moves.loop(SUBGROUPS, "local")
         self.lane = Lane(moves.loop(GROUPS_OF_LINES, "local"), moves.loop(WORDS, "local"))
         self.registers = 0
+        self.held = shape.products  # rows of 16 whose words an item would hold at a time
+        self.span: Span | None = None
+        self.operands: dict[tuple[Node, int], Operand] = {}
+        self.inside: dict[int, Node] = {}
 
     @property
     def loops(self) -> tuple[Node, ...]:
@@ -93,25 +102,29 @@ class Tiles:
 
     # -- places ---------------------------------------------------------------------------------
 
-    def bounded(self, limits: Limits | None, around: frozenset[Node]) -> tuple[Node, Node]:
-        """A loop over the tiles that count for the rows of a block, and the first key of each.
+    def limit(self, nest: Nest, column: Node) -> None:
+        """Let blocks go through no more keys than masks leave to their rows.
 
-        Blocks that have most of them come first: those that are left at the end are short.
+        Those that have most of them come first: what is left at the end is short.
         """
-        whole = self.moves.loop(-(-steps_of(self.key) // self.shape.keys))
-        span = self._span(limits, around)
-        if limits is None or span is None:
-            return whole, whole * self.shape.keys
-        if limits.ends and self.blocks > 1 and self.block.op is Op.RANGE:
+        order = nest.node.toposort()
+        fills = {n.src[2]: n.src[0] for n in order if is_kept(n)}
+        limits = limits_of(filter(is_along_row, order), fills, steps_of(self.key))
+        if limits is None:
+            return
+        if limits.ends and self.block.op is Op.RANGE:
             self.block = self.blocks - 1 - self.block
-            span = self._span(limits, around)
-            assert span is not None
-        split = span.substitute(self.batch).loop(whole, self.shape.keys)
-        return split.ranges[0], simplify(split.expr * self.shape.keys)
-
-    def _span(self, limits: Limits | None, around: frozenset[Node]):
+        around = frozenset(nest.loops) - {column}
         first = self.block * self.shape.rows
-        return limits and limits.of_rows(self.row, first, self.shape.rows, around)
+        self.span = limits.of_rows(self.row, first, self.shape.rows, around)
+
+    def over_keys(self) -> tuple[Node, Node]:
+        """A loop over the tiles that count for the rows of a block, and the first key of each."""
+        whole = self.moves.loop(-(-steps_of(self.key) // self.shape.keys))
+        if self.span is None:
+            return whole, whole * self.shape.keys
+        split = self.span.substitute(self.batch).loop(whole, self.shape.keys)
+        return split.ranges[0], simplify(split.expr * self.shape.keys)
 
     def at(self, node: Node, places: dict[Node, Node]) -> Node:
         """`node` at places of this group's in some loops; nothing is read outside of them."""
@@ -126,24 +139,43 @@ class Tiles:
         number = (self.subgroup * self.shape.products + product) * 2 + half
         return self.block * self.shape.rows + number * GROUPS_OF_LINES + self.lane.g
 
-    def staged(
-        self, factor: Node, places: dict[Node, Node], line: Node, inner: Node, buffers: int
-    ) -> Operand:
-        """A factor at `places`, which are made of the loops `line` and `inner` of a slice."""
-        here = self.at(narrow_factor(factor, self.unit.dtype), places)
-        items, whole = SUBGROUPS * GROUPS_OF_LINES * WORDS, Split(line, (line,))
-        return staged(self.moves, here, whole, inner, steps_of(inner), items, buffers)
+    def column_of(self, block: int, side: Node) -> Node:
+        """One of the two neighbouring columns of eight that an item has."""
+        return self.lane.t * 2 + side + block * GROUPS_OF_LINES
+
+    def halves(self) -> list[tuple[int, int]]:
+        """Which products of rows there are, each with its upper and lower half."""
+        return [(product, half) for product in range(self.shape.products) for half in range(2)]
 
     def of_rows(self, factor: Node, depth: Node) -> Operand:
         """A factor of the block's rows, along `depth`."""
-        line, inner = self.moves.loop(self.shape.rows), self.moves.loop(power_of_two(depth))
-        places = {self.row: self.block * self.shape.rows + line, depth: inner}
-        return self.staged(factor, places, line, inner, 1)
+        return self._staged(
+            factor, self.row, self.block * self.shape.rows, self.shape.rows, depth, 1
+        )
 
     def of_keys(self, factor: Node, inner: Node, first: Node) -> Operand:
         """A factor of the tile of keys from `first` on, along `inner`: a line for each key."""
-        line, along = self.moves.loop(self.shape.keys), self.moves.loop(power_of_two(inner))
-        return self.staged(factor, {self.key: first + line, inner: along}, line, along, BUFFERS)
+        return self._staged(factor, self.key, first, self.shape.keys, inner, BUFFERS)
+
+    def _staged(
+        self, factor: Node, loop: Node, first: Node, lines: int, inner: Node, buffers: int
+    ) -> Operand:
+        """So many lines of a factor from `first` on; what is the same lies in memory once."""
+        long = power_of_two(inner)
+        line, along = self._inside(lines), self._inside(-long)
+        places = {loop: first + line, inner: along}
+        here = simplify(self.at(narrow_factor(factor, self.unit.dtype), places))
+        if (here, buffers) not in self.operands:
+            items, whole = SUBGROUPS * GROUPS_OF_LINES * WORDS, Split(line, (line,))
+            made = staged(self.moves, here, whole, along, long, items, buffers)
+            self.operands[here, buffers] = made
+        return self.operands[here, buffers]
+
+    def _inside(self, size: int) -> Node:
+        """A loop of lines, or of so many elements of them as -size."""
+        if size not in self.inside:
+            self.inside[size] = self.moves.loop(abs(size))
+        return self.inside[size]
 
     # -- registers ------------------------------------------------------------------------------
 
@@ -188,6 +220,21 @@ class Tiles:
                     now.append(mine[block].src[1])
             done = now
 
+    def scores(self, rows: Operand, keys: Operand, depth: Node, tile: Node) -> list[list[Node]]:
+        """The sums of products of rows and a tile's keys that an item has, by eight keys."""
+        again = (tile,) if power_of_two(depth) * self.held > HELD else ()
+        sums = [
+            [self.register(zeros(self.unit), tile)
+             for _ in range(self.shape.keys // GROUPS_OF_LINES)]
+            for _ in range(self.shape.products)
+        ]  # fmt: skip
+        self.add_products(
+            sums, steps_of(depth) // EACH,
+            lambda product, step: self.words_of_x(rows, product, step, *again),
+            lambda block, step: self.words_of_y(keys, block, step), tile,
+        )  # fmt: skip
+        return sums
+
     def words_of_x(self, operand: Operand, product: int, step: int, *again: Node) -> list[Node]:
         """An item's words of the rows of one product; read anew in each step of loops `again`."""
         upper = (self.subgroup * self.shape.products + product) * 2
@@ -222,6 +269,21 @@ def words_of_weights(halves: list[list[Node]], step: int) -> list[Node]:
 
 def zeros(unit: MatrixUnit) -> Node:
     return Node(Op.STACK, unit.sums.vec(4), (Node.const(unit.sums, 0),) * 4)
+
+
+def quad(value: Node, op: Op) -> Node:
+    return Node(Op.QUAD, value.dtype, (value,), op)
+
+
+def quick_exp2(value: Node) -> Node:
+    return Node(Op.QUICK_EXP2, value.dtype, (value,))
+
+
+def tree(values: list[Node], op: Op) -> Node:
+    while len(values) > 1:
+        pairs = (values[n : n + 2] for n in range(0, len(values), 2))
+        values = [pair[0].alu(op, *pair[1:]) if pair[1:] else pair[0] for pair in pairs]
+    return values[0]
 
 
 def lane_of(sums: Node, number: Node) -> Node:
