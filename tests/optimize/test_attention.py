@@ -15,6 +15,7 @@ from treadle.optimize.heuristic import optimize
 from treadle.schedule.schedule import schedule
 from treadle.target import Target
 
+from ..render.banks import ways_of
 from .references import attention
 
 TARGET = Target.parse("sm_80")
@@ -116,6 +117,16 @@ def test_tiles_that_a_mask_hides_are_not_gone_through():
     assert all(block in loop.src[0].toposort() for loop in loops)
 
 
+def test_no_two_items_meet_in_a_bank_of_shared_memory():
+    for width in (16, 32, 64, 80, 128):
+        (kernel,) = kernels(
+            heads(256, width)[0].scaled_dot_product_attention(*heads(256, width)[1:])
+        )
+        ast, _ = optimize(kernel.ast, TARGET)
+        (phase,) = lower(ast, len(kernel.buffers), TARGET).phases
+        assert set(ways_of(phase)) == {1}
+
+
 CASES = {
     "whole tiles": ((128, 64), None, {}),
     "tails of rows and keys": ((2, 70, 48), 99, {}),
@@ -138,6 +149,22 @@ def test_values_are_those_of_float64(name, device):
     mask = np.tril(np.ones((shape[-2], keys or shape[-2]), bool)) if options else None
     expected = expected_of(q, k, v, mask)
     # Weights and results are rounded to 8 bits.
+    error = np.linalg.norm(ours.cast(dtypes.float64).numpy() - expected)
+    assert error < 2**-8 * np.linalg.norm(expected)
+
+
+@BOTH
+@pytest.mark.parametrize(("width", "dtype"), [(128, dtypes.bfloat16), (80, dtypes.float16)])
+def test_subgroups_with_the_rows_of_two_products_give_the_same(width, dtype, device):
+    """As many rows as keep a GPU busy; q's words are read anew for each tile."""
+    try:
+        q, k, v = heads(50, 300, width, dtype=dtype, device=device)
+    except DeviceError as error:
+        pytest.skip(str(error))
+    ours = q.scaled_dot_product_attention(k, v, is_causal=True)
+    (kernel,) = kernels(ours)
+    assert optimize(kernel.ast, TARGET)[1][-1].startswith("128 rows")
+    expected = expected_of(q, k, v, np.tril(np.ones((300, 300), bool)))
     error = np.linalg.norm(ours.cast(dtypes.float64).numpy() - expected)
     assert error < 2**-8 * np.linalg.norm(expected)
 

@@ -192,9 +192,9 @@ def test_sums_are_not_read_before_they_are_there(renderer, compiler, tmp_path):
 
 
 @cache
-def phases_of_attention():
-    """Causal attention with as many columns as a subgroup takes at twice its rows, and at most."""
-    target, found = Target.parse("sm_80"), []
+def phases_of_attention(arch):
+    """Causal attention with as many columns as q's words stay in registers for, and at most."""
+    target, found = Target.parse(arch), []
     for width in (64, 128):
         q, k, v = (Tensor.zeros(16, 2048, width, dtype=dtypes.bfloat16) for _ in range(3))
         q, k, v = (t.contiguous().realize() for t in (q, k, v))
@@ -208,11 +208,13 @@ def phases_of_attention():
 @BOTH
 def test_attention_keeps_to_its_registers(renderer, compiler, arch, tmp_path):
     target = Target.parse(arch)
-    text = renderer(target).render("k", phases_of_attention(), ())
+    text = renderer(target).render("k", phases_of_attention(arch), ())
     ptx = need(compiler(target)).compile(text).rstrip(b"\0")
     figures = assembled(ptx, arch, tmp_path)
     assert sorted(figures) == [0, 1]
-    assert not any(spilled for _, _, spilled in figures.values())
+    assert not figures[0][2]
+    # Addresses that a tile of 64 keys reads once. Tiles of 32 take a fifth more instructions.
+    assert figures[1][2] <= (128 if arch == "sm_90a" else 0)
     assert "ex2.approx" in ptx.decode()
 
 

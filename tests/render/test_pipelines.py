@@ -12,18 +12,18 @@ from treadle import Tensor, dtypes
 from treadle.compile.nvrtc import NVRTCCompiler
 from treadle.compile.ptx import PTXCompiler
 from treadle.engine.run import scheduled
-from treadle.ir.evaluate import evaluate
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_kernel, verify_linear
 from treadle.lower.passes import lower
 from treadle.lower.pipeline import ASYNCHRONOUS
 from treadle.optimize.heuristic import optimize
 from treadle.render.cuda import CUDARenderer
-from treadle.render.nvidia import WARP, copied
+from treadle.render.nvidia import copied
 from treadle.render.ptx import PTXRenderer
 from treadle.target import Target
 
 from .assembler import assembled, need
+from .banks import ways_of
 from .kernels import empty, launch
 
 RANDOM = np.random.default_rng(5)
@@ -120,31 +120,7 @@ def test_what_memory_holds_as_it_is_is_copied_and_what_is_computed_is_stored():
 
 @pytest.mark.parametrize("name", ["tails of everything", "columns of both", "one computed factor"])
 def test_no_two_items_meet_in_a_bank_of_shared_memory(name):
-    phase = program_of(name)
-    accesses = [
-        n for n in phase.program.src
-        if n.op is Op.FRAGMENT or (n.op is Op.STORE and n.src[0].src and
-                                   n.src[0].src[0].op is Op.LOCAL)
-    ]  # fmt: skip
-    assert accesses
-    for node in accesses:
-        leaves = [n for n in node.src[1].toposort() if n.op in (Op.RANGE, Op.WORK_ITEM)]
-        items = np.arange(phase.items)
-        values = {n: items if n.op is Op.WORK_ITEM else n.src[0].arg // 2 for n in leaves}
-        places = np.broadcast_to(evaluate(node.src[1], values), items.shape)
-        assert ways(places * node.src[0].dtype.itemsize) == 1
-
-
-def ways(addresses):
-    """How often a bank is asked for different data at a time, where items access 16 bytes each.
-
-    Shared memory does so for eight items at a time.
-    """
-    most = 0
-    for eight in addresses.reshape(-1, WARP // 4):
-        pieces = np.unique(eight // 16)
-        most = max(most, np.bincount(pieces % 8).max())
-    return most
+    assert set(ways_of(program_of(name))) == {1}
 
 
 LARGE = {"sm_80": ("bfloat16", "int8", "float32"), "sm_120a": ("float16", "fp8e4m3")}

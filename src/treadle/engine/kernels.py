@@ -185,6 +185,7 @@ def _from_disk(key: str, reason: str, opened: Opened) -> CompiledKernel | None:
 def _load(
     key: str, description: dict[str, Any], code: bytes, reason: str, opened: Opened
 ) -> CompiledKernel:
+    entries = description["entries"]
     entries = tuple(
         Entry(
             symbol,
@@ -195,8 +196,9 @@ def _load(
             work,
             shared,
             tuple(_boxes(*fields) for fields in boxes),
+            tuple(aligned),
         )
-        for symbol, grid, items, slots, variables, work, shared, boxes in description["entries"]
+        for symbol, grid, items, slots, variables, work, shared, boxes, aligned in entries
     )
     return CompiledKernel(
         key,

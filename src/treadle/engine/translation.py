@@ -94,7 +94,8 @@ def entry_of(symbol: str, phase: Phase, variables: Sequence[str], work: int) -> 
     slots = [(p.arg.slot, param_bytes(p), written) for p, written in phase.params]
     places = [variables.index(name) for name in phase.variables]
     boxes = [_boxes(param, box) for param, box in phase.boxes]
-    return (symbol, grid, phase.launched, slots, places, work, phase.asked, boxes)
+    aligned = sorted(param.arg.slot for param in phase.aligned)
+    return (symbol, grid, phase.launched, slots, places, work, phase.asked, boxes, aligned)
 
 
 def _boxes(param: Node, box: TensorBox) -> tuple[Any, ...]:

@@ -19,7 +19,10 @@ from .loops import closed_ranges, free_ranges
 from .node import Node
 from .op import Op
 
-__all__ = ["EACH", "Attention", "is_kept", "narrow_factor", "recognise_attention", "unit_of"]
+__all__ = [
+    "EACH", "LONGEST", "Attention", "factors_of_sum", "is_kept", "is_narrow", "narrow_factor",
+    "recognise_attention", "softmax_of", "unit_of", "unless", "without_rows",
+]  # fmt: skip
 
 EACH = 16  # what unit_of wants the lengths of q and y to be multiples of
 LONGEST = 128
@@ -61,13 +64,15 @@ def recognise_attention(end: Node) -> Attention | None:
     loops = closed_ranges(end)
     if end.op is not Op.END or end.arg != 1 or end.src[0].op is not Op.STORE:
         return None
-    store = _without_rows(end.src[0])
+    store = without_rows(end.src[0])
     outside = store.src[2].toposort(lambda n: n.op is not Op.REDUCE)
     totals = [n for n in outside if n.op is Op.REDUCE]
     if len(totals) != 1:
         return None
     (total,) = totals
-    return next(filter(None, (_of(store, total, *pair, loops) for pair in _factors(total))), None)
+    return next(
+        filter(None, (_of(store, total, *pair, loops) for pair in factors_of_sum(total))), None
+    )
 
 
 def unit_of(found: Attention, units: Iterable[MatrixUnit]) -> MatrixUnit | None:
@@ -79,22 +84,22 @@ def unit_of(found: Attention, units: Iterable[MatrixUnit]) -> MatrixUnit | None:
     factors = (found.query, found.of_key, found.value, found.weight)
     for unit in units:
         sums = found.total.dtype is found.product.dtype is unit.sums
-        if sums and unit.dtype.bits == 16 and all(_is_narrow(n, unit.dtype) for n in factors):
+        if sums and unit.dtype.bits == 16 and all(is_narrow(n, unit.dtype) for n in factors):
             return unit
     return None
 
 
-def _is_narrow(factor: Node, dtype: DType) -> bool:
+def is_narrow(factor: Node, dtype: DType) -> bool:
     return factor.op is Op.CAST and factor.src[0].dtype is dtype
 
 
 def narrow_factor(factor: Node, dtype: DType) -> Node:
     """A factor before it is widened from `dtype`."""
-    assert _is_narrow(factor, dtype)
+    assert is_narrow(factor, dtype)
     return factor.src[0]
 
 
-def _without_rows(root: Node) -> Node:
+def without_rows(root: Node) -> Node:
     """`root` with what is kept computed where it is read."""
     new: dict[Node, Node] = {}
     for node in root.toposort():
@@ -107,7 +112,7 @@ def _without_rows(root: Node) -> Node:
     return new[root]
 
 
-def _factors(reduce: Node) -> list[tuple[Node, Node]]:
+def factors_of_sum(reduce: Node) -> list[tuple[Node, Node]]:
     """What a sum over one loop is the sum of products of, both ways round."""
     product = reduce.src[0]
     if reduce.op is not Op.REDUCE or reduce.arg.op is not Op.ADD or len(reduce.src) != 2:
@@ -119,7 +124,7 @@ def _of(
     store: Node, total: Node, weight: Node, value: Node, loops: tuple[Node, ...]
 ) -> Attention | None:
     key = total.src[1]
-    found = _scores(weight, key)
+    found = softmax_of(weight, key)
     if found is None:
         return None
     scores, gives_zero = found
@@ -128,7 +133,7 @@ def _of(
     if len(products) != 1 or any(n.op is Op.REDUCE for n in value.toposort()):
         return None
     (product,) = products
-    for query, of_key in _factors(product):
+    for query, of_key in factors_of_sum(product):
         own = [free[n] & frozenset(loops) for n in (query, of_key, value)]
         rows = own[0] - own[1] - own[2]
         columns = own[2] - own[0] - own[1] - (free[scores] & frozenset(loops))
@@ -144,7 +149,7 @@ def _of(
     return None
 
 
-def _scores(weight: Node, key: Node) -> tuple[Node, bool] | None:
+def softmax_of(weight: Node, key: Node) -> tuple[Node, bool] | None:
     """s of a weight exp(s - max of s) / sum of exp(s - max of s).
 
     And whether it says 0 in place of a maximum of -inf, and 1 in place of a sum of 0.
@@ -157,7 +162,7 @@ def _scores(weight: Node, key: Node) -> tuple[Node, bool] | None:
     if power.op is not Op.EXP or power.src[0].op is not Op.SUB:
         return None
     scores, most = power.src[0].src
-    total, largest = _unless(sums, 0.0, 1.0), _unless(most, -math.inf, 0.0)
+    total, largest = unless(sums, 0.0, 1.0), unless(most, -math.inf, 0.0)
     gives_zero = total is not None and largest is not None
     if total is not None and largest is not None:
         sums, most = total, largest
@@ -165,7 +170,7 @@ def _scores(weight: Node, key: Node) -> tuple[Node, bool] | None:
     return (scores, gives_zero) if is_softmax else None
 
 
-def _unless(node: Node, value: float, instead: float) -> Node | None:
+def unless(node: Node, value: float, instead: float) -> Node | None:
     """x of `instead where x is value, else x`."""
     if node.op is not Op.WHERE:
         return None

@@ -113,6 +113,7 @@ class Op(IntEnum):
     SUBGROUP = auto()
     QUAD = auto()
     QUICK_EXP2 = auto()
+    HALVES = auto()
     FRAGMENT = auto()
     MMA = auto()
     WGMMA = auto()
@@ -289,7 +290,10 @@ INFO: dict[Op, OpInfo] = {
     Op.SUBGROUP: OpInfo(1, "src[0] of all items of the subgroup combined by arg, for each of them"),
     Op.QUAD: OpInfo(1, "likewise of items 4 n to 4 n + 3 of the subgroup, for each of them"),
     Op.QUICK_EXP2: OpInfo(
-        1, "2 ** src[0] within 2 ** -22 of it, for what is rounded to 16 bits afterwards"
+        1, "2 ** src[0] within 2 ** -22 of it, or 0 below 2 ** -126, for what is rounded to 16 bits"
+    ),
+    Op.HALVES: OpInfo(
+        2, "a word of two floats of 16 bits: src[0], the low half, and src[1] rounded to dtype arg"
     ),
     Op.FRAGMENT: OpInfo(
         -1,

@@ -28,7 +28,7 @@ _MACHINE = ALU | _VALUES | _LANES | frozenset((
     Op.PARAM, Op.LOCAL, Op.REGISTER, Op.RANGE, Op.LOAD, Op.STORE, Op.PREFETCH,
     Op.UPDATE, Op.END, Op.AFTER,
     Op.BARRIER, Op.COMMIT, Op.WAIT, Op.AWAIT, Op.EXPECT, Op.BOX, Op.WORK_ITEM, Op.SUBGROUP,
-    Op.QUAD, Op.QUICK_EXP2, Op.FRAGMENT, Op.MMA, Op.WGMMA, Op.SINK,
+    Op.QUAD, Op.QUICK_EXP2, Op.HALVES, Op.FRAGMENT, Op.MMA, Op.WGMMA, Op.SINK,
 ))  # fmt: skip
 KERNEL_OPS = _MACHINE | {Op.REDUCE, Op.SCAN, Op.STAGE, Op.TICKET}
 
@@ -123,6 +123,12 @@ def _check_subgroup(node: Node) -> None:
 def _check_mma(node: Node) -> None:
     _need(node, node.dtype.scalar in (dtypes.float32, dtypes.int32), "sums have another dtype")
     _need(node, {s.dtype for s in node.src} == {dtypes.uint32}, "the pieces are no words")
+
+
+def _check_halves(node: Node) -> None:
+    _need(node, node.dtype is dtypes.uint32, "is no word")
+    _need(node, {s.dtype for s in node.src} == {dtypes.float32}, "the sources are no float32")
+    _need(node, node.arg in ("float16", "bfloat16"), "the arg names no float of 16 bits")
 
 
 def _check_fragment(node: Node) -> None:
@@ -284,6 +290,7 @@ CHECKS: dict[Op, Callable[[Node], None]] = {
     Op.EXPECT: _check_mbarrier,
     Op.BOX: _check_box,
     Op.WGMMA: _check_wgmma,
+    Op.HALVES: _check_halves,
     Op.FRAGMENT: _check_fragment,
     Op.MMA: _check_mma,
     Op.STAGE: _check_stage,

@@ -58,6 +58,15 @@ class Phase:
         )
 
     @property
+    def aligned(self) -> frozenset[Node]:
+        """The PARAMs whose memory has to begin at a multiple of 16 bytes: what pipelines read.
+
+        Another way to read what does not would cost them registers.
+        """
+        has_pipelines = any(n.op is Op.COMMIT for n in self.code.src)
+        return frozenset(param for param, written in self.params if has_pipelines and not written)
+
+    @property
     def params(self) -> list[tuple[Node, bool]]:
         """The PARAMs that the program uses in order of their slots, and whether it writes them."""
         written = {behind_after(n.src[0]) for n in self.code.src if n.op is Op.STORE}

@@ -21,10 +21,11 @@ from __future__ import annotations
 from ..dtype import dtypes
 from ..errors import InternalError
 from ..ir.args import LocalRef
+from ..ir.interval import bounds
 from ..ir.loops import Split, closed_ranges, free_ranges, replace_ranges
 from ..ir.node import Node, alu
 from ..ir.op import Op
-from ..ir.rules.index import simplify
+from ..ir.rules.index import linear_terms, simplify, sum_terms
 from ..ir.shape import size_product, strides_of
 
 __all__ = ["ASYNCHRONOUS", "alignment_of", "lower_pipelines", "place_in", "stored_part"]
@@ -34,6 +35,7 @@ PIECE = 16  # bytes that change places as a whole
 ROW = 128  # bytes that the banks of shared memory hold side by side
 
 Key = tuple[Node, ...]
+_NONE = Node.index(0)
 
 
 def lower_pipelines(root: Node) -> Node:
@@ -52,8 +54,8 @@ def lower_pipelines(root: Node) -> Node:
     found = {}
     for stage in stages:
         memory, first = ready[stored_part(stage)]
-        place = place_in(stage, stage.src[2 + len(stage.arg.sizes) :])
-        found[stage] = Node(Op.LOAD, stage.dtype, (memory, simplify(first + place)))
+        place = place_in(stage, stage.src[2 + len(stage.arg.sizes) :], first)
+        found[stage] = Node(Op.LOAD, stage.dtype, (memory, place))
     return root.substitute(found)
 
 
@@ -62,8 +64,8 @@ def stored_part(stage: Node) -> Key:
     return (*stage.src[: 2 + len(stage.arg.sizes)], *closed_ranges(stage))
 
 
-def place_in(stage: Node, index: tuple[Node, ...]) -> Node:
-    """Where the first len(arg.sizes) numbers of `index` are in the memory of a STAGE."""
+def place_in(stage: Node, index: tuple[Node, ...], first: Node = _NONE) -> Node:
+    """Where the first len(arg.sizes) numbers of `index` are in memory that begins at `first`."""
     sizes, swizzle = stage.arg.sizes, stage.arg.swizzle
     strides = strides_of(sizes)
     *outer, last = index[: len(sizes)]
@@ -72,10 +74,28 @@ def place_in(stage: Node, index: tuple[Node, ...]) -> Node:
         line = line + number * stride
     if swizzle:
         each = PIECE // stage.dtype.itemsize
-        row = line * stage.dtype.itemsize // ROW
-        turned = alu(Op.XOR, simplify(last // each), simplify(row % (swizzle // PIECE)))
-        last = turned * each + last % each
-    return simplify(line + last)
+        # Lines that are rows of banks, or longer ones, all begin in the same bank.
+        row = line * stage.dtype.itemsize // max(ROW, swizzle)
+        turn = simplify(row % (swizzle // PIECE))
+        if simplify(last % each).value == 0:
+            return _turned(simplify(first + line), simplify(last), turn * each)
+        last = alu(Op.XOR, simplify(last // each), turn) * each + last % each
+    return simplify(first + line + last)
+
+
+def _turned(line: Node, last: Node, turn: Node) -> Node:
+    """The place of a piece that is `last` in a line, with the bits of `turn` turned.
+
+    What is constant goes to the outside: an item has one place, and turns a few bits of it for each
+    piece. Those places would take a register each.
+    """
+    terms, beyond = linear_terms(line)
+    parts, fixed = linear_terms(last)
+    line, within = sum_terms(terms, 0), sum_terms(parts, 0)
+    if fixed and not 0 <= bounds(within)[0] <= bounds(within)[1] < fixed & -fixed:
+        within, fixed = last, 0
+    place = alu(Op.XOR, simplify(line + within), simplify(turn))
+    return simplify((alu(Op.XOR, place, Node.index(fixed)) if fixed else place) + beyond)
 
 
 def alignment_of(stage: Node) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from ..dtype import dtypes
 from ..ir.args import LocalRef, ParamRef
 from ..ir.loops import closed_ranges
-from ..ir.node import Node
+from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
 from ..ir.shape import size_product
@@ -31,8 +31,10 @@ def lower_stages(root: Node, first_slot: int) -> tuple[Node, list[Node]]:
     first_local = sum(n.op is Op.LOCAL for n in root.toposort())
 
     def step(node: Node) -> Node | None:
-        if node.op is Op.FRAGMENT and node.src[0].op is Op.LOAD:  # memory, and no value of it
-            memory, position = node.src[0].src
+        if node.op is Op.FRAGMENT and behind_after(node.src[0]).op is Op.LOAD:
+            memory, position = behind_after(node.src[0]).src  # memory, and no value of it
+            if node.src[0].op is Op.AFTER:
+                memory = Node(Op.AFTER, memory.dtype, (memory, *node.src[0].src[1:]))
             return node.replace(src=(memory, position))
         if node.op is Op.BOX and node.src[0].op is Op.LOAD:
             return node.replace(src=(node.src[0].src[0], *node.src[1:]))

@@ -14,7 +14,7 @@ time is in different banks everywhere.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from ..dtype import dtypes
@@ -46,10 +46,15 @@ class Lane(NamedTuple):
 
 @dataclass(frozen=True)
 class Operand:
-    """A STAGE of one slice."""
+    """A STAGE of one slice. One that `is_swapped` has k where it says lines, and lines where k."""
 
     stage: Node
     arrangement: Arrangement
+    is_swapped: bool = False
+
+    def swapped(self) -> Operand:
+        """The transposed factor, from the same memory; elements have two bytes."""
+        return replace(self, is_swapped=not self.is_swapped)
 
     def words(
         self,
@@ -57,10 +62,12 @@ class Operand:
         lane: Lane,
         eighth: Callable[[Node], Node],
         piece: Callable[[Node], Node],
+        again: tuple[Node, ...] = (),
     ) -> Callable[[Node], Node]:
         """The words of one item by number: word n is of matrix n, of so many `matrices`.
 
-        Matrix n has the eight lines from 8 * eighth(n) on, and 16 bytes of k from piece(n) on.
+        Matrix n has the eight lines from 8 * eighth(n) on, and 16 bytes of k from piece(n) on. In
+        each step of the loops `again` they are read anew, even if they are the same.
         """
         each = PIECE // self.stage.dtype.itemsize
         if self.arrangement == "columns":
@@ -70,14 +77,16 @@ class Operand:
         named = lane.g // 2  # the matrix of which this item names a line, and which line
         place = lane.g % 2 * WORDS + lane.t
         line, deep = eighth(named) * GROUPS_OF_LINES, piece(named) * each
-        turned = self.arrangement == "panels"
+        turned = (self.arrangement == "panels") != self.is_swapped
         start = self._read(line, deep + place) if turned else self._read(line + place, deep)
+        start = Node(Op.AFTER, start.dtype, (start, *again)) if again else start
         words = dtypes.uint32.vec(matrices)
         fragment = Node(Op.FRAGMENT, words, (start,), turned or None)
         return lambda number: Node(Op.EXTRACT, dtypes.uint32, (fragment, simplify(number)))
 
     def _read(self, line: Node, deep: Node) -> Node:
         """The STAGE, read at one element."""
+        line, deep = (deep, line) if self.is_swapped else (line, deep)
         axes = len(self.stage.arg.sizes)
         index = _place(self.stage.arg.sizes, self.arrangement, line, deep)
         src = self.stage.src

@@ -23,6 +23,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
 from .attention import attend_in_tiles
+from .attention_gradients import differentiate_in_tiles
 from .chains import block_chains
 from .interleave import interleave
 from .joins import join_reductions
@@ -71,6 +72,7 @@ def optimize(ast: Node, target: Target, knobs: Knobs = DEFAULT) -> tuple[Node, l
         block_chains(moves, target, knobs)
     else:
         attend_in_tiles(moves, target)
+        differentiate_in_tiles(moves, target)
     join_reductions(moves)
     _group_long_reductions(moves, target, knobs)
     schedule_texels(moves, target)

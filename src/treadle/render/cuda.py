@@ -98,7 +98,8 @@ class _CUDAFunction(WithWarps):
         self.helpers: set[str] = set()
         self.spelled: dict[str, Sequence[str]] = {}  # the text of a vector: that of its lanes
         self.written = {param for param, is_written in phase.params if is_written}
-        self.in_vectors: set[str] = set()  # the arguments that are accessed so
+        self.aligned = {f"arg{param.arg.slot}" for param in phase.aligned}
+        self.in_vectors: set[str] = set()  # the other arguments that are accessed so
         self.exact = exact_nodes(phase.code)
         self.added = added_products(phase.code)
         self.unprinted = self.added.union(
@@ -211,8 +212,8 @@ class _CUDAFunction(WithWarps):
         return self.let(dtype, code)
 
     def _may_be_unaligned(self, base: str) -> bool:
-        """Whether vectors in this memory may be unaligned: it is an argument."""
-        if base.startswith("arg"):
+        """Whether vectors in this memory may be unaligned: it is an argument like any other."""
+        if base.startswith("arg") and base not in self.aligned:
             self.in_vectors.add(base)
         return base in self.in_vectors
 

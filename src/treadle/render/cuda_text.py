@@ -86,7 +86,7 @@ __device__ __forceinline__ float {name}_nan(float x, float y) {{
     "quick_exp2": """\
 __device__ __forceinline__ float quick_exp2(float x) {
   float y;
-  asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }""",
     "tensor_map": "struct __align__(64) tensor_map { unsigned char opaque[128]; };",

@@ -6,12 +6,11 @@ copies into shared memory.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 
 from ..ir.node import Node
 from ..lower.linearize import Phase
-from .cuda_text import literal, places
+from .cuda_text import literal
 from .cuda_warpgroups import WithWarpgroups
 from .nvidia import BUTTERFLY, BUTTERFLY_OF_QUADS, IS_ANY, WHOLE_WARP, copied
 from .wgmma import FENCE, reads_shared
@@ -30,30 +29,16 @@ class WithWarps(WithWarpgroups):
         self.copied = copied(phase.code)
         self.copies: list[Node] = []  # those of the next group
 
-    @abstractmethod
-    def _may_be_unaligned(self, base: str) -> bool:
-        """Whether vectors in this memory may be unaligned: it is an argument."""
-
     def _barrier(self, node: Node) -> None:
         if self.fences:
             self.line(f'asm volatile("{FENCE}" ::: "memory");')
         self.line("__syncthreads();")
 
     def _commit(self, node: Node) -> None:
-        """The asynchronous copies since the group before, element by element if not aligned."""
-        copies, self.copies = self.copies, []
-        vectors = (self.copied[n] for n in copies if self.copied[n].dtype.count > 1)
-        unaligned = [self._may_be_unaligned(self.memory(load.src[0])) for load in vectors]
-        if any(unaligned):
-            self.open("if (aligned)")
-        for copy in copies:
+        """The asynchronous copies since the group before."""
+        for copy in self.copies:
             self._copy(copy)
-        if any(unaligned):
-            self.close()
-            self.open("else")
-            for copy in copies:
-                self._copy_single(copy)
-            self.close()
+        self.copies = []
         self.line('asm volatile("cp.async.commit_group;" ::: "memory");')
 
     def _wait(self, node: Node) -> None:
@@ -75,6 +60,11 @@ class WithWarps(WithWarpgroups):
             other = self.let(dtype, f"__shfl_xor_sync({_FULL}, {value}, {apart})")
             value = self.let(dtype, self.binary(node.arg, dtype, value, other))
         return value
+
+    def _halves(self, node: Node) -> str:
+        name = f"to_{node.arg}_pair"
+        self.helpers.add(name)
+        return self.let(node.dtype, f"{name}({', '.join(self.operands(node))})")
 
     def _fragment(self, node: Node) -> str:
         memory, place = node.src
@@ -103,15 +93,3 @@ class WithWarps(WithWarpgroups):
         held = self.value(load.src[2]) if len(load.src) > 2 else "true"
         guard = f"if ({self.value(gates[0])}) " if gates else ""
         self.line(f"{guard}{name}({', '.join(places)}, {held});")
-
-    def _copy_single(self, node: Node) -> None:
-        """The same element by element, through registers."""
-        load, gates, count = self.copied[node], node.src[3:], self.copied[node].dtype.count
-        to, base = (
-            places(self.memory(n.src[0]), self.value(n.src[1]), count) for n in (node, load)
-        )
-        if len(load.src) > 2:
-            other = literal(load.dtype.scalar, 0)
-            base = [f"{self.value(load.src[2])} ? {one} : {other}" for one in base]
-        stores = " ".join(f"{a} = {b};" for a, b in zip(to, base, strict=True))
-        self.line(f"if ({self.value(gates[0])}) {{ {stores} }}" if gates else stores)

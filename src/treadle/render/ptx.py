@@ -87,7 +87,8 @@ class _PTXFunction(WithWarps):
         self.fuses, self.has_nan_extremes = contract, is_since_ampere(target)
         self.top: list[str] = []  # shared memory
         self.written = {param for param, is_written in phase.params if is_written}
-        self.in_vectors: set[str] = set()  # the arguments that are accessed so
+        self.aligned = phase.aligned
+        self.in_vectors: set[str] = set()  # the other arguments that are accessed so
         self.exact = exact_nodes(phase.code)
         self.bounds = integer_bounds(phase.code)
         self.added = added_products(phase.code)
@@ -249,7 +250,9 @@ class _PTXFunction(WithWarps):
         return self.emit(f"phi {kind} [ {loaded}, %{inside} ], [ {instead}, %{before} ]")
 
     def raw_load(self, node: Node, place: str, align: int) -> str:
-        if not _is_argument(node.src[0]):  # neighbours become one access where LLVM knows this
+        memory = behind_after(node.src[0])
+        if memory.op is not Op.PARAM or memory in self.aligned:
+            # Neighbours become one access where LLVM knows this.
             known = alignment(node.src[1], node.dtype.scalar.itemsize)
             return super().raw_load(node, place, known)
         if not is_whole(node.src[1], node.dtype):
@@ -313,7 +316,9 @@ class _PTXFunction(WithWarps):
     # -- arithmetic -----------------------------------------------------------------------------
 
     def _quick_exp2(self, node: Node) -> str:
-        return self.call(node.dtype, "llvm.nvvm.ex2.approx.f", [("float", self.value(node.src[0]))])
+        return self.call(
+            node.dtype, "llvm.nvvm.ex2.approx.ftz.f", [("float", self.value(node.src[0]))]
+        )
 
     def _alu(self, node: Node) -> str:
         sum_ = fused(node) if self.fuses else None

@@ -6,13 +6,12 @@ copies into shared memory.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 
 from ..dtype import DType, dtypes
 from ..ir.node import Node
 from ..lower.linearize import Phase
-from .llvm_values import memory_type, type_name, zero
+from .llvm_values import type_name, zero
 from .nvidia import (
     BUTTERFLY,
     BUTTERFLY_OF_QUADS,
@@ -33,21 +32,11 @@ __all__ = ["WithWarps"]
 class WithWarps(WithWarpgroups):
     """A phase whose items work together."""
 
-    in_vectors: set[str]  # the arguments that are accessed so
-
     def __init__(self, name: str, phase: Phase, variables: Sequence[str], contract: bool) -> None:
         super().__init__(name, phase, variables, contract)
         self.fences = reads_shared(phase.code)
         self.copied = copied(phase.code)
         self.copies: list[Node] = []  # those of the next group
-
-    @abstractmethod
-    def _by_alignment(self, memory: Node) -> tuple[str, str, str]:
-        """Branch on whether arguments are aligned: the labels of both ways and of what follows."""
-
-    @abstractmethod
-    def _single_loads(self, node: Node, place: str) -> str:
-        """A vector put together from its elements."""
 
     def _barrier(self, node: Node) -> None:
         if self.fences:
@@ -55,23 +44,10 @@ class WithWarps(WithWarpgroups):
         self._do("llvm.nvvm.barrier0", [])
 
     def _commit(self, node: Node) -> None:
-        """The asynchronous copies since the group before, element by element if not aligned."""
-        copies, self.copies = self.copies, []
-        unaligned = [self.copied[n].src[0] for n in copies if self.copied[n].dtype.count > 1]
-        for memory in unaligned:
-            self.in_vectors.add(self.memory(memory))
-        if unaligned:
-            whole, single, done = self._by_alignment(unaligned[0])
-            self.start_block(whole)
-        for copy in copies:
+        """The asynchronous copies since the group before."""
+        for copy in self.copies:
             self._copy(copy)
-        if unaligned:
-            self.lines.append(f"  br label %{done}")
-            self.start_block(single)
-            for copy in copies:
-                self._copy_single(copy)
-            self.lines.append(f"  br label %{done}")
-            self.start_block(done)
+        self.copies = []
         self._do("llvm.nvvm.cp.async.commit.group", [])
 
     def _wait(self, node: Node) -> None:
@@ -118,6 +94,14 @@ class WithWarps(WithWarpgroups):
         if dtype.is_float:
             return self.emit(f"bitcast i32 {word} to {kind}")
         return word if dtype.bits == 32 else self.emit(f"trunc i32 {word} to {kind}")
+
+    def _halves(self, node: Node) -> str:
+        short = "bf16" if node.arg == "bfloat16" else "f16"
+        name, kind = f"llvm.nvvm.ff2{short}x2.rn", f"<2 x {type_name(getattr(dtypes, node.arg))}>"
+        self.declared[f"declare {kind} @{name}(float, float)"] = None
+        low, high = (self.value(s) for s in node.src)
+        pair = self.emit(f"call {kind} @{name}(float {high}, float {low})")
+        return self.emit(f"bitcast {kind} {pair} to i32")
 
     def _fragment(self, node: Node) -> str:
         count, memory = node.dtype.count, node.src[0]
@@ -168,25 +152,6 @@ class WithWarps(WithWarpgroups):
             held = self.emit(f"select i1 {self.value(load.src[2])}, i32 {size}, i32 0")
             name, operands = f"{name}.s", [*operands, ("i32", held)]
         self._do(name, operands)
-        if done is not None:
-            self.close_if(done)
-
-    def _copy_single(self, node: Node) -> None:
-        """The same element by element, through registers."""
-        load = self.copied[node]
-        done = self.open_if(self.value(node.src[3])) if len(node.src) > 3 else None
-        kind, before = memory_type(load.dtype), self.block
-        held = self.open_if(self.value(load.src[2])) if len(load.src) > 2 else None
-        place = self.place_of(load, load.dtype)
-        if load.dtype.count > 1:
-            value = self._single_loads(load, place)
-        else:
-            value = super().raw_load(load, place, load.dtype.itemsize)
-        if held is not None:
-            inside = self.block
-            self.close_if(held)
-            value = self.emit(f"phi {kind} [ {value}, %{inside} ], [ zeroinitializer, %{before} ]")
-        self.raw_store(node, value, self.place_of(node, load.dtype), WIDEST)
         if done is not None:
             self.close_if(done)
 

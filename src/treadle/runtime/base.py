@@ -67,7 +67,7 @@ class Entry:
     memory arguments that the function has, in order, `variables` the positions in Launch.vars of
     the integers it takes after them, `boxes` the tensors that it takes maps of after those, `work`
     a rough count of operations of the whole phase. A launch asks for `shared` bytes of memory that
-    the items of a group share.
+    the items of a group share. Arguments of the numbers `aligned` begin at multiples of 16 bytes.
     """
 
     symbol: str
@@ -78,6 +78,7 @@ class Entry:
     work: int = 0
     shared: int = 0
     boxes: tuple[Boxes, ...] = ()
+    aligned: tuple[int, ...] = ()
 
 
 class Launch(NamedTuple):

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from ..config import settings
 from ..ir.attention import recognise_attention, unit_of
+from ..ir.attention_gradients import recognise_gradients, unit_for
 from ..ir.loops import identity
 from ..ir.node import Node
 from ..ir.op import Op
@@ -109,11 +110,19 @@ def _keeping(target: Target | None) -> Keeping | None:
 
 
 def _keeps(kernel: Kernel, target: Target) -> bool:
-    """Whether the target can run a kernel that keeps rows; groups of items know attention alone."""
-    if target.workgroup is None:
-        return True
-    found = [recognise_attention(end) for end in kernel.ast.src]
-    return all(one is not None and unit_of(one, target.matrix_units) for one in found)
+    """Whether the target can run a kernel that keeps rows.
+
+    Groups of items know attention and its gradients alone.
+    """
+    return target.workgroup is None or all(_attends(end, target) for end in kernel.ast.src)
+
+
+def _attends(end: Node, target: Target) -> bool:
+    attention = recognise_attention(end)
+    if attention is not None:
+        return unit_of(attention, target.matrix_units) is not None
+    gradients = recognise_gradients(end)
+    return gradients is not None and unit_for(gradients, target.matrix_units) is not None
 
 
 def _storable(node: Node) -> Node:

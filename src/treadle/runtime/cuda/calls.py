@@ -17,7 +17,7 @@ import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from treadle.runtime.cuda.order import Cell, Order, Use
-from treadle.runtime.cuda.tensor_maps import is_aligned, tensor_map
+from treadle.runtime.cuda.tensor_maps import has_to_be_aligned, is_aligned, tensor_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -86,11 +86,11 @@ class CUDACallList:
         self._phases: list[list[Phase]] = [list(launch.phases) for launch in launches]
         self._args = [list(launch.args) for launch in launches]
         self._vars = [list(launch.vars) for launch in launches]
-        self._boxed = [  # what may need other memory
+        self._choosy = [  # what may need other memory
             (call, phase.entry)
             for call, phases in enumerate(self._phases)
             for phase in phases
-            if phase.entry.boxes
+            if has_to_be_aligned(phase.entry)
         ]
         symbols = (phase.entry.symbol for phases in self._phases for phase in phases)
         self._names = list(dict.fromkeys(symbols))
@@ -135,7 +135,7 @@ class CUDACallList:
 
     def _is_aligned(self) -> bool:
         """Whether a graph can hold the launches: none needs other memory than it is given."""
-        return all(is_aligned(entry, self._args[call]) for call, entry in self._boxed)
+        return all(is_aligned(entry, self._args[call]) for call, entry in self._choosy)
 
     def _run_each(self) -> None:
         for phases, args, variables in zip(self._phases, self._args, self._vars, strict=True):

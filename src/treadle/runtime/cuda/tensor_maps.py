@@ -1,7 +1,8 @@
 """Tensor maps of a launch: descriptions of its memory that kernels hand to the copy engine.
 
-The engine takes tensors that begin at a multiple of 16 bytes. Memory of somebody else's need not:
-what is not aligned so is copied for the launch, on its stream, to memory that is.
+The engine takes tensors that begin at a multiple of 16 bytes, and so do asynchronous copies by
+items. Memory of somebody else's need not: what is not aligned so is copied for the launch, on its
+stream, to memory that is.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from treadle.runtime.base import Boxes, Entry
     from treadle.runtime.cuda.driver import Context
 
-__all__ = ["aligned", "is_aligned", "tensor_map"]
+__all__ = ["aligned", "has_to_be_aligned", "is_aligned", "tensor_map"]
 
 ALIGNMENT = 16
 SWIZZLE = 128
@@ -34,9 +35,14 @@ def tensor_map(context: Context, boxes: Boxes, address: int) -> Any:
     return context.encode_tensor_map(tiles)
 
 
+def has_to_be_aligned(entry: Entry) -> frozenset[int]:
+    """The numbers of the arguments that begin at a multiple of 16 bytes."""
+    return frozenset(boxes.number for boxes in entry.boxes).union(entry.aligned)
+
+
 def is_aligned(entry: Entry, args: Sequence[int]) -> bool:
-    """Whether all tensors that a phase copies boxes of begin where the copy engine needs it."""
-    return all(args[boxes.number] % ALIGNMENT == 0 for boxes in entry.boxes)
+    """Whether all arguments begin where a phase needs it."""
+    return all(args[number] % ALIGNMENT == 0 for number in has_to_be_aligned(entry))
 
 
 @contextmanager
@@ -48,7 +54,7 @@ def aligned(
         yield args
         return
     sizes = {slot.number: slot.nbytes for slot in entry.slots}
-    wrong = {boxes.number for boxes in entry.boxes if args[boxes.number] % ALIGNMENT}
+    wrong = {number for number in has_to_be_aligned(entry) if args[number] % ALIGNMENT}
     copies = {number: context.alloc(sizes[number], stream) for number in wrong}
     try:
         for number, copy in copies.items():

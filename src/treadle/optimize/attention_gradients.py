@@ -1,0 +1,333 @@
+"""Gradients of attention on matrix units: scores are computed anew, tile by tile.
+
+    dq[i, c] = sum over j of ds[i, j] * k[j, c]         (ir/attention_gradients.py)
+
+A group has a block of rows i (attention_tiles.py). If statistics of rows are its own to compute, it
+goes through the keys as attention does (attention.py), which gives the largest score and the sum of
+exponentials of each row, and the shift as the product of two rows, the result's and its gradient's.
+Then it goes through the keys for the sums:
+
+    for each tile of keys:
+        s = q @ k.T;  dp = g @ v.T                                      MMAs
+        ds = dp and exp(s), and statistics of rows, element by element
+        dq = dq + ds @ k                                                MMAs
+
+The kernel of dk and dv is the same thing: its rows are keys and values, and its "keys" the rows of
+q and g. What depends on its keys alone, statistics of theirs, is staged beside their tiles.
+
+Weights are rounded to the 16 bits of the factors. Nothing is larger than what comes in.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..dtype import dtypes
+from ..ir.args import RegisterRef, StageArg
+from ..ir.attention import EACH
+from ..ir.attention_gradients import (
+    Gradients,
+    Statistics,
+    WeighedSum,
+    recognise_gradients,
+    unit_for,
+    without_rounding,
+)
+from ..ir.loops import TRUE, free_ranges, steps_of
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.rules.index import simplify
+from ..target import MatrixUnit, Target
+from .attention import Attending, is_mask
+from .attention_tiles import (
+    BUFFERS,
+    HOLE,
+    LOG2_E,
+    SUBGROUPS,
+    Shape,
+    Tiles,
+    choose,
+    lane_of,
+    power_of_two,
+    quad,
+    quick_exp2,
+    tree,
+    words_of_weights,
+    zeros,
+)
+from .fragments import GROUPS_OF_LINES, WORDS
+from .moves import Moves
+from .nest import Nest
+
+__all__ = ["differentiate_in_tiles"]
+
+SHAPES = (Shape(1, 64), Shape(1, 32))
+NARROW = 64  # columns up to which sums leave registers for tiles of 64 keys
+
+
+def differentiate_in_tiles(moves: Moves, target: Target) -> None:
+    """Put every kernel of `moves` that computes gradients of attention on matrix units."""
+    for nest in moves.nests():
+        found = recognise_gradients(nest.node)
+        unit = found and unit_for(found, target.matrix_units)
+        if found is not None and unit is not None:
+            _Kernel(moves, nest, found, unit, target).make()
+
+
+class _Kernel:
+    """One kernel in the making."""
+
+    def __init__(
+        self, moves: Moves, nest: Nest, found: Gradients, unit: MatrixUnit, target: Target
+    ) -> None:
+        assert target.workgroup is not None
+        self.moves, self.nest, self.found, self.unit = moves, nest, found, unit
+        self.products = {p.sums: _hole(n) for n, p in enumerate(found.products)}
+        reduces = found.statistics.reduces if found.statistics else ()
+        self.statistics = {n: _hole(len(self.products) + k) for k, n in enumerate(reduces)}
+        self.rows = {p.of_row: p.depth for p in found.products}
+        if found.statistics is not None:
+            attention = found.statistics.attention
+            self.rows[attention.query] = attention.depth
+        widths = map(power_of_two, (found.column, *self.rows.values()))
+        shapes = SHAPES if max(widths) <= NARROW else SHAPES[1:]
+        results = steps_of(found.row) * steps_of(*found.batch)
+        shape = choose(shapes, self._bytes, results, target.workgroup)
+        self.tiles = Tiles(moves, unit, found.row, found.key, found.batch, shape)
+        self.tiles.held = len(self.rows)
+        self.tiles.limit(nest, found.column)
+
+    def _bytes(self, shape: Shape) -> int:
+        """The shared memory of a group: its rows, and tiles of keys in both passes."""
+        found = self.found
+        tiles = {p.of_key.src[0].src[0]: power_of_two(p.depth) for p in found.products}
+        tiles |= {one.value.src[0].src[0]: power_of_two(found.column) for one in found.sums}
+        wide = sum(tiles.values())
+        if found.statistics is not None:
+            wide += power_of_two(found.statistics.attention.depth) + power_of_two(found.column)
+        rows = sum(map(power_of_two, self.rows.values()))
+        return (shape.rows * rows + BUFFERS * shape.keys * wide) * self.unit.dtype.itemsize
+
+    def make(self) -> None:
+        """Replace the nest."""
+        pair = self.moves.loop(2, "vector")  # neighbouring results are stored at once
+        stores, known = [], {}
+        if self.found.statistics is not None:
+            stores, known = self._attended(self.found.statistics, pair)
+        stores += self._sums(known, pair) if self.found.sums else []
+        end = Node(Op.END, dtypes.void, (*stores, *self.tiles.loops, pair), len(stores))
+        self.moves.root = simplify(self.moves.root.substitute({self.nest.node: end}))
+        shape = self.tiles.shape
+        self.moves.log.append(
+            f"{shape.rows} rows by tiles of {shape.keys} keys on matrix units, scores computed anew"
+        )
+
+    # -- statistics of rows -----------------------------------------------------------------------
+
+    def _attended(
+        self, given: Statistics, pair: Node
+    ) -> tuple[list[Node], dict[tuple[int, int], dict[Node, Node]]]:
+        """STOREs of statistics and results; the statistics of each of an item's rows."""
+        attention, tiles = given.attention, self.tiles
+        attending = Attending(tiles, attention, tiles.of_rows(attention.query, attention.depth))
+        attending.make()
+        stores = attending.stores(pair) if given.is_wanted else []
+        known = {}
+        for half in tiles.halves():
+            values = {given.most: attending.most(*half), given.total: attending.total(*half)}
+            if given.shift is not None:
+                values[given.shift] = self._shift(given, attending, half, values)
+            known[half] = values
+            stores += [self._stored_once(store, half, values) for store in given.stores]
+        return stores, known
+
+    def _shift(
+        self, given: Statistics, attending: Attending, half: tuple[int, int],
+        values: dict[Node, Node],
+    ) -> Node:  # fmt: skip
+        """The product of a row's result and of its gradient, times the factor."""
+        gradient, depth, factor = given.gradient, given.depth, given.factor
+        assert gradient is not None
+        assert depth is not None
+        assert factor is not None
+        parts = []
+        for block in range(steps_of(depth) // GROUPS_OF_LINES):
+            for side in map(Node.index, range(2)):
+                places = {self.found.row: self.tiles.row_of(*half),
+                          depth: self.tiles.column_of(block, side)}  # fmt: skip
+                other = self.tiles.at(gradient, places)
+                parts.append(attending.result(*half, block, side) * other)
+        total = quad(tree(parts, Op.ADD), Op.ADD) * attending.share(*half)
+        return self._of_row(factor, half, values) * total
+
+    def _of_row(self, value: Node, half: tuple[int, int], known: dict[Node, Node]) -> Node:
+        """An expression in statistics for an item's row."""
+        holes = value.substitute({n: self.statistics[n] for n in known})
+        here = self.tiles.at(holes, {self.found.row: self.tiles.row_of(*half)})
+        return here.substitute({self.statistics[n]: one for n, one in known.items()})
+
+    def _stored_once(self, store: Node, half: tuple[int, int], known: dict[Node, Node]) -> Node:
+        """The STORE of a statistic, by one of the items that have the row."""
+        here = self._of_row(store, half, known)
+        memory, index, value, *gates = here.src
+        gate = simplify(self.tiles.lane.t < 1)
+        gate = gate & gates[0] if gates else gate
+        return here.replace(src=(memory, index, value, gate))
+
+    # -- sums over the keys -----------------------------------------------------------------------
+
+    def _sums(self, known: dict[tuple[int, int], dict[Node, Node]], pair: Node) -> list[Node]:
+        """STOREs of the sums."""
+        tiles, found = self.tiles, self.found
+        tile, first_key = tiles.over_keys()
+        scores = {
+            p.sums: tiles.scores(
+                tiles.of_rows(p.of_row, p.depth), tiles.of_keys(p.of_key, p.depth, first_key),
+                p.depth, tile,
+            )
+            for p in found.products
+        }  # fmt: skip
+        elements, staged = self._elements(first_key)
+        blocks = range(steps_of(found.column) // GROUPS_OF_LINES)
+        results, effects = [], []
+        for one, element in zip(found.sums, elements, strict=True):
+            first = [tiles.register(zeros(self.unit)) for _ in blocks]
+            sums, weights = [list(first)], [
+                tiles.packed([
+                    self._element(element, half, block, side, first_key, scores, staged, known)
+                    for block in range(tiles.shape.keys // GROUPS_OF_LINES) for side in range(2)
+                ])
+                for half in tiles.halves()
+            ]  # fmt: skip
+            values = tiles.of_keys(one.value, found.column, first_key).swapped()
+            tiles.add_products(
+                sums, tiles.shape.keys // EACH,
+                lambda _, step, weights=weights: words_of_weights(weights, step),
+                lambda block, step, values=values: tiles.words_of_y(values, block, step), tile,
+            )  # fmt: skip
+            effects += [total.src[1] for total in sums[0]]
+            results.append(first)
+        done = Node(Op.END, dtypes.void, (*effects, tile), len(effects))
+        return [
+            store
+            for one, sums in zip(found.sums, results, strict=True)
+            for store in self._stores(one, sums, done, pair)
+        ]
+
+    def _elements(self, first_key: Node) -> tuple[list[Node], dict[Node, Node]]:
+        """The weights over holes, and STAGEs for those that stand for what keys alone decide."""
+        found, staged = self.found, {}
+        elements = [_quick(one.weight, found.row, found.key) for one in found.sums]
+        holes = self.products | self.statistics
+        for part in _of_keys_alone(elements, found.row, found.key):
+            hole = _hole(len(holes))
+            holes[part] = hole
+            staged[hole] = self._staged(part, first_key)
+        return [element.substitute(holes) for element in elements], staged
+
+    def _staged(self, part: Node, first_key: Node) -> Node:
+        """Something of each of the tile's keys, computed by one item each."""
+        items = SUBGROUPS * GROUPS_OF_LINES * WORDS
+        item, keys = self.moves.loop(items, "local"), self.tiles.shape.keys
+        value = self.tiles.at(part, {self.found.key: first_key + item})
+        gate = TRUE if keys == items else simplify(item < keys)
+        arg = StageArg("shared", (keys,), BUFFERS)
+        return Node(Op.STAGE, part.dtype, (value, gate, item, Node.index(0), item), arg)
+
+    def _element(
+        self, element: Node, half: tuple[int, int], block: int, side: int, first_key: Node,
+        scores: dict[Node, list[list[Node]]], staged: dict[Node, Node],
+        known: dict[tuple[int, int], dict[Node, Node]],
+    ) -> Node:  # fmt: skip
+        """A weight of an item's row and one of its two keys of each eight."""
+        found, tiles = self.found, self.tiles
+        place = tiles.column_of(block, Node.index(side))
+        key = first_key + place
+        here = tiles.at(element, {found.row: tiles.row_of(*half), found.key: key})
+        number = Node.index(half[1] * 2 + side)
+        values = {
+            hole: lane_of(scores[sums][half[0]][block], number)
+            for sums, hole in self.products.items()
+        }
+        values |= {self.statistics[n]: one for n, one in known.get(half, {}).items()}
+        for hole, stage in staged.items():
+            values[hole] = stage.replace(src=(*stage.src[:3], simplify(place), stage.src[4]))
+        guard = simplify(key < steps_of(found.key))
+        weight = here.substitute(values)
+        return weight if guard.value == 1 else guard.where(weight, 0.0)
+
+    def _stores(self, one: WeighedSum, sums: list[Node], done: Node, pair: Node) -> list[Node]:
+        """The STOREs of neighbouring results, which the loop `pair` goes through."""
+        found, stores = self.found, []
+        store = one.store.substitute({one.total: HOLE})
+        for product, half in self.tiles.halves():
+            assert product == 0  # SHAPES have one
+            for block, register in enumerate(sums):
+                after = Node(Op.AFTER, register.dtype, (register, done))
+                places = {found.row: self.tiles.row_of(product, half),
+                          found.column: self.tiles.column_of(block, pair)}  # fmt: skip
+                result = lane_of(after, simplify(pair + half * 2))
+                stores.append(self.tiles.at(store, places).substitute({HOLE: result}))
+        return stores
+
+
+def _hole(number: int) -> Node:
+    """What stands for a value while the loops around it are replaced."""
+    first = Node.const(dtypes.float32, 0)
+    return Node(Op.REGISTER, dtypes.float32, (first,), RegisterRef(-1 - number))
+
+
+# -- weights --------------------------------------------------------------------------------------
+
+
+def _quick(root: Node, row: Node, key: Node) -> Node:
+    """A weight that is rounded to 16 bits, with what is quicker for that.
+
+    Exponentials are powers of two, what is divided is multiplied by the inverse if that is of a row
+    or a key alone, and nothing is rounded on the way.
+    """
+    free, new = free_ranges(root), {}
+    for node in root.toposort(lambda n: n.op is not Op.REDUCE):
+        if node.op is Op.REDUCE:
+            new[node] = node
+            continue
+        src = tuple(new[s] for s in node.src)
+        if node.op is Op.CAST and node.dtype.is_float:
+            new[node] = without_rounding(src[0])
+        elif node.op is Op.EXP:
+            new[node] = quick_exp2(_scaled(src[0], LOG2_E))
+        elif node.op is Op.FDIV and not {row, key} <= free[node.src[1]]:
+            new[node] = src[0] * (Node.const(node.dtype, 1.0) / src[1])
+        else:
+            new[node] = node if src == node.src else node.replace(src=src)
+    return new[root]
+
+
+def _scaled(node: Node, factor: float) -> Node:
+    """`node` times a factor, which is brought to where a constant is."""
+    if node.op is Op.CONST:
+        return Node.const(node.dtype, node.arg * factor)
+    if node.op is Op.ADD and any(map(is_mask, node.src)):
+        one, mask = node.src if is_mask(node.src[1]) else node.src[::-1]
+        condition, yes, _ = mask.src
+        least, scaled = Node.const(node.dtype, -math.inf), _scaled(one, factor)
+        return condition.where(*((scaled, least) if yes.arg == 0 else (least, scaled)))
+    if node.op in (Op.ADD, Op.SUB):
+        return _scaled(node.src[0], factor).alu(node.op, _scaled(node.src[1], factor))
+    if node.op is Op.MUL and node.src[1].op is Op.CONST:
+        return node.src[0] * (node.src[1].arg * factor)
+    return node * factor
+
+
+def _of_keys_alone(roots: list[Node], row: Node, key: Node) -> list[Node]:
+    """The largest parts that are read from memory for a key, whatever the row."""
+    root = Node.sink(roots)
+    free = free_ranges(root)
+
+    def is_one(node: Node) -> bool:
+        if node.dtype is not dtypes.float32 or key not in free[node] or row in free[node]:
+            return False
+        return any(n.op is Op.LOAD for n in node.toposort())
+
+    order = root.toposort(lambda n: n.op is not Op.REDUCE and not is_one(n))
+    return [n for n in order if n.op is not Op.SINK and is_one(n)]

@@ -1,0 +1,290 @@
+"""Blocks of rows against tiles of keys on matrix units: what kernels of attention have in common.
+
+A group has a block of rows, each of its subgroups some of them, and goes through tiles of keys.
+What an item has of the sums of one product (see matrix_units.py) is what it needs as words of x for
+the next: rows g and g + 8, columns 2t and 2t + 1 of two neighbouring products are k of one. So
+what is computed of scores goes from one product to the other as it is, in registers, and a row is
+in four neighbouring items.
+
+Words are read from shared memory step by step of k, and all products of a subgroup use them: with
+16 rows alone, what it multiplies in the time of a read is as much as the read takes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from ..dtype import dtypes
+from ..ir.args import RegisterRef
+from ..ir.attention import EACH, is_kept, narrow_factor
+from ..ir.loops import TRUE, Split, replace_ranges, steps_of
+from ..ir.node import Node, behind_after
+from ..ir.op import Op
+from ..ir.rules.index import simplify
+from ..target import MatrixUnit, Workgroup
+from .blocks import is_along_row
+from .fragments import GROUPS_OF_LINES, WORDS, Lane, Operand, staged
+from .moves import Moves
+from .nest import Nest
+from .tails import Span, limits_of
+
+__all__ = [
+    "BUFFERS", "HELD", "HOLE", "LOG2_E", "SUBGROUPS", "Shape", "Tiles", "choose", "lane_of",
+    "power_of_two", "quad", "quick_exp2", "tree", "words_of_weights", "zeros",
+]  # fmt: skip
+
+HELD = 128  # columns of rows whose words stay in registers; of more they are read for each tile
+LOG2_E = 1 / math.log(2)
+SUBGROUPS = 4
+BUFFERS = 2
+RESERVED = 1 << 10  # bytes of shared memory that each group has besides
+
+# What stands for a sum while the loops around it are replaced.
+HOLE = Node(Op.REGISTER, dtypes.float32, (Node.const(dtypes.float32, 0),), RegisterRef(0))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Each subgroup has the rows of so many `products`, one above the other; tiles have `keys`."""
+
+    products: int
+    keys: int
+
+    @property
+    def rows(self) -> int:
+        return EACH * self.products * SUBGROUPS
+
+
+def choose(
+    shapes: Sequence[Shape], nbytes: Callable[[Shape], int], results: int, group: Workgroup
+) -> Shape:
+    """The first of `shapes` of which two groups fit, else one; one with few rows for few results.
+
+    `nbytes` is the shared memory of a group that computes `results` rows with others.
+    """
+    if results < shapes[0].rows * group.busy:
+        shapes = [shape for shape in shapes if shape.products == 1]
+    for groups in (2, 1):
+        room = group.shared_bytes // groups - RESERVED
+        found = next((shape for shape in shapes if nbytes(shape) <= room), None)
+        if found is not None:
+            return found
+    return shapes[-1]
+
+
+class Tiles:
+    """The loops of such a kernel, and what it holds of shared memory and registers."""
+
+    def __init__(
+        self, moves: Moves, unit: MatrixUnit, row: Node, key: Node, batch: Iterable[Node],
+        shape: Shape,
+    ) -> None:  # fmt: skip
+        self.moves, self.unit, self.row, self.key, self.shape = moves, unit, row, key, shape
+        self.blocks = -(-steps_of(row) // shape.rows)
+        loop = moves.loop(self.blocks, "grid") if self.blocks > 1 else Node.index(0)
+        self.batch = {r: moves.loop(steps_of(r), "grid") for r in batch}
+        self.grid = (*self.batch.values(), *((loop,) if self.blocks > 1 else ()))
+        self.block = loop
+        self.subgroup = moves.loop(SUBGROUPS, "local")
+        self.lane = Lane(moves.loop(GROUPS_OF_LINES, "local"), moves.loop(WORDS, "local"))
+        self.registers = 0
+        self.held = shape.products  # rows of 16 whose words an item would hold at a time
+        self.span: Span | None = None
+        self.operands: dict[tuple[Node, int], Operand] = {}
+        self.inside: dict[int, Node] = {}
+
+    @property
+    def loops(self) -> tuple[Node, ...]:
+        """Those of groups, then of items."""
+        return (*self.grid, self.subgroup, *self.lane)
+
+    # -- places ---------------------------------------------------------------------------------
+
+    def limit(self, nest: Nest, column: Node) -> None:
+        """Let blocks go through no more keys than masks leave to their rows.
+
+        Those that have most of them come first: what is left at the end is short.
+        """
+        order = nest.node.toposort()
+        fills = {n.src[2]: n.src[0] for n in order if is_kept(n)}
+        limits = limits_of(filter(is_along_row, order), fills, steps_of(self.key))
+        if limits is None:
+            return
+        if limits.ends and self.block.op is Op.RANGE:
+            self.block = self.blocks - 1 - self.block
+        around = frozenset(nest.loops) - {column}
+        first = self.block * self.shape.rows
+        self.span = limits.of_rows(self.row, first, self.shape.rows, around)
+
+    def over_keys(self) -> tuple[Node, Node]:
+        """A loop over the tiles that count for the rows of a block, and the first key of each."""
+        whole = self.moves.loop(-(-steps_of(self.key) // self.shape.keys))
+        if self.span is None:
+            return whole, whole * self.shape.keys
+        split = self.span.substitute(self.batch).loop(whole, self.shape.keys)
+        return split.ranges[0], simplify(split.expr * self.shape.keys)
+
+    def at(self, node: Node, places: dict[Node, Node]) -> Node:
+        """`node` at places of this group's in some loops; nothing is read outside of them."""
+        splits = {r: Split(new, (new,)) for r, new in self.batch.items()}
+        for loop, place in places.items():
+            guard = simplify(place < steps_of(loop))
+            splits[loop] = Split(simplify(place), (), TRUE if guard.value == 1 else guard)
+        return replace_ranges(node, splits)
+
+    def row_of(self, product: int, half: int) -> Node:
+        """The row of an item that is in the upper or lower half of a product."""
+        number = (self.subgroup * self.shape.products + product) * 2 + half
+        return self.block * self.shape.rows + number * GROUPS_OF_LINES + self.lane.g
+
+    def column_of(self, block: int, side: Node) -> Node:
+        """One of the two neighbouring columns of eight that an item has."""
+        return self.lane.t * 2 + side + block * GROUPS_OF_LINES
+
+    def halves(self) -> list[tuple[int, int]]:
+        """Which products of rows there are, each with its upper and lower half."""
+        return [(product, half) for product in range(self.shape.products) for half in range(2)]
+
+    def of_rows(self, factor: Node, depth: Node) -> Operand:
+        """A factor of the block's rows, along `depth`."""
+        return self._staged(
+            factor, self.row, self.block * self.shape.rows, self.shape.rows, depth, 1
+        )
+
+    def of_keys(self, factor: Node, inner: Node, first: Node) -> Operand:
+        """A factor of the tile of keys from `first` on, along `inner`: a line for each key."""
+        return self._staged(factor, self.key, first, self.shape.keys, inner, BUFFERS)
+
+    def _staged(
+        self, factor: Node, loop: Node, first: Node, lines: int, inner: Node, buffers: int
+    ) -> Operand:
+        """So many lines of a factor from `first` on; what is the same lies in memory once."""
+        long = power_of_two(inner)
+        line, along = self._inside(lines), self._inside(-long)
+        places = {loop: first + line, inner: along}
+        here = simplify(self.at(narrow_factor(factor, self.unit.dtype), places))
+        if (here, buffers) not in self.operands:
+            items, whole = SUBGROUPS * GROUPS_OF_LINES * WORDS, Split(line, (line,))
+            made = staged(self.moves, here, whole, along, long, items, buffers)
+            self.operands[here, buffers] = made
+        return self.operands[here, buffers]
+
+    def _inside(self, size: int) -> Node:
+        """A loop of lines, or of so many elements of them as -size."""
+        if size not in self.inside:
+            self.inside[size] = self.moves.loop(abs(size))
+        return self.inside[size]
+
+    # -- registers ------------------------------------------------------------------------------
+
+    def register(self, first: Node, *loops: Node) -> Node:
+        self.registers += 1
+        return Node(
+            Op.REGISTER, first.dtype, (first, *self.grid, *loops), RegisterRef(self.registers)
+        )
+
+    def updated(self, register: Node, value: Node, op: Op, tile: Node, *before: Node) -> Node:
+        """`register` combined with `value`, after what has happened to it and `before`."""
+        if before:
+            happened = register.src[1:] if register.op is Op.AFTER else ()
+            register = Node(Op.AFTER, register.dtype, (behind_after(register), *happened, *before))
+        update = Node(Op.UPDATE, dtypes.void, (register, value, tile), op)
+        return Node(Op.AFTER, register.dtype, (behind_after(register), update))
+
+    # -- products -------------------------------------------------------------------------------
+
+    def add_products(
+        self,
+        sums: list[list[Node]],
+        steps: int,
+        left: Callable[[int, int], list[Node]],
+        right: Callable[[int, int], list[Node]],
+        tile: Node,
+    ) -> None:
+        """Add products to `sums` of each product of rows, by blocks of eight columns.
+
+        `left(product, step)` and `right(block, step)` are an item's words of both factors. A step
+        comes after all of the one before, so that words are read shortly before they are used.
+        """
+        done: list[Node] = []
+        for step in range(steps):
+            words = [left(product, step) for product in range(len(sums))]
+            now: list[Node] = []
+            for block in range(len(sums[0])):
+                y = right(block, step)
+                for mine, x in zip(sums, words, strict=True):
+                    product = Node(Op.MMA, self.unit.sums.vec(4), (*x, *y), self.unit.name)
+                    mine[block] = self.updated(mine[block], product, Op.ADD, tile, *done)
+                    now.append(mine[block].src[1])
+            done = now
+
+    def scores(self, rows: Operand, keys: Operand, depth: Node, tile: Node) -> list[list[Node]]:
+        """The sums of products of rows and a tile's keys that an item has, by eight keys."""
+        again = (tile,) if power_of_two(depth) * self.held > HELD else ()
+        sums = [
+            [self.register(zeros(self.unit), tile)
+             for _ in range(self.shape.keys // GROUPS_OF_LINES)]
+            for _ in range(self.shape.products)
+        ]  # fmt: skip
+        self.add_products(
+            sums, steps_of(depth) // EACH,
+            lambda product, step: self.words_of_x(rows, product, step, *again),
+            lambda block, step: self.words_of_y(keys, block, step), tile,
+        )  # fmt: skip
+        return sums
+
+    def words_of_x(self, operand: Operand, product: int, step: int, *again: Node) -> list[Node]:
+        """An item's words of the rows of one product; read anew in each step of loops `again`."""
+        upper = (self.subgroup * self.shape.products + product) * 2
+        words = operand.words(
+            4, self.lane, lambda n: n % 2 + upper, lambda n: n // 2 + 2 * step, again
+        )
+        return [words(Node.index(number)) for number in range(4)]
+
+    def words_of_y(self, operand: Operand, block: int, step: int) -> list[Node]:
+        """An item's words of eight columns; those of two times eight are read at once."""
+        first = block // 2 * 2
+        words = operand.words(4, self.lane, lambda n: n // 2 + first, lambda n: n % 2 + 2 * step)
+        return [words(Node.index(block % 2 * 2 + n)) for n in range(2)]
+
+    def packed(self, values: list[Node]) -> list[Node]:
+        """Neighbouring values as words."""
+        return [
+            Node(Op.HALVES, dtypes.uint32, tuple(values[n : n + 2]), self.unit.dtype.name)
+            for n in range(0, len(values), 2)
+        ]
+
+
+def power_of_two(loop: Node) -> int:
+    """How long lines along `loop` are: longer, so that they can be swizzled."""
+    return 1 << (steps_of(loop) - 1).bit_length()
+
+
+def words_of_weights(halves: list[list[Node]], step: int) -> list[Node]:
+    """The words of x that the packed values of a product's two rows are, in one step of k."""
+    return [halves[n % 2][step * 2 + n // 2] for n in range(4)]
+
+
+def zeros(unit: MatrixUnit) -> Node:
+    return Node(Op.STACK, unit.sums.vec(4), (Node.const(unit.sums, 0),) * 4)
+
+
+def quad(value: Node, op: Op) -> Node:
+    return Node(Op.QUAD, value.dtype, (value,), op)
+
+
+def quick_exp2(value: Node) -> Node:
+    return Node(Op.QUICK_EXP2, value.dtype, (value,))
+
+
+def tree(values: list[Node], op: Op) -> Node:
+    while len(values) > 1:
+        pairs = (values[n : n + 2] for n in range(0, len(values), 2))
+        values = [pair[0].alu(op, *pair[1:]) if pair[1:] else pair[0] for pair in pairs]
+    return values[0]
+
+
+def lane_of(sums: Node, number: Node) -> Node:
+    return Node(Op.EXTRACT, sums.dtype.scalar, (sums, number))
