@@ -10,8 +10,11 @@ import pytest
 from treadle import Tensor
 from treadle.compile.llvm import LLVMCompiler
 from treadle.engine.run import scheduled
+from treadle.ir.loops import closed_ranges
+from treadle.ir.op import Op
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
+from treadle.optimize.nest import stride
 from treadle.render.llvm import LLVMRenderer
 from treadle.target import Target
 
@@ -87,13 +90,49 @@ def test_few_channels_stay_outermost(batch, channels):
     np.testing.assert_allclose(found.numpy(), exact.numpy(), rtol=1e-4, atol=2e-4)
 
 
-def test_gradients_to_weights_are_no_windows():
-    """Their rows are the few places of a window, and what they sum over is the image."""
-    x, w = Tensor(values(2, 32, 14, 14)).realize(), Tensor(values(32, 32, 3, 3)).realize()
-    w.requires_grad = True
-    convolution(x, w, padding=1).square().mean().backward()
-    last = scheduled([(w.grad.node, "CPU")])[-1]
-    assert not any("image" in line for line in optimize(last.ast, TARGET)[1])
+GRADIENTS = {
+    "borders": ((2, 20, 14, 14), (32, 20, 3, 3), {"padding": 1}),
+    "no borders": ((2, 20, 15, 12), (32, 20, 3, 3), {}),
+    "cut into chunks": ((3, 12, 40, 41), (64, 12, 3, 3), {"padding": 1}),
+    "chunks that do not fit": ((1, 12, 49, 133), (64, 12, 3, 3), {}),
+    "dilated, cut into chunks": ((3, 12, 41, 40), (64, 12, 3, 3), {"padding": 2, "dilation": 2}),
+    "strides": ((2, 20, 29, 28), (32, 20, 3, 3), {"padding": 1, "stride": 2}),
+    "strides, cut into chunks": ((2, 3, 90, 91), (64, 3, 7, 7), {"padding": 3, "stride": 2}),
+    "in groups": ((2, 40, 14, 14), (64, 20, 3, 3), {"padding": 1, "groups": 2}),
+    "one channel": ((2, 1, 30, 31), (64, 1, 5, 5), {"padding": 2}),
+}
+
+
+def gradient_to_weight(image, weight, arriving, options, device="CPU"):
+    x, w, g = (Tensor(v, device=device).realize() for v in (image, weight, arriving))
+    return x.conv2d(w, **options).gradient(w, gradient=g)[0]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 3, 1, 0), (3, 1, 2, 0)])
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_to_weights_read_the_image_where_it_is(name, order):
+    """Their rows are places of a window; channels, pixels or places may be outermost."""
+    image_shape, weight_shape, options = GRADIENTS[name]
+    image, weight = values(*image_shape), values(*weight_shape)
+    arriving = values(*Tensor(image).conv2d(Tensor(weight), **options).shape)
+    found = gradient_to_weight(image, weight, arriving, options).permute(*order).contiguous()
+    assert "keep the image (grid)" in log_of(found)
+    exact = gradient_to_weight(
+        *(v.astype(np.float64) for v in (image, weight, arriving)), options, "REF"
+    )
+    atol = 3e-5 * float(np.abs(exact.numpy()).max())
+    np.testing.assert_allclose(found.numpy(), exact.permute(*order).numpy(), rtol=0, atol=atol)
+
+
+def test_partial_sums_of_gradients_to_weights_are_stored_as_tiles_hold_them():
+    image, weight, options = values(8, 64, 28, 28), values(64, 64, 3, 3), {"padding": 1}
+    gradient = gradient_to_weight(image, weight, values(8, 64, 28, 28), options)
+    (kernel,) = scheduled([(gradient.node, "CPU")])
+    ast, _ = optimize(kernel.ast, TARGET)
+    partial = next(n for n in ast.toposort() if n.op is Op.STAGE and n.src[0].op is Op.REDUCE)
+    assert partial.arg.sizes == (4, 64 * 9, 64)
+    stored = partial.src[4]
+    assert any(stride(stored, r) == 1 for r in closed_ranges(partial) if r.arg.kind == "vector")
 
 
 LOOP = re.compile(r"^(\.LBB\w+):\n((?:(?!\.LBB\w+:).*\n)*?\s+j\w+\s+\1)$", re.MULTILINE)

@@ -86,19 +86,12 @@ def optimize(ast: Node, target: Target, knobs: Knobs = DEFAULT) -> tuple[Node, l
         nest = next((n for n in moves.nests() if _loops_left(n, done)), None)
         if nest is None:
             return moves.root, moves.log
-        if not (
-            _tiled(moves, nest, target, knobs)
-            or interleave(moves, nest, target)
-            or transpose(moves, nest, target)
-        ):
+        is_tiled = knobs.is_tiled and tile_matmul(moves, nest, target, knobs)
+        if not (is_tiled or interleave(moves, nest, target) or transpose(moves, nest, target)):
             _general(moves, nest, target, knobs)
         done.update(n.loops for n in moves.nests() if n.is_scheduled)
-        if nest.loops in [n.loops for n in moves.nests()]:
+        if not is_tiled and nest.loops in [n.loops for n in moves.nests()]:
             done.add(nest.loops)
-
-
-def _tiled(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> bool:
-    return knobs.is_tiled and tile_matmul(moves, nest, target, knobs)
 
 
 def _loops_left(nest: Nest, done: set[tuple[Node, ...]]) -> bool:

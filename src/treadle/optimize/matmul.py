@@ -38,6 +38,7 @@ CLEARLY_LESS, ABOUT_AS_MUCH = 0.93, 1.05
 SPARED = 1 << 23  # bytes of packed rows that swapping makes less, to be worth it by itself
 MAX_INTERLEAVED = 4
 FAR = 1 << 9  # bytes from step to step
+MIN_RUN = 32  # steps along which a row is read in place
 STRIPE = 8  # steps that all tiles are packed for before the next ones
 
 
@@ -72,7 +73,10 @@ class Tile:
 
 
 def tile_matmul(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> bool:
-    """Tile `nest` if it is matmul-like and large enough; says whether it did."""
+    """Tile `nest` if it is matmul-like and large enough, or cut it; says whether it did.
+
+    What it is cut into are nests of their own, as yet without tiles.
+    """
     problem = recognise(nest)
     if problem is None:
         return False
@@ -83,7 +87,7 @@ def tile_matmul(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> bool:
     problem, tile = _best_way(moves, nest, problem, target, knobs)
     limit = max(256, knobs.panel_bytes // (tile.columns * problem.reduce.dtype.itemsize))
     if steps > limit and _cut_reduction(moves, problem, -(-steps // limit)):
-        return False  # the nests have changed: the caller comes back for each
+        return True
     _apply(moves, problem, tile, target)
     return True
 
@@ -145,7 +149,8 @@ def _matrices_added(nest: Nest, problem: Problem) -> int:
 def _with_windows(moves: Moves, problem: Problem) -> Problem:
     if lasts(problem.x):
         return problem
-    return replace(problem, windows=find_windows(moves, problem.x, problem.rows, problem.steps))
+    windows = find_windows(moves, problem.x, problem.rows, problem.steps, problem.batch)
+    return replace(problem, windows=windows)
 
 
 def _tile_for(problem: Problem, target: Target, knobs: Knobs) -> Tile:
@@ -162,18 +167,34 @@ def _cost(problem: Problem, tile: Tile) -> float:
     loads = row_tiles * vectors / tile.vectors * (tile.rows + tile.vectors)
     packing = 0.0
     if not lasts(problem.y):
-        packing += vectors * _packing(problem.y, problem.columns, problem.steps)
-    if problem.windows is None and not lasts(problem.x):
-        packing += rows / tile.lanes * _packing(problem.x, problem.rows, problem.steps)
+        packing += vectors * _packing(problem.y, problem.columns, problem.steps, tile)
+    if problem.windows is None and not lasts(problem.x) and not _is_in_place(problem, tile):
+        packing += rows / tile.lanes * _packing(problem.x, problem.rows, problem.steps, tile)
     return max(products, loads) + packing
 
 
-def _packing(factor: Node, along: tuple[Node, ...], steps: tuple[Node, ...]) -> float:
+def _packing(factor: Node, along: tuple[Node, ...], steps: tuple[Node, ...], tile: Tile) -> float:
     """About how many instructions it takes to pack a vector of a factor."""
     reads = reads_of(factor)
-    if all(stride(index, along[-1]) == 1 for index in reads):
+    is_long = steps_of(along[-1]) >= tile.lanes or len(along) == 1
+    if is_long and all(stride(index, along[-1]) == 1 for index in reads):
         return PACK if len(along) == 1 else 2 * PACK  # as a rule, several loops mean masks
-    return 2 * PACK if all(stride(index, steps[-1]) == 1 for index in reads) else 4 * PACK
+    is_turned = all(stride(index, steps[-1]) == 1 for index in reads)
+    return 2 * PACK if is_turned else 2 * tile.lanes  # else element by element
+
+
+def _is_in_place(problem: Problem, tile: Tile) -> bool:
+    """Whether rows are read where they are: too few panels use them for packing to be worth it.
+
+    Where that is in several loops, rows lie along the steps, so that each is read line by line.
+    """
+    if -(-steps_of(*problem.columns) // tile.columns) >= PACK_REUSE:
+        return False
+    if len(problem.steps) == 1:
+        return True
+    last = problem.steps[-1]
+    is_row = all(stride(index, last) == 1 for index in reads_of(problem.x))
+    return is_row and steps_of(last) >= MIN_RUN and not _gating(problem.x)
 
 
 # -- recognising --------------------------------------------------------------------------------
@@ -269,8 +290,11 @@ def _cut_reduction(moves: Moves, problem: Problem, chunks: int) -> bool:
     if chunks < 2:
         return False
     even = next(n for n in range(chunks, size + 1) if size % n == 0)
-    moves.group(problem.reduce, loop, even if even <= 2 * chunks else chunks)
+    # Partial results lie as tiles hold them, and are turned once, where they are combined.
+    axes = tuple(axis for axis in (problem.batch, problem.rows, problem.columns) if axis)
+    moves.group(problem.reduce, loop, even if even <= 2 * chunks else chunks, axes)
     moves.root = distribute_over_product(moves.root)
+    moves.merge_all()
     return True
 
 
@@ -301,7 +325,8 @@ def _apply(moves: Moves, problem: Problem, tile: Tile, target: Target) -> None:
     splits.update(moves.flatten(columns, column_split))
     row_split, row_loops = _row_split(moves, steps_of(*rows), tile, blocks)
     splits.update(moves.flatten(rows, row_split))
-    flat = moves.loop(steps_of(*steps)) if len(steps) > 1 and problem.windows is None else None
+    is_packed = problem.windows is None and not _is_in_place(problem, tile)
+    flat = moves.loop(steps_of(*steps)) if len(steps) > 1 and is_packed else None
     moves.apply(splits, f"tile {tile.rows} x {tile.vectors} vectors")
     made = {r for split in splits.values() for r in split.ranges}
     nest = next(n for n in moves.nests() if made & set(n.loops))
@@ -319,8 +344,8 @@ def _apply(moves: Moves, problem: Problem, tile: Tile, target: Target) -> None:
     position = _flat_position(packing_order)
     around = _panel_numbers(y, steps, column_split) if lasts(y) else None
     packed_y = pack_columns(moves, y, packing_order, position, column_split, tile, around)
-    if problem.windows is None:
-        x = _pack_rows(moves, x, steps, position, row_split, row_loops, panels, tile, target)
+    if is_packed:
+        x = _pack_rows(moves, x, steps, position, row_split, row_loops, tile, target)
     if flat is None:
         new = Node(Op.REDUCE, reduce.dtype, (x * packed_y, *steps), reduce.arg)
         moves.root = moves.root.substitute({reduce: new})
@@ -475,13 +500,10 @@ def _pack_rows(
     position: Node,
     rows: Split,
     row_loops: tuple[Node, ...],
-    panels: int,
     tile: Tile,
     target: Target,
 ) -> Node:
     """All of x, [batch..][tile][step][row of the tile], in memory that workers share."""
-    if panels < PACK_REUSE and len(steps) == 1:
-        return x
     free = free_ranges(x)[x]
     inner = tuple(r for r in rows.ranges if r.arg.kind == "unroll")
     batch = tuple(sorted(free - frozenset((*steps, *rows.ranges)), key=lambda r: r.arg.number))

@@ -16,7 +16,16 @@ from collections.abc import Iterable
 
 from ..dtype import dtypes
 from ..ir.args import ReduceArg, StageArg, VarArg
-from ..ir.loops import TRUE, Split, closed_ranges, free_ranges, identity, replace_ranges, steps_of
+from ..ir.loops import (
+    TRUE,
+    Split,
+    closed_ranges,
+    free_ranges,
+    identity,
+    number_of,
+    replace_ranges,
+    steps_of,
+)  # fmt: skip
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
@@ -172,13 +181,22 @@ class Moves:
         src = (replace_ranges(value, fill), guard, *places, *index, *loops)
         return Node(Op.STAGE, value.dtype, src, StageArg(scope, sizes))  # type: ignore[arg-type]
 
-    def group(self, reduce: Node, loop: Node, chunks: int) -> Node:
+    def group(
+        self,
+        reduce: Node,
+        loop: Node,
+        chunks: int,
+        axes: tuple[tuple[Node, ...], ...] | None = None,
+    ) -> Node:
         """Split a reduction over `loop` into `chunks` partial results and their combination.
 
-        Returns the loop of the combination.
+        Partial results have an axis for each loop of the results, or for all loops of one of
+        `axes`. Returns the loop of the combination.
         """
-        order = [r for nest in self.nests() for r in nest.loops]
-        free = sorted(free_ranges(reduce)[reduce], key=order.index)
+        if axes is None:
+            order = [r for nest in self.nests() for r in nest.loops]
+            axes = tuple((r,) for r in sorted(free_ranges(reduce)[reduce], key=order.index))
+        free = [r for axis in axes for r in axis]
         per_chunk = -(-loop.src[0].arg // chunks)
         part, inner, total = self.loop(chunks), self.loop(per_chunk), self.loop(chunks)
         position = part * per_chunk + inner
@@ -197,11 +215,10 @@ class Moves:
         inside = dict.fromkeys(r for n in own if n.op is Op.REDUCE for r in n.src[1:])
         fresh = self.copies((*free, *inside))
         value = partial.substitute(fresh)
-        sizes = (chunks, *(r.src[0].arg for r in free))
-        src = (
-            value, TRUE, part, *(fresh[r] for r in free), total, *free,
-            part, *(fresh[r] for r in free),
-        )  # fmt: skip
+        sizes = (chunks, *(steps_of(*axis) for axis in axes))
+        kept = [number_of(axis) for axis in axes]
+        stored = [place.substitute(fresh) for place in kept]
+        src = (value, TRUE, part, *stored, total, *kept, part, *(fresh[r] for r in free))
         stage = Node(Op.STAGE, reduce.dtype, src, StageArg("grid", sizes))
         combined = Node(Op.REDUCE, reduce.dtype, (stage, total), ReduceArg(reduce.arg.op))
         self.root = simplify(self.root.substitute({reduce: combined}))

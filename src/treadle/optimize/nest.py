@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ..ir.conditions import parts
 from ..ir.interval import bounds
-from ..ir.loops import closed_ranges, free_ranges
+from ..ir.loops import closed_ranges, free_ranges, steps_of
 from ..ir.node import Node, as_index
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify, sum_terms
@@ -23,7 +23,7 @@ __all__ = [
     "sequential_loops", "stride",
 ]  # fmt: skip
 
-REDUCE_WEIGHT = 4
+REDUCE_WEIGHT, MOST_WEIGHT = 4, 16
 APART = 4  # a vector of elements that lie apart costs as much as so many that do not
 SHORT_STRIDE = 4  # lanes so far apart still come as whole vectors
 
@@ -81,11 +81,14 @@ class Nest:
 
     def accesses(self) -> Iterator[Access]:
         """Every load and store, those inside reductions weighted more."""
-        inner = {index for node in self.reduces() for index in reads_of(node.src[0])}
+        weights: dict[Node, int] = {}
+        for node in self.reduces():
+            weight = max(REDUCE_WEIGHT, min(steps_of(*node.src[1:]), MOST_WEIGHT))
+            weights |= dict.fromkeys(reads_of(node.src[0]), weight)
         for node in self.nodes():
             index = _index_of(node)
             if index is not None:
-                yield Access(index, REDUCE_WEIGHT if index in inner else 1)
+                yield Access(index, weights.get(index, 1))
         for index in self.stores():
             yield Access(index, 1, True)
 

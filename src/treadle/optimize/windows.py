@@ -14,7 +14,7 @@ what they read. Few channels stay outermost, as single elements are read from an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..ir.loops import Split, free_ranges, steps_of
 from ..ir.node import Node
@@ -29,29 +29,41 @@ MIN_CHANNELS = 16  # fewer do not fill the loop that is innermost
 
 @dataclass(frozen=True)
 class Pair:
-    """A row and a step of the reduction that move along one axis, by `stride` and `dilation`."""
+    """A row and a step of the reduction that move along one axis, by `stride` and `dilation`.
+
+    Where the steps are cut into chunks, `chunk` is the loop over these, `apart` the places from one
+    to the next.
+    """
 
     row: Node
     step: Node
     stride: int
     dilation: int
+    chunk: Node | None = None
+    apart: int = 0
 
     @property
     def extent(self) -> int:
         """How many places they reach together."""
-        return (
-            self.stride * (steps_of(self.row) - 1) + self.dilation * (steps_of(self.step) - 1) + 1
-        )
+        chunks = 0 if self.chunk is None else self.apart * (steps_of(self.chunk) - 1)
+        own = self.stride * (steps_of(self.row) - 1) + self.dilation * (steps_of(self.step) - 1)
+        return chunks + own + 1
 
     @property
     def place(self) -> Node:
-        return self.row * self.stride + self.step * self.dilation
+        return self._start + self.row * self.stride + self.step * self.dilation
+
+    @property
+    def _start(self) -> Node:
+        return Node.index(0) if self.chunk is None else self.chunk * self.apart
 
     def joined(self, value: Node, both: Node) -> Node:
         """`value` with the loop `both` in place of what is read at the pair's places."""
         if self.stride == 1:
-            return simplify(value.substitute({self.row: both - self.step * self.dilation}))
-        return simplify(value.substitute({self.step: both - self.row * self.stride}))
+            other = self.step * self.dilation
+            return simplify(value.substitute({self.row: both - other - self._start}))
+        other = self.row * self.stride
+        return simplify(value.substitute({self.step: both - other - self._start}))
 
 
 @dataclass(frozen=True)
@@ -79,19 +91,22 @@ class Windows:
 
 
 def find_windows(
-    moves: Moves, x: Node, rows: tuple[Node, ...], steps: tuple[Node, ...]
+    moves: Moves,
+    x: Node,
+    rows: tuple[Node, ...],
+    steps: tuple[Node, ...],
+    batch: tuple[Node, ...],
 ) -> Windows | None:
     """The windows that the rows of x are, or None."""
     image, joined, pairs = x, list[Node](), list[Pair]()
     for row in rows:
         for step in steps:
-            pair = _pair(image, row, step)
+            pair = _pair(image, row, step, batch)
             if pair is None:
                 continue
-            both = moves.loop(pair.extent)
-            moved = pair.joined(image, both)
-            if not free_ranges(moved)[moved] & {row, step}:  # so it depends on their place alone
-                image = moved
+            found = _joined(moves, image, pair)
+            if found is not None:
+                image, both, pair = found
                 joined.append(both)
                 pairs.append(pair)
                 break
@@ -100,22 +115,49 @@ def find_windows(
     return Windows(image, tuple(joined), tuple(pairs), channels) if pairs else None
 
 
-def _pair(x: Node, row: Node, step: Node) -> Pair | None:
+def _joined(moves: Moves, image: Node, pair: Pair) -> tuple[Node, Node, Pair] | None:
+    """(`image` over one loop of the pair's places, that loop, the pair), if no other one is left.
+
+    It may depend on the chunks of the steps in another way than those places do.
+    """
+    for way in dict.fromkeys((pair, replace(pair, chunk=None))):
+        both = moves.loop(way.extent)
+        moved = way.joined(image, both)
+        if not free_ranges(moved)[moved] & {way.row, way.step, way.chunk}:
+            return moved, both, way
+    return None
+
+
+def _pair(x: Node, row: Node, step: Node, batch: tuple[Node, ...]) -> Pair | None:
     """How a row and a step move what is read, if both move along the same axis.
 
-    All steps together move it by less than there are rows, and windows overlap: other pairs are no
-    windows.
+    One of them is a place of the window, the other one a place of the result: they move it by less
+    than there are results, and windows overlap. Other pairs are no windows.
     """
     for index in reads_of(x):
         terms, _ = linear_terms(index)
         of_row, of_step = terms.get(row, 0), terms.get(step, 0)
-        if of_row <= 0 or of_step <= 0:
+        if of_row <= 0 or of_step <= 0 or max(of_row, of_step) % min(of_row, of_step):
             continue
-        if of_step % of_row == 0 and of_step * (steps_of(step) - 1) < of_row * steps_of(row):
-            return Pair(row, step, 1, of_step // of_row)
-        if of_row % of_step == 0 and of_row // of_step < steps_of(step) <= steps_of(row):
-            return Pair(row, step, of_row // of_step, 1)
+        near = min(of_row, of_step)
+        reach = of_step * steps_of(step)
+        chunk = next((r for r in batch if terms.get(r) == reach), None)
+        steps = steps_of(step) * (1 if chunk is None else steps_of(chunk))
+        pair = Pair(row, step, of_row // near, of_step // near, chunk, reach // near)
+        results, window = (pair.stride, steps_of(row)), (pair.dilation, steps)
+        if window[1] > results[1]:
+            results, window = window, results
+        if _overlap(results, window):
+            return pair
     return None
+
+
+def _overlap(results: tuple[int, int], window: tuple[int, int]) -> bool:
+    """Whether windows at `results`, (distance, count) of their places, overlap."""
+    (stride, count), (dilation, size) = results, window
+    if stride == 1:
+        return dilation * (size - 1) < count
+    return dilation == 1 and stride < size
 
 
 def keep_image(
@@ -132,8 +174,8 @@ def keep_image(
     around = sorted(free.difference(inside), key=lambda r: (r in rows, r.arg.number))
     loops = (*around, *inside)
     sizes = [steps_of(r) for r in loops]
-    outermost = next(n for n, r in enumerate(loops) if r in (*rows, *windows.joined))
-    sizes[outermost] += _places_beyond(windows, loops[outermost], rows, beyond)
+    first, more = _places_beyond(windows, rows, beyond)
+    sizes[loops.index(first)] += more
     grid = loops[: loops.index(windows.joined[0]) + 1]
     fill = {r: Split(n, (n,)) for r, n in moves.copies(loops, dict.fromkeys(grid, "grid")).items()}
     if loops[-1] not in grid:
@@ -147,8 +189,10 @@ def keep_image(
     return simplify(stage.substitute(places))
 
 
-def _places_beyond(windows: Windows, outermost: Node, rows: tuple[Node, ...], beyond: int) -> int:
-    """How many places more than those of all rows the outermost loop of the image needs."""
+def _places_beyond(windows: Windows, rows: tuple[Node, ...], beyond: int) -> tuple[Node, int]:
+    """(the loop of the image that the outermost row moves along, how many places more it needs)."""
     more = -(-beyond // max(1, steps_of(*rows[1:])))
-    pairs = zip(windows.joined, windows.pairs, strict=True)
-    return more * next((pair.stride for both, pair in pairs if both is outermost), 1)
+    for both, pair in zip(windows.joined, windows.pairs, strict=True):
+        if pair.row is rows[0]:
+            return both, more * pair.stride
+    return rows[0], more
