@@ -29,6 +29,8 @@ from treadle.target import Target, Workgroup, host_target
 RNG = np.random.default_rng(0)
 A = RNG.standard_normal((100, 70)).astype(np.float32)
 B = RNG.standard_normal((70, 130)).astype(np.float32)
+PIXELS = RNG.standard_normal((1, 6, 7, 20)).astype(np.float32)
+WINDOW = RNG.standard_normal((24, 20, 3, 3)).astype(np.float32)
 SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e10, -1e10, 300.7, -1.5], np.float32)
 
 PROGRAMS = {
@@ -54,6 +56,12 @@ PROGRAMS = {
     "gather with positions outside": lambda t: t(A)[t(np.array([0, 99, 5], np.int32))],
     "scatter": lambda t: t(np.zeros(5, np.float32)).scatter_reduce(
         0, t(np.array([0, 2, 2, 4], np.int32)), t(np.ones(4, np.float32)), "sum"
+    ),
+    "an image with borders": lambda t: t(PIXELS).permute(0, 3, 1, 2).conv2d(t(WINDOW), padding=1),
+    "borders of halves": lambda t: (
+        t(PIXELS.astype(np.float16))
+        .permute(0, 3, 1, 2)
+        .conv2d(t(WINDOW.astype(np.float16)), padding=1)
     ),
     "transcendentals": lambda t: t(A).sin() + t(A).exp() + (t(A).abs() + 0.1).log() + t(A).erf(),
 }

@@ -70,6 +70,16 @@ def test_what_is_read_and_stored_beside_an_image_goes_along():
     assert found[:-1] == [(Op.CONTIGUOUS, (2, 16, 16, 32))] * 2
 
 
+def test_an_image_whose_few_pixels_are_summed_has_channels_last():
+    def network(size):
+        x, v, w = weights((2, 3, size, size), (32, 3, 3, 3), (32, 32, 3, 3))
+        image = x.conv2d(v, padding=1).relu().conv2d(w, padding=1).relu()
+        return stored(image.mean((2, 3)))
+
+    assert network(8)[1] == (Op.CONTIGUOUS, (2, 8, 8, 32))
+    assert network(16)[1][1] == (2, 32, 16, 16)
+
+
 def test_few_channels_stay_as_they_are():
     small = weights((2, 3, 16, 16), (8, 3, 3, 3), (8, 8, 3, 3))
     assert not any(op is Op.CONTIGUOUS for op, _ in stored(chain(*small)))

@@ -99,6 +99,7 @@ class Op(IntEnum):
     LOAD = auto()
     STORE = auto()
     PREFETCH = auto()
+    LINE = auto()
     UPDATE = auto()
     TICKET = auto()
     END = auto()
@@ -251,6 +252,9 @@ INFO: dict[Op, OpInfo] = {
     ),
     Op.PREFETCH: OpInfo(
         2, "a hint: src[0][src[1]] will soon be read; it may be outside of the memory"
+    ),
+    Op.LINE: OpInfo(
+        3, "memory: src[0] from src[1] on, or arg zeros where the gate src[2] does not hold"
     ),
     Op.UPDATE: OpInfo(
         -1,

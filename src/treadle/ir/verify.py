@@ -25,7 +25,7 @@ TENSOR_OPS = ALU | MOVEMENT | _VALUES | frozenset((
     Op.RECUR, Op.MULTI, Op.ASSIGN, Op.AFTER, Op.SINK,
 ))  # fmt: skip
 _MACHINE = ALU | _VALUES | _LANES | frozenset((
-    Op.PARAM, Op.LOCAL, Op.REGISTER, Op.RANGE, Op.LOAD, Op.STORE, Op.PREFETCH,
+    Op.PARAM, Op.LOCAL, Op.REGISTER, Op.RANGE, Op.LOAD, Op.STORE, Op.PREFETCH, Op.LINE,
     Op.UPDATE, Op.END, Op.AFTER,
     Op.BARRIER, Op.COMMIT, Op.WAIT, Op.AWAIT, Op.EXPECT, Op.BOX, Op.WORK_ITEM, Op.SUBGROUP,
     Op.QUAD, Op.QUICK_EXP2, Op.HALVES, Op.FRAGMENT, Op.MMA, Op.WGMMA, Op.SINK,
@@ -38,7 +38,7 @@ _FLOAT_ONLY = frozenset((
 ))  # fmt: skip
 _BITS_ONLY = frozenset((Op.IDIV, Op.AND, Op.OR, Op.XOR, Op.SHL, Op.SHR))
 _REDUCERS = frozenset((Op.ADD, Op.MUL, Op.MAX, Op.MIN))
-_MEMORY = frozenset((Op.PARAM, Op.LOCAL, Op.STAGE))
+_MEMORY = frozenset((Op.PARAM, Op.LOCAL, Op.STAGE, Op.LINE))
 _COMPUTED_LATER = frozenset((Op.CONST,))  # printed where it is used: needs no place in a program
 
 

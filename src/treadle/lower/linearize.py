@@ -71,7 +71,7 @@ class Phase:
         """The PARAMs that the program uses in order of their slots, and whether it writes them."""
         written = {behind_after(n.src[0]) for n in self.code.src if n.op is Op.STORE}
         used = {
-            behind_after(n.src[0]) for n in self.code.src if n.op in (Op.LOAD, Op.BOX)
+            behind_after(n.src[0]) for n in self.code.src if n.op in (Op.LOAD, Op.LINE, Op.BOX)
         } | written
         found = [n for n in used if n.op is Op.PARAM]
         return [(n, n in written) for n in sorted(found, key=lambda n: n.arg.slot)]

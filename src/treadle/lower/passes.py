@@ -18,6 +18,7 @@ from .emulate import emulate_dtypes
 from .expand import expand
 from .index_types import lower_index_types
 from .linearize import Phase, linearize
+from .lines import with_lines
 from .loose import say_rounding
 from .math import lower_math
 from .prefetch import with_prefetches
@@ -62,6 +63,8 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
         lambda node: node if target.strict_floats else say_rounding(node),
         # After the formulas, since they use divisions, shifts and casts themselves.
         lambda node: decompose(node, target.emulates_float64, target.strict_floats),
+        # While an index is still a sum of loops; nothing that comes later looks at gates.
+        lambda node: with_lines(node) if target.chooses_addresses else node,
         # Bounds are known for index arithmetic only, so machine integers come last.
         lambda node: lower_index_types(node, target),
     )

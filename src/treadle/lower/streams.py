@@ -30,7 +30,7 @@ def with_streams(phase: Phase, least_bytes: int) -> Phase:
         param
         for param, is_written in phase.params
         if is_written and param.arg.is_new and param_bytes(param) >= least_bytes
-    ) - {behind_after(node.src[0]) for node in phase.program.src if node.op is Op.LOAD}
+    ) - {behind_after(node.src[0]) for node in phase.program.src if node.op in (Op.LOAD, Op.LINE)}
     marked: set[Node] = set()
     for stretch in _stretches(phase.program.src) if found else ():
         for param in found:

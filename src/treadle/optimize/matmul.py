@@ -304,7 +304,7 @@ def _cut_reduction(moves: Moves, problem: Problem, chunks: int) -> bool:
 def _apply(moves: Moves, problem: Problem, tile: Tile, target: Target) -> None:
     packing_order = problem.steps
     if problem.windows is not None:
-        problem = _with_image(moves, problem, problem.windows, tile)
+        problem = _with_image(moves, problem, problem.windows, tile, target)
         if lasts(problem.y):  # packed once, however far apart its elements are in this order
             packing_order = problem.steps
     rows, columns, steps = problem.rows, problem.columns, problem.steps
@@ -356,9 +356,13 @@ def _apply(moves: Moves, problem: Problem, tile: Tile, target: Target) -> None:
     moves.root = moves.root.substitute({reduce: new})
 
 
-def _with_image(moves: Moves, problem: Problem, windows: Windows, tile: Tile) -> Problem:
-    """The problem with its rows read from one copy of the image."""
-    x = keep_image(moves, windows, problem.rows, tile.rows - 1, tile.lanes)
+def _with_image(
+    moves: Moves, problem: Problem, windows: Windows, tile: Tile, target: Target
+) -> Problem:
+    """The problem with its rows read from the image, or from one copy of it."""
+    x = problem.x
+    if not (windows.is_in_place and target.chooses_addresses):
+        x = keep_image(moves, windows, problem.rows, tile.rows - 1, tile.lanes)
     old = problem.reduce
     reduce = Node(Op.REDUCE, old.dtype, (x * problem.y, *windows.steps), old.arg)
     moves.root = moves.root.substitute({old: reduce})

@@ -9,7 +9,8 @@ image, with its borders and with channels innermost, serves all of them:
     kept[y + ky, x + kx, channel]
 
 A row of it is contiguous over the innermost step, as a packed row is, and neighbouring rows share
-what they read. Few channels stay outermost, as single elements are read from any place.
+what they read. Few channels stay outermost, as single elements are read from any place. An image
+that has its channels innermost already is read where it is, without a copy.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from dataclasses import dataclass, replace
 
 from ..ir.loops import Split, free_ranges, steps_of
 from ..ir.node import Node
+from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
 from .moves import Moves
-from .nest import reads_of
+from .nest import reads_of, stride
 
 __all__ = ["Windows", "find_windows", "keep_image"]
 
@@ -82,6 +84,18 @@ class Windows:
     def has_inner_channels(self) -> bool:
         """Whether channels are innermost in the copy of the image."""
         return steps_of(*self.channels) >= MIN_CHANNELS
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the image needs no copy, since its channels are innermost in memory.
+
+        Beyond its borders are zeros, for all channels of a pixel or for none (lower/lines).
+        """
+        if self.image.op is not Op.LOAD or len(self.channels) != 1 or not self.has_inner_channels:
+            return False
+        _, index, *gated = self.image.src
+        is_same_for_all = self.channels[0] not in free_ranges(Node.sink(gated))[Node.sink(gated)]
+        return is_same_for_all and stride(index, self.channels[0]) == 1
 
     @property
     def steps(self) -> tuple[Node, ...]:

@@ -149,6 +149,16 @@ class _CFunction(Function):
             loaded = f"__builtin_convertvector(({loaded}) != 0, {self.type(node.dtype)})"
         return self.let(node.dtype, loaded)
 
+    def _line(self, node: Node) -> str:
+        memory, index, gate = node.src
+        kind = self.type(node.dtype)
+        zeros = f"zeros_{node.dtype.name}_{node.arg}"
+        self.helpers.add(f"static const {kind} {zeros}[{node.arg}];")
+        self.counter += 1
+        name, start = f"line{self.counter}", f"{self.memory(memory)} + {self.value(index)}"
+        self.line(f"const {kind} *{name} = {self.value(gate)} ? {start} : {zeros};")
+        return name
+
     def _gated_load(self, node: Node, at: str) -> str:
         gate, other = self.value(node.src[2]), self.value(node.src[3])
         if node.dtype.count == 1:

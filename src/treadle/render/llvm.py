@@ -156,6 +156,15 @@ class _CPUFunction(LLVMFunction):
         at = f"ptr {place}, align {min(dtype.itemsize, LINE)}{self.alias(node.src[0])}"
         self.lines.append(f"  store {memory_type(dtype)} {stored}, {at}, !nontemporal {_STREAMED}")
 
+    def _line(self, node: Node) -> str:
+        memory, index, gate = node.src
+        kind = memory_type(node.dtype)
+        zeros = f"@zeros.{kind}.{node.arg}"
+        array = f"[{node.arg} x {kind}] zeroinitializer, align {LINE}"
+        self.declared[f"{zeros} = private unnamed_addr constant {array}"] = None
+        start = self.place(memory, node.dtype, self.value(index), type_name(index.dtype))
+        return self.emit(f"select i1 {self.value(gate)}, ptr {start}, ptr {zeros}", "p")
+
     def alias(self, memory: Node) -> str:
         memory = behind_after(memory)
         if memory.op is not Op.PARAM or not self.has_scopes:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..ir.loops import closed_ranges
+from ..ir.loops import closed_ranges, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms
@@ -27,6 +27,7 @@ __all__ = ["store_channels_last"]
 _FIXED = frozenset((Op.SCATTER, Op.DISTRIBUTE, Op.SCAN, Op.ASSIGN, Op.AFTER, Op.CONTIGUOUS))
 MIN_CHANNELS = 16  # fewer do not fill a vector
 MIN_AXES = 3
+FEW_PIXELS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +125,7 @@ def _accesses(kernel: Kernel, free: set[Node]) -> list[_Access]:
     end = kernel.ast.src[-1]
     results = frozenset(closed_ranges(end))
     nodes = end.toposort()
-    sums = [n for n in nodes if n.op is Op.REDUCE and n.arg.op is Op.ADD]
+    sums = [n for n in nodes if n.op is Op.REDUCE and n.arg.op is Op.ADD and not _is_short(n)]
     factors = Node.sink(sums).toposort() if sums else ()
     found = []
     for node in nodes:
@@ -136,6 +137,14 @@ def _accesses(kernel: Kernel, free: set[Node]) -> list[_Access]:
             is_stored = node.op is Op.STORE
             found.append(_Access(memory, axes, results, is_stored, node in factors))
     return found
+
+
+def _is_short(reduce: Node) -> bool:
+    """Whether it is no product, but a sum of a few pixels, which is quick in any order."""
+    value = reduce.src[0]
+    while value.op is Op.WHERE:
+        value = value.src[1]
+    return value.op is not Op.MUL and steps_of(*reduce.src[1:]) <= FEW_PIXELS
 
 
 def _axes(place: Node, shape: Shape) -> dict[Node, int | None]:

@@ -66,6 +66,8 @@ def _why_store_elementwise(node: Node, demands: list[Demand], weight: Weight) ->
         return None  # better stored as it was before
     if any(d.dynamic for d in demands) and weight.ops > 0:
         return "it is read at positions that are not known in advance"
+    if len(demands) == 1 and _is_read_often(node, demands[0]) and _is_epilogue(node):
+        return "what reads it many times takes the result of a matmul-like reduction"
     if any(d.heavy == FACTOR for d in demands) and not _only_casts(node):
         if weight.costly or weight.ops > 3:
             return "a matmul-like reduction reads each element many times"
@@ -89,6 +91,28 @@ def _why_store_elementwise(node: Node, demands: list[Demand], weight: Weight) ->
     if weight.ops > 4 * CHEAP_OPS or len(demands) > 3:
         return "one kernel needs it at several indices and it is not cheap to recompute"
     return None
+
+
+def _is_read_often(node: Node, demand: Demand) -> bool:
+    """Whether a product reads `node`, or a reduction over windows that overlap."""
+    loops = ranges_in(demand.index)
+    is_windowed = loops & frozenset(demand.body) and steps_of(*loops) > 2 * _elements(node)
+    return demand.heavy == FACTOR or bool(is_windowed and not demand.linear)
+
+
+def _is_epilogue(node: Node) -> bool:
+    """Whether `node` is computed, element by element, from a matmul-like reduction of its size.
+
+    That is stored in any case: its kernel computes the rest once for each element.
+    """
+    size, pending = _elements(node), [node]
+    while pending:
+        now = pending.pop()
+        if is_heavy(now) and _elements(now) == size:
+            return now is not node
+        if now.op in ALU or (now.op in MOVEMENT and _elements(now) == size):
+            pending.extend(now.src)
+    return False
 
 
 def _is_computed_anew(node: Node, demand: Demand) -> bool:

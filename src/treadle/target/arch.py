@@ -127,6 +127,7 @@ def x86_target(cpu: str, words: tuple[str, ...] = ()) -> Target:
         vector_registers=32 if wide else 16,
         has_half_convert="f16c" in present,
         has_masked_memory="avx2" in present,
+        chooses_addresses=True,
         least_shuffled=1 if "avx512vbmi" in present else 2 if "avx512bw" in present else 4,
     )
 
@@ -145,6 +146,7 @@ def make_target(family: Family, cpu: str, words: tuple[str, ...] = ()) -> Target
         vector_registers=family.vector_registers,
         has_half_convert=family.has_half_convert,
         has_masked_memory=False,
+        chooses_addresses=True,
     )
 
 

@@ -84,6 +84,8 @@ class Target:
     number): a driver may end them there without a word. Without `strict_floats` the target's
     compiler takes floats for real numbers where that saves it work. `emulates_float64` says that
     float64, which is not among `dtypes`, is computed in integers, one number at a time.
+    `chooses_addresses`: one address may be memory of a kernel's arguments or constants, as it turns
+    out.
     `matrix_units` are what multiplies small matrices, for each dtype at most one, `warpgroup_units`
     those that take both from shared memory, for four subgroups at a time. `rounding_units` and
     `rounding_warpgroup_units` likewise round the factors, which is not done unless the user allows
@@ -115,6 +117,7 @@ class Target:
     max_image: tuple[int, int] | None = None
     strict_floats: bool = True
     emulates_float64: bool = False
+    chooses_addresses: bool = False
     matrix_units: tuple[MatrixUnit, ...] = ()
     warpgroup_units: tuple[MatrixUnit, ...] = ()
     rounding_units: tuple[MatrixUnit, ...] = ()

@@ -1,0 +1,54 @@
+"""Lines of memory, or zeros in their place: what lies beyond the borders of an image.
+
+    for c: LOAD(p, base + c, gate, 0)
+      ->  line = LINE(p, base, gate);  for c: LOAD(line, c)
+
+A product reads an image one element at a time, channel by channel, and the gate says for all
+channels of a pixel whether it is one. So the address is chosen once, outside of the loop, and the
+loop reads without asking.
+"""
+
+from __future__ import annotations
+
+from ..ir.loops import free_ranges
+from ..ir.node import Node, behind_after
+from ..ir.op import Op
+from ..ir.rules.index import linear_terms, simplify
+
+__all__ = ["with_lines"]
+
+MOST_ZEROS = 1 << 12  # that a kernel brings along
+
+
+def with_lines(root: Node) -> Node:
+    """`root` with LINEs for what loops read element by element under a gate of all their steps."""
+    order = root.toposort()
+    written = {behind_after(n.src[0]) for n in order if n.op is Op.STORE}
+    found: dict[Node, Node] = {}
+    for node in order:
+        if node.op is Op.LOAD and len(node.src) == 4 and node.dtype.count == 1:
+            memory, index, gate, other = node.src
+            step = _step(index, gate)
+            is_read = memory.op is Op.PARAM and memory.arg.image is None and memory not in written
+            if is_read and step is not None and _is_zero(other):
+                place = (memory, simplify(index - step), gate)
+                line = Node(Op.LINE, node.dtype, place, step.src[0].arg)
+                found[node] = Node(Op.LOAD, node.dtype, (line, step))
+    return root.substitute(found)
+
+
+def _step(index: Node, gate: Node) -> Node | None:
+    """The loop along which neighbours are read, if `gate` is the same for all of them."""
+    terms, _ = linear_terms(index)
+    free = free_ranges(Node.sink((index, gate)))
+    for loop, coefficient in terms.items():
+        is_plain = loop.op is Op.RANGE and loop.arg.kind == "loop" and loop.src[0].op is Op.CONST
+        others = (gate, *(term for term in terms if term is not loop))
+        if is_plain and coefficient == 1 and not any(loop in free[other] for other in others):
+            return loop if loop.src[0].arg <= MOST_ZEROS else None
+    return None
+
+
+def _is_zero(value: Node) -> bool:
+    """Whether all bits of a constant are 0: those of -0.0 are not."""
+    return value.op is Op.CONST and str(value.arg) in ("0", "0.0", "False")
