@@ -173,6 +173,7 @@ def target_of(facts: Facts, arch: str | None) -> Target:
         has_half_convert=facts.has_half,
         cores=facts.units,
         short_indices=True,
+        chooses_addresses=False,  # constants have an address space of their own
         has_masked_memory=False,
         max_image=facts.max_image,
         # PoCL's library may be built for a newer processor than it compiles kernels for, and ends
