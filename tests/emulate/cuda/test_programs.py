@@ -13,7 +13,7 @@ ARCHITECTURES = ["sm_75", "sm_80", "sm_90a", "sm_120"]
 
 
 @cache
-def compiled(source, arch="sm_80"):
+def compiled(source, arch="sm_80", *more):
     nvrtc = pytest.importorskip(
         "cuda.bindings.nvrtc", reason="cuda-bindings is missing: `pip install cuda-bindings`"
     )
@@ -25,6 +25,7 @@ def compiled(source, arch="sm_80"):
         pytest.skip("a part of mma.h is missing: `pip install nvidia-cuda-crt` brings it")
     options = [f"--gpu-architecture={arch.replace('sm_', 'compute_')}".encode(), b"--device-int128"]
     options += [f"-I{folder / 'include'}".encode() for folder in folders]
+    options += [option.encode() for option in more]
     _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"test.cu", 0, [], [])
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
     size, get = (
