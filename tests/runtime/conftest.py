@@ -6,8 +6,6 @@ from treadle.compile import LLVMCompiler
 from treadle.runtime.cpu import CpuDevice, Entry
 from treadle.target import host_target
 
-from .libcuda import stub  # noqa: F401  # a fixture
-
 KERNELS = """
 ; counts[i] += 1 for each i of the slice, without atomics: a slice run twice shows
 define void @mark(ptr %args, ptr %vars, i64 %begin, i64 %end) {
@@ -89,3 +87,11 @@ def numbers(cpu):
         return buffer, view
 
     return make
+
+
+@pytest.fixture(scope="session")
+def stub(tmp_path_factory):
+    """Runs Python code beside a libcuda of our own; see libcuda.py."""
+    from .libcuda import runner  # scripts of tests import this file by itself
+
+    return runner(tmp_path_factory.mktemp("libcuda"))

@@ -27,13 +27,11 @@ def header_folder():
     return None
 
 
-@pytest.fixture(scope="session")
-def stub(tmp_path_factory):
+def runner(folder):
     """Runs Python code beside the stub: what it prints, and the calls that arrived there."""
     include, compiler = header_folder(), shutil.which("cc")
     if importlib.util.find_spec("cuda.bindings") is None or include is None or compiler is None:
         pytest.skip("cuda-bindings, cuda.h (nvidia-cuda-runtime) and a C compiler are needed")
-    folder = tmp_path_factory.mktemp("libcuda")
     subprocess.run(
         [compiler, "-shared", "-fPIC", f"-I{include}", "-Wl,-soname,libcuda.so.1", "-o",
          folder / "libcuda.so.1", HERE / "libcuda_stub.c", "-ldl"], check=True,

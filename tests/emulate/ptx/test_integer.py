@@ -87,6 +87,13 @@ def test_multiply_add_in_all_widths(run):
     check(run, "mad.hi.u32 %d, %a, %b, %c;", [a, b, c], lambda a, b, c: (a * b >> 32) + c, 32)
 
 
+@pytest.mark.parametrize("name", ["max.s32.relu", "max.relu.s32", "min.s32.relu"])
+def test_extremes_below_zero_are_clipped_where_asked(run, name):
+    best = max if name[:3] == "max" else min
+    check(run, f"{name} %d, %a, %b;", pairs(32),
+          lambda a, b: max(best(signed(a, 32), signed(b, 32)), 0), 32)  # fmt: skip
+
+
 def test_sums_of_32_bits_saturate_where_asked(run):
     def clamp(value):
         return min(max(value, -(1 << 31)), (1 << 31) - 1)
@@ -286,6 +293,18 @@ def test_sums_of_absolute_differences_and_absolute_values(run):
           lambda a, b, c: abs(signed(a, 32) - signed(b, 32)) + c, 32)  # fmt: skip
     check(run, "abs.s32 %d, %a;", [a], lambda a: abs(signed(a, 32)), 32)
     check(run, "neg.s32 %d, %a;", [a], lambda a: -a, 32)
+
+
+@pytest.mark.parametrize("kind", ["u32", "s32"])
+def test_bytes_are_compared_one_by_one(run, kind):
+    rng = np.random.default_rng(3)
+    a, b, c = (rng.integers(0, 1 << 32, 64, dtype="u4") for _ in range(3))
+    view = "u1" if kind == "u32" else "i1"
+    apart = abs(a.view(view).astype("i4") - b.view(view).astype("i4")).reshape(-1, 4)
+    code = f"vabsdiff4.{kind}.{kind}.{kind} %d, %a, %b, 0;"
+    assert (run(code, a, b, out="u4") == apart.astype("u1").view("u4").ravel()).all()
+    code = code.replace(" %d", ".add %d").replace(" 0;", " %c;")
+    assert (run(code, a, b, c, out="u4") == c + apart.sum(1).astype("u4")).all()
 
 
 def test_masks_and_extensions_of_a_length(run):

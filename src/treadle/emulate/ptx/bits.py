@@ -254,3 +254,27 @@ def _dot(e: Emitter, item: Instruction, m: Modifiers) -> None:
 def _part(e: Emitter, value: str, place: int, bits: int, signed: bool) -> str:
     up = e.op(f"shl {lanes(32)} {value}, {splat(32, 32 - place - bits)}")
     return e.op(f"{'ashr' if signed else 'lshr'} {lanes(32)} {up}, {splat(32, 32 - bits)}")
+
+
+@HANDLERS.of("vabsdiff4")
+def _byte_differences(e: Emitter, item: Instruction, m: Modifiers) -> None:
+    """How far the bytes of two words are apart; with .add their sum, and a third word."""
+    sums = m.flag("add")
+    kinds = [m.type(("u32", "s32")) for _ in range(3)]  # of b, of a, of the result
+    words = [e.read(operand, 32) for operand in (item.operands[2], item.operands[1])]
+    shape, found = lanes(32), e.read(item.operands[3], 32) if sums else "zeroinitializer"
+    for byte in range(4):
+        values = []
+        for kind, word in zip(kinds, words, strict=False):
+            top = e.op(f"shl {shape} {word}, {splat(32, 24 - 8 * byte)}")
+            values.append(
+                e.op(f"{'ashr' if kind == 's32' else 'lshr'} {shape} {top}, {splat(32, 24)}")
+            )
+        apart = e.op(f"sub {shape} {values[0]}, {values[1]}")
+        apart = e.intrinsic("llvm.abs.v32i32", shape, f"{shape} {apart}", "i1 false")
+        if sums:
+            found = e.op(f"add {shape} {found}, {apart}")
+            continue
+        low = e.op(f"and {shape} {apart}, {splat(32, 255)}")
+        found = e.op(f"or {shape} {found}, {e.op(f'shl {shape} {low}, {splat(32, 8 * byte)}')}")
+    e.write(item.operands[0], found, 32)

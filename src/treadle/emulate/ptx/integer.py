@@ -230,14 +230,15 @@ def _quotient(e: Emitter, a: str, b: str, bits: int, signed: bool) -> str:
 
 
 def integer_extremes(e: Emitter, item: Instruction, m: Modifiers) -> None:
-    """min and max of integers."""
+    """min and max of integers. NVRTC writes .relu behind the type."""
+    clips = m.flag("relu")
     kind = m.type((*_INTEGERS, *_PAIRS))
     name = f"llvm.{kind[0]}{item.opcode}"
     if kind in _PAIRS:
         a, b = (_as_pairs(e, value) for value in _binary(e, item, 32))
         value = e.intrinsic(f"{name}.v64i16", "<64 x i16>", f"<64 x i16> {a}", f"<64 x i16> {b}")
         bits = 32
-        if m.flag("relu"):
+        if clips:
             value = e.intrinsic(
                 "llvm.smax.v64i16", "<64 x i16>", f"<64 x i16> {value}",
                 "<64 x i16> zeroinitializer",
@@ -248,7 +249,7 @@ def integer_extremes(e: Emitter, item: Instruction, m: Modifiers) -> None:
         shape = lanes(bits)
         a, b = _binary(e, item, bits)
         value = e.intrinsic(f"{name}.v32i{bits}", shape, f"{shape} {a}", f"{shape} {b}")
-        if m.flag("relu"):
+        if clips:
             value = e.intrinsic(
                 f"llvm.smax.v32i{bits}", shape, f"{shape} {value}", f"{shape} zeroinitializer"
             )
