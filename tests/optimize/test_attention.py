@@ -8,6 +8,7 @@ import pytest
 from treadle import Tensor, dtypes
 from treadle.engine.known import current
 from treadle.errors import DeviceError
+from treadle.ir.evaluate import evaluate
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_kernel, verify_linear
 from treadle.lower.passes import lower
@@ -127,6 +128,28 @@ def test_no_two_items_meet_in_a_bank_of_shared_memory():
         assert set(ways_of(phase)) == {1}
 
 
+def test_only_tiles_that_a_mask_cuts_through_are_masked():
+    q, k, v = heads(256, 64)
+    (kernel,) = kernels(q.scaled_dot_product_attention(k, v, is_causal=True))
+    ast, _ = optimize(kernel.ast, TARGET)
+    masked = [n for n in ast.toposort() if n.op is Op.END and n.src[0].op is Op.UPDATE
+              and n.src[0].arg is Op.MIN]  # fmt: skip
+    (end,) = masked
+    (once,) = end.src[end.arg :]
+    (block,) = (n for n in ast.toposort() if n.op is Op.RANGE and n.arg.kind == "grid")
+    (tile,) = (n for n in once.src[0].toposort() if n.op is Op.RANGE and n is not block)
+    times = {
+        (b, t): int(evaluate(once.src[0], {block: np.array(b), tile: np.array(t)}))
+        for b in range(4) for t in range(b + 1)
+    }  # fmt: skip
+    # Blocks of 64 rows, those with most keys first, by tiles of 64 keys.
+    last = {b: max(t for t in range(4) if t <= 3 - b) for b in range(4)}
+    assert {b: times[b, last[b]] for b in range(4) if (b, last[b]) in times} == {
+        b: 1 for b in range(4) if (b, last[b]) in times
+    }
+    assert not any(once for (b, t), once in times.items() if t < last[b])
+
+
 CASES = {
     "whole tiles": ((128, 64), None, {}),
     "tails of rows and keys": ((2, 70, 48), 99, {}),
@@ -167,6 +190,21 @@ def test_subgroups_with_the_rows_of_two_products_give_the_same(width, dtype, dev
     expected = expected_of(q, k, v, np.tril(np.ones((300, 300), bool)))
     error = np.linalg.norm(ours.cast(dtypes.float64).numpy() - expected)
     assert error < 2**-8 * np.linalg.norm(expected)
+
+
+@BOTH
+def test_masks_of_comparisons_that_begin_and_end_with_the_row(device):
+    """Each row sees the last fifty keys before it."""
+    try:
+        q, k, v = heads(200, 32, dtype=dtypes.float16, device=device)
+    except DeviceError as error:
+        pytest.skip(str(error))
+    row, key = (Tensor.arange(200, device=device).reshape(s) for s in ((200, 1), (1, 200)))
+    ours = q.scaled_dot_product_attention(k, v, attn_mask=(key <= row) & (key > row - 50))
+    assert is_one_kernel(ours)
+    i, j = np.arange(200)[:, None], np.arange(200)[None]
+    expected = expected_of(q, k, v, (j <= i) & (j > i - 50))
+    np.testing.assert_allclose(ours.cast(dtypes.float64).numpy(), expected, atol=2e-3)
 
 
 @BOTH

@@ -130,9 +130,15 @@ class Tiles:
         """`node` at places of this group's in some loops; nothing is read outside of them."""
         splits = {r: Split(new, (new,)) for r, new in self.batch.items()}
         for loop, place in places.items():
-            guard = simplify(place < steps_of(loop))
-            splits[loop] = Split(simplify(place), (), TRUE if guard.value == 1 else guard)
+            splits[loop] = Split(simplify(place), (), self.is_inside(loop, place))
         return replace_ranges(node, splits)
+
+    def is_inside(self, loop: Node, place: Node) -> Node:
+        """Whether a loop has such a step, which keys of a tile always are if tiles are whole."""
+        if loop is self.key and steps_of(loop) % self.shape.keys == 0:
+            return TRUE
+        guard = simplify(place < steps_of(loop))
+        return TRUE if guard.value == 1 else guard
 
     def row_of(self, product: int, half: int) -> Node:
         """The row of an item that is in the upper or lower half of a product."""
