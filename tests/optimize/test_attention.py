@@ -12,6 +12,7 @@ from treadle.ir.evaluate import evaluate
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_kernel, verify_linear
 from treadle.lower.passes import lower
+from treadle.lower.pipeline import ASYNCHRONOUS
 from treadle.optimize.heuristic import optimize
 from treadle.schedule.schedule import schedule
 from treadle.target import Target
@@ -126,6 +127,27 @@ def test_no_two_items_meet_in_a_bank_of_shared_memory():
         ast, _ = optimize(kernel.ast, TARGET)
         (phase,) = lower(ast, len(kernel.buffers), TARGET).phases
         assert set(ways_of(phase)) == {1}
+
+
+@pytest.mark.parametrize("width", [64, 128])
+def test_matrix_units_are_what_a_tile_waits_for(width):
+    """By count, in cycles of a quarter of a multiprocessor; attention_tiles.py says which."""
+    shape = (64, 4096, width)
+    q, k, v = (Tensor.full(shape, n, dtype=dtypes.bfloat16).contiguous() for n in range(3))
+    Tensor.realize(q, k, v)
+    target = Target.parse("sm_90a")
+    (kernel,) = kernels(q.scaled_dot_product_attention(k, v, is_causal=True), target)
+    (phase,) = lower(optimize(kernel.ast, target)[0], len(kernel.buffers), target).phases
+    nodes = phase.program.src
+    tile, mask = (n for n in nodes if n.op is Op.RANGE and n.arg.kind == "loop")
+    inside = nodes[nodes.index(tile) :]
+    count = lambda op: sum(n.op is op for n in inside)
+    copies = sum(n.op is Op.STORE and n.arg == ASYNCHRONOUS for n in inside)
+    assert inside.index(mask) > 0
+    assert count(Op.MMA) == 2 * width
+    assert count(Op.QUICK_EXP2) == 68
+    assert (count(Op.FRAGMENT), copies) == {64: (32, 8), 128: (80, 16)}[width]
+    assert 8 * count(Op.MMA) > 1.3 * 16 * (count(Op.FRAGMENT) + copies)
 
 
 def test_only_tiles_that_a_mask_cuts_through_are_masked():
