@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -227,6 +229,22 @@ def test_masks_of_comparisons_that_begin_and_end_with_the_row(device):
     i, j = np.arange(200)[:, None], np.arange(200)[None]
     expected = expected_of(q, k, v, (j <= i) & (j > i - 50))
     np.testing.assert_allclose(ours.cast(dtypes.float64).numpy(), expected, atol=2e-3)
+
+
+@BOTH
+def test_masks_that_look_at_the_score_itself(device):
+    try:
+        q, k, v = heads(100, 32, dtype=dtypes.float16, device=device)
+    except DeviceError as error:
+        pytest.skip(str(error))
+    scores = q.dot(k.T, dtype=dtypes.float32)
+    scores = (scores > 0).where(scores, -math.inf)
+    ours = scores.softmax(-1).cast(dtypes.float16).dot(v)
+    assert is_one_kernel(ours)
+    x, y, z = (t.to("CPU").cast(dtypes.float64).numpy() for t in (q, k, v))
+    weights = np.where(x @ y.T > 0, np.exp(x @ y.T), 0)
+    expected = weights / weights.sum(-1, keepdims=True) @ z
+    np.testing.assert_allclose(ours.cast(dtypes.float64).numpy(), expected, atol=4e-3)
 
 
 @BOTH

@@ -38,9 +38,10 @@ def is_mask(node: Node) -> bool:
 
 
 def shown_where(score: Node) -> tuple[Node, Node | None]:
-    """A score without its mask, and where it counts; None if there is no mask."""
+    """A score without its mask, and where it counts; None if places alone do not say that."""
     if score.op is Op.WHERE and score.src[2].value == -math.inf:
-        return score.src[1], score.src[0]
+        if not any(n.op is Op.REGISTER for n in score.src[0].toposort()):  # a HOLE: the score
+            return score.src[1], score.src[0]
     return score, None
 
 

@@ -7,17 +7,19 @@ what is computed of scores goes from one product to the other as it is, in regis
 in four neighbouring items.
 
 Words are read from shared memory step by step of k, and all products of a subgroup use them. By
-count, a tile of 64 keys, 64 columns and 32 rows of a subgroup takes, in cycles of the quarter of a
+count, a tile of 64 keys and 32 rows of a subgroup takes, in cycles of the quarter of a
 multiprocessor that it runs on:
 
-    products             128 of 8 cycles    1024   (256 multiplications a cycle; 6.5 on Hopper)
-    exponentials          68 of 8 cycles     544   (4 a cycle)
-    shared memory         40 of 16 cycles    640   (32 reads, 8 copies; 128 bytes a cycle for all)
-    instructions          607                607   (915 of 128 columns, which double the rest)
+    columns                       64             128
+    products, 8 cycles each       128    1024    256    2048    256 multiplications a cycle
+    exponentials, 8 cycles         68     544     68     544    4 a cycle
+    reads and copies, 16 cycles    40     640     96    1536    128 bytes a cycle for all quarters
+    instructions in all           607     607    915     915    by nvdisasm, for sm_90a
 
-With 16 rows reading would take as long as multiplying. So the matrix units are what is waited for,
-as in FlashAttention-2, whose counts are the same within a tenth; what share of its speed that is
-on a GPU is unmeasured.
+With 16 rows of a subgroup reading would take as long as multiplying. So the matrix units are what
+is waited for (6.5 cycles a product on Hopper, if mma.sync has 62 % of wgmma's rate there), and two
+subgroups of a quarter can hide the rest. FlashAttention-2 waits for the same, with tiles like
+these: 70 to 100 % of its speed is expected, and unmeasured.
 """
 
 from __future__ import annotations
