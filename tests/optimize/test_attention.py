@@ -40,6 +40,14 @@ def heads(*shape, dtype=dtypes.bfloat16, keys=None, device="CPU"):
     ]
 
 
+def heads_on(device, *shape, **options):
+    """`heads` on a device, if it is there."""
+    try:
+        return heads(*shape, device=device, **options)
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+
 def kernels(tensor, target=TARGET):
     return schedule(current([tensor.node])[0], "CPU", target)[0]
 
@@ -187,10 +195,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_values_are_those_of_float64(name, device):
     shape, keys, options = CASES[name]
-    try:
-        q, k, v = heads(*shape, keys=keys, device=device)
-    except DeviceError as error:
-        pytest.skip(str(error))
+    q, k, v = heads_on(device, *shape, keys=keys)
     ours = q.scaled_dot_product_attention(k, v, **options)
     assert is_one_kernel(ours)
     mask = np.tril(np.ones((shape[-2], keys or shape[-2]), bool)) if options else None
@@ -204,10 +209,7 @@ def test_values_are_those_of_float64(name, device):
 @pytest.mark.parametrize(("width", "dtype"), [(128, dtypes.bfloat16), (80, dtypes.float16)])
 def test_subgroups_with_the_rows_of_two_products_give_the_same(width, dtype, device):
     """As many rows as keep a GPU busy; q's words are read anew for each tile."""
-    try:
-        q, k, v = heads(50, 300, width, dtype=dtype, device=device)
-    except DeviceError as error:
-        pytest.skip(str(error))
+    q, k, v = heads_on(device, 50, 300, width, dtype=dtype)
     ours = q.scaled_dot_product_attention(k, v, is_causal=True)
     (kernel,) = kernels(ours)
     assert optimize(kernel.ast, TARGET)[1][-1].startswith("128 rows")
@@ -219,10 +221,7 @@ def test_subgroups_with_the_rows_of_two_products_give_the_same(width, dtype, dev
 @BOTH
 def test_masks_of_comparisons_that_begin_and_end_with_the_row(device):
     """Each row sees the last fifty keys before it."""
-    try:
-        q, k, v = heads(200, 32, dtype=dtypes.float16, device=device)
-    except DeviceError as error:
-        pytest.skip(str(error))
+    q, k, v = heads_on(device, 200, 32, dtype=dtypes.float16)
     row, key = (Tensor.arange(200, device=device).reshape(s) for s in ((200, 1), (1, 200)))
     ours = q.scaled_dot_product_attention(k, v, attn_mask=(key <= row) & (key > row - 50))
     assert is_one_kernel(ours)
@@ -233,10 +232,7 @@ def test_masks_of_comparisons_that_begin_and_end_with_the_row(device):
 
 @BOTH
 def test_masks_that_look_at_the_score_itself(device):
-    try:
-        q, k, v = heads(100, 32, dtype=dtypes.float16, device=device)
-    except DeviceError as error:
-        pytest.skip(str(error))
+    q, k, v = heads_on(device, 100, 32, dtype=dtypes.float16)
     scores = q.dot(k.T, dtype=dtypes.float32)
     scores = (scores > 0).where(scores, -math.inf)
     ours = scores.softmax(-1).cast(dtypes.float16).dot(v)
@@ -250,10 +246,7 @@ def test_masks_that_look_at_the_score_itself(device):
 @BOTH
 def test_rows_begin_with_masked_keys_and_end_with_none(device):
     """Tiles in which nothing counts come first; rows in which nothing does give 0."""
-    try:
-        q, k, v = heads(66, 32, keys=200, dtype=dtypes.float16, device=device)
-    except DeviceError as error:
-        pytest.skip(str(error))
+    q, k, v = heads_on(device, 66, 32, keys=200, dtype=dtypes.float16)
     allowed = np.arange(200)[None] >= 3 * np.arange(66)[:, None]
     allowed[5] = False
     mask = Tensor(allowed, device=device)
@@ -265,10 +258,7 @@ def test_rows_begin_with_masked_keys_and_end_with_none(device):
 
 @BOTH
 def test_large_scores_do_not_overflow(device):
-    try:
-        q, k, v = heads(64, 64, device=device)
-    except DeviceError as error:
-        pytest.skip(str(error))
+    q, k, v = heads_on(device, 64, 64)
     q = (q * 200).realize()
     ours = q.scaled_dot_product_attention(k, v).cast(dtypes.float64).numpy()
     np.testing.assert_allclose(ours, expected_of(q, k, v), rtol=2**-7, atol=2**-7)
