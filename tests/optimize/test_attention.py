@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from treadle import Tensor, dtypes
 from treadle.engine.known import current
 from treadle.errors import DeviceError
+from treadle.ir.evaluate import evaluate
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_kernel, verify_linear
 from treadle.lower.passes import lower
+from treadle.lower.pipeline import ASYNCHRONOUS
 from treadle.optimize.heuristic import optimize
 from treadle.schedule.schedule import schedule
 from treadle.target import Target
@@ -34,6 +38,14 @@ def heads(*shape, dtype=dtypes.bfloat16, keys=None, device="CPU"):
         numbers(*batch, count, width, seed=seed, dtype=dtype, device=device)
         for seed, count in enumerate(counts)
     ]
+
+
+def heads_on(device, *shape, **options):
+    """`heads` on a device, if it is there."""
+    try:
+        return heads(*shape, device=device, **options)
+    except DeviceError as error:
+        pytest.skip(str(error))
 
 
 def kernels(tensor, target=TARGET):
@@ -127,6 +139,49 @@ def test_no_two_items_meet_in_a_bank_of_shared_memory():
         assert set(ways_of(phase)) == {1}
 
 
+@pytest.mark.parametrize("width", [64, 128])
+def test_matrix_units_are_what_a_tile_waits_for(width):
+    """By count, in cycles of a quarter of a multiprocessor; attention_tiles.py says which."""
+    shape = (64, 4096, width)
+    q, k, v = (Tensor.full(shape, n, dtype=dtypes.bfloat16).contiguous() for n in range(3))
+    Tensor.realize(q, k, v)
+    target = Target.parse("sm_90a")
+    (kernel,) = kernels(q.scaled_dot_product_attention(k, v, is_causal=True), target)
+    (phase,) = lower(optimize(kernel.ast, target)[0], len(kernel.buffers), target).phases
+    nodes = phase.program.src
+    tile, mask = (n for n in nodes if n.op is Op.RANGE and n.arg.kind == "loop")
+    inside = nodes[nodes.index(tile) :]
+    count = lambda op: sum(n.op is op for n in inside)
+    copies = sum(n.op is Op.STORE and n.arg == ASYNCHRONOUS for n in inside)
+    assert inside.index(mask) > 0
+    assert count(Op.MMA) == 2 * width
+    assert count(Op.QUICK_EXP2) == 68
+    assert (count(Op.FRAGMENT), copies) == {64: (32, 8), 128: (80, 16)}[width]
+    assert 8 * count(Op.MMA) > 1.3 * 16 * (count(Op.FRAGMENT) + copies)
+
+
+def test_only_tiles_that_a_mask_cuts_through_are_masked():
+    q, k, v = heads(256, 64)
+    (kernel,) = kernels(q.scaled_dot_product_attention(k, v, is_causal=True))
+    ast, _ = optimize(kernel.ast, TARGET)
+    masked = [n for n in ast.toposort() if n.op is Op.END and n.src[0].op is Op.UPDATE
+              and n.src[0].arg is Op.MIN]  # fmt: skip
+    (end,) = masked
+    (once,) = end.src[end.arg :]
+    (block,) = (n for n in ast.toposort() if n.op is Op.RANGE and n.arg.kind == "grid")
+    (tile,) = (n for n in once.src[0].toposort() if n.op is Op.RANGE and n is not block)
+    times = {
+        (b, t): int(evaluate(once.src[0], {block: np.array(b), tile: np.array(t)}))
+        for b in range(4) for t in range(b + 1)
+    }  # fmt: skip
+    # Blocks of 64 rows, those with most keys first, by tiles of 64 keys.
+    last = {b: max(t for t in range(4) if t <= 3 - b) for b in range(4)}
+    assert {b: times[b, last[b]] for b in range(4) if (b, last[b]) in times} == {
+        b: 1 for b in range(4) if (b, last[b]) in times
+    }
+    assert not any(once for (b, t), once in times.items() if t < last[b])
+
+
 CASES = {
     "whole tiles": ((128, 64), None, {}),
     "tails of rows and keys": ((2, 70, 48), 99, {}),
@@ -140,10 +195,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_values_are_those_of_float64(name, device):
     shape, keys, options = CASES[name]
-    try:
-        q, k, v = heads(*shape, keys=keys, device=device)
-    except DeviceError as error:
-        pytest.skip(str(error))
+    q, k, v = heads_on(device, *shape, keys=keys)
     ours = q.scaled_dot_product_attention(k, v, **options)
     assert is_one_kernel(ours)
     mask = np.tril(np.ones((shape[-2], keys or shape[-2]), bool)) if options else None
@@ -157,10 +209,7 @@ def test_values_are_those_of_float64(name, device):
 @pytest.mark.parametrize(("width", "dtype"), [(128, dtypes.bfloat16), (80, dtypes.float16)])
 def test_subgroups_with_the_rows_of_two_products_give_the_same(width, dtype, device):
     """As many rows as keep a GPU busy; q's words are read anew for each tile."""
-    try:
-        q, k, v = heads(50, 300, width, dtype=dtype, device=device)
-    except DeviceError as error:
-        pytest.skip(str(error))
+    q, k, v = heads_on(device, 50, 300, width, dtype=dtype)
     ours = q.scaled_dot_product_attention(k, v, is_causal=True)
     (kernel,) = kernels(ours)
     assert optimize(kernel.ast, TARGET)[1][-1].startswith("128 rows")
@@ -170,12 +219,34 @@ def test_subgroups_with_the_rows_of_two_products_give_the_same(width, dtype, dev
 
 
 @BOTH
+def test_masks_of_comparisons_that_begin_and_end_with_the_row(device):
+    """Each row sees the last fifty keys before it."""
+    q, k, v = heads_on(device, 200, 32, dtype=dtypes.float16)
+    row, key = (Tensor.arange(200, device=device).reshape(s) for s in ((200, 1), (1, 200)))
+    ours = q.scaled_dot_product_attention(k, v, attn_mask=(key <= row) & (key > row - 50))
+    assert is_one_kernel(ours)
+    i, j = np.arange(200)[:, None], np.arange(200)[None]
+    expected = expected_of(q, k, v, (j <= i) & (j > i - 50))
+    np.testing.assert_allclose(ours.cast(dtypes.float64).numpy(), expected, atol=2e-3)
+
+
+@BOTH
+def test_masks_that_look_at_the_score_itself(device):
+    q, k, v = heads_on(device, 100, 32, dtype=dtypes.float16)
+    scores = q.dot(k.T, dtype=dtypes.float32)
+    scores = (scores > 0).where(scores, -math.inf)
+    ours = scores.softmax(-1).cast(dtypes.float16).dot(v)
+    assert is_one_kernel(ours)
+    x, y, z = (t.to("CPU").cast(dtypes.float64).numpy() for t in (q, k, v))
+    weights = np.where(x @ y.T > 0, np.exp(x @ y.T), 0)
+    expected = weights / weights.sum(-1, keepdims=True) @ z
+    np.testing.assert_allclose(ours.cast(dtypes.float64).numpy(), expected, atol=4e-3)
+
+
+@BOTH
 def test_rows_begin_with_masked_keys_and_end_with_none(device):
     """Tiles in which nothing counts come first; rows in which nothing does give 0."""
-    try:
-        q, k, v = heads(66, 32, keys=200, dtype=dtypes.float16, device=device)
-    except DeviceError as error:
-        pytest.skip(str(error))
+    q, k, v = heads_on(device, 66, 32, keys=200, dtype=dtypes.float16)
     allowed = np.arange(200)[None] >= 3 * np.arange(66)[:, None]
     allowed[5] = False
     mask = Tensor(allowed, device=device)
@@ -187,10 +258,7 @@ def test_rows_begin_with_masked_keys_and_end_with_none(device):
 
 @BOTH
 def test_large_scores_do_not_overflow(device):
-    try:
-        q, k, v = heads(64, 64, device=device)
-    except DeviceError as error:
-        pytest.skip(str(error))
+    q, k, v = heads_on(device, 64, 64)
     q = (q * 200).realize()
     ours = q.scaled_dot_product_attention(k, v).cast(dtypes.float64).numpy()
     np.testing.assert_allclose(ours, expected_of(q, k, v), rtol=2**-7, atol=2**-7)

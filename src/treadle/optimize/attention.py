@@ -31,6 +31,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import MatrixUnit, Target
+from .attention_masks import hide, is_mask, is_shown, score_at, shown_where
 from .attention_tiles import (
     BUFFERS,
     HOLE,
@@ -50,7 +51,7 @@ from .fragments import GROUPS_OF_LINES, Operand
 from .moves import Moves
 from .nest import Nest
 
-__all__ = ["Attending", "attend_in_tiles", "is_mask"]
+__all__ = ["Attending", "attend_in_tiles"]
 
 SHAPES = (Shape(2, 64), Shape(2, 32), Shape(1, 64), Shape(1, 32))
 
@@ -102,12 +103,14 @@ class Attending:
 
     def __init__(self, tiles: Tiles, found: Attention, query: Operand) -> None:
         self.tiles, self.found, self.query, self.unit = tiles, found, query, tiles.unit
-        self.scale, self.score = _scaled(found)
+        self.scale, score = _scaled(found)
+        self.score, self.shown = shown_where(score)
         self.tile, self.first_key = tiles.over_keys()
         products = range(tiles.shape.products)
         self.rows = [[self._carried(), self._carried()] for _ in products]
         blocks = range(steps_of(found.column) // GROUPS_OF_LINES)
         self.sums = [[tiles.register(zeros(self.unit)) for _ in blocks] for _ in products]
+        self.is_masked = False  # whether scores are, before they are weighed
         self.done = self.tile  # the END of the pass, once it is made
 
     def make(self) -> None:
@@ -116,6 +119,8 @@ class Attending:
         keys = tiles.of_keys(found.of_key, found.depth, self.first_key)
         values = tiles.of_keys(found.value, found.column, self.first_key).swapped()
         scores = tiles.scores(self.query, keys, found.depth, self.tile)
+        hidden = hide(tiles, scores, self.shown, self.first_key, self.tile)
+        self.is_masked, scores = hidden is not None, hidden or scores
         weights, effects = [], []
         for number, rows in enumerate(self.rows):
             weighed = [self._weigh(number, half, scores[number], row)
@@ -166,11 +171,10 @@ class Attending:
 
     def _score(self, product: int, half: int, block: int, side: int, total: Node) -> Node:
         """s of an item's row and one of its two keys of each eight."""
-        key = self.first_key + self.tiles.lane.t * 2 + (block * GROUPS_OF_LINES + side)
-        places = {self.found.row: self.tiles.row_of(product, half), self.found.key: key}
-        score = self.tiles.at(self.score, places).substitute({HOLE: total})
-        guard = simplify(key < steps_of(self.found.key))
-        return score if guard.value == 1 else guard.where(score, -math.inf)
+        place = (product, half, block, side)
+        score = score_at(self.tiles, self.score, self.first_key, *place).substitute({HOLE: total})
+        shown = None if self.is_masked else is_shown(self.tiles, self.shown, self.first_key, *place)
+        return score if shown is None or shown.value == 1 else shown.where(score, -math.inf)
 
     # -- results --------------------------------------------------------------------------------
 
@@ -246,9 +250,3 @@ def _without(scores: Node, scaled: Node) -> Node | None:
                 least = Node.const(scores.dtype, -math.inf)
                 return condition.where(*((plain, least) if yes.arg == 0 else (least, plain)))
     return None
-
-
-def is_mask(node: Node) -> bool:
-    """Whether a node is 0 or -inf, as a condition says."""
-    values = [s.arg for s in node.src[1:] if s.op is Op.CONST]
-    return node.op is Op.WHERE and sorted(values) == [-math.inf, 0]

@@ -38,7 +38,8 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import MatrixUnit, Target
-from .attention import Attending, is_mask
+from .attention import Attending
+from .attention_masks import hide, is_mask
 from .attention_tiles import (
     BUFFERS,
     HOLE,
@@ -188,6 +189,7 @@ class _Kernel:
             for p in found.products
         }  # fmt: skip
         elements, staged = self._elements(first_key)
+        elements = self._hidden(elements, scores, first_key, tile)
         blocks = range(steps_of(found.column) // GROUPS_OF_LINES)
         results, effects = [], []
         for one, element in zip(found.sums, elements, strict=True):
@@ -214,6 +216,26 @@ class _Kernel:
             for store in self._stores(one, sums, done, pair)
         ]
 
+    def _hidden(
+        self, elements: list[Node], scores: dict[Node, list[list[Node]]], first_key: Node,
+        tile: Node,
+    ) -> list[Node]:  # fmt: skip
+        """Weights without the mask of a product, which its `scores` have instead from here on."""
+        masked = [
+            n for n in Node.sink(elements).toposort()
+            if n.op is Op.WHERE and n.src[2].value == -math.inf
+        ]  # fmt: skip
+        for sums, hole in self.products.items():
+            mine = [n for n in masked if _is_multiple(n.src[1], hole)]
+            if len({n.src[0] for n in mine}) != 1:
+                continue
+            hidden = hide(self.tiles, scores[sums], mine[0].src[0], first_key, tile)
+            if hidden is not None:
+                scores[sums] = hidden
+                shown = {n: n.src[1] for n in mine}
+                elements = [element.substitute(shown) for element in elements]
+        return elements
+
     def _elements(self, first_key: Node) -> tuple[list[Node], dict[Node, Node]]:
         """The weights over holes, and STAGEs for those that stand for what keys alone decide."""
         found, staged = self.found, {}
@@ -229,7 +251,7 @@ class _Kernel:
         """Something of each of the tile's keys, computed by one item each."""
         items = SUBGROUPS * GROUPS_OF_LINES * WORDS
         item, keys = self.moves.loop(items, "local"), self.tiles.shape.keys
-        value = self.tiles.at(part, {self.found.key: first_key + item})
+        value = self.tiles.at(part, {self.found.key: first_key + item % keys})
         gate = TRUE if keys == items else simplify(item < keys)
         arg = StageArg("shared", (keys,), BUFFERS)
         return Node(Op.STAGE, part.dtype, (value, gate, item, Node.index(0), item), arg)
@@ -252,9 +274,9 @@ class _Kernel:
         values |= {self.statistics[n]: one for n, one in known.get(half, {}).items()}
         for hole, stage in staged.items():
             values[hole] = stage.replace(src=(*stage.src[:3], simplify(place), stage.src[4]))
-        guard = simplify(key < steps_of(found.key))
+        inside = tiles.is_inside(found.key, key)
         weight = here.substitute(values)
-        return weight if guard.value == 1 else guard.where(weight, 0.0)
+        return weight if inside is TRUE else inside.where(weight, 0.0)
 
     def _stores(self, one: WeighedSum, sums: list[Node], done: Node, pair: Node) -> list[Node]:
         """The STOREs of neighbouring results, which the loop `pair` goes through."""
@@ -317,6 +339,13 @@ def _scaled(node: Node, factor: float) -> Node:
     if node.op is Op.MUL and node.src[1].op is Op.CONST:
         return node.src[0] * (node.src[1].arg * factor)
     return node * factor
+
+
+def _is_multiple(node: Node, hole: Node) -> bool:
+    """Whether a node is `hole` times a number above 0."""
+    if node.op is not Op.MUL or node.src[1].op is not Op.CONST:
+        return node is hole
+    return node.src[0] is hole and 0 < node.src[1].arg < math.inf
 
 
 def _of_keys_alone(roots: list[Node], row: Node, key: Node) -> list[Node]:

@@ -22,7 +22,7 @@ from ..ir.op import ALU, Op
 from ..ir.rules.index import linear_terms, simplify, sum_terms
 from .nest import stride
 
-__all__ = ["Limits", "Span", "limits_of"]
+__all__ = ["Limits", "Span", "as_index", "limits_of"]
 
 IDENTITY: dict[Op, float] = {Op.ADD: 0, Op.MAX: -math.inf, Op.MIN: math.inf}
 
@@ -140,7 +140,7 @@ class _Tails:
             return decisive if decisive in sides else None if None in sides else not decisive
         if node.op is not Op.CMPLT:
             return None
-        low, high = (_as_index(s) for s in node.src)
+        low, high = (as_index(s) for s in node.src)
         if low is None or high is None:
             return None
         terms, rest = linear_terms(simplify(high - low))
@@ -174,7 +174,7 @@ def _absorbed(op: Op, values: list[float | None], dtype: DType) -> float | None:
     return None
 
 
-def _as_index(node: Node) -> Node | None:
+def as_index(node: Node) -> Node | None:
     """Integer arithmetic on loops as index arithmetic, where it cannot overflow."""
     if node.dtype.kind == "index":
         return node
