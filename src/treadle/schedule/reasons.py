@@ -67,7 +67,7 @@ def _why_store_elementwise(node: Node, demands: list[Demand], weight: Weight) ->
     if any(d.dynamic for d in demands) and weight.ops > 0:
         return "it is read at positions that are not known in advance"
     if len(demands) == 1 and _is_read_often(node, demands[0]) and _is_epilogue(node):
-        return "what reads it many times takes the result of a matmul-like reduction"
+        return "it ends the kernel of a matmul-like reduction, and is read many times"
     if any(d.heavy == FACTOR for d in demands) and not _only_casts(node):
         if weight.costly or weight.ops > 3:
             return "a matmul-like reduction reads each element many times"
