@@ -84,7 +84,7 @@ def _rewindable(file: BinaryIO) -> BinaryIO:
     if file.seekable():
         return file
     with file:
-        copy = tempfile.TemporaryFile()
+        copy = tempfile.TemporaryFile()  # noqa: SIM115  # its user closes it
         shutil.copyfileobj(file, copy)
     copy.seek(0)
     return copy
