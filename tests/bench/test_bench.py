@@ -1,13 +1,17 @@
 """The benchmark's arithmetic: fair turns, ratios, bars, and reports that hide no failure."""
 
 import json
+import time
+import weakref
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from treadle import bench
-from treadle.bench.libraries.base import NotOffered
+from treadle.bench.libraries.base import Library, NotOffered
 from treadle.bench.machine import Ceilings, ceilings, describe_machine
+from treadle.bench.measure import measure
 from treadle.bench.peers import PEERS, Peer, takes_part
 from treadle.bench.process import Overhead
 from treadle.bench.report import Report, as_json, as_text
@@ -15,7 +19,7 @@ from treadle.bench.results import Footprint, FootprintResult, OverheadResult, Wo
 from treadle.bench.rows import works
 from treadle.bench.timing import interleave, median_ratio
 from treadle.errors import UserError
-from treadle.target import available_cores
+from treadle.target import available_cores, host_target
 
 LIMITS = Ceilings(flops=4e9, read=2e9, copy=1e9)
 ROWS = {work.name: work for work in works(quick=True)}
@@ -65,6 +69,58 @@ def test_bandwidth_moves_the_bytes_of_its_row(name, moved, monkeypatch):
     assert made[0].nbytes * moved == ROWS[name].amount
     with pytest.raises(NotOffered, match="no bar on bandwidth"):
         PEERS["bandwidth"].library().prepare(MATMUL)
+
+
+class Counter(Library):
+    """Results are objects; each start has a number of its own."""
+
+    def __init__(self):
+        self.starts, self.alive = 0, []
+
+    def tensor(self, array):
+        return array
+
+    def result(self, work, weights, inputs):
+        self.starts += 1
+        return lambda number=self.starts: self.made(number)
+
+    def made(self, number):
+        one = np.array([number])
+        self.alive = [*self.alive, weakref.ref(one)]
+        return one
+
+
+class Sleeper(Counter):
+    def made(self, number):
+        time.sleep(0.01)
+        return np.array([number])
+
+
+def test_a_film_has_inputs_and_results_of_its_own_for_each_frame():
+    film = replace(SUM, film=3)
+    library = Counter()
+    run = library.prepare(film)
+    for turn in range(2):
+        assert run() == [3], turn
+        assert len({id(ref()) for ref in library.alive[-3:]} - {id(None)}) == 3
+    assert library.starts == 3
+    seconds = measure(film, {"treadle": Sleeper}, 3, 0.0).times["treadle"]
+    assert 0.01 <= min(seconds) < 0.02, "times are those of one frame"
+
+
+def test_films_of_video_are_four_times_what_the_caches_hold():
+    films = [work for work in works(quick=False) if work.film > 1]
+    assert len(films) == 6
+    for work in films:
+        assert work.film * work.amount >= 4 * host_target().l3
+
+
+def test_bandwidth_copies_a_film_from_and_to_other_memory(monkeypatch):
+    made, ones = [], np.ones
+    monkeypatch.setattr(np, "ones", lambda *args: made.append(ones(*args)) or made[-1])
+    film = ROWS["film: NV12 to uint8 RGB 128x64"]
+    PEERS["bandwidth"].library().prepare(film)()
+    assert sum(array.nbytes for array in made) == film.film * film.amount
 
 
 def test_each_bar_of_a_row_has_its_own_verdict():

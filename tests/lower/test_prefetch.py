@@ -214,3 +214,58 @@ def test_products_with_hints_are_what_they_were(room):
         for _ in range(3):
             found = product(x).numpy()
     np.testing.assert_allclose(found, x.numpy() @ w.numpy().T, rtol=1e-4, atol=1e-3)
+
+
+def pairs_of_rows(x):
+    """Sums and differences of two neighbouring rows, side by side."""
+    rows = x.reshape(-1, 2, x.shape[1])
+    return Tensor.stack(rows[:, 0] + rows[:, 1], rows[:, 0] - rows[:, 1], dim=-1)
+
+
+def phase_that_streams(function, target=TARGET, l3=1 << 20):
+    """The phase of a kernel over 256 rows of 8 KiB, whose results do not fit the caches."""
+    (kernel,) = scheduled([(function(values(256, 2048)).node, "CPU")])
+    target = replace(target, l3=l3)
+    ast, _ = optimize(kernel.ast, target)
+    (phase,) = lower(ast, len(kernel.buffers), target).phases
+    return phase
+
+
+def test_rows_side_by_side_ask_for_those_of_the_next_step():
+    phase = phase_that_streams(pairs_of_rows)
+    verify_linear(phase.program)
+    asked = [lines(phase, hint.src[1]) for hint in hints(phase)]
+    for pair in range(127):
+        mine = [line for hint in asked for line in hint[pair]]
+        assert sorted(mine) == list(range((pair + 1) * 256, (pair + 2) * 256))
+
+
+def test_a_row_that_is_read_now_is_not_asked_for():
+    """The second of two rows is the first one in the next step."""
+
+    def halves_of_neighbours(x):
+        x = x[:, :1024]
+        return Tensor.stack(x[:-1] + x[1:], x[:-1] - x[1:], dim=-1)
+
+    phase = phase_that_streams(halves_of_neighbours)
+    asked = [lines(phase, hint.src[1]) for hint in hints(phase)]
+    for row in range(254):
+        mine = [line for hint in asked for line in hint[row]]
+        assert sorted(mine) == list(range((row + 2) * 128, (row + 2) * 128 + 64))
+
+
+def each_row_alone(x):
+    """What follows a row in memory is the next one."""
+    return Tensor.stack(x + 1, x * 2, dim=-1)
+
+
+@pytest.mark.parametrize(
+    ("function", "l2", "l3"),
+    [
+        pytest.param(each_row_alone, 1 << 20, 1 << 20, id="one row after the other"),
+        pytest.param(pairs_of_rows, 1 << 12, 1 << 20, id="no room for two steps"),
+        pytest.param(pairs_of_rows, 1 << 20, 1 << 24, id="results that stay in a cache"),
+    ],
+)
+def test_rows_are_not_asked_for_where_that_would_not_help(function, l2, l3):
+    assert not hints(phase_that_streams(function, replace(TARGET, l2=l2), l3))

@@ -15,7 +15,7 @@ COEFFICIENTS = {  # Kr, Kb
     "bt709": (0.2126, 0.0722),
     "bt2020": (0.2627, 0.0593),
 }
-MATRIX_NAMES = {"bt601": "smpte170m", "bt709": "bt709", "bt2020": "bt2020nc", None: "undef"}
+MATRIX_NAMES = {"bt601": "smpte170m", "bt709": "bt709", "bt2020": "bt2020nc", None: "unknown"}
 
 
 class Clip(NamedTuple):

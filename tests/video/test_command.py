@@ -1,12 +1,15 @@
 """`treadle video`: what a stream holds in words and in JSON, and its frames as PNG files."""
 
 import json
+import os
 import sys
+import threading
 
 import numpy as np
 import pytest
 
 from treadle import cli
+from treadle.helpers import human_bytes
 from treadle.video.errors import DecoderUnavailable
 from treadle.video.png import png_files
 
@@ -60,7 +63,7 @@ def test_info_as_json_has_the_same_numbers(file, capsys):
         (b"", "the stream has no start code"),
         (b"\x00\x00\x01\x40\x01", "the unit ends within"),
         (b"\x00\x00\x01\x46\x01\x50", "the stream has no picture"),
-        (b"\x00\x00\x00\x20ftypisom", "is a MP4 file, not a bare stream"),
+        (b"\x00\x00\x00\x20ftypisom", "is an MP4 file, not a bare stream"),
         (b"\x1a\x45\xdf\xa3\x00\x00\x00\x00", "is a Matroska file"),
     ],
 )
@@ -76,6 +79,26 @@ def test_what_is_no_stream_is_one_sentence_and_exit_code_2(file, action, data, m
 def test_a_file_that_is_not_there_is_said(tmp_path, capsys):
     assert cli.main(["video", "info", str(tmp_path / "none.hevc")]) == 2
     assert "none.hevc cannot be read: No such file" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+@pytest.mark.parametrize("action", ["info", "decode"])
+def test_a_pipe_is_read_to_its_end(action, tmp_path, capsys):
+    pipe, data = tmp_path / "pipe", clip(3)
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(data,))
+    writer.start()
+    more = ["--out", str(tmp_path / "out")] if action == "decode" else []
+    assert cli.main(["video", action, str(pipe), *more]) == 0
+    writer.join()
+    expected = {"info": f"pipe: {human_bytes(len(data))}, 3 pictures", "decode": "3 frames in "}
+    assert capsys.readouterr().out.startswith(expected[action])
+
+
+def test_a_folder_that_cannot_be_is_said(file, tmp_path, capsys):
+    folder = tmp_path / ("x" * 300)
+    assert cli.main(["video", "decode", str(file(clip(1))), "--out", str(folder)]) == 2
+    assert "cannot be written: File name too long" in capsys.readouterr().err
 
 
 def test_decode_writes_the_frames(file, tmp_path, capsys):

@@ -78,6 +78,15 @@ def test_the_streams_own_colours_are_read_on_request(options, deep):
     check(tensors, deep, "bt2020")
 
 
+def test_streams_that_do_not_say_their_matrix_are_guessed_at_with_a_warning(options):
+    silent = encode(count=2, matrix=None)
+    with pytest.warns(UserWarning, match="does not say which matrix .* bt601 is taken, by its 64"):
+        tensors = decode_annexb_to_tensors_auto(
+            silent.data, color_space="auto", include_timestamps=False, **options
+        )
+    check(tensors, silent, "bt601")
+
+
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float16, dtypes.uint8])
 def test_types_of_results(driver, clip, dtype):
     kwargs = {"decoder_kwargs": {"cuvid": CuvidLibrary(driver), "device": "CPU"}}

@@ -143,6 +143,30 @@ def test_a_frame_converts_on_its_own_device(decoder, clip):
             frame.to_rgb_tensor(device="CL")
 
 
+def test_a_decoder_gives_tensors_on_its_own_device(decoder, clip):
+    tensors = decoder.decode_annexb_to_tensors(clip.data, device="cpu:0", include_timestamps=False)
+    assert {tensor.device for tensor in tensors} == {"CPU"}
+    for wrong in (decoder.acquire_rgb_tensor, lambda **on: decoder.decode_annexb_stream(b"", **on)):
+        with pytest.raises(ValueError, match="the frame is on CPU, not on CL"):
+            wrong(device="CL")
+
+
+def test_an_option_that_is_not_allowed_takes_no_frame(decoder, clip):
+    decoder.feed_annexb_stream(clip.data)
+    for wrong in ({"device": "CL"}, {"dtype": dtypes.uint8}, {"color_space": "bt1"}):
+        with pytest.raises(ValueError):
+            decoder.acquire_rgb_tensor(**wrong)
+    assert decoder.acquire_rgb_tensor(device="CPU")[0] == 0
+
+
+def test_coefficients_are_for_full_range_at_a_decoder(decoder, clip):
+    decoder.feed_annexb_stream(clip.data)
+    bt709 = (1.5748, -0.187324, -0.468124, 1.8556)
+    _, found = decoder.acquire_rgb_tensor(color_space=bt709)
+    expected = reference_rgb(clip.frames[0], 8, "bt709", True)
+    np.testing.assert_allclose(found.numpy(), expected, atol=2e-6)
+
+
 # -- sequences --------------------------------------------------------------------------------
 
 

@@ -33,7 +33,7 @@ def measure(
             lines = str(error).strip().splitlines() or ["no message"]
             result.failed[name] = f"{type(error).__name__}: {lines[0]}"
     times = interleave(runs, rounds, budget)
-    result.times = {name: [t / work.repeat for t in found] for name, found in times.items()}
+    result.times = {name: [t / work.count for t in found] for name, found in times.items()}
     runs.clear()
     gc.collect()
     return result

@@ -84,7 +84,8 @@ class Work:
     training    its result, a loss, and one Adam step for all weights
     update      an Adam step alone: the inputs are the gradients
 
-    A device that works by itself is waited for once in `repeat` runs; times are those of one.
+    A device that works by itself is waited for once in `repeat` runs. With a `film` of more inputs
+    and results than the caches hold, all of them come from memory. Times are those of one.
     """
 
     group: str
@@ -100,6 +101,12 @@ class Work:
     wanted: tuple[int, ...] = ()
     random: bool = False
     repeat: int = 1  # runs that are started before they are waited for
+    film: int = 1  # inputs that a run goes through, each with a result that stays until the next
+
+    @property
+    def count(self) -> int:
+        """How many times a Run does the work."""
+        return self.repeat * self.film
 
     def call(self, library: Any, weights: Mapping[str, Any], inputs: Sequence[Any]) -> Any:
         """The form's result."""

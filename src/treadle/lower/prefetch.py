@@ -18,6 +18,12 @@ The first loop over a row waits for memory, later ones compute while memory rest
 
 Where large memory is read once, processors fetch ahead by themselves, but not far enough, and no
 further than a page. Loops that also store keep memory busy by that.
+
+    for pair (grid): for step: load(2*pair, step), load(2*pair + 1, step), store around the caches
+      ->  the same, and in each step PREFETCH(2*pair + 2, step), PREFETCH(2*pair + 3, step)
+
+Where each row goes on elsewhere than where it ended, and results leave for memory, too, so that
+nothing of what is read is likely to be in a cache: the first lines of all rows would be waited for.
 """
 
 from __future__ import annotations
@@ -33,7 +39,7 @@ from ..ir.node import Node, alu, behind_after
 from ..ir.op import ALU, Op
 from ..ir.rules.index import linear_terms
 from .linearize import Phase, param_bytes
-from .streams import LINE, split_index
+from .streams import LINE, STREAM, split_index
 
 __all__ = ["with_prefetches"]
 
@@ -71,6 +77,7 @@ def with_prefetches(phase: Phase, l1: int, l2: int, l3: int) -> Phase:
         found = [_hint(row, loop.loops, grid, l1, l2) for row in _rows(loop.body)]
         found += [_hint_for_packing(f, loop.loops, loop.body, grid, l1, l2) for f in fills]
         found += _hints_for_row(loop, grid, passed, l2)
+        found += _hints_for_rows_ahead(loop, grid, l2)
         wanted = [hint for hint in found if hint is not None] or streams.get(loop.end, [])
         for hint in wanted:
             _insert(program, hint, [*loop.loops, loop.end])
@@ -196,6 +203,41 @@ def _ahead(row: _Row) -> list[Node]:
     itemsize = memory.dtype.scalar.itemsize
     places = range(AHEAD, AHEAD + row.nbytes, LINE)
     return [Node(Op.PREFETCH, dtypes.void, (memory, index + place // itemsize)) for place in places]
+
+
+def _hints_for_rows_ahead(loop: _Loop, grid: Sequence[Node], l2: int) -> list[Node]:
+    """PREFETCHes of rows to come, in a loop that streams, but for those that are met anyhow."""
+    streams = any(n.op is Op.STORE and n.arg == STREAM for n in loop.body)
+    if not streams or len(loop.loops) != len(grid) + 1 or not _are_constant(loop.loops[-1:]):
+        return []
+    loads = [n for n in loop.body if n.op is Op.LOAD and n.dtype.count > 1 and _is_plain(n.src[0])]
+    step = loop.loops[-1]
+    if step.src[0].arg * sum(n.dtype.itemsize for n in loads) > l2 // 2:
+        return []
+    hints = []
+    for load in loads:
+        memory, index = load.src[:2]
+        following = _following(index, grid)
+        if following is None or _is_met(memory, index, following, step, loads):
+            continue
+        per_line = LINE // memory.dtype.scalar.itemsize
+        hints += [
+            Node(Op.PREFETCH, dtypes.void, (memory, following + n * per_line))
+            for n in range(-(-load.dtype.itemsize // LINE))
+        ]
+    return hints
+
+
+def _is_met(memory: Node, index: Node, following: Node, step: Node, loads: Sequence[Node]) -> bool:
+    """Whether the row that begins at `following` is where a load ends now, or is read now."""
+    place = _first(following)
+    others = [_first(n.src[1]) for n in loads if n.src[0] is memory]
+    return place in others or place is _first(index.substitute({step: step.src[0]}))
+
+
+def _first(index: Node) -> Node:
+    """`index` where all loops are at their beginning."""
+    return index.substitute({n: n.like(0) for n in _ranges(index)})
 
 
 def _hint_for_packing(

@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import shutil
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Iterable, Iterator
@@ -27,7 +29,11 @@ __all__ = ["add_commands"]
 _CHROMA = ("monochrome", "4:2:0", "4:2:2", "4:4:4")
 _SPACES, _RANGES = ("auto", "bt601", "bt709", "bt2020"), ("auto", "limited", "full")
 # What a file begins with, from the byte it begins at, and what that is.
-_CONTAINERS = {(4, b"ftyp"): "MP4", (0, b"\x1aE\xdf\xa3"): "Matroska", (0, b"RIFF"): "AVI"}
+_CONTAINERS = {
+    (4, b"ftyp"): "an MP4",
+    (0, b"\x1aE\xdf\xa3"): "a Matroska",
+    (0, b"RIFF"): "an AVI",
+}
 
 
 def add_commands(commands: Any) -> None:
@@ -58,7 +64,7 @@ def _action(actions: Any, run: Any, summary: str) -> argparse.ArgumentParser:
 
 def _open(path: Path) -> BinaryIO:
     try:
-        file = path.open("rb")
+        file = _rewindable(path.open("rb"))
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
     begin = file.read(16)
@@ -67,10 +73,21 @@ def _open(path: Path) -> BinaryIO:
         if begin[place : place + len(mark)] == mark:
             file.close()
             raise VideoError(
-                f"{path} is a {name} file, not a bare stream; take that out of it with: "
+                f"{path} is {name} file, not a bare stream; take that out of it with: "
                 f"ffmpeg -i {path} -c:v copy -f hevc {path.stem}.hevc"
             )
     return file
+
+
+def _rewindable(file: BinaryIO) -> BinaryIO:
+    """`file`, or what it gives until it ends, in a file without a name: a pipe is read once."""
+    if file.seekable():
+        return file
+    with file:
+        copy = tempfile.TemporaryFile()  # noqa: SIM115  # its user closes it
+        shutil.copyfileobj(file, copy)
+    copy.seek(0)
+    return copy
 
 
 def _info(options: argparse.Namespace) -> int:
@@ -227,10 +244,11 @@ def _shown(file: BinaryIO) -> int | None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    if path.exists():
-        raise UserError(f"{path} is there already: pass another --out")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        with path.open("xb") as file:
+            file.write(data)
     except OSError as error:
+        if isinstance(error, FileExistsError) and error.filename == str(path):
+            raise UserError(f"{path} is there already: pass another --out") from None
         raise UserError(f"{path} cannot be written: {error.strerror}") from None

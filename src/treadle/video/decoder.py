@@ -43,7 +43,7 @@ from .cuvid_abi import (
     SEQUENCE_CALLBACK,
     cudaVideoCodec_HEVC,
 )
-from .frame import DecodedFrame, nv12_frames_to_tensors
+from .frame import DecodedFrame, check_device, nv12_frames_to_tensors
 from .session import Session, Shown
 from .surfaces import SurfaceMemory
 from .timestamps import Timestamps
@@ -195,18 +195,27 @@ class NVVideoDecoder:
     def acquire_rgb_tensor(
         self,
         *,
+        device: str | None = None,
         dtype: Any = None,
         normalize: bool = True,
         color_space: Any = "bt709",
         color_range: str = "auto",
     ) -> tuple[int, Any] | None:
-        """The next frame as (timestamp, tensor), or None: see `DecodedFrame.to_rgb_tensor`."""
-        output, conversion = Output.of(dtype, normalize), Conversion.of(color_space, color_range)
+        """The next frame as (timestamp, tensor), or None.
+
+        The options are those of `DecodedFrame.to_rgb_tensor`; one that is not allowed raises
+        before a frame is taken, ValueError for another `device` than the decoder's.
+        """
+        check_device(device, self._memory.device)
+        Output.of(dtype, normalize)
+        Conversion.of(color_space, color_range)
         frame = self.acquire_frame()
         if frame is None:
             return None
         with frame:
-            return frame.timestamp, frame.converted(output, conversion)
+            return frame.timestamp, frame.to_rgb_tensor(
+                dtype=dtype, normalize=normalize, color_space=color_space, color_range=color_range
+            )
 
     def drain_frames(self) -> Iterator[DecodedFrame]:
         """The frames that are queued. Each is its taker's to release."""
@@ -226,12 +235,17 @@ class NVVideoDecoder:
         long_start_code: bool = False,
         end_of_stream: bool = True,
         include_timestamps: bool = True,
+        device: str | None = None,
         dtype: Any = None,
         normalize: bool = True,
         color_space: Any = "bt709",
         color_range: str = "auto",
     ) -> Iterator[Any]:
-        """Yields (timestamp, tensor), or tensors alone, as soon as each frame's turn has come."""
+        """Yields (timestamp, tensor), or tensors alone, as soon as each frame's turn has come.
+
+        Raises ValueError for another `device` than the decoder's.
+        """
+        check_device(device, self._memory.device)
         output, conversion = Output.of(dtype, normalize), Conversion.of(color_space, color_range)
         steps = self._fed(
             source, chunk_size, Timestamps(timestamps), long_start_code, end_of_stream

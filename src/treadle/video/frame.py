@@ -13,12 +13,13 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
+from ..engine.backends import Device
 from ..tensor import Tensor
 from .colour import Conversion, Output, to_rgb
 from .frames import NV12Plane, Picture
 from .session import Shown, Surface
 
-__all__ = ["DecodedFrame", "nv12_frames_to_tensors"]
+__all__ = ["DecodedFrame", "check_device", "nv12_frames_to_tensors"]
 
 
 class DecodedFrame:
@@ -106,9 +107,7 @@ class DecodedFrame:
         output, conversion = Output.of(dtype, normalize), Conversion.of(color_space, color_range)
         if isinstance(conversion.color_space, tuple) and color_range == "auto":
             conversion = conversion._replace(color_range="full")
-        own = self._shown.session.memory.device
-        if device is not None and device.upper().removesuffix(":0") != own:
-            raise ValueError(f"the frame is on {own}, not on {device}: convert, then .to(device)")
+        check_device(device, self._shown.session.memory.device)
         return self.converted(output, conversion)
 
     def converted(self, output: Output, conversion: Conversion) -> Tensor:
@@ -142,6 +141,12 @@ class DecodedFrame:
         if getattr(self, "_surface", None) is not None and not exiting():
             with contextlib.suppress(RuntimeError):  # a decoder that is broken
                 self.release()
+
+
+def check_device(device: str | None, own: str) -> None:
+    """Raises ValueError for another device than that of the frames."""
+    if device is not None and Device.canonicalize(device) != own:
+        raise ValueError(f"the frame is on {own}, not on {device}: convert, then .to(device)")
 
 
 def nv12_frames_to_tensors(

@@ -14,6 +14,7 @@ Words beside the methods that tensors share (`x + y`, `x @ y`, `x.sum(axis)`, `x
     relu(x), gelu(x) (by tanh), silu(x), dropout(x, p), max_pool2d(x, size, stride, padding)
     copy(x), cast(x, dtype), permute(x, order), contiguous(x), concatenate(xs, axis)
     linalg(function, a, b), fft(x), rgb_of_nv12(luma, chroma, dtype) (limited range, BT.709)
+    repeated(lines, times) (each line of (lines, 1, n) so many times)
     split(x, count, axis), mean(x, axes), gather(x, axis, index), scatter_add(x, axis, index, y)
 
 A library that lacks a word raises NotOffered, and has no number in that row.

@@ -18,6 +18,18 @@ class NotOffered(Exception):
     """The library has no direct counterpart of a row."""
 
 
+def _film(starts: Sequence[Run]) -> Run:
+    """All of them in turn; each result stays until the next turn has another in its place."""
+    results: list[Any] = [None] * len(starts)
+
+    def run() -> Any:
+        for place, start in enumerate(starts):
+            results[place] = start()
+        return results[-1]
+
+    return run
+
+
 class Library:
     """A peer; subclasses have the words, and the tasks of `Work` that they know."""
 
@@ -25,15 +37,12 @@ class Library:
         raise NotOffered(f"{type(self).__name__} has no {word}")
 
     def prepare(self, work: Work) -> Run:
-        """A function that does the work `work.repeat` times, waits, and returns the last result.
+        """A function that does the work `work.count` times, waits, and returns the last result.
 
         Raises NotOffered where the library has no form of it.
         """
-        given = [*work.weights.values(), *work.inputs]
-        tensors = [self.tensor(each.array(seed)) for seed, each in enumerate(given)]
-        weights = dict(zip(work.weights, tensors, strict=False))
-        inputs = tensors[len(weights) :]
-        start = getattr(self, work.task)(work, weights, inputs)
+        starts = [self._start(work) for _ in range(work.film)]
+        start = starts[0] if work.film == 1 else _film(starts)
 
         def run() -> Any:
             for _ in range(work.repeat - 1):
@@ -43,6 +52,12 @@ class Library:
             return result
 
         return run
+
+    def _start(self, work: Work) -> Run:
+        given = [*work.weights.values(), *work.inputs]
+        tensors = [self.tensor(each.array(seed)) for seed, each in enumerate(given)]
+        weights = dict(zip(work.weights, tensors, strict=False))
+        return getattr(self, work.task)(work, weights, tensors[len(weights) :])
 
     def finish(self, result: Any) -> None:
         """Waits for what has been started, where a library does not do so itself."""

@@ -208,6 +208,9 @@ class Torch(Library):
         found = torch.stack([red, green, blue], -1).clamp(0, top)
         return (found + 0.5 if dtype == "uint8" else found).to(getattr(torch, dtype))
 
+    def repeated(self, lines: Any, times: int) -> Any:
+        return lines.expand(lines.shape[0], times, lines.shape[2]).contiguous()
+
     def fft(self, x: Any) -> Any:
         return self.torch.fft.fft(x)
 

@@ -223,6 +223,9 @@ class TensorLibrary(Library):
         picture = Picture(*planes, 8, luma.device, None)
         return converted(luma, chroma, weights_of(Conversion(), picture, output), output)
 
+    def repeated(self, lines: Any, times: int) -> Any:
+        return lines.expand(lines.shape[0], times, lines.shape[2]).contiguous()
+
     def fft(self, x: Any) -> Any:
         if not hasattr(x, "fft"):
             raise NotOffered("tensors have no fft")
