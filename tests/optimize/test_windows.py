@@ -147,6 +147,20 @@ def test_gradients_to_weights_read_the_image_where_it_is(name, order):
     np.testing.assert_allclose(found.numpy(), exact.permute(*order).numpy(), rtol=0, atol=atol)
 
 
+@pytest.mark.parametrize("batch", [1, 3])
+def test_pixels_of_one_place_are_read_without_any_copy(batch):
+    """One panel of outputs meets each element of the image once: to pack it would be a waste."""
+    image, weight = values(batch, 70, 24, 24), values(64, 70, 1, 1)
+    arriving = values(batch, 64, 24, 24)
+    found = gradient_to_weight(image, weight, arriving, {})
+    log = log_of(found)
+    assert "pack columns (shared)" in log
+    assert not any("rows (grid)" in line or "image" in line for line in log)
+    exact = np.einsum("boyx,bcyx->oc", arriving.astype(np.float64), image.astype(np.float64))
+    atol = 3e-5 * float(np.abs(exact).max())
+    np.testing.assert_allclose(found.numpy()[:, :, 0, 0], exact, rtol=0, atol=atol)
+
+
 def test_partial_sums_of_gradients_to_weights_are_stored_as_tiles_hold_them():
     image, weight, options = values(8, 64, 28, 28), values(64, 64, 3, 3), {"padding": 1}
     gradient = gradient_to_weight(image, weight, values(8, 64, 28, 28), options)

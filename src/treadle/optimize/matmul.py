@@ -168,7 +168,9 @@ def _cost(problem: Problem, tile: Tile) -> float:
     packing = 0.0
     if not lasts(problem.y):
         packing += vectors * _packing(problem.y, problem.columns, problem.steps, tile)
-    if problem.windows is None and not lasts(problem.x) and not _is_in_place(problem, tile):
+    # Rows of plain matrices count as packed: nothing is swapped to read those in place.
+    is_free = lasts(problem.x) or (len(problem.steps) > 1 and _is_in_place(problem, tile))
+    if problem.windows is None and not is_free:
         packing += rows / tile.lanes * _packing(problem.x, problem.rows, problem.steps, tile)
     return max(products, loads) + packing
 

@@ -83,7 +83,9 @@ class Nest:
         """Every load and store, those inside reductions weighted more."""
         weights: dict[Node, int] = {}
         for node in self.reduces():
-            weight = max(REDUCE_WEIGHT, min(steps_of(*node.src[1:]), MOST_WEIGHT))
+            weight = REDUCE_WEIGHT
+            if node.src[0].op is Op.STAGE:  # partial results: all that a step does is to read one
+                weight = max(weight, min(steps_of(*node.src[1:]), MOST_WEIGHT))
             weights |= dict.fromkeys(reads_of(node.src[0]), weight)
         for node in self.nodes():
             index = _index_of(node)
