@@ -204,7 +204,7 @@ def _is_at_hand(problem: Problem, target: Target) -> bool:
     They stay in the first-level cache, and a phase and its barrier are saved.
     """
     x, steps = problem.x, problem.steps
-    if len(steps) > 1 or x.op is not Op.LOAD or stride(x.src[1], steps[0]) != 1 or lasts(x):
+    if len(steps) != 1 or x.op is not Op.LOAD or stride(x.src[1], steps[0]) != 1 or lasts(x):
         return False
     return steps_of(*problem.rows, *steps) * x.dtype.itemsize <= target.l1
 
