@@ -61,6 +61,18 @@ def test_rows_that_lie_across_the_steps_are_packed_for_a_few_steps_at_a_time():
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
 
+def test_few_rows_are_read_where_they_are_if_they_lie_along_the_steps():
+    packed = "pack rows (grid)"
+    many, few, across = filled(64, 256), filled(30, 250), filled(250, 30).T
+    assert packed in optimized(many @ filled(256, 320))[1]
+    assert packed not in optimized(few @ filled(250, 320))[1]
+    assert packed in optimized(across @ filled(250, 320))[1]
+    for rows, steps, columns in ((30, 250, 331), (2, 1000, 257), (13, 64, 640)):
+        x, y = numbers(rows, steps), numbers(steps, columns)
+        found = (Tensor(x, device="CPU") @ Tensor(y, device="CPU")).numpy()
+        np.testing.assert_allclose(found, x.astype(np.float64) @ y, rtol=1e-4, atol=1e-4)
+
+
 def test_the_smaller_factor_is_packed_as_a_whole_where_that_spares_much_memory():
     tall, wide = filled(4096, 1024), filled(4096, 128)
     assert "swap rows and columns" in optimized(tall.T @ wide)[1]

@@ -85,6 +85,13 @@ def test_what_walks_differently_stays_apart(two):
     assert set(stored(*two(filled(64, 64)))) == {1}
 
 
+@pytest.mark.parametrize(("rows", "kernels"), [(32, 1), (4096, 3)])
+def test_parts_of_little_memory_are_read_by_one_kernel_as_a_launch_takes_longer(rows, kernels):
+    gates = filled(rows, 192)
+    parts = [gates[:, 64 * n : 64 * n + 64] for n in range(3)]
+    assert len(stored(parts[0].tanh(), parts[1].exp(), parts[2].sin())) == kernels
+
+
 def test_no_kernel_runs_between_two_that_are_merged():
     """b needs the sum of a, which is a kernel of its own: a and b cannot be one."""
     x = filled(64, 64)

@@ -4,11 +4,12 @@
 
 y is the factor whose loop the output is contiguous in: its panels of a few vectors' width are
 packed by each worker into memory that stays in cache (a shared STAGE). x is packed once for all
-workers (a grid STAGE), so that each step of k reads one short contiguous row. A tile of
-accumulators stays in registers for the whole of k. Convolutions fit the same form: j are the
-pixels, i the output channels, k the window and the input channels. Images of few pixels do not fill
-panels: then the channels are the columns, results are stored one by one, and the image is read
-where it is (windows.py). A factor that lasts from launch to launch is packed by all workers.
+workers (a grid STAGE), so that each step of k reads one short contiguous row; a few rows are read
+where they are. A tile of accumulators stays in registers for the whole of k. Convolutions fit the
+same form: j are the pixels, i the output channels, k the window and the input channels. Images of
+few pixels do not fill panels: then the channels are the columns, results are stored one by one, and
+the image is read where it is (windows.py). A factor that lasts from launch to launch is packed by
+all workers.
 """
 
 from __future__ import annotations
@@ -199,6 +200,17 @@ def _is_in_place(problem: Problem, tile: Tile) -> bool:
     return is_row and steps_of(last) >= MIN_RUN and not _gating(problem.x)
 
 
+def _is_at_hand(problem: Problem, target: Target) -> bool:
+    """Whether a few rows of memory, each contiguous, are read as quickly where they are.
+
+    They stay in the first-level cache, and a phase and its barrier are saved.
+    """
+    x, steps = problem.x, problem.steps
+    if len(steps) != 1 or x.op is not Op.LOAD or stride(x.src[1], steps[0]) != 1 or lasts(x):
+        return False
+    return steps_of(*problem.rows, *steps) * x.dtype.itemsize <= target.l1
+
+
 # -- recognising --------------------------------------------------------------------------------
 
 
@@ -327,7 +339,8 @@ def _apply(moves: Moves, problem: Problem, tile: Tile, target: Target) -> None:
     splits.update(moves.flatten(columns, column_split))
     row_split, row_loops = _row_split(moves, steps_of(*rows), tile, blocks)
     splits.update(moves.flatten(rows, row_split))
-    is_packed = problem.windows is None and not _is_in_place(problem, tile)
+    in_place = _is_in_place(problem, tile) or _is_at_hand(problem, target)
+    is_packed = problem.windows is None and not in_place
     flat = moves.loop(steps_of(*steps)) if len(steps) > 1 and is_packed else None
     moves.apply(splits, f"tile {tile.rows} x {tile.vectors} vectors")
     made = {r for split in splits.values() for r in split.ranges}

@@ -32,6 +32,8 @@ Built = tuple[Kernel, frozenset[Node]]
 Key = tuple[Index, object]
 
 MAX_BUFFERS = 12  # streams of memory that a processor follows at once
+IN_CACHE = 1 << 21  # bytes: what moves less streams from caches, where there may be more of them
+LAUNCH = 1 << 16  # bytes that caches give in the time of a launch and its barrier
 WORTH = 8  # a merger saves this part of the smaller kernel's bytes, at least
 MAX_TRIALS = 4
 
@@ -117,12 +119,16 @@ class _Merger:
             return None
         roots = (*old.kernel.roots, root)
         kernel, reads = build_kernel(self.plan, roots, old.kernel.device)
-        if len(kernel.buffers) > MAX_BUFFERS or (self.target and not fits(kernel, self.target)):
+        if self.target and not fits(kernel, self.target):
             return None
         if not is_safe(stores_of(kernel.ast)) or not _reads_of_others(kernel, reads):
             return None
         accesses = accesses_of(kernel)
+        if len(kernel.buffers) > MAX_BUFFERS and accesses.bytes > IN_CACHE:
+            return None
         saved = old.accesses.bytes + part.accesses.bytes - accesses.bytes
+        if old.accesses.walks == part.accesses.walks:
+            saved += LAUNCH
         if not accesses.nest or saved * WORTH < min(old.accesses.bytes, part.accesses.bytes):
             return None
         above = (old.above | part.above) & ~(1 << number)
