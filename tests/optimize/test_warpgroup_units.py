@@ -162,7 +162,7 @@ def test_values_of_every_dtype(name, turned, device):
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_buffers_are_used_again(layout, dtype, device, monkeypatch):
     """Eleven slices go through four buffers while products of two are under way."""
-    monkeypatch.setattr(warpgroup_units, "MANY_ROWS", 64)
+    monkeypatch.setattr(warpgroup_units, "ENOUGH", 64)
     steps = 11 * 128 // getattr(dtypes, dtype).itemsize
     x, y = matrices(layout, 136, 72, steps, getattr(dtypes, dtype), device)
     expected = x.float().numpy() @ y.float().numpy()
@@ -174,13 +174,38 @@ def test_buffers_are_used_again(layout, dtype, device, monkeypatch):
 @pytest.mark.parametrize("device", DEVICES, indirect=True)
 def test_what_is_turned_first_may_end_anywhere(device, monkeypatch):
     """Matrices of a batch, in a captured call as well."""
-    monkeypatch.setattr(warpgroup_units, "MANY_ROWS", 64)
+    monkeypatch.setattr(warpgroup_units, "ENOUGH", 64)
     x, y = (numbers(3, 132, n, dtype=dtypes.float32, device=device) for n in (72, 80))
     expected = np.swapaxes(x.numpy(), 1, 2) @ y.numpy()
     with Context(ALLOW_TF32=1):
         multiply = TinyJit(lambda a, b: (a.transpose(1, 2) @ b).realize())
         for _ in range(3):
             np.testing.assert_array_equal(multiply(x, y).numpy(), expected)
+
+
+@pytest.mark.parametrize("device", DEVICES, indirect=True)
+@pytest.mark.parametrize("name", ["bfloat16", "float32", "fp8e4m3", "int8"])
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_what_begins_anywhere_is_packed(layout, name, device, monkeypatch):
+    """Rows of 131 or 73 elements, which no copy engine brings."""
+    monkeypatch.setattr(warpgroup_units, "ENOUGH", 64)
+    dtype = getattr(dtypes, name)
+    x, y = matrices(layout, 73, 81, 131, dtype, device)
+    wide = WIDE.get(dtype, dtypes.float32)
+    expected = x.float().numpy() @ y.float().numpy()
+    with Context(ALLOW_TF32=1):
+        np.testing.assert_array_equal((x.cast(wide) @ y.cast(wide)).numpy(), expected)
+
+
+def test_what_is_packed_is_copied_in_bulk():
+    for shape in ((1000, 999, 1001), (1000, 256, 1000)):
+        rows, steps, columns = shape
+        dtype = dtypes.bfloat16 if steps == 999 else dtypes.fp8e4m3
+        x, y = matrices("nn", rows, columns, steps, dtype)
+        found, ast, _ = kernel(x @ y, TARGET)
+        *before, phase = lower(ast, len(found.buffers), TARGET).phases
+        assert len(before) == (2 if steps == 999 else 1)
+        assert phase.producer is not None
 
 
 TOO_EARLY = """

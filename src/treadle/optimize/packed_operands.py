@@ -1,10 +1,11 @@
-"""A factor of a product turned in memory once, by a phase of its own, for units of warpgroups.
+"""A factor of a product packed in memory first, by a phase of its own, for units of warpgroups.
 
-    y[k, j], contiguous along j  ->  packed[j, k], contiguous along k
+    y[k, j]  ->  packed[j, k], contiguous along k, lines at multiples of 16 bytes
 
-They take float32 only so from shared memory. Squares of 32 x 32 elements go through shared memory:
-rows of both are read and written whole. Where enough is multiplied that costs less than to turn
-each slice for each tile that needs it.
+They take halves alone from rows of lines in shared memory, and the copy engine brings what begins
+at such multiples. Squares of 32 x 32 elements are read and written in rows; those of the one that
+are columns of the other go through shared memory. Where enough is multiplied that costs less than
+that items store each slice for each tile that needs it.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ SQUARE = 32  # neighbours that a subgroup reads, and writes
 
 
 def packed(moves: Moves, tensor: Tensor, items: int) -> Tensor:
-    """`tensor`, which lies along its lines, along its steps, by groups of so many items."""
-    (line, _), (step, _), *others = tensor.axes
+    """`tensor` along its steps, by groups of so many items."""
+    (line, _), (step, _) = tensor.axes[:2] if tensor.is_turned else tensor.axes[1::-1]
+    others = tensor.axes[2:]
     each = PIECE // tensor.memory.dtype.itemsize
     steps = -(-steps_of(step) // each) * each
     batch = {loop: moves.loop(steps_of(loop), "grid") for loop, _ in others}
-    down, across = (_in_squares(moves, loop, items, n) for n, loop in enumerate((line, step)))
-    fill = {loop: Split(new, (new,)) for loop, new in batch.items()} | {line: down, step: across}
+    down = moves.tiled(moves.loop(steps_of(line)), *_across(items), outer="grid")
+    along = moves.tiled(moves.loop(steps_of(step)), (SQUARE, "local"), outer="grid")
+    value = _element(moves, tensor, batch, {line: down, step: along}, items)
+    gate = simplify(down.guard & along.guard)
     sizes = (*(steps_of(loop) for loop in batch), steps_of(line), steps)
-    value = _turned(moves, tensor, batch, down, across, items)
-    places = (*batch.values(), down.expr, across.expr)
-    gate = simplify(down.guard & across.guard)
-    loops = tuple(r for split in fill.values() for r in split.ranges)
     zeros = (Node.index(0),) * len(sizes)
-    stage = Node(Op.STAGE, value.dtype, (value, gate, *places, *zeros, *loops),
-                 StageArg("grid", sizes))  # fmt: skip
-    moves.log.append("pack columns (grid)")
+    loops = (*batch.values(), *down.ranges, *along.ranges)
+    src = (value, gate, *batch.values(), down.expr, along.expr, *zeros, *loops)
+    stage = Node(Op.STAGE, value.dtype, src, StageArg("grid", sizes))
+    moves.log.append("pack a factor (grid)")
     axes, apart = [(step, 1), (line, steps)], steps * steps_of(line)
     for loop in reversed(batch):
         axes.insert(2, (loop, apart))
@@ -46,37 +47,44 @@ def packed(moves: Moves, tensor: Tensor, items: int) -> Tensor:
     return Tensor(stage, 0, tuple(axes), False)
 
 
-def _in_squares(moves: Moves, loop: Node, items: int, is_whole: bool | int) -> Split:
-    """A side of squares: its neighbours are neighbouring items, or rows of items and turns."""
+def _across(items: int) -> tuple[tuple[int, str], ...]:
+    """The side of a square that rows of items go along: turn, row."""
     rows = items // SQUARE
-    inner = ((SQUARE, "local"),) if is_whole else ((SQUARE // rows, "unroll"), (rows, "local"))
-    return moves.tiled(moves.loop(steps_of(loop)), *inner, outer="grid")
+    return (SQUARE // rows, "unroll"), (rows, "local")
 
 
-def _turned(
-    moves: Moves, tensor: Tensor, batch: dict[Node, Node], down: Split, across: Split, items: int
+def _element(
+    moves: Moves, tensor: Tensor, batch: dict[Node, Node], splits: dict[Node, Split], items: int
 ) -> Node:
-    """The element of a square, which is read the other way round into shared memory first."""
-    rows = items // SQUARE
+    """What an item stores, read where it is or, turned, through shared memory."""
+    if not tensor.is_turned:
+        return _load(tensor, batch, {loop: split.expr for loop, split in splits.items()})
+    (line, _), (step, _) = tensor.axes[:2]
+    (turns, _), (rows, _) = _across(items)
     turn, row, lane = (
-        moves.loop(SQUARE // rows, "unroll"),
-        moves.loop(rows, "local"),
-        moves.loop(SQUARE, "local"),
-    )
-    (line, of_line), (step, of_step), *others = tensor.axes
-    inside = {r: Node.index(0) for r in (*down.ranges, *across.ranges) if r.arg.kind != "grid"}
+        moves.loop(turns, "unroll"), moves.loop(rows, "local"), moves.loop(SQUARE, "local")
+    )  # fmt: skip
     deep = turn * rows + row
-    at_line = simplify(down.expr.substitute(inside)) + lane
-    at_step = simplify(across.expr.substitute(inside)) + deep
-    index = at_line * of_line + at_step * of_step + tensor.offset
-    for loop, apart in others:
-        index = index + batch[loop] * apart
-    held = (at_line < steps_of(line)) & (at_step < steps_of(step))
-    element = Node(Op.LOAD, tensor.memory.dtype, (
-        tensor.memory, simplify(index), simplify(held), Node.const(tensor.memory.dtype, 0),
-    ))  # fmt: skip
-    if simplify(held).value == 1:
-        element = element.replace(src=element.src[:2])
-    read = tuple(simplify(split.expr % SQUARE) for split in (across, down))
-    src = (element, TRUE, simplify(deep), lane, *read, turn, row, lane)
-    return Node(Op.STAGE, element.dtype, src, StageArg("shared", (SQUARE, SQUARE + 1)))
+    value = _load(tensor, batch, {
+        line: _first(splits[line]) + lane, step: _first(splits[step]) + deep
+    })  # fmt: skip
+    read = tuple(simplify(splits[loop].expr % SQUARE) for loop in (step, line))
+    src = (value, TRUE, simplify(deep), lane, *read, turn, row, lane)
+    return Node(Op.STAGE, value.dtype, src, StageArg("shared", (SQUARE, SQUARE + 1)))
+
+
+def _first(split: Split) -> Node:
+    """Where the square begins."""
+    return split.expr.substitute({r: Node.index(0) for r in split.ranges if r.arg.kind != "grid"})
+
+
+def _load(tensor: Tensor, batch: dict[Node, Node], places: dict[Node, Node]) -> Node:
+    """An element of the tensor, or 0 outside of it."""
+    index, held = Node.index(tensor.offset), TRUE
+    for loop, apart in tensor.axes:
+        place = places[loop] if loop in places else batch[loop]
+        index = index + place * apart
+        held = held & (place < steps_of(loop)) if loop in places else held
+    dtype, index, held = tensor.memory.dtype, simplify(index), simplify(held)
+    gate = () if held.value == 1 else (held, Node.const(dtype, 0))
+    return Node(Op.LOAD, dtype, (tensor.memory, index, *gate))

@@ -23,7 +23,7 @@ from ..ir.rules.index import linear_terms, simplify
 from .moves import Moves
 from .slices import Cut, fill_of, is_contiguous, undigit
 
-__all__ = ["HELD", "PIECE", "ROW", "Operand", "Tensor", "bulk", "is_turned", "stored", "tensor_of"]
+__all__ = ["HELD", "PIECE", "ROW", "Operand", "Tensor", "bulk", "stored", "tensor_of"]
 
 ROW = 128  # bytes of a row in shared memory
 BLOCK = 8 * ROW  # what is swizzled together
@@ -143,27 +143,26 @@ class Tensor:
     """What a factor is read from: element `offset` of `memory` on, axes by their loops.
 
     `axes` are (loop, elements between its steps), the contiguous one first, then that of the other
-    of lines and steps.
+    of lines and steps: lines first if it `is_turned`. The engine brings boxes of it if it `fits`:
+    it counts in pieces of 16 bytes from the start of the memory.
     """
 
     memory: Node
     offset: int
     axes: tuple[tuple[Node, int], ...]
     is_turned: bool
+    fits: bool = True
 
-
-def is_turned(tensor: Tensor | None, itemsize: int) -> bool:
-    """Whether it has elements of that size, and lies along its lines."""
-    return tensor is not None and tensor.is_turned and tensor.memory.dtype.itemsize == itemsize
+    @property
+    def is_held(self) -> bool:
+        """Whether items have to hold it, as units do not take it so from shared memory."""
+        return self.is_turned and self.memory.dtype.itemsize == HELD
 
 
 def tensor_of(
     factor: Node | None, lines: tuple[Node, ...], steps: tuple[Node, ...], batch: tuple[Node, ...]
 ) -> Tensor | None:
-    """The tensor that a factor is in these loops, if a copy engine can bring boxes of it.
-
-    It counts in pieces of 16 bytes from the start of the memory, and along five axes at most.
-    """
+    """The tensor that a factor is in these loops: of five axes at most, contiguous in one."""
     if factor is None or factor.op is not Op.LOAD:
         return None
     memory, index, *gate = factor.src
@@ -178,13 +177,12 @@ def tensor_of(
     is_turned = step != 1
     axes = [(loops[0], line), (loops[1], step)][:: 1 if is_turned else -1] + list(others)
     size = factor.dtype.itemsize
-    fits = all(apart * size % PIECE == 0 for apart in (offset, *(n for _, n in axes[1:])))
+    whole = all(apart * size % PIECE == 0 for apart in (offset, *(n for _, n in axes[1:])))
+    fits = whole and (not is_turned or size in (TURNED, HELD))
     long = any(loop.src[0].arg >= LONGEST for loop, _ in axes)
-    if axes[0][1] != 1 or not fits or long or len(axes) > MOST_AXES:
+    if axes[0][1] != 1 or long or len(axes) > MOST_AXES:
         return None
-    if is_turned and size not in (TURNED, HELD):
-        return None
-    return Tensor(memory, offset, tuple(axes), is_turned)
+    return Tensor(memory, offset, tuple(axes), is_turned, fits)
 
 
 def bulk(moves: Moves, tensor: Tensor, line: Split, cut: Cut, depth: int, buffers: int) -> Operand:

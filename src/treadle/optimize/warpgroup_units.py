@@ -18,10 +18,11 @@ slices adds them up, and EXTRACT takes one.
 Operands that are tensors in memory are copied in bulk, several slices ahead, by one item that does
 nothing else (lower/bulk.py). What is computed or masked, the items store themselves.
 
-Of float32 units take rows of k alone. So y is to be contiguous along k (rows become columns if it
-is not, and x is), and what is not becomes words of x: for each product of 8 steps an item holds
-four, which it reads from the rows of lines. Where neither is, y is turned in memory before if
-enough is multiplied with it (packed_operands.py), else by the items as they store it.
+Of halves units take either kind of rows, of all else rows of k. float32 along lines becomes words
+of x: for each product of 8 steps an item holds four, which it reads from rows of lines. So what is
+y has its rows as columns if it is such a factor, and x is not. Of two such factors one is packed,
+turned in memory before, and so is what the copy engine does not bring, if enough is multiplied with
+it (packed_operands.py); else the items turn both as they store them.
 
 Why these tiles, and what they can reach at most; none of it has been measured. A multiprocessor
 multiplies 64 x 256 by 32 bytes of k in 128 cycles (989 TFLOP/s of halves are 2,048 products a cycle
@@ -56,7 +57,7 @@ from .matrix_units import narrowed, unit_for
 from .moves import Moves
 from .nest import stride
 from .packed_operands import packed
-from .shared_operands import HELD, ROW, Operand, Tensor, bulk, is_turned, stored, tensor_of
+from .shared_operands import ROW, Operand, Tensor, bulk, stored, tensor_of
 from .slices import Cut, cut_product, spread
 
 __all__ = ["tile_for_warpgroups"]
@@ -67,7 +68,7 @@ PAIRS = 4  # t
 BUFFERS = 4  # slices in memory at a time: one is multiplied, three are on their way
 BAND = 8  # tiles of rows
 LEAST = 64  # rows, columns and steps below which most of a unit's work would be for nothing
-MANY_ROWS = 1 << 10  # that are multiplied with a factor which is turned in memory first
+ENOUGH = 512  # lines that a factor is multiplied with which is packed in memory first
 # What tiles reach of the units' speed, estimated from what they read: (warpgroups, columns).
 TILES = {(2, 256): 1.0, (2, 128): 0.9, (2, 64): 0.6, (1, 128): 0.6, (1, 64): 0.4}
 
@@ -101,7 +102,7 @@ def tile_for_warpgroups(moves: Moves, problem: Problem, target: Target) -> bool:
     problem, tensors = _arranged(moves, problem, unit)
     rows, columns = steps_of(*problem.rows), steps_of(*problem.columns)
     tile = _choose(problem, unit, target)
-    is_held = None not in tensors and is_turned(tensors[0], HELD)
+    is_held = tensors is not None and tensors[0].fits and tensors[0].is_held
     along_rows = _is_along(moves, problem.rows)
     row = spread(moves, rows, _of_rows(tile, rows, is_held, along_rows))
     column = spread(moves, columns, _of_columns(tile, along_rows))
@@ -116,34 +117,45 @@ def tile_for_warpgroups(moves: Moves, problem: Problem, target: Target) -> bool:
     return True
 
 
-Tensors = tuple[Tensor | None, Tensor | None]
+Tensors = tuple[Tensor, Tensor]
 
 
-def _arranged(moves: Moves, problem: Problem, unit: MatrixUnit) -> tuple[Problem, Tensors]:
+def _arranged(moves: Moves, problem: Problem, unit: MatrixUnit) -> tuple[Problem, Tensors | None]:
     """The problem as units take it best, maybe with its rows as columns, and both as tensors.
 
-    What lies along its lines and is not taken so from shared memory is held, so it has to be x. Of
-    two of them the one that is less is turned before.
+    What has to be held has to be x: units take words of one factor. Of two such factors the one
+    that is less is packed, and so is what does not fit. There are no tensors where that costs more
+    than it spares.
     """
     tensors = _tensors(problem, unit)
-    x_turned, y_turned = (is_turned(tensor, HELD) for tensor in tensors)
-    fewer_rows = steps_of(*problem.rows) < steps_of(*problem.columns)
-    if y_turned and (fewer_rows or not x_turned):
+    if tensors is None:
+        return problem, None
+    x_held, y_held = (tensor.fits and tensor.is_held for tensor in tensors)
+    rows, columns = steps_of(*problem.rows), steps_of(*problem.columns)
+    if y_held and (rows < columns or not x_held):
         moves.log.append("swap rows and columns")
-        x, y, rows, columns = problem.y, problem.x, problem.columns, problem.rows
-        problem = replace(problem, x=x, y=y, rows=rows, columns=columns)
-        tensors = _tensors(problem, unit)
-    if x_turned and y_turned and steps_of(*problem.rows) < MANY_ROWS:
-        tensors = None, None
-    return problem, tensors
+        x, y = problem.y, problem.x
+        problem = replace(problem, x=x, y=y, rows=problem.columns, columns=problem.rows)
+        return problem, _if_enough((tensors[1], tensors[0]), columns, rows)
+    return problem, _if_enough(tensors, rows, columns)
 
 
-def _tensors(problem: Problem, unit: MatrixUnit) -> Tensors:
+def _if_enough(tensors: Tensors, rows: int, columns: int) -> Tensors | None:
+    """Both, unless one is to be packed and multiplied with few lines of the other then."""
+    x, y = tensors
+    x_pays, y_pays = x.fits or columns >= ENOUGH, _is_taken(y) or rows >= ENOUGH
+    return tensors if x_pays and y_pays else None
+
+
+def _is_taken(y: Tensor) -> bool:
+    return y.fits and not y.is_held
+
+
+def _tensors(problem: Problem, unit: MatrixUnit) -> Tensors | None:
     x, y = (narrowed(factor, unit.dtype) for factor in (problem.x, problem.y))
-    return (
-        tensor_of(x, problem.rows, problem.steps, problem.batch),
-        tensor_of(y, problem.columns, problem.steps, problem.batch),
-    )
+    of_x = tensor_of(x, problem.rows, problem.steps, problem.batch)
+    of_y = tensor_of(y, problem.columns, problem.steps, problem.batch)
+    return None if of_x is None or of_y is None else (of_x, of_y)
 
 
 def _is_along(moves: Moves, loops: tuple[Node, ...]) -> bool:
@@ -238,17 +250,17 @@ def _operands(
     moves: Moves,
     cut: Cut,
     lines: tuple[Split, Split],
-    tensors: Tensors,
+    tensors: Tensors | None,
     unit: MatrixUnit,
     tile: _Tile,
 ) -> tuple[Operand, Operand]:
     """Both factors of a slice in shared memory."""
     row, column = lines
-    x, y = tensors
     buffers = 1 if cut.outer is None else min(tile.buffers, cut.outer.src[0].arg)
-    if y is not None and is_turned(y, HELD):
-        y = packed(moves, y, tile.items)
-    if x is not None and y is not None and cut.outer is not None and buffers > 1:
+    if tensors is not None and buffers > 1:
+        x, y = tensors
+        x = x if x.fits else packed(moves, x, tile.items)
+        y = y if _is_taken(y) else packed(moves, y, tile.items)
         moves.log.append(f"bulk copies into {buffers} buffers")
         return (
             bulk(moves, x, row, cut, tile.depth, buffers),
