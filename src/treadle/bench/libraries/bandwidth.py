@@ -64,11 +64,7 @@ def _copies(nbytes: int) -> Iterator[Run]:
 
 
 def _film_copies(nbytes: int, count: int) -> Iterator[Run]:
-    """Copies of `count` pieces of memory; no core waits for another between two of them.
-
-    treadle's own copy is one of them: it goes around the caches, which NumPy's leaves to the C
-    library, and PyTorch's never does.
-    """
+    """Copies of `count` pieces of memory; no core waits for another between two of them."""
     import numpy as np
 
     memory = [np.ones(nbytes // 8, np.float32) for _ in range(2 * count)]
@@ -83,24 +79,6 @@ def _film_copies(nbytes: int, count: int) -> Iterator[Run]:
     if torch is not None:
         pairs = [(torch.from_numpy(source), torch.from_numpy(target)) for source, target in film]
         yield lambda: [target.copy_(source) for source, target in pairs]
-    yield _own_copies([source for source, _ in film])
-
-
-def _own_copies(sources: list[Any]) -> Run:
-    from ...engine.jit import TinyJit
-    from ...tensor import Tensor
-
-    made: list[Any] = [None] * len(sources)
-    tensors = [Tensor(source).realize() for source in sources]
-    copy = TinyJit(lambda x: x.clone().realize())
-
-    def run() -> None:
-        for place, tensor in enumerate(tensors):
-            made[place] = copy(tensor)
-
-    for _ in range(3):  # the third replays
-        run()
-    return run
 
 
 def _torch() -> Any:

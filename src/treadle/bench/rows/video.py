@@ -21,14 +21,15 @@ STREAM = 4  # times the last-level cache: the least that the STREAM benchmark ta
 def rows(quick: bool) -> list[Work]:
     """90 % of the bandwidth of a copy: a frame is read once and written once.
 
-    What is stored as often as a conversion stores a value, with nothing computed, has no bar: it is
-    what memory gives for so many writes to each read.
+    What is stored once, or as often as a conversion stores a value, with nothing computed, has no
+    bar: it is what treadle's own copies get, and memory gives for so many writes to each read.
     """
     height, width = (64, 128) if quick else (2160, 3840)
     results = (("float32", 4), ("float16", 2), ("uint8", 1))
     films = [_film(height, width, dtype, size, quick) for dtype, size in results]
     return [
         *films,
+        _repeated(films[-1], 1),
         *(_repeated(film, 2 * size) for film, (_, size) in zip(films, results, strict=True)),
         *(_conversion(height, width, dtype, size) for dtype, size in results),
     ]
@@ -47,7 +48,8 @@ def _repeated(film: Work, times: int) -> Work:
     def form(lib: Any, lines: Any) -> Any:
         return lib.repeated(lines, times)
 
-    name = f"film: {film.amount / (1 + times) * 1e-6:.1f} MB stored {times} times"
+    how = "copied" if times == 1 else f"stored {times} times"
+    name = f"film: {film.amount / (1 + times) * 1e-6:.1f} MB {how}"
     return replace(film, name=name, inputs=(picture,), form=form, bars=())
 
 
