@@ -7,7 +7,7 @@ import pytest
 
 from treadle import Tensor
 from treadle.ir.op import Op
-from treadle.optimize.matmul import recognise
+from treadle.optimize.matmul_problem import recognise
 from treadle.optimize.moves import Moves
 from treadle.optimize.products import distribute_over_product
 

@@ -22,7 +22,9 @@ from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import Target
 from .knobs import Knobs
-from .matmul import Tile, choose_tile, factors_of, pack_columns
+from .matmul_packing import pack_columns
+from .matmul_problem import factors_of
+from .matmul_ways import Tile, choose_tile
 from .moves import Moves
 from .nest import Nest, reads_of, stride
 from .tails import Span, limits_of

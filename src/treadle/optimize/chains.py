@@ -25,7 +25,7 @@ from ..ir.op import Op
 from ..target import Target
 from .blocks import Blocks, Chain
 from .knobs import Knobs
-from .matmul import factors_of
+from .matmul_problem import factors_of
 from .moves import Moves
 from .nest import Nest, sequential_loops, stride
 

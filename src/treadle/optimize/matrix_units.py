@@ -31,7 +31,7 @@ from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import MatrixUnit, Target
 from .fragments import GROUPS_OF_LINES, WORDS, Lane, most_bytes, staged
-from .matmul import Problem
+from .matmul_problem import Problem
 from .moves import Moves
 from .products import masked
 from .slices import Cut, cut_product, spread

@@ -19,8 +19,8 @@ from ..ir.rules.index import linear_terms, simplify, sum_terms
 from ..ir.shape import strides_of
 
 __all__ = [
-    "SHORT_STRIDE", "Access", "Nest", "contiguity", "nests_of", "place_in_row", "reads_of",
-    "sequential_loops", "stride",
+    "SHORT_STRIDE", "Access", "Nest", "contiguity", "gating", "nests_of", "place_in_row",
+    "reads_of", "sequential_loops", "stride",
 ]  # fmt: skip
 
 REDUCE_WEIGHT, MOST_WEIGHT = 4, 16
@@ -225,3 +225,10 @@ def contiguity(nest: Nest, loop: Node) -> int:
         elif step is None or not 0 <= step <= SHORT_STRIDE:
             total -= access.weight * (2 if access.is_store else 1) * APART
     return total
+
+
+def gating(value: Node) -> frozenset[Node]:
+    """The loops that conditions under `value` depend on."""
+    gates = [n.src[2] for n in value.toposort() if n.op is Op.LOAD and len(n.src) > 2]
+    gates += [n.src[0] for n in value.toposort() if n.op is Op.WHERE]
+    return frozenset().union(*(free_ranges(gate)[gate] for gate in gates))

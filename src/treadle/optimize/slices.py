@@ -17,7 +17,7 @@ from ..ir.loops import TRUE, Split, free_ranges, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
-from .matmul import Problem, factors_of
+from .matmul_problem import Problem, factors_of
 from .moves import Moves
 from .nest import stride
 from .products import distribute_over_product

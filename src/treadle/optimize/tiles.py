@@ -24,7 +24,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import Target, Workgroup
-from .matmul import Problem, recognise
+from .matmul_problem import Problem, recognise
 from .matrix_units import tile_for_matrix_units
 from .moves import Moves
 from .nest import Nest

@@ -52,7 +52,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import MatrixUnit, Target
-from .matmul import Problem
+from .matmul_problem import Problem
 from .matrix_units import narrowed, unit_for
 from .moves import Moves
 from .nest import stride

@@ -1,0 +1,121 @@
+"""Factors of a product in the order in which its tiles read them: panels of columns, tiles of rows.
+
+pack_columns(...)    [step][column of the panel], by each worker, or once for all
+pack_rows(...)       [tile][step][row of the tile], once for all
+"""
+
+from __future__ import annotations
+
+from ..ir.loops import Split, free_ranges, number_of, steps_of
+from ..ir.node import Node
+from ..ir.rules.index import simplify
+from ..target import Target
+from .matmul_ways import Tile
+from .moves import Moves
+from .nest import gating, reads_of, stride
+
+__all__ = ["flat_position", "pack_columns", "pack_rows", "panel_numbers"]
+
+FAR = 1 << 9  # bytes from step to step
+STRIPE = 8  # steps that all tiles are packed for before the next ones
+
+
+def flat_position(steps: tuple[Node, ...]) -> Node:
+    position = Node.index(0)
+    for r in steps:
+        position = position * r.src[0].arg + r
+    return simplify(position)
+
+
+def panel_numbers(y: Node, steps: tuple[Node, ...], columns: Split) -> tuple[Node, ...]:
+    """The loops that number the panels of y."""
+    inside = {*steps, *(r for r in columns.ranges if r.arg.kind != "grid")}
+    return tuple(sorted(free_ranges(y)[y] - inside, key=lambda r: r.arg.number))
+
+
+def pack_columns(
+    moves: Moves,
+    y: Node,
+    steps: tuple[Node, ...],
+    position: Node,
+    columns: Split,
+    tile: Tile,
+    around: tuple[Node, ...] | None = None,
+) -> Node:
+    """A panel of y, [step][column of the panel], in memory of each worker.
+
+    With `around`: the panels of all steps of these loops, if any, in memory that workers share.
+    """
+    lane_loops = tuple(r for r in columns.ranges if r.arg.kind in ("unroll", "vector"))
+    order = sorted(steps, key=lambda r: r not in gating(y))  # conditions are computed outside
+    fill = {r: Split(n, (n,)) for r, n in moves.copies((*order, *lane_loops)).items()}
+    if any(stride(index, steps[-1]) == 1 for index in reads_of(y)):
+        # Rows that lie along steps are transposed, a square at a time.
+        fill |= _in_squares(moves, y, steps, tile.lanes)
+    scope, around = ("shared", ()) if around is None else ("grid", around)
+    copies = moves.copies(around, dict.fromkeys(around, "grid"))
+    fill = {r: Split(n, (n,)) for r, n in copies.items()} | fill
+    moves.log.append(f"pack columns ({scope})")
+    sizes = (*(r.src[0].arg for r in around), steps_of(*steps), tile.columns)
+    return moves.staged(y, scope, sizes, (*around, position, number_of(lane_loops)), fill)
+
+
+def pack_rows(
+    moves: Moves,
+    x: Node,
+    steps: tuple[Node, ...],
+    position: Node,
+    rows: Split,
+    row_loops: tuple[Node, ...],
+    tile: Tile,
+    target: Target,
+) -> Node:
+    """All of x, [batch..][tile][step][row of the tile], in memory that workers share."""
+    free = free_ranges(x)[x]
+    inner = tuple(r for r in rows.ranges if r.arg.kind == "unroll")
+    batch = tuple(sorted(free - frozenset((*steps, *rows.ranges)), key=lambda r: r.arg.number))
+    around = (*batch, *row_loops)
+    sizes = (*(r.src[0].arg for r in around), steps_of(*steps), steps_of(*inner))
+    index = (*around, position, number_of(inner))
+    fill: dict[Node, Split] = {}
+    lies_across = _lies_across(x, steps)
+    if lies_across:
+        for r, n in moves.copies(steps[:-1], dict.fromkeys(steps, "grid")).items():
+            fill[r] = Split(n, (n,))
+        fill[steps[-1]] = moves.tiled(steps[-1], (STRIPE, "loop"), outer="grid")
+    copies = moves.copies(around, dict.fromkeys(around, "grid"))
+    fill |= {r: Split(n, (n,)) for r, n in copies.items()}
+    rest = [r for r in (*steps, *inner) if r not in fill]
+    fill |= {r: Split(n, (n,)) for r, n in moves.copies(rest).items()}
+    side = 1 << (tile.rows - 1).bit_length()
+    if side <= target.max_lanes and (side == tile.rows or target.has_masked_memory):
+        # A square of steps and rows at a time, so that rows which lie along steps are transposed.
+        if not lies_across:
+            fill |= _in_squares(moves, x, steps, side)
+        fill |= {r: moves.tiled(r, (side, "vector")) for r in inner}
+    moves.log.append(f"pack rows (grid){f', {STRIPE} steps at a time' * lies_across}")
+    return moves.staged(x, "grid", sizes, index, fill)
+
+
+def _lies_across(x: Node, steps: tuple[Node, ...]) -> bool:
+    """Whether the rows of `x` lie side by side, each step far from the one before.
+
+    Tile by tile a line would be fetched for a few elements, and be gone when the next tile wants
+    the others: all lines a page apart share one place of the cache. So all tiles are packed for a
+    few steps, then for the next ones.
+    """
+    places = [stride(index, steps[-1]) for index in reads_of(x)]
+    is_far = all(s is not None and s * x.dtype.itemsize >= FAR for s in places)
+    return is_far and steps_of(*steps) > STRIPE
+
+
+def _in_squares(moves: Moves, value: Node, steps: tuple[Node, ...], side: int) -> dict[Node, Split]:
+    """The innermost steps, as many as `value` is contiguous in, `side` unrolled ones at a time."""
+    run: tuple[Node, ...] = ()
+    for r in reversed(steps):
+        if any(stride(index, r) != steps_of(*run) for index in reads_of(value)):
+            break
+        run = (r, *run)
+    if len(run) < 2:
+        return {steps[-1]: moves.tiled(steps[-1], (side, "unroll"))}
+    return moves.flatten(run, moves.tiled(moves.loop(steps_of(*run)), (side, "unroll")))

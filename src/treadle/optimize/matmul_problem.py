@@ -1,0 +1,98 @@
+"""Matmul-like nests: their reduction, their factors, and whose loops are whose.
+
+recognise(nest)  ->  Problem(reduce, x, y, batch, rows, columns), or None
+
+out[i, j] = epilogue(sum over k of x[i, k] * y[k, j])
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.loops import free_ranges, steps_of
+from ..ir.node import Node
+from ..ir.op import Op
+from .nest import Nest, reads_of, stride
+from .windows import Windows
+
+__all__ = ["Problem", "factors_of", "lasts", "recognise", "uses"]
+
+MAX_INTERLEAVED = 4
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A matmul-like nest: its reduction, its factors, and whose loops are whose."""
+
+    reduce: Node
+    x: Node
+    y: Node
+    batch: tuple[Node, ...]
+    rows: tuple[Node, ...]
+    columns: tuple[Node, ...]
+    windows: Windows | None = None
+
+    @property
+    def steps(self) -> tuple[Node, ...]:
+        return self.reduce.src[1:]
+
+
+def recognise(nest: Nest) -> Problem | None:
+    """The matmul-like problem that a nest is, or None."""
+    reduces = nest.reduces()
+    if len(reduces) != 1 or len(nest.stores()) != 1:
+        return None
+    reduce = reduces[0]
+    if any(n.op in (Op.REGISTER, Op.UPDATE) for n in nest.nodes()):
+        return None
+    factors = factors_of(reduce.src[0])
+    if reduce.arg.op is not Op.ADD or factors is None:
+        return None
+    free = free_ranges(reduce)
+    loops = frozenset(nest.loops)
+    if free[reduce] != loops:
+        return None
+    column = _column(nest, factors)
+    for x, y in (factors, factors[::-1]):
+        of_x, of_y = free[x] & loops, free[y] & loops
+        if of_x | of_y == loops and of_x - of_y and column in of_y - of_x:
+            pick = lambda wanted: tuple(r for r in nest.loops if r in wanted)
+            return Problem(reduce, x, y, pick(of_x & of_y), pick(of_x - of_y), pick(of_y - of_x))
+    return None
+
+
+def _column(nest: Nest, factors: tuple[Node, Node]) -> Node | None:
+    """The loop that lanes run over: the one that the result is contiguous in.
+
+    A few steps of another one may lie between, such as the places between two strides of a
+    convolution, where only the other factor depends on them.
+    """
+    steps = {stride(nest.stores()[0], r): r for r in nest.loops}
+    inner = steps.get(1)
+    if inner is None or steps_of(inner) > MAX_INTERLEAVED:
+        return inner
+    outer = steps.get(steps_of(inner))
+    if outer is None:
+        return inner
+    for x, y in (factors, factors[::-1]):
+        apart = not uses(y, (inner,)) and not uses(x, (outer,))
+        if apart and any(stride(index, outer) == 1 for index in reads_of(y)):
+            return outer
+    return inner
+
+
+def factors_of(value: Node) -> tuple[Node, Node] | None:
+    """The two factors of a product; a mask or a cast around it moves onto them."""
+    if value.op is Op.MUL and value.dtype.kind in ("float", "int", "uint"):
+        return value.src[0], value.src[1]
+    return None
+
+
+def lasts(factor: Node) -> bool:
+    """Whether most launches find the same values in `factor`: then packing it is done once."""
+    memory = [n.src[0] for n in factor.toposort() if n.op is Op.LOAD]
+    return bool(memory) and all(m.op is Op.PARAM and m.arg.lasts for m in memory)
+
+
+def uses(node: Node, loops: tuple[Node, ...]) -> bool:
+    return bool(free_ranges(node)[node] & frozenset(loops))
