@@ -266,3 +266,24 @@ def test_training_with_merged_steps_follows_pytorch():
         (torch.tensor(x.numpy()) @ theirs).square().sum().backward()
         their_step.step()
     np.testing.assert_allclose(w.numpy(), theirs.detach().numpy(), atol=1e-4)
+
+
+def test_an_old_value_that_only_its_own_kernel_reads_is_kept(device):
+    a, b, c = (filled(4, device=device, seed=seed) for seed in range(3))
+    first, second, third = a.numpy(), b.numpy(), c.numpy()
+
+    def swap(one, other):
+        old = one * 1
+        one.assign(other)
+        other.assign(old)
+
+    swap(c, a)
+    c[:1] = a[-1:]
+    place = c.argmax()
+    swap(c, b)
+    total = b.sum()
+    Tensor.realize(a, b, c, place, total)
+    mixed = np.concatenate([third[-1:], first[1:]])
+    for tensor, expected in ((a, third), (b, mixed), (c, second), (place, mixed.argmax())):
+        np.testing.assert_array_equal(tensor.numpy(), expected)
+    np.testing.assert_allclose(total.item(), mixed.sum(), rtol=1e-5)

@@ -151,7 +151,9 @@ class _Merger:
         if len(stored) == len(kernel.roots):
             return kernel
         unstored = tuple(r for r in kernel.roots if r not in stored)
-        return build_kernel(self.plan, stored, kernel.device, unstored)[0]
+        fewer = build_kernel(self.plan, stored, kernel.device, unstored)[0]
+        # What nobody reads may be what keeps an old value: x = y; y = old x.
+        return fewer if is_safe(stores_of(fewer.ast)) else kernel
 
 
 def merge(
