@@ -217,6 +217,11 @@ class Settings:
         "So many CUDA devices are emulated on this machine's processor instead of the real ones "
         "being used: for tests and for looking around, slowly.",
     )  # fmt: skip
+    EMULATE_RACES = Setting(
+        FLAG, False,
+        "Emulated devices report data races in global memory, too: a third slower, and of kernels "
+        "that add to places one after another (scatter) also reads whose value nobody uses.",
+    )  # fmt: skip
     JIT = Setting(
         _integer(0, 2), 1,
         "0 calls a TinyJit function plainly, 1 captures and replays it; 2 is taken as 1.",

@@ -22,7 +22,9 @@ class Gpu:
     """A context of an emulated device, with arrays instead of addresses."""
 
     def __init__(self, compile_ir, arch="sm_90a", threads=1):
-        self.context = EmulatedDriver(arch, compile_ir=compile_ir, threads=threads).open(0)
+        self.context = EmulatedDriver(
+            arch, compile_ir=compile_ir, threads=threads, checks_races=True
+        ).open(0)
 
     def put(self, array):
         array = np.ascontiguousarray(array)
@@ -84,7 +86,7 @@ def run(compile_ir):
         held = [result, *arrays]
         regions = [Region(array.ctypes.data, array.nbytes) for array in held]
         params = b"".join(ctypes.c_uint64(array.ctypes.data) for array in held)
-        program = Program(text, compile_ir)
+        program = Program(text, compile_ir, checks_races=True)
         program.launch("k", (1, 1, 1), (count, 1, 1), params, regions)
         return result
 

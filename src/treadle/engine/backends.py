@@ -340,7 +340,7 @@ def _open_cuda(
 def cuda_driver(arch: str | None) -> Any:
     """NVIDIA's driver, or the emulator that plays so many devices. Raises DeviceError."""
     if settings.EMULATE:
-        return _emulated_driver(arch, settings.EMULATE)
+        return _emulated_driver(arch, settings.EMULATE, settings.EMULATE_RACES)
     from ..runtime.cuda import open_driver
 
     return open_driver()
@@ -350,11 +350,13 @@ _EMULATED = "sm_80"  # the oldest architecture with all that kernels are written
 
 
 @functools.cache
-def _emulated_driver(arch: str | None, devices: int) -> Any:
+def _emulated_driver(arch: str | None, devices: int, checks_races: bool) -> Any:
     from ..emulate.cuda import EmulatedDriver
 
     try:
-        return EmulatedDriver(arch or _EMULATED, devices, compile_for_host)
+        return EmulatedDriver(
+            arch or _EMULATED, devices, compile_for_host, checks_races=checks_races
+        )
     except ValueError as error:
         raise DeviceError(f"CUDA: {error}") from error
 

@@ -199,7 +199,8 @@ class EmulatedContext:
             raise DriverError("CUDA_ERROR_NO_BINARY_FOR_GPU", "cuModuleLoadData", message)
         try:
             text = image.decode()
-            program = Program(text, self.driver.compile_ir, self.driver.threads)
+            driver = self.driver
+            program = Program(text, driver.compile_ir, driver.threads, driver.checks_races)
         except UnicodeDecodeError as error:
             raise DriverError("CUDA_ERROR_INVALID_IMAGE", "cuModuleLoadData") from error
         except PTXError as error:

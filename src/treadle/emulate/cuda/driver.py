@@ -39,6 +39,7 @@ class EmulatedDriver:
 
     `compile_ir` turns LLVM IR into an object for this machine: a caller that has a cache of
     compiled code hands in a function that goes through it. `threads` run the blocks of a grid.
+    With `checks_races` data races in global memory are faults, too.
     """
 
     is_emulated = True
@@ -50,6 +51,7 @@ class EmulatedDriver:
         devices: int = 1,
         compile_ir: CompileIR | None = None,
         threads: int | None = None,
+        checks_races: bool = False,
     ) -> None:
         facts = chip(arch)
         self.arch = arch
@@ -58,6 +60,7 @@ class EmulatedDriver:
         ]
         self.compile_ir = compile_ir or LLVMCompiler(host_target()).compile
         self.threads = available_cores() if threads is None else threads
+        self.checks_races = checks_races
         self._contexts: dict[int, EmulatedContext] = {}
         self._lock = threading.Lock()
 

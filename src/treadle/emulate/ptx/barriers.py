@@ -9,6 +9,7 @@ as on hardware. When nobody can go on, that is a deadlock and reported as one.
 from __future__ import annotations
 
 from treadle.emulate.ptx.code import Code
+from treadle.emulate.ptx.global_shadow import stamp_epoch
 from treadle.emulate.ptx.machine import BLOCK, SLICE, WARP, Fault
 
 __all__ = ["BARRIER_SYMBOLS", "barrier_functions"]
@@ -200,6 +201,12 @@ def _start_block() -> str:
     stamp = code.load("block", "stamp")
     code.save("block", "first_stamp", stamp)
     code.save("block", "barrier_stamp", stamp)
+    epoch = stamp_epoch(code, stamp)
+    place = code.at(code.pointer("block", "owners"), epoch, 4)
+    owner = code.op(f"add i32 {code.op('trunc i64 %number to i32')}, 1")
+    code.do(f"store i32 {owner}, ptr {place}")
+    for name in ("ordered", "strong"):
+        code.save("block", name, "0")
     code.do("call void @tick(ptr %block)")
     base, nbytes = code.pointer("block", "shared"), code.load("block", "shared_bytes", 64)
     code.do(f"call void @llvm.memset.p0.i64(ptr {base}, i8 -1, i64 {nbytes}, i1 false)")

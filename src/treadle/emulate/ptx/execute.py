@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from treadle.emulate.ptx.faults import EmulationFault, describe
+from treadle.emulate.ptx.faults import EmulationFault, Launched, describe
+from treadle.emulate.ptx.launch_shadow import LaunchShadow
 from treadle.emulate.ptx.layout import module_globals
 from treadle.emulate.ptx.machine import (
     BLOCK,
@@ -114,15 +115,22 @@ class _Worker:
                 at = self.warps.address + warp * warp_bytes + WARP[f"tid_{axis}"]
                 ctypes.memmove(at, numbers.ctypes.data, numbers.nbytes)
 
-    def prepare(self, launch: int) -> None:
+    @property
+    def stamp(self) -> int:
+        return self.record.get(BLOCK["stamp"], 4)
+
+    def prepare(self, launch: int, shadow: LaunchShadow, number: int, checks_races: bool) -> None:
         """Before a launch: forgets what is known of memory, and the oldest stamps."""
         put = self.record.put
         put(BLOCK["launch"], launch, 8)
         ctypes.memset(self.record.address + BLOCK["known"], 0, 16 * KNOWN)
-        if self.record.get(BLOCK["stamp"], 4) > LAST_STAMP // 2:
+        if self.stamp > LAST_STAMP // 2:
             put(BLOCK["stamp"], 0, 4)
-            for shadow in self.shadows:
-                ctypes.memset(shadow.address, 0, 4 * self.shared_bytes)
+            for table in self.shadows:
+                ctypes.memset(table.address, 0, 4 * self.shared_bytes)
+        self.first_stamp = self.stamp
+        shadow.enter(lambda name, value: put(BLOCK[name], value, 8), number, self.first_stamp)
+        put(BLOCK["checks_races"], checks_races, 4)
 
 
 @dataclass(frozen=True)
@@ -137,11 +145,15 @@ class Program:
 
     Kernels are compiled quickly: most are launched once, and spend their time in the functions
     that check what they access, which are compiled with care.
-    `threads` is how many host threads run blocks. Raises PTXError if the text is not PTX.
+    `threads` is how many host threads run blocks, and with `checks_races` data races in global
+    memory are faults as those in shared memory are. Raises PTXError if the text is not PTX.
     """
 
-    def __init__(self, text: str, compile_ir: CompileIR, threads: int = 1) -> None:
+    def __init__(
+        self, text: str, compile_ir: CompileIR, threads: int = 1, checks_races: bool = False
+    ) -> None:
         self.module = read_module(text)
+        self._checks_races = checks_races
         self._compile_ir, self._threads = compile_ir, max(1, threads)
         self._loaded: dict[str, _Loaded] = {}
         self._lock = threading.Lock()
@@ -200,21 +212,33 @@ class Program:
             ("dynamic_shared", dynamic_shared, 4), ("limit", TURNS, 8),
         ):  # fmt: skip
             launch.put(LAUNCH[field], value, nbytes)
-        self._run(loaded, block, dynamic_shared, launch, min(self._threads, blocks))
-        fault = launch.get(LAUNCH["fault"], 4)
-        if fault:
-            raise describe(fault, launch.get, loaded.translation, grid, block, list(memory))
+        shadow = LaunchShadow.take()
+        try:
+            self._run(loaded, block, dynamic_shared, launch, shadow, min(self._threads, blocks))
+            fault = launch.get(LAUNCH["fault"], 4)
+            if fault:
+                where = Launched(loaded.translation, grid, block, list(memory), shadow.block_at)
+                raise describe(fault, launch.get, where)
+        finally:
+            shadow.give()
 
     def _run(
-        self, loaded: _Loaded, block: tuple[int, int, int], dynamic: int, launch: _Memory, n: int
+        self,
+        loaded: _Loaded,
+        block: tuple[int, int, int],
+        dynamic: int,
+        launch: _Memory,
+        shadow: LaunchShadow,
+        n: int,
     ) -> None:
         key = (block, dynamic)
         idle = loaded.workers.setdefault(key, [])
         with self._lock:
             workers = [idle.pop() for _ in range(min(n, len(idle)))]
         workers += [_Worker(loaded.translation, block, dynamic) for _ in range(n - len(workers))]
-        for worker in workers:
-            worker.prepare(launch.address)
+        shadow.start(n)
+        for number, worker in enumerate(workers):
+            worker.prepare(launch.address, shadow, number, self._checks_races)
         run = _Run(_support(self._compile_ir).address("treadle_ptx_run"))
         kernel = loaded.library.address(loaded.translation.symbol)
         others = [
@@ -224,6 +248,7 @@ class Program:
         run(launch.address, workers[0].record.address, kernel)
         for other in others:
             other.result()
+        shadow.leave(max(worker.stamp - worker.first_stamp for worker in workers))
         with self._lock:
             idle += workers
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from treadle.emulate.ptx.global_shadow import Access
 from treadle.emulate.ptx.machine import LAUNCH, Fault
+from treadle.emulate.ptx.shadow import OF_MANY, OF_WARP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -12,7 +15,7 @@ if TYPE_CHECKING:
     from treadle.emulate.ptx.execute import Region
     from treadle.emulate.ptx.translate import Translation
 
-__all__ = ["EmulationFault", "describe"]
+__all__ = ["EmulationFault", "Launched", "describe"]
 
 Dim = tuple[int, int, int]
 
@@ -25,15 +28,21 @@ class EmulationFault(Exception):
         super().__init__(message)
 
 
-def describe(
-    fault: int,
-    get: Callable[[int, int], int],
-    translation: Translation,
-    grid: Dim,
-    block: Dim,
-    memory: Sequence[Region],
-) -> EmulationFault:
+@dataclass(frozen=True)
+class Launched:
+    """What a launch was of; `block_at` names a block by an epoch of global memory."""
+
+    translation: Translation
+    grid: Dim
+    block: Dim
+    memory: Sequence[Region]
+    block_at: Callable[[int], int]
+
+
+def describe(fault: int, get: Callable[[int, int], int], launched: Launched) -> EmulationFault:
     """The fault that a Launch record holds, as an exception."""
+    translation, grid, block = launched.translation, launched.grid, launched.block
+    memory = launched.memory
     kind = Fault(fault)
     thread, number = get(LAUNCH["thread"], 4), get(LAUNCH["in_block"], 8)
     address, nbytes = get(LAUNCH["address"], 8), get(LAUNCH["nbytes"], 4)
@@ -56,6 +65,8 @@ def describe(
         f"that the block never wrote, or that nobody has waited to be copied there{at}",
         Fault.RACE: lambda: f"{who}: a data race with {other} on {size} at offset {address} of "
         f"shared memory: no barrier is between them{at}",
+        Fault.GLOBAL_RACE: lambda: f"{who}: a data race with {_other_outside(extra, launched)} on "
+        f"{size} at 0x{address:x}, {_inside(address, memory)}: nothing orders them{at}",
         Fault.TRAP: lambda: f"{who}: trap{at}",
         Fault.ASSERT: lambda: f"{who}: an assertion failed{at}",
         Fault.DEADLOCK: lambda: f"{where}: all threads that are left wait at barriers that "
@@ -101,6 +112,26 @@ def _other(extra: int, block: Dim) -> str:
     if id < 1056:
         return f"several threads of warp {id - 1024}, which read it"
     return "threads of several warps, which read it"
+
+
+def _other_outside(extra: int, launched: Launched) -> str:
+    """Who made the earlier access of a race in global memory, and of which kind it was."""
+    access = Access(extra)
+    if access.is_of_blocks:
+        return f"threads of several blocks, which {access.verb} it"
+    where = f"of block {_coordinates(launched.block_at(access.epoch), launched.grid)}"
+    if access.id < OF_WARP:
+        thread = _coordinates(access.id, launched.block)
+        return f"thread {thread} {where}, which {access.verb}s it"
+    if access.id < OF_MANY:
+        return f"threads of warp {access.id - OF_WARP} {where}, which {access.verb} it"
+    return f"threads of several warps {where}, which {access.verb} it"
+
+
+def _inside(address: int, memory: Sequence[Region]) -> str:
+    """Which allocation an address is in."""
+    best = min(memory, key=lambda region: _distance(address, region))
+    return f"{address - best.start} bytes into the allocation of {best.nbytes} at 0x{best.start:x}"
 
 
 def _near(address: int, nbytes: int, memory: Sequence[Region]) -> str:

@@ -53,6 +53,12 @@ BLOCK, BLOCK_BYTES = _offsets(
     # Stamps order accesses to shared memory: see support.
     ("stamp", 4), ("first_stamp", 4), ("barrier_stamp", 4), ("warp_stamps", 4 * LANES),
     ("proxy_stamps", 4 * LANES),
+    # Of races in global memory, if `checks_races`: see global_shadow. `strong` says that accesses
+    # are, `ordered` that the block has ordered itself behind others, `element` how wide what is
+    # stored is, and `outer` which lanes of a generic access are in global memory.
+    ("global_written", 8), ("global_read", 8), ("owners", 8), ("epoch_base", 8),
+    ("epoch_shift", 8), ("epoch_before", 8), ("worker_mask", 8), ("worker", 8), ("ordered", 4),
+    ("strong", 4), ("element", 4), ("outer", 4), ("checks_races", 4),
     ("arrived", 64), ("expected", 64), ("loose", 64), ("voted", 64), ("last_voted", 64),
     ("last_arrived", 64),
     # Pieces of shared memory that are still being read: see flights.
@@ -102,3 +108,4 @@ class Fault(IntEnum):
     BAD_TENSOR_MAP = 14
     IN_FLIGHT = 15
     PROXY = 16
+    GLOBAL_RACE = 17

@@ -7,6 +7,7 @@ them. A kernel's parameters are one piece of memory that all threads read.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from treadle.emulate.ptx.atomics import atomic_function
@@ -17,7 +18,7 @@ from treadle.emulate.ptx.support import ACCESSES, access_name
 from treadle.emulate.ptx.syntax import WIDTHS, Address, Operand, Symbol, Vector
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from treadle.emulate.ptx.emit import Emitter, Modifiers
     from treadle.emulate.ptx.syntax import Instruction
@@ -109,8 +110,25 @@ def store(
 
 
 def fence(e: Emitter) -> None:
-    """What threads did to shared memory before is ordered before what they do from now on."""
+    """What was done to memory before is ordered before what the block does from now on."""
     e.intrinsic("treadle_ptx_fence", "void", "ptr %block")
+    _set_in_block(e, "ordered", 1)
+
+
+def _set_in_block(e: Emitter, name: str, value: int) -> None:
+    e.do(f"store i32 {value}, ptr {e.block_field(name)}")
+
+
+@contextlib.contextmanager
+def _strength(e: Emitter, semantics: str) -> Iterator[None]:
+    """In this block of code accesses are not races if they are strong, and order the block."""
+    is_strong = semantics not in ("", "weak")
+    if is_strong:
+        _set_in_block(e, "ordered", 1)
+        _set_in_block(e, "strong", 1)
+    yield
+    if is_strong:
+        _set_in_block(e, "strong", 0)
 
 
 def check_proxy(e: Emitter, addresses: str) -> None:
@@ -202,7 +220,8 @@ def _load(e: Emitter, item: Instruction, m: Modifiers) -> None:
     if space == "param":
         values = _load_param(e, address, bits, count)
     else:
-        values = load(e, space, address_lanes(e, address), bits, count)
+        with _strength(e, semantics):
+            values = load(e, space, address_lanes(e, address), bits, count)
     targets = result.items if isinstance(result, Vector) else (result,)
     if len(targets) != count:
         raise m.fail(f"needs {count} destinations")
@@ -245,7 +264,8 @@ def _store(e: Emitter, item: Instruction, m: Modifiers) -> None:
         fence(e)
     values = [e.read(operand, bits) for operand in sources]
     where = "local" if space == "param" else space
-    store(e, where, address_lanes(e, address), bits, values)
+    with _strength(e, semantics):
+        store(e, where, address_lanes(e, address), bits, values)
 
 
 def store_param(e: Emitter, place: Symbol, value: str, bits: int) -> None:
@@ -307,8 +327,9 @@ def _read_modify_write(
             f"ptr {data_place(e, bits, 0, 'more')}, align 64"
         )
     how = (f"i32 {TOUCH}",) if space != "global" else ()
+    check = "touch_global" if space == "global" else f"check_{space}"
     good = e.intrinsic(
-        f"treadle_ptx_check_{space}", "i32", "ptr %block", "ptr %warp", f"i32 {e.mask_bits}",
+        f"treadle_ptx_{check}", "i32", "ptr %block", "ptr %warp", f"i32 {e.mask_bits}",
         f"i32 {e.layout.line}", f"i32 {bits // 8}", *how,
     )  # fmt: skip
     e.do(f"call void {function}(ptr %warp, i32 {good})")

@@ -18,13 +18,13 @@ from treadle.emulate.ptx.code import Code, Variable
 from treadle.emulate.ptx.machine import BLOCK, LAST_STAMP, Fault
 
 __all__ = [
-    "ASYNCHRONOUS", "ID_BITS", "LOAD", "STORE", "TOUCH", "check_name", "reduce_lanes",
-    "shadow_functions",
+    "ASYNCHRONOUS", "ID_BITS", "LOAD", "OF_MANY", "OF_WARP", "STORE", "TOUCH", "check_name",
+    "groups", "reduce_lanes", "shadow_functions",
 ]  # fmt: skip
 
 LOAD, STORE, TOUCH = 0, 1, 2  # what an access does; TOUCH is atomic
 ID_BITS = 11
-_OF_WARP, _OF_MANY, ASYNCHRONOUS = 1024, 1056, 1057
+OF_WARP, OF_MANY, ASYNCHRONOUS = 1024, 1056, 1057
 _LANES = "ptr %block, ptr %warp, i32 %mask, i32 %line"  # as parameters and as arguments
 _SIZES = (1, 2, 4, 8, 16, 32)
 
@@ -137,7 +137,7 @@ def _check_sized(how: int, nbytes: int) -> str:
     code.when(wrong, lambda: code.set(good, code.op(bounds)))
     shadows = _Shadows(code, how, nbytes)
     mask = code.get(good)
-    leaders, grouped = _groups(code, addresses, mask) if how == LOAD else (mask, "0")
+    leaders, grouped = groups(code, addresses, mask) if how == LOAD else (mask, "0")
     code.each_lane(leaders, lambda lane: shadows.look(_offset(code, places, lane)))
     code.when(shadows.is_suspicious(), lambda: _judge_each(code, places, mask, how, nbytes))
     if how == STORE:
@@ -186,7 +186,7 @@ def _judge_each(code: Code, places: str, mask: str, how: int, nbytes: int) -> No
     )
 
 
-def _groups(code: Code, addresses: str, mask: str) -> tuple[str, str]:
+def groups(code: Code, addresses: str, mask: str) -> tuple[str, str]:
     """Lanes that load from elsewhere than the lane before, and those whose followers do not."""
     picks = ", ".join(f"i32 {max(lane - 1, 0)}" for lane in range(32))
     before = code.op(
@@ -220,7 +220,7 @@ class _Shadows:
         self.before = code.op(f"shl i32 {code.load('block', 'barrier_stamp')}, {ID_BITS}")
         self.now = code.op(f"shl i32 {code.load('block', 'stamp')}, {ID_BITS}")
         self.warp = code.load("warp", "number")
-        group = code.op(f"add i32 {self.warp}, {_OF_WARP}")
+        group = code.op(f"add i32 {self.warp}, {OF_WARP}")
         self.together = code.op(f"or i32 {self.now}, {group}")
         self.firsts = self._spread(first)
         self.limits = self._spread(code.op(f"or i32 {self.before}, {(1 << ID_BITS) - 1}"))
@@ -296,12 +296,12 @@ class _Shadows:
         same = code.op(f"icmp eq {shape} {reader}, {ids}")
         alone = code.op(f"or {flags} {old}, {same}")
         of_thread = code.op(f"lshr {shape} {reader}, splat (i32 5)")
-        of_warp = code.op(f"sub {shape} {reader}, splat (i32 {_OF_WARP})")
+        of_warp = code.op(f"sub {shape} {reader}, splat (i32 {OF_WARP})")
         one = code.op(f"icmp eq {shape} {of_thread}, {warps}")
         several = code.op(f"icmp eq {shape} {of_warp}, {warps}")
         near = code.op(f"or {flags} {one}, {several}")
         together = self._spread(self.together)
-        many = self._spread(code.op(f"or i32 {self.now}, {_OF_MANY}"))
+        many = self._spread(code.op(f"or i32 {self.now}, {OF_MANY}"))
         group = code.op(f"select {flags} {near}, {shape} {together}, {shape} {many}")
         value = code.op(f"select {flags} {alone}, {shape} {mine}, {shape} {group}")
         code.do(f"store {shape} {value}, ptr {place}, align 4")
@@ -380,7 +380,7 @@ def _races() -> str:
     later = code.op(f"icmp ugt i32 {own}, {barrier}")
     newest = code.op(f"select i1 {later}, i32 {own}, i32 {barrier}")
     near = code.op(f"icmp eq i32 {code.op(f'lshr i32 {id}, 5')}, {warp}")
-    group = code.op(f"icmp eq i32 {code.op(f'sub i32 {id}, {_OF_WARP}')}, {warp}")
+    group = code.op(f"icmp eq i32 {code.op(f'sub i32 {id}, {OF_WARP}')}, {warp}")
     same_warp = code.op(f"or i1 {near}, {group}")
     since = code.op(f"select i1 {same_warp}, i32 {newest}, i32 {barrier}")
     unordered = code.op(f"icmp ugt i32 {stamp}, {since}")

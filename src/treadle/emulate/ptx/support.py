@@ -14,11 +14,19 @@ from treadle.emulate.ptx.async_support import ASYNC_SYMBOLS, async_functions
 from treadle.emulate.ptx.barriers import BARRIER_SYMBOLS, barrier_functions
 from treadle.emulate.ptx.code import Code
 from treadle.emulate.ptx.flights import FLIGHT_SYMBOLS, flight_functions
+from treadle.emulate.ptx.global_shadow import GLOBAL_SYMBOLS, global_functions
 from treadle.emulate.ptx.machine import KNOWN, Fault
 from treadle.emulate.ptx.mbarrier_support import MBARRIER_SYMBOLS, mbarrier_functions
 from treadle.emulate.ptx.moves import address_of, move_functions
 from treadle.emulate.ptx.proxies import PROXY_SYMBOLS, proxy_functions
-from treadle.emulate.ptx.shadow import LOAD, STORE, check_name, reduce_lanes, shadow_functions
+from treadle.emulate.ptx.shadow import (
+    LOAD,
+    STORE,
+    TOUCH,
+    check_name,
+    reduce_lanes,
+    shadow_functions,
+)
 from treadle.emulate.ptx.tensor_support import TENSOR_SYMBOLS, tensor_functions
 
 __all__ = ["ACCESSES", "SUPPORT_SYMBOLS", "access_name", "support_ir"]
@@ -55,6 +63,7 @@ SUPPORT_SYMBOLS = (
     *ASYNC_SYMBOLS,
     *FLIGHT_SYMBOLS,
     *PROXY_SYMBOLS,
+    *GLOBAL_SYMBOLS,
 )
 
 
@@ -68,6 +77,7 @@ def support_ir() -> str:
         *async_functions(),
         *flight_functions(),
         *proxy_functions(),
+        *global_functions(),
     ]
     for bits, count in ACCESSES:
         functions += move_functions(bits, count)
@@ -321,7 +331,22 @@ def _check_generic() -> str:
     arguments = "ptr %block, ptr %warp, i32 {}, i32 %line, i32 %nbytes"
     special = code.op(f"or i32 {code.get(shared)}, {code.get(local)}")
     rest = code.op(f"and i32 %mask, {code.op(f'xor i32 {special}, -1')}")
-    good = code.op(f"call i32 @treadle_ptx_check_global({arguments.format(rest)})")
+    outer = code.variable("i32", "0")
+
+    def touch() -> None:
+        call = f"call i32 @treadle_ptx_touch_global({arguments.format(rest)})"
+        code.set(outer, code.op(call))
+
+    def access() -> None:
+        call = f"call i32 @treadle_ptx_check_global({arguments.format(rest)})"
+        code.set(outer, code.op(call))
+        is_load = code.op(f"icmp eq i32 %how, {LOAD}")
+        mine = code.get(outer)
+        code.when(is_load, lambda: _look(code, LOAD, mine), lambda: _look(code, STORE, mine))
+
+    code.when(code.op(f"icmp eq i32 %how, {TOUCH}"), touch, access)
+    good = code.get(outer)
+    code.save("block", "outer", good)
     code.when(code.op(f"icmp eq i32 {special}, 0"), lambda: code.leave(f"ret i32 {good}"))
     inner = code.op(
         f"call i32 @treadle_ptx_check_shared({arguments.format(code.get(shared))}, i32 %how)"
@@ -345,7 +370,24 @@ def _access(kind: str, space: str, bits: int, count: int) -> str:
         check, more = "treadle_ptx_check_generic", f", i32 {nbytes}, i32 {how}"
     else:
         check, more = _CHECKS[space], f", i32 {nbytes}"
+    if kind == "store":
+        code.save("block", "element", str(bits // 8))
     good = code.op(f"call i32 @{check}(ptr %block, ptr %warp, i32 %mask, i32 %line{more})")
+    if space == "global":
+        _look(code, how, good, str(nbytes))
     code.do(f"call void @{kind}_{bits}x{count}(ptr %warp, i32 {good})")
+    if kind == "store" and space in ("global", "generic"):
+        outer = good if space == "global" else code.load("block", "outer")
+        arguments = f"i32 {outer}, i32 %line, i32 {nbytes}"
+        code.do(f"call void @note_global_write(ptr %block, ptr %warp, {arguments})")
     code.do("ret void")
     return code.text
+
+
+def _look(code: Code, how: int, mask: str, nbytes: str = "%nbytes") -> None:
+    """Races of an access to global memory; stores are noted when they have been made."""
+    arguments = f"ptr %block, ptr %warp, i32 {mask}, i32 %line, i32 {nbytes}"
+    name = "load" if how == LOAD else "store"
+    code.do(f"call void @look_global_{name}({arguments}, i32 {how})")
+    if how == LOAD:
+        code.do(f"call void @note_global_read({arguments}, i64 0)")
