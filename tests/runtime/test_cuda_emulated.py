@@ -187,3 +187,20 @@ def test_a_kernel_that_writes_outside_is_named_and_breaks_its_device_alone():
     found = np.ones(16, np.int32)
     other.read(buffers[0], found.view("uint8").data)
     assert found[3] == 0
+
+
+def test_kernels_have_no_races_in_global_memory():
+    program = """
+import numpy as np
+from treadle import Device, Tensor
+assert Device["CUDA"].runtime.driver.checks_races
+x = np.random.default_rng(1).standard_normal((67, 45)).astype("f4")
+a = Tensor(x)
+np.testing.assert_allclose((a @ a.T).numpy(), x @ x.T, rtol=1e-4, atol=1e-4)
+np.testing.assert_allclose(a.sum(0).numpy(), x.sum(0), rtol=1e-4, atol=1e-4)
+np.testing.assert_allclose(a.softmax(1).sum(1).numpy(), np.ones(67), rtol=1e-4)
+np.testing.assert_array_equal(a.sort(1)[0].numpy(), np.sort(x, 1))
+np.testing.assert_allclose(a.cumsum(0).numpy(), x.cumsum(0), rtol=1e-4, atol=1e-4)
+"""
+    asked = {"DEV": "CUDA", "EMULATE": "1", "EMULATE_RACES": "1"}
+    subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, **asked})

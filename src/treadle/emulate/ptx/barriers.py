@@ -9,7 +9,7 @@ as on hardware. When nobody can go on, that is a deadlock and reported as one.
 from __future__ import annotations
 
 from treadle.emulate.ptx.code import Code
-from treadle.emulate.ptx.global_shadow import stamp_epoch
+from treadle.emulate.ptx.global_rows import stamp_epoch
 from treadle.emulate.ptx.machine import BLOCK, SLICE, WARP, Fault
 
 __all__ = ["BARRIER_SYMBOLS", "barrier_functions"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from treadle.emulate.ptx.global_shadow import Access
+from treadle.emulate.ptx.global_rows import Access
 from treadle.emulate.ptx.machine import LAUNCH, Fault
 from treadle.emulate.ptx.shadow import OF_MANY, OF_WARP
 

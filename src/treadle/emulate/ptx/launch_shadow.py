@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from treadle.emulate.ptx.global_shadow import ENTRIES, LAST_EPOCH, PADDING
+from treadle.emulate.ptx.global_rows import ENTRIES, LAST_EPOCH, PADDING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
