@@ -219,8 +219,9 @@ class Settings:
     )  # fmt: skip
     EMULATE_RACES = Setting(
         FLAG, False,
-        "Emulated devices report data races in global memory, too: a third slower, and of kernels "
-        "that add to places one after another (scatter) also reads whose value nobody uses.",
+        "Emulated devices report data races in global memory, too: kernels take up to 1.6 times as "
+        "long, and of those that add to places one after another (scatter), reads are reported "
+        "whose value nobody uses.",
     )  # fmt: skip
     JIT = Setting(
         _integer(0, 2), 1,

@@ -11,8 +11,8 @@ and whether the block that now runs here did. Ids are shadow's; BLOCKS is for se
 
 Accesses of one block race as they do in shared memory. Those of two blocks race unless the later
 one's block has fenced, acquired, or done something atomic before it: what that orders cannot be
-seen here, so it counts for everything. Strong accesses (volatile, relaxed, ...) are never looked
-at, and a store of what is there already is no race.
+seen here, so it counts for everything. Strong accesses (volatile, relaxed, ...) and bulk copies are
+never looked at, and a store of what is there already is no race.
 """
 
 from __future__ import annotations
