@@ -133,6 +133,13 @@ def test_a_row_that_is_read_twice_asks_for_the_next_one_once(name, columns):
     assert loops.index((steps - set(phase.grid)).pop()) > 0, "the first loop has to wait itself"
 
 
+@pytest.mark.parametrize("name", ["softmax", "RMS norm"])
+def test_a_row_that_is_read_twice_is_not_asked_for_while_it_is_read_first(name):
+    """Not even where it is of large memory, as in the test of what is read once."""
+    large = phase_over_rows(ROWS[name], 1024, replace(TARGET, l3=1 << 10))
+    assert len(hints(large)) == len(hints(phase_over_rows(ROWS[name], 1024))) > 0
+
+
 @pytest.mark.parametrize(
     ("function", "target"),
     [

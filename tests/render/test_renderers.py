@@ -155,6 +155,16 @@ def test_code_for_another_architecture_assembles():
         assert "fmla" in LLVMCompiler(target).assembly(source)
 
 
+def test_a_maximum_is_one_instruction_beside_what_keeps_nan():
+    target = Target.parse("x86-64-v4")
+    renderer = LLVMRenderer(triple=target.triple, vector_bits=512)
+    rows = Tensor.ones(64, 1024, device="CPU").realize()
+    assembly = LLVMCompiler(target).assembly(sources(rows.max(1), renderer, target))
+    assert assembly.count("vmaxps\t%zmm") >= 4
+    assert "vcmpunord" in assembly
+    assert "vcmplt" not in assembly
+
+
 def sources(tensor, renderer, target=None):
     target = target or Target.parse("x86-64-v3")
     kernel, *_ = schedule(current([tensor.node])[0], "CPU")[0]

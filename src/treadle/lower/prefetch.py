@@ -170,13 +170,14 @@ def _hints_for_row(
 
 def _streams(loops: Sequence[_Loop], least_bytes: int) -> dict[Node, list[Node]]:
     """PREFETCHes of what each loop reads later, by its END: of memory that is read once."""
-    reading = [loop for loop in loops if not any(n.op is Op.STORE for n in loop.body)]
-    rows = [(loop, row) for loop in reading for row in _rows(loop.body)]
+    rows = [(loop, row) for loop in loops for row in _rows(loop.body)]
     readers = Counter(row.first.src[0] for _, row in rows)
     found: dict[Node, list[Node]] = {}
     for loop, row in rows:
         memory = row.first.src[0]
-        if readers[memory] == 1 and _is_plain(memory) and _is_stream(row, loop, least_bytes):
+        if readers[memory] > 1 or any(n.op is Op.STORE for n in loop.body):
+            continue
+        if _is_plain(memory) and _is_stream(row, loop, least_bytes):
             found.setdefault(loop.end, []).extend(_ahead(row))
     return found
 

@@ -6,6 +6,7 @@ function, which `llvm_function` builds around them.
 
 from __future__ import annotations
 
+import math
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -260,8 +261,12 @@ class Values(ABC):
         best = self.emit(f"select {mask} {better}, {kind} {b}, {kind} {a}")
         if b_is_number:
             return best
+        # Not `b` itself: LLVM would take it where one of both holds, and find no vmaxps in that.
+        nan = literal(dtype.scalar, math.nan)
+        if dtype.count > 1:
+            nan = self.splat(dtype.scalar, nan, dtype.count)
         broken = self.emit(f"fcmp uno {kind} {b}, {b}")
-        return self.emit(f"select {mask} {broken}, {kind} {b}, {kind} {best}")
+        return self.emit(f"select {mask} {broken}, {kind} {nan}, {kind} {best}")
 
     def _cast(self, source: DType, target: DType, value: str) -> str:
         have, want = type_name(source), type_name(target)
