@@ -76,6 +76,7 @@ _LANES: dict[Op, Callable[[Node, list[Array]], Array]] = {
         _tree(node, source)[..., None], source[0].shape
     ),
     Op.QUICK_EXP2: lambda node, source: np.exp2(source[0]),
+    Op.SCALE: lambda node, source: np.ldexp(source[0], np.nan_to_num(source[1]).astype(np.int32)),
     Op.QUAD: lambda node, source: np.repeat(
         _tree(node, [source[0].reshape(*source[0].shape[:-1], -1, 4)]), 4, -1
     ),

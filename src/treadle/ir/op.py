@@ -114,6 +114,7 @@ class Op(IntEnum):
     SUBGROUP = auto()
     QUAD = auto()
     QUICK_EXP2 = auto()
+    SCALE = auto()
     HALVES = auto()
     FRAGMENT = auto()
     MMA = auto()
@@ -296,6 +297,7 @@ INFO: dict[Op, OpInfo] = {
     Op.QUICK_EXP2: OpInfo(
         1, "2 ** src[0] within 2 ** -22 of it, or 0 below 2 ** -126, for what is rounded to 16 bits"
     ),
+    Op.SCALE: OpInfo(2, "src[0] * 2 ** src[1], which is whole, rounded once"),
     Op.HALVES: OpInfo(
         2, "a word of two floats of 16 bits: src[0], the low half, and src[1] rounded to dtype arg"
     ),

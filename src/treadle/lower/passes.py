@@ -23,6 +23,7 @@ from .loose import say_rounding
 from .math import lower_math
 from .prefetch import with_prefetches
 from .registers import lower_reduces
+from .scaling import say_scaling
 from .shared import asking
 from .stage import lower_stages
 from .streams import with_streams
@@ -59,8 +60,9 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
         # Formulas after expansion: one rewrite serves each distinct node, scalar or vector.
         lambda node: emulate_dtypes(node, native),
         lower_math,
-        # Right behind the formulas: it looks for what they made.
+        # Right behind the formulas: both look for what they made.
         lambda node: node if target.strict_floats else say_rounding(node),
+        lambda node: say_scaling(node, target.vector_bytes) if target.has_scale else node,
         # After the formulas, since they use divisions, shifts and casts themselves.
         lambda node: decompose(node, target.emulates_float64, target.strict_floats),
         # While an index is still a sum of loops; nothing that comes later looks at gates.

@@ -249,6 +249,11 @@ class _CFunction(Function):
         )
         return f"({self.type(dtype)}){{{', '.join(lanes)}}}"
 
+    def _scale(self, node: Node) -> str:
+        value, exponent = (self.value(source) for source in node.src)
+        name = f"__builtin_ia32_scalef{'ps' if node.dtype.bits == 32 else 'pd'}512_mask"
+        return self.let(node.dtype, f"{name}({value}, {exponent}, {value}, -1, 4)")
+
     def binary(self, op: Op, dtype: DType, a: str, b: str) -> str:
         if op in (Op.MAX, Op.MIN):
             return self._extreme(op, dtype, a, b)

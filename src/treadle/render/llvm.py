@@ -95,6 +95,20 @@ class _CPUFunction(LLVMFunction):
             self.lines.append("  call void @llvm.x86.sse.sfence()")
             self.declared["declare void @llvm.x86.sse.sfence()"] = None
 
+    # -- arithmetic -----------------------------------------------------------------------------
+
+    def _scale(self, node: Node) -> str:
+        """Whole vectors of AVX-512: all lanes, rounded as everything else is."""
+        kind = type_name(node.dtype)
+        values = [self.value(source) for source in node.src]
+        name = f"llvm.x86.avx512.mask.scalef.{'ps' if node.dtype.bits == 32 else 'pd'}.512"
+        mask = f"i{node.dtype.count}"
+        self.declared[f"declare {kind} @{name}({kind}, {kind}, {kind}, {mask}, i32)"] = None
+        return self.emit(
+            f"call {kind} @{name}({kind} {values[0]}, {kind} {values[1]}, {kind} {values[0]}, "
+            f"{mask} -1, i32 4)"
+        )
+
     # -- the grid -------------------------------------------------------------------------------
 
     def _grid(self, node: Node) -> str:

@@ -129,6 +129,7 @@ def x86_target(cpu: str, words: tuple[str, ...] = ()) -> Target:
         has_masked_memory="avx2" in present,
         chooses_addresses=True,
         least_shuffled=1 if "avx512vbmi" in present else 2 if "avx512bw" in present else 4,
+        has_scale=wide,
     )
 
 

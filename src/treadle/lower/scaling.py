@@ -1,0 +1,46 @@
+"""Products with powers of two become one instruction on targets that have it.
+
+    value * 2**(n >> 1) * 2**(n - (n >> 1))  ->  SCALE(value, n)
+
+The formulas of lower/exponential build both powers from an exponent's bits, six operations; what
+comes out is the same, since the first product is exact. Only whole vectors have the instruction.
+"""
+
+from __future__ import annotations
+
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.rewrite import rewrite_with
+from .exponential import scaled
+from .floats import layout
+
+__all__ = ["say_scaling"]
+
+
+def say_scaling(root: Node, vector_bytes: int) -> Node:
+    """`root` with `scaled` vectors of `vector_bytes` turned into SCALE."""
+
+    def step(node: Node) -> Node | None:
+        is_whole = node.dtype.count > 1 and node.dtype.itemsize == vector_bytes
+        return _of(node) if node.op is Op.MUL and node.dtype.is_float and is_whole else None
+
+    return rewrite_with(root, step)
+
+
+def _of(product: Node) -> Node | None:
+    """SCALE, if `product` is what `scaled` makes of a value and of a number with an exponent."""
+    first, tagged = product.src[0], _tagged(product.src[1])
+    if tagged is None or first.op is not Op.MUL or scaled(first.src[0], tagged) is not product:
+        return None
+    form = layout(product)
+    exponent = tagged - (form.magic + 2 * form.bias)
+    return Node(Op.SCALE, product.dtype, (first.src[0], exponent))
+
+
+def _tagged(power: Node) -> Node | None:
+    """The float x of BITCAST(SHL(SUB(BITCAST(x), ...), ...))."""
+    for op in (Op.BITCAST, Op.SHL, Op.SUB, Op.BITCAST):
+        if power.op is not op:
+            return None
+        power = power.src[0]
+    return power
