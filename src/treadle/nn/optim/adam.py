@@ -92,8 +92,9 @@ def _stepped(group: ParameterGroup, index: int, param: Tensor, gradient: Tensor)
     mean, square = group["mean"][index], group["square"][index]
     _blend(mean, gradient, group["b1"])
     _blend(square, gradient * gradient, group["b2"])
-    deviation = (square / group["correction2"]).sqrt() + group["eps"]
-    update = mean / group["correction1"] / deviation
+    # One division an element: the others are by what all elements share.
+    deviation = (square * group["correction2"].reciprocal()).sqrt() + group["eps"]
+    update = mean * group["correction1"].reciprocal() / deviation
     if group["weight_decay"]:
         update = update + group["weight_decay"] * param
     trust = 1.0 if group["adam"] else _trust(param, update)
