@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -177,6 +178,13 @@ def test_devices_are_numbered_and_described(cl):
     assert target_of(cl.facts, "gpu").workgroup is not None
     assert target_of(cl.facts, "cpu").workgroup is None
     assert target_of(cl.facts, "gpu").code_key != target_of(cl.facts, "cpu").code_key
+
+
+def test_no_instruction_is_asked_for_that_opencl_cannot_say(cl):
+    driver = "OpenCL 3.0 PoCL HSTR: cpu-x86_64-pc-linux-gnu-znver4"
+    target = target_of(replace(cl.facts, is_software=True, driver=driver), "cpu")
+    assert target.vector_bytes == 64
+    assert not target.has_scale
 
 
 def run(program, **environment):

@@ -175,6 +175,7 @@ def target_of(facts: Facts, arch: str | None) -> Target:
         short_indices=True,
         chooses_addresses=False,  # constants have an address space of their own
         has_masked_memory=False,
+        has_scale=False,
         max_image=facts.max_image,
         # PoCL's library may be built for a newer processor than it compiles kernels for, and ends
         # the process where a kernel hands it a vector wider than the registers.
