@@ -161,6 +161,56 @@ def test_pixels_of_one_place_are_read_without_any_copy(batch):
     np.testing.assert_allclose(found.numpy()[:, :, 0, 0], exact, rtol=0, atol=atol)
 
 
+BACKWARDS = {
+    "borders": ((2, 32, 14, 14), (64, 32, 5, 5), {"padding": 2}),
+    "no borders": ((2, 32, 14, 13), (64, 32, 5, 5), {}),
+    "much padding": ((1, 32, 9, 8), (64, 32, 3, 3), {"padding": 3}),
+    "even windows": ((1, 32, 12, 11), (64, 32, 4, 2), {"padding": (1, 0)}),
+    "one axis": ((1, 48, 6, 11), (96, 48, 1, 5), {"padding": (0, 2)}),
+    "dilated": ((2, 32, 14, 13), (64, 32, 3, 3), {"padding": 2, "dilation": 2}),
+    "in groups": ((2, 128, 14, 14), (128, 32, 3, 3), {"padding": 1, "groups": 4}),
+    "strides": ((2, 32, 29, 28), (64, 32, 3, 3), {"padding": 1, "stride": 2}),
+    "cut into chunks": ((1, 32, 3, 200), (48, 32, 1, 96), {"padding": (0, 48)}),
+    "chunks that do not fit": ((1, 32, 3, 200), (48, 32, 1, 97), {"padding": (0, 48)}),
+    "dilated, cut into chunks": ((1, 32, 3, 300), (48, 32, 1, 96), {"dilation": (1, 2)}),
+}
+
+
+def gradient_to_image(image, weight, arriving, options, device="CPU"):
+    x, w, g = (Tensor(v, device=device).realize() for v in (image, weight, arriving))
+    return x.conv2d(w, **options).gradient(x, gradient=g)[0]
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["channels first", "channels last"])
+@pytest.mark.parametrize("name", BACKWARDS)
+def test_gradients_to_images_read_what_arrives_where_it_is(name, last):
+    """Their windows run backwards: the last place of the window reads the first pixel."""
+    image_shape, weight_shape, options = BACKWARDS[name]
+    image, weight = values(*image_shape), values(*weight_shape)
+    arriving = values(*Tensor(image).conv2d(Tensor(weight), **options).shape)
+    order = (0, 2, 3, 1) if last else (0, 1, 2, 3)
+    found = gradient_to_image(image, weight, arriving, options).permute(*order).contiguous()
+    assert "keep the image (grid)" in log_of(found)
+    exact = gradient_to_image(
+        *(v.astype(np.float64) for v in (image, weight, arriving)), options, "REF"
+    )
+    atol = 3e-5 * float(np.abs(exact.numpy()).max())
+    np.testing.assert_allclose(found.numpy(), exact.permute(*order).numpy(), rtol=0, atol=atol)
+
+
+def test_windows_with_strides_may_run_backwards():
+    def product(image, weight, device):
+        x, w = (Tensor(v, device=device).realize() for v in (image, weight))
+        windows = x.unfold(2, 3, 2).unfold(3, 4, 2).flip((4, 5))
+        return windows.permute(0, 2, 3, 1, 4, 5).reshape(-1, 64 * 12) @ w
+
+    image, weight = values(1, 64, 28, 29), values(64 * 12, 128)
+    found = product(image, weight, "CPU")
+    assert "keep the image (grid)" in log_of(found)
+    exact = product(image.astype(np.float64), weight.astype(np.float64), "REF")
+    np.testing.assert_allclose(found.numpy(), exact.numpy(), rtol=1e-4, atol=2e-4)
+
+
 def test_partial_sums_of_gradients_to_weights_are_stored_as_tiles_hold_them():
     image, weight, options = values(8, 64, 28, 28), values(64, 64, 3, 3), {"padding": 1}
     gradient = gradient_to_weight(image, weight, values(8, 64, 28, 28), options)

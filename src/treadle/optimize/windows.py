@@ -34,7 +34,7 @@ class Pair:
     """A row and a step of the reduction that move along one axis, by `stride` and `dilation`.
 
     Where the steps are cut into chunks, `chunk` is the loop over these, `apart` the places from one
-    to the next.
+    to the next. Where it `runs_back`, the last step is at the first place.
     """
 
     row: Node
@@ -43,6 +43,7 @@ class Pair:
     dilation: int
     chunk: Node | None = None
     apart: int = 0
+    runs_back: bool = False
 
     @property
     def extent(self) -> int:
@@ -53,19 +54,28 @@ class Pair:
 
     @property
     def place(self) -> Node:
-        return self._start + self.row * self.stride + self.step * self.dilation
+        return self._of_chunk + self.row * self.stride + self._of_step
 
     @property
-    def _start(self) -> Node:
-        return Node.index(0) if self.chunk is None else self.chunk * self.apart
+    def _of_chunk(self) -> Node:
+        return Node.index(0) if self.chunk is None else self._forward(self.chunk) * self.apart
+
+    @property
+    def _of_step(self) -> Node:
+        return self._forward(self.step) * self.dilation
+
+    def _forward(self, loop: Node, place: Node | None = None) -> Node:
+        """The loop, or `place` of it, counted from where the first pixel is read."""
+        place = loop if place is None else place
+        return steps_of(loop) - 1 - place if self.runs_back else place
 
     def joined(self, value: Node, both: Node) -> Node:
         """`value` with the loop `both` in place of what is read at the pair's places."""
         if self.stride == 1:
-            other = self.step * self.dilation
-            return simplify(value.substitute({self.row: both - other - self._start}))
-        other = self.row * self.stride
-        return simplify(value.substitute({self.step: both - other - self._start}))
+            row = both - self._of_step - self._of_chunk
+            return simplify(value.substitute({self.row: row}))
+        step = both - self.row * self.stride - self._of_chunk
+        return simplify(value.substitute({self.step: self._forward(self.step, step)}))
 
 
 @dataclass(frozen=True)
@@ -151,13 +161,14 @@ def _pair(x: Node, row: Node, step: Node, batch: tuple[Node, ...]) -> Pair | Non
     for index in reads_of(x):
         terms, _ = linear_terms(index)
         of_row, of_step = terms.get(row, 0), terms.get(step, 0)
-        if of_row <= 0 or of_step <= 0 or max(of_row, of_step) % min(of_row, of_step):
+        runs_back, of_step = of_step < 0, abs(of_step)
+        if of_row <= 0 or of_step == 0 or max(of_row, of_step) % min(of_row, of_step):
             continue
         near = min(of_row, of_step)
         reach = of_step * steps_of(step)
-        chunk = next((r for r in batch if terms.get(r) == reach), None)
+        chunk = next((r for r in batch if terms.get(r) == (-reach if runs_back else reach)), None)
         steps = steps_of(step) * (1 if chunk is None else steps_of(chunk))
-        pair = Pair(row, step, of_row // near, of_step // near, chunk, reach // near)
+        pair = Pair(row, step, of_row // near, of_step // near, chunk, reach // near, runs_back)
         results, window = (pair.stride, steps_of(row)), (pair.dilation, steps)
         if window[1] > results[1]:
             results, window = window, results
