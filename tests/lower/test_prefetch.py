@@ -14,7 +14,7 @@ from treadle.ir.op import Op
 from treadle.ir.verify import verify_linear
 from treadle.lower.passes import lower
 from treadle.lower.prefetch import AHEAD
-from treadle.lower.streams import LINE
+from treadle.lower.streams import CACHE_LINE
 from treadle.optimize.heuristic import optimize
 from treadle.render.c import CRenderer
 from treadle.render.llvm import LLVMRenderer
@@ -59,7 +59,10 @@ def lines(phase, index):
             known[node] = np.array(node.arg)
         elif node not in known:
             known[node] = MEANING[node.op](*(known[s] for s in node.src))
-    return [set((panel * 4 // LINE).flat) for panel in np.broadcast_to(known[index], grid[0].shape)]
+    return [
+        set((panel * 4 // CACHE_LINE).flat)
+        for panel in np.broadcast_to(known[index], grid[0].shape)
+    ]
 
 
 MEANING = {
@@ -124,7 +127,9 @@ def test_a_row_that_is_read_twice_asks_for_the_next_one_once(name, columns):
     verify_linear(phase.program)
     asked = [lines(phase, hint.src[1]) for hint in hints(phase)]
     for row in range(6):
-        whole = set(range((row + 1) * columns * 4 // LINE, (row + 2) * columns * 4 // LINE))
+        whole = set(
+            range((row + 1) * columns * 4 // CACHE_LINE, (row + 2) * columns * 4 // CACHE_LINE)
+        )
         mine = [line for hint in asked for line in hint[row]]
         assert len(mine) == len(set(mine))
         assert len(whole - set(mine)) <= 6  # what is left of a row after its last whole step
@@ -167,7 +172,7 @@ def test_rows_of_large_memory_are_asked_for_ahead_line_by_line(name):
     loads = [lines(phase, n.src[1]) for n in phase.program.src if n.op is Op.LOAD]
     for row in (0, 299):
         wanted = [line for hint in asked for line in hint[row]]
-        read = {line + AHEAD // LINE for load in loads for line in load[row]}
+        read = {line + AHEAD // CACHE_LINE for load in loads for line in load[row]}
         assert len(wanted) == len(read)
         assert set(wanted) == read
 

@@ -39,7 +39,7 @@ from ..ir.node import Node, alu, behind_after
 from ..ir.op import ALU, Op
 from ..ir.rules.index import linear_terms
 from .linearize import Phase, param_bytes
-from .streams import LINE, STREAM, split_index
+from .streams import CACHE_LINE, STREAM, split_index
 
 __all__ = ["with_prefetches"]
 
@@ -135,12 +135,12 @@ def _hint(row: _Row, loops: list[Node], grid: Sequence[Node], l1: int, l2: int) 
     used = _ranges(index)
     if tile in used or not used.issuperset(steps) or not _are_constant([tile, *steps]):
         return None
-    lines = -(-row.nbytes // LINE)
+    lines = -(-row.nbytes // CACHE_LINE)
     nbytes = math.prod(r.src[0].arg for r in steps) * row.nbytes
     following = _following(index, grid)
     if following is None or tile.src[0].arg < lines or not l1 <= nbytes <= l2 // 2:
         return None
-    place = following + _at_most(tile, lines - 1) * (LINE // memory.dtype.scalar.itemsize)
+    place = following + _at_most(tile, lines - 1) * (CACHE_LINE // memory.dtype.scalar.itemsize)
     return Node(Op.PREFETCH, dtypes.void, (memory, place))
 
 
@@ -158,10 +158,10 @@ def _hints_for_row(
         following = _following(index, grid) if _is_plain(memory) else None
         if place in passed and following is not None and nbytes <= l2 // 2:
             passed.remove(place)
-            per_line = LINE // memory.dtype.scalar.itemsize
+            per_line = CACHE_LINE // memory.dtype.scalar.itemsize
             hints += [
                 Node(Op.PREFETCH, dtypes.void, (memory, following + n * per_line))
-                for n in range(-(-row.nbytes // LINE))
+                for n in range(-(-row.nbytes // CACHE_LINE))
             ]
         else:
             passed.add(place)
@@ -202,7 +202,7 @@ def _is_stream(row: _Row, loop: _Loop, least_bytes: int) -> bool:
 def _ahead(row: _Row) -> list[Node]:
     memory, index = row.first.src
     itemsize = memory.dtype.scalar.itemsize
-    places = range(AHEAD, AHEAD + row.nbytes, LINE)
+    places = range(AHEAD, AHEAD + row.nbytes, CACHE_LINE)
     return [Node(Op.PREFETCH, dtypes.void, (memory, index + place // itemsize)) for place in places]
 
 
@@ -221,10 +221,10 @@ def _hints_for_rows_ahead(loop: _Loop, grid: Sequence[Node], l2: int) -> list[No
         following = _following(index, grid)
         if following is None or _is_met(memory, index, following, step, loads):
             continue
-        per_line = LINE // memory.dtype.scalar.itemsize
+        per_line = CACHE_LINE // memory.dtype.scalar.itemsize
         hints += [
             Node(Op.PREFETCH, dtypes.void, (memory, following + n * per_line))
-            for n in range(-(-load.dtype.itemsize // LINE))
+            for n in range(-(-load.dtype.itemsize // CACHE_LINE))
         ]
     return hints
 

@@ -18,9 +18,9 @@ from ..ir.op import Op
 from .exact import is_multiple
 from .linearize import Phase, param_bytes
 
-__all__ = ["LINE", "STREAM", "split_index", "with_streams"]
+__all__ = ["CACHE_LINE", "STREAM", "split_index", "with_streams"]
 
-LINE = 64  # bytes of a cache line on every processor that treadle knows
+CACHE_LINE = 64  # bytes of a cache line on every processor that treadle knows
 STREAM = "stream"
 
 
@@ -63,13 +63,15 @@ def _whole_lines(stores: list[Node]) -> Iterator[Node]:
         groups.setdefault(base, {})[store] = begin, begin + size
     for base, spans in groups.items():
         itemsize = next(iter(spans)).src[2].dtype.scalar.itemsize
-        if base is not None and not is_multiple(base, LINE // itemsize):
+        if base is not None and not is_multiple(base, CACHE_LINE // itemsize):
             continue
         written = {byte for begin, end in spans.values() for byte in range(begin, end)}
         for store, (begin, end) in spans.items():
-            lines = range(begin - begin % LINE, -(-end // LINE) * LINE)
+            lines = range(begin - begin % CACHE_LINE, -(-end // CACHE_LINE) * CACHE_LINE)
             size = end - begin
-            is_aligned = size % LINE in (0, LINE // 2) and begin % min(size, LINE) == 0
+            is_aligned = (
+                size % CACHE_LINE in (0, CACHE_LINE // 2) and begin % min(size, CACHE_LINE) == 0
+            )
             if is_aligned and written.issuperset(lines):
                 yield store
 

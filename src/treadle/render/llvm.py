@@ -12,7 +12,7 @@ from ..dtype import DType, dtypes
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..lower.linearize import Phase
-from ..lower.streams import LINE, STREAM
+from ..lower.streams import CACHE_LINE, STREAM
 from .llvm_function import LLVMFunction
 from .llvm_values import literal, mangled, memory_type, type_name, zero
 
@@ -167,14 +167,14 @@ class _CPUFunction(LLVMFunction):
             return
         self.has_streamed = True
         dtype = node.src[2].dtype
-        at = f"ptr {place}, align {min(dtype.itemsize, LINE)}{self.alias(node.src[0])}"
+        at = f"ptr {place}, align {min(dtype.itemsize, CACHE_LINE)}{self.alias(node.src[0])}"
         self.lines.append(f"  store {memory_type(dtype)} {stored}, {at}, !nontemporal {_STREAMED}")
 
     def _line(self, node: Node) -> str:
         memory, index, gate = node.src
         kind = memory_type(node.dtype)
         zeros = f"@zeros.{kind}.{node.arg}"
-        array = f"[{node.arg} x {kind}] zeroinitializer, align {LINE}"
+        array = f"[{node.arg} x {kind}] zeroinitializer, align {CACHE_LINE}"
         self.declared[f"{zeros} = private unnamed_addr constant {array}"] = None
         start = self.place(memory, node.dtype, self.value(index), type_name(index.dtype))
         return self.emit(f"select i1 {self.value(gate)}, ptr {start}, ptr {zeros}", "p")
