@@ -209,7 +209,7 @@ class Torch(Library):
         return (found + 0.5 if dtype == "uint8" else found).to(getattr(torch, dtype))
 
     def repeated(self, lines: Any, times: int) -> Any:
-        return lines.expand(lines.shape[0], times, lines.shape[2]).contiguous()
+        return lines.repeat(1, times, 1)
 
     def fft(self, x: Any) -> Any:
         return self.torch.fft.fft(x)
