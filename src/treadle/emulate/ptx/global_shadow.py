@@ -35,7 +35,7 @@ from treadle.emulate.ptx.global_rows import (
 )
 from treadle.emulate.ptx.machine import BLOCK, Fault
 from treadle.emulate.ptx.moves import address_of
-from treadle.emulate.ptx.shadow import LOAD, OF_MANY, OF_WARP, STORE, TOUCH
+from treadle.emulate.ptx.shadow import LOAD, OF_MANY, OF_WARP, STORE, TOUCH, holds_value
 
 __all__ = ["GLOBAL_SYMBOLS", "global_functions"]
 
@@ -133,23 +133,9 @@ def _judge() -> str:
 
 
 def _unless_same(code: Code) -> None:
-    """Returns if all that the lane stores is there already. Elements of all lanes lie together."""
-    nbytes = code.load("block", "element")
-    wide = code.op(f"zext i32 {nbytes} to i64")
-    lane = code.op("zext i32 %lane to i64")
-    differ = code.variable("i32", "0")
-
-    def compare(i: str) -> None:
-        part = code.op(f"zext i32 {i} to i64")
-        row = code.op(f"add i64 {code.op(f'shl i64 {part}, 5')}, {lane}")
-        mine = code.at(code.field("warp", "data"), code.op(f"mul i64 {row}, {wide}"))
-        there = code.op(f"add i64 %address, {code.op(f'mul i64 {part}, {wide}')}")
-        there = code.op(f"inttoptr i64 {there} to ptr")
-        found = code.op(f"call i32 @memcmp(ptr {mine}, ptr {there}, i64 {wide})")
-        code.set(differ, code.op(f"or i32 {code.get(differ)}, {found}"))
-
-    code.count(code.op(f"udiv i32 %nbytes, {nbytes}"), compare)
-    code.when(code.op(f"icmp eq i32 {code.get(differ)}, 0"), lambda: code.leave("ret void"))
+    """Returns if all that the lane stores is there already."""
+    same = holds_value(code, code.op("inttoptr i64 %address to ptr"))
+    code.when(same, lambda: code.leave("ret void"))
 
 
 def _races() -> str:

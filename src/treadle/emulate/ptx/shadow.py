@@ -341,13 +341,7 @@ def _judge() -> str:
         code.when(found, unless_same)
 
     def same_value() -> str:
-        base = code.pointer("block", "shared")
-        lane = code.op("zext i32 %lane to i64")
-        wide = code.op("zext i32 %nbytes to i64")
-        mine = code.at(code.field("warp", "data"), code.op(f"mul i64 {lane}, {wide}"))
-        there = code.at(base, "%address")
-        differ = code.op(f"call i32 @memcmp(ptr {mine}, ptr {there}, i64 {wide})")
-        return code.op(f"icmp eq i32 {differ}, 0")
+        return holds_value(code, code.at(code.pointer("block", "shared"), "%address"))
 
     def step(i: str) -> None:
         at = code.op(f"add i64 %address, {code.op(f'zext i32 {i} to i64')}")
@@ -365,6 +359,25 @@ def _judge() -> str:
     code.count("%nbytes", step)
     code.do("ret void")
     return code.text
+
+
+def holds_value(code: Code, there: str) -> str:
+    """Whether all that a lane stores is at `there` already. Elements of all lanes lie together."""
+    nbytes = code.op(f"call i32 @llvm.umax.i32(i32 {code.load('block', 'element')}, i32 1)")
+    wide = code.op(f"zext i32 {nbytes} to i64")
+    lane = code.op("zext i32 %lane to i64")
+    differ = code.variable("i32", "0")
+
+    def compare(i: str) -> None:
+        part = code.op(f"zext i32 {i} to i64")
+        row = code.op(f"add i64 {code.op(f'shl i64 {part}, 5')}, {lane}")
+        mine = code.at(code.field("warp", "data"), code.op(f"mul i64 {row}, {wide}"))
+        other = code.at(there, code.op(f"mul i64 {part}, {wide}"))
+        found = code.op(f"call i32 @memcmp(ptr {mine}, ptr {other}, i64 {wide})")
+        code.set(differ, code.op(f"or i32 {code.get(differ)}, {found}"))
+
+    code.count(code.op(f"udiv i32 %nbytes, {nbytes}"), compare)
+    return code.op(f"icmp eq i32 {code.get(differ)}, 0")
 
 
 def _races() -> str:
