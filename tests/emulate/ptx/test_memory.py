@@ -275,6 +275,17 @@ def test_two_writes_of_one_value_are_no_race(gpu):
     assert found[0] == 7
 
 
+def test_writes_of_vectors_are_compared_word_by_word(gpu):
+    shared = ".shared .align 16 .b8 tile[512];"
+    load = "bar.sync 0; ld.shared.u32 %r1, [tile + 12]; st.global.u32 [%x0], %r1;"
+    same = kernel("st.shared.v4.u32 [tile], {1, 2, 3, 4};" + load, shared)
+    (found,) = gpu.launch(same, "k", 1, 96, np.zeros(1, "u4"))
+    assert found[0] == 4
+    other = kernel("shr.u32 %r2, %r0, 5; st.shared.v4.u32 [tile], {1, 2, 3, %r2};" + load, shared)
+    with pytest.raises(DriverError, match="a data race with"):
+        gpu.launch(other, "k", 1, 96, np.zeros(1, "u4"))
+
+
 def test_a_kernel_that_never_ends_is_stopped(gpu, monkeypatch):
     monkeypatch.setattr("treadle.emulate.ptx.execute.TURNS", 20)
     with pytest.raises(DriverError, match="does not end") as caught:
