@@ -23,6 +23,7 @@ from ..ir.recurrence import Loop, siblings, without
 from ..transforms.matrices import siblings as results_of
 from ..transforms.recurrence import rows
 from .backends import Device
+from .in_steps import products_of_rows, with_products
 from .known import holders, is_backed, remember, resolve
 from .loops import run_loop
 from .memory import Memory, adopt, memory_of, new_memory
@@ -80,19 +81,20 @@ def _compute_cuts(outputs: Sequence[Node], realize: Realize) -> None:
         while (more := larger.get(_first(cut))) is not None:
             smaller.append(cut)
             cut = more
-        below = [_read_in_place(node) if cut.op is Op.RECUR else node for node in cut.src]
-        nodes = [resolve(node) for node in below]
         device = device_of(cut.src, cut)
         if cut.op is Op.RECUR and Device[device].interprets:
             continue
+        loop = _with_products(cut, device) if cut.op is Op.RECUR else cut
+        below = [_read_in_place(node) if cut.op is Op.RECUR else node for node in loop.src]
+        nodes = [resolve(node) for node in below]
         if not all(map(is_backed, nodes)):
             nodes = realize([(node, device) for node in below])
         if cut.op is Op.RECUR:
-            pairs = zip(cut.src, below, nodes, strict=True)
+            pairs = zip(loop.src, below, nodes, strict=True)
             operands = [view.substitute({node: known}) for view, node, known in pairs]
             same = _same_states([cut, *smaller])
             unread = _unread(same)
-            made = run_loop(cut, operands, _memory_below(nodes[0]).device, unread)
+            made = run_loop(loop, operands, _memory_below(nodes[0]).device, unread)
             done.update(_first(one) for one in (cut, *smaller))
             last = Loop.of(cut).last
             for number, (memory, states) in enumerate(zip(made, same, strict=True)):
@@ -114,7 +116,7 @@ def _unread(same: Sequence[Sequence[Node]]) -> list[int]:
 
     For each state, `same` has all nodes that are it.
     """
-    roots = [*chain.from_iterable(_computing), *(holder.node for holder in holders())]
+    roots = _wanted()
     last = Loop.of(same[0][0]).last
     ends = {rows(state, (last, last + 1)) for states in same for state in states}
     below = toposort(roots, lambda n: n not in ends and resolve(n) is n)
@@ -136,6 +138,29 @@ def _with_more_states(cuts: Sequence[Node]) -> dict[Node, Node]:
             if is_larger and small in without(large, count):
                 found[small] = large
     return found
+
+
+def _wanted() -> list[Node]:
+    """What is being computed, and what can be asked for."""
+    return [*chain.from_iterable(_computing), *(holder.node for holder in holders())]
+
+
+def _with_products(cut: Node, device: str) -> Node:
+    """The loop of `cut` with products in its steps that are better computed there."""
+    target = Device[device].target
+    products = [n for n in products_of_rows(cut, target) if _is_read_by_loops(n, cut)]
+    return with_products(cut, products, target) if products else cut
+
+
+def _is_read_by_loops(node: Node, cut: Node) -> bool:
+    """Whether `node` is unknown, and nothing reads it but the loop of `cut`, or one like it."""
+    sequences, wanted = Loop.of(cut).sequences, _wanted()
+    if resolve(node) is not node:
+        return False
+    below = toposort(wanted, lambda n: resolve(n) is n)
+    users = [user for user in below if node in user.src]
+    are_loops = all(u.op is Op.RECUR and Loop.of(u).sequences == sequences for u in users)
+    return are_loops and node not in wanted
 
 
 def _read_in_place(node: Node) -> Node:

@@ -2,11 +2,14 @@
 
     REDUCE(x, r; ADD)  ->  acc = REGISTER(0); AFTER(acc, END(UPDATE(acc, x, r; ADD), r))
 
-Reductions over the same loops share them: one END holds all their updates. The extreme of keys with
+Reductions over the same loops share them: one END holds all their updates. The second one of a sum
+of two sums goes on in the register of the first (`_continued`). The extreme of keys with
 their places (ir/keyed.py) is in two registers, see extremes.py.
 """
 
 from __future__ import annotations
+
+from collections import Counter
 
 from ..dtype import dtypes
 from ..ir.args import RegisterRef
@@ -29,19 +32,52 @@ def lower_reduces(root: Node) -> Node:
             groups.setdefault(node.src[1:], []).append(node)
     number = max((n.arg.number for n in order if n.op is Op.REGISTER), default=0)
     new: dict[Node, Node] = {}
-    for node in _grouped_order(root, groups):
+    starts = _continued(order, groups)
+    for node in _grouped_order(root, groups, starts):
         if node in new:
             continue
         if node.op is Op.REDUCE:
-            number = _lower_group(groups[node.src[1:]], free, new, number)
+            number = _lower_group(groups[node.src[1:]], free, new, number, starts)
+        elif node.op is Op.ADD and starts.get(node.src[1]) is node.src[0]:
+            new[node] = new[node.src[1]]
         else:
             src = tuple(new[s] for s in node.src)
             new[node] = node if src == node.src else rebuild(node, src)
     return new[root]
 
 
-def _grouped_order(root: Node, groups: dict[tuple[Node, ...], list[Node]]) -> list[Node]:
-    """Sources first, where a REDUCE also waits for the sources of those that share its loops."""
+def _continued(order: list[Node], groups: dict[tuple[Node, ...], list[Node]]) -> dict[Node, Node]:
+    """Sums that go on where another one ended, since nothing but the sum of both is wanted.
+
+    Fewer values wait in registers so: tiles of two products are as large as those of one. Neither
+    shares loops with what needs a reduction, so that no two wait for each other.
+    """
+    users = Counter(source for node in order for source in node.src)
+    first = {r for loops, members in groups.items() if not _needs_any(members) for r in loops}
+    found: dict[Node, Node] = {}
+    for node in order:
+        if node.op is not Op.ADD or any(s.op is not Op.REDUCE for s in node.src):
+            continue
+        one, other = node.src
+        are_sums = all(s.arg.op is Op.ADD and s.src[1] in first for s in node.src)
+        is_later = one.src[1].arg.number < other.src[1].arg.number
+        if are_sums and is_later and users[one] == users[other] == 1:
+            found[other] = one
+    return found
+
+
+def _needs_any(members: list[Node]) -> bool:
+    """Whether a reduction reads another one."""
+    return any(n.op is Op.REDUCE for member in members for n in member.src[0].toposort())
+
+
+def _grouped_order(
+    root: Node, groups: dict[tuple[Node, ...], list[Node]], starts: dict[Node, Node]
+) -> list[Node]:
+    """Sources first, where a REDUCE also waits for the sources of those that share its loops.
+
+    And for what they go on from.
+    """
     done: dict[Node, None] = {}
     stack: list[tuple[Node, bool]] = [(root, False)]
     while stack:
@@ -54,21 +90,25 @@ def _grouped_order(root: Node, groups: dict[tuple[Node, ...], list[Node]]) -> li
         stack.append((node, True))
         sources = node.src
         if node.op is Op.REDUCE:
-            sources = tuple(s for member in groups[node.src[1:]] for s in member.src)
+            members = groups[node.src[1:]]
+            sources = tuple(s for member in members for s in member.src)
+            sources += tuple(starts[member] for member in members if member in starts)
         stack.extend((s, False) for s in reversed(sources) if s not in done)
     return list(done)
 
 
 def _lower_group(
-    members: list[Node], free: dict[Node, frozenset[Node]], new: dict[Node, Node], number: int
-) -> int:
+    members: list[Node], free: dict[Node, frozenset[Node]], new: dict[Node, Node], number: int,
+    starts: dict[Node, Node],
+) -> int:  # fmt: skip
     loops = tuple(new[r] for r in members[0].src[1:])
     around = frozenset().union(*(free[m] for m in members))
     outer = tuple(sorted((new[r] for r in around), key=lambda r: r.arg.number))
     registers: dict[Node, list[Node]] = {}
     updates: list[Node] = []
     for member in members:
-        made = _updates(new[member.src[0]], member.arg.op, outer, loops, number)
+        start = new[starts[member]] if member in starts else None
+        made = _updates(new[member.src[0]], member.arg.op, outer, loops, number, start)
         registers[member] = [behind_after(update.src[0]) for update in made]
         updates.extend(made)
         number += len(made)
@@ -80,12 +120,13 @@ def _lower_group(
 
 
 def _updates(
-    value: Node, op: Op, outer: tuple[Node, ...], loops: tuple[Node, ...], number: int
-) -> list[Node]:
-    """The UPDATEs of new registers that reduce `value` in each step of `loops`."""
+    value: Node, op: Op, outer: tuple[Node, ...], loops: tuple[Node, ...], number: int,
+    start: Node | None,
+) -> list[Node]:  # fmt: skip
+    """The UPDATEs of new registers that reduce `value` in each step of `loops`, from `start`."""
     halves = split(value) if op in (Op.MAX, Op.MIN) else None
     if halves is not None:
         return updates_of_keyed(*halves, op, outer, loops, number)
-    init = identity(op, value.dtype)
+    init = identity(op, value.dtype) if start is None else start
     register = Node(Op.REGISTER, value.dtype, (init, *outer), RegisterRef(number + 1))
     return [Node(Op.UPDATE, dtypes.void, (register, value, *loops), op)]

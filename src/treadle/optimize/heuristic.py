@@ -25,6 +25,7 @@ from ..target import Target
 from .attention import attend_in_tiles
 from .attention_gradients import differentiate_in_tiles
 from .chains import block_chains
+from .gates import tile_gates
 from .interleave import interleave
 from .joins import join_reductions
 from .knobs import Knobs
@@ -86,7 +87,9 @@ def optimize(ast: Node, target: Target, knobs: Knobs = DEFAULT) -> tuple[Node, l
         nest = next((n for n in moves.nests() if _loops_left(n, done)), None)
         if nest is None:
             return moves.root, moves.log
-        is_tiled = knobs.is_tiled and tile_matmul(moves, nest, target, knobs)
+        is_tiled = knobs.is_tiled and (
+            tile_matmul(moves, nest, target, knobs) or tile_gates(moves, nest, target, knobs)
+        )
         if not (is_tiled or interleave(moves, nest, target) or transpose(moves, nest, target)):
             _general(moves, nest, target, knobs)
         done.update(n.loops for n in moves.nests() if n.is_scheduled)

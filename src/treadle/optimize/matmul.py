@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..ir.loops import TRUE, Split, steps_of
+from ..ir.loops import Split, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import Target
 from .knobs import Knobs
+from .matmul_cut import cut_in_tiles
 from .matmul_packing import flat_position, pack_columns, pack_rows, panel_numbers
 from .matmul_problem import Problem, factors_of, lasts, recognise, uses
 from .matmul_ways import Tile, best_way, is_at_hand, is_in_place
@@ -33,7 +34,6 @@ from .windows import Windows, keep_image
 __all__ = ["tile_matmul"]
 
 MIN_WORK = 1 << 15
-MIN_ITEMS = 8
 
 
 def tile_matmul(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> bool:
@@ -95,46 +95,22 @@ def _apply(moves: Moves, problem: Problem, tile: Tile, target: Target) -> None:
         problem = _with_image(moves, problem, problem.windows, tile, target)
         if lasts(problem.y):  # packed once, however far apart its elements are in this order
             packing_order = problem.steps
-    rows, columns, steps = problem.rows, problem.columns, problem.steps
-    outer_columns, columns = _panel_loops(columns, tile)
-    row_tiles = -(-steps_of(*rows) // tile.rows)
-    panels = -(-steps_of(*columns) // tile.columns)
-    items = steps_of(*problem.batch) * steps_of(*outer_columns) * panels
-    blocks = min(row_tiles, -(-MIN_ITEMS // items))
-
-    splits: dict[Node, Split] = {}
-    for r in (*problem.batch, *outer_columns):
-        new = moves.loop(r.src[0].arg, "grid")
-        splits[r] = Split(new, (new,))
-    column = moves.loop(panels, "grid") if panels > 1 else None
-    column_split = _tiled(
-        moves, steps_of(*columns), column, ((tile.vectors, "unroll"), (tile.lanes, "vector"))
-    )
-    splits.update(moves.flatten(columns, column_split))
-    row_split, row_loops = _row_split(moves, steps_of(*rows), tile, blocks)
-    splits.update(moves.flatten(rows, row_split))
+    steps = problem.steps
     in_place = is_in_place(problem, tile) or is_at_hand(problem, target)
     is_packed = problem.windows is None and not in_place
     flat = moves.loop(steps_of(*steps)) if len(steps) > 1 and is_packed else None
-    moves.apply(splits, f"tile {tile.rows} x {tile.vectors} vectors")
-    made = {r for split in splits.values() for r in split.ranges}
-    nest = next(n for n in moves.nests() if made & set(n.loops))
-    # Each panel is packed once: what runs over its rows stands inside. In a tile the products of a
-    # row stand together: then its few vectors stay in registers, and one element of x at a time.
-    order = lambda r: (r.arg.kind != "grid", r in column_split.ranges)
-    moves.reorder(nest, tuple(sorted(nest.loops, key=order)))
-
+    cut = cut_in_tiles(moves, problem, tile)
     reduce = next(
         n for n in moves.root.toposort() if n.op is Op.REDUCE and n.src[1:] == steps
     )  # loops of the reduction itself are still as they were
     factors = factors_of(reduce.src[0])
     assert factors is not None
-    x, y = factors if uses(factors[0], row_split.ranges) else factors[::-1]
+    x, y = factors if uses(factors[0], cut.rows.ranges) else factors[::-1]
     position = flat_position(packing_order)
-    around = panel_numbers(y, steps, column_split) if lasts(y) else None
-    packed_y = pack_columns(moves, y, packing_order, position, column_split, tile, around)
+    around = panel_numbers(y, steps, cut.columns) if lasts(y) else None
+    packed_y = pack_columns(moves, y, packing_order, position, cut.columns, tile, around)
     if is_packed:
-        x = pack_rows(moves, x, steps, position, row_split, row_loops, tile, target)
+        x = pack_rows(moves, x, steps, position, cut.rows, tile, target)
     if flat is None:
         new = Node(Op.REDUCE, reduce.dtype, (x * packed_y, *steps), reduce.arg)
         moves.root = moves.root.substitute({reduce: new})
@@ -156,50 +132,3 @@ def _with_image(
     reduce = Node(Op.REDUCE, old.dtype, (x * problem.y, *windows.steps), old.arg)
     moves.root = moves.root.substitute({old: reduce})
     return replace(problem, reduce=reduce, x=x)
-
-
-def _panel_loops(
-    columns: tuple[Node, ...], tile: Tile
-) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
-    """(loops outside, innermost loops that are cut into panels): the fewest that fill panels."""
-    for start in range(len(columns) - 1, -1, -1):
-        inner = columns[start:]
-        if steps_of(*inner) % tile.columns == 0 or steps_of(*inner) >= 16 * tile.columns:
-            return columns[:start], inner
-    return (), columns
-
-
-def _tiled(
-    moves: Moves, size: int, outer: Node | None, inner: tuple[tuple[int, str], ...]
-) -> Split:
-    loops = [] if outer is None else [outer]
-    expr = Node.index(0) if outer is None else outer
-    tile = 1
-    for extent, kind in inner:
-        tile *= extent
-        expr = expr * extent
-        if extent > 1:
-            loops.append(moves.loop(extent, kind))
-            expr = expr + loops[-1]
-    expr = simplify(expr)
-    count = 1 if outer is None else outer.src[0].arg
-    guard = expr < size
-    return Split(expr, tuple(loops), simplify(guard) if count * tile != size else TRUE)
-
-
-def _row_split(moves: Moves, size: int, tile: Tile, blocks: int) -> tuple[Split, tuple[Node, ...]]:
-    """Rows as (block, tile, row of the tile); the second result is (block, tile) as made."""
-    tiles = -(-size // tile.rows)
-    per_block = -(-tiles // blocks)
-    blocks = -(-tiles // per_block)
-    loops: list[Node] = []
-    expr = Node.index(0)
-    for extent, kind in ((blocks, "grid"), (per_block, "loop"), (tile.rows, "unroll")):
-        expr = expr * extent
-        if extent > 1:
-            loops.append(moves.loop(extent, kind))
-            expr = expr + loops[-1]
-    expr = simplify(expr)
-    covered = blocks * per_block * tile.rows
-    guard = TRUE if covered == size else simplify(expr < size)
-    return Split(expr, tuple(loops), guard), tuple(r for r in loops if r.arg.kind != "unroll")

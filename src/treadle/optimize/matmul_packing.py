@@ -66,7 +66,6 @@ def pack_rows(
     steps: tuple[Node, ...],
     position: Node,
     rows: Split,
-    row_loops: tuple[Node, ...],
     tile: Tile,
     target: Target,
 ) -> Node:
@@ -74,7 +73,7 @@ def pack_rows(
     free = free_ranges(x)[x]
     inner = tuple(r for r in rows.ranges if r.arg.kind == "unroll")
     batch = tuple(sorted(free - frozenset((*steps, *rows.ranges)), key=lambda r: r.arg.number))
-    around = (*batch, *row_loops)
+    around = (*batch, *(r for r in rows.ranges if r.arg.kind != "unroll"))
     sizes = (*(r.src[0].arg for r in around), steps_of(*steps), steps_of(*inner))
     index = (*around, position, number_of(inner))
     fill: dict[Node, Split] = {}

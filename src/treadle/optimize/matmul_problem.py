@@ -89,9 +89,14 @@ def factors_of(value: Node) -> tuple[Node, Node] | None:
 
 
 def lasts(factor: Node) -> bool:
-    """Whether most launches find the same values in `factor`: then packing it is done once."""
-    memory = [n.src[0] for n in factor.toposort() if n.op is Op.LOAD]
-    return bool(memory) and all(m.op is Op.PARAM and m.arg.lasts for m in memory)
+    """Whether most launches find the same values in `factor`: then packing it is done once.
+
+    Not where its place is a variable: each round of a loop reads another row of a sequence.
+    """
+    nodes = factor.toposort()
+    memory = [n.src[0] for n in nodes if n.op is Op.LOAD]
+    is_steady = not any(n.op is Op.VARIABLE for n in nodes)
+    return bool(memory) and is_steady and all(m.op is Op.PARAM and m.arg.lasts for m in memory)
 
 
 def uses(node: Node, loops: tuple[Node, ...]) -> bool:

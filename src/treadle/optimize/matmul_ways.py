@@ -90,8 +90,13 @@ def _tile_for(problem: Problem, target: Target, knobs: Knobs) -> Tile:
     return choose_tile(rows, columns, problem.reduce.dtype.itemsize, target, knobs)
 
 
-def choose_tile(rows: int, columns: int, itemsize: int, target: Target, knobs: Knobs) -> Tile:
-    """The tile with the least padding and the most work for each load, if `knobs` name none."""
+def choose_tile(
+    rows: int, columns: int, itemsize: int, target: Target, knobs: Knobs, beside: int = 1
+) -> Tile:
+    """The tile with the least padding and the most work for each load, if `knobs` name none.
+
+    So many products `beside` each other have such a tile each, of the same rows.
+    """
     lanes = min(max(2, target.vector_bytes // itemsize), target.max_lanes)
     if knobs.tile is not None:
         height, vectors = knobs.tile
@@ -102,15 +107,16 @@ def choose_tile(rows: int, columns: int, itemsize: int, target: Target, knobs: K
         if vectors > 1 and (vectors - 1) * lanes >= columns:
             continue
         # One register for each accumulator, for each vector of y, and for one element of x.
-        fits = min(registers // vectors, (target.vector_registers - vectors - 1) // vectors)
+        wide = vectors * beside
+        fits = min(registers // wide, (target.vector_registers - wide - 1) // wide)
         for height in range(1, min(rows, 16, fits) + 1):
             padded = (
                 -(-rows // height) * height * -(-columns // (vectors * lanes)) * vectors * lanes
             )
             waste = padded / (rows * columns)
             # Each step loads `vectors` registers and `height` scalars for height * vectors FMAs.
-            loads = (vectors + height) / (height * vectors)
-            idle = max(1.0, 8 / (height * vectors))
+            loads = (wide + height) / (height * wide)
+            idle = max(1.0, 8 / (height * wide))
             cost = waste * idle * (1 + loads)
             if best is None or cost < best[0] - 1e-9:
                 best = (cost, Tile(height, vectors, lanes))

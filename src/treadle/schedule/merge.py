@@ -5,6 +5,7 @@
 
 Merged is what reads the same memory in the same way, or reads what the other stores where it stores
 it, as long as no third kernel has to run between. A value that nobody else reads is not stored.
+Then products move into the one kernel that reads them, see absorb.py.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
+from .absorb import is_of_products, reads_once
 from .accesses import Accesses, accesses_of
 from .effects import is_safe, stores_of
 from .images import image_of
@@ -22,7 +24,7 @@ from .index import Index
 from .kernel import Kernel
 from .limits import fits
 from .order import topological
-from .plan import Plan
+from .plan import STORED, Plan
 from .ranges import build_kernel, storage_of
 from .reasons import MAX_KERNEL_OPS
 
@@ -40,12 +42,16 @@ MAX_TRIALS = 4
 
 @dataclass(eq=False)
 class _Part:
-    """A kernel that others may join, what it `reads` and which parts run before it, as bits."""
+    """A kernel that others may join, what it `reads` and which parts run before it, as bits.
+
+    `inside` are products that it computes where it reads them.
+    """
 
     kernel: Kernel
     reads: frozenset[Node]
     accesses: Accesses
     above: int = 0
+    inside: frozenset[Node] = frozenset()
 
 
 @dataclass(eq=False)
@@ -137,21 +143,63 @@ class _Merger:
     def _ops(self, kernel: Kernel) -> int:
         return sum(self.plan.groups[root].ops for root in kernel.roots)
 
+    def absorb(self) -> None:
+        """Move products into the kernels that read them."""
+        for number, part in enumerate(self.parts):
+            root = part.kernel.roots[0]
+            if not self.plan.groups[root].heavy or not self._is_stored_for_others(part):
+                continue
+            readers = [n for n, other in enumerate(self.parts) if root in other.reads]
+            if len(readers) != 1 or not is_of_products(part.kernel):
+                continue
+            joined = self._with_product(readers[0], number)
+            if joined is None:
+                continue
+            self.parts[readers[0]] = joined
+            self.home |= {r: readers[0] for r, home in self.home.items() if home == number}
+            for other in self.parts:  # what runs after the product now runs after its reader
+                if other is not joined and other.above >> number & 1:
+                    other.above |= joined.above | 1 << readers[0]
+
+    def _is_stored_for_others(self, part: _Part) -> bool:
+        """Whether a kernel stores one value, which nobody asked for."""
+        roots = part.kernel.roots
+        return len(roots) == 1 and roots[0].op not in STORED and roots[0] not in self.outputs
+
+    def _with_product(self, number: int, product: int) -> _Part | None:
+        """Part `number` with the result of part `product` computed where it is read."""
+        old, below = self.parts[number], self.parts[product]
+        root = below.kernel.roots[0]
+        between = (other for other in range(len(self.parts)) if other not in (number, product))
+        if any(
+            old.above >> other & 1 and self.parts[other].above >> product & 1 for other in between
+        ):
+            return None
+        if not is_of_products(old.kernel) or not reads_once(old.kernel, root):
+            return None
+        inside = old.inside | below.inside | {root}
+        kernel, reads = build_kernel(self.plan, old.kernel.roots, old.kernel.device, inside=inside)
+        if not is_of_products(kernel) or not is_safe(stores_of(kernel.ast)):
+            return None
+        above = (old.above | below.above) & ~(1 << product)
+        return _Part(kernel, reads, accesses_of(kernel), above, inside)
+
     def kernels(self) -> list[Kernel]:
         """The kernels in order; each stores what others or the user read."""
         wanted = self.outputs.union(*(part.reads for part in self.parts))
-        before: dict[int, set[int]] = {number: set() for number in range(len(self.parts))}
+        before: dict[int, set[int]] = {number: set() for number in self.home.values()}
         for root, number in self.home.items():
             before[number].update(self.home[need] for need in self.before[root])
             before[number].discard(number)
-        return [self._without_unread(self.parts[n].kernel, wanted) for n in topological(before)]
+        return [self._without_unread(self.parts[n], wanted) for n in topological(before)]
 
-    def _without_unread(self, kernel: Kernel, wanted: frozenset[Node]) -> Kernel:
+    def _without_unread(self, part: _Part, wanted: frozenset[Node]) -> Kernel:
+        kernel = part.kernel
         stored = tuple(r for r in kernel.roots if r.op is Op.ASSIGN or r in wanted)
         if len(stored) == len(kernel.roots):
             return kernel
         unstored = tuple(r for r in kernel.roots if r not in stored)
-        fewer = build_kernel(self.plan, stored, kernel.device, unstored)[0]
+        fewer = build_kernel(self.plan, stored, kernel.device, unstored, part.inside)[0]
         # What nobody reads may be what keeps an old value: x = y; y = old x.
         return fewer if is_safe(stores_of(fewer.ast)) else kernel
 
@@ -171,6 +219,8 @@ def merge(
     merger = _Merger(plan, target, before, frozenset(outputs))
     for built in kernels:
         merger.add(built)
+    if target is not None and target.workgroup is None:
+        merger.absorb()
     return merger.kernels()
 
 

@@ -38,12 +38,14 @@ class _Builder:
     """Evaluates the nodes of one group at indices.
 
     `roots` are computed here, those of other groups over the same loops included: what one of them
-    stores is known where another reads it at the index that it is stored at.
+    stores is known where another reads it at the index that it is stored at. Roots of other groups
+    that are `inside` are computed at any index.
     """
 
     plan: Plan
     group: Group
     roots: tuple[Node, ...]
+    inside: frozenset[Node] = frozenset()
     slots: dict[object, int] = field(default_factory=dict)
     buffers: list[Node] = field(default_factory=list)
     reads: set[Node] = field(default_factory=set)
@@ -82,6 +84,8 @@ class _Builder:
 
     def _is_read(self, node: Node, index: Index, valid: Node) -> bool:
         """Whether an element is loaded: it is stored before, and not computed here."""
+        if node in self.inside:
+            return False
         if node not in self.plan.groups:
             return node.op in (Op.BUFFER, Op.AFTER)
         if node.op in (Op.SCATTER, Op.ASSIGN) or node not in self.roots:
@@ -270,14 +274,18 @@ def _is_masked_sum(op: Op, value: Node) -> bool:
 
 
 def build_kernel(
-    plan: Plan, roots: tuple[Node, ...], device: str, unstored: tuple[Node, ...] = ()
+    plan: Plan,
+    roots: tuple[Node, ...],
+    device: str,
+    unstored: tuple[Node, ...] = (),
+    inside: frozenset[Node] = frozenset(),
 ) -> tuple[Kernel, frozenset[Node]]:
     """The kernel that stores `roots`, and every stored value (BUFFER, AFTER or root) it reads.
 
     Several roots have the same loops or some of them, but for axes of one element. `unstored` ones
-    are computed there, too, but not kept.
+    are computed there, too, but not kept; those `inside`, wherever they are read.
     """
-    builder = _Builder(plan, plan.groups[roots[0]], (*roots, *unstored))
+    builder = _Builder(plan, plan.groups[roots[0]], (*roots, *unstored), inside)
     make = _FORMS.get(roots[0].op)
     effects = make(builder) if make else _together(builder, roots)
     slots = tuple(builder.param(storage_of(root)).arg.slot for root in roots)

@@ -1,0 +1,104 @@
+"""The loops of a matmul-like nest as tiles: panels of columns, and blocks of rows, as grid.
+
+cut_in_tiles(moves, problem, tile)  ->  Cut(rows, columns): what the loops have become
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.loops import TRUE, Split, steps_of
+from ..ir.node import Node
+from ..ir.rules.index import simplify
+from .matmul_problem import Problem
+from .matmul_ways import Tile
+from .moves import Moves
+
+__all__ = ["Cut", "cut_in_tiles"]
+
+MIN_ITEMS = 8
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What the loops over rows and over the columns of panels have become."""
+
+    rows: Split
+    columns: Split
+
+
+def cut_in_tiles(moves: Moves, problem: Problem, tile: Tile) -> Cut:
+    """Cut the loops around the reduction of `problem`; its own stay as they are."""
+    rows = problem.rows
+    outer_columns, columns = _panel_loops(problem.columns, tile)
+    row_tiles = -(-steps_of(*rows) // tile.rows)
+    panels = -(-steps_of(*columns) // tile.columns)
+    items = steps_of(*problem.batch) * steps_of(*outer_columns) * panels
+    blocks = min(row_tiles, -(-MIN_ITEMS // items))
+
+    splits: dict[Node, Split] = {}
+    for r in (*problem.batch, *outer_columns):
+        new = moves.loop(r.src[0].arg, "grid")
+        splits[r] = Split(new, (new,))
+    column = moves.loop(panels, "grid") if panels > 1 else None
+    column_split = _tiled(
+        moves, steps_of(*columns), column, ((tile.vectors, "unroll"), (tile.lanes, "vector"))
+    )
+    splits.update(moves.flatten(columns, column_split))
+    row_split = _row_split(moves, steps_of(*rows), tile, blocks)
+    splits.update(moves.flatten(rows, row_split))
+    moves.apply(splits, f"tile {tile.rows} x {tile.vectors} vectors")
+    made = {r for split in splits.values() for r in split.ranges}
+    nest = next(n for n in moves.nests() if made & set(n.loops))
+    # Each panel is packed once: what runs over its rows stands inside. In a tile the products of a
+    # row stand together: then its few vectors stay in registers, and one element of x at a time.
+    order = lambda r: (r.arg.kind != "grid", r in column_split.ranges)
+    moves.reorder(nest, tuple(sorted(nest.loops, key=order)))
+    return Cut(row_split, column_split)
+
+
+def _panel_loops(
+    columns: tuple[Node, ...], tile: Tile
+) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+    """(loops outside, innermost loops that are cut into panels): the fewest that fill panels."""
+    for start in range(len(columns) - 1, -1, -1):
+        inner = columns[start:]
+        if steps_of(*inner) % tile.columns == 0 or steps_of(*inner) >= 16 * tile.columns:
+            return columns[:start], inner
+    return (), columns
+
+
+def _tiled(
+    moves: Moves, size: int, outer: Node | None, inner: tuple[tuple[int, str], ...]
+) -> Split:
+    loops = [] if outer is None else [outer]
+    expr = Node.index(0) if outer is None else outer
+    tile = 1
+    for extent, kind in inner:
+        tile *= extent
+        expr = expr * extent
+        if extent > 1:
+            loops.append(moves.loop(extent, kind))
+            expr = expr + loops[-1]
+    expr = simplify(expr)
+    count = 1 if outer is None else outer.src[0].arg
+    guard = expr < size
+    return Split(expr, tuple(loops), simplify(guard) if count * tile != size else TRUE)
+
+
+def _row_split(moves: Moves, size: int, tile: Tile, blocks: int) -> Split:
+    """Rows as (block, tile, row of the tile)."""
+    tiles = -(-size // tile.rows)
+    per_block = -(-tiles // blocks)
+    blocks = -(-tiles // per_block)
+    loops: list[Node] = []
+    expr = Node.index(0)
+    for extent, kind in ((blocks, "grid"), (per_block, "loop"), (tile.rows, "unroll")):
+        expr = expr * extent
+        if extent > 1:
+            loops.append(moves.loop(extent, kind))
+            expr = expr + loops[-1]
+    expr = simplify(expr)
+    covered = blocks * per_block * tile.rows
+    guard = TRUE if covered == size else simplify(expr < size)
+    return Split(expr, tuple(loops), guard)
