@@ -30,11 +30,12 @@ def tile_gates(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> bool:
     problems = _problems(nest)
     if len(problems) < 2:
         return False
-    _add_products_first(moves, {problem.reduce for problem in problems})
+    continued = _add_products_first(moves, {problem.reduce for problem in problems})
     rows, columns = steps_of(*problems[0].rows), steps_of(*problems[0].columns)
     beside = max(sum(p.steps == q.steps for q in problems) for p in problems)
     itemsize = problems[0].reduce.dtype.itemsize
-    tile = choose_tile(rows, columns, itemsize, target, knobs, beside)
+    sums = len(problems) - continued
+    tile = choose_tile(rows, columns, itemsize, target, knobs, beside, sums)
     in_place = {p.x: is_in_place(p, tile) or is_at_hand(p, target) for p in problems}
     kept = {p.steps: in_place[p.x] for p in problems}
     cut = cut_in_tiles(moves, problems[0], tile)
@@ -79,8 +80,11 @@ def _problem(nest: Nest, reduce: Node, inner: list[Node]) -> Problem | None:
     return None
 
 
-def _add_products_first(moves: Moves, products: set[Node]) -> None:
-    """Sums of several terms add their products first: the second then goes on from the first."""
+def _add_products_first(moves: Moves, products: set[Node]) -> int:
+    """Sums of several terms add two products first: the second then goes on from the first.
+
+    Returns how many go on so.
+    """
     order = moves.root.toposort()
     inner = {s for n in order if n.op is Op.ADD for s in n.src if s.op is Op.ADD}
     mapping: dict[Node, Node] = {}
@@ -88,10 +92,11 @@ def _add_products_first(moves: Moves, products: set[Node]) -> None:
         if node.op is Op.ADD and node not in inner and node.dtype.is_float:
             terms = _terms(node)
             first = sorted(products.intersection(terms), key=lambda r: r.src[1].arg.number)
-            if len({term.src[1] for term in first}) == len(first) > 1:
+            if len(first) == 2 and first[0].src[1] is not first[1].src[1]:
                 rest = [term.substitute(mapping) for term in terms if term not in products]
                 mapping[node] = _sum([_sum(first), _sum(rest)] if rest else first)
     moves.root = moves.root.substitute(mapping)
+    return len(mapping)
 
 
 def _terms(node: Node) -> list[Node]:

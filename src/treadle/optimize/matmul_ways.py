@@ -91,11 +91,13 @@ def _tile_for(problem: Problem, target: Target, knobs: Knobs) -> Tile:
 
 
 def choose_tile(
-    rows: int, columns: int, itemsize: int, target: Target, knobs: Knobs, beside: int = 1
-) -> Tile:
+    rows: int, columns: int, itemsize: int, target: Target, knobs: Knobs,
+    beside: int = 1, sums: int = 1,
+) -> Tile:  # fmt: skip
     """The tile with the least padding and the most work for each load, if `knobs` name none.
 
-    So many products `beside` each other have such a tile each, of the same rows.
+    So many products `beside` each other have such a tile each, of the same rows; of all that the
+    nest computes, so many `sums` are in registers in the end.
     """
     lanes = min(max(2, target.vector_bytes // itemsize), target.max_lanes)
     if knobs.tile is not None:
@@ -107,15 +109,16 @@ def choose_tile(
         if vectors > 1 and (vectors - 1) * lanes >= columns:
             continue
         # One register for each accumulator, for each vector of y, and for one element of x.
-        wide = vectors * beside
-        fits = min(registers // wide, (target.vector_registers - wide - 1) // wide)
+        wide, held = vectors * beside, vectors * sums
+        fits = min(registers // held, (target.vector_registers - wide - 1) // held)
         for height in range(1, min(rows, 16, fits) + 1):
             padded = (
                 -(-rows // height) * height * -(-columns // (vectors * lanes)) * vectors * lanes
             )
             waste = padded / (rows * columns)
             # Each step loads `vectors` registers and `height` scalars for height * vectors FMAs.
-            loads = (wide + height) / (height * wide)
+            # Panels of several products are larger than the first-level cache.
+            loads = (wide * min(beside, 2) + height) / (height * wide)
             idle = max(1.0, 8 / (height * wide))
             cost = waste * idle * (1 + loads)
             if best is None or cost < best[0] - 1e-9:
