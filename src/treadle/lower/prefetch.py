@@ -140,8 +140,36 @@ def _hint(row: _Row, loops: list[Node], grid: Sequence[Node], l1: int, l2: int) 
     following = _following(index, grid)
     if following is None or tile.src[0].arg < lines or not l1 <= nbytes <= l2 // 2:
         return None
-    place = following + _at_most(tile, lines - 1) * (CACHE_LINE // memory.dtype.scalar.itemsize)
+    per_line = CACHE_LINE // memory.dtype.scalar.itemsize
+    place = _evenly(following, tile, steps, nbytes // CACHE_LINE, per_line)
+    if place is None:
+        place = following + _at_most(tile, lines - 1) * per_line
     return Node(Op.PREFETCH, dtypes.void, (memory, place))
+
+
+def _evenly(
+    panel: Node, tile: Node, steps: Sequence[Node], lines: int, per_line: int
+) -> Node | None:
+    """The place of each line of a contiguous panel in turn, in equally many steps of the tiles.
+
+    All tiles together take about the time in which memory delivers a panel: a few of them that
+    asked for everything would wait for it.
+    """
+    terms, _ = linear_terms(panel)
+    sizes = [r.src[0].arg for r in steps]
+    count = math.prod(sizes)
+    apart, number = lines * per_line // count, tile.like(0)
+    for n, step in enumerate(steps):
+        inside = math.prod(sizes[n + 1 :])
+        if terms.get(step) != apart * inside:
+            return None
+        number += step * inside
+    shift = (tile.src[0].arg * count // lines).bit_length() - 1
+    if lines * per_line % count or (lines << shift) % count:
+        return None
+    number += _at_most(tile, (lines << shift) // count - 1) * count
+    first = panel.substitute({step: step.like(0) for step in steps})
+    return first + alu(Op.SHR, number, number.like(shift)) * per_line
 
 
 def _hints_for_row(
