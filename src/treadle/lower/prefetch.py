@@ -1,12 +1,13 @@
 """Hints that fetch the next panel of a matrix while this one is multiplied, or the next row.
 
     for panel (grid): for tile: for step: load(panel, step, line 0), ..., load(panel, step, line n)
-      ->  the same, and in each step PREFETCH(panel + 1, step, line min(tile, n))
+      ->  the same, and in each step PREFETCH(panel + 1, line (tile * steps + step) >> shift)
 
 The first tile of each panel waits for memory, all others find the panel in the second-level cache.
-Processors fetch ahead along lines, but not from the end of one panel to the next. So each of the
-first tiles asks for one line of each step: in all, the next panel once. Where a worker packs its
-panels itself, the hints are for what it will pack next. Nothing depends on a hint.
+Processors fetch ahead along lines, but not from the end of one panel to the next. So the tiles ask
+for the next panel, line by line and spread over most of their steps: memory delivers no faster, and
+tiles that asked for more would wait. Where a worker packs its panels itself, the hints are for what
+it will pack next. Nothing depends on a hint.
 
     for row (grid): for step: load(row, step);  for step: load(row, step), exp, ...
       ->  the same, and in each step of the second loop PREFETCH(row + 1, step)
@@ -150,11 +151,7 @@ def _hint(row: _Row, loops: list[Node], grid: Sequence[Node], l1: int, l2: int) 
 def _evenly(
     panel: Node, tile: Node, steps: Sequence[Node], lines: int, per_line: int
 ) -> Node | None:
-    """The place of each line of a contiguous panel in turn, in equally many steps of the tiles.
-
-    All tiles together take about the time in which memory delivers a panel: a few of them that
-    asked for everything would wait for it.
-    """
+    """The place of each line of a contiguous panel in turn, in equally many steps of the tiles."""
     terms, _ = linear_terms(panel)
     sizes = [r.src[0].arg for r in steps]
     count = math.prod(sizes)
@@ -274,8 +271,8 @@ def _hint_for_packing(
 ) -> Node | None:
     """The PREFETCH for what `fill` will pack next, in a loop that multiplies by what it packed.
 
-    A step of `fill` loads lines that lie equally far apart, and serves `each` steps of the product:
-    a tile asks for `each` of them, one in each of these steps.
+    A step of `fill` loads lines that lie equally far apart. They are asked for one after the other,
+    in equally many steps of the tiles.
     """
     filled = {behind_after(n.src[0]) for n in fill.body if n.op is Op.STORE}
     reads = {behind_after(n.src[0]) for n in body if n.op is Op.LOAD}
@@ -288,19 +285,24 @@ def _hint_for_packing(
     places = sorted({split_index(n.src[1])[1] for n in loads})
     bases = {(n.src[0], n.dtype, split_index(n.src[1])[0]) for n in loads}
     apart = {more - less for less, more in itertools.pairwise(places)}
-    each, rest = divmod(step.src[0].arg, packing.src[0].arg)
-    if len(bases) != 1 or len(apart) != 1 or rest or each & (each - 1):
+    if len(bases) != 1 or len(apart) != 1:
         return None
     ((memory, dtype, base),) = bases
     following = None if base is None else _following(base, grid)
     nbytes = dtype.itemsize * len(places) * packing.src[0].arg
-    fits = tile.src[0].arg * each >= len(places) and l1 <= nbytes <= l2 // 2
-    if following is None or not fits:
+    bits = (len(places) - 1).bit_length()
+    turns = tile.src[0].arg * step.src[0].arg // (packing.src[0].arg << bits)
+    if following is None or turns == 0 or not l1 <= nbytes <= l2 // 2:
         return None
-    turn = tile if each == 1 else tile * each + alu(Op.AND, step, step.like(each - 1))
-    now = step if each == 1 else alu(Op.SHR, step, step.like(each.bit_length() - 1))
-    place = following.substitute({packing: now}) + places[0]
-    place = place + _at_most(turn, len(places) - 1) * apart.pop()
+    shift = turns.bit_length() - 1
+    most = (packing.src[0].arg << bits + shift) // step.src[0].arg - 1
+    number = _at_most(tile, most) * step.src[0].arg + step
+    number = alu(Op.SHR, number, number.like(shift))
+    line = alu(Op.AND, number, number.like((1 << bits) - 1))
+    if len(places) < 1 << bits:
+        line = _at_most(line, len(places) - 1)
+    now = alu(Op.SHR, number, number.like(bits))
+    place = following.substitute({packing: now}) + places[0] + line * apart.pop()
     return Node(Op.PREFETCH, dtypes.void, (memory, place))
 
 

@@ -5,9 +5,11 @@
 A phase's grid is cut into chunks. `state` holds the phase's number (16 bits), the first chunk not
 yet claimed and how many follow (24 bits each), so that one compare-and-swap both claims a chunk and
 proves that the phase is still the one looked at. The calling thread claims the first chunk that is
-left, workers the last: from phase to phase a part of the grid stays with those who had it, and with
-what their caches hold of it. A phase ends when `done` reaches its number of chunks; a worker that
-comes late finds nothing to claim and is waited for by nobody.
+left, workers the last. What they claim are places; in the workers' share these count the chunks
+back from the end. So each share is gone through upwards, as kernels expect that fetch ahead, and
+from phase to phase it stays with those who had it, and with what their caches hold of it. A phase
+ends when `done` reaches its number of chunks; a worker that comes late finds nothing to claim and
+is waited for by nobody.
 """
 
 from __future__ import annotations
