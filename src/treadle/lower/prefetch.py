@@ -151,7 +151,10 @@ def _hint(row: _Row, loops: list[Node], grid: Sequence[Node], l1: int, l2: int) 
 def _evenly(
     panel: Node, tile: Node, steps: Sequence[Node], lines: int, per_line: int
 ) -> Node | None:
-    """The place of each line of a contiguous panel in turn, in equally many steps of the tiles."""
+    """The place of each line of a panel in turn, in equally many steps of the tiles.
+
+    None where its steps do not lie side by side, in the order of `steps`.
+    """
     terms, _ = linear_terms(panel)
     sizes = [r.src[0].arg for r in steps]
     count = math.prod(sizes)
@@ -295,8 +298,8 @@ def _hint_for_packing(
     if following is None or turns == 0 or not l1 <= nbytes <= l2 // 2:
         return None
     shift = turns.bit_length() - 1
-    most = (packing.src[0].arg << bits + shift) // step.src[0].arg - 1
-    number = _at_most(tile, most) * step.src[0].arg + step
+    used = max(1, (packing.src[0].arg << bits + shift) // step.src[0].arg)
+    number = _at_most(tile, used - 1) * step.src[0].arg + step
     number = alu(Op.SHR, number, number.like(shift))
     line = alu(Op.AND, number, number.like((1 << bits) - 1))
     if len(places) < 1 << bits:
