@@ -93,6 +93,20 @@ def test_each_panel_asks_for_all_lines_of_the_next_one(how, target):
         assert mine == set().union(*(one[panel + 1] for one in read))
 
 
+@pytest.mark.parametrize("lasts", [True, False], ids=["packed once", "packed by each worker"])
+def test_tiles_ask_for_equally_many_lines_of_the_next_panel(lasts):
+    phase = product_of(96, lasts=lasts)
+    (hint,) = hints(phase)
+    index = hint.src[1]
+    used = [n for n in index.toposort() if n.op is Op.RANGE]
+    tile = next(n for n in phase.program.src if n in used and n not in phase.grid)
+    tiles = tile.src[0].arg
+    assert tiles == 8
+    of_tiles = [lines(phase, index.substitute({tile: tile.like(n)}))[0] for n in range(tiles)]
+    assert {len(asked) for asked in of_tiles} == {STEPS * 4 // tiles}
+    assert len(set().union(*of_tiles)) == STEPS * 4
+
+
 @pytest.mark.parametrize(
     ("rows", "target", "steps"),
     [

@@ -39,7 +39,7 @@ def scopes(ast):
 
 
 def test_a_matmul_gets_a_register_tile_and_packed_operands():
-    ast, log = optimized(filled(256, 300) @ filled(300, 256))
+    ast, log = optimized(filled(600, 300) @ filled(300, 256))
     assert any(line.startswith("tile ") for line in log)
     assert "pack columns (shared)" in log
     assert "pack rows (grid)" in log
@@ -50,7 +50,7 @@ def test_a_matmul_gets_a_register_tile_and_packed_operands():
 def test_rows_that_lie_across_the_steps_are_packed_for_a_few_steps_at_a_time():
     across = "pack rows (grid), 8 steps at a time"
     assert across in optimized(filled(256, 300).T @ filled(256, 130))[1]
-    for x in (filled(256, 64).T, filled(300, 256)):  # its steps are near; rows lie along them
+    for x in (filled(256, 64).T, filled(600, 256)):  # its steps are near; rows lie along them
         log = optimized(x @ filled(256, 300))[1]
         assert "pack rows (grid)" in log
         assert across not in log
@@ -63,11 +63,12 @@ def test_rows_that_lie_across_the_steps_are_packed_for_a_few_steps_at_a_time():
 
 def test_few_rows_are_read_where_they_are_if_they_lie_along_the_steps():
     packed = "pack rows (grid)"
-    many, few, across = filled(64, 256), filled(30, 250), filled(250, 30).T
+    most = TARGET.l2 // 2 // (4 * 256)
+    many, few, across = filled(most + 1, 256), filled(most, 256), filled(256, 30).T
     assert packed in optimized(many @ filled(256, 320))[1]
-    assert packed not in optimized(few @ filled(250, 320))[1]
-    assert packed in optimized(across @ filled(250, 320))[1]
-    for rows, steps, columns in ((30, 250, 331), (2, 1000, 257), (13, 64, 640)):
+    assert packed not in optimized(few @ filled(256, 320))[1]
+    assert packed in optimized(across @ filled(256, 320))[1]
+    for rows, steps, columns in ((30, 250, 331), (2, 1000, 257), (13, 64, 640), (130, 512, 256)):
         x, y = numbers(rows, steps), numbers(steps, columns)
         found = (Tensor(x, device="CPU") @ Tensor(y, device="CPU")).numpy()
         np.testing.assert_allclose(found, x.astype(np.float64) @ y, rtol=1e-4, atol=1e-4)

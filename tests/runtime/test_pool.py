@@ -51,7 +51,7 @@ def test_a_phase_sees_all_of_the_phase_before_it(cpu, kernels, numbers):
         assert set(mirrored) == {7 * round_}
 
 
-def test_the_caller_takes_a_grid_from_its_start_and_workers_from_its_end(cpu):
+def test_the_caller_and_the_workers_go_through_their_shares_of_a_grid_upwards(cpu):
     claimed: dict[bool, list[int]] = {True: [], False: []}
     caller = threading.get_ident()
 
@@ -62,9 +62,32 @@ def test_the_caller_takes_a_grid_from_its_start_and_workers_from_its_end(cpu):
 
     address = ctypes.cast(claim, ctypes.c_void_p).value
     cpu.run([Launch([Phase(address, 60, 1)], [])])
-    assert claimed[True] == list(range(len(claimed[True])))
-    assert max(claimed[True]) < min(claimed[False])
     assert sorted(claimed[True] + claimed[False]) == list(range(60))
+    own, mine = 15, claimed[True]
+    assert mine[:own] == list(range(min(own, len(mine))))
+    behind = [begin for begin in claimed[False] if begin >= own]
+    assert behind
+    assert sorted(behind) == list(range(own, own + len(behind)))
+
+
+def test_the_caller_does_what_is_left_of_the_workers_share_from_its_end(cpu):
+    claimed: list[int] = []
+    caller, stuck = threading.get_ident(), threading.Event()
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    def claim(args, variables, begin, end):
+        if threading.get_ident() != caller:
+            stuck.wait(60)
+            return
+        claimed.append(begin)
+        if len(claimed) == 60 - 3:  # all that three workers do not hold
+            stuck.set()
+
+    address = ctypes.cast(claim, ctypes.c_void_p).value
+    cpu.run([Launch([Phase(address, 60, 1)], [])])
+    assert claimed[:15] == list(range(15))
+    assert claimed[15:] == sorted(claimed[15:], reverse=True)
+    assert claimed[15] == 59
 
 
 def test_a_grid_no_larger_than_its_grain_makes_no_thread(cpu, kernels, numbers):

@@ -1,12 +1,13 @@
 """Hints that fetch the next panel of a matrix while this one is multiplied, or the next row.
 
     for panel (grid): for tile: for step: load(panel, step, line 0), ..., load(panel, step, line n)
-      ->  the same, and in each step PREFETCH(panel + 1, step, line min(tile, n))
+      ->  the same, and in each step PREFETCH(panel + 1, line (tile * steps + step) >> shift)
 
 The first tile of each panel waits for memory, all others find the panel in the second-level cache.
-Processors fetch ahead along lines, but not from the end of one panel to the next. So each of the
-first tiles asks for one line of each step: in all, the next panel once. Where a worker packs its
-panels itself, the hints are for what it will pack next. Nothing depends on a hint.
+Processors fetch ahead along lines, but not from the end of one panel to the next. So the tiles ask
+for the next panel, line by line and spread over most of their steps: memory delivers no faster, and
+tiles that asked for more would wait. Where a worker packs its panels itself, the hints are for what
+it will pack next. Nothing depends on a hint.
 
     for row (grid): for step: load(row, step);  for step: load(row, step), exp, ...
       ->  the same, and in each step of the second loop PREFETCH(row + 1, step)
@@ -140,8 +141,35 @@ def _hint(row: _Row, loops: list[Node], grid: Sequence[Node], l1: int, l2: int) 
     following = _following(index, grid)
     if following is None or tile.src[0].arg < lines or not l1 <= nbytes <= l2 // 2:
         return None
-    place = following + _at_most(tile, lines - 1) * (CACHE_LINE // memory.dtype.scalar.itemsize)
+    per_line = CACHE_LINE // memory.dtype.scalar.itemsize
+    place = _evenly(following, tile, steps, nbytes // CACHE_LINE, per_line)
+    if place is None:
+        place = following + _at_most(tile, lines - 1) * per_line
     return Node(Op.PREFETCH, dtypes.void, (memory, place))
+
+
+def _evenly(
+    panel: Node, tile: Node, steps: Sequence[Node], lines: int, per_line: int
+) -> Node | None:
+    """The place of each line of a panel in turn, in equally many steps of the tiles.
+
+    None where its steps do not lie side by side, in the order of `steps`.
+    """
+    terms, _ = linear_terms(panel)
+    sizes = [r.src[0].arg for r in steps]
+    count = math.prod(sizes)
+    apart, number = lines * per_line // count, tile.like(0)
+    for n, step in enumerate(steps):
+        inside = math.prod(sizes[n + 1 :])
+        if terms.get(step) != apart * inside:
+            return None
+        number += step * inside
+    shift = (tile.src[0].arg * count // lines).bit_length() - 1
+    if lines * per_line % count or (lines << shift) % count:
+        return None
+    number += _at_most(tile, (lines << shift) // count - 1) * count
+    first = panel.substitute({step: step.like(0) for step in steps})
+    return first + alu(Op.SHR, number, number.like(shift)) * per_line
 
 
 def _hints_for_row(
@@ -246,8 +274,8 @@ def _hint_for_packing(
 ) -> Node | None:
     """The PREFETCH for what `fill` will pack next, in a loop that multiplies by what it packed.
 
-    A step of `fill` loads lines that lie equally far apart, and serves `each` steps of the product:
-    a tile asks for `each` of them, one in each of these steps.
+    A step of `fill` loads lines that lie equally far apart. They are asked for one after the other,
+    in equally many steps of the tiles.
     """
     filled = {behind_after(n.src[0]) for n in fill.body if n.op is Op.STORE}
     reads = {behind_after(n.src[0]) for n in body if n.op is Op.LOAD}
@@ -260,19 +288,24 @@ def _hint_for_packing(
     places = sorted({split_index(n.src[1])[1] for n in loads})
     bases = {(n.src[0], n.dtype, split_index(n.src[1])[0]) for n in loads}
     apart = {more - less for less, more in itertools.pairwise(places)}
-    each, rest = divmod(step.src[0].arg, packing.src[0].arg)
-    if len(bases) != 1 or len(apart) != 1 or rest or each & (each - 1):
+    if len(bases) != 1 or len(apart) != 1:
         return None
     ((memory, dtype, base),) = bases
     following = None if base is None else _following(base, grid)
     nbytes = dtype.itemsize * len(places) * packing.src[0].arg
-    fits = tile.src[0].arg * each >= len(places) and l1 <= nbytes <= l2 // 2
-    if following is None or not fits:
+    bits = (len(places) - 1).bit_length()
+    turns = tile.src[0].arg * step.src[0].arg // (packing.src[0].arg << bits)
+    if following is None or turns == 0 or not l1 <= nbytes <= l2 // 2:
         return None
-    turn = tile if each == 1 else tile * each + alu(Op.AND, step, step.like(each - 1))
-    now = step if each == 1 else alu(Op.SHR, step, step.like(each.bit_length() - 1))
-    place = following.substitute({packing: now}) + places[0]
-    place = place + _at_most(turn, len(places) - 1) * apart.pop()
+    shift = turns.bit_length() - 1
+    used = max(1, (packing.src[0].arg << bits + shift) // step.src[0].arg)
+    number = _at_most(tile, used - 1) * step.src[0].arg + step
+    number = alu(Op.SHR, number, number.like(shift))
+    line = alu(Op.AND, number, number.like((1 << bits) - 1))
+    if len(places) < 1 << bits:
+        line = _at_most(line, len(places) - 1)
+    now = alu(Op.SHR, number, number.like(bits))
+    place = following.substitute({packing: now}) + places[0] + line * apart.pop()
     return Node(Op.PREFETCH, dtypes.void, (memory, place))
 
 

@@ -169,11 +169,12 @@ def is_in_place(problem: Problem, tile: Tile) -> bool:
 
 
 def is_at_hand(problem: Problem, target: Target) -> bool:
-    """Whether a few rows of memory, each contiguous, are read as quickly where they are.
+    """Whether rows of memory, each contiguous, are read as quickly where they are.
 
-    They stay in the first-level cache, and a phase and its barrier are saved.
+    They stay in the second-level cache beside the panels, and a phase and its barrier are saved: in
+    that, half of the rows would come from the cache of another core, and be packed into it.
     """
     x, steps = problem.x, problem.steps
     if len(steps) != 1 or x.op is not Op.LOAD or stride(x.src[1], steps[0]) != 1 or lasts(x):
         return False
-    return steps_of(*problem.rows, *steps) * x.dtype.itemsize <= target.l1
+    return steps_of(*problem.rows, *steps) * x.dtype.itemsize <= target.l2 // 2

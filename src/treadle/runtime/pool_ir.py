@@ -5,9 +5,11 @@
 A phase's grid is cut into chunks. `state` holds the phase's number (16 bits), the first chunk not
 yet claimed and how many follow (24 bits each), so that one compare-and-swap both claims a chunk and
 proves that the phase is still the one looked at. The calling thread claims the first chunk that is
-left, workers the last: from phase to phase a part of the grid stays with those who had it, and with
-what their caches hold of it. A phase ends when `done` reaches its number of chunks; a worker that
-comes late finds nothing to claim and is waited for by nobody.
+left, workers the last. What they claim are places; in the workers' share these count the chunks
+back from the end. So each share is gone through upwards, as kernels expect that fetch ahead, and
+from phase to phase it stays with those who had it, and with what their caches hold of it. A phase
+ends when `done` reaches its number of chunks; a worker that comes late finds nothing to claim and
+is waited for by nobody.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ __all__ = ["POOL_BYTES", "POOL_FIELDS", "POOL_SYMBOLS", "pool_ir"]
 # (128 bytes: adjacent lines are fetched in pairs).
 POOL_FIELDS = {
     "state": 0, "done": 128,
-    "fn": 256, "args": 264, "vars": 272, "grid": 280, "grain": 288, "chunks": 296,
+    "fn": 256, "args": 264, "vars": 272, "grid": 280, "grain": 288, "chunks": 296, "own": 304,
     "busy": 384, "stop": 512, "workers": 520, "started": 528, "spin_ns": 536,
     "sleepers": 640, "caller_waits": 648, "core": 656,
     "lock": 768, "work_signal": 896, "done_signal": 1024, "attr": 1152, "thread": 1280,
@@ -59,6 +61,7 @@ entry:
   $grid = field grid
   $grain = field grain
   $chunks = field chunks
+  $own = field own
   br label %look
 look:
   %ran = phi i64 [ 0, %entry ], [ %ran, %claim ], [ %more, %run ]
@@ -85,7 +88,14 @@ run:
   %first = and i64 %high, 16777215
   %behind = sub i64 %left, 1
   %last = add i64 %first, %behind
-  %index = select i1 %from_end, i64 %last, i64 %first
+  %place = select i1 %from_end, i64 %last, i64 %first
+  ; Both shares are gone through upwards: what a kernel fetches ahead is behind its chunk.
+  %own = load i64, ptr $own
+  %above = sub i64 %chunks, 1
+  %over = sub i64 %above, %place
+  %turned = add i64 %own, %over
+  %is_own = icmp slt i64 %place, %own
+  %index = select i1 %is_own, i64 %place, i64 %turned
   %begin = mul i64 %index, %grain
   %full = add i64 %begin, %grain
   %end = call i64 @llvm.smin.i64(i64 %full, i64 %grid)
@@ -222,6 +232,7 @@ entry:
   $grid = field grid
   $grain = field grain
   $chunks = field chunks
+  $own = field own
   $sleepers = field sleepers
   $core = field core
   $workers = field workers
@@ -244,6 +255,11 @@ entry:
   store i64 %grid, ptr $grid
   store i64 %grain, ptr $grain
   store i64 %chunks, ptr $chunks
+  %others = load i64, ptr $workers
+  %threads = add i64 %others, 1
+  %shared = add i64 %chunks, %others
+  %own = udiv i64 %shared, %threads
+  store i64 %own, ptr $own
   store atomic i64 0, ptr $done seq_cst, align 8
   %old = load atomic i64, ptr $state seq_cst, align 8
   %epoch = and i64 %old, -281474976710656
