@@ -26,11 +26,12 @@ ROWS = {work.name: work for work in works(quick=True)}
 MATMUL, SUM, SOFTMAX = ROWS["matmul 64"], ROWS["sum 256x256"], ROWS["softmax 256x256"]
 
 
-def test_every_run_gets_every_turn_after_its_warm_up():
+def test_every_run_gets_every_turn_and_another_is_first_in_each():
     calls = []
     times = interleave({n: lambda n=n: calls.append(n) for n in "ab"}, rounds=6)
     assert {name: len(seconds) for name, seconds in times.items()} == {"a": 6, "b": 6}
-    assert calls[:4] == ["a"] * 2 + ["b"] * 2
+    turns = [name for name, before in zip(calls, ["", *calls], strict=False) if name != before]
+    assert turns == list("a" + "ba" * 3)
 
 
 def test_the_ratio_is_the_median_of_each_rounds_quotient():
@@ -94,6 +95,36 @@ class Sleeper(Counter):
     def made(self, number):
         time.sleep(0.01)
         return np.array([number])
+
+
+class Fragile(Counter):
+    """Fails at its second call, as a capture may."""
+
+    def made(self, number):
+        if len(self.alive) == 1:
+            raise RuntimeError("no capture\nand more")
+        return super().made(number)
+
+
+def test_a_library_that_fails_at_a_later_call_costs_its_own_numbers_alone():
+    result = measure(SUM, {"treadle": Counter, "torch": Fragile}, 3, 0.0)
+    assert list(result.times) == ["treadle"]
+    assert result.failed == {"torch": "RuntimeError: no capture"}
+
+
+def test_an_interrupt_ends_the_measuring_and_prints_what_there_is(monkeypatch, capsys):
+    results = iter([WorkResult(MATMUL, {"treadle": [1.0]})])
+
+    def one_row(*args):
+        for result in results:
+            return result
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bench, "measure", one_row)
+    assert bench.run(only=["matmul"], peers=[], quick=True) == 130
+    shown = capsys.readouterr().out
+    assert f"| {MATMUL.name} " in shown
+    assert "matmul 128" not in shown
 
 
 def test_a_film_has_inputs_and_results_of_its_own_for_each_frame():

@@ -25,6 +25,7 @@ __all__ = ["run"]
 
 ALWAYS = ("treadle", "treadle lazy", "bandwidth")
 ROUNDS, QUICK_ROUNDS = 31, 3
+INTERRUPTED = 130  # what a shell reports for Ctrl-C
 BUDGET, QUICK_BUDGET = 2.0, 0.1  # seconds for the rounds of one row
 
 
@@ -37,8 +38,9 @@ def run(
     """Measure and print. Returns 1 if treadle itself failed a row, else 0.
 
     `only` keeps the groups of these names, and rows whose name contains one of its words.
-    `peers` None takes those that are installed, each in the rows where it takes part. Raises
-    UserError for a peer that is unknown or not installed, and where no row is left.
+    `peers` None takes those that are installed, each in the rows where it takes part. Ctrl-C ends
+    the measuring: what there is by then is printed, and 130 returned. Raises UserError for a peer
+    that is unknown or not installed, and where no row is left.
     """
     _check_peers(peers or ())
     chosen = [w for w in works(quick) if _wanted(w.group, w.name, only)]
@@ -48,15 +50,20 @@ def run(
         raise UserError(f"no row matches {', '.join(only or ())}; the rows are: {_known(quick)}")
     limits = ceilings(quick)
     rounds, budget = (QUICK_ROUNDS, QUICK_BUDGET) if quick else (ROUNDS, BUDGET)
-    results = [
-        measure(w, {name: PEERS[name].library for name in _peers(w, peers, quick)}, rounds, budget)
-        for w in tqdm(chosen, "measuring")
-    ]
-    spent = [_measure_overhead(o) for o in tqdm(costs, "fresh processes")]
-    sizes = [_measure_footprint(w, quick) for w in tqdm(programs, "peak memory")]
-    report = Report(describe_machine(), limits, results, spent, sizes)
+    report = Report(describe_machine(), limits, [], [], [])
+    ended = False
+    try:
+        for work in tqdm(chosen, "measuring"):
+            libraries = {name: PEERS[name].library for name in _peers(work, peers, quick)}
+            report.works.append(measure(work, libraries, rounds, budget))
+        for cost in tqdm(costs, "fresh processes"):
+            report.overheads.append(_measure_overhead(cost))
+        for program in tqdm(programs, "peak memory"):
+            report.footprints.append(_measure_footprint(program, quick))
+    except KeyboardInterrupt:
+        ended = True
     print(json.dumps(as_json(report), indent=2) if json_wanted else as_text(report))
-    return 1 if report.failed else 0
+    return INTERRUPTED if ended else int(report.failed)
 
 
 def _wanted(group: str, name: str, only: Sequence[str] | None) -> bool:

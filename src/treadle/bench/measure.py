@@ -12,6 +12,8 @@ from .work import Work
 
 __all__ = ["measure"]
 
+CAPTURED = 3  # calls, behind which a TinyJit replays: what can go wrong has done so by then
+
 
 def measure(
     work: Work, libraries: Mapping[str, Callable[[], Library]], rounds: int, budget: float
@@ -25,7 +27,8 @@ def measure(
         # One peer that cannot do a row, or treadle itself, must not cost all other numbers.
         try:
             prepared = library().prepare(work)
-            prepared()
+            for _ in range(CAPTURED):
+                prepared()
             runs[name] = prepared
         except NotOffered:
             continue

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .machine import Ceilings
@@ -26,9 +26,9 @@ class Report:
 
     machine: dict[str, str]
     limits: Ceilings
-    works: Sequence[WorkResult]
-    overheads: Sequence[OverheadResult]
-    footprints: Sequence[FootprintResult] = ()
+    works: list[WorkResult]
+    overheads: list[OverheadResult]
+    footprints: list[FootprintResult] = field(default_factory=list)
 
     @property
     def failed(self) -> bool:

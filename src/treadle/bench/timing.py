@@ -12,7 +12,6 @@ from typing import Any
 
 __all__ = ["interleave", "median_ratio", "timed"]
 
-WARM_UP = 2  # after a first call: TinyJit captures at its second, and only then replays
 SETTLE_SECONDS = 0.1  # the BLAS of NumPy spins for 50 to 100 ms
 MIN_ROUNDS = 3
 MAX_BURST, BURST_SECONDS = 9, 0.01
@@ -29,14 +28,11 @@ def timed(function: Callable[[], Any]) -> float:
 def interleave(
     runs: Mapping[str, Callable[[], Any]], rounds: int, budget: float = 2.0
 ) -> dict[str, list[float]]:
-    """Seconds a call of each run in each round, after a warm-up of every one.
+    """Seconds a call of each run in each round.
 
     Stops after `rounds`, or after MIN_ROUNDS once `budget` seconds are spent. The order turns
     from round to round, so that nobody always follows the same neighbour's caches.
     """
-    for run in runs.values():
-        for _ in range(WARM_UP):
-            run()
     names, times = list(runs), {name: [] for name in runs}
     end = time.perf_counter() + budget
     for turn in range(rounds):

@@ -35,19 +35,30 @@ Where = tuple[int, ...]
 
 
 def expand(
-    root: Node, has_masks: bool = False, shuffled_bytes: Callable[[DType], int] = lambda _: 0
+    root: Node,
+    has_masks: bool = False,
+    shuffled_bytes: Callable[[DType], int] = lambda _: 0,
+    has_float64: bool = False,
 ) -> Node:
     """`root` with no unroll or vector RANGE left in it.
 
     `has_masks`: loads of some lanes of a vector cost no more than those of all. `shuffled_bytes`:
-    how many bytes of a type's elements can be moved anywhere at once.
+    how many bytes of a type's elements can be moved anywhere at once. `has_float64`: totals of
+    float32 along lanes may be that.
     """
-    return _Expander(root, has_masks, shuffled_bytes).run(root)
+    return _Expander(root, has_masks, shuffled_bytes, has_float64).run(root)
 
 
 class _Expander:
-    def __init__(self, root: Node, has_masks: bool, shuffled_bytes: Callable[[DType], int]) -> None:
+    def __init__(
+        self,
+        root: Node,
+        has_masks: bool,
+        shuffled_bytes: Callable[[DType], int],
+        has_float64: bool,
+    ) -> None:
         self.has_masks, self.shuffled_bytes = has_masks, shuffled_bytes
+        self.has_float64 = has_float64
         self.free = free_ranges(root)
         self.copies: dict[Node, dict[Where, Node]] = {}
         self.axes: dict[Node, tuple[Node, ...]] = {}
@@ -409,9 +420,9 @@ class _Expander:
         assert vector is not None  # else it runs along no lanes
         value = broadcast(self._at(update.src[1], position), vector.src[0].arg)
         self.registers += 1
-        result, total = scanned(
-            value, update.arg, outer, self._loops_of(update.src[2:]), self.registers
-        )
+        is_wide = self.has_float64 and update.arg is Op.ADD and register.dtype is dtypes.float32
+        loops = self._loops_of(update.src[2:])
+        result, total = scanned(value, update.arg, outer, loops, self.registers, is_wide)
         self.totals.setdefault(node, []).append(total)
         return result
 

@@ -4,6 +4,8 @@
       ->  a, b, c, d  ->  a, a+b, b+c, c+d  ->  a, a+b, a+b+c, a+b+c+d, and the total before in all
 
 Log2 of the lanes shuffles and additions a vector; from vector to vector one addition alone waits.
+A total of float32 numbers is one float64 beside the lanes, as PyTorch keeps it: else a total of n
+numbers would be off by n / lanes roundings of its own size.
 """
 
 from __future__ import annotations
@@ -19,20 +21,30 @@ __all__ = ["scanned"]
 
 
 def scanned(
-    value: Node, op: Op, outer: tuple[Node, ...], loops: tuple[Node, ...], number: int
+    value: Node,
+    op: Op,
+    outer: tuple[Node, ...],
+    loops: tuple[Node, ...],
+    number: int,
+    is_wide: bool,
 ) -> tuple[Node, Node]:
     """What a scan has in each lane of `value` at each step of `loops`, and the UPDATE of its total.
 
-    The total is register `number`, new in each step of the loops `outer`.
+    The total is register `number`, new in each step of the loops `outer`; `is_wide`: in float64.
     """
-    count = value.dtype.count
-    none = broadcast(identity(op, value.dtype.scalar), count)
-    total = Node(Op.REGISTER, value.dtype, (none, *outer), RegisterRef(number))
-    before = Node(Op.AFTER, value.dtype, (total, *loops))
+    count, dtype = value.dtype.count, value.dtype.scalar
     within = _prefixes(value, op)
-    last = Node(Op.SHUFFLE, value.dtype, (within, within), (count - 1,) * count)
-    following = alu(op, before, last)
-    return alu(op, before, within), Node(Op.UPDATE, dtypes.void, (total, following, *loops))
+    if is_wide:
+        none, last = identity(op, dtypes.float64), Node(Op.EXTRACT, dtype, (within,), count - 1)
+        last = last.cast(dtypes.float64)
+    else:
+        none = broadcast(identity(op, dtype), count)
+        last = Node(Op.SHUFFLE, value.dtype, (within, within), (count - 1,) * count)
+    total = Node(Op.REGISTER, none.dtype, (none, *outer), RegisterRef(number))
+    before = Node(Op.AFTER, none.dtype, (total, *loops))
+    update = Node(Op.UPDATE, dtypes.void, (total, alu(op, before, last), *loops))
+    narrow = broadcast(before.cast(dtype), count) if is_wide else before
+    return alu(op, narrow, within), update
 
 
 def _prefixes(value: Node, op: Op) -> Node:

@@ -21,12 +21,14 @@ from .linearize import Phase, linearize
 from .lines import with_lines
 from .loose import say_rounding
 from .math import lower_math
+from .partial_sums import with_partial_sums
 from .prefetch import with_prefetches
 from .registers import lower_reduces
 from .scaling import say_scaling
 from .shared import asking
 from .stage import lower_stages
 from .streams import with_streams
+from .wide_scans import widen_scans
 from .workgroup import lower_work_items
 
 __all__ = ["Lowered", "lower"]
@@ -51,11 +53,14 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
     # Stages first: they are loops of their own, which all later passes treat like any other.
     root, scratch = lower_stages(ast, slots)
     root, items = lower_work_items(root)
+    is_wide = target.workgroup is None and target.is_native(dtypes.float64)
     passes: tuple[Callable[[Node], Node], ...] = (
         # Index expressions are smallest before they are copied for each unrolled position.
         simplify_kernel,
+        # Before lanes and copies, each of which gets a register of the wider type.
+        lambda node: widen_scans(node) if is_wide else node,
         # Copies and lanes before reductions, so that each copy gets an accumulator.
-        lambda node: expand(node, target.has_masked_memory, target.shuffled_bytes),
+        lambda node: expand(node, target.has_masked_memory, target.shuffled_bytes, is_wide),
         lower_reduces,
         # Formulas after expansion: one rewrite serves each distinct node, scalar or vector.
         lambda node: emulate_dtypes(node, native),
@@ -77,6 +82,8 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
     if target.workgroup is None:
         phases = [with_streams(phase, target.l3 // 2) for phase in phases]
         phases = [with_prefetches(phase, target.l1, target.l2, target.l3) for phase in phases]
+        # Those look at the schedule's loops, which are others behind this.
+        phases = [with_partial_sums(phase) for phase in phases]
     else:
         phases = [asking(phase, target.workgroup.declared_bytes) for phase in phases]
     return Lowered(tuple(phases), tuple(scratch), tuple(variables))

@@ -1,0 +1,42 @@
+"""Running totals of float32 kept in float64, as PyTorch does: each is rounded once.
+
+    out = AFTER(total, UPDATE(total, x; ADD))
+      ->  out = float32(AFTER(wide, UPDATE(wide, float64(x); ADD)))
+
+A total of n numbers would be rounded n times, each time by its own size. Totals in the lanes of
+vectors stay as narrow as they are, see lane_scans.py.
+"""
+
+from __future__ import annotations
+
+from ..dtype import dtypes
+from ..ir.loops import identity
+from ..ir.node import Node
+from ..ir.op import Op
+
+__all__ = ["widen_scans"]
+
+
+def widen_scans(root: Node) -> Node:
+    """`root` with the sums and products of its float32 scans in float64."""
+    found = [n for n in root.toposort() if n.op is Op.AFTER and _is_running_total(n)]
+    return root.substitute({n: _widened(n) for n in found}) if found else root
+
+
+def _is_running_total(node: Node) -> bool:
+    register, *updates = node.src
+    if register.op is not Op.REGISTER or register.dtype is not dtypes.float32:
+        return False
+    if [n.op for n in updates] != [Op.UPDATE] or updates[0].arg not in (Op.ADD, Op.MUL):
+        return False
+    steps = Node.sink(updates[0].src[2:]).toposort()
+    return not any(n.op is Op.RANGE and n.arg.kind == "vector" for n in steps)
+
+
+def _widened(node: Node) -> Node:
+    register, update = node.src
+    _, value, *loops = update.src
+    none = identity(update.arg, dtypes.float64)
+    wide = register.replace(dtype=dtypes.float64, src=(none, *register.src[1:]))
+    added = update.replace(src=(wide, value.cast(dtypes.float64), *loops))
+    return node.replace(dtype=dtypes.float64, src=(wide, added)).cast(dtypes.float32)

@@ -1,0 +1,93 @@
+"""Long sums of float32 are added up in parts; programs stay such that they can be printed."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from treadle import Tensor, dtypes
+from treadle.engine.run import scheduled
+from treadle.ir.op import Op
+from treadle.ir.verify import verify_linear
+from treadle.lower.partial_sums import PART
+from treadle.lower.passes import lower
+from treadle.optimize.heuristic import optimize
+from treadle.target import Target
+
+TARGET = Target.parse("x86-64-v3")
+RANDOM = np.random.default_rng(5)
+
+
+def filled(*shape, dtype="float32"):
+    return Tensor(np.ones(shape, dtype)).realize()
+
+
+def programs(tensor, target=TARGET):
+    """The programs of all phases that compute `tensor`, each checked."""
+    found = []
+    for kernel in scheduled([(tensor.node, tensor.device)]):
+        ast, _ = optimize(kernel.ast, target)
+        found += lower(ast, len(kernel.buffers), target).phases
+    for phase in found:
+        verify_linear(phase.program)
+    return [phase.program for phase in found]
+
+
+def _is_float32(node):
+    return node.dtype.scalar is dtypes.float32
+
+
+def rows(program):
+    """How many numbers are added one after the other, for each float32 sum."""
+    return {
+        math.prod(r.src[0].arg if r.src[0].op is Op.CONST else PART for r in node.src[2:])
+        for node in program.src
+        if node.op is Op.UPDATE
+        and node.arg is Op.ADD
+        and node.src[0].dtype.scalar.name == "float32"
+    }
+
+
+def test_the_steps_of_a_matmul_are_added_in_equal_parts():
+    assert {128, 8} in map(rows, programs(filled(64, 1024) @ filled(1024, 64)))
+
+
+def test_a_number_of_steps_without_divisors_has_a_shorter_last_part():
+    product = programs(filled(64, 1009) @ filled(1009, 64))[-1]
+    sizes = [n.src[0] for n in product.src if n.op is Op.RANGE and n.arg.kind == "loop"]
+    assert any(size.op is not Op.CONST for size in sizes)
+
+
+def test_windows_of_an_image_are_added_in_parts():
+    (product,) = filter(rows, programs(filled(2, 64, 20, 20).conv2d(filled(64, 64, 3, 3))))
+    assert max(rows(product)) <= PART
+
+
+def test_short_sums_are_left_alone():
+    assert {128} in map(rows, programs(filled(64, 128) @ filled(128, 64)))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int32"])
+def test_other_types_are_left_alone(dtype):
+    (program,) = programs(filled(64, 4096, dtype=dtype).sum(1))
+    loops = [n for n in program.src if n.op is Op.RANGE and n.arg.kind == "loop"]
+    assert len(loops) == 1
+
+
+@pytest.mark.parametrize("steps", [129, 200, 1000, 1009, 4099, 70001])
+@pytest.mark.parametrize("device", ["CPU", "CPU:LLVM:x86-64-v2", "CPU:CLANG"])
+def test_results_are_right_and_closer_than_those_of_one_long_row(steps, device):
+    try:
+        x = Tensor(RANDOM.standard_normal((5, steps)).astype("f"), device=device).realize()
+    except Exception as error:
+        pytest.skip(f"{device}: {error}")
+    y = Tensor(RANDOM.standard_normal((steps, 40)).astype("f"), device=device)
+    a, b = x.numpy().astype(np.float64), y.numpy().astype(np.float64)
+    in_a_row = np.cumsum((a[:, :, None] * b[None]).astype("f"), axis=1, dtype="f")[:, -1]
+    exact = a @ b
+    error = np.sqrt(np.mean(((x @ y).numpy() - exact) ** 2))
+    assert error < np.sqrt(np.mean((in_a_row - exact) ** 2))
+    np.testing.assert_allclose(x.sum(1).numpy(), a.sum(1), rtol=1e-5, atol=1e-5 * steps**0.5)
+    np.testing.assert_allclose(y.sum(0).numpy(), b.sum(0), rtol=1e-5, atol=1e-5 * steps**0.5)
