@@ -66,7 +66,7 @@ def bounds_where(index: Node, conditions: Iterable[Node]) -> Bounds:
 def stays_inside(index: Node, memory: Node, conditions: Iterable[Node]) -> bool:
     """Whether `index` is proved to be one of an element of `memory` wherever `conditions` hold."""
     memory = behind_after(memory)
-    if memory.op is not Op.PARAM:
+    if memory.op not in (Op.PARAM, Op.LOCAL):
         return False
     low, high = bounds_where(index, conditions)
     return low >= 0 and high < size_max(memory.arg.size)

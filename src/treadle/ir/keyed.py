@@ -2,9 +2,12 @@
 
     joined(key, place)   (cast(key) << 32) | cast(place), uint64
     split(node)          (key, place) again, None for what is no such number
+    is_better(MAX, (key, place), (best, held), False)
+                         best < key or (best == key and held < place)
 
 The larger key has the larger number; equal keys are decided by their places. Where such numbers are
-compared, nobody needs more than the two halves: see lower/registers.py.
+compared, nobody needs more than the two halves: see lower/extremes.py and optimize/columns.py.
+Where places go on with the steps of a loop, the first of equal keys is the one that is there.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from ..dtype import dtypes
 from .node import Node, alu
 from .op import Op
 
-__all__ = ["joined", "split", "wide_parts"]
+__all__ = ["goes_on", "is_better", "joined", "key_of", "place_of", "split", "wide_parts"]
 
 HALF = 32  # bits
 
@@ -22,6 +25,16 @@ def joined(key: Node, place: Node) -> Node:
     """`key` above `place`, unsigned integers of at most HALF bits, or vectors of as many lanes."""
     wide = dtypes.uint64.vec(key.dtype.count)
     return (key.cast(wide) << HALF) | place.cast(wide)
+
+
+def key_of(number: Node) -> Node:
+    """The key in a number that was computed, as uint32."""
+    return (number >> HALF).cast(dtypes.uint32)
+
+
+def place_of(number: Node) -> Node:
+    """The place in a number that was computed, as uint32."""
+    return number.cast(dtypes.uint32)
 
 
 def split(node: Node) -> tuple[Node, Node] | None:
@@ -54,6 +67,51 @@ def wide_parts(value: Node) -> list[Node]:
         return [value, value.src[2], *wide_parts(value.src[1])]
     shifted, low = value.src
     return [value, shifted, *shifted.src, low]
+
+
+def is_better(op: Op, one: tuple[Node, Node], held: tuple[Node, Node], in_order: bool) -> Node:
+    """Whether a key and its place replace those that are `held`.
+
+    `in_order`: they come later, and later places are worse.
+    """
+    (key, place), (best, best_place) = one, held
+    better = _is_only_extreme(op, key, best)
+    if in_order:
+        return better
+    is_equal = alu(Op.CMPEQ, key, best)
+    return better | (is_equal & _is_only_extreme(op, place, best_place))
+
+
+def _is_only_extreme(op: Op, one: Node, other: Node) -> Node:
+    return alu(Op.CMPLT, other, one) if op is Op.MAX else alu(Op.CMPLT, one, other)
+
+
+def goes_on(place: Node, op: Op, loop: Node) -> bool:
+    """Whether later steps of `loop` have worse places: smaller for MAX, larger for MIN."""
+    while place.op is Op.BROADCAST:
+        (place,) = place.src
+    if op is Op.MAX:
+        return place.op is Op.SUB and not _uses(place.src[0], loop) and _grows(place.src[1], loop)
+    return _grows(place, loop)
+
+
+def _grows(node: Node, loop: Node) -> bool:
+    """Whether a number depends on `loop` and gets larger with each step; it never overflows."""
+    if node is loop:
+        return True
+    used = [s for s in node.src if _uses(s, loop)]
+    if node.op in (Op.CAST, Op.BROADCAST):
+        return all(_grows(s, loop) for s in node.src)
+    if node.op is Op.ADD:
+        return bool(used) and all(_grows(s, loop) for s in used)
+    if node.op is Op.MUL:
+        factor = node.src[1].src[0] if node.src[1].op is Op.BROADCAST else node.src[1]
+        return factor.op is Op.CONST and factor.arg > 0 and _grows(node.src[0], loop)
+    return False
+
+
+def _uses(node: Node, loop: Node) -> bool:
+    return loop in node.toposort()
 
 
 def _narrow(node: Node) -> Node | None:

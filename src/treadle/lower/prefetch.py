@@ -20,6 +20,12 @@ The first loop over a row waits for memory, later ones compute while memory rest
 Where large memory is read once, processors fetch ahead by themselves, but not far enough, and no
 further than a page. Loops that also store keep memory busy by that.
 
+    for rows: for step: load(row, step), ..., load(row + 7, step), store to memory of the worker
+      ->  the same, and in each step PREFETCH(row, step + 1 KiB), ..., (row + 7, step + 1 KiB)
+
+Several rows at a time that are added to totals in the nearest cache (optimize/columns.py) are as
+many streams, so that less of each is on its way.
+
     for pair (grid): for step: load(2*pair, step), load(2*pair + 1, step), store around the caches
       ->  the same, and in each step PREFETCH(2*pair + 2, step), PREFETCH(2*pair + 3, step)
 
@@ -45,6 +51,7 @@ from .streams import CACHE_LINE, STREAM, split_index
 __all__ = ["with_prefetches"]
 
 AHEAD = 8 << 10  # bytes: what a core reads while one line comes from memory, a few times over
+AHEAD_IN_EACH = 1 << 10  # bytes, of several streams
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,7 @@ def with_prefetches(phase: Phase, l1: int, l2: int, l3: int) -> Phase:
         found += [_hint_for_packing(f, loop.loops, loop.body, grid, l1, l2) for f in fills]
         found += _hints_for_row(loop, grid, passed, l2)
         found += _hints_for_rows_ahead(loop, grid, l2)
+        found += _hints_for_totals(loop, l3)
         wanted = [hint for hint in found if hint is not None] or streams.get(loop.end, [])
         for hint in wanted:
             _insert(program, hint, [*loop.loops, loop.end])
@@ -225,6 +233,24 @@ def _is_stream(row: _Row, loop: _Loop, least_bytes: int) -> bool:
     if set(terms) != set(loop.loops) or terms[step] != per_step:
         return False
     return whole * memory.dtype.scalar.itemsize >= 4 * AHEAD or whole in terms.values()
+
+
+def _hints_for_totals(loop: _Loop, least_bytes: int) -> list[Node]:
+    """PREFETCHes in a loop that adds rows to totals, of memory of more than `least_bytes`."""
+    stores = [n for n in loop.body if n.op is Op.STORE]
+    if not stores or any(behind_after(n.src[0]).op is not Op.LOCAL for n in stores):
+        return []
+    hints, step = [], loop.loops[-1]
+    for load in (n for n in loop.body if n.op is Op.LOAD and len(n.src) == 2):
+        memory, index = load.src[0], load.src[1]
+        if not _is_plain(memory):
+            continue
+        if param_bytes(behind_after(memory)) <= least_bytes or load.dtype.itemsize < CACHE_LINE:
+            continue
+        if linear_terms(index)[0].get(step, 0) >= load.dtype.count > 1:
+            ahead = AHEAD_IN_EACH // memory.dtype.scalar.itemsize
+            hints.append(Node(Op.PREFETCH, dtypes.void, (memory, index + ahead)))
+    return hints
 
 
 def _ahead(row: _Row) -> list[Node]:

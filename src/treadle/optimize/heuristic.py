@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ..ir.keyed import wide_parts
 from ..ir.loops import Split, free_ranges, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
@@ -25,6 +24,8 @@ from ..target import Target
 from .attention import attend_in_tiles
 from .attention_gradients import differentiate_in_tiles
 from .chains import block_chains
+from .columns import is_down_columns, is_unrolled, steps_of_part, total_columns
+from .extremes import find_blocks_first
 from .gates import tile_gates
 from .interleave import interleave
 from .joins import join_reductions
@@ -37,6 +38,7 @@ from .picks import pick_elements
 from .pieces import in_pieces
 from .products import distribute_over_product
 from .remainders import cut_off_remainders
+from .row_scans import scan_rows
 from .rows import COSTLY, keep_costly_rows, keep_gathered_rows
 from .texels import schedule_texels
 from .transposes import transpose
@@ -53,8 +55,6 @@ LONG_FOR_ITEM = 1 << 15  # steps that one work item takes by itself, and may on 
 STRIP = 512  # neighbours that one worker of a scatter keeps together
 SMALL_REDUCE = 16
 SIDE_BY_SIDE = 4  # sequences, each of which waits for its own last step
-NEAR_ROWS = 16  # rows that are added one after the other: with more, errors exceed PyTorch's
-FAR = 1 << 10  # bytes from row to row
 NARROW, MANY_STRIPS = 8, 64  # vectors of a strip of columns, unless there are so many wider ones
 MAX_COPIES = 256
 
@@ -75,6 +75,8 @@ def optimize(ast: Node, target: Target, knobs: Knobs = DEFAULT) -> tuple[Node, l
         attend_in_tiles(moves, target)
         differentiate_in_tiles(moves, target)
     join_reductions(moves)
+    if target.workgroup is None:
+        find_blocks_first(moves, target)
     _group_long_reductions(moves, target, knobs)
     schedule_texels(moves, target)
     if target.workgroup is not None:
@@ -90,6 +92,8 @@ def optimize(ast: Node, target: Target, knobs: Knobs = DEFAULT) -> tuple[Node, l
         is_tiled = knobs.is_tiled and (
             tile_matmul(moves, nest, target, knobs) or tile_gates(moves, nest, target, knobs)
         )
+        if not is_tiled and knobs.lanes == 0:
+            is_tiled = total_columns(moves, nest, target) or scan_rows(moves, nest, target)
         if not (is_tiled or interleave(moves, nest, target) or transpose(moves, nest, target)):
             _general(moves, nest, target, knobs)
         done.update(n.loops for n in moves.nests() if n.is_scheduled)
@@ -124,9 +128,11 @@ def _group_long_reductions(moves: Moves, target: Target, knobs: Knobs) -> None:
             return
         nest, reduce = left[0]
         seen.add(reduce)
-        if target.workgroup is None and _is_over_far_rows(nest, reduce):
-            moves.group(reduce, reduce.src[1], steps_of(reduce.src[1]) // NEAR_ROWS)
-            continue
+        if target.workgroup is None and _is_alone(nest, reduce) and is_down_columns(nest, reduce):
+            chunks = steps_of(reduce.src[1]) // steps_of_part(reduce)
+            if chunks > 1:
+                moves.group(reduce, reduce.src[1], chunks)
+                continue
         total = _group(moves, nest, reduce, target, knobs)
         if total is not None:
             seen.add(total)
@@ -139,6 +145,11 @@ def _whole_reductions(moves: Moves) -> Iterator[tuple[Nest, Node]]:
             for reduce in nest.reduces():
                 if free_ranges(reduce)[reduce] == frozenset(nest.loops):
                     yield nest, reduce
+
+
+def _is_alone(nest: Nest, reduce: Node) -> bool:
+    """Whether `reduce` is the only reduction of its nest that has loops."""
+    return [n for n in nest.reduces() if not is_unrolled(n)] == [reduce]
 
 
 def _group(moves: Moves, nest: Nest, reduce: Node, target: Target, knobs: Knobs) -> Node | None:
@@ -161,26 +172,6 @@ def _shares(nest: Nest, results: int, target: Target) -> int:
     if vector is None:
         return results
     return -(-results // min(steps_of(vector), NARROW * lanes_of(nest, target, 2)))
-
-
-def _is_over_far_rows(nest: Nest, reduce: Node) -> bool:
-    """Whether all that `nest` does is to read each element once, each result's far apart.
-
-    Processors fetch ahead along rows. Down a long column they meet a new page at each step: sums of
-    a few rows at a time are quicker, and then the sums of those.
-    """
-    reads = list(reads_of(reduce.src[0]))
-    if len(nest.reduces()) != 1 or len(reads) != 1 or len(reduce.src) != 2:
-        return False
-    if wide_parts(reduce.src[0]):
-        return False  # twice as wide in memory as in registers
-    (index,), loop = reads, reduce.src[1]
-    results = free_ranges(reduce)[reduce]
-    if steps_of(loop) < 2 * NEAR_ROWS or free_ranges(index)[index] != results | {loop}:
-        return False
-    step = stride(index, loop)
-    is_row = any(stride(index, r) == 1 and steps_of(r) >= 2 * NEAR_ROWS for r in results)
-    return is_row and step is not None and step * reduce.dtype.itemsize >= FAR
 
 
 def _chunks_for_items(reduce: Node, results: int, target: Target) -> int:

@@ -48,6 +48,8 @@ def widest_itemsize(nodes: Iterable[Node]) -> int:
     for node in values:
         if node.op is Op.REDUCE and (parts := wide_parts(node.src[0])):
             passing.update((node, *parts))
+        passing.update(wide_parts(node))
+    passing.update(n for n in values if n.op is Op.SHR and n.src[0] in passing)
     return max((n.dtype.itemsize for n in values if n not in passing), default=1)
 
 

@@ -1,0 +1,117 @@
+"""Scans down columns: a few rows at a time, with the totals so far in the nearest cache.
+
+    out[r, c] = the sum of x[0..r, c]
+      ->  for all c of a strip: the first rows;  totals[c] = their sum
+          for each 4 rows that follow: for all c: four rows from totals[c] on;  totals[c] = the last
+
+Rows are read and written as they lie, in a few streams, and a total is loaded and stored once for
+four results.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..ir.loops import steps_of
+from ..ir.node import Node, alu
+from ..ir.op import Op
+from ..target import Target
+from .moves import Moves
+from .nest import Nest, reads_of, sequential_loops, stride
+from .strips import FAR, LEAST_STRIP, Strips, strip_size
+from .widths import lanes_of
+
+__all__ = ["scan_rows"]
+
+ROWS = 4  # at a time
+MOST_NODES = 256  # what is computed in a row: more leaves no room for several
+
+
+def scan_rows(moves: Moves, nest: Nest, target: Target) -> bool:
+    """Schedule `nest`, if it is a scan down columns. Whether it is."""
+    update, row = _update_of(nest), sequential_loops(nest)
+    if update is None or len(row) != 1 or steps_of(*row) < 2 * ROWS:
+        return False
+    column = _column_of(nest, row[0])
+    if column is None or len(nest.nodes()) > MOST_NODES:
+        return False
+    widest = max(effect.src[2].dtype.itemsize for effect in nest.effects)
+    size = strip_size(
+        steps_of(column),
+        others=math.prod(steps_of(r) for r in nest.loops if r not in (column, *row)),
+        most=target.l1 // 3 // update.src[1].dtype.itemsize,
+        least=LEAST_STRIP // widest,
+        copies=1,
+        lanes=lanes_of(nest, target, 2),
+    )
+    if size is None:
+        return False
+    _scan(moves, nest, update, row[0], Strips(moves, column, size))
+    return True
+
+
+def _update_of(nest: Nest) -> Node | None:
+    """The one UPDATE of a nest over loops of fixed sizes that does nothing else in order."""
+    nodes = nest.nodes()
+    updates = [n for n in nodes if n.op is Op.UPDATE]
+    if len(updates) != 1 or nest.node.op is not Op.END or nest.is_scheduled:
+        return None
+    if any(n.op in (Op.TICKET, Op.REDUCE, Op.STAGE) for n in nodes):
+        return None
+    plain = all(e.op is Op.STORE and e.src[0].op is Op.PARAM for e in nest.effects)
+    fixed = all(r.src[0].op is Op.CONST for r in nest.loops)
+    return updates[0] if plain and fixed and updates[0].arg is not None else None
+
+
+def _column_of(nest: Nest, row: Node) -> Node | None:
+    """The loop that goes along the rows, which are far apart."""
+    stores = [(index, e.src[2].dtype.itemsize) for e in nest.effects for index in e.src[1:2]]
+    reads = [index for value in nest.values for index in reads_of(value)]
+    for column in nest.loops:
+        along = all(stride(index, column) == 1 for index, _ in stores)
+        apart = [abs(stride(index, row) or 0) * nbytes for index, nbytes in stores]
+        if along and min(apart) >= FAR and all(stride(i, column) in (0, 1) for i in reads):
+            return column
+    return None
+
+
+def _scan(moves: Moves, nest: Nest, update: Node, row: Node, strips: Strips) -> None:
+    register, value = update.src[:2]
+    totals = strips.memory(value.dtype)
+    count = ROWS + steps_of(row) % ROWS
+    first = [Node.index(n) for n in range(count)]
+    begun = strips.over_columns(_rows(nest, update, row, first, register.src[0], strips, totals))
+    step = moves.loop((steps_of(row) - count) // ROWS)
+    later = [step * ROWS + (count + n) for n in range(ROWS)]
+    totals = Node(Op.AFTER, totals.dtype, (totals, begun))
+    effects = _rows(nest, update, row, later, strips.held(totals), strips, totals)
+    grid = strips.as_grid(nest, but=(row,))
+    around = tuple(r for split in grid.values() for r in split.ranges)
+    strip = () if strips.strip is None else (strips.strip,)
+    end = strips.over_columns(effects, (*around, *strip, step))
+    moves.root = moves.root.substitute({nest.node: end})
+    name = f"totals of {strips.size.columns} columns r{strips.column.arg.number}"
+    moves.apply(grid, f"{name}, {ROWS} rows of a scan over r{row.arg.number} at a time")
+
+
+def _rows(
+    nest: Nest,
+    update: Node,
+    row: Node,
+    places: list[Node],
+    total: Node,
+    strips: Strips,
+    totals: Node,
+) -> list[Node]:
+    """The stores of some rows, which begin with `total`, and of the total after them."""
+    effects: list[Node] = []
+    for place in places:
+        total = alu(update.arg, total, update.src[1].substitute({row: place}))
+        for effect in nest.effects:
+            results = {n: total for n in effect.toposort() if _is_total(n, update)}
+            effects.append(effect.substitute(results).substitute({row: place}))
+    return [*effects, strips.set(totals, total)]
+
+
+def _is_total(node: Node, update: Node) -> bool:
+    return node.op is Op.AFTER and node.src == (update.src[0], update)

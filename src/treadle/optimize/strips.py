@@ -1,0 +1,110 @@
+"""Strips of columns, with a row of memory that holds a number for each of them (LOCAL).
+
+    for strip (grid): for column in strip: memory[column] = first(column)
+                      for row: for column in strip: memory[column] = next(row, column, memory)
+
+What goes down columns reads rows as they lie so, one after the other. A register for each column
+allows narrow strips only: each step down meets another page there, and processors fetch ahead along
+rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..dtype import DType, dtypes
+from ..ir.args import LocalRef
+from ..ir.loops import TRUE, Split, replace_ranges, steps_of
+from ..ir.node import Node
+from ..ir.op import Op
+from .moves import Moves
+from .nest import Nest
+
+__all__ = ["FAR", "LEAST_STRIP", "StripSize", "Strips", "strip_size"]
+
+FAR = 1 << 10  # bytes from row to row
+LEAST_STRIP = 1 << 10  # bytes of a row that a worker reads at once
+ITEMS = 8  # strips and other results that workers share
+
+
+@dataclass(frozen=True)
+class StripSize:
+    """So many strips of so many columns, in steps of `copies` vectors of `lanes`."""
+
+    columns: int
+    strips: int
+    copies: int
+    lanes: int
+
+
+def strip_size(
+    size: int, others: int, most: int, least: int, copies: int, lanes: int
+) -> StripSize | None:
+    """Strips of at least `least` and at most `most` of `size` columns, enough for all workers.
+
+    `others` other results keep workers busy, too. None if there is no way.
+    """
+    fewest = max(-(-size // most), min(-(-ITEMS // others), size))
+    step = copies * lanes
+    strips = next((n for n in range(fewest, 2 * fewest) if size % (n * step) == 0), fewest)
+    columns = -(-size // (strips * step)) * step
+    return StripSize(columns, -(-size // columns), copies, lanes) if columns >= least else None
+
+
+class Strips:
+    """The strips of the loop `column` of a nest, whose other loops become the grid."""
+
+    def __init__(self, moves: Moves, column: Node, size: StripSize) -> None:
+        self.moves, self.column, self.size = moves, column, size
+        self.strip = moves.loop(size.strips, "grid") if size.strips > 1 else None
+        self.locals = sum(n.op is Op.LOCAL for n in moves.root.toposort())
+
+    def memory(self, dtype: DType) -> Node:
+        """Room for a number of each column, those behind the last one too."""
+        self.locals += 1
+        return Node(Op.LOCAL, dtype, (), LocalRef(self.locals - 1, self.size.columns))
+
+    def place(self) -> Node:
+        """Where in such memory a column is."""
+        if self.strip is None:
+            return self.column
+        return self.column - self.strip * self.size.columns
+
+    def held(self, memory: Node) -> Node:
+        """What `memory` has for a column."""
+        return Node(Op.LOAD, memory.dtype, (memory, self.place()))
+
+    def set(self, memory: Node, value: Node) -> Node:
+        """The STORE of what it has then."""
+        return Node(Op.STORE, dtypes.void, (memory, self.place(), value))
+
+    def split(self) -> Split:
+        """New loops over the columns, that over strips among them."""
+        size, moves = self.size, self.moves
+        split = moves.tiled(
+            moves.loop(size.columns), (size.copies, "unroll"), (size.lanes, "vector")
+        )
+        position, around = split.expr, ()
+        if self.strip is not None:
+            position, around = self.strip * size.columns + position, (self.strip,)
+        count = steps_of(self.column)
+        guard = TRUE if count == size.strips * size.columns else position < count
+        return Split(position, (*around, *split.ranges), guard)
+
+    def over_columns(self, effects: list[Node], around: tuple[Node, ...] = ()) -> Node:
+        """The END of `effects` over all columns of a strip, at each step of the loops `around`."""
+        split = self.split()
+        inside = {self.column: Split(split.expr, (), split.guard)}
+        changed = [_ungated(replace_ranges(effect, inside)) for effect in effects]
+        loops = tuple(r for r in split.ranges if r is not self.strip)
+        return Node(Op.END, dtypes.void, (*changed, *around, *loops), len(changed))
+
+    def as_grid(self, nest: Nest, but: tuple[Node, ...] = ()) -> dict[Node, Split]:
+        """What the other loops of `nest` become, and the column those."""
+        others = (r for r in nest.loops if r is not self.column and r not in but)
+        new = {r: self.moves.loop(steps_of(r), "grid") for r in others}
+        return {r: Split(n, (n,)) for r, n in new.items()}
+
+
+def _ungated(store: Node) -> Node:
+    return store.replace(src=store.src[:3]) if store.src[0].op is not Op.PARAM else store
