@@ -236,7 +236,7 @@ def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
         if own is not None and own not in splits:
             sharing = _sharing(nest, reduce)
             copies = 1 if sharing else knobs.copies
-            pair = None if sharing else pair_of_rows(nest, reduce, own)
+            pair = None if sharing or ordered_steps else pair_of_rows(nest, reduce, own)
             halves = halves_of_row(moves, reduce, own, copies, lanes) if pair is None else None
             splits[own] = halves or _reduce_tile(moves, own, lanes, copies)
             splits |= {r: moves.tiled(r, (steps_of(r), "unroll")) for r in sharing}
