@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from treadle import Context, Tensor, TinyJit
+from treadle.dtype import dtypes
 from treadle.engine.run import scheduled
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_linear
@@ -194,7 +195,10 @@ def test_rows_of_large_memory_are_asked_for_ahead_line_by_line(name):
 @pytest.mark.parametrize(
     ("function", "rows"),
     [
-        pytest.param(lambda x: x * 2, 300, id="stored"),
+        pytest.param(lambda x: x.cast(dtypes.int8), 300, id="stored in caches"),
+        pytest.param(lambda x: x.cast(dtypes.float16), 300, id="half as much stored"),
+        pytest.param(lambda x: x.reshape(-1, 4096).sum(1), 1024, id="rows in pairs"),
+        pytest.param(lambda x: x.sum(), 8192, id="halves of rows"),
         pytest.param(lambda x: x[:, :64].sum(1), 300, id="rows apart"),
         pytest.param(lambda x: x.sum(0), 300, id="columns"),
         pytest.param(lambda x: x.sum(1), 200, id="a cache holds all of it"),
@@ -280,15 +284,26 @@ def test_a_row_that_is_read_now_is_not_asked_for():
         assert sorted(mine) == list(range((row + 2) * 128, (row + 2) * 128 + 64))
 
 
-def each_row_alone(x):
-    """What follows a row in memory is the next one."""
-    return Tensor.stack(x + 1, x * 2, dim=-1)
+@pytest.mark.parametrize("target", [TARGET, NARROW], ids=["a line each", "two to a line"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(lambda x: x * 2, id="as much as is read"),
+        pytest.param(lambda x: Tensor.stack(x + 1, x * 2, dim=-1), id="twice as much"),
+        pytest.param(lambda x: Tensor.cat(x + 1, x * 2, dim=0), id="in loops within rows"),
+    ],
+)
+def test_what_leaves_around_the_caches_asks_ahead_for_what_it_reads(function, target):
+    """Once for each line, in the grid's own loop, too."""
+    phase = phase_that_streams(function, target)
+    verify_linear(phase.program)
+    asked = [line for hint in hints(phase) for step in lines(phase, hint.src[1]) for line in step]
+    assert sorted(set(asked)) == list(range(AHEAD // CACHE_LINE, AHEAD // CACHE_LINE + 256 * 128))
 
 
 @pytest.mark.parametrize(
     ("function", "l2", "l3"),
     [
-        pytest.param(each_row_alone, 1 << 20, 1 << 20, id="one row after the other"),
         pytest.param(pairs_of_rows, 1 << 12, 1 << 20, id="no room for two steps"),
         pytest.param(pairs_of_rows, 1 << 20, 1 << 24, id="results that stay in a cache"),
     ],

@@ -9,6 +9,7 @@ from treadle import Tensor
 from treadle.engine.run import scheduled
 from treadle.ir.op import Op
 from treadle.ir.rules.index import linear_terms
+from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
 from treadle.optimize.moves import Moves
 from treadle.target import Target
@@ -103,6 +104,22 @@ def test_rows_of_pieces_are_computed_piece_beside_piece(widths, pieces):
     rows = [numbers(6, width) for width in widths]
     result = joined(*(Tensor(row, device="CPU") for row in rows)).numpy()
     np.testing.assert_array_equal(result, np.concatenate(rows, 1) * 2)
+
+
+@pytest.mark.parametrize(
+    ("heights", "pieces"), [((64, 64), 2), ((128, 64), 3), ((40, 9), None), ((16,) * 9, None)]
+)
+def test_rows_that_follow_others_are_computed_beside_them(heights, pieces):
+    """A step of the grid copies a row of each piece, without a mask."""
+    ast, log = optimized(Tensor.cat(*(filled(height, 96) for height in heights), dim=0))
+    found = [line for line in log if "side by side" in line]
+    assert found == ([f"rows of {pieces} pieces of r0 side by side"] if pieces else [])
+    (phase,) = lower(ast, len(heights) + 1, TARGET).phases
+    loads = [n for n in phase.program.src if n.op is Op.LOAD]
+    assert all(len(load.src) == 2 for load in loads) == bool(pieces)
+    rows = [numbers(height, 96) for height in heights]
+    result = Tensor.cat(*(Tensor(row, device="CPU") for row in rows), dim=0).numpy()
+    np.testing.assert_array_equal(result, np.concatenate(rows))
 
 
 def test_small_products_are_left_alone():

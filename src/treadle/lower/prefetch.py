@@ -18,7 +18,10 @@ The first loop over a row waits for memory, later ones compute while memory rest
       ->  the same, and in each step PREFETCH(row, step + 8 KiB)
 
 Where large memory is read once, processors fetch ahead by themselves, but not far enough, and no
-further than a page. Loops that also store keep memory busy by that.
+further than a page. Loops that read at two places at a time (optimize/places) need no hints for
+that, nor do those that also store and fetch lines by that. But where a loop, or the grid itself,
+stores around the caches as much as it reads, its loads find memory turned to writing: hints make
+fewer turns of it. A loop that stores less only lost by them.
 
     for rows: for step: load(row, step), ..., load(row + 7, step), store to memory of the worker
       ->  the same, and in each step PREFETCH(row, step + 1 KiB), ..., (row + 7, step + 1 KiB)
@@ -64,11 +67,19 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Loop:
-    """An innermost loop: the loops that are open there, what it holds, and its END."""
+    """An innermost loop: the loops that are open there, what it holds, and its END.
+
+    The grid's own last loop has none.
+    """
 
     loops: list[Node]
     body: list[Node]
-    end: Node
+    end: Node | None
+
+    @property
+    def places(self) -> list[Node]:
+        """Where what comes before a loop, or before its end, is put."""
+        return self.loops if self.end is None else [*self.loops, self.end]
 
 
 def with_prefetches(phase: Phase, l1: int, l2: int, l3: int) -> Phase:
@@ -87,9 +98,9 @@ def with_prefetches(phase: Phase, l1: int, l2: int, l3: int) -> Phase:
         found += _hints_for_row(loop, grid, passed, l2)
         found += _hints_for_rows_ahead(loop, grid, l2)
         found += _hints_for_totals(loop, l3)
-        wanted = [hint for hint in found if hint is not None] or streams.get(loop.end, [])
+        wanted = [hint for hint in found if hint is not None] or streams.get(loop.loops[-1], [])
         for hint in wanted:
-            _insert(program, hint, [*loop.loops, loop.end])
+            _insert(program, hint, loop.places)
     if len(program) == len(phase.program.src):
         return phase
     return replace(phase, program=phase.program.replace(src=tuple(program)))
@@ -110,6 +121,8 @@ def _innermost(program: Sequence[Node]) -> list[_Loop]:
             body = None
         elif body is not None:
             body.append(node)
+    if body is not None:
+        found.append(_Loop(loops, body, None))
     return found
 
 
@@ -205,17 +218,38 @@ def _hints_for_row(
 
 
 def _streams(loops: Sequence[_Loop], least_bytes: int) -> dict[Node, list[Node]]:
-    """PREFETCHes of what each loop reads later, by its END: of memory that is read once."""
+    """PREFETCHes of what each loop reads later, by its RANGE: of memory that is read once."""
     rows = [(loop, row) for loop in loops for row in _rows(loop.body)]
     readers = Counter(row.first.src[0] for _, row in rows)
     found: dict[Node, list[Node]] = {}
     for loop, row in rows:
         memory = row.first.src[0]
-        if readers[memory] > 1 or any(n.op is Op.STORE for n in loop.body):
+        if readers[memory] > 1 or _is_elsewhere_too(row, loop):
+            continue
+        if not (_stores_nothing(loop) or _copies_around_caches(loop)):
             continue
         if _is_plain(memory) and _is_stream(row, loop, least_bytes):
-            found.setdefault(loop.end, []).extend(_ahead(row))
+            found.setdefault(loop.loops[-1], []).extend(_ahead(row))
     return found
+
+
+def _stores_nothing(loop: _Loop) -> bool:
+    return not any(n.op is Op.STORE for n in loop.body)
+
+
+def _copies_around_caches(loop: _Loop) -> bool:
+    """Whether all stores go around the caches, and take what is loaded or more."""
+    stores = [n for n in loop.body if n.op is Op.STORE]
+    loads = [n for n in loop.body if n.op is Op.LOAD]
+    stored = sum(n.src[2].dtype.itemsize for n in stores if n.arg == STREAM)
+    return all(n.arg == STREAM for n in stores) and stored >= sum(n.dtype.itemsize for n in loads)
+
+
+def _is_elsewhere_too(row: _Row, loop: _Loop) -> bool:
+    """Whether a step reads the row's memory at other places, too, which is as good as hints."""
+    memory = row.first.src[0]
+    loads = [n for n in loop.body if n.op is Op.LOAD and n.src[0] is memory]
+    return sum(n.dtype.itemsize for n in loads) > row.nbytes
 
 
 def _is_stream(row: _Row, loop: _Loop, least_bytes: int) -> bool:
@@ -364,10 +398,12 @@ def _ranges(node: Node) -> set[Node]:
 def _insert(program: list[Node], hint: Node, places: list[Node]) -> None:
     """Put what `hint` computes into the outermost of its loops where it can be.
 
-    `places` are the loops that are open, and the END of the last.
+    `places` are the loops that are open, and the END of the last if it has one.
     """
     known = set(program)
     for node in hint.toposort(lambda n: n.op is not Op.AFTER):
         if node not in known and node.op is not Op.CONST:
             inside = [n for n, r in enumerate(places) if r in _ranges(node)]
-            program.insert(program.index(places[max(inside, default=-1) + 1]), node)
+            place = max(inside, default=-1) + 1
+            behind = program.index(places[place]) if place < len(places) else len(program)
+            program.insert(behind, node)

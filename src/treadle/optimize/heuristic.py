@@ -35,7 +35,8 @@ from .matmul import tile_matmul
 from .moves import Moves
 from .nest import Nest, contiguity, reads_of, sequential_loops, stride
 from .picks import pick_elements
-from .pieces import in_pieces
+from .pieces import in_pieces, rows_in_pieces
+from .places import halves_of_row, pair_of_rows
 from .products import distribute_over_product
 from .remainders import cut_off_remainders
 from .row_scans import scan_rows
@@ -220,22 +221,31 @@ def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
         pieces = in_pieces(moves, nest, vector, lanes)
         splits[vector] = pieces or _vector_tile(moves, nest, vector, lanes, knobs)
         described.append(f"vector r{vector.arg.number}")
-    free = free_ranges(nest.node)
+    free, pair = free_ranges(nest.node), None
     for reduce in nest.reduces():
         own = _best_reduce_vector(nest, reduce, vector, free)
         if own is not None and own not in splits:
             sharing = _sharing(nest, reduce)
-            splits[own] = _reduce_tile(moves, own, lanes, 1 if sharing else knobs.copies)
+            copies = 1 if sharing else knobs.copies
+            pair = None if sharing or ordered_steps else pair_of_rows(nest, reduce, own)
+            halves = halves_of_row(moves, reduce, own, copies, lanes) if pair is None else None
+            splits[own] = halves or _reduce_tile(moves, own, lanes, copies)
             splits |= {r: moves.tiled(r, (steps_of(r), "unroll")) for r in sharing}
             described.append(f"vector r{own.arg.number} in its reduction")
             described.extend(f"unroll r{r.arg.number}" for r in sharing)
+            if halves:
+                described.append(f"both halves of r{own.arg.number}")
     order = _nesting(nest, vector, ordered_steps)
     moves.reorder(nest, order)
     nest = _same(moves, nest, order)
     grid = _grid_loops(nest, vector, ordered_steps)
+    if pair is not None:
+        splits[pair] = moves.tiled(pair, (2, "unroll"), outer="grid" if pair in grid else "loop")
+        described.append(f"pairs of r{pair.arg.number}")
     for r in grid:
         if r not in splits:
-            splits[r] = _whole_as_grid(moves, r)
+            rows = rows_in_pieces(moves, nest, r) if vector is not None else None
+            splits[r] = _outer_as_grid(moves, rows) if rows else _whole_as_grid(moves, r)
     if vector in grid:
         splits[vector] = _outer_as_grid(moves, splits[vector])
     elif (

@@ -4,6 +4,8 @@
 
 A mask that switches at a multiple of the pieces' length is then no mask any more, and what several
 pieces are computed from is loaded once: the gradients of a cell's gates, which lie side by side.
+Whole rows that are put one after the other are pieces of the loop around likewise: a step of
+it computes a row of each.
 """
 
 from __future__ import annotations
@@ -18,25 +20,42 @@ from ..ir.rules.index import linear_terms, simplify
 from .moves import Moves
 from .nest import Nest
 
-__all__ = ["in_pieces"]
+__all__ = ["in_pieces", "rows_in_pieces"]
 
 MOST = 8
+FEW_ROWS = 8  # that workers share: of fewer, each piece would be on one of them
 
 
 def in_pieces(moves: Moves, nest: Nest, vector: Node, lanes: int) -> Split | None:
     """The loop `vector` as pieces side by side, where masks say that its rows are made of some."""
-    size = vector.src[0].arg
-    borders = _borders(nest, vector)
-    if not borders or nest.reduces():
-        return None
-    length = math.gcd(size, *borders)
-    pieces = size // length
-    if not 1 < pieces <= MOST or length % lanes:
+    pieces = _pieces(nest, vector)
+    length = vector.src[0].arg // pieces
+    if pieces == 1 or length % lanes:
         return None
     outer, piece = moves.loop(length // lanes), moves.loop(pieces, "unroll")
     lane = moves.loop(lanes, "vector")
     moves.log.append(f"{pieces} pieces of r{vector.arg.number} side by side")
     return Split(simplify(piece * length + outer * lanes + lane), (outer, piece, lane), TRUE)
+
+
+def rows_in_pieces(moves: Moves, nest: Nest, loop: Node) -> Split | None:
+    """A `loop` around the vectors likewise: a step computes a row of each piece."""
+    pieces = _pieces(nest, loop)
+    length = loop.src[0].arg // pieces
+    if pieces == 1 or length < FEW_ROWS:
+        return None
+    row, piece = moves.loop(length), moves.loop(pieces, "unroll")
+    moves.log.append(f"rows of {pieces} pieces of r{loop.arg.number} side by side")
+    return Split(simplify(piece * length + row), (row, piece), TRUE)
+
+
+def _pieces(nest: Nest, loop: Node) -> int:
+    """Of how many pieces, all of one length, `loop` is put together; 1 if that is not so."""
+    size, borders = loop.src[0].arg, _borders(nest, loop)
+    if not borders or nest.reduces():
+        return 1
+    pieces = size // math.gcd(size, *borders)
+    return pieces if pieces <= MOST else 1
 
 
 def _borders(nest: Nest, loop: Node) -> set[int]:

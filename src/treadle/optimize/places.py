@@ -1,0 +1,63 @@
+"""Reductions that read memory at two places at a time.
+
+    sum over k of x[r, k]    ->   for r in pairs: rows r and r + 1 together
+    sum over k of x[k]       ->   sum over k of x[k] + x[n/2 + k]
+
+A processor fetches ahead along several lines of addresses, and not far along any: one alone leaves
+memory waiting. Rows in pairs also read but once what they share, as a product with a vector does.
+Short rows lie on the same pages as their neighbours, and gain nothing by that alone.
+"""
+
+from __future__ import annotations
+
+from ..ir.keyed import wide_parts
+from ..ir.loops import TRUE, Split, steps_of
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.rules.index import simplify
+from .moves import Moves
+from .nest import Nest, stride
+
+__all__ = ["halves_of_row", "pair_of_rows"]
+
+LONG_ROW = 16 << 10  # bytes
+LONG_HALF = 64 << 10  # of a part of its own: half of a row
+MANY_ROWS = 128  # of which pairs are still enough for all workers
+MUCH_SHARED = 4  # times the bytes that a row has itself
+
+
+def pair_of_rows(nest: Nest, reduce: Node, loop: Node) -> Node | None:
+    """The loop over the rows of which `reduce`, vectors along `loop`, best reads two at a time."""
+    rows = nest.loops[-1] if nest.loops else None
+    if rows is None or len(nest.reduces()) != 1 or wide_parts(reduce.src[0]):
+        return None
+    if steps_of(rows) % 2 or steps_of(*nest.loops) < MANY_ROWS:
+        return None
+    own, shared = _bytes_of_rows(reduce, loop, rows)
+    is_worth = own >= LONG_ROW or shared >= MUCH_SHARED * own
+    return rows if own and is_worth else None
+
+
+def halves_of_row(moves: Moves, reduce: Node, loop: Node, copies: int, lanes: int) -> Split | None:
+    """`loop` with `copies` vectors of both halves in each step, where they are long enough."""
+    half = steps_of(loop) // 2
+    own, _ = _bytes_of_rows(reduce, loop, loop)
+    if wide_parts(reduce.src[0]) or own < 2 * LONG_HALF or steps_of(loop) % (2 * copies * lanes):
+        return None
+    outer, place = moves.loop(half // (copies * lanes)), moves.loop(2, "unroll")
+    copy, lane = moves.loop(copies, "unroll"), moves.loop(lanes, "vector")
+    expr = place * half + (outer * copies + copy) * lanes + lane
+    return Split(simplify(expr), (outer, place, copy, lane), TRUE)
+
+
+def _bytes_of_rows(reduce: Node, loop: Node, rows: Node) -> tuple[int, int]:
+    """What a step of `rows` reads along `loop` for itself, and what all of them read there."""
+    own = shared = 0
+    for load in reduce.src[0].toposort(lambda n: n.op is not Op.STAGE):
+        if load.op is Op.LOAD and stride(load.src[1], loop) == 1:
+            nbytes = load.dtype.itemsize * steps_of(loop)
+            if stride(load.src[1], rows) == 0:
+                shared += nbytes
+            else:
+                own += nbytes
+    return own, shared
