@@ -73,7 +73,8 @@ def test_values_down_columns_agree_with_numpy(shape, axis):
     np.testing.assert_array_equal(own.gt(-3).all(axis).numpy(), (x > -3).all(axis))
     total, most = own.sum(axis), own.mul(2).max(axis)
     Tensor.realize(total, most)  # one kernel, two rows of totals
-    np.testing.assert_allclose(total.numpy(), exact.sum(axis), rtol=2e-6, atol=2e-5)
+    error = lambda found: np.abs(found - exact.sum(axis)).max()
+    assert error(total.numpy()) <= error(x.sum(axis))  # NumPy adds row after row
     np.testing.assert_array_equal(most.numpy(), (x * 2).max(axis))
 
 

@@ -271,8 +271,8 @@ def _is_stream(row: _Row, loop: _Loop, least_bytes: int) -> bool:
 
 def _hints_for_totals(loop: _Loop, least_bytes: int) -> list[Node]:
     """PREFETCHes in a loop that adds rows to totals, of memory of more than `least_bytes`."""
-    stores = [n for n in loop.body if n.op is Op.STORE]
-    if not stores or any(behind_after(n.src[0]).op is not Op.LOCAL for n in stores):
+    totals, loaded = ({n.src[0] for n in loop.body if n.op is op} for op in (Op.STORE, Op.LOAD))
+    if not totals or any(behind_after(m).op is not Op.LOCAL for m in totals) or totals - loaded:
         return []
     hints, step = [], loop.loops[-1]
     for load in (n for n in loop.body if n.op is Op.LOAD and len(n.src) == 2):

@@ -50,10 +50,14 @@ def _column_of(nest: Nest, reduce: Node) -> Node | None:
     inner = reduce.src[0].toposort(lambda n: n.op is not Op.STAGE)
     if any(n.op is Op.REDUCE and down in free_ranges(n)[n] and not is_unrolled(n) for n in inner):
         return None
+    each = frozenset((*nest.loops, down))
+    if any(stride(i, down) and not each <= free_ranges(i)[i] for i in reads):
+        return None  # a factor of a product, read for several results
     nbytes = min((n.dtype.itemsize for n in _memories(reduce)), default=0)
     for column in nest.loops:
         steps = [(stride(index, column), stride(index, down)) for index in reads]
-        lies_well = all(across in (0, 1) and step is not None for across, step in steps)
+        lies_well = all(across == 1 or (across == 0 and step == 0) for across, step in steps)
+        lies_well = lies_well and all(step is not None for _, step in steps)
         rows = [abs(step) * nbytes for across, step in steps if across == 1 and step]
         if lies_well and rows and min(rows) >= FAR:
             return column
@@ -81,7 +85,8 @@ def steps_of_part(reduce: Node) -> int:
     """How many steps down a long column make a part: a divisor of their number, if possible."""
     rows = KEYED_PART_ROWS if wide_parts(reduce.src[0]) else PART_ROWS
     steps, most = steps_of(reduce.src[1]), max(1, rows // _rows_of_step(reduce))
-    return next((n for n in range(most, most * 5 // 8, -1) if steps % n == 0), most)
+    near = range(most, most * 5 // 8, -1) if steps >= 2 * most else ()
+    return next((n for n in near if steps % n == 0), most)
 
 
 def total_columns(moves: Moves, nest: Nest, target: Target) -> bool:

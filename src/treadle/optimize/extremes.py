@@ -29,6 +29,7 @@ __all__ = ["find_blocks_first"]
 # With fewer blocks, looking through one of them takes longer than it saves: down a column, elements
 # of neighbouring results are in blocks of their own, and read one by one.
 LEAST_ALONG, LEAST_DOWN = 8, 64
+FEWEST_ROWS = 8  # fewer are cut into chunks that workers share
 
 
 def find_blocks_first(moves: Moves, target: Target) -> None:
@@ -73,6 +74,7 @@ def _lanes_along(nest: Nest, reduce: Node, target: Target) -> int:
         return 1
     steps = [stride(index, reduce.src[1]) for index in reads_of(reduce.src[0])]
     along = 1 in steps and all(step in (0, 1) for step in steps)
+    along = along and steps_of(*nest.loops) >= FEWEST_ROWS
     return min(target.lanes(dtypes.uint32), target.max_lanes) if along else 0
 
 
