@@ -5,7 +5,7 @@
 
 In this order: sums of one element become loads; neighbouring loops merge; chains of products get
 blocks of rows; reductions that read the same share a loop; long reductions with few results are cut
-into chunks that workers share, and sums over far rows into sums of a few; matmul-like nests get
+into chunks that workers share, and long columns into parts; matmul-like nests get
 register tiles and packed operands; every other nest gets its best contiguous loop as lanes, a few
 copies for instruction parallelism, and its outer loops as grid. Nothing here depends on the number
 of threads, so results do not either. Processors with work-groups have no chains, and go their own
