@@ -85,6 +85,10 @@ FLOAT_NAME = _choice(
 _overrides: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar(
     "treadle_settings", default=MappingProxyType({})
 )
+scope = _overrides.get  # for the engine: settings are the same where these are, until `on_change`
+
+# For the engine, too: called when the value of a setting has changed for the whole process.
+on_change: list[Callable[[], None]] = []
 
 
 class Setting(Generic[T]):
@@ -125,6 +129,8 @@ class Setting(Generic[T]):
     def __set__(self, obj: Settings, value: T) -> None:
         """Set the value for the whole process, below any `Context`."""
         self._cached = (self.check(value, self.name), "set by the program")
+        for listen in on_change:
+            listen()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -175,6 +181,8 @@ class Setting(Generic[T]):
     def forget(self) -> None:
         """Read the environment again, the next time that somebody asks."""
         self._cached = None
+        for listen in on_change:
+            listen()
 
 
 def _show(value: object) -> str:

@@ -365,7 +365,7 @@ def test_arguments_like_the_captured_ones_are_seen_to_be_at_once():
     for i in range(2):
         step(tensors[i], tensors[i + 1])
     assert step._capture is not None
-    glances = step._capture.glances
+    glances = step._capture.settled.glances
     assert glances is not None
     memories = at_a_glance((tensors[4], tensors[5]), glances)
     assert memories is not None

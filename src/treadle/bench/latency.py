@@ -56,6 +56,25 @@ for _ in range(24):
     times.append(time.perf_counter() - start)
 print(statistics.median(times[4:]) / {count})
 """
+# A replay of one tiny kernel, from the call to its return and the end of its result, after a kernel
+# whose operand is larger than the caches: what the host touches then comes from memory.
+COLD = """
+import statistics, time
+from treadle import Device, Tensor, TinyJit
+step, x = TinyJit(lambda x: (x + 1).realize()), Tensor([0.0] * 16).realize()
+stream = TinyJit(lambda x: x.reshape(16, -1).sum(1).realize())
+large = Tensor.ones({size}).contiguous().realize()
+wait = Device[Device.DEFAULT].synchronize
+times = []
+for _ in range(70):
+    stream(large)
+    wait()
+    start = time.perf_counter()
+    step(x)
+    wait()
+    times.append(time.perf_counter() - start)
+print(statistics.median(times[10:]))
+"""
 # After a rest, by how much longer a kernel for all threads takes than one for the calling thread,
 # less what it takes among many. Rested calls alternate, so that all else they lose cancels out.
 WAKE = """
@@ -102,6 +121,7 @@ print(compile_seconds({name!r}, {quick}))
 """
 
 TINY, SHARED = 16, 1 << 16  # elements of a kernel for the calling thread, and of one for all
+BEYOND_CACHES = 1 << 26  # elements: 256 MiB
 
 
 def overheads(quick: bool) -> list[Overhead]:
@@ -121,9 +141,11 @@ def overheads(quick: bool) -> list[Overhead]:
 
 def _replays(count: int, runs: int) -> list[Overhead]:
     tiny = REPLAY.format(count=count, size=TINY)
+    cold = COLD.format(size=BEYOND_CACHES)
     wake = WAKE.format(tiny=TINY, shared=SHARED)
     return [
         Overhead(f"replay, a tiny kernel of {count}", "s", 2e-6, lambda: least(tiny, runs)),
+        Overhead("replay after the caches were emptied", "s", 50e-6, lambda: least(cold, runs)),
         Overhead(f"sharing a kernel of {count}, workers spinning", "s", 2e-6,
                  lambda: _sharing(count, runs)),
         Overhead("sharing a kernel, workers asleep", "s", 10e-6, lambda: _waking(wake, runs)),

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ..dtype import DType
 from ..errors import JitError
-from ..ir.args import Placeholder
+from ..ir.args import Placeholder, Token
 from ..ir.node import Node, toposort
 from ..ir.op import Op
 from ..ir.symbolic import bind, unbind
@@ -28,6 +28,9 @@ __all__ = [
     "is_traced", "layout_of", "like", "memories_of", "over", "refreshed", "signature_of",
     "stand_in", "with_sizes",
 ]  # fmt: skip
+
+
+_RESHAPE, _BUFFER = Op.RESHAPE, Op.BUFFER  # an Enum looks its members up in Python
 
 
 @dataclass(slots=True)
@@ -61,6 +64,7 @@ class Found:
 class Glance(NamedTuple):
     """How one tensor argument was captured, by which a later one is seen to be like it at once."""
 
+    kind: type
     shape: tuple[Any, ...]
     dtype: DType
     device: str
@@ -77,8 +81,8 @@ class Glance(NamedTuple):
         if len(memories) > len(args) or any(memory.image is not None for memory in memories):
             return None
         return [
-            Glance(node.shape, node.dtype, memory.device)
-            for node, memory in zip(nodes, memories, strict=True)
+            Glance(type(tensor), node.shape, node.dtype, memory.device)
+            for tensor, node, memory in zip(args, nodes, memories, strict=True)
         ]
 
 
@@ -91,17 +95,23 @@ def at_a_glance(args: Sequence[Any], captured: list[Glance]) -> list[Memory] | N
     if len(args) != len(captured):
         return None
     memories: list[Memory] = []
-    for tensor, (shape, dtype, device) in zip(args, captured, strict=True):
-        node = getattr(tensor, "node", None)
-        if type(node) is not Node:
+    for tensor, (kind, shape, dtype, device) in zip(args, captured):  # noqa: B905 (as many)
+        if type(tensor) is not kind:
             return None
+        node = tensor._node
+        if node is None:  # nobody has asked for it yet
+            node = tensor.node
         while (found := node.memory) is not None:
             node = found
-        base = node.src[0] if node.op is Op.RESHAPE else node
-        if node.shape != shape or node.dtype is not dtype or base.op is not Op.BUFFER:
+        base = node.src[0] if node.op is _RESHAPE else node
+        if node.shape != shape or node.dtype is not dtype or base.op is not _BUFFER:
             return None
-        memory = getattr(base.arg.token, "memory", None)
-        if base.memory is not None or memory is None or memory.version != base.arg.version:
+        ref = base.arg
+        token = ref.token
+        if base.memory is not None or type(token) is not Token:
+            return None
+        memory = token.memory
+        if memory.version != ref.version:
             return None
         if memory.device != device or memory.image is not None:
             return None

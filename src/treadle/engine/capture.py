@@ -17,8 +17,9 @@ from ..ir.node import Node, toposort
 from ..ir.op import Op
 from ..ir.versions import stored_below
 from ..runtime.base import Launch
-from .arguments import Glance, buffers_of, is_traced, memories_of, over, refreshed
+from .arguments import buffers_of, is_traced, memories_of, over, refreshed
 from .backends import Device
+from .changes import changes
 from .known import holders, is_backed, next_number, remember, resolve, tracked_since
 from .lasting import Kept, Room
 from .memory import Memory, adopt, from_host, memory_of, read
@@ -75,7 +76,8 @@ class Capture:
     overwritten: list[Memory] = field(default_factory=list)  # what each replay assigns to
     state: list[weakref.ref[Any]] = field(default_factory=list)
     watched: list[Watched] = field(default_factory=list)
-    glances: list[Glance] | None = None
+    settled: Any = None  # when a call may be replayed unseen: `Settled`, for plain arguments
+    straight: Any = None  # how it is replayed: `Straight`, if that is kernels alone
     graded: list[int] = field(default_factory=list)  # the leaves among the arguments with gradients
     tokens: frozenset[Token] = frozenset()  # of the state's memory, from the first replay on
     began: int = field(default_factory=next_number)  # holders with smaller numbers are from before
@@ -246,7 +248,8 @@ def watched_by(capture: Capture) -> list[Watched]:
     for holder in holders() if read.keys() - own else ():
         memories = [memory_of(base.arg) for base in bases_of(holder)]
         if any(id(m) in read and id(m) not in own for m in memories):
-            found.append(Watched(weakref.ref(holder), holder.node, memories))
+            ref = weakref.ref(holder, changes.of_meaning)
+            found.append(Watched(ref, holder.node, memories))
     return found
 
 
@@ -264,7 +267,9 @@ def step_state(capture: Capture) -> None:
     others = [h.node for h in holders() if id(h) not in followers]
     if others and old:
         below = toposort(dict.fromkeys(others), lambda n: resolve(n) is n)
-        for base in old.intersection(below):
+        found = (resolve(node) for node in below)
+        read_now = {base for node in found if is_backed(node) for base in buffers_of(node)}
+        for base in old & read_now:
             remember(base, from_host(base.arg.device, base.dtype, read(base.arg)))
     newer = {}
     for base in old:
@@ -283,5 +288,5 @@ def _can_be_read(capture: Capture) -> bool:
     """Whether anything new reads the state's memory: if not, it needs no other version."""
     seen, capture.seen = capture.seen, next_number()
     nodes = {holder.node for holder in tracked_since(seen)}
-    below = toposort(nodes)
+    below = toposort(nodes) if nodes else ()
     return any(node.op is Op.BUFFER and node.arg.token in capture.tokens for node in below)

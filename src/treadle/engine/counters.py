@@ -6,11 +6,56 @@ from typing import ClassVar
 
 from .backends import Device
 
-__all__ = ["GlobalCounters"]
+__all__ = ["GlobalCounters", "count"]
+
+
+class _Totals:
+    """The numbers themselves, in one place: each replay adds to them."""
+
+    __slots__ = ("bytes", "kernels", "ops", "seconds")
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self.kernels = self.ops = self.bytes = 0
+        self.seconds = 0.0
+
+
+_totals = _Totals()
+
+
+def count(work: tuple[int, int, int], seconds: float) -> None:
+    """Add kernels, operations and bytes of what has just run, and how long it took."""
+    totals, (kernels, ops, nbytes) = _totals, work
+    totals.kernels += kernels
+    totals.ops += ops
+    totals.bytes += nbytes
+    totals.seconds += seconds
 
 
 class _Gauges(type):
     """What is looked up when it is asked for."""
+
+    @property
+    def kernel_count(cls) -> int:
+        """Kernels that ran."""
+        return _totals.kernels
+
+    @property
+    def global_ops(cls) -> int:
+        """Floating point and integer operations."""
+        return _totals.ops
+
+    @property
+    def global_mem(cls) -> int:
+        """The bytes of every kernel's buffers, each buffer once a kernel."""
+        return _totals.bytes
+
+    @property
+    def time_sum_s(cls) -> float:
+        """Seconds of running kernels."""
+        return _totals.seconds
 
     @property
     def mem_used(cls) -> int:
@@ -27,10 +72,6 @@ class GlobalCounters(metaclass=_Gauges):
     `mem_used` is no total: the bytes of memory in use now, on all devices that are open.
     """
 
-    kernel_count: ClassVar[int] = 0
-    global_ops: ClassVar[int] = 0
-    global_mem: ClassVar[int] = 0
-    time_sum_s: ClassVar[float] = 0.0
     compile_count: ClassVar[int] = 0
     compile_time_s: ClassVar[float] = 0.0
     cache_hits: ClassVar[int] = 0
@@ -38,14 +79,6 @@ class GlobalCounters(metaclass=_Gauges):
     @classmethod
     def reset(cls) -> None:
         """Set every total to zero."""
-        cls.kernel_count = cls.global_ops = cls.global_mem = 0
+        _totals.clear()
         cls.compile_count = cls.cache_hits = 0
-        cls.time_sum_s = cls.compile_time_s = 0.0
-
-    @classmethod
-    def count(cls, kernels: int, ops: int, nbytes: int, seconds: float) -> None:
-        """Add what has just run."""
-        cls.kernel_count += kernels
-        cls.global_ops += ops
-        cls.global_mem += nbytes
-        cls.time_sum_s += seconds
+        cls.compile_time_s = 0.0

@@ -53,13 +53,15 @@ from .capture import (
     step_state,
     watched_by,
 )
-from .counters import GlobalCounters
+from .changes import changes
+from .counters import count
 from .given import given
 from .known import is_backed, resolve
 from .lasting import expect_replays
 from .memory import Memory, adopt, moment, new_memory
 from .run import on_compute, on_interpret, realize
 from .steps import HostCall, Step, Transfer, listeners
+from .straight import Settled, straight_of
 from .variables import bind_holders, renew, sizes_with
 
 __all__ = ["TinyJit", "jit"]
@@ -130,7 +132,7 @@ class TinyJit(Generic[P, R]):
     def reset(self) -> None:
         """Forget what was captured: the next call runs plainly again."""
         self.calls: int = 0
-        self._before = (0, 0)  # the moments when the last call began and ended
+        self._before = [0, 0]  # the moments when the last call began and ended
         self._capture: Capture | None = None
         self._training = settings.TRAINING  # the mode of the capture
         self._others: dict[bool, Capture | None] = {}  # captures of other modes
@@ -149,22 +151,30 @@ class TinyJit(Generic[P, R]):
         return self if obj is None else functools.partial(self.__call__, obj)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        capture = self._capture
+        settled = None if capture is None or kwargs else capture.settled
+        if capture is not None and settled is not None and settled.still(capture):
+            with self._lock:
+                memories = at_a_glance(args, settled.glances)
+                if memories is not None and capture is self._capture:
+                    self.calls += 1
+                    if capture.straight is not None:
+                        return capture.straight.run(capture, memories)
+                    return self._replay(capture, memories, {})[0]
+        return self._called(args, kwargs)
+
+    def _called(self, args: Any, kwargs: Any) -> R:
+        """The result of a call of which nothing is known yet."""
+        function: Callable[..., R] = self.function
         checked = settings.CHECK_NAN or settings.CHECK_INDEX  # which look at values in between
         if not settings.JIT or checked or getattr(_capturing, "active", None) is not None:
-            return self.function(*args, **kwargs)
-        with self._lock:
-            capture = self._capture if self._training == settings.TRAINING else None
-            if capture is not None and capture.glances is not None and not kwargs:
-                memories = at_a_glance(args, capture.glances)
-                if memories is not None and not any(w.has_changed for w in capture.watched):
-                    self.calls += 1
-                    return self._replay(memories, {})[0]
+            return function(*args, **kwargs)
         found = Found()
         plain = signature_of((args, kwargs), found)
         nodes = [resolve(t.node) for t in found.tensors]
         backed = all(map(is_backed, nodes))
         if not backed and any(map(is_traced, nodes)):
-            return self.function(*args, **kwargs)
+            return function(*args, **kwargs)
         with self._lock:
             self.calls += 1
             if self._training != settings.TRAINING:
@@ -177,9 +187,9 @@ class TinyJit(Generic[P, R]):
             if self.calls == 1:
                 begin = moment()
                 try:
-                    return self.function(*args, **kwargs)
+                    return function(*args, **kwargs)
                 finally:
-                    self._before = begin, moment()
+                    self._before[:] = begin, moment()
             signature = (plain, tuple(layout_of(node) for node in nodes), described(memories))
             if self._capture is None:
                 return self._record(signature, found, nodes, args, kwargs)
@@ -188,7 +198,7 @@ class TinyJit(Generic[P, R]):
                 return self._record(signature, found, nodes, args, kwargs)
             leaves = [found.tensors[number] for number in self._capture.graded]
             _refuse_gradients(leaves)
-            result, gradients = self._replay(memories, found.values())
+            result, gradients = self._replay(self._capture, memories, found.values())
             for leaf, gradient in zip(leaves, gradients, strict=True):
                 leaf.grad = gradient
             return result
@@ -207,8 +217,10 @@ class TinyJit(Generic[P, R]):
         swapped.update(found.stand_ins())
         function: Callable[..., R] = self.function
         _capturing.active = capture
+        changes.of_captures(1)
         try:
-            with expect_replays(capture.inputs, self._before), given(values):
+            begin, end = self._before
+            with expect_replays(capture.inputs, (begin, end)), given(values):
                 result = function(*exchanged(args, swapped), **exchanged(kwargs, swapped))
                 gained = [_has_gained(t, swapped[id(t)]) for t in tensors]
                 capture.graded = [number for number, has_one in enumerate(gained) if has_one]
@@ -219,6 +231,7 @@ class TinyJit(Generic[P, R]):
                 returned = realize([(t.node, t.device) for t in outputs.tensors])
         finally:
             _capturing.active = None
+            changes.of_captures(-1)
             bind_holders(capture)
         self._finish(capture, (result, gradients), returned)
         if not capture.interpreted:  # the REF device has nothing to replay: each call runs plainly
@@ -226,7 +239,10 @@ class TinyJit(Generic[P, R]):
             capture.state = state_of(capture)
             capture.watched = watched_by(capture)
             plain = not capture.graded and not values
-            capture.glances = Glance.of(args, kwargs) if plain else None
+            glances = Glance.of(args, kwargs) if plain else None
+            if glances is not None:
+                capture.settled = Settled(glances)
+                capture.straight = straight_of(capture, self._before)
         for number, gradient in zip(capture.graded, gradients, strict=True):
             tensors[number].grad = gradient
         return with_sizes(result, values)
@@ -252,10 +268,12 @@ class TinyJit(Generic[P, R]):
 
     # -- replaying ----------------------------------------------------------------------------
 
-    def _replay(self, memories: list[Memory], values: dict[str, int]) -> tuple[R, list[Any]]:
+    def _replay(
+        self, capture: Capture, memories: list[Memory], values: dict[str, int]
+    ) -> tuple[R, list[Any]]:
         """The result, and the gradients of those arguments that got some."""
-        capture = self._capture
-        assert capture is not None
+        if capture.straight is not None:
+            return capture.straight.run(capture, memories), []
         step_state(capture)
         moved = {id(old): new for old, new in zip(capture.inputs, memories, strict=True)}
         renewed: dict[int, Node] = {}
@@ -270,8 +288,8 @@ class TinyJit(Generic[P, R]):
             calls.set_var(call, slot, values[name])
         begin = moment()
         for memory in capture.overwritten:
-            memory.changed = moment()
-        self._before = begin, moment()
+            memory.written()
+        self._before[:] = begin, moment()
         start = time.perf_counter()
         for kept in capture.kept:
             kept.refresh()
@@ -281,7 +299,7 @@ class TinyJit(Generic[P, R]):
             else:
                 step.run()
         seconds = time.perf_counter() - start
-        GlobalCounters.count(*capture.work, seconds)
+        count(capture.work, seconds)
         returned = capture.returned
         if values:
             returned = [(bind([node], values)[0], memories) for node, memories in returned]

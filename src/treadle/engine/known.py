@@ -18,6 +18,7 @@ from ..ir.args import Placeholder
 from ..ir.node import Node, substitute, toposort
 from ..ir.op import Op
 from ..ir.weak import Reference, inside
+from .changes import changes
 
 __all__ = [
     "Holder", "current", "holders", "is_backed", "is_known", "next_number", "remember", "resolve",
@@ -36,6 +37,7 @@ _serial = itertools.count()
 _live: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _references, _forget = inside(_live)  # each operation tracks a tensor
 _tracking = threading.Lock()
+_latest = -1  # the number of the holder that was tracked last
 _set_memory = Node.__dict__["memory"].__set__
 
 
@@ -44,18 +46,23 @@ def track(holder: Holder, number: int | None = None) -> int:
 
     Called again, with the `number` that it returned, whenever the node is another.
     """
+    global _latest
     with _tracking:
         reference = None if number is None else _references.pop(number, None)
         if reference is None:
             reference = Reference(holder, _forget)
-        reference.key = number = next(_serial)
-        _references[number] = reference
-    return number
+        reference.key = _latest = new = next(_serial)
+        _references[new] = reference
+    if number is not None:
+        changes.of_meaning()
+    return new
 
 
 def tracked_since(number: int) -> list[Any]:
     """The holders with numbers from `number` on: those that are new or have another node."""
     found: list[Any] = []
+    if _latest < number:
+        return found
     for ref in reversed(_live.valuerefs()):  # in order of their numbers
         if ref.key < number:
             break

@@ -24,6 +24,7 @@ from typing import Any
 from ..config import settings
 from ..runtime.base import Entry, Launch
 from .backends import Device, Opened
+from .changes import changes
 from .memory import Memory, moment
 from .program import CompiledKernel
 from .steps import Run
@@ -108,6 +109,7 @@ class Kept:
         self._sources: dict[int, Memory] = {}
         self._calls: Any = None
         self._seen: list[int] | None = None
+        self._checked = -1  # the latest change of memory when `_seen` was compared, or none
 
     def split(
         self, runs: Sequence[Run], is_constant: Callable[[Memory], bool], room: Room
@@ -180,13 +182,15 @@ class Kept:
 
     def refresh(self) -> None:
         """Run the phases if what they have left is not of the values that are there now."""
-        if not self._launches:
+        if not self._launches or self._checked == (latest := changes.memory):
             return
         sources = self._sources.values()
         now = [memory.changed for memory in sources]
-        if now != self._seen or any(memory.is_exposed for memory in sources):
+        is_exposed = any(memory.is_exposed for memory in sources)
+        if now != self._seen or is_exposed:
             self._calls.run()
             self._seen = now
+        self._checked = -1 if is_exposed else latest
 
 
 def _constant_phases(kernel: CompiledKernel, own: int, constant: Collection[int]) -> set[int]:

@@ -12,9 +12,9 @@ from itertools import chain
 
 from ..config import settings
 from .backends import Device
-from .counters import GlobalCounters
+from .counters import count
 from .lasting import Kept, Room
-from .memory import Memory, moment
+from .memory import Memory
 from .program import Program
 from .report import report_kernels
 from .steps import Run, listeners
@@ -41,7 +41,7 @@ def run_program(
     ]
     run = Run(program, inputs, outputs, scratch, rounds, filled)
     for memory in (*run.overwritten, *filled):
-        memory.changed = moment()
+        memory.written()
     start = time.perf_counter()
     kept = Kept()
     if len(rounds) > 1:
@@ -57,6 +57,6 @@ def run_program(
     elif launches:
         runtime.run(launches)
     seconds = time.perf_counter() - start
-    GlobalCounters.count(*run.work, seconds)
+    count(run.work, seconds)
     for listen in listeners:
         listen(run)

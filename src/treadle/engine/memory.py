@@ -13,7 +13,7 @@ import itertools
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..dtype import DType, ImageDType, _to_np_dtype
 from ..errors import InternalError, UserError
@@ -21,6 +21,7 @@ from ..ir.args import BufferRef, Placeholder, ShardArg, Token
 from ..ir.node import Node
 from ..ir.op import Op
 from .backends import Device
+from .changes import changes
 from .known import remember
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Memory",
+    "Promise",
     "adopt",
     "allocate",
     "from_host",
@@ -50,7 +52,7 @@ def moment() -> int:
     return next(_moments)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class Memory:
     """`size` elements in a runtime's buffer, and how many assignments they have seen.
 
@@ -70,6 +72,16 @@ class Memory:
     changed: int = 0
     made: int = field(default_factory=_moments.__next__)
     _elements: Any = field(default=None, init=False, repr=False)  # as the host sees them in place
+
+    def written(self) -> None:
+        """Told before all elements, or some, are assigned to."""
+        self.changed = moment()
+        changes.of_memory()
+
+    def expose(self) -> None:
+        """From now on others can write, and nobody notices."""
+        self.is_exposed = True
+        changes.of_memory()
 
     @property
     def is_shared(self) -> bool:
@@ -108,9 +120,13 @@ class Memory:
 
     def fill(self, data: np.ndarray[Any, Any]) -> None:
         """Overwrite all elements with those of `data`, in row-major order, converted."""
+        self.written()
+        self.store(data)
+
+    def store(self, data: np.ndarray[Any, Any]) -> None:
+        """The same for memory that nobody else knows yet."""
         if not data.size:
             return
-        self.changed = moment()
         runtime = Device[self.device].runtime
         if runtime.shares_memory and self.image is None:
             runtime.synchronize()
@@ -137,6 +153,19 @@ def adopt(memory: Memory, shape: tuple[int, ...] | None = None) -> Node:
     return Node.fresh(Op.RESHAPE, memory.dtype, (node,), shape, shape)
 
 
+class Promise(NamedTuple):
+    """What the node over a buffer will be like that nobody has asked for yet."""
+
+    dtype: DType
+    size: int
+    device: str
+    shape: tuple[int, ...]
+
+    def node(self, buffer: Any) -> Node:
+        """A BUFFER, or a RESHAPE of one, with a Token of its own."""
+        return adopt(Memory(buffer, self.dtype, self.size, self.device), self.shape)
+
+
 def new_memory(device: str, dtype: DType, size: int, image: ImageDType | None = None) -> Memory:
     """Memory, or a texture, with undefined contents. Raises OutOfMemory."""
     allocator = Device[device].allocator
@@ -159,7 +188,8 @@ def from_host(device: Any, dtype: DType, data: np.ndarray[Any, Any]) -> Node:
         copies = tuple(from_host(one, dtype, data) for one in device)
         return Node(Op.MULTI, dtype, copies, ShardArg(device, None))
     memory = new_memory(device, dtype, data.size)
-    memory.fill(data)
+    memory.changed = moment()  # which nobody has seen otherwise
+    memory.store(data)
     return adopt(memory)
 
 
@@ -171,7 +201,7 @@ def transfer(source: Memory, target: Memory) -> None:
     """
     if not source.size:
         return
-    target.changed = moment()
+    target.written()
     here, there = Device[source.device].runtime, Device[target.device].runtime
     nbytes = source.size * source.dtype.itemsize
     if source.image is not None or target.image is not None:

@@ -35,7 +35,7 @@ class Placeholder(Token):
         self.why = why
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class BufferRef:
     """Memory `token` of `size` elements on `device`, as it is after `version` assignments.
 

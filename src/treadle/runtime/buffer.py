@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["HostAllocator", "HostBuffer", "host_view", "size_class"]
 
+_WAITING = 8  # so many buffers that are gone may wait for the next request, if they are not large
+_new = object.__new__
+
 
 class HostBuffer:
     """`nbytes` of host memory at `pointer`, returned to its allocator when it is collected."""
@@ -35,17 +38,13 @@ class HostBuffer:
     __slots__ = ("__weakref__", "_allocator", "_owner", "nbytes", "pointer")
     nbytes: int
     pointer: int
+    argument: int  # the address, as kernels take it
 
     def __init__(
         self, pointer: int, nbytes: int, allocator: HostAllocator | None, owner: object = None
     ) -> None:
         self.pointer, self.nbytes = pointer, nbytes
         self._allocator, self._owner = allocator, owner
-
-    @property
-    def argument(self) -> int:
-        """The address, as kernels take it."""
-        return self.pointer
 
     def view(self) -> memoryview:
         """The bytes, writable, without a copy. The view keeps the buffer alive."""
@@ -61,11 +60,20 @@ class HostBuffer:
 
     def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
         # At exit a daemon thread's kernel may still write here; the system takes it all back.
-        if self._allocator is not None and not exiting():
-            self._allocator._give_back(self.pointer)
+        allocator = self._allocator
+        if allocator is None or exiting():
+            return
+        # Buffers die in the garbage collector, which may run while this very thread holds the
+        # lock: so they only leave their address here, for the next one who has the lock.
+        allocator._returned.append((self.pointer, self.nbytes))
+        if len(allocator._returned) > _WAITING or self.nbytes >= allocator._large:
+            allocator._collect_soon()
 
     def __repr__(self) -> str:
         return f"HostBuffer({self.nbytes} bytes at {self.pointer:#x})"
+
+
+HostBuffer.argument = HostBuffer.__dict__["pointer"]  # by another name, and no call of Python's
 
 
 def host_view(pointer: int, nbytes: int, keep: object) -> memoryview:
@@ -100,22 +108,24 @@ class HostAllocator:
         self._oldest: OrderedDict[int, int] = OrderedDict()  # address -> size class
         self._live_bytes = self._cached_bytes = self._peak = 0
         self._lock = threading.Lock()
-        # Buffers die in the garbage collector, which may run while this very thread holds the
-        # lock: so they only leave their address here, for the next one who has the lock.
-        self._returned: deque[int] = deque()
+        self._large = self._keep // (4 * _WAITING)
+        self._returned: deque[tuple[int, int]] = deque()  # address, bytes asked for
         _allocators.add(self)
 
     def alloc(self, nbytes: int) -> HostBuffer:
         """`nbytes` bytes aligned to 64, contents undefined. Raises OutOfMemory."""
-        size = size_class(nbytes)
         with self._lock:
-            if self._returned:
-                self._collect()
-            address = self._reuse(size) or self._fresh(size, nbytes)
-            self._live[address] = size, nbytes
-            self._live_bytes += size
-            self._peak = max(self._peak, self._live_bytes)
-        return HostBuffer(address, nbytes, self)
+            # What was given back last is taken as it is, if it fits: little is touched, and after
+            # a kernel that streamed through the caches whatever is touched comes from memory.
+            address, asked = self._returned.pop() if self._returned else (0, -1)
+            if asked != nbytes:
+                if address:
+                    self._returned.append((address, asked))
+                address = self._found(nbytes)
+        buffer = _new(HostBuffer)
+        buffer.pointer, buffer.nbytes = address, nbytes
+        buffer._allocator, buffer._owner = self, None
+        return buffer
 
     def from_pointer(self, pointer: int, nbytes: int, owner: object = None) -> HostBuffer:
         """Somebody else's memory, without a copy; `owner` lives as long as the buffer."""
@@ -134,9 +144,8 @@ class HostAllocator:
             self._collect()
             return MemoryStats(self._live_bytes, self._cached_bytes, self._peak)
 
-    def _give_back(self, address: int) -> None:
+    def _collect_soon(self) -> None:
         """Called by a dying buffer on any thread, at any moment."""
-        self._returned.append(address)
         if self._lock.acquire(blocking=False):
             try:
                 self._collect()
@@ -145,7 +154,7 @@ class HostAllocator:
 
     def _collect(self) -> None:
         while self._returned:
-            address = self._returned.popleft()
+            address, _ = self._returned.popleft()
             size, _ = self._live.pop(address)
             self._live_bytes -= size
             self._cached_bytes += size
@@ -153,6 +162,16 @@ class HostAllocator:
             self._oldest[address] = size
         if self._cached_bytes > self._keep:
             self._evict(self._keep)
+
+    def _found(self, nbytes: int) -> int:
+        """The address of a block that is noted as live."""
+        self._collect()
+        size = size_class(nbytes)
+        address = self._reuse(size) or self._fresh(size, nbytes)
+        self._live[address] = size, nbytes
+        self._live_bytes += size
+        self._peak = max(self._peak, self._live_bytes)
+        return address
 
     def _reuse(self, size: int) -> int | None:
         blocks = self._free.get(size)

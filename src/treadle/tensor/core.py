@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ..dtype import DType
 from ..engine.backends import Device
 from ..engine.known import is_backed, resolve, track
-from ..engine.memory import to_host
+from ..engine.memory import Promise, to_host
 from ..engine.run import lock, realize, scheduled
 from ..errors import DeviceError, DTypeError, ShapeError, UserError
 from ..ir.complexes import check_complex
@@ -38,16 +38,23 @@ if TYPE_CHECKING:
 __all__ = ["Core"]
 
 
+_new = object.__new__
+
+
 class Core(metaclass=Modes):
     """What every tensor is, before any operation is defined on it."""
 
     __slots__ = (
-        "__weakref__", "_lent", "_node", "_number", "_requires_grad", "device", "grad", "is_leaf",
+        "__weakref__", "_lent", "_node", "_number", "_promised", "_requires_grad", "device", "grad",
+        "is_leaf",
     )  # fmt: skip
 
     device: Any  # a name; several devices that share the tensor are a tuple of names
     grad: Self | None
     is_leaf: bool
+    _node: Node | None
+    _number: int
+    _promised: tuple[Any, Promise]  # a buffer and what its node will be; only where it has none
     _lent: tuple[object, ...]  # buffers that others know by address; not there before they ask
 
     @classmethod
@@ -69,14 +76,36 @@ class Core(metaclass=Modes):
         self._node = node  # which whoever finds the tensor by its number asks for
         self._number = track(self)
 
+    def _to_be(self, buffer: Any, promise: Promise) -> Self:
+        """A tensor like this one in `buffer`, which has no node before somebody asks.
+
+        Results of captured steps are most often read once, given to the next, or dropped.
+        """
+        new = _new(type(self))
+        new.device, new.grad = self.device, None
+        new._requires_grad, new.is_leaf = self._requires_grad, False
+        new._node, new._promised = None, (buffer, promise)
+        return new
+
+    def _fulfil(self) -> Node:
+        with lock:  # or two threads would make a node each
+            if (node := self._node) is None:
+                buffer, promise = self._promised
+                node = promise.node(buffer)
+                self._number = track(self)
+                self._node = node
+                del self._promised
+            return node
+
     @property
     def node(self) -> Node:
         """The graph that computes the values, or the buffer that holds them."""
-        return self._node
+        node = self._node
+        return self._fulfil() if node is None else node
 
     @node.setter
     def node(self, node: Node) -> None:
-        if node is not self._node:
+        if node is not self.node:
             self._node = node
             self._number = track(self, self._number)
 

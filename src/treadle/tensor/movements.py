@@ -44,7 +44,7 @@ def memory_below(
             tensor.node = node
         moves, base = _moves_below(node)
     memory = memory_of(base.arg)
-    memory.is_exposed = True
+    memory.expose()
     return moves, memory
 
 

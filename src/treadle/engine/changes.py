@@ -1,0 +1,48 @@
+"""What could make a replay differ from the last one says so here, so that a call need not ask all.
+
+    changes.meaning     another number whenever a tensor has got another node or is gone, a setting
+                        is another, or a function is being captured
+    changes.memory      another number whenever memory that was there before was written
+    changes.captures    how many functions are being captured
+
+A captured model reads tens of weights. To look at each in each call costs more than the rest of the
+call: after a kernel that streamed through the caches, every one of them comes from memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+from ..config import on_change
+
+__all__ = ["changes"]
+
+
+class _Changes:
+    """The numbers only tell whether they are those of before; none comes twice."""
+
+    __slots__ = ("_lock", "_next", "captures", "meaning", "memory")
+
+    def __init__(self) -> None:
+        self._next = itertools.count(1).__next__
+        self._lock = threading.Lock()
+        self.meaning = self.memory = self.captures = 0
+
+    def of_meaning(self, *_: object) -> None:
+        """Called after the change: who has seen the new number sees the change, too."""
+        self.meaning = self._next()
+
+    def of_memory(self) -> None:
+        """Called where memory is assigned to."""
+        self.memory = self._next()
+
+    def of_captures(self, more: int) -> None:
+        """A function begins (1) or ends (-1) being captured."""
+        with self._lock:
+            self.captures += more
+        self.of_meaning()
+
+
+changes = _Changes()
+on_change.append(changes.of_meaning)
