@@ -4,8 +4,8 @@
     sum over k of x[k]       ->   sum over k of x[k] + x[n/2 + k]
 
 A processor fetches ahead along several lines of addresses, and not far along any: one alone leaves
-memory waiting. Rows in pairs also read but once what they share, as a product with a vector does.
-Short rows lie on the same pages as their neighbours, and gain nothing by that alone.
+memory waiting. Short rows lie on the same pages as their neighbours, and gain nothing by that; nor
+do rows of bytes that are widened, by reading but once the vector that they are multiplied by.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ __all__ = ["halves_of_row", "pair_of_rows"]
 LONG_ROW = 16 << 10  # bytes
 LONG_HALF = 64 << 10  # of a part of its own: half of a row
 MANY_ROWS = 128  # of which pairs are still enough for all workers
-MUCH_SHARED = 4  # times the bytes that a row has itself
 
 
 def pair_of_rows(nest: Nest, reduce: Node, loop: Node) -> Node | None:
@@ -33,16 +32,14 @@ def pair_of_rows(nest: Nest, reduce: Node, loop: Node) -> Node | None:
         return None
     if steps_of(rows) % 2 or steps_of(*nest.loops) < MANY_ROWS:
         return None
-    own, shared = _bytes_of_rows(reduce, loop, rows)
-    is_worth = own >= LONG_ROW or shared >= MUCH_SHARED * own
-    return rows if own and is_worth else None
+    return rows if _bytes_of_row(reduce, loop, rows) >= LONG_ROW else None
 
 
 def halves_of_row(moves: Moves, reduce: Node, loop: Node, copies: int, lanes: int) -> Split | None:
     """`loop` with `copies` vectors of both halves in each step, where they are long enough."""
     half = steps_of(loop) // 2
-    own, _ = _bytes_of_rows(reduce, loop, loop)
-    if wide_parts(reduce.src[0]) or own < 2 * LONG_HALF or steps_of(loop) % (2 * copies * lanes):
+    is_long = _bytes_of_row(reduce, loop, loop) >= 2 * LONG_HALF
+    if wide_parts(reduce.src[0]) or not is_long or steps_of(loop) % (2 * copies * lanes):
         return None
     outer, place = moves.loop(half // (copies * lanes)), moves.loop(2, "unroll")
     copy, lane = moves.loop(copies, "unroll"), moves.loop(lanes, "vector")
@@ -50,14 +47,11 @@ def halves_of_row(moves: Moves, reduce: Node, loop: Node, copies: int, lanes: in
     return Split(simplify(expr), (outer, place, copy, lane), TRUE)
 
 
-def _bytes_of_rows(reduce: Node, loop: Node, rows: Node) -> tuple[int, int]:
-    """What a step of `rows` reads along `loop` for itself, and what all of them read there."""
-    own = shared = 0
-    for load in reduce.src[0].toposort(lambda n: n.op is not Op.STAGE):
-        if load.op is Op.LOAD and stride(load.src[1], loop) == 1:
-            nbytes = load.dtype.itemsize * steps_of(loop)
-            if stride(load.src[1], rows) == 0:
-                shared += nbytes
-            else:
-                own += nbytes
-    return own, shared
+def _bytes_of_row(reduce: Node, loop: Node, rows: Node) -> int:
+    """What `reduce` reads along `loop`, but for what all steps of `rows` read."""
+    loads = reduce.src[0].toposort(lambda n: n.op is not Op.STAGE)
+    return sum(
+        load.dtype.itemsize * steps_of(loop)
+        for load in loads
+        if load.op is Op.LOAD and stride(load.src[1], loop) == 1 and stride(load.src[1], rows) != 0
+    )
