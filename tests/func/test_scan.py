@@ -93,6 +93,32 @@ def test_a_step_is_compiled_once_and_products_with_the_input_are_one():
     assert GlobalCounters.kernel_count <= 3 + 2 * 200
 
 
+def test_steps_that_fill_tiles_multiply_their_rows_of_the_input_themselves():
+    steps, batch, size = 6, 16, 64
+    xs, h = seeded(steps, batch, size), seeded(batch, size, seed=1)
+    u, w = seeded(size, size, seed=2) * 0.1, seeded(size, size, seed=3) * 0.1
+    given = [x.realize() for x in (xs, xs.permute(2, 0, 1).contiguous(), h, u, w)]
+    xs, turned, h, u, w = given
+    state, expected = h, []
+    for x in xs:
+        state = (x @ u + state @ w).tanh()
+        expected.append(state.realize())
+    expected = Tensor.stack(*expected).realize()
+    step = lambda s, x: ((x @ u + s @ w).tanh(),) * 2
+    for sequence in (xs, turned.permute(1, 2, 0)):
+        found = func.scan(step, h, sequence)[1]
+        GlobalCounters.reset()
+        found.realize()
+        assert GlobalCounters.kernel_count <= 3 + steps  # one a step, and none for all steps
+        assert_same([found], [expected])
+    backward = func.scan(step, h, xs.flip(0).contiguous().realize(), reverse=True)[1]
+    assert_same([backward.flip(0)], [expected])
+    # What is read beside the loop is multiplied for all steps.
+    both = func.scan(lambda s, x: (step(s, x)[0], (x @ u, step(s, x)[0])), h, xs)[1]
+    Tensor.realize(*both)
+    assert_same(both, [xs @ u, expected])
+
+
 def test_a_loop_saves_what_its_gradient_and_products_over_all_steps_read():
     """No product is computed anew: the gradient takes two for each one forward."""
     steps, batch, size = 20, 8, 48

@@ -130,7 +130,7 @@ def _at_one_step(node: Node, index: Index, step: Node, known: dict[Node, Node]) 
     shape = tuple(
         1 if place is step else size for place, size in zip(index, node.shape, strict=True)
     )
-    if node.op in MOVEMENT and src[0].shape == shape:
+    if node.op in (Op.RESHAPE, Op.EXPAND, Op.SHRINK) and src[0].shape == shape:
         return src[0]
     if node.op in (Op.RESHAPE, Op.EXPAND):
         arg = shape

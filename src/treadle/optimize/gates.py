@@ -36,8 +36,7 @@ def tile_gates(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> bool:
     itemsize = problems[0].reduce.dtype.itemsize
     sums = len(problems) - continued
     tile = choose_tile(rows, columns, itemsize, target, knobs, beside, sums)
-    in_place = {p.x: is_in_place(p, tile) or is_at_hand(p, target) for p in problems}
-    kept = {p.steps: in_place[p.x] for p in problems}
+    kept = {p.steps: is_in_place(p, tile) or is_at_hand(p, target) for p in problems}
     cut = cut_in_tiles(moves, problems[0], tile)
     moves.log.append(f"{beside} of {len(problems)} products side by side")
     new: dict[Node, Node] = {}
@@ -47,11 +46,13 @@ def tile_gates(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> bool:
         factors = factors_of(reduce.src[0])
         assert factors is not None
         x, y = factors if uses(factors[0], cut.rows.ranges) else factors[::-1]
-        if x not in packed:
-            is_kept = kept[steps]
-            packed[x] = x if is_kept else pack_rows(moves, x, steps, *steps, cut.rows, tile, target)
+        (step,) = steps
+        if x not in packed and kept[steps]:
+            packed[x] = x
+        elif x not in packed:
+            packed[x] = pack_rows(moves, x, steps, step, cut.rows, tile, target)
         around = panel_numbers(y, steps, cut.columns) if lasts(y) else None
-        panel = pack_columns(moves, y, steps, *steps, cut.columns, tile, around)
+        panel = pack_columns(moves, y, steps, step, cut.columns, tile, around)
         new[reduce] = Node(Op.REDUCE, reduce.dtype, (packed[x] * panel, *steps), reduce.arg)
     moves.root = moves.root.substitute(new)
     return True
