@@ -32,7 +32,6 @@ from .joins import join_reductions
 from .knobs import Knobs
 from .lane_scans import scan_along_row
 from .matmul import tile_matmul
-from .matmul_problem import recognise
 from .moves import Moves
 from .nest import Nest, contiguity, reads_of, sequential_loops, stride
 from .picks import pick_elements
@@ -150,11 +149,8 @@ def _whole_reductions(moves: Moves) -> Iterator[tuple[Nest, Node]]:
 
 
 def _is_alone(nest: Nest, reduce: Node) -> bool:
-    """Whether `reduce` is the only reduction of its nest that has loops, and no product's.
-
-    A matmul goes down columns too, but in tiles, which cut it themselves where it is too long.
-    """
-    return [n for n in nest.reduces() if not is_unrolled(n)] == [reduce] and not recognise(nest)
+    """Whether `reduce` is the only reduction of its nest that has loops."""
+    return [n for n in nest.reduces() if not is_unrolled(n)] == [reduce]
 
 
 def _group(moves: Moves, nest: Nest, reduce: Node, target: Target, knobs: Knobs) -> Node | None:
