@@ -252,7 +252,9 @@ INFO: dict[Op, OpInfo] = {
         "STREAM (see lower/streams) or ASYNCHRONOUS (see lower/pipeline)",
     ),
     Op.PREFETCH: OpInfo(
-        2, "a hint: src[0][src[1]] will soon be read; it may be outside of the memory"
+        2,
+        "a hint: src[0][src[1]] will soon be read, so bring it into the cache of level arg; it may "
+        "be outside of the memory",
     ),
     Op.LINE: OpInfo(
         3, "memory: src[0] from src[1] on, or arg zeros where the gate src[2] does not hold"

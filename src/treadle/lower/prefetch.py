@@ -34,6 +34,11 @@ many streams, so that less of each is on its way.
 
 Where each row goes on elsewhere than where it ended, and results leave for memory, too, so that
 nothing of what is read is likely to be in a cache: the first lines of all rows would be waited for.
+
+    for block (grid): for row: for step: load(row + 1, step), ..., store(row, step)
+      ->  the same, and in each step PREFETCH(row + 2, step), into the first-level cache
+
+Rows on their way one behind the other (optimize/overlap) know each other, so that one more is.
 """
 
 from __future__ import annotations
@@ -90,13 +95,15 @@ def with_prefetches(phase: Phase, l1: int, l2: int, l3: int) -> Phase:
     program, grid = list(phase.program.src), phase.grid
     innermost = _innermost(program)
     fills = [loop for loop in innermost if len(loop.loops) == len(grid) + 1]
+    rows = _loops_over_rows(innermost, grid)
     passed: set[tuple[Node, Node]] = set()
     streams = _streams(innermost, l3)
     for loop in innermost:
         found = [_hint(row, loop.loops, grid, l1, l2) for row in _rows(loop.body)]
         found += [_hint_for_packing(f, loop.loops, loop.body, grid, l1, l2) for f in fills]
-        found += _hints_for_row(loop, grid, passed, l2)
-        found += _hints_for_rows_ahead(loop, grid, l2)
+        if loop.loops[:-1] == rows:
+            found += _hints_for_row(loop, rows, passed, l2)
+            found += _hints_for_rows_ahead(loop, rows, l2, len(rows) > len(grid))
         found += _hints_for_totals(loop, l3)
         wanted = [hint for hint in found if hint is not None] or streams.get(loop.loops[-1], [])
         for hint in wanted:
@@ -124,6 +131,15 @@ def _innermost(program: Sequence[Node]) -> list[_Loop]:
     if body is not None:
         found.append(_Loop(loops, body, None))
     return found
+
+
+def _loops_over_rows(innermost: Sequence[_Loop], grid: Sequence[Node]) -> list[Node]:
+    """The loops around those over a row: the grid, and one more where it goes through blocks.
+
+    Beside that one stand loops over a block's first row, which do not know the next.
+    """
+    blocks = {tuple(loop.loops[:-1]) for loop in innermost if len(loop.loops) == len(grid) + 2}
+    return [*blocks.pop()] if len(blocks) == 1 else [*grid]
 
 
 def _rows(body: Sequence[Node], with_masked: bool = False) -> list[_Row]:
@@ -166,7 +182,7 @@ def _hint(row: _Row, loops: list[Node], grid: Sequence[Node], l1: int, l2: int) 
     place = _evenly(following, tile, steps, nbytes // CACHE_LINE, per_line)
     if place is None:
         place = following + _at_most(tile, lines - 1) * per_line
-    return Node(Op.PREFETCH, dtypes.void, (memory, place))
+    return Node(Op.PREFETCH, dtypes.void, (memory, place), 2)
 
 
 def _evenly(
@@ -194,22 +210,22 @@ def _evenly(
 
 
 def _hints_for_row(
-    loop: _Loop, grid: Sequence[Node], passed: set[tuple[Node, Node]], l2: int
+    loop: _Loop, rows: Sequence[Node], passed: set[tuple[Node, Node]], l2: int
 ) -> list[Node]:
     """PREFETCHes of the next row, in a loop that goes over a row which another went over before."""
-    if len(loop.loops) != len(grid) + 1 or not _are_constant(loop.loops[-1:]):
+    if not _are_constant(loop.loops[-1:]):
         return []
     step, hints = loop.loops[-1], []
     for row in _rows(loop.body, with_masked=True):
         memory, index = row.first.src[:2]
         place = memory, index.substitute({step: step.like(0)})
         nbytes = step.src[0].arg * row.nbytes
-        following = _following(index, grid) if _is_plain(memory) else None
+        following = _following(index, rows) if _is_plain(memory) else None
         if place in passed and following is not None and nbytes <= l2 // 2:
             passed.remove(place)
             per_line = CACHE_LINE // memory.dtype.scalar.itemsize
             hints += [
-                Node(Op.PREFETCH, dtypes.void, (memory, following + n * per_line))
+                Node(Op.PREFETCH, dtypes.void, (memory, following + n * per_line), 2)
                 for n in range(-(-row.nbytes // CACHE_LINE))
             ]
         else:
@@ -283,7 +299,7 @@ def _hints_for_totals(loop: _Loop, least_bytes: int) -> list[Node]:
             continue
         if linear_terms(index)[0].get(step, 0) >= load.dtype.count > 1:
             ahead = AHEAD_IN_EACH // memory.dtype.scalar.itemsize
-            hints.append(Node(Op.PREFETCH, dtypes.void, (memory, index + ahead)))
+            hints.append(Node(Op.PREFETCH, dtypes.void, (memory, index + ahead), 2))
     return hints
 
 
@@ -291,37 +307,41 @@ def _ahead(row: _Row) -> list[Node]:
     memory, index = row.first.src
     itemsize = memory.dtype.scalar.itemsize
     places = range(AHEAD, AHEAD + row.nbytes, CACHE_LINE)
-    return [Node(Op.PREFETCH, dtypes.void, (memory, index + place // itemsize)) for place in places]
+    return [
+        Node(Op.PREFETCH, dtypes.void, (memory, index + place // itemsize), 2) for place in places
+    ]
 
 
-def _hints_for_rows_ahead(loop: _Loop, grid: Sequence[Node], l2: int) -> list[Node]:
-    """PREFETCHes of rows to come, in a loop that streams, but for those that are met anyhow."""
+def _hints_for_rows_ahead(
+    loop: _Loop, rows: Sequence[Node], l2: int, in_blocks: bool
+) -> list[Node]:
+    """PREFETCHes of rows to come, in a loop that streams, but for those that are met anyhow.
+
+    A loop over several rows of a block computes so much that the processor does not meet the next
+    one where a row ends, and uses it at once.
+    """
     streams = any(n.op is Op.STORE and n.arg == STREAM for n in loop.body)
-    if not streams or len(loop.loops) != len(grid) + 1 or not _are_constant(loop.loops[-1:]):
+    if not streams or not _are_constant(loop.loops[-1:]):
         return []
     loads = [n for n in loop.body if n.op is Op.LOAD and n.dtype.count > 1 and _is_plain(n.src[0])]
     step = loop.loops[-1]
     if step.src[0].arg * sum(n.dtype.itemsize for n in loads) > l2 // 2:
         return []
-    hints = []
+    level, hints = 1 if in_blocks else 2, []
     for load in loads:
         memory, index = load.src[:2]
-        following = _following(index, grid)
-        if following is None or _is_met(memory, index, following, step, loads):
+        read = [_first(n.src[1]) for n in loads if n.src[0] is memory]
+        following = _following(index, rows)
+        if following is None or _first(following) in read:
+            continue
+        if not in_blocks and _first(following) is _first(index.substitute({step: step.src[0]})):
             continue
         per_line = CACHE_LINE // memory.dtype.scalar.itemsize
         hints += [
-            Node(Op.PREFETCH, dtypes.void, (memory, following + n * per_line))
+            Node(Op.PREFETCH, dtypes.void, (memory, following + n * per_line), level)
             for n in range(-(-load.dtype.itemsize // CACHE_LINE))
         ]
     return hints
-
-
-def _is_met(memory: Node, index: Node, following: Node, step: Node, loads: Sequence[Node]) -> bool:
-    """Whether the row that begins at `following` is where a load ends now, or is read now."""
-    place = _first(following)
-    others = [_first(n.src[1]) for n in loads if n.src[0] is memory]
-    return place in others or place is _first(index.substitute({step: step.src[0]}))
 
 
 def _first(index: Node) -> Node:
@@ -366,7 +386,7 @@ def _hint_for_packing(
         line = _at_most(line, len(places) - 1)
     now = alu(Op.SHR, number, number.like(bits))
     place = following.substitute({packing: now}) + places[0] + line * apart.pop()
-    return Node(Op.PREFETCH, dtypes.void, (memory, place))
+    return Node(Op.PREFETCH, dtypes.void, (memory, place), 2)
 
 
 def _following(index: Node, grid: Sequence[Node]) -> Node | None:
@@ -398,12 +418,18 @@ def _ranges(node: Node) -> set[Node]:
 def _insert(program: list[Node], hint: Node, places: list[Node]) -> None:
     """Put what `hint` computes into the outermost of its loops where it can be.
 
-    `places` are the loops that are open, and the END of the last if it has one.
+    `places` are the loops that are open, and the END of the last if it has one. What the program
+    computes too late for the hint comes sooner.
     """
     known = set(program)
     for node in hint.toposort(lambda n: n.op is not Op.AFTER):
-        if node not in known and node.op is not Op.CONST:
-            inside = [n for n, r in enumerate(places) if r in _ranges(node)]
-            place = max(inside, default=-1) + 1
-            behind = program.index(places[place]) if place < len(places) else len(program)
-            program.insert(behind, node)
+        if node.op in (Op.CONST, Op.RANGE, Op.PARAM):
+            continue
+        inside = [n for n, r in enumerate(places) if r in _ranges(node)]
+        place = max(inside, default=-1) + 1
+        behind = program.index(places[place]) if place < len(places) else len(program)
+        if node in known and program.index(node) < behind:
+            continue
+        if node in known:
+            program.remove(node)
+        program.insert(behind, node)

@@ -2,9 +2,10 @@
 
     REDUCE(x, r; ADD)  ->  acc = REGISTER(0); AFTER(acc, END(UPDATE(acc, x, r; ADD), r))
 
-Reductions over the same loops share them: one END holds all their updates. The second one of a sum
-of two sums goes on in the register of the first (`_continued`). The extreme of keys with
-their places (ir/keyed.py) is in two registers, see extremes.py.
+Reductions over the same loops share them: one END holds all their updates, and what else is done in
+these loops. The second one of a sum of two sums goes on in the register of the first
+(`_continued`). The extreme of keys with their places (ir/keyed.py) is in two registers, see
+extremes.py.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections import Counter
 from ..dtype import dtypes
 from ..ir.args import RegisterRef
 from ..ir.keyed import joined, split
-from ..ir.loops import free_ranges, identity
+from ..ir.loops import closed_ranges, free_ranges, identity
 from ..ir.node import Node, behind_after, rebuild
 from ..ir.op import Op
 from .extremes import updates_of_keyed
@@ -30,14 +31,17 @@ def lower_reduces(root: Node) -> Node:
     for node in order:
         if node.op is Op.REDUCE:
             groups.setdefault(node.src[1:], []).append(node)
+    for node in order:
+        if node.op is Op.END and closed_ranges(node) in groups:
+            groups[closed_ranges(node)].append(node)
     number = max((n.arg.number for n in order if n.op is Op.REGISTER), default=0)
     new: dict[Node, Node] = {}
     starts = _continued(order, groups)
     for node in _grouped_order(root, groups, starts):
         if node in new:
             continue
-        if node.op is Op.REDUCE:
-            number = _lower_group(groups[node.src[1:]], free, new, number, starts)
+        if (group := groups.get(closed_ranges(node))) is not None:
+            number = _lower_group(group, free, new, number, starts)
         elif node.op is Op.ADD and starts.get(node.src[1]) is node.src[0]:
             new[node] = new[node.src[1]]
         else:
@@ -67,8 +71,9 @@ def _continued(order: list[Node], groups: dict[tuple[Node, ...], list[Node]]) ->
 
 
 def _needs_any(members: list[Node]) -> bool:
-    """Whether a reduction reads another one."""
-    return any(n.op is Op.REDUCE for member in members for n in member.src[0].toposort())
+    """Whether a reduction, or what shares its loops, reads another one."""
+    below = Node.sink(s for member in members for s in member.src).toposort()
+    return any(n.op is Op.REDUCE for n in below)
 
 
 def _grouped_order(
@@ -89,8 +94,7 @@ def _grouped_order(
             continue
         stack.append((node, True))
         sources = node.src
-        if node.op is Op.REDUCE:
-            members = groups[node.src[1:]]
+        if (members := groups.get(closed_ranges(node))) is not None:
             sources = tuple(s for member in members for s in member.src)
             sources += tuple(starts[member] for member in members if member in starts)
         stack.extend((s, False) for s in reversed(sources) if s not in done)
@@ -101,18 +105,22 @@ def _lower_group(
     members: list[Node], free: dict[Node, frozenset[Node]], new: dict[Node, Node], number: int,
     starts: dict[Node, Node],
 ) -> int:  # fmt: skip
-    loops = tuple(new[r] for r in members[0].src[1:])
+    loops = tuple(new[r] for r in closed_ranges(members[0]))
     around = frozenset().union(*(free[m] for m in members))
     outer = tuple(sorted((new[r] for r in around), key=lambda r: r.arg.number))
     registers: dict[Node, list[Node]] = {}
-    updates: list[Node] = []
+    effects: list[Node] = []
     for member in members:
+        if member.op is Op.END:
+            effects.extend(new[effect] for effect in member.src[: member.arg])
+            continue
         start = new[starts[member]] if member in starts else None
         made = _updates(new[member.src[0]], member.arg.op, outer, loops, number, start)
         registers[member] = [behind_after(update.src[0]) for update in made]
-        updates.extend(made)
+        effects.extend(made)
         number += len(made)
-    finish = Node(Op.END, dtypes.void, (*updates, *loops), len(updates))
+    finish = Node(Op.END, dtypes.void, (*effects, *loops), len(effects))
+    new.update((member, finish) for member in members)
     for member, held in registers.items():
         results = [Node(Op.AFTER, register.dtype, (register, finish)) for register in held]
         new[member] = results[0] if len(held) == 1 else joined(*reversed(results))

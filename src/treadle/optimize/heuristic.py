@@ -34,6 +34,7 @@ from .lane_scans import scan_along_row
 from .matmul import tile_matmul
 from .moves import Moves
 from .nest import Nest, contiguity, reads_of, sequential_loops, stride
+from .overlap import overlap_rows
 from .picks import pick_elements
 from .pieces import in_pieces, rows_in_pieces
 from .places import halves_of_row, pair_of_rows
@@ -89,6 +90,7 @@ def optimize(ast: Node, target: Target, knobs: Knobs = DEFAULT) -> tuple[Node, l
     while True:
         nest = next((n for n in moves.nests() if _loops_left(n, done)), None)
         if nest is None:
+            overlap_rows(moves, target)
             return moves.root, moves.log
         is_tiled = knobs.is_tiled and (
             tile_matmul(moves, nest, target, knobs) or tile_gates(moves, nest, target, knobs)

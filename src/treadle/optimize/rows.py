@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from ..dtype import DType
 from ..ir.args import StageArg
 from ..ir.loops import Split, free_ranges, replace_ranges
 from ..ir.node import Node
@@ -65,16 +66,23 @@ def _computed(value: Node, free: dict[Node, frozenset[Node]], along: Node) -> li
 def _stage(
     moves: Moves, value: Node, along: Node, again: Node, column: Node, target: Target
 ) -> None:
-    kept = _row(moves, value, along, target)
-    reads = {value: kept(along), again: kept(column)}
-    moves.root = simplify(moves.root.substitute(reads))
+    """Keep `value` in the loop that reduces it."""
+    fill = _fill(moves, along, value.dtype, target)
+    kept = _row(value, along, fill)
+    reduced = [n for n in moves.root.toposort() if n.op is Op.REDUCE and n.src[1:] == (along,)]
+    made = {reduce: replace_ranges(reduce, {along: fill}) for reduce in reduced}
+    moves.root = simplify(moves.root.substitute(made | {again: kept(column)}))
     moves.log.append(f"keep a row of {along.src[0].arg} (shared)")
 
 
-def _row(moves: Moves, value: Node, along: Node, target: Target) -> Callable[[Node], Node]:
+def _fill(moves: Moves, along: Node, dtype: DType, target: Target) -> Split:
+    lanes = min(target.lanes(dtype), target.max_lanes)
+    return moves.tiled(along, (UNROLL, "unroll"), (max(lanes, 2), "vector"))
+
+
+def _row(value: Node, along: Node, fill: Split) -> Callable[[Node], Node]:
     """A STAGE of `value` for all of `along`, as a function of the place that is read."""
-    size, lanes = along.src[0].arg, min(target.lanes(value.dtype), target.max_lanes)
-    fill: Split = moves.tiled(along, (UNROLL, "unroll"), (max(lanes, 2), "vector"))
+    size = along.src[0].arg
     filled = replace_ranges(value, {along: fill})
     arg = StageArg("shared", (size,))
     return lambda at: Node(
@@ -104,7 +112,8 @@ def _keep_gathered(moves: Moves, nest: Nest, load: Node, target: Target) -> None
     if not rows or not rest or free_ranges(load)[load] != frozenset(nest.loops):
         return
     along = moves.loop(size)
-    kept = _row(moves, load.replace(src=(load.src[0], row + along)), along, target)
+    fill = _fill(moves, along, load.dtype, target)
+    kept = _row(load.replace(src=(load.src[0], row + along)), along, fill)
     gate, other = load.src[2:]
     moves.reorder(nest, (*rows, *rest))
     read = gate.where(kept(gate.where(place, 0)), other)

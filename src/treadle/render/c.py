@@ -175,7 +175,8 @@ class _CFunction(Function):
 
     def _prefetch(self, node: Node) -> None:
         memory, index = node.src
-        self.line(f"__builtin_prefetch({self.memory(memory)} + {self.value(index)}, 0, 2);")
+        place = f"{self.memory(memory)} + {self.value(index)}"
+        self.line(f"__builtin_prefetch({place}, 0, {4 - node.arg});")
 
     def store(self, node: Node) -> None:
         memory, index, value = node.src[:3]

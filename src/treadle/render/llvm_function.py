@@ -252,8 +252,9 @@ class LLVMFunction(Values):
         name, kind = f"llvm.prefetch.p{self.space(memory)}", self.pointer(memory)
         self.declared[f"declare void @{name}({kind}, i32, i32, i32)"] = None
         place = self.place_of(node, memory.dtype)
-        # A read, into the second-level cache, of data.
-        self.lines.append(f"  call void @{name}({kind} {place}, i32 0, i32 2, i32 1)")
+        # A read, of data; 3 is the first-level cache, 2 the second.
+        near = 4 - node.arg
+        self.lines.append(f"  call void @{name}({kind} {place}, i32 0, i32 {near}, i32 1)")
 
     def open_if(self, condition: str) -> str:
         """Start a block that runs where `condition` holds; returns the label of what follows."""

@@ -1,0 +1,228 @@
+"""Rows on their way one behind the other: one loop reads one, computes the next, stores a third.
+
+    for row (grid):
+      max = max of x[row, c] over c
+      for c: kept[c] = exp(x[row, c] - max)
+      for c: store(row, c, kept[c] / sum)
+    ->
+    for block (grid):
+      the maxima of two rows, and the first row kept
+      for row in block:
+        for c: max of x[row + 2, c]; kept[row + 1, c] = exp(x[row + 1, c] - max); store(row, c, ..)
+
+While a row is computed memory rests, and the processor while it is stored, but for the few steps
+that a processor looks ahead. So what a row leaves for later loops, in memory or as statistics, is
+computed a row ahead of where it is used. A block ends with rows of the next one, for nothing but
+that memory holds them ready: fewer loops know no ends.
+
+Only long rows of results that leave for memory are worth that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..dtype import dtypes
+from ..ir.args import LocalRef
+from ..ir.loops import closed_ranges, free_ranges, steps_of
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.rules.index import simplify
+from ..ir.shape import size_max
+from ..target import Target
+from .moves import Moves
+from .nest import Nest, nests_of, sequential_loops
+
+__all__ = ["overlap_rows"]
+
+MOST_ROWS, LEAST_ROWS = 32, 8  # of a block, which computes one or two more
+MANY_BLOCKS = 128  # for many workers to have several each
+LEAST_STEPS = 16  # of the loop over a row: with fewer, processors see the next one by themselves
+MORE_IN_CACHE = 2  # rows beside those on their way: the one that is fetched, and one to spare
+
+Loops = tuple[Node, ...]
+Ahead = dict[Node, int]  # what rows leave for later loops: so many rows before it is stored
+
+
+def overlap_rows(moves: Moves, target: Target) -> None:
+    """Compute rows ahead in each nest that stores long rows to memory that no cache holds."""
+    for nest in nests_of(moves.root):
+        if nest.node.op is not Op.END or not _streams(nest, target.l3 // 2):
+            continue
+        grid = tuple(r for r in nest.loops if r.arg.kind == "grid")
+        inner = nest.loops[len(grid) :]
+        if not grid or sequential_loops(nest):
+            continue
+        ahead = _ahead(nest, grid)
+        joined = _joined(ahead, inner)
+        rows = min(MOST_ROWS, grid[-1].src[0].arg, steps_of(*grid) // MANY_BLOCKS)
+        if joined and rows >= LEAST_ROWS and _is_long(nest, inner, max(ahead.values()), target):
+            overlap = _Overlap(moves, nest, grid, rows, ahead).apply(joined)
+            moves.root = simplify(moves.root.substitute({nest.node: overlap}))
+            moves.log.append(f"compute rows ahead, in blocks of {rows}")
+
+
+def _streams(nest: Nest, least_bytes: int) -> bool:
+    """Whether all that is stored leaves for memory."""
+    return all(
+        store.op is Op.STORE
+        and len(store.src) == 3
+        and store.src[0].op is Op.PARAM
+        and store.src[0].arg.is_new
+        and size_max(store.src[0].arg.size) * store.src[0].dtype.itemsize >= least_bytes
+        for store in nest.effects
+    )
+
+
+def _is_long(nest: Nest, inner: Loops, ahead: int, target: Target) -> bool:
+    """Whether a row takes many steps, and all on their way fit the second-level cache."""
+    if inner[0].arg.kind != "loop" or inner[0].src[0].arg < LEAST_STEPS:
+        return False
+    reads = {n.src[0]: n.dtype.itemsize for n in nest.nodes() if n.op in (Op.LOAD, Op.STAGE)}
+    return (ahead + MORE_IN_CACHE) * steps_of(*inner) * sum(reads.values()) <= target.l2
+
+
+def _ahead(nest: Nest, grid: Loops) -> Ahead:
+    """How many rows ahead each kept row, and each reduction that reads none, is computed.
+
+    Nothing where one of them is another for each column.
+    """
+    order = Node.sink(nest.effects).toposort(lambda n: n.op is not Op.STAGE or _is_kept(n))
+    readers: set[Node] = set()
+    needed: dict[Node, int] = {}
+    for node in order:
+        if _is_kept(node) or not readers.isdisjoint(node.src):
+            readers.add(node)
+    found: Ahead = {}
+    for node in reversed(order):
+        now = needed.get(node, 0)
+        if _is_kept(node) or (node.op is Op.REDUCE and node not in readers):
+            around = _around(node)
+            if not around <= frozenset(grid):
+                return {}
+            if grid[-1] in around:
+                now = found[node] = now + 1
+        for source in node.src:
+            needed[source] = max(needed.get(source, 0), now)
+    return found
+
+
+def _is_kept(node: Node) -> bool:
+    return node.op is Op.STAGE and node.arg.scope == "shared"
+
+
+def _filling(node: Node) -> Loops:
+    """What a kept row stores, where, and in which loops: not where it is read."""
+    return (*node.src[:3], *closed_ranges(node)) if _is_kept(node) else (node,)
+
+
+def _around(node: Node) -> frozenset[Node]:
+    """The loops in whose steps it is computed anew."""
+    part = Node.sink(_filling(node))
+    return free_ranges(part)[part] - frozenset(closed_ranges(node))
+
+
+def _closed(node: Node) -> Loops:
+    return closed_ranges(node) if _is_kept(node) else ()
+
+
+def _is_simple(node: Node) -> bool:
+    """Whether a kept row is one line that is filled without gaps, from nothing that is kept."""
+    below = node.src[0].toposort(lambda n: n.op is not Op.STAGE)
+    return len(node.arg.sizes) == 1 and node.src[1].value == 1 and not any(map(_is_kept, below))
+
+
+def _joined(ahead: Ahead, inner: Loops) -> dict[Node, Node]:
+    """The loops of rows to come that the loops over this row's columns can be as well."""
+    if not all(_is_simple(n) for n in ahead if _is_kept(n)):
+        return {}
+    alike = [(r.src[0], r.arg.kind) for r in inner]
+    found = [closed_ranges(n) for n in ahead]
+    found = [loops for loops in found if [(r.src[0], r.arg.kind) for r in loops] == alike]
+    return {r: new for loops in found for r, new in zip(loops, inner, strict=True)}
+
+
+class _Overlap:
+    """The loops of a nest of which rows are computed ahead, `rows` in a block."""
+
+    def __init__(self, moves: Moves, nest: Nest, grid: Loops, rows: int, ahead: Ahead) -> None:
+        *self.around, self.row = grid
+        self.effects, self.inner = Node.sink(nest.effects), nest.loops[len(grid) :]
+        count = self.row.src[0].arg
+        self.last = count - 1
+        self.block = moves.loop(-(-count // rows), "grid")
+        self.first = self.block * rows
+        self.turn = moves.loop(rows if count % rows == 0 else (count - self.first).minimum(rows))
+        self.left = {n: _filling(n) for n in ahead}
+        self.each = {key: n for n, key in self.left.items()}  # a node for each piece of memory
+        self.ahead: dict[Loops, int] = {}
+        for node, key in self.left.items():
+            self.ahead[key] = max(ahead[node], self.ahead.get(key, 0))
+        self.memory = self._memory(sum(n.op is Op.LOCAL for n in moves.root.toposort()))
+        loops = dict.fromkeys(r for n in _below(self.each.values()) for r in closed_ranges(n))
+        fresh = [moves.copies(loops) for _ in range(max(self.ahead.values()))]
+        self.ready = {key: self._begun(key, fresh) for key in self.each}
+
+    def apply(self, joined: dict[Node, Node]) -> Node:
+        """The END of all rows; `joined` are loops that become those over columns."""
+        row = [*self._in_turn(self.effects, 0).src]
+        beside: list[Node] = []
+        for key, node in self.each.items():
+            value = self._in_turn(node, self.ahead[key]).substitute(joined)
+            stored = self._store(value, self.memory[key], self._slot(key, self.ahead[key]))
+            if _is_kept(value) and closed_ranges(value) == self.inner:
+                row.append(stored)
+            else:
+                beside.append(Node(Op.END, dtypes.void, (stored, *_closed(value)), 1))
+        columns = Node(Op.END, dtypes.void, (*row, *self.inner), len(row))
+        loops = (*self.around, self.block, self.turn)
+        return Node(Op.END, dtypes.void, (columns, *beside, *loops), 1 + len(beside))
+
+    def _memory(self, number: int) -> dict[Loops, Node]:
+        made: dict[Loops, Node] = {}
+        for key, node in self.each.items():
+            size = (self.ahead[key] + 1) * _columns(node)
+            made[key] = Node(Op.LOCAL, node.dtype, (), LocalRef(number + len(made), size))
+        return made
+
+    def _begun(self, key: Loops, fresh: list[dict[Node, Node]]) -> Node:
+        """The memory after the first rows of a block have left theirs, each in loops of its own."""
+        ends = []
+        for number in range(self.ahead[key]):
+            row = (self.first + number).minimum(self.last)
+            node = self.each[key].substitute({self.row: row} | fresh[number])
+            stored = self._store(node, self.memory[key], Node.index(number))
+            ends.append(Node(Op.END, dtypes.void, (stored, *_closed(node)), 1))
+        return Node(Op.AFTER, self.memory[key].dtype, (self.memory[key], *ends))
+
+    def _in_turn(self, value: Node, ahead: int) -> Node:
+        """`value` so many rows ahead of the one whose turn it is, with what was left before."""
+        reads = {n: self._read(n, ahead) for n, k in self.left.items() if self.ahead[k] > ahead}
+        row = self.first + self.turn + ahead
+        row = row.minimum(self.last) if ahead else row
+        return value.substitute(reads).substitute({self.row: row})
+
+    def _slot(self, key: Loops, ahead: int) -> Node:
+        return (self.turn + ahead) % (self.ahead[key] + 1)
+
+    def _store(self, node: Node, memory: Node, slot: Node) -> Node:
+        """The STORE of what a row leaves, or of one column of it."""
+        value, column = (node.src[0], node.src[2]) if _is_kept(node) else (node, 0)
+        return Node(Op.STORE, dtypes.void, (memory, slot * _columns(node) + column, value))
+
+    def _read(self, node: Node, ahead: int) -> Node:
+        """What the row that comes so many rows after this one has left."""
+        key = self.left[node]
+        column = node.src[3] if _is_kept(node) else 0
+        place = self._slot(key, ahead) * _columns(node) + column
+        return Node(Op.LOAD, node.dtype, (self.ready[key], place))
+
+
+def _columns(node: Node) -> int:
+    return node.arg.sizes[0] if _is_kept(node) else 1
+
+
+def _below(left: Iterable[Node]) -> list[Node]:
+    """What closes loops to compute what rows leave."""
+    found = Node.sink(left).toposort(lambda n: n.op is not Op.STAGE or _is_kept(n))
+    return [n for n in found if n.op is Op.REDUCE or _is_kept(n)]
