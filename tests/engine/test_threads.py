@@ -26,7 +26,7 @@ x = T(300, 4000)
 show("sums", [x.sum(), x.sum(0), x.sum(1), T(1000003).sum(), T(100001, 3).sum(0)])
 show("products", [x @ x.T, T(1000, 999) @ T(999, 101), T(2, 5000) @ T(5000, 3), T(4000) @ x.T])
 show("batches", [T(16, 64, 128) @ T(16, 128, 32)])
-show("norms", [x.softmax(), x.T.softmax(0), x.layernorm(), x.logsumexp(1), x.var(1), x.std(0)])
+show("norms", [x.softmax(), T(4101, 1024).softmax(), x.T.softmax(0), x.layernorm(), x.logsumexp(1), x.var(1), x.std(0)])
 show("loss", with_gradients(lambda x: x.cross_entropy(Tensor(np.arange(300))), x))
 show("convolution", with_gradients(
     lambda x, w: x.conv2d(w, padding=1), T(2, 16, 30, 30), T(32, 16, 3, 3)))

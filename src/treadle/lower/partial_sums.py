@@ -4,8 +4,8 @@
       ->  acc = 0; for o in 8: part = 0; for i in 125: part += f(o*125 + i)
                                acc += part
 
-Each addition rounds by the size of the sum so far: a thousand numbers of both signs that are added
-in one row lose 2.5 times as much as in eight parts, positive ones 6 times. This is done to programs,
+Each addition rounds by the size of the sum so far: a thousand numbers of both signs, added in one
+row, lose 2.5 times as much as in eight parts, positive ones 6 times. This is done to programs,
 last of all: whatever looks for loops before finds those that the schedule made.
 """
 
