@@ -1,4 +1,4 @@
-"""Loads that are not contiguous: pieces of rows, and square blocks transposed in registers."""
+"""Loads that are not contiguous: pieces of rows, and square blocks turned in registers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 from treadle import Tensor
-from treadle.dtype import dtypes
 from treadle.ir.evaluate import evaluate
 from treadle.ir.loops import TRUE
 from treadle.ir.node import Node
-from treadle.ir.op import Op
-from treadle.lower.lanes import lane_condition, segments, transpose
+from treadle.lower.lanes import lane_condition, segments
 
 LANES = Node.range(8, 0, "vector")
 BLOCK = Node.range(12, 1, "grid")
@@ -78,18 +76,6 @@ def test_elements_a_few_apart_are_read_and_written_alone(kind, step, count):
     x[:, 1::step] = Tensor(new, device="CPU") + 1
     array[:, 1::step] = new + 1
     np.testing.assert_array_equal(x.numpy(), array)
-
-
-@pytest.mark.parametrize("size", [2, 4, 8, 16])
-def test_a_square_block_is_transposed(size):
-    rows = [
-        Node(Op.STACK, dtypes.int32.vec(size), tuple(
-            Node.const(dtypes.int32, 100 * row + column) for column in range(size)
-        ))
-        for row in range(size)
-    ]  # fmt: skip
-    found = np.stack([evaluate(column, {}) for column in transpose(list(rows))])
-    np.testing.assert_array_equal(found, 100 * np.arange(size) + np.arange(size)[:, None])
 
 
 @pytest.mark.parametrize("kind", ["int8", "float16", "int32", "float32", "float64", "int64"])

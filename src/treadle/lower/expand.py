@@ -24,10 +24,12 @@ from ..ir.loops import TRUE, closed_ranges, free_ranges
 from ..ir.node import Node, alu, alu_dtype
 from ..ir.op import ALU, Op
 from ..ir.rules.index import simplify
+from .columns import columns_of
 from .interleave import store_interleaved
 from .lane_scans import scanned
-from .lanes import broadcast, contiguous, lane_condition, segments, transpose, without_lane
+from .lanes import broadcast, contiguous, lane_condition, segments, without_lane
 from .strides import strided
+from .turned import find_side, store_turned
 
 __all__ = ["expand"]
 
@@ -256,7 +258,7 @@ class _Expander:
         if key not in self.blocks:
             lanes = range(vector.src[0].arg)
             rows = [self._row(node, around, vector, lane, across) for lane in lanes]
-            self.blocks[key] = transpose(rows)
+            self.blocks[key] = columns_of(rows)
         return self.blocks[key][position[across]]
 
     def _row(
@@ -308,6 +310,9 @@ class _Expander:
             if apart is not None:
                 gate = self._scalar(node.src[3], position, {}) if len(node.src) > 3 else TRUE
                 return Node.sink(apart.store(memory, value, gate))
+            side = find_side(node, self.axes[node], self.has_masks)
+            if side is not None and value.dtype.count > 1:
+                return self._store_turned(node, position, vector, side, memory)
             return self._store_lanes(node, position, vector, memory, value)
         src = [memory, base, broadcast(value, count)]
         if len(node.src) > 3:
@@ -339,6 +344,22 @@ class _Expander:
         gate = self._scalar(gates[0], position, {}) if gates else TRUE
         width = self.shuffled_bytes(node.src[2].dtype)
         return Node.sink(store_interleaved(memory, base, values, gate, vector, width))
+
+    def _store_turned(
+        self, node: Node, position: dict[Node, int], vector: Node, side: Node, memory: Node
+    ) -> Node:
+        """The stores of all copies over `side`. The first copy stores them, the others nothing."""
+        if position[side]:
+            return Node.sink(())
+        _, place, value, *gates = node.src
+        around = {r: n for r, n in position.items() if r is not side}
+        places = []
+        for number in range(vector.src[0].arg):
+            lane = {vector: number}
+            gate = self._scalar(gates[0], around, lane) if gates else TRUE
+            places.append((self._scalar(place, around, lane), gate))
+        rows = [self._at(value, around | {side: n}) for n in range(side.src[0].arg)]
+        return Node.sink(tuple(store_turned(memory, rows, side, places, self.has_masks)))
 
     def _store_lanes(
         self, node: Node, position: dict[Node, int], vector: Node, memory: Node, value: Node

@@ -1,8 +1,7 @@
-"""What becomes of indices, conditions and blocks of memory when a loop becomes lanes.
+"""What becomes of indices and conditions when a loop becomes lanes.
 
 base + lane               contiguous(index, vector)  ->  base
 (p // 56) * 58 + p % 56   segments(...)              ->  a contiguous index for each of two rows
-four rows of four         transpose(rows)            ->  four columns of four
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ __all__ = [
     "contiguous",
     "lane_condition",
     "segments",
-    "transpose",
     "without_lane",
 ]
 
@@ -137,18 +135,3 @@ def _rows(index: Node, gate: Node, vector: Node) -> tuple[Node, Node] | None:
         return None
     position, length = divisions[0].src
     return position, length
-
-
-def transpose(rows: list[Node]) -> list[Node]:
-    """The columns of a square block, by swapping ever smaller blocks off its diagonal."""
-    count = len(rows)
-    step = count // 2
-    while step:
-        low = tuple(n if n // step % 2 == 0 else n - step + count for n in range(count))
-        high = tuple(n + step if n // step % 2 == 0 else n + count for n in range(count))
-        for first in (n for n in range(count) if n // step % 2 == 0):
-            pair = (rows[first], rows[first + step])
-            rows[first] = Node(Op.SHUFFLE, pair[0].dtype, pair, low)
-            rows[first + step] = Node(Op.SHUFFLE, pair[0].dtype, pair, high)
-        step //= 2
-    return rows

@@ -41,13 +41,27 @@ def lower_reduces(root: Node) -> Node:
         if node in new:
             continue
         if (group := groups.get(closed_ranges(node))) is not None:
-            number = _lower_group(group, free, new, number, starts)
+            number = _lower_group(_by_factor(group), free, new, number, starts)
         elif node.op is Op.ADD and starts.get(node.src[1]) is node.src[0]:
             new[node] = new[node.src[1]]
         else:
             src = tuple(new[s] for s in node.src)
             new[node] = node if src == node.src else rebuild(node, src)
     return new[root]
+
+
+def _by_factor(members: list[Node]) -> list[Node]:
+    """`members` in their order, those together that multiply by the same element in all lanes.
+
+    So that it takes a register for no longer than that, however results are stored.
+    """
+    first: dict[Node, int] = {}
+    keys = {}
+    for number, member in enumerate(members):
+        value = member.src[0]
+        factors = [s for s in value.src if s.op is Op.BROADCAST] if value.op is Op.MUL else []
+        keys[member] = first.setdefault(factors[0], number) if factors else number
+    return sorted(members, key=keys.__getitem__)
 
 
 def _continued(order: list[Node], groups: dict[tuple[Node, ...], list[Node]]) -> dict[Node, Node]:

@@ -21,11 +21,12 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import Target
+from .borders import without_borders
 from .knobs import Knobs
 from .matmul_cut import cut_in_tiles
 from .matmul_packing import flat_position, pack_columns, pack_rows, panel_numbers
 from .matmul_problem import Problem, factors_of, lasts, recognise, uses
-from .matmul_ways import Tile, best_way, is_at_hand, is_in_place
+from .matmul_ways import Tile, best_way, is_at_hand, is_in_place, is_scattered
 from .moves import Moves
 from .nest import Nest, reads_of, stride
 from .products import distribute_over_product
@@ -107,12 +108,17 @@ def _apply(moves: Moves, problem: Problem, tile: Tile, target: Target) -> None:
     assert factors is not None
     x, y = factors if uses(factors[0], cut.rows.ranges) else factors[::-1]
     position = flat_position(packing_order)
-    around = panel_numbers(y, steps, cut.columns) if lasts(y) else None
+    # What takes long to pack is not packed by each worker for itself.
+    is_slow = is_scattered(problem.y, problem.columns, packing_order)
+    is_shared = lasts(y) or (cut.parts > 1 and is_slow)
+    around = panel_numbers(y, steps, cut.columns) if is_shared else None
     packed_y = pack_columns(moves, y, packing_order, position, cut.columns, tile, around)
     if is_packed:
         x = pack_rows(moves, x, steps, position, cut.rows, tile, target)
     if flat is None:
         new = Node(Op.REDUCE, reduce.dtype, (x * packed_y, *steps), reduce.arg)
+        if problem.windows is not None and x.op is Op.STAGE:
+            new = without_borders(new, problem.windows, cut.outermost, cut.splits)
         moves.root = moves.root.substitute({reduce: new})
         return
     digits = moves.flatten(steps, Split(flat, (flat,)))

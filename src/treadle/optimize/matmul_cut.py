@@ -17,24 +17,34 @@ from .moves import Moves
 __all__ = ["Cut", "cut_in_tiles"]
 
 MIN_ITEMS = 8
+PADDED_ROWS = 1 / 64  # of an image's pixels: that many more are computed than there are
 
 
 @dataclass(frozen=True)
 class Cut:
-    """What the loops over rows and over the columns of panels have become."""
+    """What the loops over rows of tiles and over the columns of panels have become.
+
+    `splits` says it of all loops; `outermost` is the first loop of the rows that are cut into
+    tiles, `parts` how many items of the grid multiply by the same panel.
+    """
 
     rows: Split
     columns: Split
+    splits: dict[Node, Split]
+    outermost: Node
+    parts: int
 
 
 def cut_in_tiles(moves: Moves, problem: Problem, tile: Tile) -> Cut:
     """Cut the loops around the reduction of `problem`; its own stay as they are."""
-    rows = problem.rows
+    images, rows = (
+        ((), problem.rows) if problem.windows is None else _image_loops(problem.rows, tile)
+    )
     outer_columns, columns = _panel_loops(problem.columns, tile)
     row_tiles = -(-steps_of(*rows) // tile.rows)
     panels = -(-steps_of(*columns) // tile.columns)
     items = steps_of(*problem.batch) * steps_of(*outer_columns) * panels
-    blocks = min(row_tiles, -(-MIN_ITEMS // items))
+    parts = min(steps_of(*images) * row_tiles, -(-MIN_ITEMS // items))
 
     splits: dict[Node, Split] = {}
     for r in (*problem.batch, *outer_columns):
@@ -45,6 +55,9 @@ def cut_in_tiles(moves: Moves, problem: Problem, tile: Tile) -> Cut:
         moves, steps_of(*columns), column, ((tile.vectors, "unroll"), (tile.lanes, "vector"))
     )
     splits.update(moves.flatten(columns, column_split))
+    image_split = _image_split(moves, steps_of(*images), parts)
+    splits.update(moves.flatten(images, image_split))
+    blocks = -(-parts // steps_of(*(r for r in image_split.ranges if r.arg.kind == "grid")))
     row_split = _row_split(moves, steps_of(*rows), tile, blocks)
     splits.update(moves.flatten(rows, row_split))
     moves.apply(splits, f"tile {tile.rows} x {tile.vectors} vectors")
@@ -54,7 +67,7 @@ def cut_in_tiles(moves: Moves, problem: Problem, tile: Tile) -> Cut:
     # row stand together: then its few vectors stay in registers, and one element of x at a time.
     order = lambda r: (r.arg.kind != "grid", r in column_split.ranges)
     moves.reorder(nest, tuple(sorted(nest.loops, key=order)))
-    return Cut(row_split, column_split)
+    return Cut(row_split, column_split, splits, rows[0], parts)
 
 
 def _panel_loops(
@@ -66,6 +79,24 @@ def _panel_loops(
         if steps_of(*inner) % tile.columns == 0 or steps_of(*inner) >= 16 * tile.columns:
             return columns[:start], inner
     return (), columns
+
+
+def _image_loops(rows: tuple[Node, ...], tile: Tile) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+    """(loops outside, loops whose steps are cut into tiles): the fewest with hardly a tile more.
+
+    So that results of a tile lie side by side, in one image.
+    """
+    for start in range(len(rows) - 1, 0, -1):
+        size = steps_of(*rows[start:])
+        if -size % tile.rows <= size * PADDED_ROWS:
+            return rows[:start], rows[start:]
+    return (), rows
+
+
+def _image_split(moves: Moves, count: int, blocks: int) -> Split:
+    """`count` images in equal parts: in at least `blocks`, if there are as many."""
+    parts = next(n for n in range(min(blocks, count), count + 1) if count % n == 0)
+    return moves.tiled(Node.range(count, 0), (parts, "grid"), (count // parts, "loop"))
 
 
 def _tiled(

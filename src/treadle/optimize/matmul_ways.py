@@ -17,14 +17,15 @@ from .knobs import Knobs
 from .matmul_problem import Problem, lasts
 from .moves import Moves
 from .nest import Nest, gating, reads_of, stride
-from .windows import find_windows
+from .windows import Windows, find_windows
 
-__all__ = ["Tile", "best_way", "choose_tile", "is_at_hand", "is_in_place"]
+__all__ = ["Tile", "best_way", "choose_tile", "is_at_hand", "is_in_place", "is_scattered"]
 
 PACK_REUSE = 2
 PACK = 3.0  # instructions to pack a vector that is read as one
 CLEARLY_LESS, ABOUT_AS_MUCH = 0.93, 1.05
 SPARED = 1 << 23  # bytes of packed rows that swapping makes less, to be worth it by itself
+TURNED = 0.4  # of what it takes to store vectors lane by lane: to turn them and store rows
 MIN_RUN = 32  # steps along which a row is read in place
 
 
@@ -51,9 +52,11 @@ def best_way(
     if steps_of(*swapped.rows) < 2 or steps_of(*swapped.columns) < 4:
         return problem, tile
     other = _tile_for(swapped, target, knobs)
-    # Results that lie apart are stored one by one, and what is added to them is read so.
+    # Results that lie apart are stored one by one, unless the rows of a tile lie side by side: then
+    # they are turned in registers. What is added to them is read one by one.
+    is_turned = any(stride(nest.stores()[0], r) == 1 for r in swapped.rows)
     apart = steps_of(*problem.rows) * steps_of(*problem.columns) / steps_of(*problem.steps)
-    apart *= 1 + _matrices_added(nest, problem)
+    apart *= (TURNED if is_turned else 1) + _matrices_added(nest, problem)
     most = ABOUT_AS_MUCH if _packed(swapped) + SPARED < _packed(problem) else CLEARLY_LESS
     if _cost(swapped, other) + apart < most * _cost(problem, tile):
         moves.log.append("swap rows and columns")
@@ -139,9 +142,25 @@ def _cost(problem: Problem, tile: Tile) -> float:
         packing += vectors * _packing(problem.y, problem.columns, problem.steps, tile)
     # Rows of plain matrices count as packed: nothing is swapped to read those in place.
     is_free = lasts(problem.x) or (len(problem.steps) > 1 and is_in_place(problem, tile))
-    if problem.windows is None and not is_free:
+    if problem.windows is not None:
+        packing += _copying(problem, problem.windows, tile)
+    elif not is_free:
         packing += rows / tile.lanes * _packing(problem.x, problem.rows, problem.steps, tile)
     return max(products, loads) + packing
+
+
+def _copying(problem: Problem, windows: Windows, tile: Tile) -> float:
+    """About how many instructions each step takes for the copy of an image, turned in squares."""
+    if windows.is_in_place:
+        return 0.0
+    loops = free_ranges(windows.image)[windows.image].difference(problem.batch)
+    return 2 * PACK * steps_of(*loops) / tile.lanes / steps_of(*problem.steps)
+
+
+def is_scattered(factor: Node, along: tuple[Node, ...], steps: tuple[Node, ...]) -> bool:
+    """Whether a factor is packed element by element, since it is contiguous in neither."""
+    inner = (along[-1], steps[-1])
+    return not any(all(stride(i, r) == 1 for i in reads_of(factor)) for r in inner)
 
 
 def _packing(factor: Node, along: tuple[Node, ...], steps: tuple[Node, ...], tile: Tile) -> float:
@@ -149,7 +168,10 @@ def _packing(factor: Node, along: tuple[Node, ...], steps: tuple[Node, ...], til
     reads = reads_of(factor)
     is_long = steps_of(along[-1]) >= tile.lanes or len(along) == 1
     if is_long and all(stride(index, along[-1]) == 1 for index in reads):
-        return PACK if len(along) == 1 else 2 * PACK  # as a rule, several loops mean masks
+        if len(along) == 1:
+            return PACK
+        # Borders, and rows that end within vectors, are masks.
+        return (2 if steps_of(along[-1]) % tile.lanes == 0 or not gating(factor) else 3) * PACK
     is_turned = all(stride(index, steps[-1]) == 1 for index in reads)
     return 2 * PACK if is_turned else 2 * tile.lanes  # else element by element
 
