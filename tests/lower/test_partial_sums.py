@@ -35,10 +35,6 @@ def programs(tensor, target=TARGET):
     return [phase.program for phase in found]
 
 
-def _is_float32(node):
-    return node.dtype.scalar is dtypes.float32
-
-
 def rows(program):
     """How many numbers are added one after the other, for each float32 sum."""
     return {
@@ -46,7 +42,7 @@ def rows(program):
         for node in program.src
         if node.op is Op.UPDATE
         and node.arg is Op.ADD
-        and node.src[0].dtype.scalar.name == "float32"
+        and node.src[0].dtype.scalar is dtypes.float32
     }
 
 
@@ -62,6 +58,15 @@ def test_a_number_of_steps_without_divisors_has_a_shorter_last_part():
 
 def test_windows_of_an_image_are_added_in_parts():
     (product,) = filter(rows, programs(filled(2, 64, 20, 20).conv2d(filled(64, 64, 3, 3))))
+    assert max(rows(product)) <= PART
+
+
+def test_each_step_of_a_loop_whose_length_is_not_known_is_a_part():
+    images = filled(2, 32, 28, 28).conv2d(filled(32, 32, 3, 3), padding=1)
+    found = programs(images, Target.parse("x86-64-v4"))
+    (product,) = filter(rows, found)
+    loops = [n for n in product.src if n.op is Op.RANGE and n.arg.kind == "loop"]
+    assert any(loop.src[0].op is not Op.CONST for loop in loops)
     assert max(rows(product)) <= PART
 
 

@@ -50,6 +50,7 @@ CASES = {
     "matmul transposed": (same(lambda a, b: a.T @ b), (normal(1024, 200), normal(1024, 200))),
     "batched matmul": (PRODUCT, (normal(8, 128, 512), normal(8, 512, 64))),
     "conv 3x3": (conv(padding=1), (normal(2, 64, 28, 28), normal(64, 64, 3, 3))),
+    "conv of few channels": (conv(padding=1), (normal(2, 32, 28, 28), normal(32, 32, 3, 3))),
     "conv 1x1": (conv(), (normal(2, 256, 28, 28), normal(64, 256, 1, 1))),
     "conv 5x5": (conv(padding=2), (normal(2, 32, 28, 28), normal(64, 32, 5, 5))),
     "conv dilated": (conv(padding=2, dilation=2), (normal(2, 64, 28, 28), normal(64, 64, 3, 3))),

@@ -25,14 +25,14 @@ __all__ = ["with_partial_sums"]
 LONG = 128  # more steps are cut
 PART = 128  # steps in a row where results leave no registers for a second sum of each
 FEW, SHORT_PART = 8, 32  # up to so many sums have registers for both; then so many steps
-MORE_PARTS = 2  # times as many, if they are equal then
+MORE_PARTS = 4 / 3  # times as many, if they are equal then
 
 
 @dataclass
 class _Cut:
     """A loop that becomes parts of `size` steps, the registers that sum in it, the loops around.
 
-    Those are what the sums run over as well.
+    Those are what the sums run over as well. Parts of one step have no loop of their own.
     """
 
     size: int
@@ -80,11 +80,14 @@ def _sums(program: Sequence[Node]) -> Iterator[tuple[Node, Node]]:
 
 
 def _place(loops: tuple[Node, ...], part: int) -> tuple[Node, int] | None:
-    """The loop to cut, and how many of its steps are a part; None for short or open loops."""
+    """The loop to cut, and how many of its steps are a part; None for short ones.
+
+    Nobody knows how long an open one is: each of its steps is a part, if that is not too short.
+    """
     inner = 1
     for loop in reversed(loops):
         if loop.src[0].op is not Op.CONST:
-            return None
+            return (loop, 1) if 4 * inner >= part else None
         steps = loop.src[0].arg
         if inner * steps > LONG:
             return loop, _even(steps, max(1, part // inner))
@@ -95,7 +98,7 @@ def _place(loops: tuple[Node, ...], part: int) -> tuple[Node, int] | None:
 def _even(steps: int, part: int) -> int:
     """At most `part` steps, such that all parts are equal if that takes few more of them."""
     count = -(-steps // part)
-    equal = (n for n in range(count, MORE_PARTS * count + 1) if steps % n == 0)
+    equal = (n for n in range(count, int(MORE_PARTS * count) + 1) if steps % n == 0)
     return -(-steps // next(equal, count))
 
 
@@ -105,7 +108,8 @@ class _Program:
     def __init__(self, program: Sequence[Node], cuts: dict[Node, _Cut]) -> None:
         self.program, self.cuts = program, cuts
         self.new: dict[Node, Node] = {}
-        self.inner: dict[Node, tuple[Node, Node]] = {}  # the loops that became of one
+        self.inner: dict[Node, tuple[Node, ...]] = {}  # the loops that became of one
+        self.ended: Node | None = None  # the last loop's END so far
         self.parts: dict[Node, Node] = {}  # the register of a part, by that of the whole
         self.loops = max(n.arg.number for n in program if n.op is Op.RANGE) + 1
         self.registers = max(n.arg.number for n in program if n.op is Op.REGISTER) + 1
@@ -118,6 +122,7 @@ class _Program:
                 yield from self._close(node, self.cuts[node.src[0]])
             else:
                 self.new[node] = self._node(node)
+                self.ended = self.new[node] if node.op is Op.END else self.ended
                 yield self.new[node]
 
     def _node(self, node: Node) -> Node:
@@ -144,12 +149,15 @@ class _Program:
             yield from self.inner.get(loop, (self._of(loop),))
 
     def _open(self, loop: Node, cut: _Cut) -> Iterator[Node]:
+        if cut.size == 1:
+            outer = loop.replace(src=(self._of(loop.src[0]),))
+            yield from self._parts(outer, cut)
+            self.inner[loop], self.new[loop] = (outer,), outer
+            return
         steps, size = loop.src[0].arg, loop.like(cut.size)
         count = loop.like(-(-steps // cut.size))
         outer = self._range(count, loop)
-        yield outer
-        for register in cut.registers:
-            yield self._part(register, (*self._loops(cut.around), outer))
+        yield from self._parts(outer, cut)
         first = alu(Op.MUL, outer, size)
         if first is not outer:
             yield first
@@ -162,6 +170,11 @@ class _Program:
         place = alu(Op.ADD, first, inner)
         self.inner[loop], self.new[loop] = (outer, inner), place
         yield from (inner, place)
+
+    def _parts(self, outer: Node, cut: _Cut) -> Iterator[Node]:
+        yield outer
+        for register in cut.registers:
+            yield self._part(register, (*self._loops(cut.around), outer))
 
     def _range(self, size: Node, old: Node) -> Node:
         self.loops += 1
@@ -176,11 +189,13 @@ class _Program:
         return made
 
     def _close(self, end: Node, cut: _Cut) -> Iterator[Node]:
-        outer, inner = self.inner[end.src[0]]
-        done = Node(Op.END, dtypes.void, (inner,), 0)
-        yield done
+        outer, *inner = self.inner[end.src[0]]
+        if inner:
+            self.ended = Node(Op.END, dtypes.void, (*inner,), 0)
+            yield self.ended
+        assert self.ended is not None  # what the sums run over inside of parts of one step
         for register in cut.registers:
-            part = Node(Op.AFTER, register.dtype, (self.parts[register], done))
+            part = Node(Op.AFTER, register.dtype, (self.parts[register], self.ended))
             loops = (*self._loops(cut.around), outer)
             yield part
             yield Node(Op.UPDATE, dtypes.void, (self._of(register), part, *loops), Op.ADD)
