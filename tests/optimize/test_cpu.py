@@ -191,8 +191,8 @@ def test_a_long_reduction_inside_a_matmul():
     np.testing.assert_allclose(found, a.astype(np.float64) @ b, rtol=1e-3, atol=2e-2)
 
 
-@pytest.mark.parametrize(("size", "is_swapped"), [(7, True), (56, False)])
-def test_the_lanes_of_convolutions_are_channels_where_pixels_are_few(size, is_swapped):
+@pytest.mark.parametrize(("size", "is_swapped"), [(7, True), (56, True), (64, False)])
+def test_the_lanes_of_convolutions_are_channels_where_rows_fill_no_vectors(size, is_swapped):
     image = filled(1, 64, size, size).conv2d(filled(128, 64, 3, 3), padding=1)
     (kernel,) = scheduled([(image.node, image.device)])
     _, log = optimize(kernel.ast, Target.parse("x86-64-v4"))
