@@ -67,7 +67,25 @@ CASES = {
             (normal, (1000, 1024), 0), (normal, (1000, 1024), 1), (positive, (50, 30000), 1),
         )
     },
+    **{
+        f"{name} of {kind} columns {rows}x{columns}": (
+            same(lambda x, name=name: getattr(x, name)(0)), (make(rows, columns),)
+        )
+        for name in ("sum", "var")
+        for kind, make in (("normal", normal), ("positive", positive))
+        for rows, columns in ((30000, 50), (30000, 300), (100000, 16), (2000, 128))
+    },
+    **{
+        f"{name} along {axis} around {mean}": (
+            same(lambda x, name=name, axis=axis: getattr(x, name)(axis)),
+            (normal(1000, 1024, mean=mean),),
+        )
+        for name in ("var", "std")
+        for axis in (0, 1, None)
+        for mean in (0, 10, 1000)
+    },
     "cumsum along columns": (same(lambda x: x.cumsum(0)), (normal(2000, 300),)),
+    "cumsum along columns of wide rows": (same(lambda x: x.cumsum(0)), (normal(1000, 4096),)),
     "cumprod": (same(lambda x: x.cumprod(1)), (normal(50, 5000, mean=100) / np.float32(100),)),
     "layer norm": (
         (lambda x: x.layernorm(), lambda x: F.layer_norm(x, x.shape[-1:])),

@@ -65,10 +65,14 @@ class VarArg:
 
 @dataclass(frozen=True)
 class ReduceArg:
-    """`op` is ADD, MUL, MAX or MIN; `axes` are sorted, empty in kernels (RANGE sources instead)."""
+    """`op` is ADD, MUL, MAX or MIN; `axes` are sorted, empty in kernels (RANGE sources instead).
+
+    `is_wide`: a sum of float32 whose total is float64 on processors that have it.
+    """
 
     op: Op
     axes: tuple[int, ...] = ()
+    is_wide: bool = False
 
 
 @dataclass(frozen=True)

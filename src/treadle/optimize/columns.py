@@ -10,13 +10,14 @@ is a register, but each step down meets another page, and processors fetch ahead
 reductions of one nest over the same rows have a row of totals each; so do keys and their places
 (ir/keyed.py), which are two. The first block has the rows that fill none, so that no other is
 masked. Long columns are cut into parts before (`steps_of_part`): what is added one after the other
-decides how large errors become.
+decides how large errors become. The totals of parts are added in float64.
 """
 
 from __future__ import annotations
 
 import math
 
+from ..dtype import DType, dtypes
 from ..ir.keyed import goes_on, is_better, joined, split, wide_parts
 from ..ir.loops import free_ranges, steps_of
 from ..ir.node import Node, alu
@@ -24,7 +25,7 @@ from ..ir.op import Op
 from ..target import Target
 from .moves import Moves
 from .nest import Nest, reads_of, stride
-from .strips import FAR, LEAST_STRIP, Strips, StripSize, strip_size
+from .strips import LEAST_STRIP, Strips, StripSize, strip_size
 from .widths import lanes_of
 
 __all__ = ["BLOCK", "is_down_columns", "is_unrolled", "steps_of_part", "total_columns"]
@@ -53,13 +54,11 @@ def _column_of(nest: Nest, reduce: Node) -> Node | None:
     each = frozenset((*nest.loops, down))
     if any(stride(i, down) and not each <= free_ranges(i)[i] for i in reads):
         return None  # a factor of a product, read for several results
-    nbytes = min((n.dtype.itemsize for n in _memories(reduce)), default=0)
     for column in nest.loops:
         steps = [(stride(index, column), stride(index, down)) for index in reads]
         lies_well = all(across == 1 or (across == 0 and step == 0) for across, step in steps)
         lies_well = lies_well and all(step is not None for _, step in steps)
-        rows = [abs(step) * nbytes for across, step in steps if across == 1 and step]
-        if lies_well and rows and min(rows) >= FAR:
+        if lies_well and any(across == 1 and step for across, step in steps):
             return column
     return None
 
@@ -109,25 +108,25 @@ def total_columns(moves: Moves, nest: Nest, target: Target) -> bool:
     size = _strip_size(nest, reduces, column, target)
     if size is None:
         return False
-    _Totals(moves, Strips(moves, column, size), row, rows).schedule(nest, reduces)
+    _Totals(moves, Strips(moves, column, size), row, rows, target).schedule(nest, reduces)
     return True
 
 
 def _strip_size(nest: Nest, reduces: list[Node], column: Node, target: Target) -> StripSize | None:
     """Strips whose totals leave a part of the first-level cache to what is read."""
     nodes = len(Node.sink([reduce.src[0] for reduce in reduces]).toposort())
-    copies = COPIES
-    while copies > 1 and copies * BLOCK * nodes > MOST_NODES:
+    copies, lanes, columns = COPIES, lanes_of(nest, target, 2), steps_of(column)
+    while copies > 1 and (copies * BLOCK * nodes > MOST_NODES or copies * lanes > columns):
         copies //= 2
-    totals = sum(reduce.dtype.itemsize for reduce in reduces)
+    totals = sum(_dtype_of_total(reduce, target).itemsize for reduce in reduces)
     narrow = min(n.dtype.itemsize for reduce in reduces for n in _memories(reduce))
     return strip_size(
-        steps_of(column),
+        columns,
         others=math.prod(steps_of(r) for r in nest.loops if r is not column),
         most=target.l1 * 2 // 3 // totals,
-        least=LEAST_STRIP // narrow,
+        least=min(LEAST_STRIP // narrow, columns),
         copies=copies,
-        lanes=lanes_of(nest, target, 2),
+        lanes=lanes,
     )
 
 
@@ -137,11 +136,19 @@ def _parts(reduce: Node) -> Parts:
     return reduce.src[:1] if halves is None else halves
 
 
+def _dtype_of_total(reduce: Node, target: Target) -> DType:
+    """That of the total that blocks of rows are added to: of results of parts it is wider."""
+    is_sum = reduce.arg.op is Op.ADD and reduce.dtype is dtypes.float32
+    is_of_parts = is_sum and reduce.src[0].op is Op.STAGE
+    return dtypes.float64 if is_of_parts and target.is_native(dtypes.float64) else reduce.dtype
+
+
 class _Totals:
     """The schedule of one nest."""
 
-    def __init__(self, moves: Moves, strips: Strips, row: Node, rows: int) -> None:
+    def __init__(self, moves: Moves, strips: Strips, row: Node, rows: int, target: Target) -> None:
         self.moves, self.strips, self.row, self.rows = moves, strips, row, rows
+        self.target = target
 
     def schedule(self, nest: Nest, reduces: list[Node]) -> None:
         """Fill rows of totals for `reduces`, and read them where those were."""
@@ -157,6 +164,7 @@ class _Totals:
         memories = self._stored(memories, added, (step,))
         held = [self._held(totals) for totals in memories]
         wholes = [parts[0] if len(parts) == 1 else joined(*parts) for parts in held]
+        wholes = [w.cast(r.dtype) for w, r in zip(wholes, reduces, strict=True)]
         self.moves.root = self.moves.root.substitute(dict(zip(reduces, wholes, strict=True)))
         column, size = self.strips.column, self.strips.size
         name = f"totals of {size.columns} columns r{column.arg.number}"
@@ -179,10 +187,13 @@ class _Totals:
     def _block(self, reduce: Node, begin: Node, rows: int) -> Parts:
         """What so many rows have, as a tree."""
         if rows == 1:
-            return tuple(part.substitute({self.row: begin}) for part in _parts(reduce))
-        inner = self.moves.loop(rows, "unroll")
-        value = reduce.src[0].substitute({self.row: begin + inner})
-        return (Node(Op.REDUCE, reduce.dtype, (value, inner), reduce.arg),)
+            parts = tuple(part.substitute({self.row: begin}) for part in _parts(reduce))
+        else:
+            inner = self.moves.loop(rows, "unroll")
+            value = reduce.src[0].substitute({self.row: begin + inner})
+            parts = (Node(Op.REDUCE, reduce.dtype, (value, inner), reduce.arg),)
+        wide = _dtype_of_total(reduce, self.target)
+        return parts if wide is reduce.dtype else tuple(part.cast(wide) for part in parts)
 
     def _held(self, memories: Parts) -> Parts:
         return tuple(map(self.strips.held, memories))

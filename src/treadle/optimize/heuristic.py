@@ -44,6 +44,7 @@ from .row_scans import scan_rows
 from .rows import COSTLY, keep_costly_rows, keep_gathered_rows
 from .texels import schedule_texels
 from .transposes import transpose
+from .wide_sums import widen_sums
 from .widths import lanes_of
 from .workgroups import schedule_workgroups
 
@@ -63,7 +64,7 @@ MAX_COPIES = 256
 
 def optimize(ast: Node, target: Target, knobs: Knobs = DEFAULT) -> tuple[Node, list[str]]:
     """A better kernel with the same meaning, and the moves that led there."""
-    moves = Moves(ast)
+    moves = Moves(widen_sums(ast, target))
     if any(n.op is Op.RANGE and n.src[0].op is not Op.CONST for n in ast.toposort()):
         return _symbolic(moves)
     if not any(n.op in (Op.UPDATE, Op.TICKET) for n in ast.toposort()):

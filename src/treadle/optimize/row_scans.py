@@ -5,13 +5,15 @@
           for each 4 rows that follow: for all c: four rows from totals[c] on;  totals[c] = the last
 
 Rows are read and written as they lie, in a few streams, and a total is loaded and stored once for
-four results.
+four results. Those of float32 sums and products are float64, where the target has that: a result is
+rounded once, however many rows are above it, as lower/wide_scans.py does for all other scans.
 """
 
 from __future__ import annotations
 
 import math
 
+from ..dtype import DType, dtypes
 from ..ir.loops import steps_of
 from ..ir.node import Node, alu
 from ..ir.op import Op
@@ -35,18 +37,19 @@ def scan_rows(moves: Moves, nest: Nest, target: Target) -> bool:
     column = _column_of(nest, row[0])
     if column is None or len(nest.nodes()) > MOST_NODES:
         return False
+    dtype = _dtype_of_totals(update, target)
     widest = max(effect.src[2].dtype.itemsize for effect in nest.effects)
     size = strip_size(
         steps_of(column),
         others=math.prod(steps_of(r) for r in nest.loops if r not in (column, *row)),
-        most=target.l1 // 3 // update.src[1].dtype.itemsize,
+        most=target.l1 // 3 // dtype.itemsize,
         least=LEAST_STRIP // widest,
         copies=1,
         lanes=lanes_of(nest, target, 2),
     )
     if size is None:
         return False
-    _scan(moves, nest, update, row[0], Strips(moves, column, size))
+    _scan(moves, nest, update, row[0], Strips(moves, column, size), dtype)
     return True
 
 
@@ -75,12 +78,18 @@ def _column_of(nest: Nest, row: Node) -> Node | None:
     return None
 
 
-def _scan(moves: Moves, nest: Nest, update: Node, row: Node, strips: Strips) -> None:
-    register, value = update.src[:2]
-    totals = strips.memory(value.dtype)
+def _dtype_of_totals(update: Node, target: Target) -> DType:
+    dtype = update.src[1].dtype
+    rounds = dtype is dtypes.float32 and update.arg in (Op.ADD, Op.MUL)
+    return dtypes.float64 if rounds and target.is_native(dtypes.float64) else dtype
+
+
+def _scan(moves: Moves, nest: Nest, update: Node, row: Node, strips: Strips, dtype: DType) -> None:
+    totals = strips.memory(dtype)
     count = ROWS + steps_of(row) % ROWS
     first = [Node.index(n) for n in range(count)]
-    begun = strips.over_columns(_rows(nest, update, row, first, register.src[0], strips, totals))
+    start = update.src[0].src[0].cast(dtype)
+    begun = strips.over_columns(_rows(nest, update, row, first, start, strips, totals))
     step = moves.loop((steps_of(row) - count) // ROWS)
     later = [step * ROWS + (count + n) for n in range(ROWS)]
     totals = Node(Op.AFTER, totals.dtype, (totals, begun))
@@ -106,9 +115,11 @@ def _rows(
     """The stores of some rows, which begin with `total`, and of the total after them."""
     effects: list[Node] = []
     for place in places:
-        total = alu(update.arg, total, update.src[1].substitute({row: place}))
+        value = update.src[1].substitute({row: place})
+        total = alu(update.arg, total, value.cast(totals.dtype))
         for effect in nest.effects:
-            results = {n: total for n in effect.toposort() if _is_total(n, update)}
+            result = total.cast(value.dtype)
+            results = {n: result for n in effect.toposort() if _is_total(n, update)}
             effects.append(effect.substitute(results).substitute({row: place}))
     return [*effects, strips.set(totals, total)]
 

@@ -44,7 +44,7 @@ def strip_size(
 
     `others` other results keep workers busy, too. None if there is no way.
     """
-    fewest = max(-(-size // most), min(-(-ITEMS // others), size))
+    fewest = max(-(-size // most), min(-(-ITEMS // others), max(1, size // least)))
     step = copies * lanes
     strips = next((n for n in range(fewest, 2 * fewest) if size % (n * step) == 0), fewest)
     columns = -(-size // (strips * step)) * step

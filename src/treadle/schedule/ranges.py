@@ -206,10 +206,11 @@ class _Builder:
 
     def _reduce(self, node: Node, index: Index, valid: Node) -> Node:
         key, inside = self._reduced(node, index, valid)
-        op = Op.ADD if node.op is Op.UNWINDOW else node.arg.op
+        is_wide = node.op is Op.REDUCE and node.arg.is_wide
+        arg = ReduceArg(Op.ADD if node.op is Op.UNWINDOW else node.arg.op, is_wide=is_wide)
         value = self._masked(self.values[key], inside, key[2])
         loops = self._loops(node, index, _conditions_on(index, valid))
-        return reduce_over(op, value, tuple(r for r in loops if r.op is Op.RANGE))
+        return reduce_over(arg, value, tuple(r for r in loops if r.op is Op.RANGE))
 
     def _gather_index(self, node: Node, index: Index, valid: Node) -> Key:
         return (node.src[1], places_index(node, index), valid)
@@ -248,26 +249,26 @@ def _conditions_on(index: Index, valid: Node) -> Node:
     return kept
 
 
-def reduce_over(op: Op, value: Node, loops: tuple[Node, ...]) -> Node:
+def reduce_over(arg: ReduceArg, value: Node, loops: tuple[Node, ...]) -> Node:
     """REDUCE, merged with a REDUCE of the same kind that is all of its value."""
     if not loops:
         return value
     inner = value
-    if inner.op is Op.REDUCE and inner.arg.op is op:
+    if inner.op is Op.REDUCE and inner.arg == arg:
         return Node(Op.REDUCE, value.dtype, (inner.src[0], *loops, *inner.src[1:]), inner.arg)
-    if _is_masked_sum(op, inner):
+    if _is_masked_sum(arg, inner):
         nested = inner.src[1]
         masked = inner.src[0].where(nested.src[0], 0)
         return Node(Op.REDUCE, value.dtype, (masked, *loops, *nested.src[1:]), nested.arg)
-    return Node(Op.REDUCE, value.dtype, (value, *loops), ReduceArg(op))
+    return Node(Op.REDUCE, value.dtype, (value, *loops), arg)
 
 
-def _is_masked_sum(op: Op, value: Node) -> bool:
+def _is_masked_sum(arg: ReduceArg, value: Node) -> bool:
     return (
-        op is Op.ADD
+        arg.op is Op.ADD
         and value.op is Op.WHERE
         and value.src[1].op is Op.REDUCE
-        and value.src[1].arg.op is Op.ADD
+        and value.src[1].arg == arg
         and value.src[2].op is Op.CONST
         and value.src[2].arg == 0
     )

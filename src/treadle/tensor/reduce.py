@@ -28,7 +28,7 @@ class Reduce(Joining):
 
     __slots__ = ()
 
-    def _reduce(self, op: Op, name: str, axis: Any, keepdim: Any) -> Self:
+    def _reduce(self, op: Op, name: str, axis: Any, keepdim: Any, is_wide: bool = False) -> Self:
         axes = resolve_axes(name, axis, self.ndim)
         self._check_op(op)
         if not axes:
@@ -36,7 +36,7 @@ class Reduce(Joining):
         empty = any(same_size(self.shape[a], 0) for a in axes)
         if empty and op in (Op.MAX, Op.MIN):
             raise ShapeError(f"[{name}] shape {self.shape} has no elements on the reduced axes")
-        node = Node(Op.REDUCE, self.dtype, (self.node,), ReduceArg(op, axes))
+        node = Node(Op.REDUCE, self.dtype, (self.node,), ReduceArg(op, axes, is_wide))
         if not keepdim:
             node = reshape(node, tuple(n for i, n in enumerate(node.shape) if i not in axes))
         return self._result(node)
@@ -111,10 +111,10 @@ class Reduce(Joining):
         """The variance, divided by count - `correction`; two passes, so that nothing cancels."""
         resolve_axes("var", axis, self.ndim)
         x = self._float()
-        wide = x.cast(sum_acc_dtype(x.dtype))
-        squares = wide.sub(wide.mean(axis, keepdim=True)).square()
-        total = squares._reduce(Op.ADD, "var", axis, keepdim)
-        count = self._count(axis)
+        wide, count = x.cast(sum_acc_dtype(x.dtype)), self._count(axis)
+        is_wide = x.dtype is dtypes.float32
+        mean = _over(wide._reduce(Op.ADD, "var", axis, True, is_wide), count)
+        total = wide.sub(mean).square()._reduce(Op.ADD, "var", axis, keepdim, is_wide)
         free = max(count - correction, 0) if isinstance(count, int) else count - correction
         return _over(total, free).cast(x.dtype)
 

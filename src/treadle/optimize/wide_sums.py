@@ -1,0 +1,57 @@
+"""Sums that must not round on the way have float64 totals, on processors that have the type.
+
+    REDUCE(x * y; ADD, wide) / n  ->  float32(REDUCE(float64(x) * float64(y); ADD) / n)
+
+Of such a kind are the sums of a variance, which PyTorch too keeps in float64: of positive numbers
+each addition rounds by the size of the sum so far, and nothing averages that out. What is added,
+the quotient and the root of it are float64 too, so that a result is rounded once. Before anything
+is scheduled, so that lanes, parts and rows of totals are made for the type that they have. GPUs
+have few units for float64, or none; there the sum stays as narrow as its numbers.
+"""
+
+from __future__ import annotations
+
+from ..dtype import dtypes
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.rewrite import rewrite_with
+from ..target import Target
+
+__all__ = ["widen_sums"]
+
+_SQUARE = (Op.MUL, Op.SUB)  # (x - mean) * (x - mean): in float64 no slower than its cast
+
+
+def widen_sums(root: Node, target: Target) -> Node:
+    """`root` with the totals of its wide sums in float64, where `target` is a processor."""
+    if target.workgroup is not None or not target.is_native(dtypes.float64):
+        return root
+    return rewrite_with(root, _widened)
+
+
+def _widened(node: Node) -> Node | None:
+    if node.op is Op.REDUCE and node.arg.is_wide and node.dtype is dtypes.float32:
+        value = _wide(node.src[0])
+        return node.replace(dtype=value.dtype, src=(value, *node.src[1:])).cast(dtypes.float32)
+    if node.op in (Op.FDIV, Op.SQRT) and _is_wide(node.src[0]):
+        src = tuple(map(_wide, node.src))
+        return node.replace(dtype=dtypes.float64, src=src).cast(dtypes.float32)
+    return None
+
+
+def _is_wide(node: Node) -> bool:
+    """Whether `node` is a total of this pass, narrowed, or a quotient of one."""
+    if node.op is not Op.CAST or node.src[0].dtype is not dtypes.float64:
+        return False
+    total = node.src[0].src[0] if node.src[0].op is Op.FDIV else node.src[0]
+    return total.op is Op.REDUCE and total.arg.is_wide
+
+
+def _wide(value: Node, depth: int = 0) -> Node:
+    """`value` in float64, computed so if it is a product of differences."""
+    if _is_wide(value):
+        return value.src[0]
+    if depth < len(_SQUARE) and value.op is _SQUARE[depth]:
+        src = tuple(_wide(s, depth + 1) for s in value.src)
+        return value.replace(dtype=dtypes.float64, src=src)
+    return value.cast(dtypes.float64)
