@@ -1,6 +1,7 @@
 """Fits the minimax polynomials of `treadle.lower.polynomials` and prints them as Python tables.
 
-    python scripts/fit_polynomials.py
+    python scripts/fit_polynomials.py             all of them
+    python scripts/fit_polynomials.py EXP LOG     some of them
 
 Each fit is a discrete Remez exchange in mpmath: the polynomial whose largest weighted error on a
 dense grid is least. The printed comment is that error, in bits. Coefficients run from the constant
@@ -9,6 +10,7 @@ term upwards and are rounded to the element type.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -83,7 +85,40 @@ def _log_erfc(x: Any) -> Any:
     return mp.log(mp.erfc(x))
 
 
+def _scaled_erfc(u: Any) -> Any:
+    """(x + 1) exp(x^2) erfc(x) where u = 1/4 - 1 / (x + 1)."""
+    x = 1 / (mp.mpf(0.25) - u) - 1
+    return (x + 1) * mp.exp(x * x) * mp.erfc(x)
+
+
+def _erfc_place(x: float) -> Any:
+    return mp.mpf(0.25) - 1 / (mp.mpf(x) + 1)
+
+
+def _erfinv_of_log(w: Any) -> tuple[Any, Any]:
+    """y and erfinv(y) where w = -log(1 - y^2)."""
+    y = mp.sqrt(-mp.expm1(-w))
+    return y, mp.erfinv(y)
+
+
+def _erfinv_ratio(w: Any) -> Any:
+    y, x = _erfinv_of_log(w)
+    return x / y
+
+
+def _erfinv_at_root(s: Any) -> Any:
+    """erfinv(y) where s = sqrt(w - 3/4)."""
+    return _erfinv_of_log(s * s + 0.75)[1]
+
+
+def _root_of_log(w: float) -> Any:
+    return mp.sqrt(mp.mpf(w) - 0.75)
+
+
 LN2 = mp.log(2)
+ERFC_SWITCH, ERFC_END = 0.75, {32: 10.5, 64: 27.5}
+ERFINV_SWITCH, ERFINV_END = 4.0, {32: 16.0, 64: 36.8}
+ROOT = mp.mpf(2.75)  # the fit beyond is in sqrt(w - 3/4) - 2.75
 Z_LOG = ((mp.sqrt(2) - 1) / (mp.sqrt(2) + 1)) ** 2
 Z_PI = (mp.pi / 4) ** 2
 TINY = mp.mpf("1e-12")
@@ -106,8 +141,24 @@ FITS = (
         mp.mpf(0.625) ** 2, 5, 11),
     Fit("ERF", _root(lambda r: mp.erf(r) / r - 1), lambda z: 1, TINY, mp.mpf(1), 7, 12),
     Fit("ERFC", _log_erfc, mp.erfc, mp.mpf(1), mp.mpf(6), 7, 18),
+    Fit("ATANH", _root(lambda r: (mp.atanh(r) - r) / r**3), lambda z: z + 0.01, TINY,
+        mp.mpf(0.25), 6, 14),
+    Fit("ACOSH", lambda t: (mp.acosh(1 + t) / mp.sqrt(2 * t) - 1) / t, lambda t: t + 0.01, TINY,
+        mp.mpf(1), 6, 15),
+    Fit("ERFC_CENTRE", _root(lambda x: 1 - mp.erf(x) / x), _root(lambda x: x / mp.erfc(x)), TINY,
+        mp.mpf(ERFC_SWITCH) ** 2, 6, 12),
+    Fit("ERFC_TAIL", _scaled_erfc, lambda u: 1 / _scaled_erfc(u), _erfc_place(ERFC_SWITCH),
+        _erfc_place(ERFC_END[64]), 11, 26),
+    Fit("ERFINV_CENTRE", lambda w: _erfinv_ratio(w) - 1, lambda w: 1 / _erfinv_ratio(w), TINY,
+        mp.mpf(ERFINV_SWITCH), 10, 8),
+    Fit("ERFINV_TAIL", lambda s: _erfinv_at_root(s + ROOT) - s - ROOT,
+        lambda s: 1 / _erfinv_at_root(s + ROOT), _root_of_log(ERFINV_SWITCH) - ROOT,
+        _root_of_log(ERFINV_END[64]) - ROOT, 9, 9),
 )  # fmt: skip
-HIGH32 = {"ERFC": mp.mpf(4)}
+HIGH32 = {
+    "ERFC": mp.mpf(4), "ERFC_TAIL": _erfc_place(ERFC_END[32]),
+    "ERFINV_TAIL": _root_of_log(ERFINV_END[32]) - ROOT,
+}  # fmt: skip
 
 
 def _rounded(value: Any, bits: int) -> str:
@@ -115,7 +166,10 @@ def _rounded(value: Any, bits: int) -> str:
 
 
 def main() -> None:
+    names = sys.argv[1:]
     for fit in FITS:
+        if names and fit.name not in names:
+            continue
         print(f"{fit.name} = {{")
         for bits, count in ((32, fit.count32), (64, fit.count64)):
             high = HIGH32.get(fit.name, fit.high) if bits == 32 else fit.high

@@ -190,8 +190,8 @@ INT_OPS = (
 )  # fmt: skip
 FLOAT_OPS = (Op.ADD, Op.SUB, Op.MUL, Op.FDIV, Op.CMPLT, Op.CMPEQ, Op.CMPNE)
 UNARY_FLOAT = (
-    Op.NEG, Op.RECIP, Op.SQRT, Op.EXP2, Op.EXP, Op.LOG2, Op.LOG, Op.TANH, Op.ERF, Op.TRUNC,
-    Op.FLOOR, Op.CEIL, Op.ROUND,
+    Op.NEG, Op.RECIP, Op.SQRT, Op.EXP2, Op.EXP, Op.LOG2, Op.LOG, Op.LOG1P, Op.TANH, Op.ASINH,
+    Op.ACOSH, Op.ATANH, Op.ERF, Op.ERFC, Op.ERFINV, Op.TRUNC, Op.FLOOR, Op.CEIL, Op.ROUND,
 )  # fmt: skip
 
 

@@ -139,8 +139,13 @@ def test_power_has_the_special_cases_of_c(dtype):
 
 EXACT = {
     Op.EXP: mp.exp, Op.EXP2: lambda v: mp.mpf(2) ** v, Op.LOG: mp.log,
-    Op.LOG2: lambda v: mp.log(v, 2), Op.SIN: mp.sin, Op.COS: mp.cos, Op.TANH: mp.tanh,
-    Op.ERF: mp.erf,
+    Op.LOG2: lambda v: mp.log(v, 2), Op.LOG1P: mp.log1p, Op.SIN: mp.sin, Op.COS: mp.cos,
+    Op.TANH: mp.tanh, Op.ASINH: mp.asinh, Op.ACOSH: mp.acosh, Op.ATANH: mp.atanh, Op.ERF: mp.erf,
+    Op.ERFC: mp.erfc, Op.ERFINV: mp.erfinv,
+}  # fmt: skip
+DOMAINS = {  # where results are real and finite, if not everywhere
+    Op.LOG: (0, math.inf), Op.LOG2: (0, math.inf), Op.LOG1P: (-1, math.inf),
+    Op.ACOSH: (1, math.inf), Op.ATANH: (-1, 1), Op.ERFC: (-30, 30), Op.ERFINV: (-1, 1),
 }  # fmt: skip
 
 
@@ -157,11 +162,16 @@ def float64_samples(op: Op, count: int) -> np.ndarray:
     rng = np.random.default_rng(3)
     bits = rng.integers(0, 2**64, count, dtype=np.uint64).view(np.float64)
     scales = rng.choice([1e-3, 1, 10, 300], count)
-    edges = [5e-324, 1e-310, 709.78, -708.5, -744.4, -745.2, 0.625, 1.0, -0.99999]
+    edges = [5e-324, 1e-310, 709.78, -708.5, -744.4, -745.2, 0.625, 1.0, -0.99999, 0.75, 26.6]
+    edges = [*edges, 0.5, 1 - 2**-53, 2**-53, 1 + 2**-52, 2.0**28, 27.3, 1e-8, 0.99665]
     hard = [6381956970095103 * 2.0**797, math.pi, 2 * math.pi, 1e22]  # close to multiples of pi/2
     x = np.concatenate([bits, rng.normal(size=count) * scales, rng.uniform(0.5, 2, count), edges])
-    x = np.concatenate([x[np.isfinite(x)], hard])
-    return np.abs(x) + 5e-324 if op in (Op.LOG, Op.LOG2) else x
+    x = np.concatenate([x[np.isfinite(x)], hard, rng.uniform(-1, 1, count)])
+    near = np.concatenate(
+        [x, 1 + np.abs(x), np.nextafter(1, 0) - 2.0 ** -rng.uniform(1, 50, count)]
+    )
+    low, high = DOMAINS.get(op, (-math.inf, math.inf))
+    return near[(near > low) & (near < high)]
 
 
 @pytest.mark.parametrize("form", FORMS)

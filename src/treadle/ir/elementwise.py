@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..dtype import DType, dtypes, numpy_names
+from .fold import erfinv
 from .op import COMPARE, Op
 
 __all__ = ["ELEMENTWISE", "apply_alu", "cast_array", "constant_array", "numpy_dtype"]
@@ -115,10 +116,16 @@ ELEMENTWISE: dict[Op, Callable[..., Any]] = {
     Op.EXP: _in_double(np.exp),
     Op.LOG2: _in_double(np.log2),
     Op.LOG: _in_double(np.log),
+    Op.LOG1P: _in_double(np.log1p),
     Op.SIN: _in_double(np.sin),
     Op.COS: _in_double(np.cos),
     Op.TANH: _in_double(np.tanh),
+    Op.ASINH: _in_double(np.arcsinh),
+    Op.ACOSH: _in_double(np.arccosh),
+    Op.ATANH: _in_double(np.arctanh),
     Op.ERF: _in_double(np.vectorize(math.erf, otypes=[np.float64])),
+    Op.ERFC: _in_double(np.vectorize(math.erfc, otypes=[np.float64])),
+    Op.ERFINV: _in_double(np.vectorize(erfinv, otypes=[np.float64])),
     Op.TRUNC: _rounding(np.trunc),
     Op.FLOOR: _rounding(np.floor),
     Op.CEIL: _rounding(np.ceil),

@@ -13,7 +13,7 @@ from typing import Any
 from ..dtype import DType
 from .op import COMPARE, Op
 
-__all__ = ["fold_scalar", "round_to"]
+__all__ = ["erfinv", "fold_scalar", "round_to"]
 
 
 def _floor_div(a: Any, b: Any) -> Any:
@@ -72,6 +72,21 @@ def _pow(a: float, b: float) -> float:
         return math.inf if a == 0 else math.nan
 
 
+def erfinv(y: float) -> float:
+    """The x with erf(x) = y, to a few units in the last place; NaN beyond -1 and 1."""
+    if not abs(y) < 1 or y == 0:
+        return y if y == 0 else math.copysign(math.inf, y) if abs(y) == 1 else math.nan
+    rest = 1 - abs(y)
+    # S. Winitzki, A handy approximation for the error function (2008), then Halley's method
+    half = 4.33 + math.log(rest * (1 + abs(y))) / 2
+    x = math.sqrt(math.sqrt(half**2 - math.log(rest * (1 + abs(y))) / 0.147) - half)
+    for _ in range(3):
+        beyond = math.erf(x) - abs(y) if rest > 0.5 else rest - math.erfc(x)
+        step = beyond * math.exp(x * x) * math.sqrt(math.pi) / 2
+        x -= step / (1 + x * step)
+    return math.copysign(x, y)
+
+
 def _max(a: Any, b: Any) -> Any:
     return a if a != a or (b == b and a > b) else b
 
@@ -90,10 +105,16 @@ _FOLD: dict[Op, Callable[..., Any]] = {
     Op.EXP: _total(math.exp),
     Op.LOG2: _log(math.log2),
     Op.LOG: _log(math.log),
+    Op.LOG1P: lambda a: -math.inf if a == -1 else _total(math.log1p)(a),
     Op.SIN: _total(math.sin),
     Op.COS: _total(math.cos),
     Op.TANH: math.tanh,
+    Op.ASINH: math.asinh,
+    Op.ACOSH: _total(math.acosh),
+    Op.ATANH: lambda a: math.copysign(math.inf, a) if abs(a) == 1 else _total(math.atanh)(a),
     Op.ERF: math.erf,
+    Op.ERFC: math.erfc,
+    Op.ERFINV: erfinv,
     Op.TRUNC: _rounding(math.trunc),
     Op.FLOOR: _rounding(math.floor),
     Op.CEIL: _rounding(math.ceil),

@@ -12,7 +12,7 @@ from enum import IntEnum, auto
 
 __all__ = [
     "ALU", "BINARY", "COMMUTATIVE", "COMPARE", "CUTS", "INFO", "MOVEMENT", "OF_COMPLEX", "SAME",
-    "TERNARY", "UNARY", "Op",
+    "TERNARY", "TRANSCENDENTAL", "UNARY", "Op",
 ]  # fmt: skip
 
 
@@ -40,10 +40,16 @@ class Op(IntEnum):
     EXP = auto()
     LOG2 = auto()
     LOG = auto()
+    LOG1P = auto()
     SIN = auto()
     COS = auto()
     TANH = auto()
+    ASINH = auto()
+    ACOSH = auto()
+    ATANH = auto()
     ERF = auto()
+    ERFC = auto()
+    ERFINV = auto()
     TRUNC = auto()
     FLOOR = auto()
     CEIL = auto()
@@ -163,10 +169,16 @@ INFO: dict[Op, OpInfo] = {
     Op.EXP: OpInfo(1, "e ** a"),
     Op.LOG2: OpInfo(1, "logarithm to base 2"),
     Op.LOG: OpInfo(1, "natural logarithm"),
+    Op.LOG1P: OpInfo(1, "natural logarithm of 1 + a"),
     Op.SIN: OpInfo(1, "sine, radians"),
     Op.COS: OpInfo(1, "cosine, radians"),
     Op.TANH: OpInfo(1, "hyperbolic tangent"),
+    Op.ASINH: OpInfo(1, "inverse hyperbolic sine"),
+    Op.ACOSH: OpInfo(1, "inverse hyperbolic cosine"),
+    Op.ATANH: OpInfo(1, "inverse hyperbolic tangent"),
     Op.ERF: OpInfo(1, "error function"),
+    Op.ERFC: OpInfo(1, "1 - error function"),
+    Op.ERFINV: OpInfo(1, "inverse error function"),
     Op.TRUNC: OpInfo(1, "rounded towards zero"),
     Op.FLOOR: OpInfo(1, "rounded down"),
     Op.CEIL: OpInfo(1, "rounded up"),
@@ -337,6 +349,7 @@ UNARY = frozenset(op for op in Op if Op.NEG <= op <= Op.BITCAST)
 BINARY = frozenset(op for op in Op if Op.ADD <= op <= Op.CMPNE)
 TERNARY = frozenset((Op.WHERE, Op.FMA))
 ALU = UNARY | BINARY | TERNARY
+TRANSCENDENTAL = frozenset(op for op in Op if Op.EXP2 <= op <= Op.ERFINV) | {Op.POW}
 COMPARE = frozenset((Op.CMPLT, Op.CMPEQ, Op.CMPNE))
 COMMUTATIVE = frozenset((Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR, Op.CMPEQ, Op.CMPNE))
 CUTS = frozenset((Op.COPY, Op.HOST, Op.RECUR))  # computed between kernels, by none of them

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from ..dtype import dtypes
 from ..errors import InternalError
 from .node import Node
-from .op import ALU, COMPARE, INFO, MOVEMENT, SAME, Op
+from .op import ALU, COMPARE, INFO, MOVEMENT, SAME, TRANSCENDENTAL, Op
 
 __all__ = ["verify_kernel", "verify_linear", "verify_tensor"]
 
@@ -32,10 +32,7 @@ _MACHINE = ALU | _VALUES | _LANES | frozenset((
 ))  # fmt: skip
 KERNEL_OPS = _MACHINE | {Op.REDUCE, Op.SCAN, Op.STAGE, Op.TICKET}
 
-_FLOAT_ONLY = frozenset((
-    Op.RECIP, Op.SQRT, Op.EXP2, Op.EXP, Op.LOG2, Op.LOG, Op.SIN, Op.COS, Op.TANH, Op.ERF, Op.FDIV,
-    Op.POW, Op.FMA,
-))  # fmt: skip
+_FLOAT_ONLY = TRANSCENDENTAL | {Op.RECIP, Op.SQRT, Op.FDIV, Op.FMA}
 _BITS_ONLY = frozenset((Op.IDIV, Op.AND, Op.OR, Op.XOR, Op.SHL, Op.SHR))
 _REDUCERS = frozenset((Op.ADD, Op.MUL, Op.MAX, Op.MIN))
 _MEMORY = frozenset((Op.PARAM, Op.LOCAL, Op.STAGE, Op.LINE))

@@ -16,15 +16,15 @@ from collections.abc import Callable
 from ..dtype import DType, dtypes
 from ..ir.fold import round_to
 from ..ir.node import Node, rebuild
-from ..ir.op import ALU, Op
+from ..ir.op import ALU, TRANSCENDENTAL, Op
 from .formats import FORMATS, narrow, round_to_odd, widen
 
 __all__ = ["emulate_dtypes"]
 
-_ROUNDS = frozenset((
-    Op.RECIP, Op.SQRT, Op.EXP2, Op.EXP, Op.LOG2, Op.LOG, Op.SIN, Op.COS, Op.TANH, Op.ERF, Op.ADD,
-    Op.SUB, Op.MUL, Op.FDIV, Op.MOD, Op.POW, Op.FMA, Op.REDUCE, Op.SCAN, Op.HREDUCE, Op.SUBGROUP,
-))  # fmt: skip
+_ROUNDS = TRANSCENDENTAL | {
+    Op.RECIP, Op.SQRT, Op.ADD, Op.SUB, Op.MUL, Op.FDIV, Op.MOD, Op.FMA, Op.REDUCE, Op.SCAN,
+    Op.HREDUCE, Op.SUBGROUP,
+}  # fmt: skip
 
 
 def emulate_dtypes(root: Node, native: frozenset[DType]) -> Node:

@@ -2,6 +2,8 @@
 
 exp(x) -> 2**n * (1 + r + r*r*P(r)),  n = round(x / ln 2),  r = x - n*ln 2
 log(x) -> e*ln 2 + 2*atanh(s),        x = 2**e * m,         s = (m - 1) / (m + 1)
+
+The logarithm of a sum in two parts is log(1 + f + d) = log(1 + f) + d / (1 + f), d being tiny.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from . import polynomials as table
 from .floats import clamp, horner, layout, mask, of_bits, signed_bits, split
 
 __all__ = [
-    "LOG2E_TAIL", "exp", "exp2", "exp_moderate", "exp_near_zero", "exponent_and_rest", "log",
-    "log2", "scaled",
+    "FAR", "LN2", "LOG2E_TAIL", "exp", "exp2", "exp_moderate", "exp_near_zero",
+    "exponent_and_rest", "log", "log2", "log_of_sum", "scaled",
 ]  # fmt: skip
 
 # ln 2 in two parts: the first has so few bits that its product with any exponent is exact
@@ -23,6 +25,8 @@ LN2 = {
     64: (6.93147180369123816490e-01, 1.90821492927058770002e-10),
 }
 LOG2E_TAIL = 2.0355273740931033e-17  # log2(e) less its float64
+ROOT_HALF = {32: 0x3F3504F3, 64: 0x3FE6A09E667F3BCD}  # the bits of sqrt(1/2)
+FAR = 2.0**28  # from here on a logarithm does not see what rounding takes from its argument
 EXP_RANGE = {32: (-104.0, 89.0), 64: (-746.0, 710.0)}
 EXP2_RANGE = {32: (-151.0, 129.0), 64: (-1077.0, 1025.0)}
 
@@ -78,20 +82,24 @@ def exponent_and_rest(x: Node) -> tuple[Node, Node]:
     tiny = x < form.min_normal
     shift = form.fraction + 2
     bits = signed_bits(tiny.where(x * 2.0**shift, x))
-    root_half = {32: 0x3F3504F3, 64: 0x3FE6A09E667F3BCD}[form.bits]
-    e = (bits - root_half) >> form.fraction
+    e = (bits - ROOT_HALF[form.bits]) >> form.fraction
     m = of_bits(bits - (e << form.fraction))
     return e.cast(x.dtype) - tiny.where(x.like(float(shift)), x.like(0.0)), m
 
 
-def _log_parts(x: Node) -> tuple[Node, Node, Node, Node]:
-    """(e, f, h, t): log(x) = e*ln 2 + (f - (h - t)), h = f*f/2: the log of 1+f is 2*atanh(s)."""
-    e, m = exponent_and_rest(x)
-    f = m - 1.0
+def _log_near_one(f: Node) -> tuple[Node, Node]:
+    """(h, t): log(1 + f) = f - (h - t), h = f*f/2: it is 2*atanh(s)."""
     s = f / (f + 2.0)
     z = s * s
     h = f * f * 0.5
-    return e, f, h, s * (h + z * horner(z, table.LOG[layout(x).bits]))
+    return h, s * (h + z * horner(z, table.LOG[layout(f).bits]))
+
+
+def _log_parts(x: Node) -> tuple[Node, Node, Node, Node]:
+    """(e, f, h, t): log(x) = e*ln 2 + (f - (h - t))."""
+    e, m = exponent_and_rest(x)
+    f = m - 1.0
+    return e, f, *_log_near_one(f)
 
 
 def _log_domain(x: Node, result: Node) -> Node:
@@ -104,6 +112,23 @@ def log(x: Node) -> Node:
     e, f, h, t = _log_parts(x)
     high, low = LN2[layout(x).bits]
     return _log_domain(x, e * high - ((h - (t + e * low)) - f))
+
+
+def log_of_sum(x: Node, rest: Node, doubled: Node | None = None) -> Node:
+    """log((x + rest) * 2**doubled) of a normal x > 0, where `rest` is no more than an ulp of x.
+
+    From FAR on `rest` is left out, and may be anything.
+    """
+    form, bits = layout(x), signed_bits(x)
+    e = (bits - ROOT_HALF[form.bits]) >> form.fraction
+    place = e << form.fraction
+    f = of_bits(bits - place) - 1.0
+    h, t = _log_near_one(f)
+    d = (x < FAR).where(rest * of_bits((form.bias << form.fraction) - place), x.like(0.0))
+    t = t + d * (f * (f * 0.75 - 1.0) + 1.0)  # 1 / (1 + f), near enough for what is tiny
+    n = e.cast(x.dtype) if doubled is None else e.cast(x.dtype) + doubled
+    high, low = LN2[form.bits]
+    return n * high - ((h - (t + n * low)) - f)
 
 
 def log2(x: Node) -> Node:

@@ -16,45 +16,29 @@ from ..dtype import dtypes
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
-from . import polynomials as table
-from .exponential import exp, exp2, exp_moderate, log, log2
-from .floats import absolute, clamp, horner, layout, sign_bit, with_sign
+from .error_functions import erf, erfc, erfinv
+from .exponential import exp, exp2, log, log2
+from .hyperbolic import acosh, asinh, atanh, log1p, tanh
 from .power import power
 from .trigonometry import cos, sin
 
 __all__ = ["MATH", "lower_math"]
-
-TANH_SMALL = 0.625
-ERF_SMALL = 1.0
-ERF_LARGE = {32: 4.0, 64: 6.0}
-
-
-def tanh(x: Node) -> Node:
-    form, size = layout(x), absolute(x)
-    z = size * size
-    small = size + size * (z * horner(z, table.TANH[form.bits]))
-    twice = clamp(size * 2.0, 0.0, 60.0)
-    large = 1.0 - 2.0 / (exp_moderate(twice) + 1.0)
-    return with_sign((size < TANH_SMALL).where(small, large), sign_bit(x))
-
-
-def erf(x: Node) -> Node:
-    form, size = layout(x), absolute(x)
-    small = size + size * horner(size * size, table.ERF[form.bits])
-    log_erfc = horner(clamp(size, 0.0, ERF_LARGE[form.bits]), table.ERFC[form.bits])
-    large = 1.0 - exp_moderate(log_erfc)
-    return with_sign((size < ERF_SMALL).where(small, large), sign_bit(x))
-
 
 MATH: dict[Op, Callable[..., Node]] = {
     Op.EXP: exp,
     Op.EXP2: exp2,
     Op.LOG: log,
     Op.LOG2: log2,
+    Op.LOG1P: log1p,
     Op.SIN: sin,
     Op.COS: cos,
     Op.TANH: tanh,
+    Op.ASINH: asinh,
+    Op.ACOSH: acosh,
+    Op.ATANH: atanh,
     Op.ERF: erf,
+    Op.ERFC: erfc,
+    Op.ERFINV: erfinv,
     Op.POW: power,
 }
 """Each op as a function of float32 or float64 nodes."""

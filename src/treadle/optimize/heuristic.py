@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from ..ir.loops import Split, free_ranges, steps_of
 from ..ir.node import Node
-from ..ir.op import Op
+from ..ir.op import TRANSCENDENTAL, Op
 from ..target import Target
 from .attention import attend_in_tiles
 from .attention_gradients import differentiate_in_tiles
@@ -41,7 +41,7 @@ from .places import halves_of_row, pair_of_rows
 from .products import distribute_over_product
 from .remainders import cut_off_remainders
 from .row_scans import scan_rows
-from .rows import COSTLY, keep_costly_rows, keep_gathered_rows
+from .rows import keep_costly_rows, keep_gathered_rows
 from .texels import schedule_texels
 from .transposes import transpose
 from .wide_sums import widen_sums
@@ -406,7 +406,7 @@ def _strips(nest: Nest, columns: int) -> int:
 
 
 def _is_costly(nest: Nest) -> bool:
-    return any(n.op in COSTLY for n in nest.nodes())
+    return any(n.op in TRANSCENDENTAL for n in nest.nodes())
 
 
 def _reduce_tile(moves: Moves, loop: Node, lanes: int, copies: int) -> Split:

@@ -17,15 +17,14 @@ from ..dtype import DType
 from ..ir.args import StageArg
 from ..ir.loops import Split, free_ranges, replace_ranges
 from ..ir.node import Node
-from ..ir.op import Op
+from ..ir.op import TRANSCENDENTAL, Op
 from ..ir.rules.index import simplify
 from ..target import Target
 from .moves import Moves
 from .nest import Nest, place_in_row, sequential_loops
 
-__all__ = ["COSTLY", "keep_costly_rows", "keep_gathered_rows"]
+__all__ = ["keep_costly_rows", "keep_gathered_rows"]
 
-COSTLY = frozenset((Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS, Op.TANH, Op.ERF, Op.POW))
 MIN_ROW = 64
 MOST_SKIPPED = 8  # a row is kept if one of so many elements is read
 UNROLL = 4
@@ -53,7 +52,7 @@ def _keep(moves: Moves, nest: Nest, reduce: Node, target: Target) -> None:
         if along not in free[value] or size < MIN_ROW or size * value.dtype.itemsize > fits:
             continue
         again = value.substitute({along: rest[0]})
-        if again in outside and any(n.op in COSTLY for n in _computed(value, free, along)):
+        if again in outside and any(n.op in TRANSCENDENTAL for n in _computed(value, free, along)):
             _stage(moves, value, along, again, rest[0], target)
             return
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..ir.node import Node
-from ..ir.op import ALU, MOVEMENT, Op
+from ..ir.op import ALU, MOVEMENT, TRANSCENDENTAL, Op
 from ..ir.shape import size_max, size_product
 from .index import Index, unwindow_steps
 
@@ -21,9 +21,7 @@ __all__ = [
 LEAVES = frozenset((Op.CONST, Op.IOTA, Op.BUFFER, Op.VARIABLE, Op.BIND))
 # Nodes that are always stored: their kernel has a form of its own, or the user asked for it.
 STORED = frozenset((Op.CONTIGUOUS, Op.SCATTER, Op.DISTRIBUTE, Op.SCAN, Op.ASSIGN))
-COSTLY = frozenset(
-    (Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS, Op.TANH, Op.ERF, Op.POW, Op.SQRT, Op.FDIV)
-)
+COSTLY = TRANSCENDENTAL | {Op.SQRT, Op.FDIV}
 PRODUCT, FACTOR = 1, 2
 
 

@@ -52,7 +52,7 @@ class Analytic(Complexes):
         steep = x._magnitude().lt(y._magnitude())
         large, small = steep.where(y, x), steep.where(x, y)
         beyond = large.sub(1.0).mul(large.add(1.0)).add(small.square())
-        close = near.where(beyond, 0.0)._log1p().mul(0.5)
+        close = near.where(beyond, 0.0).log1p().mul(0.5)
         return near.where(close, near.where(1.0, size).log()).complex(self.angle())
 
     def log2(self) -> Self:

@@ -30,8 +30,6 @@ _ATAN_Q = (
     1.0, 2.485846490142306297962e1, 1.650270098316988542046e2, 4.328810604912902668951e2,
     4.853903996359136964868e2, 1.945506571482613964425e2,
 )  # fmt: skip
-_LOG_OF_2 = math.log(2)
-_ATANH_SERIES = tuple(1 / (2 * k + 1) for k in reversed(range(17)))
 _EXPM1_SERIES = tuple(1 / math.factorial(k + 1) for k in reversed(range(16)))
 _SINH_SERIES = tuple(1 / math.factorial(2 * k + 1) for k in reversed(range(9)))
 
@@ -51,6 +49,10 @@ class Mathematics(Elementwise):
     def log2(self) -> Self:
         """The logarithm to base 2, elementwise: NaN below 0, -inf at 0."""
         return self._float_unary(Op.LOG2)
+
+    def log1p(self) -> Self:
+        """log(1 + x) of each element, exact near 0; integers give floats."""
+        return self._wide_unary(Op.LOG1P)
 
     def exp(self) -> Self:
         """e to the power of each element."""
@@ -158,28 +160,19 @@ class Mathematics(Elementwise):
 
     def asinh(self) -> Self:
         """The inverse hyperbolic sine, elementwise."""
-        x = self._wide()
-        size = x._magnitude()
-        large = size.gt(1e9)  # there size^2 + 1 is size^2, which may overflow
-        inner = large.where(1.0, size)
-        square = inner.mul(inner)
-        grown = inner.add(square.div(square.add(1.0).sqrt().add(1.0)))._log1p()
-        grown = large.where(large.where(size, 1.0).log().add(_LOG_OF_2), grown)
-        return x._odd(grown).cast(self._float().dtype)
+        return self._wide_unary(Op.ASINH)
 
     def acosh(self) -> Self:
         """Inverse hyperbolic cosine; NaN below 1."""
-        x = self._wide()
-        large = x.gt(1e9)  # there x^2 - 1 is x^2, which may overflow
-        above = large.where(1.0, x).sub(1.0)
-        root = above.sqrt().mul(above.add(2.0).sqrt())
-        grown = large.where(large.where(x, 1.0).log().add(_LOG_OF_2), above.add(root)._log1p())
-        return grown.cast(self._float().dtype)
+        return self._wide_unary(Op.ACOSH)
 
     def atanh(self) -> Self:
         """Inverse hyperbolic tangent; NaN outside -1 to 1."""
-        x = self._wide()
-        return x._log1p().sub(x.neg()._log1p()).mul(0.5).cast(self._float().dtype)
+        return self._wide_unary(Op.ATANH)
+
+    def _wide_unary(self, op: Op) -> Self:
+        """`op` whose slope would lose too much, or overflow, in less than 32 bits."""
+        return self._wide()._unary(op).cast(self._float().dtype)
 
     def _wide(self) -> Self:
         """As floats of at least 32 bits, for formulas that would lose too much in less."""
@@ -204,15 +197,6 @@ class Mathematics(Elementwise):
         for coefficient in coefficients[2:]:
             total = total.mul(self).add(coefficient)
         return total
-
-    def _log1p(self) -> Self:
-        """log(1 + x), exact near 0: there 2 atanh(x / (2 + x)) as a series."""
-        small = self.abs().lt(0.5)
-        inner = small.where(self, 0.0)
-        ratio = inner.div(inner.add(2.0))
-        terms = _ATANH_SERIES if self.dtype is dtypes.float64 else _ATANH_SERIES[-9:]
-        series = ratio.mul(ratio.mul(ratio)._polynomial(terms)).mul(2.0)
-        return small.where(series, small.where(1.0, self.add(1.0)).log())
 
     # -- rounding and signs -------------------------------------------------------------------
 
@@ -362,5 +346,4 @@ class Mathematics(Elementwise):
         is_first = self.ge(other)
         larger, smaller = is_first.where(a, b), is_first.where(b, a)
         beyond = larger.exp().sub(1.0).add(smaller.exp())
-        grown = beyond._wide()._log1p().cast(beyond._float().dtype).add(level)
-        return endless.where(top, grown)
+        return endless.where(top, beyond.log1p().add(level))

@@ -16,30 +16,12 @@ from typing import Any, Self
 
 from ..dtype import dtypes, finfo
 from ..errors import DTypeError
+from ..ir.op import Op
 from .sharding import Sharding
 
 __all__ = ["INTEGERS", "Special"]
 
 _SINC_SERIES = tuple((-1) ** k / math.factorial(2 * k + 1) for k in reversed(range(10)))
-# erfc on 1 <= x < 8 and beyond, from Cephes (S. L. Moshier, ndtr.c): exp(-x^2) P(x) / Q(x)
-_ERFC_P = (
-    2.46196981473530512524e-10, 5.64189564831068821977e-1, 7.46321056442269912687,
-    4.86371970985681366614e1, 1.96520832956077098242e2, 5.26445194995477358631e2,
-    9.34528527171957607540e2, 1.02755188689515710272e3, 5.57535335369399327526e2,
-)  # fmt: skip
-_ERFC_Q = (
-    1.0, 1.32281951154744992508e1, 8.67072140885989742329e1, 3.54937778887819891062e2,
-    9.75708501743205489753e2, 1.82390916687909736289e3, 2.24633760818710981792e3,
-    1.65666309194161350182e3, 5.57535340817727675546e2,
-)  # fmt: skip
-_ERFC_R = (
-    5.64189583547755073984e-1, 1.27536670759978104416, 5.01905042251180477414,
-    6.16021097993053585195, 7.40974269950448939160, 2.97886665372100240670,
-)  # fmt: skip
-_ERFC_S = (
-    1.0, 2.26052863220117276590, 9.39603524938001434673, 1.20489539808096656605e1,
-    1.70814450747565897222e1, 9.60896809063285878198, 3.36907645100081516050,
-)  # fmt: skip
 # lgamma(x + 2) / x on 0 <= x <= 1, and the tail of Stirling's series, from Cephes (gamma.c)
 _LGAMMA_B = (
     -1.37825152569120859100e3, -3.88016315134637840924e4, -3.31612992738871184744e5,
@@ -56,15 +38,6 @@ _STIRLING = (
 _SHIFTS = 11  # lgamma and digamma are brought beyond 13 and 10 by so many steps at most
 # digamma(x) - log(x) + 1 / (2x), in powers of 1 / x^2: Bernoulli numbers over 2k
 _DIGAMMA = (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12, 0.0)
-# erfinv, from M. Giles, Approximating the erfinv function (2010), single precision
-_ERFINV_CENTRE = (
-    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
-    -0.00125372503, -0.00417768164, 0.246640727, 1.50140941,
-)  # fmt: skip
-_ERFINV_TAIL = (
-    -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
-    -0.0076224613, 0.00943887047, 1.00167406, 2.83297682,
-)  # fmt: skip
 INTEGERS = {8: dtypes.int8, 16: dtypes.int16, 32: dtypes.int32, 64: dtypes.int64}
 
 
@@ -74,10 +47,6 @@ class Special(Sharding):
     __slots__ = ()
 
     # -- exponentials and logarithms ----------------------------------------------------------
-
-    def log1p(self) -> Self:
-        """log(1 + x) of each element, exact near 0; integers give floats."""
-        return self._wide()._log1p().cast(self._float().dtype)
 
     def log10(self) -> Self:
         """The logarithm to base 10 of each element; integers give floats."""
@@ -125,46 +94,14 @@ class Special(Sharding):
 
         Raises DTypeError for complex numbers.
         """
-        x = self._wide()
-        size = x._magnitude()
-        middle, far = size.ge(1.0), size.ge(8.0)
-        large = middle.where(size, 1.0).minimum(30.0)
-        # exp(-x^2) in two factors: the square of the head is exact
-        head = large.mul(16.0).trunc().mul(1 / 16).detach()
-        bell = head.square().neg().exp().mul(large.sub(head).mul(large.add(head)).neg().exp())
-        near, away = far.where(1.0, large), far.where(large, 8.0)
-        ratio = far.where(
-            away._polynomial(_ERFC_R).div(away._polynomial(_ERFC_S)),
-            near._polynomial(_ERFC_P).div(near._polynomial(_ERFC_Q)),
-        )
-        tail = bell.mul(ratio)
-        tail = x.lt(0).where(tail.neg().add(2.0), tail)
-        centre = middle.where(0.0, x).erf().neg().add(1.0)
-        result = middle.where(tail, centre)
-        return x.isnan().where(x, result).cast(self._float().dtype)
+        return self._wide_unary(Op.ERFC)
 
     def erfinv(self) -> Self:
-        """The x with erf(x) = self, elementwise; ±inf at ±1, NaN beyond. Within 4 ulp of float32.
+        """The x with erf(x) = self, elementwise; ±inf at ±1, NaN beyond; integers give floats.
 
-        In float64 two steps of Newton's method follow, exact to about 1e-14. Integers give floats.
         Raises DTypeError for complex numbers.
         """
-        x = self._wide()
-        inside = x._magnitude().lt(1.0)
-        y = inside.where(x, 0.0)
-        w = y.neg().add(1.0).mul(y.add(1.0)).log().neg()
-        central = w.lt(5.0)
-        middle, outer = central.where(w, 0.0).sub(2.5), central.where(9.0, w).sqrt().sub(3.0)
-        factor = central.where(middle._polynomial(_ERFINV_CENTRE), outer._polynomial(_ERFINV_TAIL))
-        result = factor.mul(y)
-        if x.dtype is dtypes.float64:
-            for _ in range(2):
-                slope = result.square().neg().exp().mul(2 / math.sqrt(math.pi))
-                result = result.sub(result.erf().sub(y).div(slope))
-        at_edge = x._magnitude().eq(1.0)  # where the slope is infinite, too
-        beyond = at_edge.where(x._filled(math.inf), math.nan)
-        edge = x.mul(inside.where(0.0, beyond))
-        return inside.where(result, edge).cast(self._float().dtype)
+        return self._wide_unary(Op.ERFINV)
 
     # -- gamma --------------------------------------------------------------------------------
 

@@ -172,9 +172,35 @@ def _unwindow(node: Node, g: Node) -> tuple[Node | None, ...]:
     return (seen if seen.shape == node.src[0].shape else Node(Op.SHRINK, g.dtype, (seen,), bounds),)
 
 
-def _erf(node: Node, g: Node) -> tuple[Node | None, ...]:
+def _erf(node: Node, g: Node) -> tuple[Node]:
     x = node.src[0]
     return (g * (2 / math.sqrt(math.pi)) * alu(Op.EXP, -(x * x)),)
+
+
+def _asinh(node: Node, g: Node) -> tuple[Node | None, ...]:
+    x = node.src[0]
+    size = alu(Op.MAX, x, -x)
+    far = x.like(1e9) < size  # there the square, which may overflow, is all of the sum
+    near = far.where(1.0, x)
+    return (g / far.where(size, alu(Op.SQRT, near * near + 1.0)),)
+
+
+def _acosh(node: Node, g: Node) -> tuple[Node | None, ...]:
+    x = node.src[0]
+    return (g / (alu(Op.SQRT, x - 1.0) * alu(Op.SQRT, x + 1.0)),)
+
+
+def _atanh(node: Node, g: Node) -> tuple[Node | None, ...]:
+    x = node.src[0]
+    return (g / ((1.0 - x) * (x + 1.0)),)
+
+
+def _erfc(node: Node, g: Node) -> tuple[Node | None, ...]:
+    return (-_erf(node, g)[0],)
+
+
+def _erfinv(node: Node, g: Node) -> tuple[Node | None, ...]:
+    return (g * (math.sqrt(math.pi) / 2) * alu(Op.EXP, node * node),)
 
 
 def _modulo(node: Node, g: Node) -> tuple[Node | None, ...]:
@@ -190,10 +216,16 @@ RULES: dict[Op, Rule] = {
     Op.EXP: lambda n, g: (g * n,),
     Op.LOG2: lambda n, g: (g / (n.src[0] * math.log(2)),),
     Op.LOG: lambda n, g: (g / n.src[0],),
+    Op.LOG1P: lambda n, g: (g / (n.src[0] + 1.0),),
     Op.SIN: lambda n, g: (g * alu(Op.COS, n.src[0]),),
     Op.COS: lambda n, g: (-(g * alu(Op.SIN, n.src[0])),),
     Op.TANH: lambda n, g: (g * (1.0 - n * n),),
+    Op.ASINH: _asinh,
+    Op.ACOSH: _acosh,
+    Op.ATANH: _atanh,
     Op.ERF: _erf,
+    Op.ERFC: _erfc,
+    Op.ERFINV: _erfinv,
     Op.TRUNC: _nothing,
     Op.FLOOR: _nothing,
     Op.CEIL: _nothing,
