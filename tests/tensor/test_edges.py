@@ -123,6 +123,8 @@ EDGES = {
     "lgamma": (INF, -INF, 3),
     "logit": (0, 1, 0.5),
     "erfinv": (1, -1, 2, 0, 0.5),
+    "erfc": (INF, -INF, 0, 9, 30),
+    "log1p": (-1, -2, INF, 0, 1e30),
     "hardsigmoid": (-2.9999, -2.99999, -3, 3, 2.9999, INF, -INF),
 }
 

@@ -51,13 +51,11 @@ def _erfc_tail(x: Node) -> Node:
     place = 0.25 - inverse
     first, *others = table.ERFC_TAIL[layout(x).bits]
     grown = place * horner(place, others)
-    factor = first + grown
-    q = factor * inverse
+    q = (first + grown) * inverse
     # what q lacks: a quotient's rest by products of halves, which are exact
     q_head, divisor_head = mask(q), mask(divisor)
-    divisor_rest = (divisor - divisor_head) + (x - (divisor - 1.0))
-    rest = (factor - q_head * divisor_head) - (q - q_head) * divisor_head
-    rest = (rest - q * divisor_rest) + (grown - (factor - first))
+    rest = (first - q_head * divisor_head) + grown
+    rest = rest - (q - q_head) * divisor_head - q * (x - (divisor_head - 1.0))
     q_low = rest * inverse
     return scaled(q + (q * r + (q_low + (q_low * r + q * r_low))), tagged)
 

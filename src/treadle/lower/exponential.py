@@ -115,7 +115,7 @@ def log(x: Node) -> Node:
 
 
 def log_of_sum(x: Node, rest: Node, doubled: Node | None = None) -> Node:
-    """log((x + rest) * 2**doubled) of a normal x > 0, where `rest` is no more than an ulp of x.
+    """log((x + rest) * 2**doubled) of a normal x > 0, where `rest` is a few ulp of x.
 
     From FAR on `rest` is left out, and may be anything.
     """

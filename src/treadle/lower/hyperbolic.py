@@ -46,10 +46,12 @@ def tanh(x: Node) -> Node:
 
 
 def _one_and(x: Node) -> tuple[Node, Node]:
-    """1 + x as a rounded sum and what that lacks: Knuth's two-sum."""
-    total = x + 1.0
-    part = total - 1.0
-    return total, (1.0 - (total - part)) + (x - part)
+    """1 + x as a sum of two, the second no more than two ulp of the first.
+
+    Without its last bit the first is no sum that a compiler of loose floats could take apart.
+    """
+    total = of_bits(signed_bits(x + 1.0) & -2)
+    return total, x - (total - 1.0)
 
 
 def log1p(x: Node) -> Node:
@@ -64,9 +66,9 @@ def asinh(x: Node) -> Node:
     size = absolute(x)
     square = size * size
     beyond = square / (alu(Op.SQRT, square + 1.0) + 1.0)  # sqrt(square + 1) - 1
-    first, rest = _one_and(size)
-    total = first + beyond
-    rest = rest + (beyond - (total - first))
+    beside = size + beyond
+    total, rest = _one_and(beside)
+    rest = rest + (beyond - (beside - size))
     result = _log_or_twice(size, total, rest)
     return with_sign((size < math.inf).where(result, size), sign_bit(x))
 
