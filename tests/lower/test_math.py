@@ -139,13 +139,14 @@ def test_power_has_the_special_cases_of_c(dtype):
 
 EXACT = {
     Op.EXP: mp.exp, Op.EXP2: lambda v: mp.mpf(2) ** v, Op.LOG: mp.log,
-    Op.LOG2: lambda v: mp.log(v, 2), Op.LOG1P: mp.log1p, Op.SIN: mp.sin, Op.COS: mp.cos,
-    Op.TANH: mp.tanh, Op.ASINH: mp.asinh, Op.ACOSH: mp.acosh, Op.ATANH: mp.atanh, Op.ERF: mp.erf,
-    Op.ERFC: mp.erfc, Op.ERFINV: mp.erfinv,
+    Op.LOG2: lambda v: mp.log(v, 2), Op.LOG10: mp.log10, Op.LOG1P: mp.log1p, Op.SIN: mp.sin,
+    Op.COS: mp.cos, Op.TANH: mp.tanh, Op.ASINH: mp.asinh, Op.ACOSH: mp.acosh, Op.ATANH: mp.atanh,
+    Op.ERF: mp.erf, Op.ERFC: mp.erfc, Op.ERFINV: mp.erfinv,
 }  # fmt: skip
 DOMAINS = {  # where results are real and finite, if not everywhere
-    Op.LOG: (0, math.inf), Op.LOG2: (0, math.inf), Op.LOG1P: (-1, math.inf),
-    Op.ACOSH: (1, math.inf), Op.ATANH: (-1, 1), Op.ERFC: (-30, 30), Op.ERFINV: (-1, 1),
+    Op.LOG: (0, math.inf), Op.LOG2: (0, math.inf), Op.LOG10: (0, math.inf),
+    Op.LOG1P: (-1, math.inf), Op.ACOSH: (1, math.inf), Op.ATANH: (-1, 1), Op.ERFC: (-30, 30),
+    Op.ERFINV: (-1, 1),
 }  # fmt: skip
 
 

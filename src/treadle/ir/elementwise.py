@@ -116,6 +116,7 @@ ELEMENTWISE: dict[Op, Callable[..., Any]] = {
     Op.EXP: _in_double(np.exp),
     Op.LOG2: _in_double(np.log2),
     Op.LOG: _in_double(np.log),
+    Op.LOG10: _in_double(np.log10),
     Op.LOG1P: _in_double(np.log1p),
     Op.SIN: _in_double(np.sin),
     Op.COS: _in_double(np.cos),

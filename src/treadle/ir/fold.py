@@ -105,6 +105,7 @@ _FOLD: dict[Op, Callable[..., Any]] = {
     Op.EXP: _total(math.exp),
     Op.LOG2: _log(math.log2),
     Op.LOG: _log(math.log),
+    Op.LOG10: _log(math.log10),
     Op.LOG1P: lambda a: -math.inf if a == -1 else _total(math.log1p)(a),
     Op.SIN: _total(math.sin),
     Op.COS: _total(math.cos),

@@ -40,6 +40,7 @@ class Op(IntEnum):
     EXP = auto()
     LOG2 = auto()
     LOG = auto()
+    LOG10 = auto()
     LOG1P = auto()
     SIN = auto()
     COS = auto()
@@ -169,6 +170,7 @@ INFO: dict[Op, OpInfo] = {
     Op.EXP: OpInfo(1, "e ** a"),
     Op.LOG2: OpInfo(1, "logarithm to base 2"),
     Op.LOG: OpInfo(1, "natural logarithm"),
+    Op.LOG10: OpInfo(1, "logarithm to base 10"),
     Op.LOG1P: OpInfo(1, "natural logarithm of 1 + a"),
     Op.SIN: OpInfo(1, "sine, radians"),
     Op.COS: OpInfo(1, "cosine, radians"),

@@ -1,4 +1,4 @@
-"""EXP, EXP2, LOG and LOG2 as Nodes: scaling by the exponent's bits, and a short polynomial.
+"""EXP, EXP2, LOG, LOG2 and LOG10 as Nodes: scaling by the exponent's bits, and a short polynomial.
 
 exp(x) -> 2**n * (1 + r + r*r*P(r)),  n = round(x / ln 2),  r = x - n*ln 2
 log(x) -> e*ln 2 + 2*atanh(s),        x = 2**e * m,         s = (m - 1) / (m + 1)
@@ -16,7 +16,7 @@ from .floats import clamp, horner, layout, mask, of_bits, signed_bits, split
 
 __all__ = [
     "FAR", "LN2", "LOG2E_TAIL", "exp", "exp2", "exp_moderate", "exp_near_zero",
-    "exponent_and_rest", "log", "log2", "log_of_sum", "scaled",
+    "exponent_and_rest", "log", "log2", "log10", "log_of_sum", "scaled",
 ]  # fmt: skip
 
 # ln 2 in two parts: the first has so few bits that its product with any exponent is exact
@@ -25,6 +25,7 @@ LN2 = {
     64: (6.93147180369123816490e-01, 1.90821492927058770002e-10),
 }
 LOG2E_TAIL = 2.0355273740931033e-17  # log2(e) less its float64
+LOG10E_TAIL, LOG10_2_TAIL = 1.098319650216765e-17, -2.8037281277851704e-18  # and of base 10
 ROOT_HALF = {32: 0x3F3504F3, 64: 0x3FE6A09E667F3BCD}  # the bits of sqrt(1/2)
 FAR = 2.0**28  # from here on a logarithm does not see what rounding takes from its argument
 EXP_RANGE = {32: (-104.0, 89.0), 64: (-746.0, 710.0)}
@@ -112,6 +113,19 @@ def log(x: Node) -> Node:
     e, f, h, t = _log_parts(x)
     high, low = LN2[layout(x).bits]
     return _log_domain(x, e * high - ((h - (t + e * low)) - f))
+
+
+def log10(x: Node) -> Node:
+    e, f, h, t = _log_parts(x)
+    high, low = split(x, math.log10(math.e), LOG10E_TAIL)
+    two_high, two_low = split(x, math.log10(2), LOG10_2_TAIL)
+    top = mask(f - h)
+    rest = ((f - top) - h) + t
+    product, whole = top * high, e * two_high
+    total = whole + product
+    error = product - (total - whole)
+    tail = (rest + top) * low + rest * high + e * two_low
+    return _log_domain(x, total + (error + tail))
 
 
 def log_of_sum(x: Node, rest: Node, doubled: Node | None = None) -> Node:

@@ -46,11 +46,11 @@ def tanh(x: Node) -> Node:
 
 
 def _one_and(x: Node) -> tuple[Node, Node]:
-    """1 + x as a sum of two, the second no more than two ulp of the first.
+    """1 + x, for x > -1, as its rounded sum and what that lacks (from 2**24 on, nearly).
 
-    Without its last bit the first is no sum that a compiler of loose floats could take apart.
+    A compiler that takes floats for real numbers cannot see through the absolute value.
     """
-    total = of_bits(signed_bits(x + 1.0) & -2)
+    total = absolute(x + 1.0)
     return total, x - (total - 1.0)
 
 

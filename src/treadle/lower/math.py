@@ -17,7 +17,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
 from .error_functions import erf, erfc, erfinv
-from .exponential import exp, exp2, log, log2
+from .exponential import exp, exp2, log, log2, log10
 from .hyperbolic import acosh, asinh, atanh, log1p, tanh
 from .power import power
 from .trigonometry import cos, sin
@@ -29,6 +29,7 @@ MATH: dict[Op, Callable[..., Node]] = {
     Op.EXP2: exp2,
     Op.LOG: log,
     Op.LOG2: log2,
+    Op.LOG10: log10,
     Op.LOG1P: log1p,
     Op.SIN: sin,
     Op.COS: cos,

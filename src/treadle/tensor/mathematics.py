@@ -50,6 +50,10 @@ class Mathematics(Elementwise):
         """The logarithm to base 2, elementwise: NaN below 0, -inf at 0."""
         return self._float_unary(Op.LOG2)
 
+    def log10(self) -> Self:
+        """The logarithm to base 10 of each element; integers give floats."""
+        return self._wide_unary(Op.LOG10)
+
     def log1p(self) -> Self:
         """log(1 + x) of each element, exact near 0; integers give floats."""
         return self._wide_unary(Op.LOG1P)
@@ -150,12 +154,15 @@ class Mathematics(Elementwise):
         return x._half_exp().add(x.neg()._half_exp()).cast(self._float().dtype)
 
     def _half_exp(self) -> Self:
-        """exp(x) / 2, also where exp(x) overflows: there 1 less than x is exact."""
+        """exp(x) / 2, also where exp(x) overflows: there 0.8125 less than x is exact.
+
+        Half the exponential of 0.8125 is nearly a float32.
+        """
         far = self.gt(88.0 if self.dtype is dtypes.float32 else 709.0)
         return (
-            self.sub(far.where(1.0, self._filled(0.0)))
+            self.sub(far.where(0.8125, self._filled(0.0)))
             .exp()
-            .mul(far.where(math.e / 2, self._filled(0.5)))
+            .mul(far.where(math.exp(0.8125) / 2, self._filled(0.5)))
         )
 
     def asinh(self) -> Self:

@@ -216,6 +216,7 @@ RULES: dict[Op, Rule] = {
     Op.EXP: lambda n, g: (g * n,),
     Op.LOG2: lambda n, g: (g / (n.src[0] * math.log(2)),),
     Op.LOG: lambda n, g: (g / n.src[0],),
+    Op.LOG10: lambda n, g: (g / (n.src[0] * math.log(10)),),
     Op.LOG1P: lambda n, g: (g / (n.src[0] + 1.0),),
     Op.SIN: lambda n, g: (g * alu(Op.COS, n.src[0]),),
     Op.COS: lambda n, g: (-(g * alu(Op.SIN, n.src[0])),),
