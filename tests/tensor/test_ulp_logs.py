@@ -20,6 +20,7 @@ REFERENCES = {
     "log1p": np.log1p, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
     "erfc": np.vectorize(math.erfc, otypes=[np.float64]),
     "erfinv": np.vectorize(erfinv, otypes=[np.float64]),
+    "logit": lambda p: np.where(p < 0.25, np.log(p) - np.log1p(-p), 2 * np.arctanh(2 * p - 1)),
     "expm1": np.expm1, "sinh": np.sinh, "cosh": np.cosh, "log10": np.log10,
 }  # fmt: skip
 OPERATIONS = ("log10", "log1p", "asinh", "acosh", "atanh", "erfc", "erfinv")

@@ -64,7 +64,12 @@ class Special(Sharding):
         x = self._wide()
         if eps is not None:
             x = x.clamp(eps, 1 - eps)
-        return x.log().sub(x.neg().log1p()).cast(self._float().dtype)
+        low = x.lt(0.25)
+        small, large = low.where(x, 0.25), low.where(0.5, x)
+        # the two logarithms are nearly equal around 1/2; 2 x - 1 is exact from 1/4 on
+        outer, inner = small.log().sub(small.neg().log1p()), large.mul(2.0).sub(1.0).atanh()
+        result = low.where(outer, inner.mul(2.0))
+        return result.cast(self._float().dtype)
 
     def xlogy(self, other: Any) -> Self:
         """self * log(other), elementwise, and 0 where `self` is 0 (NaN if `other` is).
