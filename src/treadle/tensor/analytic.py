@@ -62,6 +62,17 @@ class Analytic(Complexes):
         """
         return self.log().mul(1 / math.log(2)) if self.dtype.is_complex else super().log2()
 
+    def log1p(self) -> Self:
+        """log(1 + x) of each element, exact near 0; integers give floats."""
+        if not self.dtype.is_complex:
+            return super().log1p()
+        x, y = self.real, self.imag
+        moved = x.add(1.0).complex(y)
+        near = x.abs().lt(0.5).bitwise_and(y.abs().lt(0.5))
+        beyond = x.mul(x.add(2.0)).add(y.square())  # of the square of the length, beyond 1
+        close = near.where(beyond, 0.0).log1p().mul(0.5)
+        return near.where(close, near.where(1.0, moved).log().real).complex(moved.angle())
+
     def log10(self) -> Self:
         """The logarithm to base 10 of each element; integers give floats."""
         return self.log().mul(1 / math.log(10)) if self.dtype.is_complex else super().log10()

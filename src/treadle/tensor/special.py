@@ -61,6 +61,8 @@ class Special(Sharding):
 
         `eps` brings x into [eps, 1 - eps] first.
         """
+        if self.dtype.is_complex:
+            return self.log().sub(self.neg().log1p())
         x = self._wide()
         if eps is not None:
             x = x.clamp(eps, 1 - eps)
