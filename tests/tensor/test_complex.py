@@ -19,8 +19,8 @@ FUNCTIONS = {
     name: getattr(np, name)
     for name in (
         "abs", "angle", "conj", "cos", "cosh", "exp", "exp2", "isfinite", "isinf", "isnan",
-        "isreal", "log", "log10", "log2", "prod", "reciprocal", "sin", "sinh", "sqrt", "square",
-        "sum", "tan", "tanh", "mean",
+        "isreal", "log", "log10", "log1p", "log2", "prod", "reciprocal", "sin", "sinh", "sqrt",
+        "square", "sum", "tan", "tanh", "mean",
     )
 }  # fmt: skip
 
@@ -92,6 +92,13 @@ def test_arithmetic_movements_and_sums(device):
     z += 1
     same(z, c + 1)
     same(x.eq(y).logical_or(x.abs().gt(1)).where(x, y), np.where(abs(a) > 1, a, b))
+
+
+def test_logarithms_of_numbers_beside_1_keep_their_digits():
+    z = np.array([1e-8 + 1e-9j, -3 - 1j, 0.3 - 0.2j, -3e-20j], np.complex64)
+    same(Tensor(z).log1p() * 1e8, np.log1p(z.astype(np.complex128)).astype(np.complex64) * 1e8)
+    odds = z / (1 - z)
+    same(Tensor(z).logit(), np.log(odds))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
