@@ -125,7 +125,8 @@ B = RNG.normal(size=(3, 4)) + 3
 POSITIVE = np.abs(A) + 0.5
 EVERY_UNARY = [
     (Op.NEG, A), (Op.RECIP, POSITIVE), (Op.SQRT, POSITIVE), (Op.EXP2, A), (Op.EXP, A),
-    (Op.LOG2, POSITIVE), (Op.LOG, POSITIVE), (Op.SIN, A), (Op.COS, A), (Op.TANH, A), (Op.ERF, A),
+    (Op.LOG2, POSITIVE), (Op.LOG, POSITIVE), (Op.SIN, A), (Op.COS, A), (Op.TAN, A / 2),
+    (Op.TANH, A), (Op.ERF, A),
 ]  # fmt: skip
 EVERY_BINARY = [Op.ADD, Op.SUB, Op.MUL, Op.FDIV, Op.MAX, Op.MIN, Op.POW]
 

@@ -117,6 +117,7 @@ ELEMENTWISE: dict[Op, Callable[..., Any]] = {
     Op.LOG: _in_double(np.log),
     Op.SIN: _in_double(np.sin),
     Op.COS: _in_double(np.cos),
+    Op.TAN: _in_double(np.tan),
     Op.TANH: _in_double(np.tanh),
     Op.ERF: _in_double(np.vectorize(math.erf, otypes=[np.float64])),
     Op.TRUNC: _rounding(np.trunc),

@@ -92,6 +92,7 @@ _FOLD: dict[Op, Callable[..., Any]] = {
     Op.LOG: _log(math.log),
     Op.SIN: _total(math.sin),
     Op.COS: _total(math.cos),
+    Op.TAN: _total(math.tan),
     Op.TANH: math.tanh,
     Op.ERF: math.erf,
     Op.TRUNC: _rounding(math.trunc),

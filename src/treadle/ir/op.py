@@ -42,6 +42,7 @@ class Op(IntEnum):
     LOG = auto()
     SIN = auto()
     COS = auto()
+    TAN = auto()
     TANH = auto()
     ERF = auto()
     TRUNC = auto()
@@ -165,6 +166,7 @@ INFO: dict[Op, OpInfo] = {
     Op.LOG: OpInfo(1, "natural logarithm"),
     Op.SIN: OpInfo(1, "sine, radians"),
     Op.COS: OpInfo(1, "cosine, radians"),
+    Op.TAN: OpInfo(1, "tangent, radians"),
     Op.TANH: OpInfo(1, "hyperbolic tangent"),
     Op.ERF: OpInfo(1, "error function"),
     Op.TRUNC: OpInfo(1, "rounded towards zero"),

@@ -33,8 +33,8 @@ _MACHINE = ALU | _VALUES | _LANES | frozenset((
 KERNEL_OPS = _MACHINE | {Op.REDUCE, Op.SCAN, Op.STAGE, Op.TICKET}
 
 _FLOAT_ONLY = frozenset((
-    Op.RECIP, Op.SQRT, Op.EXP2, Op.EXP, Op.LOG2, Op.LOG, Op.SIN, Op.COS, Op.TANH, Op.ERF, Op.FDIV,
-    Op.POW, Op.FMA,
+    Op.RECIP, Op.SQRT, Op.EXP2, Op.EXP, Op.LOG2, Op.LOG, Op.SIN, Op.COS, Op.TAN, Op.TANH, Op.ERF,
+    Op.FDIV, Op.POW, Op.FMA,
 ))  # fmt: skip
 _BITS_ONLY = frozenset((Op.IDIV, Op.AND, Op.OR, Op.XOR, Op.SHL, Op.SHR))
 _REDUCERS = frozenset((Op.ADD, Op.MUL, Op.MAX, Op.MIN))

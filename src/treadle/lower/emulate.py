@@ -22,8 +22,9 @@ from .formats import FORMATS, narrow, round_to_odd, widen
 __all__ = ["emulate_dtypes"]
 
 _ROUNDS = frozenset((
-    Op.RECIP, Op.SQRT, Op.EXP2, Op.EXP, Op.LOG2, Op.LOG, Op.SIN, Op.COS, Op.TANH, Op.ERF, Op.ADD,
-    Op.SUB, Op.MUL, Op.FDIV, Op.MOD, Op.POW, Op.FMA, Op.REDUCE, Op.SCAN, Op.HREDUCE, Op.SUBGROUP,
+    Op.RECIP, Op.SQRT, Op.EXP2, Op.EXP, Op.LOG2, Op.LOG, Op.SIN, Op.COS, Op.TAN, Op.TANH, Op.ERF,
+    Op.ADD, Op.SUB, Op.MUL, Op.FDIV, Op.MOD, Op.POW, Op.FMA, Op.REDUCE, Op.SCAN, Op.HREDUCE,
+    Op.SUBGROUP,
 ))  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from . import polynomials as table
 from .exponential import exp, exp2, exp_moderate, log, log2
 from .floats import absolute, clamp, horner, layout, sign_bit, with_sign
 from .power import power
-from .trigonometry import cos, sin
+from .trigonometry import cos, sin, tan
 
 __all__ = ["MATH", "lower_math"]
 
@@ -53,6 +53,7 @@ MATH: dict[Op, Callable[..., Node]] = {
     Op.LOG2: log2,
     Op.SIN: sin,
     Op.COS: cos,
+    Op.TAN: tan,
     Op.TANH: tanh,
     Op.ERF: erf,
     Op.POW: power,

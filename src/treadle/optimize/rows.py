@@ -25,7 +25,9 @@ from .nest import Nest, place_in_row, sequential_loops
 
 __all__ = ["COSTLY", "keep_costly_rows", "keep_gathered_rows"]
 
-COSTLY = frozenset((Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS, Op.TANH, Op.ERF, Op.POW))
+COSTLY = frozenset((
+    Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS, Op.TAN, Op.TANH, Op.ERF, Op.POW,
+))  # fmt: skip
 MIN_ROW = 64
 MOST_SKIPPED = 8  # a row is kept if one of so many elements is read
 UNROLL = 4

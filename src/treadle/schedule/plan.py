@@ -21,9 +21,10 @@ __all__ = [
 LEAVES = frozenset((Op.CONST, Op.IOTA, Op.BUFFER, Op.VARIABLE, Op.BIND))
 # Nodes that are always stored: their kernel has a form of its own, or the user asked for it.
 STORED = frozenset((Op.CONTIGUOUS, Op.SCATTER, Op.DISTRIBUTE, Op.SCAN, Op.ASSIGN))
-COSTLY = frozenset(
-    (Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS, Op.TANH, Op.ERF, Op.POW, Op.SQRT, Op.FDIV)
-)
+COSTLY = frozenset((
+    Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS, Op.TAN, Op.TANH, Op.ERF, Op.POW, Op.SQRT,
+    Op.FDIV,
+))  # fmt: skip
 PRODUCT, FACTOR = 1, 2
 
 

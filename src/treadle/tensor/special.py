@@ -53,6 +53,7 @@ _STIRLING = (
     8.11614167470508450300e-4, -5.95061904284301438324e-4, 7.93650340457716943945e-4,
     -2.77777777730099687205e-3, 8.33333333333331927722e-2,
 )  # fmt: skip
+_LOG10_OF_2 = 0.3010299801826477  # the float32 below it: inf times the rest is inf, too
 _SHIFTS = 11  # lgamma and digamma are brought beyond 13 and 10 by so many steps at most
 # digamma(x) - log(x) + 1 / (2x), in powers of 1 / x^2: Bernoulli numbers over 2k
 _DIGAMMA = (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12, 0.0)
@@ -65,6 +66,12 @@ _ERFINV_TAIL = (
     -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
     -0.0076224613, 0.00943887047, 1.00167406, 2.83297682,
 )  # fmt: skip
+# powers of two: squares are normal numbers from the first to its inverse, and those of what is
+# smaller or larger after multiplication with the second or third
+_HYPOT_SCALES = {
+    dtypes.float32: (2.0**-62, 2.0**87, 2.0**-66),
+    dtypes.float64: (2.0**-510, 2.0**564, 2.0**-514),
+}
 INTEGERS = {8: dtypes.int8, 16: dtypes.int16, 32: dtypes.int32, 64: dtypes.int64}
 
 
@@ -81,8 +88,9 @@ class Special(Sharding):
 
     def log10(self) -> Self:
         """The logarithm to base 10 of each element; integers give floats."""
-        x = self._wide()
-        return x.log().mul(1 / math.log(10)).cast(self._float().dtype)
+        binary = self._wide().log2()
+        result = binary.mul(_LOG10_OF_2).add(binary.mul(math.log10(2) - _LOG10_OF_2))
+        return result.cast(self._float().dtype)
 
     def logaddexp2(self, other: Any) -> Self:
         """log2(2 ** self + 2 ** other), elementwise, without overflow; integers give floats.
@@ -259,8 +267,11 @@ class Special(Sharding):
         x, y = self._wide_pair("hypot", other)
         top = x._magnitude().maximum(y._magnitude()).detach()
         infinite = x.isinf().bitwise_or(y.isinf())
-        scale = top.eq(0).bitwise_or(infinite).where(1.0, top)
-        length = x.div(scale).square().add(y.div(scale).square()).sqrt().mul(scale)
+        least, up, down = _HYPOT_SCALES[x.dtype]
+        large, small = top.gt(1 / least), top.lt(least)
+        scale = large.where(down, small.where(up, x._filled(1.0)))
+        back = large.where(1 / down, small.where(1 / up, x._filled(1.0)))
+        length = x.mul(scale).square().add(y.mul(scale).square()).sqrt().mul(back)
         return infinite.where(math.inf, length).cast(self._common_float(other))
 
     def sinc(self) -> Self:
