@@ -229,9 +229,9 @@ def test_a_function_of_two_is_as_exact_as_its_page_says(name, is_full):
         assert error[worst] <= STATED[name], (x[worst], y[worst])
 
 
-def test_logaddexp_is_as_exact_as_its_arguments_are(is_full):
+def test_logaddexp_is_as_exact_as_its_arguments_are():
     """Where it crosses 0 nothing is exact in its own last place."""
-    for x, y in pairs(is_full):
+    for x, y in pairs(False):
         x, y = (each[BLOCK:] for each in (x, y))  # without infinities
         got = Tensor(x, device="CPU").logaddexp(Tensor(y, device="CPU")).numpy()
         exact = np.logaddexp(x.astype(np.float64), y.astype(np.float64))
