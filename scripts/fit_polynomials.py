@@ -137,6 +137,11 @@ FITS = (
         3, 6),
     Fit("COS", _root(lambda r: (mp.cos(r) - 1 + r * r / 2) / r**4), lambda z: z * z + 0.02, TINY,
         Z_PI * 1.01, 3, 6),
+    Fit("TAN", _root(lambda r: (mp.tan(r) - r) / r**3), lambda z: z + 0.02, TINY, Z_PI * 1.01,
+        7, 15),
+    # more terms than values need: derivatives are those of the polynomial, second ones too
+    Fit("ASIN", _root(lambda s: (mp.asin(s) - s) / s**3), lambda z: z + 0.01, TINY,
+        mp.mpf(0.25) * 1.001, 8, 16),
     Fit("TANH", _root(lambda r: (mp.tanh(r) - r) / r**3), lambda z: z + 0.02, TINY,
         mp.mpf(0.625) ** 2, 5, 11),
     Fit("ERF", _root(lambda r: mp.erf(r) / r - 1), lambda z: 1, TINY, mp.mpf(1), 7, 12),

@@ -378,7 +378,7 @@ def test_softmax_and_layer_norm(device):
 FUNCTIONS = {
     "exp": (np.exp, -700, 700), "exp2": (np.exp2, -1000, 1000), "log": (np.log, 1e-300, 1e300),
     "log2": (np.log2, 1e-300, 1e300), "sin": (np.sin, -1e3, 1e3), "cos": (np.cos, -1e3, 1e3),
-    "tanh": (np.tanh, -20, 20),
+    "tan": (np.tan, -1e3, 1e3), "tanh": (np.tanh, -20, 20),
 }  # fmt: skip
 
 

@@ -126,8 +126,8 @@ POSITIVE = np.abs(A) + 0.5
 EVERY_UNARY = [
     (Op.NEG, A), (Op.RECIP, POSITIVE), (Op.SQRT, POSITIVE), (Op.EXP2, A), (Op.EXP, A),
     (Op.LOG2, POSITIVE), (Op.LOG, POSITIVE), (Op.LOG10, POSITIVE), (Op.LOG1P, POSITIVE),
-    (Op.SIN, A), (Op.COS, A), (Op.TANH, A), (Op.ASINH, A * 3), (Op.ACOSH, POSITIVE + 1),
-    (Op.ATANH, A / 4), (Op.ERF, A), (Op.ERFC, A), (Op.ERFINV, A / 4),
+    (Op.SIN, A), (Op.COS, A), (Op.TAN, A / 2), (Op.TANH, A), (Op.ASINH, A * 3),
+    (Op.ACOSH, POSITIVE + 1), (Op.ATANH, A / 4), (Op.ERF, A), (Op.ERFC, A), (Op.ERFINV, A / 4),
 ]  # fmt: skip
 EVERY_BINARY = [Op.ADD, Op.SUB, Op.MUL, Op.FDIV, Op.MAX, Op.MIN, Op.POW]
 

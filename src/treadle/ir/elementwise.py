@@ -120,6 +120,7 @@ ELEMENTWISE: dict[Op, Callable[..., Any]] = {
     Op.LOG1P: _in_double(np.log1p),
     Op.SIN: _in_double(np.sin),
     Op.COS: _in_double(np.cos),
+    Op.TAN: _in_double(np.tan),
     Op.TANH: _in_double(np.tanh),
     Op.ASINH: _in_double(np.arcsinh),
     Op.ACOSH: _in_double(np.arccosh),

@@ -109,6 +109,7 @@ _FOLD: dict[Op, Callable[..., Any]] = {
     Op.LOG1P: lambda a: -math.inf if a == -1 else _total(math.log1p)(a),
     Op.SIN: _total(math.sin),
     Op.COS: _total(math.cos),
+    Op.TAN: _total(math.tan),
     Op.TANH: math.tanh,
     Op.ASINH: math.asinh,
     Op.ACOSH: _total(math.acosh),

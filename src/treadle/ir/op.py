@@ -44,6 +44,7 @@ class Op(IntEnum):
     LOG1P = auto()
     SIN = auto()
     COS = auto()
+    TAN = auto()
     TANH = auto()
     ASINH = auto()
     ACOSH = auto()
@@ -174,6 +175,7 @@ INFO: dict[Op, OpInfo] = {
     Op.LOG1P: OpInfo(1, "natural logarithm of 1 + a"),
     Op.SIN: OpInfo(1, "sine, radians"),
     Op.COS: OpInfo(1, "cosine, radians"),
+    Op.TAN: OpInfo(1, "tangent, radians"),
     Op.TANH: OpInfo(1, "hyperbolic tangent"),
     Op.ASINH: OpInfo(1, "inverse hyperbolic sine"),
     Op.ACOSH: OpInfo(1, "inverse hyperbolic cosine"),

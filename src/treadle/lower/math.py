@@ -20,7 +20,7 @@ from .error_functions import erf, erfc, erfinv
 from .exponential import exp, exp2, log, log2, log10
 from .hyperbolic import acosh, asinh, atanh, log1p, tanh
 from .power import power
-from .trigonometry import cos, sin
+from .trigonometry import cos, sin, tan
 
 __all__ = ["MATH", "lower_math"]
 
@@ -33,6 +33,7 @@ MATH: dict[Op, Callable[..., Node]] = {
     Op.LOG1P: log1p,
     Op.SIN: sin,
     Op.COS: cos,
+    Op.TAN: tan,
     Op.TANH: tanh,
     Op.ASINH: asinh,
     Op.ACOSH: acosh,

@@ -1,4 +1,4 @@
-"""SIN and COS as Nodes, for every finite argument, by exact reduction in integers.
+"""SIN, COS and TAN as Nodes, for every finite argument, by exact reduction in integers.
 
     sin(x):  |x| * 2/pi = 4*k + quadrant + f,   -1/2 <= f <= 1/2,   then a polynomial in f * pi/2
 
@@ -16,7 +16,7 @@ from ..ir.node import Node
 from . import polynomials as table
 from .floats import absolute, horner, layout, mask, sign_bit, split, unsigned_bits, with_sign
 
-__all__ = ["cos", "sin"]
+__all__ = ["cos", "sin", "tan"]
 
 # 1280 binary digits of 2/pi, after the binary point, as an integer
 TWO_OVER_PI = int(
@@ -87,8 +87,11 @@ def _to_float(bits: Node, size: Node) -> Node:
     return bits.bitcast(layout(size).signed.vec(size.dtype.count)).cast(size.dtype)
 
 
-def _reduce(size: Node) -> tuple[Node, Node]:
-    """(quadrant, r) with `size` = quadrant * pi/2 + r modulo 2*pi, and |r| <= pi/4."""
+def _reduce(size: Node) -> tuple[Node, Node, Node]:
+    """(quadrant, r, tail) with `size` = quadrant * pi/2 + r + tail modulo 2*pi, |r| <= pi/4.
+
+    The tail is what r was rounded by.
+    """
     form = layout(size)
     width, spare = form.bits, 8 if form.bits == 32 else 12
     high, low = _fixed_point(size)
@@ -106,16 +109,19 @@ def _reduce(size: Node) -> tuple[Node, Node]:
     pi_high, pi_low = split(size, math.pi / 2, HALF_PI_TAIL)
     top = mask(total)
     rest = top * (pi_low * unit) + ((total - top) + error) * (math.pi / 2 * unit)
-    r = top * (pi_high * unit) + rest
-    near = size < math.pi / 4
-    r = near.where(size, with_sign(r, flip & (1 << (width - 1))))
-    return near.where(quadrant.like(0), quadrant), r
+    head = top * (pi_high * unit)  # exact, so that it may be computed anew in an FMA
+    r = head + rest
+    tail = (head - r) + rest
+    near, sign = size < math.pi / 4, flip & (1 << (width - 1))
+    r = near.where(size, with_sign(r, sign))
+    tail = near.where(tail.like(0.0), with_sign(tail, sign))
+    return near.where(quadrant.like(0), quadrant), r, tail
 
 
 def _in_quadrant(x: Node, quarter_turns: int) -> Node:
     """sin(|x| + quarter_turns * pi/2), before the sign of x."""
     form, size = layout(x), absolute(x)
-    quadrant, r = _reduce(size)
+    quadrant, r, _ = _reduce(size)
     quadrant = quadrant + quarter_turns
     z = r * r
     sine = r + r * (z * horner(z, table.SIN[form.bits]))
@@ -131,3 +137,16 @@ def sin(x: Node) -> Node:
 
 def cos(x: Node) -> Node:
     return _in_quadrant(x, 1)
+
+
+def tan(x: Node) -> Node:
+    """The tangent of r, and in every second quadrant -1 divided by it."""
+    size = absolute(x)
+    quadrant, r, tail = _reduce(size)
+    z = r * r
+    # the slope of the tangent, 1 + tan(r)^2, is 1 + z + z*z to a tenth: enough for the tail
+    rest = r * (z * horner(z, table.TAN[layout(x).bits])) + (tail + tail * (z + z * z))
+    near = r + rest
+    value = (quadrant & 1).ne(0).where(-1.0 / near, near)
+    value = (size < math.inf).where(value, x.like(math.nan))
+    return with_sign(value, sign_bit(x))

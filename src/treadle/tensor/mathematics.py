@@ -15,6 +15,7 @@ from ..errors import ArgumentError
 from ..explained import explained
 from ..ir.node import Node, alu
 from ..ir.op import Op
+from ..lower.polynomials import ASIN
 from .elementwise import Elementwise
 from .operands import is_scalar
 from .shapes import broadcast_shapes
@@ -30,6 +31,8 @@ _ATAN_Q = (
     1.0, 2.485846490142306297962e1, 1.650270098316988542046e2, 4.328810604912902668951e2,
     4.853903996359136964868e2, 1.945506571482613964425e2,
 )  # fmt: skip
+# pi less its value in the type
+_PI_TAIL = {dtypes.float32: -8.742278000372486e-08, dtypes.float64: 1.2246467991473532e-16}
 _EXPM1_SERIES = tuple(1 / math.factorial(k + 1) for k in reversed(range(16)))
 _SINH_SERIES = tuple(1 / math.factorial(2 * k + 1) for k in reversed(range(9)))
 
@@ -88,7 +91,7 @@ class Mathematics(Elementwise):
 
     def tan(self) -> Self:
         """The tangent of each element, in radians."""
-        return self.sin().div(self.cos())
+        return self._float_unary(Op.TAN)
 
     def tanh(self) -> Self:
         """The hyperbolic tangent of each element; integers give floats."""
@@ -120,16 +123,37 @@ class Mathematics(Elementwise):
     def asin(self) -> Self:
         """Arc sine, in radians; NaN outside -1 to 1."""
         x = self._wide()
-        cosine = x.neg().add(1.0).sqrt().mul(x.add(1.0).sqrt())
-        # of half the angle, whose tangent is finite where the sine is 1
-        return x.div(cosine.add(1.0)).atan().mul(2.0).cast(self._float().dtype)
+        size, outer = x._magnitude(), x._magnitude().gt(0.5)
+        sine, rest = size._arc_sine_parts(outer)
+        # pi/2 - 2 asin, of which pi/4 is taken first: that loses nothing, or less than it would
+        less = sine.mul(2.0).sub(math.pi / 4).add(rest.mul(2.0).sub(_PI_TAIL[x.dtype] / 2))
+        angle = outer.where(less.neg().add(math.pi / 4), sine.add(rest))
+        return x._odd(angle).cast(self._float().dtype)
 
     def acos(self) -> Self:
         """Arc cosine, in radians; NaN outside -1 to 1."""
         x = self._wide()
-        size = x._magnitude()
-        angle = size.neg().add(1.0).sqrt().div(size.add(1.0).sqrt()).atan().mul(2.0)
-        return x.lt(0).where(angle.neg().add(math.pi), angle).cast(self._float().dtype)
+        size, outer, negative = x._magnitude(), x._magnitude().gt(0.5), x.lt(0)
+        sine, rest = size._arc_sine_parts(outer)
+        # 2 asin of the outer ones, less than a half turn or nothing; a quarter turn less asin(x)
+        is_less = outer.eq(negative)
+        factor = outer.where(2.0, x._filled(1.0))
+        factor = is_less.where(factor, factor.neg())
+        turns = outer.where(negative.where(1.0, x._filled(0.0)), 0.5)
+        head = turns.mul(math.pi).sub(sine.mul(factor))
+        tail = rest.mul(factor).sub(turns.mul(_PI_TAIL[x.dtype]))
+        return head.sub(tail).cast(self._float().dtype)
+
+    def _arc_sine_parts(self, outer: Self) -> tuple[Self, Self]:
+        """(s, asin(s) - s) of these sizes, or where `outer`, of sines of half the missing angle.
+
+        asin(x) = pi/2 - 2 asin(sqrt((1 - x) / 2)), and 1 - x is exact from 1/2 on.
+        """
+        half = outer.where(self.neg().add(1.0), 0.5).mul(0.5)
+        sine = outer.where(half.sqrt(), self)
+        square = outer.where(half, self.mul(self))
+        series = square._polynomial(ASIN[self.dtype.bits][::-1])
+        return sine, sine.mul(square.mul(series))
 
     def expm1(self) -> Self:
         """exp(x) - 1 of each element, exact near 0; integers give floats."""

@@ -38,6 +38,12 @@ _STIRLING = (
 _SHIFTS = 11  # lgamma and digamma are brought beyond 13 and 10 by so many steps at most
 # digamma(x) - log(x) + 1 / (2x), in powers of 1 / x^2: Bernoulli numbers over 2k
 _DIGAMMA = (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12, 0.0)
+# powers of two: squares are normal numbers from the first to its inverse, and those of what is
+# smaller or larger after multiplication with the second or third
+_HYPOT_SCALES = {
+    dtypes.float32: (2.0**-62, 2.0**87, 2.0**-66),
+    dtypes.float64: (2.0**-510, 2.0**564, 2.0**-514),
+}
 INTEGERS = {8: dtypes.int8, 16: dtypes.int16, 32: dtypes.int32, 64: dtypes.int64}
 
 
@@ -198,8 +204,11 @@ class Special(Sharding):
         x, y = self._wide_pair("hypot", other)
         top = x._magnitude().maximum(y._magnitude()).detach()
         infinite = x.isinf().bitwise_or(y.isinf())
-        scale = top.eq(0).bitwise_or(infinite).where(1.0, top)
-        length = x.div(scale).square().add(y.div(scale).square()).sqrt().mul(scale)
+        least, up, down = _HYPOT_SCALES[x.dtype]
+        large, small = top.gt(1 / least), top.lt(least)
+        scale = large.where(down, small.where(up, x._filled(1.0)))
+        back = large.where(1 / down, small.where(1 / up, x._filled(1.0)))
+        length = x.mul(scale).square().add(y.mul(scale).square()).sqrt().mul(back)
         return infinite.where(math.inf, length).cast(self._common_float(other))
 
     def sinc(self) -> Self:

@@ -220,6 +220,7 @@ RULES: dict[Op, Rule] = {
     Op.LOG1P: lambda n, g: (g / (n.src[0] + 1.0),),
     Op.SIN: lambda n, g: (g * alu(Op.COS, n.src[0]),),
     Op.COS: lambda n, g: (-(g * alu(Op.SIN, n.src[0])),),
+    Op.TAN: lambda n, g: (g * (n * n + 1.0),),
     Op.TANH: lambda n, g: (g * (1.0 - n * n),),
     Op.ASINH: _asinh,
     Op.ACOSH: _acosh,
