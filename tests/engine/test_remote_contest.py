@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from treadle import Context, Tensor
-from treadle.config import settings
 from treadle.engine import kernels, remote_contest
 from treadle.engine.backends import Device
 from treadle.engine.contest import Problem
@@ -228,6 +227,15 @@ def test_a_process_that_nobody_asks_ends(problem, monkeypatch, tmp_path):
     remote_contest._end_idle()
 
 
+def test_a_process_that_was_interrupted_serves_nobody_else(problem):
+    contest = RemoteContest(problem)
+    contest.own(60.0)
+    child = contest._child
+    contest.__exit__(KeyboardInterrupt)
+    assert child.process.returncode is not None
+    assert remote_contest._idle == []
+
+
 def test_another_device_is_noticed(problem):
     with RemoteContest(Problem(**{**vars(problem), "made_by": "somebody else"})) as contest:
         verdict = contest.own(60.0)
@@ -274,7 +282,6 @@ def test_a_fork_has_a_process_of_its_own(tmp_path):
 
 def test_the_setting_reaches_what_is_tried():
     with Context(REPRODUCIBLE=1):
-        assert settings.REPRODUCIBLE
         x = Tensor(np.ones((8, 8), np.float32), device="CPU").realize()
         (kernel,) = scheduled([((x @ x).node, "CPU")])
         job = kernels._job("tried", kernel, render(kernel.ast))

@@ -5,7 +5,7 @@
     child.receive(seconds=5.0)                  what it sends back; EOFError where it has ended
 
 A fork would inherit threads in the middle of their work, and the pools of `multiprocessing` would
-run the user's main module once more: so each is a new Python, which takes 0.3 s to start. A child
+run the user's main module once more: so each is a new Python, which takes 0.15 s to start. A child
 ends with its pipes, so none outlives who started it.
 """
 

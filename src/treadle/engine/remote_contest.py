@@ -5,7 +5,7 @@
         contest.attempt(knobs, best, seconds=2.0)   ->  Verdict; raises Ended
 
 Each request has so many seconds: whoever takes longer is killed, and what it was doing is lost with
-it. The next request starts another. Ten requests take a millisecond, a start takes 0.3 s, so one
+it. The next request starts another. A start takes as long as trying several schedules, so one
 process serves all kernels; it ends when it has had nothing to do for a while, or with its parent.
 """
 
@@ -62,9 +62,9 @@ class RemoteContest:
     def __exit__(self, kind: type[BaseException] | None, *more: object) -> None:
         if self._child is None:
             return
-        if kind is None or issubclass(kind, Exception):
+        if kind is None:
             _put_back(self._child)
-        else:
+        else:  # it may be about to answer
             _end(self._child)
 
     def own(self, seconds: float) -> Verdict:
@@ -103,11 +103,16 @@ def _awake() -> Child | None:
         if child.started_by != os.getpid():
             child.forget()
             continue
-        with contextlib.suppress(EOFError, OSError, pickle.UnpicklingError):
+        try:
             child.send(("hello",))
             child.receive(AWAKE_SECONDS)
+        except (EOFError, OSError, pickle.UnpicklingError):
+            _end(child)
+        except BaseException:
+            _end(child)
+            raise
+        else:
             return child
-        _end(child)
     return None
 
 
