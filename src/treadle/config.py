@@ -202,9 +202,9 @@ class Settings:
 
     DEBUG = Setting(
         _integer(0, 7), 0,
-        "What is reported while running: 1 devices opened, 2 each kernel with time, memory and "
-        "bandwidth, 3 why it is a kernel and the moves made, 4 generated source, 5 the IR, "
-        "6 the linear IR, 7 assembly.",
+        "What is reported while running: 1 devices opened and searches, 2 each kernel with time, "
+        "memory and bandwidth, 3 why it is a kernel and the moves made, 4 generated source, 5 the "
+        "IR, 6 the linear IR, 7 assembly.",
     )  # fmt: skip
     CPU_COUNT = Setting(
         _integer(0), 0, "Threads that CPU kernels use; 0 means as many as the process may use.",
@@ -242,10 +242,13 @@ class Settings:
     )  # fmt: skip
     BEAM = Setting(
         _integer(0, 64), 0,
-        "Choose the schedule of each kernel by measuring up to 64 candidates, 5 seconds a kernel, "
-        "and looking further around the so many best; 0 takes the heuristic's choice. On the CPU, "
-        "and OpenCL on processors. What was chosen is kept on disk, see CACHE; sums may round "
-        "otherwise than without it.",
+        "Choose the schedule of each kernel by measuring up to 64 candidates, about 5 seconds for "
+        "each different kernel of a program, and looking further around the so many best; 0 takes "
+        "the heuristic's choice. On the CPU, and OpenCL on processors. Candidates run in a process "
+        "of their own, which may crash or be ended without harm. What was chosen is kept on disk "
+        "at once, see CACHE: a program that was interrupted goes on where it was. DEBUG=1 shows "
+        "how far it is. Kernels of more than 256 MiB are not searched; sums may round otherwise "
+        "than without it.",
     )  # fmt: skip
     REPRODUCIBLE = Setting(
         FLAG, False,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from treadle import bench
+from treadle.bench import beam
 from treadle.bench.libraries.base import Library, NotOffered
 from treadle.bench.machine import Ceilings, ceilings, describe_machine
 from treadle.bench.measure import measure
@@ -217,6 +218,24 @@ def test_peak_memory_is_a_group_like_the_others(capsys):
     shown = capsys.readouterr().out
     assert "| peak memory " in shown
     assert "| LSTM training" in shown
+
+
+def test_searches_run_where_they_are_asked_for_and_the_next_process_remembers_them(capsys):
+    assert bench.run(only=["beam"], quick=True, json_wanted=True) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["work"] == []
+    ((row,), names) = found["beam"], [name.lower() for name in beam.searched_rows(False)]
+    assert row["heuristic"] > 0 < row["beam"]
+    assert row["search"] > 0
+    assert row["failed"] == ""
+    assert len(names) == len(beam.NAMES)
+    assert not any(bench._is_asked_for(name, only) for name in names for only in (None, ["matmul"]))
+
+
+def test_a_search_that_is_not_remembered_fails_its_row(monkeypatch):
+    monkeypatch.setattr(beam, "numbers", lambda code, *a, **b: [1.0] * (4 if "comp" in code else 1))
+    with pytest.raises(UserError, match="1 kernels were not remembered"):
+        beam.measure_beam("BEAM: matmul 64", True)
 
 
 def test_a_word_that_fits_no_row_is_an_error():

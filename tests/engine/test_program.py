@@ -158,10 +158,10 @@ def test_a_kernel_that_has_come_to_need_other_scratch_memory_is_given_it(process
     processes.start()
     expected = total()
     scratch = {k: (*k.scratch, 64) for p in pipeline._programs.values() for k in p.kernels}
-    real = kernels._load
+    real = kernels.load
     sizes = {kernel.key: found for kernel, found in scratch.items()}
     monkeypatch.setattr(
-        kernels, "_load", lambda key, *rest: replace(real(key, *rest), scratch=sizes[key])
+        kernels, "load", lambda key, *rest: replace(real(key, *rest), scratch=sizes[key])
     )
     processes.start()
     assert total() == expected

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import sys
+import time
 
 import numpy as np
 import pytest
 
-from treadle import Context, Tensor
-from treadle.engine import agreement, kernels, pipeline, search, trial
+from treadle import Context, Tensor, TinyJit
+from treadle.engine import agreement, kernels, pipeline, remote_contest, search, trial
 from treadle.engine.backends import Device
 from treadle.engine.cache import CompileCache
+from treadle.engine.loading import load
 from treadle.engine.programs import Programs
 from treadle.engine.run import scheduled
+from treadle.engine.translation import Translator
+from treadle.errors import OutOfMemory
 from treadle.ir.op import Op
 from treadle.ir.text import render
 from treadle.optimize import heuristic
@@ -33,14 +38,16 @@ def kernel_of(tensor):
     return kernel
 
 
-def build_for(kernel):
-    """Compiles schedules of `kernel` for the CPU, and keeps nothing."""
+def job_of(kernel):
+    return kernels._job("tried", kernel, render(kernel.ast))
+
+
+def trial_of(kernel):
+    """A Trial of `kernel` in this process."""
     opened = Device["CPU"]
-    job = kernels._job("tried", kernel, render(kernel.ast))
-    translator = kernels._translator(opened)
-    return lambda *schedule: kernels._load(
-        "tried", *translator.finished(job, *schedule), kernel.reason, opened
-    )
+    translator, job = Translator.of(opened), job_of(kernel)
+    build = lambda *schedule: load("tried", *translator.finished(job, *schedule), "", opened)
+    return trial.Trial(kernel.ast, kernel.writes, opened, build)
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +58,6 @@ def fresh(monkeypatch, tmp_path):
         monkeypatch.setattr(module, "compile_cache", lambda: cache)
     monkeypatch.setattr(search, "SECONDS", 2.0)
     monkeypatch.setattr(search, "MAX_CANDIDATES", 8)
-    monkeypatch.setattr(search, "MEASURING", 0.005)
     _forget(monkeypatch)
     return tmp_path
 
@@ -144,77 +150,151 @@ def test_a_damaged_memory_is_searched_anew(monkeypatch, fresh):
 # -- what goes wrong ----------------------------------------------------------------------------
 
 
-def _broken(monkeypatch, spoil):
-    """Every schedule but the heuristic's own goes through `spoil`."""
-    real = heuristic.optimize
+@pytest.fixture
+def planted(monkeypatch, tmp_path):
+    """Trials by a process in which `code` has been run first, to its end."""
 
-    def optimize(ast, target, knobs=OWN):
-        found, moves = real(ast, target, knobs)
-        return (found, moves) if knobs == OWN else (spoil(found), [*moves, "spoilt"])
+    def plant(code):
+        remote_contest._end_idle()
+        (tmp_path / "planted.py").write_text(PLANTED + code)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.setattr(remote_contest, "_module", "planted")
 
-    monkeypatch.setattr(search, "optimize", optimize)
-
-
-def _without_last_step(ast):
-    """The longest reduction ends one step early."""
-    loop = max(
-        (r for n in ast.toposort() if n.op is Op.REDUCE for r in n.src[1:] if r.arg.kind == "loop"),
-        key=lambda r: r.src[0].arg,
-    )
-    return ast.substitute({loop.src[0]: loop.src[0].const(loop.dtype, loop.src[0].arg - 1)})
+    yield plant
+    remote_contest._end_idle()
 
 
-def test_a_wrong_schedule_is_never_used_and_named(monkeypatch):
-    _broken(monkeypatch, _without_last_step)
-    x = numbers(96, 97)
-    with Context(BEAM=2), pytest.warns(RuntimeWarning, match="something else.*spoilt"):
+# Every schedule but the heuristic's own goes through `spoil`.
+PLANTED = """
+import os, signal
+from treadle.engine import contest, trial
+from treadle.engine.remote_contest import serve
+from treadle.ir.loops import Split, replace_ranges
+from treadle.ir.op import Op
+from treadle.optimize.knobs import Knobs
+real = contest.optimize
+def optimize(ast, target, knobs=Knobs()):
+    found, moves = real(ast, target, knobs)
+    if knobs != OWN:
+        found, moves = spoil(found), [*moves, "spoilt"]
+    return found, moves
+contest.optimize, OWN = optimize, Knobs()
+def longest(ast):  # the longest loop of a reduction
+    loops = [r for n in ast.toposort() if n.op is Op.REDUCE for r in n.src[1:]]
+    return max((r for r in loops if r.arg.kind == "loop"), key=lambda r: r.src[0].arg)
+def with_steps(ast, count):
+    old, steps = longest(ast), longest(ast).src[0]
+    new = old.replace(src=(steps.const(steps.dtype, count),))
+    return replace_ranges(ast, {old: Split(new % steps.arg, (new,))})
+"""
+WITHOUT_LAST_STEP = "def spoil(ast): return with_steps(ast, longest(ast).src[0].arg - 1)"
+ENDLESS = "def spoil(ast): return with_steps(ast, 1 << 60)"
+FAR_AWAY = """
+def spoil(ast):
+    stores = [n for n in ast.toposort() if n.op is Op.STORE]
+    return ast.substitute({
+        n: n.replace(src=(n.src[0], n.src[1] + (1 << 44), *n.src[2:])) for n in stores
+    })
+"""
+IMPOSSIBLE = "def spoil(ast): raise AssertionError('no such loop')"
+
+
+def assert_searched_without(word, x):
+    """BEAM=2 computes `x @ x.T` by a schedule whose moves do not have `word` among them."""
+    with Context(BEAM=2):
         found = (x @ x.T).numpy()
     np.testing.assert_allclose(found, x.numpy() @ x.numpy().T, rtol=1e-4, atol=1e-4)
-    assert "spoilt" not in moves_of_all()
+    assert word not in moves_of_all()
 
 
-def test_a_wrong_choice_of_the_heuristic_is_noticed_in_a_sample(monkeypatch):
-    real = heuristic.optimize
+def test_a_wrong_schedule_is_never_used_and_named(planted):
+    planted(WITHOUT_LAST_STEP)
+    with pytest.warns(RuntimeWarning, match="something else.*spoilt") as warned:
+        assert_searched_without("spoilt", numbers(96, 97))
+    assert len(warned) == 1
 
-    def optimize(ast, target, knobs=OWN):
-        found, moves = real(ast, target, knobs)
-        return _without_last_step(found), moves
 
-    monkeypatch.setattr(search, "optimize", optimize)
-    monkeypatch.setattr(trial, "SAMPLE_STEPS", 1 << 14)
+def test_a_wrong_choice_of_the_heuristic_is_noticed_in_a_sample(planted):
+    planted(WITHOUT_LAST_STEP + "\nOWN, trial.SAMPLE_STEPS = None, 1 << 14")
     x = numbers(96, 97)
     with Context(BEAM=2), pytest.warns(RuntimeWarning, match="something else"):
         (x @ x.T).realize()
 
 
-def test_schedules_that_cannot_be_made_are_dropped(monkeypatch):
-    def spoil(ast):
-        raise AssertionError("no such loop")
+def test_schedules_that_cannot_be_made_are_dropped(planted):
+    planted(IMPOSSIBLE)
+    assert_searched_without("spoilt", numbers(64, 64))
+    assert "the best of 8 schedules" in moves_of_all()
 
-    _broken(monkeypatch, spoil)
-    x = numbers(64, 64)
-    with Context(BEAM=2):
-        np.testing.assert_allclose((x @ x).numpy(), x.numpy() @ x.numpy(), rtol=1e-4, atol=1e-4)
-    assert "the best of 1 schedules" in moves_of_all()
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (FAR_AWAY, "SIGSEGV|exit status 0xc0000005"),
+        ("def spoil(ast): os.kill(os.getpid(), signal.SIGFPE)", "SIGFPE|exit status"),
+        ("def spoil(ast): os._exit(3)", "exit status 0x3"),
+    ],
+)
+def test_a_schedule_that_crashes_costs_its_process_alone(planted, code, name):
+    planted(code)
+    with pytest.warns(RuntimeWarning, match=f"it crashed: ({name}).*=") as warned:
+        assert_searched_without("spoilt", numbers(64, 64))
+    assert len(warned) == 1
+    assert f"the best of {1 + search.MAX_ENDED} schedules" in moves_of_all()
+
+
+def test_a_schedule_that_never_ends_is_ended(planted, monkeypatch, capfd):
+    planted(ENDLESS)
+    monkeypatch.setattr(search, "SECONDS", 6.0)
+    monkeypatch.setattr(search, "PATIENCE", 0.5)
+    monkeypatch.setattr(search, "OWN_TIMES", 1)
+    start = time.perf_counter()
+    with Context(DEBUG=3):
+        assert_searched_without("spoilt", numbers(64, 64))
+    assert "dropped, it took more than" in capfd.readouterr().err
+    assert time.perf_counter() - start < 6 + search.GRACE + 20  # a machine may be busy
+    assert any("schedules" in move for move in moves_of_all())
+
+
+def test_a_heuristics_choice_that_crashes_in_a_trial_is_said_so(planted):
+    planted("def spoil(ast): os._exit(3)\nOWN = None")
+    with pytest.warns(RuntimeWarning, match="heuristic's schedule.*exit status 0x3"):
+        assert_searched_without("spoilt", numbers(64, 64))
+    assert not any("schedules" in move for move in moves_of_all())
 
 
 def test_a_search_that_fails_as_a_whole_leaves_the_heuristics_choice(monkeypatch):
-    monkeypatch.setattr(search, "Trial", lambda *a: 1 / 0)
+    monkeypatch.setattr(search, "_Search", lambda *a: 1 / 0)
+    assert_searched_without("spoilt", numbers(64, 64))
+    assert not any("schedules" in move for move in moves_of_all())
+
+
+def test_a_program_that_cannot_start_processes_is_told_once_and_searches_later(monkeypatch):
+    monkeypatch.setattr(search, "_refused", [])
+    remote_contest._end_idle()
     x = numbers(64, 64)
     with Context(BEAM=2):
-        np.testing.assert_allclose((x @ x).numpy(), x.numpy() @ x.numpy(), rtol=1e-4, atol=1e-4)
-    assert not any("schedules" in move for move in moves_of_all())
+        with monkeypatch.context() as embedded:
+            embedded.setattr(sys, "executable", "/usr/bin/blender")
+            with pytest.warns(RuntimeWarning, match=r"cannot be started.*set BEAM=0"):
+                (x @ x).realize()
+            x.softmax(1).realize()  # a second warning would be an error
+        assert not any("schedules" in move for move in moves_of_all())
+        _forget(monkeypatch)
+        monkeypatch.setattr(search, "_refused", [])
+        (x @ x).realize()
+    assert "the best of 8 schedules" in moves_of_all()
 
 
 def test_no_candidate_is_begun_after_the_time_is_up(monkeypatch):
     monkeypatch.setattr(search, "SECONDS", 4.0)
     monkeypatch.setattr(search, "MAX_CANDIDATES", 100)
-    asked, real, x = [], heuristic.optimize, numbers(64, 64)
-    monkeypatch.setattr(search, "optimize", lambda *a: asked.append(a) or real(*a))
+    asked, real, x = [], search.RemoteContest.attempt, numbers(64, 64)
+    monkeypatch.setattr(search.RemoteContest, "attempt", lambda *a: asked.append(a) or real(*a))
     ticks = itertools.count()
     kernel = kernel_of(x @ x)
-    search.best_schedule(kernel, Device["CPU"], build_for(kernel), 4, lambda: next(ticks))
-    assert len(asked) == 1 + 3  # the heuristic's own, then one a second until the fourth
+    search.best_schedule(kernel, job_of(kernel), Device["CPU"], 4, lambda: next(ticks))
+    assert 1 <= len(asked) <= 4  # each looks at the clock
 
 
 def test_the_users_memory_is_left_alone():
@@ -251,6 +331,50 @@ def test_devices_that_run_nothing_are_not_searched():
     assert not any("schedules" in move for move in moves_of_all())
 
 
+def test_a_kernel_of_much_memory_is_not_tried_and_takes_none(monkeypatch):
+    monkeypatch.setattr(trial, "MAX_BYTES", 3 * 64 * 64 * 4 - 1)
+    x, y = numbers(64, 64), numbers(64, 64)
+    tried = trial_of(kernel_of(x @ y))
+    assert tried.reference is None
+    assert not tried._memory
+
+
+def test_a_schedule_of_much_scratch_memory_is_not_tried(monkeypatch):
+    x = numbers(512, 512)
+    kernel = kernel_of(x @ x)
+    tried = trial_of(kernel)
+    monkeypatch.setattr(trial, "MAX_BYTES", 1)
+    with pytest.raises(OutOfMemory, match="scratch"):
+        tried.candidate(*heuristic.optimize(kernel.ast, Device["CPU"].target))
+
+
+# -- captured functions ---------------------------------------------------------------------------
+
+
+def test_captured_functions_are_searched_as_they_are_replayed():
+    weights = numbers(256, 256)
+    kernels_of = []
+    real = kernels.best_schedule
+    step = TinyJit(lambda x: (x @ weights).relu().realize())
+    with Context(BEAM=2), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "best_schedule", lambda *a: kernels_of.append(a[0]) or real(*a))
+        for _ in range(4):
+            x = numbers(96, 256)
+            expected = np.maximum(x.numpy() @ weights.numpy(), 0)
+            np.testing.assert_allclose(step(x).numpy(), expected, rtol=1e-3, atol=1e-4)
+    lasting = [k for k in kernels_of if any(n.arg.lasts for n in params(k))]
+    assert lasting
+    tried = trial_of(lasting[0])
+    candidate = tried.candidate(*heuristic.optimize(lasting[0].ast, Device["CPU"].target))
+    assert candidate.packing is not None
+    _, found = tried.result(candidate)
+    assert tried.matches_reference(found)
+
+
+def params(kernel):
+    return [n for n in kernel.ast.toposort() if n.op is Op.PARAM]
+
+
 # -- the parts ------------------------------------------------------------------------------------
 
 
@@ -263,6 +387,19 @@ def test_results_agree_only_up_to_their_rounding():
     assert not agreement.agree(one + np.float32(5e-3), one, allowed)
     assert not agreement.agree(np.array([np.nan, 100], np.float32), one, allowed)
     assert not agreement.agree(np.array([1, 2]), np.array([1, 3]), allowed)
+
+
+def test_what_is_stored_behind_the_end_is_wrong():
+    kernel = kernel_of(numbers(64, 64) + 1)
+    tried = trial_of(kernel)
+    candidate = tried.candidate(*heuristic.optimize(kernel.ast, Device["CPU"].target))
+    _, found = tried.result(candidate)
+    assert tried.matches_reference(found)
+    beyond = {slot: data.copy() for slot, data in found.items()}
+    for data in beyond.values():
+        data[-1] ^= 1
+    assert not tried.matches_reference(beyond)
+    assert not tried.agrees(beyond, found)
 
 
 def test_a_sample_holds_the_first_and_the_last_results():
@@ -291,7 +428,7 @@ def test_every_neighbour_computes_the_same(name):
     """Not a search: each schedule near the heuristic's is compared with its kernel as it stands."""
     opened, y = Device["CPU"], PROGRAMS[name](numbers(61, 130))
     for kernel in scheduled([(y.node, y.device)]):
-        one, seen = trial.Trial(kernel, opened, build_for(kernel)), set()
+        one, seen = trial_of(kernel), set()
         for knobs in neighbours(Knobs(), opened.target):
             ast, moves = heuristic.optimize(kernel.ast, opened.target, knobs)
             if ast not in seen:

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from treadle import Context, GlobalCounters, Tensor
-from treadle.engine import kernels, pipeline, workers
+from treadle.engine import child, kernels, pipeline, workers
 from treadle.engine.backends import Device
 from treadle.engine.cache import CompileCache
 from treadle.engine.programs import Programs
 from treadle.engine.run import scheduled
+from treadle.engine.translation import Translator
 from treadle.errors import InternalError
 from treadle.ir.text import render
 
@@ -36,7 +37,7 @@ def jobs():
     tensors, _ = program(COUNT)
     steps = [scheduled([(tensor.node, "CPU")])[0] for tensor in tensors]
     found = {f"key{n}": kernels._job(f"key{n}", s, render(s.ast)) for n, s in enumerate(steps)}
-    return kernels._translator(Device["CPU"]), found
+    return Translator.of(Device["CPU"]), found
 
 
 @pytest.fixture
@@ -55,13 +56,14 @@ class Patient:
 
     def __init__(self, monkeypatch):
         self.keys, self.processes, self.seconds = [], [], 0.0
-        started = workers._started
+        started = workers.Child
 
-        def noted():
-            self.processes.append(started())
-            return self.processes[-1]
+        def noted(module):
+            child = started(module)
+            self.processes.append(child.process)
+            return child
 
-        monkeypatch.setattr(workers, "_started", noted)
+        monkeypatch.setattr(workers, "Child", noted)
 
     def here(self, key):
         while not self.processes:
@@ -94,7 +96,7 @@ def test_no_worker_is_left_behind(jobs, patient):
 
 
 def test_nobody_waits_for_a_worker_that_only_starts(jobs, monkeypatch):
-    monkeypatch.setattr(workers, "_SERVE", "import time; time.sleep(60)")
+    monkeypatch.setattr(child, "_CODE", "import time; time.sleep(60)")
     start = time.perf_counter()
     assert workers.share(*jobs, lambda key: None, 2) == {}
     assert time.perf_counter() - start < 30
@@ -132,7 +134,7 @@ def test_an_error_here_ends_the_workers(jobs, patient):
 def test_what_a_broken_worker_does_not_compile_is_compiled_here(
     code, monkeypatch, nothing_compiled
 ):
-    monkeypatch.setattr(workers, "_SERVE", code)
+    monkeypatch.setattr(child, "_CODE", code)
     tensors, expected = program(COUNT)
     with Context(COMPILE_PROCESSES=2):
         tensors[0].realize(*tensors[1:])
@@ -152,7 +154,7 @@ def test_a_program_that_cannot_be_run_is_no_worker(monkeypatch, nothing_compiled
 @pytest.mark.parametrize("executable", ["", None, "/usr/bin/uwsgi", "/opt/app/blender"])
 def test_a_program_that_embeds_python_starts_no_workers(monkeypatch, executable):
     monkeypatch.setattr(sys, "executable", executable)
-    assert not workers.available()
+    assert not child.available()
 
 
 CODE = """

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ..errors import UserError
 from ..helpers import tqdm
+from .beam import measure_beam, searched_rows
 from .devices import overheads_here
 from .footprint import footprint, measured_programs
 from .machine import ceilings, describe_machine
@@ -17,7 +18,7 @@ from .measure import measure
 from .peers import PEERS, installed, takes_part
 from .process import Overhead
 from .report import Report, as_json, as_text
-from .results import FootprintResult, OverheadResult
+from .results import BeamResult, FootprintResult, OverheadResult
 from .rows import works
 from .work import Work
 
@@ -40,13 +41,15 @@ def run(
     `only` keeps the groups of these names, and rows whose name contains one of its words.
     `peers` None takes those that are installed, each in the rows where it takes part. Ctrl-C ends
     the measuring: what there is by then is printed, and 130 returned. Raises UserError for a peer
-    that is unknown or not installed, and where no row is left.
+    that is unknown or not installed, and where no row is left. Searches, which take minutes, run
+    where `only` asks for them, by "beam" or by a word that begins so.
     """
     _check_peers(peers or ())
     chosen = [w for w in works(quick) if _wanted(w.group, w.name, only)]
     costs = [o for o in overheads_here(quick) if _wanted("latency", o.name, only)]
     programs = [w for w in measured_programs(quick) if _wanted("peak memory", w.name, only)]
-    if not (chosen or costs or programs):
+    beams = [name for name in searched_rows(quick) if _is_asked_for(name, only)]
+    if not (chosen or costs or programs or beams):
         raise UserError(f"no row matches {', '.join(only or ())}; the rows are: {_known(quick)}")
     limits = ceilings(quick)
     rounds, budget = (QUICK_ROUNDS, QUICK_BUDGET) if quick else (ROUNDS, BUDGET)
@@ -60,6 +63,8 @@ def run(
             report.overheads.append(_measure_overhead(cost))
         for program in tqdm(programs, "peak memory"):
             report.footprints.append(_measure_footprint(program, quick))
+        for name in tqdm(beams, "searches"):
+            report.beams.append(_measure_beam(name, quick))
     except KeyboardInterrupt:
         ended = True
     print(json.dumps(as_json(report), indent=2) if json_wanted else as_text(report))
@@ -71,8 +76,14 @@ def _wanted(group: str, name: str, only: Sequence[str] | None) -> bool:
     return only is None or group in words or any(word in name.lower() for word in words)
 
 
+def _is_asked_for(name: str, only: Sequence[str] | None) -> bool:
+    """Whether one of the words is the beginning of `name`, which no other row shares."""
+    return any(name.lower().startswith(word.lower()) for word in only or ())
+
+
 def _known(quick: bool) -> str:
-    return ", ".join(row.name for row in (*works(quick), *overheads_here(quick)))
+    names = [row.name for row in (*works(quick), *overheads_here(quick))]
+    return ", ".join([*names, *searched_rows(quick)])
 
 
 def _check_peers(asked: Sequence[str]) -> None:
@@ -103,3 +114,10 @@ def _measure_footprint(work: Work, quick: bool) -> FootprintResult:
         return FootprintResult(work.name, footprint(work.name, quick))
     except UserError as error:
         return FootprintResult(work.name, {}, str(error))
+
+
+def _measure_beam(name: str, quick: bool) -> BeamResult:
+    try:
+        return measure_beam(name, quick)
+    except UserError as error:
+        return BeamResult(name, failed=str(error))

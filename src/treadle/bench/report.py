@@ -12,7 +12,7 @@ from typing import Any
 
 from .machine import Ceilings
 from .peers import PEERS
-from .results import Footprint, FootprintResult, OverheadResult, WorkResult
+from .results import BeamResult, Footprint, FootprintResult, OverheadResult, WorkResult
 
 __all__ = ["Report", "as_json", "as_text", "markdown"]
 
@@ -29,11 +29,12 @@ class Report:
     works: list[WorkResult]
     overheads: list[OverheadResult]
     footprints: list[FootprintResult] = field(default_factory=list)
+    beams: list[BeamResult] = field(default_factory=list)
 
     @property
     def failed(self) -> bool:
         """Whether treadle itself could not do a row."""
-        fresh = (*self.overheads, *self.footprints)
+        fresh = (*self.overheads, *self.footprints, *self.beams)
         return any("treadle" in r.failed for r in self.works) or any(r.failed for r in fresh)
 
     @property
@@ -70,7 +71,8 @@ def as_json(report: Report) -> dict[str, Any]:
         for r in report.footprints
     ]  # fmt: skip
     return {"machine": report.machine, "ceilings": vars(report.limits), "work": rows,
-            "overheads": costs, "peak_memory": sizes}  # fmt: skip
+            "overheads": costs, "peak_memory": sizes,
+            "beam": [vars(r) for r in report.beams]}  # fmt: skip
 
 
 def as_text(report: Report) -> str:
@@ -90,6 +92,8 @@ def as_text(report: Report) -> str:
         lines += ["", *_overhead_table(report.overheads)]
     if report.footprints:
         lines += ["", *_footprint_table(report.footprints)]
+    if report.beams:
+        lines += ["", *_beam_table(report.beams)]
     failed = _failures(report)
     return "\n".join([*lines, *(["", "Not measured:", "", *failed] if failed else [])])
 
@@ -106,6 +110,9 @@ def _failures(report: Report) -> list[str]:
     for size in report.footprints:
         if size.failed:
             rows.setdefault(size.failed, []).append(f"peak memory of {size.name}")
+    for beam in report.beams:
+        if beam.failed:
+            rows.setdefault(beam.failed, []).append(beam.name)
     return [f"* {why} ({', '.join(names)})" for why, names in rows.items()]
 
 
@@ -201,6 +208,15 @@ def _footprint_table(footprints: Sequence[FootprintResult]) -> list[str]:
         "met",
     ]
     return [*markdown(header, rows), "", FOOTPRINT_NOTE]
+
+
+def _beam_table(beams: Sequence[BeamResult]) -> list[str]:
+    rows = [
+        [r.name, "-", "-", "-", "-"] if r.failed else
+        [r.name, _ms(r.heuristic), _ms(r.beam), f"{r.ratio:.2f}", f"{r.search:.1f}"]
+        for r in beams
+    ]  # fmt: skip
+    return markdown(["search", "heuristic ms", "BEAM=4 ms", "times as fast", "search s"], rows)
 
 
 def _amount(value: float | None, unit: str) -> str:

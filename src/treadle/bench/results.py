@@ -10,7 +10,7 @@ from .process import Overhead
 from .timing import median_ratio
 from .work import Bar, Work
 
-__all__ = ["Footprint", "FootprintResult", "OverheadResult", "WorkResult"]
+__all__ = ["BeamResult", "Footprint", "FootprintResult", "OverheadResult", "WorkResult"]
 
 
 @dataclass
@@ -88,3 +88,18 @@ class FootprintResult:
         """The bytes of treadle's process over those of PyTorch's."""
         theirs = self.peak.get("torch")
         return self.peak["treadle"].process / theirs.process if theirs else None
+
+
+@dataclass
+class BeamResult:
+    """Seconds of a row by the heuristic's choices and by those that a search found before.
+
+    `ratio` is how many times as fast these are, `search` how many seconds that took.
+    """
+
+    name: str
+    heuristic: float = 0.0
+    beam: float = 0.0
+    ratio: float = 0.0
+    search: float = 0.0
+    failed: str = ""

@@ -8,7 +8,6 @@ What is missing is translated, by processes beside this one too where it is much
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import math
 import time
@@ -26,20 +25,20 @@ from ..ir.rules.index import remembered
 from ..ir.shape import size_max, size_product
 from ..ir.text import render
 from ..optimize.heuristic import optimize
-from ..runtime.base import Boxes, Entry, Slot
 from ..schedule.kernel import Kernel
 from ..target import host_target
-from .backends import Opened, compile_cache, digest_of_sources
+from .backends import Opened, compile_cache
 from .blame import blamed
+from .child import available
 from .counters import GlobalCounters
+from .loading import digest, load
 from .program import CompiledKernel
+from .report import report_search
 from .search import best_schedule
 from .translation import Job, Translator
-from .workers import LEAST_JOBS, available, share
+from .workers import LEAST_JOBS, share
 
-__all__ = ["compiled", "digest", "known_kernel"]
-
-FORMAT = "7"
+__all__ = ["compiled", "known_kernel"]
 
 # By device too: code belongs to the one that loaded it. It lives as long as a program has it.
 _kernels: weakref.WeakValueDictionary[tuple[str, str], CompiledKernel] = (
@@ -65,13 +64,15 @@ def compiled(steps: Sequence[Kernel], opened: Opened) -> list[CompiledKernel]:
 
     def compile_here(key: str) -> None:
         step, job = missing[key]
+        if settings.BEAM:
+            report_search(list(missing).index(key) + 1, len(missing))
         with _blaming(step):
             found[key] = _compile(key, step, job, opened)
 
     processes = _processes(len(missing), opened)
     if processes:
         jobs = {key: job for key, (_, job) in missing.items()}
-        for key, made in share(_translator(opened), jobs, compile_here, processes).items():
+        for key, made in share(Translator.of(opened), jobs, compile_here, processes).items():
             with _blaming(missing[key][0]):
                 found[key] = _keep(key, *made, missing[key][0].reason, opened)
     for key in missing:
@@ -99,10 +100,6 @@ def _processes(jobs: int, opened: Opened) -> int:
     return wished if available() else 0
 
 
-def _translator(opened: Opened) -> Translator:
-    return Translator(opened.name, opened.code_target, opened.renderer, opened.compiler)
-
-
 def _key(text: str, opened: Opened) -> str:
     made_for = (settings.REPRODUCIBLE, settings.ALLOW_TF32, settings.BEAM)
     return digest(opened, *map(str, made_for), text)
@@ -111,15 +108,6 @@ def _key(text: str, opened: Opened) -> str:
 def _job(key: str, kernel: Kernel, text: str) -> Job:
     name = f"{_describe(kernel.ast)}_{key[:6]}"
     return Job(name, text, len(kernel.buffers), _work(kernel))
-
-
-def digest(opened: Opened, *texts: str) -> str:
-    """A key for what is made of `texts` for a device, by this version of everything involved."""
-    head = (
-        FORMAT, opened.name.partition(":")[0], opened.compiler.name, opened.compiler.version,
-        opened.target.code_key, digest_of_sources(),
-    )  # fmt: skip
-    return hashlib.blake2b("\0".join((*head, *texts)).encode(), digest_size=16).hexdigest()
 
 
 def known_kernel(key: str, reason: str, opened: Opened) -> CompiledKernel | None:
@@ -133,28 +121,31 @@ def known_kernel(key: str, reason: str, opened: Opened) -> CompiledKernel | None
 def _compile(key: str, kernel: Kernel, job: Job, opened: Opened) -> CompiledKernel:
     start = time.perf_counter()
     _check_dtypes(kernel, opened)
-    translator = _translator(opened)
+    lasts = True
     with remembered():
         if settings.BEAM:
-            build = lambda ast, moves: _load(
-                key, *translator.finished(job, ast, moves), kernel.reason, opened
-            )
-            schedule = best_schedule(kernel, opened, build, settings.BEAM)
+            schedule, lasts = best_schedule(kernel, job, opened, settings.BEAM)
         else:
             schedule = optimize(kernel.ast, opened.code_target)
-        made = translator.finished(job, *schedule)
+        made = Translator.of(opened).finished(job, *schedule)
     GlobalCounters.compile_time_s += time.perf_counter() - start
-    return _keep(key, *made, kernel.reason, opened)
+    return _keep(key, *made, kernel.reason, opened, lasts)
 
 
 def _keep(
-    key: str, description: dict[str, Any], code: bytes, reason: str, opened: Opened
+    key: str,
+    description: dict[str, Any],
+    code: bytes,
+    reason: str,
+    opened: Opened,
+    lasts: bool = True,
 ) -> CompiledKernel:
-    """Put what was just compiled on disk, and load it."""
+    """Load what was just compiled and, if it `lasts`, put it on disk."""
     GlobalCounters.compile_count += 1
     line = json.dumps(description).encode()
-    compile_cache().put("kernel:" + key, line + b"\n" + code)
-    kernel = _kernels[opened.name, key] = _load(key, json.loads(line), code, reason, opened)
+    if lasts:
+        compile_cache().put("kernel:" + key, line + b"\n" + code)
+    kernel = _kernels[opened.name, key] = load(key, json.loads(line), code, reason, opened)
     return kernel
 
 
@@ -175,49 +166,11 @@ def _from_disk(key: str, reason: str, opened: Opened) -> CompiledKernel | None:
         return None
     line, _, code = entry.partition(b"\n")
     try:
-        found = _load(key, json.loads(line), code, reason, opened)
+        found = load(key, json.loads(line), code, reason, opened)
     except StaleCodeError:  # a driver refuses what it built before: build it anew
         return None
     GlobalCounters.cache_hits += 1
     return found
-
-
-def _load(
-    key: str, description: dict[str, Any], code: bytes, reason: str, opened: Opened
-) -> CompiledKernel:
-    entries = description["entries"]
-    entries = tuple(
-        Entry(
-            symbol,
-            grid,
-            items,
-            tuple(Slot(*slot) for slot in slots),
-            tuple(variables),
-            work,
-            shared,
-            tuple(_boxes(*fields) for fields in boxes),
-            tuple(aligned),
-        )
-        for symbol, grid, items, slots, variables, work, shared, boxes, aligned in entries
-    )
-    return CompiledKernel(
-        key,
-        description["name"],
-        opened.runtime.load(code, entries),
-        entries,
-        tuple(description["scratch"]),
-        description["ops"],
-        description["bytes"],
-        reason,
-        tuple(description["moves"]),
-        description["source"],
-        tuple(description["variables"]),
-        opened.runtime.kernel_bytes,
-    )
-
-
-def _boxes(number: int, element: str, offset: int, shape: Any, strides: Any, box: Any) -> Boxes:
-    return Boxes(number, element, offset, tuple(shape), tuple(strides), tuple(box))
 
 
 def _describe(ast: Node) -> str:

@@ -29,7 +29,7 @@ from .memory import Memory, moment
 from .program import CompiledKernel
 from .steps import Run
 
-__all__ = ["Kept", "Room", "expect_replays", "expects_replays", "lasts"]
+__all__ = ["Kept", "Room", "expect_replays", "expects_replays", "lasts", "left_out"]
 
 LEAST_BYTES = 1 << 14  # smaller memory is no matrix whose packing takes time
 
@@ -191,6 +191,15 @@ class Kept:
             self._calls.run()
             self._seen = now
         self._checked = -1 if is_exposed else latest
+
+
+def left_out(kernel: CompiledKernel, own: int, lasting: Collection[int]) -> set[int]:
+    """The phases that replays leave out where the memory of the arguments `lasting` lasts.
+
+    They pack it; there has to be room for what they leave.
+    """
+    phases = _constant_phases(kernel, own, lasting)
+    return phases if _room_for(kernel, own, phases) <= Room().left else set()
 
 
 def _constant_phases(kernel: CompiledKernel, own: int, constant: Collection[int]) -> set[int]:

@@ -31,8 +31,9 @@ from ..schedule.schedule import schedule
 from ..transforms.pairs import in_reals
 from .backends import Device, compile_cache
 from .given import with_given
-from .kernels import compiled, digest, known_kernel
+from .kernels import compiled, known_kernel
 from .lasting import expects_replays, lasts
+from .loading import digest
 from .memory import memory_of
 from .program import Place, Program, loaded, saved
 from .programs import Programs

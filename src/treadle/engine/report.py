@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .program import Program
     from .steps import HostCall
 
-__all__ = ["report_compilation", "report_host_call", "report_kernels"]
+__all__ = ["report_compilation", "report_host_call", "report_kernels", "report_search"]
 
 
 def report_compilation(name: str, ast: Node, lowered: Lowered) -> None:
@@ -35,6 +35,12 @@ def report_compilation(name: str, ast: Node, lowered: Lowered) -> None:
         for number, phase in enumerate(lowered.phases):
             lines = "\n".join(repr(node) for node in phase.program.src)
             print(f"*** linear IR of {name}, phase {number}\n{lines}", file=sys.stderr)
+
+
+def report_search(number: int, count: int) -> None:
+    """Write which of a program's kernels is going to be searched, for it may take minutes."""
+    if settings.DEBUG >= 1:
+        print(f"*** BEAM: kernel {number} of {count}", file=sys.stderr)
 
 
 def report_kernels(program: Program, times: list[tuple[int, int]], opened: Opened) -> None:

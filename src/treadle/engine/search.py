@@ -1,6 +1,6 @@
 """BEAM=n: a search among a kernel's schedules, by measuring them.
 
-    best_schedule(kernel, opened, build, width=4)  ->  (ast, moves), as `optimize` gives them
+    best_schedule(kernel, job, opened, width=4)  ->  ((ast, moves), True), as `optimize` gives them
 
 The heuristic's own choice is the first candidate. In each round the neighbours of the best n so
 far are compiled and measured, until a round brings nothing, or time or the number of candidates is
@@ -8,13 +8,14 @@ used up. Before a candidate's time counts, its results are compared with those o
 choice everywhere, and these with the kernel before any move (see trial.py). At the end the winner
 runs against the heuristic's choice once more, in turns, and is taken only if it is clearly quicker.
 
-One surprise: the engine keeps the winner as the machine code of the kernel, under a key that holds
-the width, so a later process neither searches nor measures.
+All of that runs in another process (see remote_contest.py), so that a candidate which crashes, or
+never ends, is one candidate less, and nothing here has been touched. One surprise: the engine keeps
+the winner as the machine code of the kernel, under a key that holds the width, so a later process
+neither searches nor measures; each is kept as soon as it is found.
 """
 
 from __future__ import annotations
 
-import itertools
 import sys
 import time
 import warnings
@@ -25,139 +26,177 @@ from ..config import settings
 from ..ir.node import Node
 from ..optimize.heuristic import optimize
 from ..optimize.knobs import Knobs, neighbours
-from ..schedule.kernel import Kernel
 from .agreement import can_be_judged
-from .trial import Build, Candidate, Trial
+from .contest import Problem, Verdict
+from .remote_contest import Ended, NotStarted, RemoteContest
+from .translation import Job
 
 if TYPE_CHECKING:
+    from ..schedule.kernel import Kernel
     from .backends import Opened
 
 __all__ = ["best_schedule"]
 
 DEVICES = ("CPU", "CL")
 SECONDS = 5.0  # for one kernel: no candidate is begun later
+GRACE = 1.0  # seconds behind that, for what was begun before
+PATIENCE = 2.0  # seconds for one candidate, or if that is more,
+OWN_TIMES = 5  # times those that the heuristic's choice took, both compiled, compared and measured
 MAX_CANDIDATES = 64
-MAX_LAUNCHES = 40  # of each candidate
-MEASURING = 0.04  # seconds of them, at most
-HOPELESS = 1.5  # times the best so far: not measured any further
-DUELS = 20  # pairs of launches
-DUELLING = 0.2  # seconds of them, at most
+MAX_ENDED = 3  # processes that candidates may cost
 CLEARLY = 0.97  # of the heuristic's time
+
+Schedule = tuple[Node, list[str]]
+
+_refused: list[str] = []  # why there can be no process for trials here, once that is known
 
 
 def best_schedule(
     kernel: Kernel,
+    job: Job,
     opened: Opened,
-    build: Build,
     width: int,
     clock: Callable[[], float] = time.perf_counter,
-) -> tuple[Node, list[str]]:
-    """The quickest schedule that a beam of `width` finds: the kernel with its moves, and these.
+) -> tuple[Schedule, bool]:
+    """The quickest schedule that a beam of `width` finds, and whether that is worth keeping.
 
-    It is the heuristic's where a kernel cannot be tried, and where the search as a whole fails.
+    It is the heuristic's where a kernel cannot be tried, and where the search as a whole fails. It
+    is not kept where another process may be able to search.
     """
-    ast, moves = optimize(kernel.ast, opened.target)
+    own = optimize(kernel.ast, opened.code_target)
     searches = opened.name.partition(":")[0] in DEVICES and opened.target.workgroup is None
     if not searches or not can_be_judged(kernel):
-        return ast, moves
+        return own, True
+    if _refused:
+        return own, False
+    start = clock()
     try:
-        return _Search(kernel, opened, build, width, clock).run(ast, moves)
+        with RemoteContest(Problem.of(kernel, job, opened)) as contest:
+            search = _Search(contest, opened, width, clock)
+            knobs, said = search.run()
+    except NotStarted as why:
+        _refused.append(str(why))
+        warnings.warn(
+            f"BEAM={width} finds nothing here: schedules are tried in a process of their own, and "
+            f"that cannot be started ({why}); set BEAM=0, or run Python as a program",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return own, False
+    except Warning:  # where they are errors
+        raise
     except Exception as error:  # memory, above all: the kernel itself may still run
-        _say(f"the search ended: {error}")
-        return ast, moves
+        knobs, said = None, f"the search ended: {error}"
+    _say(1, f"{job.name}: {said}, in {clock() - start:.1f} s")
+    if knobs is None:
+        return own, True
+    ast, moves = own if knobs == Knobs() else optimize(kernel.ast, opened.code_target, knobs)
+    return (ast, [*moves, f"the best of {search.count} schedules"]), True
 
 
 class _Search:
-    def __init__(
-        self, kernel: Kernel, opened: Opened, build: Build, width: int, clock: Callable[[], float]
-    ) -> None:
-        self.kernel, self.target, self.width, self.clock = kernel, opened.target, width, clock
-        self.end = clock() + SECONDS
-        self.trial = Trial(kernel, opened, build)
-        self.seen: set[Node] = set()
-        self.seconds: dict[Knobs, float] = {}  # of those that were measured
-        self.tried: set[Knobs] = set()
+    """`count` schedules were compiled: those that turn out to be another's are not counted."""
 
-    def run(self, ast: Node, moves: list[str]) -> tuple[Node, list[str]]:
-        """The winner, or (`ast`, `moves`), the heuristic's choice."""
-        if self.trial.reference is None:
-            return ast, moves
-        own = self.trial.candidate(ast, moves)
-        first, self.expected = self.trial.result(own)
-        if not self.trial.matches_reference(self.expected):
-            self._warn(moves)
-            return ast, moves
-        self.winner, self.least = own, self._time(own, first)
-        self.seen.add(ast)
-        self.tried.add(Knobs())
-        self.seconds[Knobs()] = self.least
+    def __init__(
+        self, contest: RemoteContest, opened: Opened, width: int, clock: Callable[[], float]
+    ) -> None:
+        self.contest, self.target, self.width, self.clock = contest, opened.target, width, clock
+        self.count = self.ended = 0
+        self.warned = False
+        self.seconds: dict[Knobs, float] = {}  # of those that were measured
+        self.tried: set[Knobs] = {Knobs()}
+
+    def run(self) -> tuple[Knobs | None, str]:
+        """The winner, None where the kernel cannot be tried, and what to say of it."""
+        start = self.clock()
+        self.end = start + SECONDS
+        try:
+            own = self.contest.own(SECONDS + GRACE)
+        except Ended as why:
+            if why.crashed:
+                self._warn(f"the heuristic's schedule of a kernel is not used in BEAM: {why}", [])
+            return None, f"not tried, {why}"
+        if own.outcome != "right":
+            if own.outcome == "wrong":
+                self._warn_of_wrong(own)
+            return None, f"not tried, {own.reason or 'it is wrong'}"
+        self.patience = max(PATIENCE, OWN_TIMES * (self.clock() - start))
+        self.count += 1
+        self.seconds[Knobs()] = own.seconds
         while self._round():
             pass
-        best = self.winner if self._is_clearly_quicker(self.winner, own) else own
-        return best.ast, [*best.moves, f"the best of {len(self.seen)} schedules"]
+        return self._winner()
+
+    @property
+    def best(self) -> Knobs:
+        return min(self.seconds, key=self.seconds.__getitem__)
 
     def _round(self) -> bool:
         """Measure the neighbours of the best; whether one of them is the best now."""
-        before = self.least
+        before = self.best
         for start in sorted(self.seconds, key=self.seconds.__getitem__)[: self.width]:
             for knobs in neighbours(start, self.target):
-                if self.clock() >= self.end or len(self.seen) >= MAX_CANDIDATES:
+                is_over = self.clock() >= self.end or self.count >= MAX_CANDIDATES
+                if is_over or self.ended >= MAX_ENDED:
                     return False
                 if knobs not in self.tried:
                     self.tried.add(knobs)
                     self._try(knobs)
-        return self.least < before
+        return self.best != before
 
     def _try(self, knobs: Knobs) -> None:
         """Measure what `knobs` give, if that is new and right."""
+        left = max(0.0, self.end - self.clock()) + GRACE
         try:
-            ast, moves = optimize(self.kernel.ast, self.target, knobs)
-            if ast in self.seen:
-                return
-            self.seen.add(ast)
-            candidate = self.trial.candidate(ast, moves)
-            first, found = self.trial.result(candidate)
-        except Exception as error:  # it cannot be made, or not run: there are others
-            _say(f"{knobs}: dropped, {error}")
+            verdict = self.contest.attempt(knobs, self.seconds[self.best], min(self.patience, left))
+        except Ended as why:
+            self.ended += 1
+            self.count += 1
+            _say(3, f"{knobs}: dropped, {why}")
+            if why.crashed:
+                self._warn(f"a schedule is not used: {why}", [str(knobs)])
             return
-        if not self.trial.agrees(found, self.expected):
-            self._warn(moves)
-            return
-        seconds = self.seconds[knobs] = self._time(candidate, first, self.least)
-        _say(f"{knobs}: {seconds * 1e6:.1f} us")
-        if seconds < self.least:
-            self.winner, self.least = candidate, seconds
+        self.count += verdict.outcome != "known"
+        if verdict.outcome == "right":
+            self.seconds[knobs] = verdict.seconds
+            _say(3, f"{knobs}: {verdict.seconds * 1e6:.1f} us")
+        elif verdict.outcome == "failed":  # it cannot be made, or not run: there are others
+            _say(3, f"{knobs}: dropped, {verdict.reason}")
+        elif verdict.outcome == "wrong":
+            self._warn_of_wrong(verdict)
 
-    def _time(self, candidate: Candidate, first: float, best: float | None = None) -> float:
-        """The least of several launches, `first` among them; fewer where they are `HOPELESS`."""
-        least, total = first, 0.0
-        for number in itertools.count(1):
-            hopeless = best is not None and number > 2 and least > HOPELESS * best
-            if number > MAX_LAUNCHES or total > MEASURING or hopeless:
-                return least
-            seconds = self.trial.seconds(candidate)
-            least, total = min(least, seconds), total + seconds
-        raise AssertionError  # the count has no end
-
-    def _is_clearly_quicker(self, one: Candidate, other: Candidate) -> bool:
-        """Whether `one` wins where the two run in turns."""
-        if one is other:
-            return False
-        mine, theirs = [], []
-        while len(mine) < DUELS and sum(mine) + sum(theirs) < DUELLING:
-            mine.append(self.trial.seconds(one))
-            theirs.append(self.trial.seconds(other))
-        return min(mine) < CLEARLY * min(theirs)
-
-    def _warn(self, moves: list[str]) -> None:
-        warnings.warn(
-            f"a schedule computes something else than its kernel and is not used; please report it "
-            f"with these moves: {'; '.join(moves)}",
-            RuntimeWarning,
-            stacklevel=2,
+    def _winner(self) -> tuple[Knobs, str]:
+        """The best, if it is clearly quicker where it and the heuristic's choice run in turns."""
+        said = f"the heuristic's is the best of {self.count}"
+        if self.best == Knobs():
+            return Knobs(), said
+        try:
+            verdict = self.contest.compare(self.best, self.patience)
+        except Ended as why:
+            return Knobs(), f"{said}, since in the end {why}"
+        if verdict.outcome != "right" or verdict.seconds >= CLEARLY * verdict.own:
+            return Knobs(), said
+        return self.best, (
+            f"{verdict.own / verdict.seconds:.2f} times as fast with {self.best}, "
+            f"the best of {self.count}"
         )
 
+    def _warn_of_wrong(self, verdict: Verdict) -> None:
+        what = "a schedule computes something else than its kernel and is not used"
+        self._warn(what, verdict.moves)
 
-def _say(what: str) -> None:
-    if settings.DEBUG >= 3:
+    def _warn(self, what: str, moves: list[str]) -> None:
+        """Warn, once for each kernel: what is wrong in one schedule is so in its neighbours."""
+        _say(3, f"{what}: {'; '.join(moves)}")
+        if not self.warned:
+            self.warned = True
+            warnings.warn(
+                f"{what}; please report it with these moves: {'; '.join(moves) or 'none'}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+
+def _say(level: int, what: str) -> None:
+    if level <= settings.DEBUG:
         print(f"    beam: {what}", file=sys.stderr)

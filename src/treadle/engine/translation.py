@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import DeviceError
 from ..ir.args import TensorBox
@@ -25,6 +25,9 @@ from ..optimize.heuristic import optimize
 from ..target import Target
 from .program import packed
 from .report import report_compilation
+
+if TYPE_CHECKING:
+    from .backends import Opened
 
 __all__ = ["Job", "Translator", "entry_of"]
 
@@ -47,6 +50,11 @@ class Translator:
     target: Target
     renderer: Any
     compiler: Any
+
+    @classmethod
+    def of(cls, opened: Opened) -> Translator:
+        """The stages for a device that is open, under the settings that hold now."""
+        return cls(opened.name, opened.code_target, opened.renderer, opened.compiler)
 
     def translate(self, job: Job) -> tuple[dict[str, Any], bytes]:
         """What the cache keeps of a kernel under the heuristic's moves: a description, and code."""

@@ -1,30 +1,33 @@
 """Trials: a kernel's schedules run on memory of their own, to be timed and compared.
 
-    trial = Trial(kernel, opened, build)              fills memory, runs the kernel as it stands
+    trial = Trial(ast, writes, opened, build)         fills memory, runs the kernel as it stands
     candidate = trial.candidate(ast, moves)           compiled
     seconds, found = trial.result(candidate)          what it takes, and what it computes
     trial.agrees(found, expected)                     see agreement.py
 
 Of a kernel that takes long as it stands, before any move, only some results are known: those that
-optimize/sample.py leaves. The user's memory is never touched.
+optimize/sample.py leaves. Memory is bounded: no kernel of more than 256 MiB is tried, which may
+have as much scratch memory, and for each result there are three copies. Weights that last are
+packed once and not in the time that a schedule takes, as in a replay (see lasting.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..dtype import DType
+from ..errors import OutOfMemory
 from ..ir.elementwise import numpy_dtype
 from ..ir.node import Node
 from ..ir.op import Op
 from ..optimize.sample import sampled
 from ..runtime.base import Launch
-from ..schedule.kernel import Kernel
 from .agreement import agree, tolerance
+from .lasting import left_out
 
 if TYPE_CHECKING:
     from .backends import Opened
@@ -35,56 +38,70 @@ __all__ = ["Arrays", "Build", "Candidate", "Trial"]
 Build = Callable[[Node, list[str]], "CompiledKernel"]
 Arrays = dict[int, np.ndarray]
 
-MAX_BYTES = 1 << 28  # of all memory of a trial
+MAX_BYTES = 1 << 28  # of the memory that a kernel reads and writes, and of its scratch memory
 SAMPLE_STEPS = 1 << 25  # of the kernel as it stands: some tenths of a second
 POISON = 0xFF  # what each byte of scratch memory is at first: NaN, as a float
+GUARD = np.frombuffer(b"nothing is to be written past an end" * 2, np.uint8)[:64]
 PERIOD = 1_000_003  # after so many elements data repeats itself; a prime, so that rows differ
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A schedule that was compiled, ready to run on the memory of its Trial."""
+    """A schedule that was compiled, ready to run on the memory of its Trial.
 
-    calls: Any
+    `packing` is what replays leave out, `rest` all else.
+    """
+
+    packing: Any
+    rest: Any
     ast: Node
     moves: list[str]
 
     def seconds(self) -> float:
-        """What one launch takes."""
-        ((start, end),) = self.calls.run_timed()
+        """What one launch takes, behind the packing that comes before it."""
+        ((start, end),) = self.rest.run_timed()
         return (end - start) * 1e-9
 
 
 class Trial:
     """Memory for one kernel, filled with the same numbers for each of its schedules.
 
-    Raises what building and running the kernel raises; `reference` is None where nothing can tell
-    whether a schedule is right.
+    `writes` are the slots of memory that it stores into. Raises what building and running the
+    kernel raises; `reference` is None where nothing can tell whether a schedule is right.
     """
 
     reference: tuple[Arrays, Arrays] | None
 
-    def __init__(self, kernel: Kernel, opened: Opened, build: Build) -> None:
-        self._kernel, self._opened, self._build = kernel, opened, build
-        nodes = kernel.ast.toposort()
+    def __init__(self, ast: Node, writes: Sequence[int], opened: Opened, build: Build) -> None:
+        self._ast, self._writes, self._opened, self._build = ast, writes, opened, build
+        nodes = ast.toposort()
         self._params = sorted((n for n in nodes if n.op is Op.PARAM), key=lambda n: n.arg.slot)
         loaded = {n.src[0].arg.slot for n in nodes if n.op is Op.LOAD}
-        self._in_place = bool(loaded & set(kernel.writes))
+        self._in_place = bool(loaded & set(writes))
+        self._lasting = {p.arg.slot for p in self._params if p.arg.lasts}
         self._tolerance = tolerance(nodes) or 0.0
         self._memory: list[Any] = []
-        self._fill: list[np.ndarray] = []
+        self._fill: Arrays = {}
         self.reference = self._reference()
 
     # -- running --------------------------------------------------------------------------------
 
     def candidate(self, ast: Node, moves: list[str]) -> Candidate:
-        """Compile a schedule."""
+        """Compile a schedule. Raises OutOfMemory where it wants too much scratch memory."""
         compiled = self._build(ast, moves)
+        if sum(compiled.scratch) > MAX_BYTES:
+            raise OutOfMemory(f"{sum(compiled.scratch)} bytes of scratch memory")
         scratch = [self._filled(np.full(n, POISON, np.uint8)) for n in compiled.scratch]
         args = [memory.argument for memory in (*self._memory, *scratch)]
+        once = left_out(compiled, len(self._memory), self._lasting)
         keep = (compiled, scratch, self._memory)
-        calls = self._opened.runtime.call_list([Launch(compiled.library.phases, args)], keep)
-        return Candidate(calls, ast, moves)
+
+        def calls(phases: Iterable[Any]) -> Any:
+            return self._opened.runtime.call_list([Launch([*phases], args)], keep)
+
+        phases = list(enumerate(compiled.library.phases))
+        packing = calls(phase for n, phase in phases if n in once) if once else None
+        return Candidate(packing, calls(phase for n, phase in phases if n not in once), ast, moves)
 
     def seconds(self, candidate: Candidate) -> float:
         """What one launch takes; a kernel that reads what it writes meets the same data again."""
@@ -95,12 +112,13 @@ class Trial:
     def result(self, candidate: Candidate) -> tuple[float, Arrays]:
         """The seconds of a launch, and all memory that the kernel writes after it."""
         self._restore()
+        if candidate.packing is not None:
+            candidate.packing.run()
         seconds = candidate.seconds()
-        return seconds, {slot: self._read(slot) for slot in self._kernel.writes}
+        return seconds, {slot: self._read(slot) for slot in self._writes}
 
     def _restore(self, flipped: bool = False) -> None:
-        for slot in self._kernel.writes:
-            data = self._fill[slot]
+        for slot, data in self._fill.items():
             self._write(self._memory[slot], ~data if flipped else data)
 
     def _filled(self, data: np.ndarray) -> Any:
@@ -123,12 +141,16 @@ class Trial:
         """(results, where there are any) of the kernel without any moves, or of a sample of it."""
         if sum(p.arg.size * p.dtype.itemsize for p in self._params) > MAX_BYTES:
             return None
-        ast = sampled(self._kernel.ast, SAMPLE_STEPS)
-        if ast is None or (self._in_place and ast is not self._kernel.ast):
+        ast = sampled(self._ast, SAMPLE_STEPS)
+        if ast is None or (self._in_place and ast is not self._ast):
             return None
         for low in (-8, 1):  # floats of both signs if all is finite then, else positive ones
-            self._fill = [_numbers(p.dtype, p.arg.size, p.arg.slot, low) for p in self._params]
-            self._memory = [self._filled(data) for data in self._fill]
+            self._memory, self._fill = [], {}
+            for p in self._params:
+                data = _numbers(p.dtype, p.arg.size, p.arg.slot, low)
+                if p.arg.slot in self._writes:
+                    data = self._fill[p.arg.slot] = np.concatenate([data, GUARD])
+                self._memory.append(self._filled(data))
             plain = self.candidate(ast, [])
             _, found = self.result(plain)
             if all(self._is_finite(slot, data) for slot, data in found.items()):
@@ -145,8 +167,8 @@ class Trial:
         plain.seconds()
         written = {}
         for slot, data in found.items():
-            itemsize = self._params[slot].dtype.itemsize
-            written[slot] = (self._read(slot) == data).reshape(-1, itemsize).all(axis=1)
+            same = (self._read(slot) == data)[: -len(GUARD)]
+            written[slot] = same.reshape(-1, self._params[slot].dtype.itemsize).all(axis=1)
         return written
 
     # -- comparing ------------------------------------------------------------------------------
@@ -155,15 +177,17 @@ class Trial:
         """Whether a schedule's results are those of the kernel as it stands, where known."""
         assert self.reference is not None  # whoever asks has looked
         expected, written = self.reference
-        return all(self._equal(s, found[s], expected[s], written[s]) for s in self._kernel.writes)
+        return all(self._equal(s, found[s], expected[s], written[s]) for s in self._writes)
 
     def agrees(self, one: Arrays, other: Arrays) -> bool:
         """Whether two schedules have the same results everywhere."""
-        return all(self._equal(slot, one[slot], other[slot]) for slot in self._kernel.writes)
+        return all(self._equal(slot, one[slot], other[slot]) for slot in self._writes)
 
     def _equal(
         self, slot: int, found: np.ndarray, expected: np.ndarray, where: np.ndarray | None = None
     ) -> bool:
+        if not np.array_equal(found[-len(GUARD) :], GUARD):  # it stores behind the end
+            return False
         one, other = self._typed(slot, found), self._typed(slot, expected)
         if where is not None:
             one, other = one[where], other[where]
@@ -175,7 +199,7 @@ class Trial:
     def _typed(self, slot: int, data: np.ndarray) -> np.ndarray:
         """The elements of a buffer; floats as NumPy knows them itself."""
         dtype = self._params[slot].dtype
-        array = data.view(numpy_dtype(dtype))
+        array = data[: -len(GUARD)].view(numpy_dtype(dtype))
         return array.astype(np.float32) if dtype.kind == "float" and dtype.itemsize < 4 else array
 
 

@@ -1,0 +1,66 @@
+"""What the cache keeps of a kernel, a description and code, becomes code that is ready to run.
+
+load(key, description, code, reason, opened)  ->  a CompiledKernel
+digest(opened, *texts)  ->  a key for what is made of these texts for a device
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from ..runtime.base import Boxes, Entry, Slot
+from .backends import Opened, digest_of_sources
+from .program import CompiledKernel
+
+__all__ = ["digest", "load"]
+
+FORMAT = "7"
+
+
+def digest(opened: Opened, *texts: str) -> str:
+    """A key for what is made of `texts` for a device, by this version of everything involved."""
+    head = (
+        FORMAT, opened.name.partition(":")[0], opened.compiler.name, opened.compiler.version,
+        opened.target.code_key, digest_of_sources(),
+    )  # fmt: skip
+    return hashlib.blake2b("\0".join((*head, *texts)).encode(), digest_size=16).hexdigest()
+
+
+def load(
+    key: str, description: dict[str, Any], code: bytes, reason: str, opened: Opened
+) -> CompiledKernel:
+    """What runs a kernel, from what the cache keeps of it. Raises what the runtime does."""
+    entries = description["entries"]
+    entries = tuple(
+        Entry(
+            symbol,
+            grid,
+            items,
+            tuple(Slot(*slot) for slot in slots),
+            tuple(variables),
+            work,
+            shared,
+            tuple(_boxes(*fields) for fields in boxes),
+            tuple(aligned),
+        )
+        for symbol, grid, items, slots, variables, work, shared, boxes, aligned in entries
+    )
+    return CompiledKernel(
+        key,
+        description["name"],
+        opened.runtime.load(code, entries),
+        entries,
+        tuple(description["scratch"]),
+        description["ops"],
+        description["bytes"],
+        reason,
+        tuple(description["moves"]),
+        description["source"],
+        tuple(description["variables"]),
+        opened.runtime.kernel_bytes,
+    )
+
+
+def _boxes(number: int, element: str, offset: int, shape: Any, strides: Any, box: Any) -> Boxes:
+    return Boxes(number, element, offset, tuple(shape), tuple(strides), tuple(box))
