@@ -65,6 +65,16 @@ def test_every_kernel_is_assembled(name, arch):
             assert int.from_bytes(code[18:20], "little") == MACHINES[arch]
 
 
+@pytest.mark.parametrize("arch", MACHINES)
+@pytest.mark.parametrize("name", [*PRODUCTS, *OTHERS])
+def test_no_kernel_calls_a_function(name, arch):
+    # LLVM knows what a target lacks as a function of some library, one element at a time.
+    target = Target.parse(arch)
+    for text in sources((PRODUCTS | OTHERS)[name](), target):
+        assembly = LLVMCompiler(target).assembly(text)
+        assert not re.findall(r"^\s+(?:bl|blr|callq?)\s.*$", assembly, re.MULTILINE)
+
+
 PRODUCT = r"fmla|vfmadd|\bmulps"
 
 
