@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 
 def printed(code: str, name: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
+        [sys.executable, "-c", code],
         env={**os.environ, **INSTRUCTIONS[name]}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     return done.stdout.strip()
