@@ -61,6 +61,9 @@ def _parser() -> argparse.ArgumentParser:
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--markdown", action="store_true", help="print the settings' page")
     bench = _command(commands, _bench, "measure treadle and its peers side by side")
+    bench.add_argument(
+        "--instructions", choices=("avx2", "sse"), help="hold all libraries to older instructions"
+    )
     bench.add_argument("--json", action="store_true", help="print JSON")
     bench.add_argument("--only", metavar="WORDS", help="groups, rows whose name has one of WORDS")
     bench.add_argument("--peers", metavar="NAMES", help="peers to run beside (default: installed)")
@@ -177,7 +180,17 @@ def _bench(options: argparse.Namespace) -> int:
     from .bench import run
 
     only, peers = _words(options.only), _words(options.peers)
+    if options.instructions is not None:
+        return _bench_held(options, peers)
     return run(only=only, peers=peers, quick=options.quick, json_wanted=options.json)
+
+
+def _bench_held(options: argparse.Namespace, peers: list[str] | None) -> int:
+    from .bench.instructions import run_held
+
+    flags = [f"--{name}" for name in ("json", "quick") if getattr(options, name)]
+    only = [] if options.only is None else [f"--only={options.only}"]
+    return run_held(options.instructions, peers, [*flags, *only])
 
 
 def _words(text: str | None) -> list[str] | None:

@@ -51,6 +51,12 @@ def test_native_types_follow_the_features():
     assert Target.parse("x86_64").is_native(dtypes.float32.vec(4))
 
 
+def test_targets_say_whether_one_instruction_multiplies_and_adds():
+    has = {text: Target.parse(text).has_fma for text in ("x86-64-v2", "x86-64-v3", "aarch64")}
+    assert has == {"x86-64-v2": False, "x86-64-v3": True, "aarch64": True}
+    assert not Target.parse("x86_64,skylake,-fma").has_fma
+
+
 def test_lanes_are_counted_per_type():
     target = Target.parse("x86-64-v4")
     assert [target.lanes(t) for t in (dtypes.int8, dtypes.float32, dtypes.float64)] == [64, 16, 8]

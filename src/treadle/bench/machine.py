@@ -11,10 +11,12 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 
+from ..engine.backends import Device
+from ..engine.selection import environment_choice
 from ..runtime.probe import fma_peak, rate
 from ..target import available_cores, host_target
 
-__all__ = ["Ceilings", "ceilings", "describe_machine", "versions"]
+__all__ = ["Ceilings", "ceilings", "describe_machine", "peak_flops", "versions"]
 
 PACKAGES = (
     "numpy", "llvmlite", "ml_dtypes", "torch", "jax", "onnxruntime", "tinygrad", "av",
@@ -49,8 +51,13 @@ def versions() -> dict[str, str]:
 
 
 def describe_machine() -> dict[str, str]:
-    """The processor's name, how many cores this process may use, and the versions."""
-    return {"processor": _processor(), "cores": str(available_cores()), **versions()}
+    """The processor's name, how many cores this process may use, and the versions.
+
+    And the architecture that treadle makes code for, where the environment names one.
+    """
+    choice = environment_choice()
+    named = {"architecture": choice.arch} if choice is not None and choice.arch else {}
+    return {"processor": _processor(), **named, "cores": str(available_cores()), **versions()}
 
 
 def _processor() -> str:
@@ -73,7 +80,12 @@ def ceilings(quick: bool = False) -> Ceilings:
     count = 1 << 20 if quick else max(host_target().l3, 1 << 24)  # of four bytes each
     probes = _bandwidth_probes(count)
     read, copy = (max(rates) for rates in zip(*probes, strict=True))
-    return Ceilings(fma_peak(1 << (16 if quick else 22)), read, copy)
+    return Ceilings(peak_flops(1 << (16 if quick else 22)), read, copy)
+
+
+def peak_flops(steps: int) -> float:
+    """float32 operations a second, in the instructions that the CPU's kernels are made of."""
+    return fma_peak(steps, Device["CPU"].target)
 
 
 def _bandwidth_probes(count: int) -> list[tuple[float, float]]:

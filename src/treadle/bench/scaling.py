@@ -11,8 +11,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 
-from ..runtime.probe import fma_peak
 from ..target import available_cores
+from .machine import peak_flops
 from .peers import PEERS
 from .process import Overhead, printed
 from .rows import works
@@ -67,4 +67,4 @@ def peak_work(name: str, quick: bool) -> float:
     for _ in range(3):
         run()
     rounds = range(3 if quick else ROUNDS)
-    return statistics.median(timed(run) * fma_peak(steps) for _ in rounds)
+    return statistics.median(timed(run) * peak_flops(steps) for _ in rounds)

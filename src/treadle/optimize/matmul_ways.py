@@ -111,9 +111,11 @@ def choose_tile(
     for vectors in (1, 2, 3, 4):
         if vectors > 1 and (vectors - 1) * lanes >= columns:
             continue
-        # One register for each accumulator, for each vector of y, and for one element of x.
+        # One register for each accumulator, for each vector of y, for one element of x, and for
+        # the product of both where that is not added by the same instruction.
         wide, held = vectors * beside, vectors * sums
-        fits = min(registers // held, (target.vector_registers - wide - 1) // held)
+        passing = 1 if target.has_fma else 2
+        fits = min(registers // held, (target.vector_registers - wide - passing) // held)
         for height in range(1, min(rows, 16, fits) + 1):
             padded = (
                 -(-rows // height) * height * -(-columns // (vectors * lanes)) * vectors * lanes

@@ -12,9 +12,13 @@ import ctypes
 import functools
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..target import available_cores
+from ..dtype import dtypes
+from ..target import available_cores, host_target
+
+if TYPE_CHECKING:
+    from ..target import Target
 
 __all__ = ["fma_peak", "peaks", "rate"]
 
@@ -41,12 +45,17 @@ def _timed(function: Any) -> float:
     return time.perf_counter() - start
 
 
-def fma_peak(steps: int) -> float:
-    """Multiply-adds of all cores at once, each on independent accumulators in registers."""
+def fma_peak(steps: int, target: Target | None = None) -> float:
+    """Multiply-adds of all cores at once, each on independent accumulators in registers.
+
+    In the instructions of `target`, by default all that this machine has.
+    """
     from llvmlite import binding
 
-    lanes, accumulators = _registers(binding.get_host_cpu_features())
-    engine = _compile(binding, _fma_source(lanes, accumulators))
+    target = target or host_target()
+    # Three quarters of the registers: no accumulator spills, and none is waited for.
+    lanes, accumulators = target.lanes(dtypes.float32), target.vector_registers * 3 // 4
+    engine = _compile(binding, _fma_source(lanes, accumulators), target)
     address = engine.get_function_address("probe")
     # ctypes lets go of the interpreter's lock during the call, so plain threads do here.
     probe = ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_int64)(address)
@@ -64,12 +73,6 @@ def _on_all_cores(function: Any, argument: int) -> None:
         thread.join()
 
 
-def _registers(features: Any) -> tuple[int, int]:
-    """float32 lanes of a register, and how many accumulators fit without spilling."""
-    table = {"avx512f": (16, 24), "avx2": (8, 12), "sse2": (4, 12)}
-    return next((shape for name, shape in table.items() if features.get(name)), (4, 24))
-
-
 def _fma_source(lanes: int, accumulators: int) -> str:
     """LLVM IR of `float probe(int64 steps)`: the loop, then a sum so that nothing is dropped."""
     vector, each = f"<{lanes} x float>", range(accumulators)
@@ -77,13 +80,13 @@ def _fma_source(lanes: int, accumulators: int) -> str:
     # Each accumulator starts elsewhere, or the compiler would merge them all into one.
     starts = [_splat(lanes, f"{i + 2}.0") for i in each]
     phis = "\n".join(f"%a{i} = phi {vector} [{starts[i]}, %top], [%b{i}, %loop]" for i in each)
-    call = f"call {vector} @llvm.fma.v{lanes}f32({vector}"
+    call = f"call {vector} @llvm.fmuladd.v{lanes}f32({vector}"
     fmas = "\n".join(f"%b{i} = {call} %a{i}, {vector} {slope}, {vector} {step})" for i in each)
     sums = "\n".join(
         f"%s{i} = fadd {vector} {'%b0' if i == 1 else f'%s{i - 1}'}, %b{i}" for i in each if i
     )
     return f"""
-declare {vector} @llvm.fma.v{lanes}f32({vector}, {vector}, {vector})
+declare {vector} @llvm.fmuladd.v{lanes}f32({vector}, {vector}, {vector})
 define float @probe(i64 %steps) "prefer-vector-width"="512" {{
 top:
   br label %loop
@@ -106,13 +109,12 @@ def _splat(lanes: int, value: str) -> str:
     return f"<{', '.join([f'float {value}'] * lanes)}>"
 
 
-def _compile(binding: Any, source: str) -> Any:
+def _compile(binding: Any, source: str, target: Target) -> Any:
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
-    features = binding.get_host_cpu_features().flatten()
-    target = binding.Target.from_default_triple().create_target_machine(
-        cpu=binding.get_host_cpu_name(), features=features, opt=2
+    machine = binding.Target.from_default_triple().create_target_machine(
+        cpu=target.cpu, features=target.features, opt=2
     )
-    engine = binding.create_mcjit_compiler(binding.parse_assembly(source), target)
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(source), machine)
     engine.finalize_object()
     return engine

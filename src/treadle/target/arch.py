@@ -130,6 +130,7 @@ def x86_target(cpu: str, words: tuple[str, ...] = ()) -> Target:
         chooses_addresses=True,
         least_shuffled=1 if "avx512vbmi" in present else 2 if "avx512bw" in present else 4,
         has_scale=wide,
+        has_fma="fma" in present,
     )
 
 
