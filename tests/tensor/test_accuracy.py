@@ -198,11 +198,8 @@ def test_no_function_needs_contraction(function):
     assert error <= ULPS, at
 
 
-# Of the two that are left out docstrings say how exact they are.
 @pytest.mark.parametrize("is_reproducible", [False, True])
-@pytest.mark.parametrize(
-    "function", [f for f in FUNCTIONS if f.name not in ("erfc", "erfinv")], ids=lambda f: f.name
-)
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.name)
 def test_float64_is_within_four_ulp(function, is_reproducible):
     random = np.random.default_rng(8)
     near_one = 1 - 10.0 ** -random.uniform(1, 15, 30)

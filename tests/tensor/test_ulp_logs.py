@@ -1,7 +1,8 @@
 """Inverse hyperbolic functions, and those of exponentials and errors, are within 2 ulp in float32.
 
 References are float64, and mpmath where NumPy has none. `tests/lower/test_math.py` looks at the
-formulas, contracted and not; this at what kernels compute.
+formulas, contracted and not, `test_accuracy.py` at all inputs of the CPU's kernels; this at other
+devices, half types, constants, and logit.
 """
 
 from __future__ import annotations
@@ -70,15 +71,12 @@ def exact_values(name: str, x: np.ndarray) -> np.ndarray:
         return REFERENCES[name](x.astype(np.float64))
 
 
-@pytest.mark.parametrize("name", REFERENCES)
-def test_results_are_within_two_ulp(name):
-    x = samples(name)
-    got, exact = getattr(Tensor(x, device="CPU"), name)().numpy(), exact_values(name, x)
+def test_logit_is_within_two_ulp():
+    x = samples("logit")
+    got, exact = Tensor(x, device="CPU").logit().numpy(), exact_values("logit", x)
     error = errors_in_ulp(got, exact)
     worst = int(np.argmax(error))
-    assert error[worst] <= ULP, f"{name}({x[worst]!r}) = {got[worst]!r}, not {exact[worst]!r}"
-    zero = (got == 0) & (exact == 0)
-    np.testing.assert_array_equal(np.signbit(got[zero]), np.signbit(exact[zero]))
+    assert error[worst] <= ULP, f"logit({x[worst]!r}) = {got[worst]!r}, not {exact[worst]!r}"
     assert np.isfinite(exact).sum() > 3000
 
 
