@@ -27,7 +27,10 @@ def filled(*shape, dtype=dtypes.float32):
 
 def stores(tensor, target=WIDE):
     """(stores marked, stores in all) of the last kernel that computes `tensor`."""
-    kernel = scheduled([(tensor.node, "CPU")])[-1]
+    return stores_of(scheduled([(tensor.node, "CPU")])[-1], target)
+
+
+def stores_of(kernel, target):
     ast, _ = optimize(kernel.ast, target)
     phases = lower(ast, len(kernel.buffers), target).phases
     found = [node for node in phases[-1].program.src if node.op is Op.STORE]
@@ -48,6 +51,16 @@ def test_halves_of_lines_count_where_both_are_there():
 def test_results_that_caches_hold_are_not():
     assert stores(filled(32, 32) + 1)[0] == 0
     assert stores(filled(SIDE, SIDE) + 1, replace(WIDE, l3=1 << 24))[0] == 0
+
+
+def test_what_the_next_kernel_reads_stays_in_a_cache_that_holds_it():
+    """A result leaves from half of that on: it lies beside what is computed from it."""
+    later = filled(SIDE, SIDE).add(1).contiguous() @ filled(SIDE, SIDE)
+    first = scheduled([(later.node, "CPU")])[0]
+    for l3, leaves in ((1 << 17, True), (3 << 17, False)):
+        target = replace(WIDE, l3=l3)
+        assert (stores_of(first, target)[0] > 0) == leaves
+        assert stores(filled(SIDE, SIDE) + 1, target)[0] > 0
 
 
 def test_lines_that_begin_anywhere_are_not():

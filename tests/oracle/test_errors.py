@@ -53,6 +53,9 @@ CASES = {
     "conv of few channels": (conv(padding=1), (normal(2, 32, 28, 28), normal(32, 32, 3, 3))),
     "conv 1x1": (conv(), (normal(2, 256, 28, 28), normal(64, 256, 1, 1))),
     "conv 5x5": (conv(padding=2), (normal(2, 32, 28, 28), normal(64, 32, 5, 5))),
+    "conv 7x7": (
+        conv(padding=3, stride=2), (normal(2, 3, 112, 112), normal(64, 3, 7, 7)),
+    ),
     "conv dilated": (conv(padding=2, dilation=2), (normal(2, 64, 28, 28), normal(64, 64, 3, 3))),
     "conv depthwise": (conv(groups=64), (normal(2, 64, 28, 28), normal(64, 1, 3, 3))),
     "attention": (attention(False), (normal(1, 4, 512, 64),) * 3),

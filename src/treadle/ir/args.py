@@ -177,7 +177,8 @@ class ParamRef:
     """Kernel argument `slot`: memory of `size` elements, or the texture `image` that holds them.
 
     `lasts`: most launches find the same values there; `is_new`: made for what this kernel stores,
-    and so aligned as its device likes it.
+    and so aligned as its device likes it; `is_passed_on`: new, and other kernels of the graph read
+    it, so that it is no result of the graph.
     """
 
     slot: int
@@ -185,6 +186,15 @@ class ParamRef:
     image: ImageDType | None = None
     lasts: bool = False
     is_new: bool = False
+    is_passed_on: bool = False
+
+    def leaves_caches(self, nbytes: int, l3: int) -> bool:
+        """Whether `nbytes` that are stored here are gone from a cache of `l3` before they are read.
+
+        Then stores go around the caches. What the next kernel reads finds room in all of a cache,
+        a result beside what is computed from it in half of one.
+        """
+        return self.is_new and nbytes >= (l3 if self.is_passed_on else l3 // 2)
 
 
 @dataclass(frozen=True)

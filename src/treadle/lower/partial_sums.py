@@ -22,7 +22,7 @@ from .linearize import Phase
 
 __all__ = ["with_partial_sums"]
 
-LONG = 128  # more steps are cut
+LONG = 160  # more steps are cut; 7 x 7 places of three channels are not
 PART = 128  # steps in a row where results leave no registers for a second sum of each
 FEW, SHORT_PART = 8, 32  # up to so many sums have registers for both; then so many steps
 MORE_PARTS = 4 / 3  # times as many, if they are equal then

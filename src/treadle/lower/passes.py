@@ -80,7 +80,7 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
     variables = sorted({n.arg.name for n in root.toposort() if n.op is Op.VARIABLE})
     phases = linearize(root, items, has_groups=target.workgroup is not None)
     if target.workgroup is None:
-        phases = [with_streams(phase, target.l3 // 2) for phase in phases]
+        phases = [with_streams(phase, target.l3) for phase in phases]
         phases = [with_prefetches(phase, target.l1, target.l2, target.l3) for phase in phases]
         # Those look at the schedule's loops, which are others behind this.
         phases = [with_partial_sums(phase) for phase in phases]

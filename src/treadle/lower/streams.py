@@ -24,12 +24,12 @@ CACHE_LINE = 64  # bytes of a cache line on every processor that treadle knows
 STREAM = "stream"
 
 
-def with_streams(phase: Phase, least_bytes: int) -> Phase:
-    """`phase` with marked stores to memory of at least `least_bytes`."""
+def with_streams(phase: Phase, l3: int) -> Phase:
+    """`phase` with marked stores to memory that does not stay in a last-level cache of `l3`."""
     found = frozenset(
         param
         for param, is_written in phase.params
-        if is_written and param.arg.is_new and param_bytes(param) >= least_bytes
+        if is_written and param.arg.leaves_caches(param_bytes(param), l3)
     ) - {behind_after(node.src[0]) for node in phase.program.src if node.op in (Op.LOAD, Op.LINE)}
     marked: set[Node] = set()
     for stretch in _stretches(phase.program.src) if found else ():

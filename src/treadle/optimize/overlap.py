@@ -47,7 +47,7 @@ Ahead = dict[Node, int]  # what rows leave for later loops: so many rows before 
 def overlap_rows(moves: Moves, target: Target) -> None:
     """Compute rows ahead in each nest that stores long rows to memory that no cache holds."""
     for nest in nests_of(moves.root):
-        if nest.node.op is not Op.END or not _streams(nest, target.l3 // 2):
+        if nest.node.op is not Op.END or not _streams(nest, target.l3):
             continue
         grid = tuple(r for r in nest.loops if r.arg.kind == "grid")
         inner = nest.loops[len(grid) :]
@@ -62,14 +62,15 @@ def overlap_rows(moves: Moves, target: Target) -> None:
             moves.log.append(f"compute rows ahead, in blocks of {rows}")
 
 
-def _streams(nest: Nest, least_bytes: int) -> bool:
+def _streams(nest: Nest, l3: int) -> bool:
     """Whether all that is stored leaves for memory."""
     return all(
         store.op is Op.STORE
         and len(store.src) == 3
         and store.src[0].op is Op.PARAM
-        and store.src[0].arg.is_new
-        and size_max(store.src[0].arg.size) * store.src[0].dtype.itemsize >= least_bytes
+        and store.src[0].arg.leaves_caches(
+            size_max(store.src[0].arg.size) * store.src[0].dtype.itemsize, l3
+        )
         for store in nest.effects
     )
 

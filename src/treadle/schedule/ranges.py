@@ -26,6 +26,7 @@ from .images import image_of
 from .index import TRUE, Index, flat_index, gathered_index, places_index, source_index
 from .kernel import Kernel
 from .plan import Group, Kept, Plan, ranges_in
+from .reasons import OUTPUT
 
 __all__ = ["build_kernel", "end", "reduce_over", "storage_of"]
 
@@ -60,7 +61,9 @@ class _Builder:
             self.buffers.append(storage)
         is_new = storage.op is not Op.BUFFER
         lasts = not is_new and storage.arg.lasts
-        ref = ParamRef(slot, size_product(storage.shape), image_of(storage), lasts, is_new)
+        is_passed_on = is_new and self.plan.reasons.get(storage, OUTPUT) != OUTPUT
+        size = size_product(storage.shape)
+        ref = ParamRef(slot, size, image_of(storage), lasts, is_new, is_passed_on)
         return Node(Op.PARAM, storage.dtype, (), ref)
 
     def value(self, node: Node, index: Index, valid: Node = TRUE) -> Node:

@@ -25,8 +25,9 @@ from .plan import (
     ranges_in,
 )
 
-__all__ = ["MAX_KERNEL_OPS", "reason_to_store"]
+__all__ = ["MAX_KERNEL_OPS", "OUTPUT", "reason_to_store"]
 
+OUTPUT = "it is an output"
 MAX_KERNEL_OPS = 600
 CHEAP_OPS = 10
 OPS_ABOVE_PRODUCT = 20
@@ -50,7 +51,7 @@ def reason_to_store(
     if node.op is Op.AFTER:
         return None
     if node in outputs:
-        return "it is an output"
+        return OUTPUT
     if node.op in STORED:
         return f"{node.op.name.lower()} has memory of its own"
     if node.op in MOVEMENT or node.op in SAME:
