@@ -174,7 +174,8 @@ def _packing(factor: Node, along: tuple[Node, ...], steps: tuple[Node, ...], til
             return PACK
         # Borders, and rows that end within vectors, are masks.
         return (2 if steps_of(along[-1]) % tile.lanes == 0 or not gating(factor) else 3) * PACK
-    is_turned = all(stride(index, steps[-1]) == 1 for index in reads)
+    is_run = steps_of(steps[-1]) >= tile.lanes // 2 or len(steps) == 1
+    is_turned = is_run and all(stride(index, steps[-1]) == 1 for index in reads)
     return 2 * PACK if is_turned else 2 * tile.lanes  # else element by element
 
 
