@@ -52,7 +52,8 @@ def convolved(tensors, options):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_tiles_are_turned_before_they_are_stored(target):
-    phases = phases_of((2, 32, 28, 28), (64, 32, 3, 3), Target.parse(target))
+    # of 576 pixels tiles of 4, 6 and 8 leave none: SSE has no masks for what they would leave
+    phases = phases_of((2, 32, 24, 24), (64, 32, 3, 3), Target.parse(target))
     stored = [n.src[2] for n in phases[-1].program.src if n.op is Op.STORE]
     assert stored
     assert all(value.dtype.count > 1 for value in stored)

@@ -143,3 +143,16 @@ def test_logaddexp_of_an_infinity_passes_the_gradient_to_it(device):
     compare(device, lambda a, b: a.logaddexp(b), torch.logaddexp, x, y)
     equal = Tensor([INF, -INF]).logaddexp(Tensor([INF, -INF]))
     assert equal.tolist() == [INF, -INF]
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_gelu_reaches_as_far_as_its_type(device, approximate):
+    x = np.array([1.7e38, -1.7e38, 1e-38], np.float32)
+    compare(device, lambda t: t.gelu(approximate),
+            lambda t: torch.nn.functional.gelu(t, approximate=approximate), x)  # fmt: skip
+
+
+def test_the_logarithm_of_the_normal_distribution_reaches_as_far_as_its_type(device):
+    x = np.array([-1.84e19, -1e10], np.float32)
+    exact = torch.special.log_ndtr(torch.tensor(x).double()).numpy()
+    np.testing.assert_allclose(Tensor(x, device=device).log_ndtr().numpy(), exact, rtol=1e-6)

@@ -194,8 +194,8 @@ class Power(Mathematics):
             raise ArgumentError(f'[gelu] approximate is "none" or "tanh", not {approximate!r}')
         if approximate == "tanh":
             inner = self.square().mul(self).mul(0.044715).add(self).mul(math.sqrt(2 / math.pi))
-            return self.mul(inner.tanh().add(1.0)).mul(0.5)
-        return self.mul(self.mul(math.sqrt(0.5)).erf().add(1.0)).mul(0.5)
+            return self.mul(inner.tanh().add(1.0).mul(0.5))
+        return self.mul(self.mul(math.sqrt(0.5)).erf().add(1.0).mul(0.5))
 
     def quick_gelu(self) -> Self:
         """x sigmoid(1.702 x), elementwise, an approximation of `gelu`; integers give floats."""

@@ -73,7 +73,7 @@ class Probability(Bessel):
         x = self._wide()
         is_left = x.lt(-1.0)
         left, right = is_left.where(x, -1.0), is_left.where(0.0, x)
-        far = left.mul(-math.sqrt(0.5)).erfcx().mul(0.5).log().sub(left.square().mul(0.5))
+        far = left.mul(-math.sqrt(0.5)).erfcx().mul(0.5).log().sub(left.mul(0.5).mul(left))
         tail = right._normal_tail()
         body = right.lt(0).where(tail.log(), tail.neg().log1p())
         result = x.eq(-math.inf).where(x, is_left.where(far, body))
