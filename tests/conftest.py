@@ -10,12 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from .records import Records, add_options
+from .thinning import one_compiler_each
+
 GOLDEN = Path(__file__).parent / "golden"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="record the golden texts anew")
     parser.addoption("--full", action="store_true", help="run everything, which takes hours")
+    add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -25,6 +29,16 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("EMULATE", "2")
     if config.getoption("--full"):
         os.environ["FULL_TESTS"] = "1"
+    config.pluginmanager.register(Records(config), "records")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    chosen = one_compiler_each(items)
+    if len(chosen) < len(items):
+        kept = {*chosen}
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = chosen
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -78,7 +78,7 @@ def test_env_reports_versions_and_every_setting_as_json(capsys):
 
 def test_bench_refuses_a_row_that_does_not_exist_and_lists_those_that_do(capsys):
     assert cli.main(["bench", "--only", "origami"]) == 2
-    assert "no row matches origami; the rows are: matmul 256" in capsys.readouterr().err
+    assert "no row matches origami; the rows are:\nmatmul: matmul 256" in capsys.readouterr().err
 
 
 def test_bench_refuses_a_peer_that_does_not_exist(capsys):

@@ -61,7 +61,7 @@ def is_of_tensors(name, value):
     """Whether tensors go in or come out: of a class, where its objects are called."""
     if inspect.isclass(value):
         called = [vars(kind)[key] for kind in value.__mro__[:-1] for key in ("__init__", "__call__")
-                  if key in vars(kind)]  # fmt: skip
+                  if inspect.isfunction(vars(kind).get(key))]  # fmt: skip
         return ".nn." in name and any(is_of_tensors("", function) for function in called)
     signature = inspect.signature(value)
     kinds = [str(one.annotation) for one in signature.parameters.values()]

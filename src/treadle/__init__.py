@@ -8,17 +8,20 @@ Names are loaded when they are first used, so that importing the package costs n
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from . import fft, nn, windows
+    from typing import Any
+
+    from . import device, dtype, fft, helpers, nn, windows
     from .config import Context
     from .dtype import dtypes
     from .engine.backends import Device
     from .engine.counters import GlobalCounters
     from .engine.jit import TinyJit, jit
     from .func import grad, hessian, jacfwd, jacrev, jvp, scan, value_and_grad, vjp, vmap
+    from .helpers import fetch, getenv
     from .interop import from_dlpack
     from .ir.symbolic import Variable
     from .tensor import Tensor
@@ -31,10 +34,15 @@ __all__ = [
     "TinyJit",
     "Variable",
     "__version__",
+    "device",
+    "dtype",
     "dtypes",
+    "fetch",
     "fft",
     "from_dlpack",
+    "getenv",
     "grad",
+    "helpers",
     "hessian",
     "jacfwd",
     "jacrev",
@@ -53,7 +61,8 @@ __version__ = "0.1.0"  # the package's metadata is made from this line
 _HOMES = {
     "Context": ".config", "Device": ".engine.backends", "GlobalCounters": ".engine.counters",
     "Tensor": ".tensor", "TinyJit": ".engine.jit", "dtypes": ".dtype", "jit": ".engine.jit",
-    "Variable": ".ir.symbolic", "from_dlpack": ".interop",
+    "Variable": ".ir.symbolic", "from_dlpack": ".interop", "fetch": ".helpers",
+    "getenv": ".helpers",
     **dict.fromkeys(
         ("grad", "hessian", "jacfwd", "jacrev", "jvp", "scan", "value_and_grad", "vjp", "vmap"),
         ".func",
@@ -61,16 +70,24 @@ _HOMES = {
 }  # fmt: skip
 
 
+_MODULES = ("device", "dtype", "fft", "helpers", "nn", "windows")
+
+
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name], __name__), name)
-    elif name in ("fft", "nn", "windows"):
-        value = importlib.import_module(f".{name}", __name__)
-    else:
+        value = getattr(_importlib.import_module(_HOMES[name], __name__), name)
+    elif name in _MODULES:
+        value = _importlib.import_module(f".{name}", __name__)
+    elif name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    else:
+        from .pytorch_names import of_module
+        from .tensor import Tensor
+
+        raise of_module(name, dir(Tensor))
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

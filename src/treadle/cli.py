@@ -13,7 +13,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -26,12 +28,16 @@ __all__ = ["main"]
 
 DEVICE_HELP = "where to run, such as CPU or CPU:CLANG (default: what DEV or the machine says)"
 
-ENTRY_NAME = 64  # the length of an entry's name in the cache: a digest in hexadecimal
+LEAST_COLUMN = 20  # characters of a table's last column, however narrow the terminal is
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; `arguments` default to the process's own. Returns the exit code."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.command is None:
+        parser.print_help(sys.stderr)
+        raise SystemExit(2)
     try:
         return options.run(options)
     except UserError as error:
@@ -47,11 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="treadle", description="Tensors on every machine.")
     parser.add_argument("--version", action="version", version=f"treadle {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    commands = parser.add_subparsers(dest="command", metavar="command")
 
     doctor = _command(commands, _doctor, "what runs here, and what would mend the rest")
     doctor.add_argument("--json", action="store_true", help="print JSON")
-    _command(commands, _devices, "the devices that work here")
+    devices = _command(commands, _devices, "the devices that work here")
+    devices.add_argument("--json", action="store_true", help="print JSON")
     demo = _command(commands, _demo, "train a small network on handwritten digits")
     demo.add_argument("--device", metavar="NAME", help=DEVICE_HELP)
     demo.add_argument("--epochs", type=_count, default=20, metavar="N", help="default 20")
@@ -106,7 +113,12 @@ def _doctor(options: argparse.Namespace) -> int:
     else:
         columns = ("runtime", "compiler", "interface")
         cells = [[*(row[c] for c in columns), *_verdict(row)] for row in rows]
-        _print_table([*columns, "state", "why", "mend with"], cells)
+        header = [*columns, "state", "why", "mend with"]
+        if sys.stdout.isatty():  # a column less: it fits the width
+            header = header[:-1]
+            cells = [[*row[:-2], row[-2] + (f"; mend with: {row[-1]}" if row[-1] else "")]
+                     for row in cells]  # fmt: skip
+        _print_table(header, cells)
     return 0 if any(row["usable"] for row in rows) else 1
 
 
@@ -114,7 +126,7 @@ def _verdict(row: dict[str, Any]) -> tuple[str, str, str]:
     return ("ok", row["reason"], "") if row["usable"] else ("no", row["reason"], row["fix"])
 
 
-def _devices(_: argparse.Namespace) -> int:
+def _devices(options: argparse.Namespace) -> int:
     from .engine.backends import Device
     from .engine.inventory import inventory
 
@@ -123,9 +135,17 @@ def _devices(_: argparse.Namespace) -> int:
         if row.usable:
             compilers.setdefault(row.runtime, []).append(row.compiler)
     default = Device.DEFAULT.partition(":")[0]
+    listed = {name: list(dict.fromkeys(found)) for name, found in compilers.items()}
+    if options.json:
+        devices = [
+            {"device": name, "compilers": found, "default": name == default}
+            for name, found in listed.items()
+        ]
+        print(json.dumps(devices, indent=2))
+        return 0
     cells = [
-        [name, ", ".join(dict.fromkeys(found)), "default" if name == default else ""]
-        for name, found in compilers.items()
+        [name, ", ".join(found), "default" if name == default else ""]
+        for name, found in listed.items()
     ]
     _print_table(["device", "compilers", ""], cells)
     return 0
@@ -202,29 +222,33 @@ def _cache(options: argparse.Namespace) -> int:
     from .engine.cache import CompileCache
     from .runtime.cl.driver_cache import clear_folders
 
-    folder, sizes = settings.CACHE_DIR, _entry_sizes(settings.CACHE_DIR)
+    folder = settings.CACHE_DIR
+    cache = CompileCache(folder or None)
+    try:
+        sizes = cache.sizes()
+        removed = cache.clear() if options.clear else 0
+    except OSError as error:
+        print(f"nothing was touched in {folder}: {error.strerror or error}", file=sys.stderr)
+        return 1
     if options.clear:
-        CompileCache(folder or None).clear()
         clear_folders(folder)
-        print(f"removed {len(sizes) - len(_entry_sizes(folder))} kernels from {folder}")
+        print(f"removed {removed} kernels from {folder}")
     else:
         print(f"{len(sizes)} kernels, {sum(sizes) / 1e6:.1f} MB in {folder or 'memory only'}")
     return 0
 
 
-def _entry_sizes(folder: str) -> list[int]:
-    """The sizes of the cache's entries below `folder`; none where it cannot be read."""
-    paths = [
-        os.path.join(where, name)
-        for where, _, names in os.walk(folder)
-        for name in names
-        if len(name) == ENTRY_NAME
-    ]
-    return [os.path.getsize(path) for path in paths]
-
-
 def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns under their names; the last column is as long as it needs to be."""
+    """Columns under their names; the last is as long as it needs to be, or fits the terminal."""
     widths = [max(len(str(line[i])) for line in (header, *rows)) for i in range(len(header))]
+    begin = sum(widths[:-1]) + 2 * (len(widths) - 1)
+    room = None
+    if sys.stdout.isatty():
+        room = max(shutil.get_terminal_size().columns - begin, LEAST_COLUMN)
     for line in (header, *rows):
-        print("  ".join(str(c).ljust(w) for c, w in zip(line, widths, strict=True)).rstrip())
+        cells = [str(cell).ljust(width) for cell, width in zip(line, widths, strict=True)][:-1]
+        last = str(line[-1])
+        parts = [last] if room is None else textwrap.wrap(last, room) or [""]
+        print("  ".join([*cells, parts[0]]).rstrip())
+        for part in parts[1:]:
+            print(" " * begin + part)

@@ -217,8 +217,13 @@ class Settings:
     )  # fmt: skip
     CACHE = Setting(FLAG, True, "Keep compiled kernels on disk for the next process.")
     CACHE_DIR = Setting(
-        PATH, _user_cache_dir, "Where compiled kernels are kept.",
+        PATH, _user_cache_dir,
+        "Where compiled kernels are kept, in a folder treadle-kernels that is treadle's own.",
         default_text="treadle in the user's cache folder, such as ~/.cache/treadle",
+    )  # fmt: skip
+    UNPACK_LIMIT = Setting(
+        _integer(1, 1 << 30), 4096,
+        "MiB to which one compressed file, of `from_url(gunzip=True)` or `npz_load`, may unpack.",
     )  # fmt: skip
     EMULATE = Setting(
         _integer(0, 16), 0,
@@ -273,10 +278,18 @@ class Settings:
         "1 computes each operation on its own and names the line whose result first holds a NaN "
         "that reaches what is computed; 2 names infinities too. Slow.",
     )  # fmt: skip
-    CHECK_INDEX = Setting(
+    CHECK_KERNELS = Setting(
         FLAG, False,
-        "Tensors that index are computed at once, and places out of range raise; otherwise they "
-        "read 0 and are not written. Slow.",
+        "Each kernel runs alone, and some elements of what it stores are compared with the kernel "
+        "before any optimisation and with the graph that it was fused from, both in float64; "
+        "replays of captured functions run kernel by kernel as well. What differs by more than "
+        "rounding raises KernelMismatch with the choices that were made for the kernel. Very slow.",
+    )  # fmt: skip
+    CHECK_INDEX = Setting(
+        _integer(0, 2), 1,
+        "1 raises IndexOutOfRange for an index tensor or a label out of range when values are next "
+        "read on the host; until then it reads 0 and is not written. 2 computes indices at once "
+        "and raises at the line that uses them: slow. 0 looks at nothing.",
     )  # fmt: skip
     TRAINING = Setting(
         FLAG, False, "Layers behave as in training: dropout drops, batch norm uses the batch."
@@ -316,7 +329,9 @@ def _hint(name: str, prefix: str = "") -> str:
 
 @functools.cache
 def _warn_about_unknown_variables() -> None:
-    """Warn once about TREADLE_ variables that mean nothing: they are most often typing slips."""
+    """Warn once about TREADLE_ variables that mean nothing, and about what is nearly a setting's
+    name: they are most often typing slips.
+    """
     for variable in sorted(os.environ):
         name = variable.removeprefix(PREFIX)
         if name != variable and name not in _table():
@@ -324,6 +339,45 @@ def _warn_about_unknown_variables() -> None:
                 f"the environment variable {variable} means nothing to treadle{_hint(name, PREFIX)}"
             )
             warnings.warn(message, stacklevel=5)
+        elif name == variable and (meant := _near_miss(variable)) is not None:
+            warnings.warn(
+                f"the environment variable {variable} means nothing to treadle; did you mean "
+                f"{meant}={os.environ[variable]}?",
+                stacklevel=5,
+            )
+
+
+def _near_miss(variable: str) -> str | None:
+    """The setting of which `variable` is one slip away (a letter missing, too many or, in longer
+    names, another; two exchanged), with a value that it could have. None for all others, as
+    programs have their own variables.
+    """
+    if len(variable) < _SHORTEST_SLIP or variable in _table():
+        return None
+    for name, setting in _table().items():
+        if len(name) <= _SHORTEST_SLIP - 1 or not _is_slip(variable, name):
+            continue
+        try:
+            setting.kind.parse(os.environ[variable].strip())
+        except ValueError:
+            continue
+        return name
+    return None
+
+
+_SHORTEST_SLIP = 4  # letters of a variable that is taken for a slip
+
+
+def _is_slip(text: str, name: str) -> bool:
+    if abs(len(text) - len(name)) > 1:
+        return False
+    same = 0
+    while same < min(len(text), len(name)) and text[same] == name[same]:
+        same += 1
+    rest, other = text[same:], name[same:]
+    exchanged = rest[:2] == other[:2][::-1] and rest[2:] == other[2:]
+    another = rest[1:] == other[1:] and len(name) > _SHORTEST_SLIP  # no TEAM for BEAM
+    return rest[1:] == other or rest == other[1:] or another or exchanged
 
 
 class Context:

@@ -86,6 +86,10 @@ class DType:
         """The type of one lane."""
         return self if self.count == 1 else _vector(_BASE[self.name], 1)
 
+    def __call__(self) -> DType:
+        """Itself: `dtype.scalar()`, as the specification writes it, means `dtype.scalar`."""
+        return self
+
     def vec(self, count: int) -> DType:
         """The type of `count` lanes of this scalar type."""
         return _vector(_BASE[self.name], count)
@@ -249,6 +253,7 @@ class dtypes(metaclass=_Defaults):
 
     default_int: ClassVar[DType] = int32
 
+    fp8s: ClassVar[tuple[DType, ...]] = (fp8e4m3, fp8e5m2)
     floats: ClassVar[tuple[DType, ...]] = (fp8e4m3, fp8e5m2, float16, bfloat16, float32, float64)
     uints: ClassVar[tuple[DType, ...]] = (uint8, uint16, uint32, uint64)
     sints: ClassVar[tuple[DType, ...]] = (int8, int16, int32, int64)
@@ -287,6 +292,36 @@ class dtypes(metaclass=_Defaults):
         return to_dtype(dtype).is_unsigned
 
     @staticmethod
+    def min(dtype: Any) -> Any:
+        """The smallest value of a type: an integer, -inf, or False. Raises DTypeError."""
+        return _ordered("min", dtype).min
+
+    @staticmethod
+    def max(dtype: Any) -> Any:
+        """The largest value of a type: an integer, +inf, or True. Raises DTypeError."""
+        return _ordered("max", dtype).max
+
+    @staticmethod
+    def finfo(dtype: Any) -> tuple[Any, Any]:
+        """How many bits of a float type are (exponent, mantissa): float32 is (8, 23).
+
+        `treadle.dtype.finfo` gives limits. Raises DTypeError for what is no float type.
+        """
+        kind = to_dtype(dtype)
+        if kind not in _MANTISSA_BITS:
+            raise DTypeError(f"[finfo] needs a float type, not {kind.name}")
+        mantissa = _MANTISSA_BITS[kind]
+        return kind.bits - 1 - mantissa, mantissa
+
+    @staticmethod
+    def fields() -> dict[str, DType]:
+        """Every name of an element type, such as "float32" and "half", with its type."""
+        own = (*dtypes.all, *dtypes.complexes)
+        return {kind.name: kind for kind in own} | {
+            name: _BASE[meant] for name, meant in _ALIASES.items()
+        }
+
+    @staticmethod
     def from_py(value: Any) -> DType:
         """The type a Python scalar, or a nested list of them, takes when nothing else decides.
 
@@ -308,7 +343,19 @@ class dtypes(metaclass=_Defaults):
         )
 
 
+def _ordered(name: str, dtype: Any) -> DType:
+    """A type whose values have an order. Raises DTypeError for a complex one."""
+    kind = to_dtype(dtype)
+    if kind.is_complex:
+        raise DTypeError(f"[{name}] complex numbers have no order; .real names their parts")
+    return kind
+
+
 _PY_BOOL = bool
+_MANTISSA_BITS = {
+    dtypes.fp8e4m3: 3, dtypes.fp8e5m2: 2, dtypes.float16: 10, dtypes.bfloat16: 7,
+    dtypes.float32: 23, dtypes.float64: 52,
+}  # fmt: skip
 _REAL_PARTS = {"complex64": dtypes.float32, "complex128": dtypes.float64}
 
 _PROMOTIONS: dict[DType, tuple[DType, ...]] = {
@@ -445,9 +492,14 @@ _ALIASES = {
 def to_dtype(value: Any) -> DType:
     """A DType from a DType, a name ("float32", "half"), a NumPy or a PyTorch dtype.
 
-    Raises DTypeError for anything else.
+    Raises DTypeError for anything else, vectors included: those are of kernels.
     """
     if isinstance(value, DType):
+        if value.count > 1:
+            raise DTypeError(
+                f"[dtype] elements are scalars, not {value!r}: give {value.scalar!r} and one more "
+                f"axis of {value.count}"
+            )
         return value
     if isinstance(value, str):
         name = _ALIASES.get(value.lower(), value.lower())

@@ -6,6 +6,8 @@ TreadleError
 │   ├── DTypeError       element types do not fit (also a TypeError)
 │   ├── ArgumentError    an argument is of no kind or value that is taken (also a TypeError and a
 │   │                     ValueError)
+│   ├── SubscriptError   what stands in x[...] is no subscript of that shape (also an IndexError, a
+│   │                     ShapeError, a DTypeError and an ArgumentError)
 │   ├── IndexOutOfRange  an index known on the host lies outside its axis (also an IndexError)
 │   ├── LinAlgError      a matrix has no such decomposition or inverse (also a ValueError)
 │   ├── NonFiniteError   a result holds NaN or infinities (also a FloatingPointError); CHECK_NAN
@@ -17,6 +19,7 @@ TreadleError
 │   │   └── CopyError    a copy is needed where copy=False forbids it (also a ValueError)
 │   └── JitError         a captured function cannot be replayed faithfully
 └── InternalError        a broken invariant: please report it
+    └── KernelMismatch   a kernel computes something else than its graph; CHECK_KERNELS
 """
 
 from __future__ import annotations
@@ -30,12 +33,15 @@ __all__ = [
     "IndexOutOfRange",
     "InternalError",
     "JitError",
+    "KernelMismatch",
     "LinAlgError",
+    "NoGradientWarning",
     "NonFiniteError",
     "OutOfMemory",
     "SettingError",
     "ShapeError",
     "StaleCodeError",
+    "SubscriptError",
     "TreadleError",
     "UnsafeBlobWarning",
     "UserError",
@@ -60,6 +66,10 @@ class DTypeError(UserError, TypeError):
 
 class ArgumentError(UserError, TypeError, ValueError):
     """An argument is not of the kind, or not of a value, that the operation takes."""
+
+
+class SubscriptError(ShapeError, DTypeError, ArgumentError, IndexError):
+    """What stands in `x[...]` is no subscript of a tensor of this shape."""
 
 
 class IndexOutOfRange(UserError, IndexError):
@@ -109,5 +119,13 @@ class InternalError(TreadleError, AssertionError):
     """An invariant of treadle itself is broken."""
 
 
+class KernelMismatch(InternalError):
+    """Under CHECK_KERNELS, a kernel has stored something else than its graph says."""
+
+
 class UnsafeBlobWarning(UserWarning):
     """Memory of somebody else is used, and nothing keeps it alive."""
+
+
+class NoGradientWarning(UserWarning):
+    """A backward pass reaches no tensor that requires gradients: it has no effect."""

@@ -2,9 +2,10 @@
 
     Tensor([1.0]).histc("a")    ArgumentError: [histc] bins is 'a', not a whole number
 
-Nothing is checked beforehand: a method that works costs one call more. Where one raises what is no
-error of treadle's, its arguments are compared with its annotations; the first that does not fit is
-named, or all are shown if each fits by itself. What a user's own function raises passes through.
+Arguments by name may have the other names of their parameters (see spellings). Nothing is checked
+beforehand: a method that works costs one call more. Where one raises what is no error of treadle's,
+its arguments are compared with its annotations; the first that does not fit is named, or all are
+shown if each fits by itself. What a user's own function raises passes through.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from typing import Any, TypeVar, cast
 from .dtype import dtypes
 from .errors import ArgumentError, DeviceError, InternalError, TreadleError
 from .kinds import fits, is_tensor, kinds_of, named, shown
+from .spellings import respelled, spellings_of
 
-__all__ = ["EXPLAINING", "Unbound", "explain_all", "explained"]
+__all__ = ["EXPLAINING", "IS_PLAIN", "Unbound", "explain_all", "explained", "of_before"]
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -32,7 +34,9 @@ _RAW = (
     TypeError, ValueError, AttributeError, LookupError, ArithmeticError, AssertionError,
 )  # fmt: skip
 _CAUGHT = (TreadleError, *_RAW)
-_IS_EXPLAINED, _INNER = "is_explained", ("[getitem]", "[gather]", "[loss]", "[device]")
+_IS_EXPLAINED, _IS_OF_BEFORE = "is_explained", "is_of_before"
+_INNER = ("[getitem]", "[gather]", "[loss]", "[device]")
+IS_PLAIN = "is_plain"  # what an error has whose sentence is all that a user can use
 _SPECIAL = ("__init__", "__call__", "__setitem__")
 _REST = inspect.Parameter.VAR_POSITIONAL
 
@@ -83,14 +87,20 @@ def explain_all(module: dict[str, Any]) -> None:
 
 
 def _explaining(method: Callable[..., Any]) -> Callable[..., Any]:
+    spellings = spellings_of(method)
+
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if kwargs and spellings and not spellings.keys().isdisjoint(kwargs):
+            kwargs = respelled(_name_of(method, args), spellings, kwargs)
         try:
             return method(*args, **kwargs)
         except _CAUGHT as error:
             name = _name_of(method, args)
             raw = error.__cause__ if _IS_EXPLAINED in vars(error) else error
             if isinstance(raw, TreadleError):
+                if IS_PLAIN in vars(raw):  # where it happened inside of treadle says nothing
+                    raise raw.with_traceback(None) from None
                 _rename(raw, name)
                 raise
             if raw is None or not _is_ours(raw.__traceback__):
@@ -114,10 +124,18 @@ def _name_of(method: Callable[..., Any], args: Sequence[Any]) -> str:
     return type(args[0]).__name__ if name in _SPECIAL else name
 
 
+def of_before(error: TreadleError) -> TreadleError:
+    """`error`, which an earlier call caused and names: the one that raises it is not to blame."""
+    setattr(error, _IS_OF_BEFORE, True)
+    return error
+
+
 def _rename(error: TreadleError, name: str) -> None:
     """What a subscript, or what all losses share, raises inside of a method is the method's; so is
     what names no operation, but for what a device says of itself.
     """
+    if _IS_OF_BEFORE in vars(error):
+        return
     text = str(error)
     if not text.startswith("[") and not isinstance(error, (DeviceError, InternalError)):
         error.args = (f"[{name}] {text}", *error.args[1:])

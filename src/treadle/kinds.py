@@ -14,7 +14,7 @@ import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import NoneType, UnionType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from .dtype import dtypes, to_dtype
 from .errors import TreadleError
@@ -40,7 +40,7 @@ def _kind(key: str, annotation: Any, names: Mapping[str, Any]) -> Any:
             kind = eval(annotation, dict(names))  # noqa: S307 (what this package's own source says)
     except NameError:  # a name that only type checkers look up
         return _BY_NAME.get(key, Any)
-    if hasattr(kind, "requires_grad"):
+    if hasattr(kind, "requires_grad") or isinstance(kind, TypeVar):
         return _Self
     return _BY_NAME.get(key, Any) if kind in (Any, object) else kind
 

@@ -55,6 +55,8 @@ def check(strict, name, *arrays):
         return
     digits = DIGITS[want.dtype.name]
     np.testing.assert_allclose(got, want, digits, digits / 10, err_msg=name)
+    if name in ("maximum", "minimum"):  # of 0.0 and -0.0 either, by the standard
+        return
     zeros = (want == 0) & (got == 0)
     np.testing.assert_array_equal(np.signbit(got[zeros]), np.signbit(want[zeros]), f"-0: {name}")
 
@@ -88,7 +90,7 @@ def test_floor_divide_rounds_the_quotient_down():
     for dtype in ("float32", "float64"):
         a, b = pairs(FLOATS, dtype)
         with np.errstate(all="ignore"):
-            want = np.floor(a / b)
+            want = np.where(np.isinf(a) | np.isinf(b), a / b, a // b)
         np.testing.assert_array_equal(run(array_api, "floor_divide", a, b).numpy(), want)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from treadle.compile import ClangCompiler
 from treadle.compile.clang import target_flags
+from treadle.engine.inventory import inventory
 from treadle.errors import DeviceError, InternalError
 from treadle.runtime.loader import load_object
 from treadle.target import Target, host_target
@@ -73,6 +74,7 @@ def test_rejected_source_is_saved_and_named():
 @needs_clang
 def test_an_unknown_cpu_is_told_with_a_way_out():
     compiler = ClangCompiler(Target.parse("x86_64,znver99"))
+    assert compiler.cpu == "znver99"
     with pytest.raises(DeviceError, match=r"cannot compile for znver99.*use a newer clang"):
         compiler.compile(SQUARE)
 
@@ -80,7 +82,7 @@ def test_an_unknown_cpu_is_told_with_a_way_out():
 def test_a_missing_clang_is_told_with_its_remedy(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     compiler = ClangCompiler(host_target())
-    with pytest.raises(DeviceError, match=r"no clang on the PATH: install it .*apt install clang"):
+    with pytest.raises(DeviceError, match=r"no clang on the PATH; install it .*apt install clang"):
         compiler.compile(SQUARE)
     assert "no clang on the PATH" in str(compiler.available())
 
@@ -115,6 +117,83 @@ def test_a_clang_that_cannot_start_is_told(tmp_path):
         file.write(b"\x7fELF nonsense")
     with pytest.raises(DeviceError, match="cannot be started"):
         ClangCompiler(host_target(), path).compile(SQUARE)
+
+
+# -- clangs that are older than the processor ---------------------------------------------------
+
+# It takes what clang 14 takes, says what clang 14 says, and writes its arguments as the object.
+OLD_CLANG = """
+if [ "$1" = --version ]; then echo "Debian clang version 14.0.6"; exit; fi
+for word; do
+  case "$word" in
+    -march=znver[45]) echo "error: unknown target CPU '${word#-march=}'" >&2; exit 1;;
+    -mcpu=neoverse-v2) echo "error: unsupported argument 'neoverse-v2' to option '-mcpu='" >&2
+      exit 1;;
+  esac
+done
+echo "$@"
+"""
+
+
+@needs_shell
+@pytest.mark.parametrize(
+    ("arch", "cpu", "flag"),
+    [
+        ("x86_64,znver5", "znver3", "-march=znver3"),
+        ("x86_64,znver4,-avx512f", "znver3", "-march=znver3"),
+        ("x86_64,znver3", "znver3", "-march=znver3"),
+        ("x86_64,graniterapids", "graniterapids", "-march=graniterapids"),
+        ("aarch64,neoverse-v2", "neoverse-n2", "-mcpu=neoverse-n2"),
+    ],
+)
+def test_an_old_clang_compiles_for_the_newest_cpu_that_it_knows(arch, cpu, flag, tmp_path):
+    compiler = ClangCompiler(Target.parse(arch), script(tmp_path, OLD_CLANG))
+    assert compiler.cpu == cpu
+    assert flag in compiler.compile(SQUARE).decode().split()
+
+
+@needs_shell
+def test_an_older_cpu_gets_the_features_of_the_newer_one(tmp_path):
+    compiler = ClangCompiler(Target.parse("x86_64,znver5,-avx512vnni"), script(tmp_path, OLD_CLANG))
+    words = compiler.compile(SQUARE).decode().split()
+    told = [word for word in words if word[1:].startswith(("avx512", "avx2"))]
+    assert {"+avx2", "+avx512f", "+avx512vl", "+avx512bf16", "+avx512vbmi"} <= {*told}
+    assert told[-1] == "-avx512vnni"  # the last word counts
+    assert "-mprefer-vector-width=512" in words
+
+
+@needs_clang
+@pytest.mark.parametrize("cpu", ["znver5", "graniterapids", "meteorlake"])
+def test_any_clang_compiles_for_todays_processors(cpu):
+    target = Target.parse(f"x86_64,{cpu}")
+    scale = "void f(float *x) { for (int i = 0; i < 64; i++) x[i] *= 2; }"
+    assembly = ClangCompiler(target).assembly(scale)
+    assert ("zmm" in assembly) == (target.vector_bytes == 64)
+
+
+@needs_shell
+def test_the_newest_clang_on_the_path_is_taken(monkeypatch, tmp_path):
+    folders = []
+    for name, version in [("clang", "14.0.6"), ("clang-9", "9.0.1"), ("clang-19", "19.1.7")]:
+        (folder := tmp_path / name).mkdir()
+        os.rename(script(folder, f"echo Debian clang version {version}"), folder / name)
+        folders.append(str(folder))
+    (tmp_path / "clang" / "clang-format-20").touch(mode=0o755)
+    monkeypatch.setenv("PATH", os.pathsep.join(["/no/such/folder", *folders]))
+    assert ClangCompiler(host_target()).path == str(tmp_path / "clang-19" / "clang-19")
+    assert ClangCompiler(host_target(), "clang").path == str(tmp_path / "clang" / "clang")
+    monkeypatch.setenv("PATH", folders[1])
+    assert ClangCompiler(host_target()).version == "Debian clang version 9.0.1"
+
+
+@needs_shell
+def test_doctor_says_no_where_a_clang_compiles_nothing(monkeypatch, tmp_path):
+    script(tmp_path, '[ "$1" = --version ] && echo clang version 14.0.6 || exec false')
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (row,) = (row for row in inventory() if row.compiler == "CLANG")
+    assert not row.usable
+    assert "clang rejected generated C" in row.reason
+    assert row.fix.startswith("install another version")
 
 
 def test_flags_name_triple_cpu_and_each_feature():

@@ -14,12 +14,13 @@ import pytest
 
 from treadle.engine import cache as cache_module
 from treadle.engine.cache import CompileCache, digest_of_sources
+from treadle.runtime.private_folder import NAME, Files, PrivateFolder
 
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX permissions and signals")
 
 
 def entries(folder):
-    return sorted(path for path in (folder / "code").iterdir() if path.suffix != ".part")
+    return sorted(path for path in (folder / NAME).iterdir() if len(path.name) == 64)
 
 
 def test_a_value_comes_back_in_this_and_in_another_cache(tmp_path):
@@ -50,26 +51,13 @@ def test_without_a_folder_values_stay_in_memory(folder, tmp_path, monkeypatch):
 
 
 @posix
-def test_the_folder_is_private_even_if_it_was_not(tmp_path):
-    (tmp_path / "code").mkdir()
-    (tmp_path / "code").chmod(0o777)
+def test_the_folder_is_private(tmp_path):
     before = stat.S_IMODE(tmp_path.stat().st_mode)
-    CompileCache(tmp_path).put("key", b"value")
-    assert stat.S_IMODE((tmp_path / "code").stat().st_mode) == 0o700
+    CompileCache(tmp_path / "new" / "cache").put("key", b"value")
+    made = [tmp_path / "new", tmp_path / "new/cache", tmp_path / "new/cache" / NAME]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in made] == [0o700] * 3
     assert stat.S_IMODE(tmp_path.stat().st_mode) == before
-    assert stat.S_IMODE(entries(tmp_path)[0].stat().st_mode) == 0o600
-
-
-@posix
-def test_a_folder_of_somebody_else_is_not_trusted(tmp_path, monkeypatch):
-    CompileCache(tmp_path).put("key", b"value")
-    real = os.geteuid()
-    monkeypatch.setattr(os, "geteuid", lambda: real + 1)
-    cache = CompileCache(tmp_path)
-    with pytest.warns(RuntimeWarning, match="belongs to another user"):
-        assert cache.get("key") is None
-    cache.put("key", b"mine")
-    assert cache.get("key") == b"mine"
+    assert stat.S_IMODE(entries(tmp_path / "new/cache")[0].stat().st_mode) == 0o600
 
 
 DAMAGES = {
@@ -85,13 +73,14 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_entry_is_a_miss_and_removed(tmp_path, damage):
+def test_a_damaged_entry_is_a_miss_and_made_anew(tmp_path, damage):
     CompileCache(tmp_path).put("key", b"value" * 100)
     (path,) = entries(tmp_path)
     path.write_bytes(DAMAGES[damage](path.read_bytes()))
     cache = CompileCache(tmp_path)
+    ours = path.read_bytes().startswith(cache_module._MAGIC)
     assert cache.get("key") is None
-    assert not path.exists()
+    assert path.exists() != ours  # what does not begin as an entry may be somebody's
     cache.put("key", b"again")
     assert CompileCache(tmp_path).get("key") == b"again"
 
@@ -118,7 +107,7 @@ def test_a_folder_in_place_of_an_entry_is_a_miss(tmp_path):
 def test_a_place_that_cannot_be_a_folder_means_memory_and_one_warning(tmp_path):
     (tmp_path / "file").write_text("not a folder")
     cache = CompileCache(tmp_path / "file" / "cache")
-    with pytest.warns(RuntimeWarning, match=r"cannot be written .*set CACHE_DIR"):
+    with pytest.warns(RuntimeWarning, match=r"cannot be used .*set CACHE_DIR"):
         assert cache.get("key") is None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -134,8 +123,8 @@ def test_a_disk_that_takes_no_more_is_still_read(tmp_path, monkeypatch, error):
         raise OSError(error, os.strerror(error))
 
     cache = CompileCache(tmp_path)
-    monkeypatch.setattr(cache_module.tempfile, "mkstemp", refuse)
-    with pytest.warns(RuntimeWarning, match="cannot be written"):
+    monkeypatch.setattr(Files, "create", refuse)
+    with pytest.warns(RuntimeWarning, match="cannot be used"):
         cache.put("new", b"new value")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -146,17 +135,22 @@ def test_a_disk_that_takes_no_more_is_still_read(tmp_path, monkeypatch, error):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_a_disk_that_fills_up_in_the_middle_leaves_no_half_entry(tmp_path, monkeypatch):
-    def full(suffix, dir):
-        path = os.path.join(dir, f"broken{suffix}")
-        os.symlink("/dev/full", path)
-        return os.open(path, os.O_WRONLY), path
+    CompileCache(tmp_path).put("old", b"old value")
+    open_file = Files.open
 
-    monkeypatch.setattr(cache_module.tempfile, "mkstemp", full)
+    def full(files, name, flags):
+        handle = open_file(files, name, flags)
+        if flags & os.O_CREAT:
+            os.dup2(os.open("/dev/full", os.O_WRONLY), handle)
+        return handle
+
     cache = CompileCache(tmp_path)
+    monkeypatch.setattr(Files, "open", full)
     with pytest.warns(RuntimeWarning, match="No space left"):
         cache.put("key", b"x" * 100_000)
     assert cache.get("key") == b"x" * 100_000
-    assert list((tmp_path / "code").iterdir()) == []
+    assert len(entries(tmp_path)) == 1
+    assert not list((tmp_path / NAME).glob("*.part"))
 
 
 def test_the_longest_unused_entries_go_first(tmp_path):
@@ -165,7 +159,8 @@ def test_the_longest_unused_entries_go_first(tmp_path):
         cache.put(f"key{n}", bytes(1000))
         os.utime(entries_by_age(tmp_path)[-1], (n, n))
     assert cache.get("key0") is not None  # used just now
-    cache_module._sweep(tmp_path / "code", 4 * 1040)
+    with PrivateFolder(tmp_path).opened() as files:
+        cache_module._sweep(files, 4 * 1040)
     kept = [n for n in range(9) if CompileCache(tmp_path).get(f"key{n}") is not None]
     assert kept == [0, 6, 7, 8]
 
@@ -249,12 +244,16 @@ def test_writers_killed_at_any_moment_leave_only_whole_entries(tmp_path):
 def test_what_a_killed_writer_left_behind_is_swept_away_later(tmp_path):
     cache = CompileCache(tmp_path)
     cache.put("key", b"value")
-    old, new = tmp_path / "code" / "old.part", tmp_path / "code" / "new.part"
-    for path in (old, new):
-        path.write_bytes(b"half an ent")
-    os.utime(old, (1, 1))
+    parts = [tmp_path / NAME / f"{name * 64}.{name * 16}.part" for name in "abcd"]
+    old, empty, new, others = parts
+    for path, content in zip(parts, (b"treadle1half", b"", b"treadle1", b"text"), strict=True):
+        path.write_bytes(content)
+    for path in (old, empty, others):
+        os.utime(path, (1, 1))
     CompileCache(tmp_path).put("other", b"value")
     assert not old.exists()
+    assert not empty.exists()
+    assert others.exists()
     assert new.exists()  # another process may be writing it
     assert cache.get("key") == b"value"
 

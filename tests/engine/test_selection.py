@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ from treadle.engine import backends
 from treadle.engine.inventory import inventory
 from treadle.engine.selection import COMPILERS, SPELLINGS, parse_choice
 from treadle.errors import DeviceError, SettingError
+from treadle.target import host_target
 
 SHOW = "from treadle import Device; print(Device.DEFAULT)"
 OPEN = "from treadle import Device; d = Device[Device.DEFAULT]; print(d.name, d.compiler.name)"
@@ -212,10 +214,24 @@ def test_every_spelling_means_a_choice_that_exists():
     assert set(SPELLINGS) >= set(COMPILERS)
 
 
+def test_instructions_that_this_processor_lacks_are_refused(monkeypatch):
+    """They would end the process."""
+    host = host_target()
+    if host.arch != "x86_64":
+        pytest.skip("the architectures below are of x86-64")
+    narrow = replace(host, vector_bytes=16, has_fma=False)
+    monkeypatch.setattr(backends, "host_target", lambda: narrow)
+    for arch in ("x86-64-v3", "x86-64-v4", "x86_64,core2,fma", "aarch64"):
+        with pytest.raises(DeviceError, match=f"lacks instructions of {arch}; DEV=NULL:0:LLVM"):
+            Device[f"CPU:7:LLVM:{arch}"].synchronize()
+    assert Tensor([1.0], device="CPU:7:LLVM:x86_64,core2").tolist() == [1.0]
+
+
 # -- absent libraries -----------------------------------------------------------------------------
 
 HIDE = """
 import sys
+from dataclasses import replace
 class Hidden:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in ("pyopencl", "pydawn", "wgpudawn", "cuda"):
@@ -252,14 +268,15 @@ def test_doctor_names_the_command_that_brings_what_is_absent():
     code = HIDE + "from treadle.cli import main; raise SystemExit(main(['doctor', '--json']))"
     done = run(code)
     assert done.returncode == 0, done.stderr
-    rows = {row["runtime"]: row for row in json.loads(done.stdout)}
-    assert rows["CPU"]["usable"]
+    found = json.loads(done.stdout)
+    assert next(row for row in found if row["compiler"] == "LLVM")["usable"]
+    rows = {row["runtime"]: row for row in found}
     assert not rows["CL"]["usable"]
     assert "pyopencl, which is missing" in rows["CL"]["reason"]
     assert 'pip install "treadle[cl]"' in rows["CL"]["fix"]
     assert not rows["WEBGPU"]["usable"]
     assert 'pip install "treadle[webgpu]"' in rows["WEBGPU"]["fix"]
-    compilers = {row["compiler"]: row for row in json.loads(done.stdout)}
+    compilers = {row["compiler"]: row for row in found}
     assert "cuda-bindings is not installed" in compilers["PTX"]["reason"]
     assert compilers["PTX"]["fix"] == 'pip install "treadle[cuda]"'
     assert "and NVRTC, the compiler of CUDA C, is missing" in compilers["NVRTC"]["reason"]

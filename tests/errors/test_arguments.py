@@ -30,9 +30,9 @@ MESSAGES = {
         "[exp] is called on 3.0, not on a tensor; Tensor(...) makes one",
     ),
     "a list of tensors": (
-        lambda: Tensor.cat([X, X]), ArgumentError,
-        ("[cat] is called on [a tensor of float32 and shape (2, 3), a tensor of float32 and shape "
-         "(2, 3)], not on a tensor; give them one by one, with a * before the sequence"),
+        lambda: Tensor.softmax([X, X]), ArgumentError,
+        ("[softmax] is called on [a tensor of float32 and shape (2, 3), a tensor of float32 and "
+         "shape (2, 3)], not on a tensor; give them one by one, with a * before the sequence"),
     ),
     "a layer": (
         lambda: nn.Linear("a", 4), ShapeError,

@@ -112,11 +112,12 @@ def test_checked_results_are_the_same():
         v = Tensor(b, requires_grad=True)
         loss = ((Tensor(a) @ v).softmax() ** 2).sum()
         loss.backward()
-        v.assign(v.detach() - v.grad)
+        with Tensor.no_grad():
+            v.assign(v - v.grad)
         return loss.numpy(), v.numpy()
 
     plain = step(x, w)
-    with Context(CHECK_NAN=2, CHECK_INDEX=1):
+    with Context(CHECK_NAN=2, CHECK_INDEX=2):
         checked = step(x, w)
     for a, b in zip(plain, checked, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5)
@@ -137,8 +138,9 @@ def test_a_captured_function_is_checked_too():
 def test_places_out_of_range_raise_when_checked(device):
     table = Tensor(np.arange(12, dtype=np.float32).reshape(4, 3), device=device)
     index = Tensor([[0, 3], [4, 9]], device=device)
-    assert table[index].shape == (2, 2, 3)
-    with Context(CHECK_INDEX=1):
+    with Context(CHECK_INDEX=0):
+        assert table[index].numpy()[1, 1].tolist() == [0, 0, 0]
+    with Context(CHECK_INDEX=2):
         assert table[Tensor([-4, 3], device=device)].tolist() == [[0, 1, 2], [9, 10, 11]]
         with pytest.raises(IndexOutOfRange) as caught:
             table[index]
@@ -157,7 +159,7 @@ def test_every_way_to_index_is_checked(name):
         "scatter": lambda: x.scatter(1, index, 1.0),
         "setitem": lambda: x.__setitem__((0, index), 1.0),
     }
-    with Context(CHECK_INDEX=1), pytest.raises(IndexOutOfRange, match=r"axis 1 of size 3|axis 0"):
+    with Context(CHECK_INDEX=2), pytest.raises(IndexOutOfRange, match=r"axis 1 of size 3|axis 0"):
         ways[name]()
 
 
@@ -200,7 +202,7 @@ def test_the_representation_computes_nothing():
     assert not y.is_realized
     leaf = Tensor([1.0], requires_grad=True).realize()
     assert repr(leaf) == "<Tensor [1.] shape=(1,), dtype=float32, device=CPU, requires_grad=True>"
-    assert "(4000 values)" in repr(Tensor(np.zeros(4000, np.float32)))
+    assert "[0., 0., ..., 0., 0.]" in repr(Tensor(np.zeros(4000, np.float32)))
 
 
 def test_printing_inside_a_captured_function_is_allowed():
@@ -247,7 +249,7 @@ def test_a_replay_checks_places_and_raises_at_the_line():
     x = Tensor([1.0, 2.0]).realize()
     for _ in range(3):
         step(x, Tensor([0, 1]).realize())
-    with Context(CHECK_INDEX=1), pytest.raises(IndexOutOfRange, match=r"^\[gather\] ") as caught:
+    with Context(CHECK_INDEX=2), pytest.raises(IndexOutOfRange, match=r"^\[gather\] ") as caught:
         step(x, Tensor([0, 7]).realize())
     here = [entry for entry in caught.traceback if str(entry.path) == __file__]
     assert "x.gather(0, index)" in str(here[-1].statement)
@@ -256,7 +258,7 @@ def test_a_replay_checks_places_and_raises_at_the_line():
 @pytest.mark.parametrize("name", ["cross_entropy", "sparse_categorical_crossentropy", "nll_loss"])
 def test_labels_are_checked_as_places_of_classes(name):
     logits = Tensor(np.zeros((3, 4), np.float32))
-    with Context(CHECK_INDEX=1):
+    with Context(CHECK_INDEX=2):
         ignored = -1 if name.startswith("sparse") else -100
         getattr(logits, name)(Tensor([0, ignored, 3]), ignore_index=ignored).item()
         with pytest.raises(IndexOutOfRange, match=rf"^\[{name}\] 1 of 3 places .* has 4 at"):

@@ -5,6 +5,7 @@ import pytest
 
 from treadle import Tensor, Variable, dtypes, nn
 from treadle.errors import (
+    ArgumentError,
     DeviceError,
     DTypeError,
     IndexOutOfRange,
@@ -186,14 +187,13 @@ axes of size 1 can grow, and new axes come in front; use repeat to copy others""
         "zeros")),
     "leaf in place": (lambda: _leaf().__iadd__(1.0), UserError,
         ("[add_] a leaf of shape (2,) that requires gradients is changed in place, and its "
-        "gradient would be that of the new value alone: do it under Tensor.no_grad(), or with "
-        ".assign()")),
+        "gradient would be that of the new value alone: do it under Tensor.no_grad()")),
     "item": (lambda: X.item(), ShapeError,
         "[item] shape (2, 3) holds 6 values, not one; use .tolist(), or index one element first"),
     "truth": (lambda: bool(X), ShapeError,
         ("[bool] the truth value of a tensor of shape (2, 3) is not one value; use .any() or "
         ".all(), and &, | and ~ in place of `and`, `or` and `not`")),
-    "len": (lambda: len(Tensor(1.0)), ShapeError,
+    "len": (lambda: len(Tensor(1.0)), ArgumentError,
         ("[len] a tensor of shape () has no axis to count or to iterate over; .item() gives its "
         "value, .reshape(1) an axis")),
     "index of floats": (lambda: [1, 2][Tensor(1.0)], DTypeError,
@@ -203,10 +203,11 @@ axes of size 1 can grow, and new axes come in front; use repeat to copy others""
     "format": (lambda: f"{X:.2f}", ShapeError,
         "[format] '.2f' formats one number, not a tensor of shape (2, 3); use .item() or .numpy()"),
     "assign shape": (lambda: Tensor.zeros(2).assign(Tensor.zeros(3)), ShapeError,
-        ("[assign] a value of shape (3,) does not fit (2,); use .expand or .reshape on the value, "
-        "or rebind the name: x = value")),
-    "assign dtype": (lambda: Tensor.zeros(2).assign(Tensor([1, 2])), DTypeError,
-        "[assign] a int32 value does not fit a float32 tensor; cast it with .cast('float32')"),
+        ("[assign] a value of shape (3,) does not fit (2,), which it would have to broadcast to; "
+        "use .reshape on the value, or rebind the name: x = value")),
+    "assign dtype": (lambda: Tensor([1, 2]).assign(Tensor.zeros(2)), DTypeError,
+        ("[assign] a float32 value does not fit a int32 tensor without loss; cast it with "
+        ".cast('int32')")),
     "in place, wider": (lambda: VECTOR.add(0).__iadd__(X.T), DTypeError,
         ("[add_] the result is float32 (3, 2), which does not fit in place of float32 (2,); write "
         "x = x ... instead")),

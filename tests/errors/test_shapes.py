@@ -136,11 +136,11 @@ the classes in axis 1
        ^
     3"""),
     "cross_entropy, probabilities": (lambda: X.cross_entropy(Tensor.zeros(2, 4)), """\
-[cross_entropy] shapes (2, 3) and (2, 4) do not broadcast at axis -1:
+[cross_entropy] targets of shape (2, 4) do not fit predictions of (2, 3)
     2  3
     2  4
        ^
-sizes must be equal or 1, aligned from the right; use reshape or unsqueeze to line them up"""),
+expected (2, 3), one for each"""),
     "sparse_categorical_crossentropy": (
         lambda: X.sparse_categorical_crossentropy(Tensor([[1], [2]])), """\
 [sparse_categorical_crossentropy] labels of shape (2, 1) do not fit logits of (2, 3): expected \

@@ -134,7 +134,7 @@ def test_a_value_that_does_not_fit_changes_nothing():
     with pytest.raises(ShapeError):
         x[0:1] = Tensor([1.0, 2.0, 3.0])
     with pytest.raises(ShapeError):
-        x.assign(Tensor([1.0]))
+        x.assign(Tensor([1.0, 2.0, 3.0]))
     with pytest.raises(DTypeError):
         x += Tensor([[1.0], [2.0]])
     assert x.tolist() == [1, 2]
@@ -165,10 +165,16 @@ def test_host_arrays_are_copied_both_ways():
     assert x.tolist() == [1, 2]
 
 
-def test_an_expanded_tensor_can_be_written_element_by_element():
-    x = Tensor([1.0]).expand(3)
-    x[0] = 5
-    assert x.tolist() == [5, 1, 1]
+def test_an_element_that_is_seen_several_times_is_no_place_to_write_to():
+    x = Tensor([1.0])
+    with pytest.raises(UserError, match="expanded view"):
+        x.expand(3)[0] = 5
+    with pytest.raises(UserError, match="view through padding"):
+        x.pad((1, 1)).assign(0)
+    assert x.tolist() == [1]
+    y = x.expand(3).clone()
+    y[0] = 5
+    assert (y.tolist(), x.tolist()) == ([5, 1, 1], [1])
 
 
 def test_one_tensor_under_two_names_is_one_tensor():
@@ -370,7 +376,7 @@ def test_len_and_unpacking_follow_the_first_axis():
     assert (first.tolist(), second.tolist()) == ([1, 2], [3, 4])
     assert [row.tolist() for row in reversed(x)] == [[3, 4], [1, 2]]
     for mistake in (len, list):
-        with pytest.raises(ShapeError, match="no axis to count or to iterate"):
+        with pytest.raises(TypeError, match="no axis to count or to iterate"):
             mistake(Tensor(1.0))
 
 

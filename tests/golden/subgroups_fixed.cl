@@ -120,7 +120,7 @@ kernel void k_0(global const float *restrict arg0, global uchar *restrict arg1) 
   for (int r16 = 0; r16 < 4; r16++) {
     int v17 = (r16 * 16);
     int v18 = (v17 + v2);
-    uchar v19 = local0[v18];
+    uchar v19 = (local0[v18] != 0);
     reg2 = (uchar)(reg2 & v19);
   }
   uchar v20 = reg2;

@@ -60,8 +60,10 @@ def test_running_sums_and_maxima_of_rows(dtype, size):
     exact = np.cumsum(x.astype(np.longdouble), 1) if dtype[0] == "f" else np.cumsum(x, 1)
     sums = mine.cumsum(1).numpy()
     if dtype[0] == "f":
+        # totals of float32 are float64; those of float64 are added as NumPy adds them, or in lanes
+        one_by_one = np.abs(np.cumsum(x, 1) - exact).max() if dtype == "float64" else 0
         error = np.abs(sums - exact).max()
-        assert error <= np.finfo(dtype).eps * 4 * np.abs(exact).max()
+        assert error <= np.finfo(dtype).eps * 4 * np.abs(exact).max() + one_by_one
     else:
         np.testing.assert_array_equal(sums, exact.astype(sums.dtype))
     np.testing.assert_array_equal(mine.cummax(1)[0].numpy(), np.maximum.accumulate(x, 1))

@@ -15,7 +15,7 @@ from treadle.errors import DeviceError
 from treadle.ir.op import Op
 from treadle.schedule.shard import Spread, partition
 
-COUNT, BLOCKS = (2000 if os.environ.get("FULL_TESTS") else 60), 6
+COUNT, BLOCKS = (2000 if os.environ.get("FULL_TESTS") else 30), 6
 PLACES = [
     ("CPU", "CPU:1"), ("CPU:1", "CPU"), ("CPU", "CPU:1", "CPU:2"),
     ("CPU:3", "CPU", "CPU:2", "CPU:1"), ("CPU", "CL"), ("CL", "CPU:1", "CPU"), ("WEBGPU", "CPU"),

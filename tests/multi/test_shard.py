@@ -164,9 +164,6 @@ def test_bad_requests_are_refused():
         x.shard("CPU")
     with pytest.raises(DeviceError, match=r"move one with .to"):
         x.shard(TWO, 0) + Tensor(numbers(6, 2))
-    y = x.shard(TWO, 0).realize()
-    with pytest.raises(DeviceError, match="cannot be overwritten"):
-        y[0] = 1.0
     assert "CPU:1" in repr(x.shard(TWO, 0))
 
 

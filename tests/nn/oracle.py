@@ -20,5 +20,6 @@ def copy_parameters(layer, twin):
         assert ours[name].shape == tuple(value.shape)
         fresh = generator.uniform(0.5, 1.5, value.shape).astype(np.float32)
         value.copy_(torch.from_numpy(fresh))
-        ours[name].assign(Tensor(fresh)).realize()
+        with Tensor.no_grad():
+            ours[name].assign(Tensor(fresh)).realize()
         ours[name].requires_grad = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 
 import numpy as np
 import pytest
@@ -86,8 +87,16 @@ def test_gradients_of_some_or_with_the_result_known_are_no_more():
     assert len(kernels((q.grad, k.grad, v.grad))) == 2
 
 
-@pytest.mark.parametrize("width", [16, 64, 80, 128])
-@pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a"])
+# Every width and every architecture; with --full every pair of them.
+PAIRS = [
+    (arch, width)
+    for i, arch in enumerate(("sm_80", "sm_89", "sm_90a"))
+    for j, width in enumerate((16, 64, 80, 128))
+    if (i + j) % 2 == 0 or "FULL_TESTS" in os.environ
+]
+
+
+@pytest.mark.parametrize(("arch", "width"), PAIRS)
 def test_kernels_are_legal_keep_to_shared_memory_and_meet_in_no_bank(arch, width):
     target = Target.parse(arch)
     for kernel in kernels(results(*given(512, width), is_causal=True), target):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from treadle import Tensor, dtypes
-from treadle.compile.clang import ClangCompiler
+from treadle.compile.clang import ClangCompiler, clang_target
 from treadle.compile.llvm import LLVMCompiler
 from treadle.dtype import _to_np_dtype
 from treadle.engine.known import current
@@ -136,11 +136,12 @@ def test_llvm_code_for_each_level_gives_what_the_interpreter_gives(name, level):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_c_code_through_clang_gives_what_the_interpreter_gives(name):
-    compiler = ClangCompiler(host_target())
+    target = clang_target(host_target())
+    compiler = ClangCompiler(target)
     missing = compiler.available()
     if missing:
         pytest.skip(missing)
-    check(name, host_target(), CRenderer(), compiler)
+    check(name, target, CRenderer(), compiler)
 
 
 def test_code_for_another_architecture_assembles():

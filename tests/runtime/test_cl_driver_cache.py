@@ -10,6 +10,7 @@ import pytest
 
 from treadle import Device
 from treadle.errors import DeviceError
+from treadle.runtime.private_folder import NAME, PrivateFolder
 
 TAKE = """
 import os, sys
@@ -48,7 +49,7 @@ def taken(folder, **variables):
 def test_processes_take_the_first_folder_that_is_free(tmp_path):
     first, one = taken(tmp_path)
     second, two = taken(tmp_path)
-    assert (one, two) == (str(tmp_path / "pocl-0"), str(tmp_path / "pocl-1"))
+    assert (one, two) == (str(tmp_path / NAME / "pocl-0"), str(tmp_path / NAME / "pocl-1"))
     end(first)
     third, three = taken(tmp_path)
     assert three == one
@@ -64,7 +65,7 @@ def test_a_folder_that_the_user_chose_stays(tmp_path):
 def test_a_child_does_not_share_its_parents_folder(tmp_path):
     parent, folder = taken(tmp_path)
     child, other = taken(tmp_path, POCL_CACHE_DIR=folder)
-    assert other == str(tmp_path / "pocl-1")
+    assert other == str(tmp_path / NAME / "pocl-1")
     end(parent), end(child)
 
 
@@ -80,13 +81,15 @@ def test_a_folder_that_has_grown_too_large_starts_anew(tmp_path, monkeypatch):
     from treadle.runtime.cl import driver_cache
 
     monkeypatch.setattr(driver_cache, "MOST_BYTES", 1000)
-    monkeypatch.setenv("POCL_CACHE_DIR", "pocl-0")
-    old = tmp_path / "pocl-0" / "program"
+    monkeypatch.setenv("POCL_CACHE_DIR", f"{NAME}/pocl-0")
+    with PrivateFolder(tmp_path).opened():
+        pass
+    old = tmp_path / NAME / "pocl-0" / "program"
     old.mkdir(parents=True)
     (old / "code").write_bytes(b"x" * 1001)
     driver_cache.take_folder(str(tmp_path))
     os.close(driver_cache._held.pop())
-    assert (tmp_path / "pocl-0").is_dir()
+    assert (tmp_path / NAME / "pocl-0").is_dir()
     assert not old.exists()
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from treadle import Tensor
-from treadle.errors import DTypeError, ShapeError, UserError
+from treadle.errors import DTypeError, NoGradientWarning, ShapeError, UserError
 
 
 def leaf(values, device):
@@ -63,7 +63,8 @@ def test_requires_grad_can_be_asked_for_later_and_taken_back(device):
     w.grad = None
     with pytest.raises(DTypeError, match=r"\[requires_grad\] only floats"):
         Tensor([1]).requires_grad_()
-    (w * 3).sum().backward()
+    with pytest.warns(NoGradientWarning, match="nothing below this tensor requires gradients"):
+        (w * 3).sum().backward()
     assert w.grad is None
 
 
@@ -108,7 +109,8 @@ def test_an_update_in_place_keeps_a_leaf_a_leaf(device):
     for _ in range(3):
         w.grad = None
         (w * w).sum().backward()
-        w.assign(w.detach() - 0.25 * w.grad).realize()
+        with Tensor.no_grad():
+            w.assign(w - 0.25 * w.grad).realize()
     np.testing.assert_allclose(w.numpy(), [0.125, 0.25])
     with Tensor.no_grad():
         w -= 0.125
@@ -151,8 +153,7 @@ def test_a_target_without_influence_is_an_error_or_zeros(device):
         z.gradient(x, other)
     assert z.gradient(x, other, materialize_grads=True)[1].tolist() == [0]
     constant = Tensor.ones(2, device=device)
-    with pytest.raises(UserError, match="requires_grad=True"):
-        (constant * 2).sum().gradient(constant)
+    assert (constant * 2).sum().gradient(constant)[0].tolist() == [2, 2]
 
 
 def test_backward_refuses_what_has_no_single_gradient():

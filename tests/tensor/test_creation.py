@@ -119,7 +119,7 @@ def test_values_are_read_back_in_every_form(device):
         x.item()
     with pytest.raises(ShapeError, match=r"\[bool\] the truth value"):
         bool(x)
-    with pytest.raises(ShapeError, match=r"\[len\]"):
+    with pytest.raises(TypeError, match=r"\[len\]"):
         len(Tensor(1.0))
 
 
@@ -130,4 +130,5 @@ def test_repr_names_what_it_is_and_computes_nothing(device):
     assert not lazy.is_realized
     lazy.realize()
     assert repr(lazy) == f"<Tensor [2., 3.] shape=(2,), dtype=float32, device={device}>"
-    assert "values)" in repr(Tensor.zeros(5000, device=device).realize())
+    shown = repr(Tensor.arange(5000, device=device).realize())
+    assert "1, ..., 4998, 4999]" in shown

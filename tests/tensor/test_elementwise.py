@@ -269,7 +269,7 @@ def test_floor_division_of_floats_is_that_of_the_exact_quotient(device):
     a = np.array([1.05 if device == "WEBGPU" else 1.0, -1.0, 5.0, 3.0, -6.0, 0.0, 7.0], np.float32)
     b = np.array([0.1, np.inf, 0.0, -np.inf, 0.2, 2.0, np.nan], np.float32)
     with np.errstate(all="ignore"):
-        expected = a // b
+        expected = np.where(np.isinf(b), a / b, a // b)  # as the Array API has it
     np.testing.assert_array_equal(
         (Tensor(a, device=device) // Tensor(b, device=device)).numpy(), expected
     )

@@ -76,7 +76,7 @@ def test_draws_that_nothing_computes_do_not_pile_up(device):
             computed, last = Tensor.rand(2, device=device), Tensor.rand(3, device=device)
             computed.realize()
             del computed, last
-        return len(sampling._states[Device.canonicalize(device)].toposort())
+        return len(sampling._states[Device.canonicalize(device)].node.toposort())
 
     assert nodes_after(20) == nodes_after(40)
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from treadle import Tensor, dtypes
-from treadle.ir.fold import erfinv
+from treadle.ir.elementwise import erfinv
 
 ULP = 2.0
 REFERENCES = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..dtype import to_dtype
 from ..errors import CopyError
 from ..explained import explain_all
 from ..tensor import Tensor
@@ -46,7 +47,7 @@ def asarray(
 
 def _converted(x: Tensor, dtype: Any, device: Any) -> Tensor:
     moved = x if device is None else x.to(device)
-    return moved if dtype is None else moved.cast(dtype)
+    return moved if dtype is None or to_dtype(dtype) is moved.dtype else moved.cast(dtype)
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:

@@ -20,29 +20,18 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _divided_down(x1: Tensor, x2: Any) -> Tensor:
-    """x1 / x2, elementwise, rounded down; an integer over 0 gives 0.
-
-    Shapes broadcast, dtypes promote; bools give int32. Raises ShapeError, and DTypeError for
-    complex numbers.
-    """
-    # The standard wants inf // 1 to be inf, and 1 // -inf to be -0: the quotient of floats is
-    # rounded, where `//`, as Python and NumPy have it, is exact.
-    return x1.div(x2).floor() if x1.dtype.is_float else x1.idiv(x2)
-
-
 # arithmetic
 add: Binary = binary(Tensor.add)
 multiply: Binary = binary(Tensor.mul, "multiply")
 subtract: Binary = binary(Tensor.sub, "subtract")
 divide: Binary = binary(Tensor.div, "divide")
-floor_divide: Binary = binary(_divided_down, "floor_divide")
+floor_divide: Binary = binary(Tensor.floor_divide)
 remainder: Binary = binary(Tensor.mod, "remainder")
 pow: Binary = binary(Tensor.pow)
 maximum: Binary = binary(Tensor.maximum)
 minimum: Binary = binary(Tensor.minimum)
 abs: Unary = unary(Tensor.abs)
-sign: Unary = unary(Tensor.sign)
+sign: Unary = unary(Tensor.sgn, "sign")
 square: Unary = unary(Tensor.square)
 negative: Unary = unary(Tensor.neg, "negative")
 positive: Unary = unary(Tensor.__pos__, "positive")

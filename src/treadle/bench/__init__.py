@@ -6,6 +6,7 @@ treadle bench --only matmul,softmax --peers torch,numpy --json
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Sequence
 
 from ..errors import UserError
@@ -26,6 +27,7 @@ __all__ = ["run"]
 
 ALWAYS = ("treadle", "treadle lazy", "bandwidth")
 ROUNDS, QUICK_ROUNDS = 31, 3
+LINE = 80  # characters of a line that lists rows
 INTERRUPTED = 130  # what a shell reports for Ctrl-C
 BUDGET, QUICK_BUDGET = 2.0, 0.1  # seconds for the rounds of one row
 
@@ -50,7 +52,7 @@ def run(
     programs = [w for w in measured_programs(quick) if _wanted("peak memory", w.name, only)]
     beams = [name for name in searched_rows(quick) if _is_asked_for(name, only)]
     if not (chosen or costs or programs or beams):
-        raise UserError(f"no row matches {', '.join(only or ())}; the rows are: {_known(quick)}")
+        raise UserError(f"no row matches {', '.join(only or ())}; the rows are:\n{_known(quick)}")
     limits = ceilings(quick)
     rounds, budget = (QUICK_ROUNDS, QUICK_BUDGET) if quick else (ROUNDS, BUDGET)
     report = Report(describe_machine(), limits, [], [], [])
@@ -82,8 +84,18 @@ def _is_asked_for(name: str, only: Sequence[str] | None) -> bool:
 
 
 def _known(quick: bool) -> str:
-    names = [row.name for row in (*works(quick), *overheads_here(quick))]
-    return ", ".join([*names, *searched_rows(quick)])
+    """Every row by its group, on lines that fit a page."""
+    groups: dict[str, list[str]] = {}
+    for work in works(quick):
+        groups.setdefault(work.group, []).append(work.name)
+    groups["latency"] = [*groups.get("latency", ()), *(o.name for o in overheads_here(quick))]
+    groups["beam"] = [*groups.get("beam", ()), *searched_rows(quick)]
+    lines = [
+        textwrap.fill(f"{name}: {'; '.join(rows)}", LINE, subsequent_indent="    ",
+                      break_on_hyphens=False)
+        for name, rows in groups.items() if rows
+    ]  # fmt: skip
+    return "\n".join(lines)
 
 
 def _check_peers(asked: Sequence[str]) -> None:

@@ -11,12 +11,12 @@ in the IR say `"prefer-vector-width"="512"`.
 from __future__ import annotations
 
 import functools
-import os
 import threading
 from typing import TYPE_CHECKING, Any
 
 from treadle.compile.report import save_rejected
 from treadle.errors import DeviceError, InternalError
+from treadle.forks import fork_safe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,12 +39,7 @@ _QUICK_PASSES = ("add_instruction_combine_pass",)
 _OLDEST = (0, 45)
 
 # llvmlite locks each call, but one compile is many calls on one TargetMachine.
-_LOCK = threading.Lock()
-if hasattr(os, "register_at_fork"):
-    # A child that is forked in the middle of a compile would inherit LLVM half-way through it.
-    os.register_at_fork(
-        before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release
-    )
+_LOCK = fork_safe(threading.Lock())
 
 
 class LLVMCompiler:

@@ -11,10 +11,9 @@ import math
 
 import numpy as np
 
-from ..dtype import DType
-from ..ir.elementwise import numpy_dtype
 from ..ir.node import Node
 from ..ir.op import ALU, COMPARE, Op
+from ..ir.rounding import epsilon
 from ..schedule.kernel import Kernel
 
 __all__ = ["agree", "can_be_judged", "tolerance"]
@@ -71,18 +70,11 @@ def _is_discrete(node: Node) -> bool:
 def tolerance(nodes: list[Node]) -> float | None:
     """How far results may differ, relative to the largest; None where that would say nothing."""
     floats = [n for n in nodes if n.dtype.kind == "float"]
-    total = 32 * max((_epsilon(n.dtype) for n in floats if n.op in ALU), default=0.0)
+    total = 32 * max((epsilon(n.dtype) for n in floats if n.op in ALU), default=0.0)
     for node in floats:
         if node.op is Op.REDUCE and node.arg.op in (Op.ADD, Op.MUL):
-            steps, epsilon = math.prod(r.src[0].arg for r in node.src[1:]), _epsilon(node.dtype)
-            if steps * epsilon > LOOSEST:  # no walk any more: small terms are lost altogether
+            steps, one = math.prod(r.src[0].arg for r in node.src[1:]), epsilon(node.dtype)
+            if steps * one > LOOSEST:  # no walk any more: small terms are lost altogether
                 return None
-            total += 4 * epsilon * math.sqrt(steps)
+            total += 4 * one * math.sqrt(steps)
     return total if total <= LOOSEST else None
-
-
-def _epsilon(dtype: DType) -> float:
-    """The distance from 1 to the next number."""
-    one = np.array(1, numpy_dtype(dtype))
-    bits = (one.view(f"u{one.itemsize}") + 1).astype(f"u{one.itemsize}")
-    return float(bits.view(one.dtype)) - 1

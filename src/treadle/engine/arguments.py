@@ -15,18 +15,18 @@ from typing import Any, NamedTuple
 
 from ..dtype import DType
 from ..errors import JitError
-from ..ir.args import Placeholder, Token
+from ..ir.args import ConstantName, Placeholder, Token
 from ..ir.node import Node, toposort
 from ..ir.op import Op
 from ..ir.symbolic import bind, unbind
 from ..kinds import shown
 from .known import is_backed, resolve
-from .memory import Memory, memory_of
+from .memory import Memory, buffers_of, memory_of
 
 __all__ = [
-    "Found", "Glance", "at_a_glance", "buffers_of", "check_same", "described", "exchanged",
-    "is_traced", "layout_of", "like", "memories_of", "over", "refreshed", "signature_of",
-    "stand_in", "with_sizes",
+    "Argument", "Found", "Glance", "at_a_glance", "check_same", "described", "exchanged",
+    "is_bound_otherwise", "is_traced", "layout_of", "like", "memories_of", "over", "refreshed",
+    "shares_less", "signature_of", "stand_in", "with_arguments", "with_sizes",
 ]  # fmt: skip
 
 
@@ -122,15 +122,37 @@ def at_a_glance(args: Sequence[Any], captured: list[Glance]) -> list[Memory] | N
 
 def is_traced(node: Node) -> bool:
     """Whether a transform (grad, vmap, ...) looks at what is computed from a resolved node."""
-    return not is_backed(node) and any(
-        n.op is Op.ALIAS or (n.op is Op.BUFFER and isinstance(n.arg.token, Placeholder))
-        for n in toposort([node])
-    )
+    return not is_backed(node) and any(map(_is_of_transform, toposort([node])))
+
+
+def _is_of_transform(node: Node) -> bool:
+    if node.op is Op.ALIAS:
+        return not isinstance(node.arg, ConstantName)
+    return node.op is Op.BUFFER and isinstance(node.arg.token, Placeholder)
 
 
 @functools.lru_cache(256)
 def _holds_nodes(kind: type) -> bool:
     return hasattr(kind, "node") and hasattr(kind, "device")
+
+
+class Argument(NamedTuple):
+    """Stands in a captured result for a tensor argument, by its number."""
+
+    number: int
+
+
+def with_arguments(value: Any, tensors: Sequence[Any]) -> Any:
+    """A captured result with this call's arguments in their places."""
+    if isinstance(value, Argument):
+        return tensors[value.number]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(with_arguments(item, tensors) for item in value))
+    if isinstance(value, (list, tuple)):
+        return type(value)([with_arguments(item, tensors) for item in value])
+    if isinstance(value, dict):
+        return {k: with_arguments(v, tensors) for k, v in value.items()}
+    return value
 
 
 def _is_tensor(value: Any) -> bool:
@@ -182,7 +204,7 @@ def _shown(signature: Any) -> str:
 
 def exchanged(value: Any, swapped: dict[int, Any]) -> Any:
     if _is_tensor(value) or isinstance(value, Node):
-        return swapped[id(value)]
+        return swapped.get(id(value), value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(exchanged(item, swapped) for item in value))
     if isinstance(value, (list, tuple)):
@@ -192,18 +214,25 @@ def exchanged(value: Any, swapped: dict[int, Any]) -> Any:
     return value
 
 
-def refreshed(value: Any, wanted: Any, renewed: dict[int, Node]) -> Any:
-    """The captured result with fresh tensors where its memory is fresh."""
+def refreshed(
+    value: Any, wanted: Any, renewed: dict[int, Node], made: dict[int, Any] | None = None
+) -> Any:
+    """The captured result with fresh tensors where its memory is fresh, one for each of its own."""
+    made = {} if made is None else made
     if _is_tensor(value):
         node, memories = next(wanted)
         buffers = [renewed.get(id(m)) for m in memories]
-        return value if None in buffers else like(value, node, buffers)
+        if not buffers or None in buffers:
+            return value
+        if id(value) not in made:
+            made[id(value)] = like(value, node, buffers)
+        return made[id(value)]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(refreshed(item, wanted, renewed) for item in value))
+        return type(value)(*(refreshed(item, wanted, renewed, made) for item in value))
     if isinstance(value, (list, tuple)):
-        return type(value)([refreshed(item, wanted, renewed) for item in value])
+        return type(value)([refreshed(item, wanted, renewed, made) for item in value])
     if isinstance(value, dict):
-        return {k: refreshed(v, wanted, renewed) for k, v in value.items()}
+        return {k: refreshed(v, wanted, renewed, made) for k, v in value.items()}
     return value
 
 
@@ -220,7 +249,9 @@ def with_sizes(value: Any, values: dict[str, int]) -> Any:
 
 def like(tensor: Any, node: Node, buffers: list[Any]) -> Any:
     """A tensor like `tensor`, whose memory is `node`, over other BUFFERs."""
-    return type(tensor)._in_memory(over(node, buffers), tensor.device, tensor._requires_grad)
+    made = type(tensor)._in_memory(over(node, buffers), tensor.device, tensor._requires_grad)
+    made._moves = tensor._moves and ()  # a view stays one
+    return made
 
 
 def stand_in(tensor: Any, node: Node, buffers: list[Any]) -> Any:
@@ -243,13 +274,6 @@ def over(node: Node, buffers: list[Node]) -> Node:
     return Node.fresh(Op.RESHAPE, node.dtype, (buffer,), node.shape, node.shape)
 
 
-def buffers_of(node: Node) -> list[Node]:
-    """The BUFFERs of a node in memory, one for each device."""
-    while node.op is Op.RESHAPE:
-        node = node.src[0]
-    return [b for part in node.src for b in buffers_of(part)] if node.op is Op.MULTI else [node]
-
-
 def memories_of(node: Node) -> list[Memory]:
     return [memory_of(buffer.arg) for buffer in buffers_of(node)]
 
@@ -269,6 +293,29 @@ def described(memories: list[Memory]) -> Any:
         (m.dtype, m.size, m.device, numbers.setdefault(id(m.buffer), i), m.image)
         for i, m in enumerate(memories)
     )
+
+
+def is_bound_otherwise(old: Any, new: Any) -> bool:
+    """Whether a call is like the captured one, but for what sizes of its arguments are bound to.
+
+    What was captured has those sizes: such a call runs the function itself.
+    """
+    return old[0] != new[0] and _unbound(old[0]) == _unbound(new[0])
+
+
+def _unbound(signature: Any) -> Any:
+    if isinstance(signature, Node):
+        return unbind([signature])[0][0]
+    return tuple(map(_unbound, signature)) if isinstance(signature, tuple) else signature
+
+
+def shares_less(old: Any, new: Any) -> bool:
+    """Whether a call is like the captured one, but for memory that two arguments shared there."""
+    if old[:2] != new[:2] or old[2] == new[2]:
+        return False
+    pairs = [*zip(old[2], new[2], strict=True)]
+    same = all(was[:3] == now[:3] and was[4] == now[4] for was, now in pairs)
+    return same and all(now[3] == at or now[3] == was[3] for at, (was, now) in enumerate(pairs))
 
 
 def _kept(image: Any) -> str:

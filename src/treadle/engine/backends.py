@@ -15,10 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..compile.clang import ClangCompiler
+from ..compile.clang import ClangCompiler, clang_target
 from ..compile.llvm import LLVMCompiler
 from ..config import settings
-from ..errors import DeviceError, SettingError
+from ..errors import DeviceError, SettingError, UserError
+from ..explained import IS_PLAIN
+from ..forks import fork_safe
 from ..kinds import shown
 from ..render.llvm import LLVMRenderer
 from ..runtime.buffer import HostAllocator, HostBuffer
@@ -136,7 +138,7 @@ class _Devices:
 
     def __init__(self) -> None:
         self._opened: dict[str, Opened] = {}
-        self._lock = threading.RLock()
+        self._lock = fork_safe(threading.RLock(), 4)
         self._default: str | None = None
 
     @property
@@ -150,6 +152,11 @@ class _Devices:
     @DEFAULT.setter
     def DEFAULT(self, name: str) -> None:
         self._default = self.canonicalize(name)
+
+    @property
+    def default(self) -> Opened:
+        """The default device itself, opened: `Device[Device.DEFAULT]`."""
+        return self[self.DEFAULT]
 
     @property
     def opened(self) -> tuple[Opened, ...]:
@@ -190,8 +197,21 @@ class _Devices:
         found = self._opened.get(name)
         if found is None:
             with self._lock:
-                found = self._opened.get(name) or replace(_open(parse_choice(name)), name=name)
+                found = self._opened.get(name) or replace(_opened(parse_choice(name)), name=name)
                 self._opened[name] = found
+        return found
+
+    def ready(self, name: Any) -> Any:
+        """`canonicalize`, of a device that opens: what it lacks is said at the user's line, and not
+        where the first value is asked for.
+
+        A default that nobody asked for is left closed. Raises DeviceError.
+        """
+        found = self.canonicalize(name)
+        if name is not None or environment_choice() is not None:
+            for one in (found,) if isinstance(found, str) else found:
+                if one not in self._opened:
+                    self[one]
         return found
 
 
@@ -205,6 +225,20 @@ def _own_name(choice: Choice) -> str:
     standard = (here.compiler or usual, here.arch) if here else (usual, None)
     is_standard = (choice.compiler or usual, choice.arch) == standard
     return choice.name if is_standard else choice.full_name
+
+
+def _opened(choice: Choice) -> Opened:
+    """The device, or an error without the drivers' own behind it: its sentence says what they do.
+
+    DEBUG=1 shows all of them.
+    """
+    try:
+        return _open(choice)
+    except UserError as error:
+        if settings.DEBUG:
+            raise
+        setattr(error, IS_PLAIN, True)
+        raise error.with_traceback(None) from None
 
 
 def _open(choice: Choice) -> Opened:
@@ -234,9 +268,10 @@ def _open_cpu(
     if target.workgroup is not None:
         raise SettingError(f"{choice.full_name}: {choice.arch} is no processor's architecture")
     if choice.runtime != "NULL":  # whatever instructions it uses, it runs on this machine
+        _check_runs_here(choice, target, host)
         target = replace(target, l1=host.l1, l2=host.l2, l3=host.l3, cores=host.cores)
-    if make_compiler is ClangCompiler:  # before 15 it has no _Float16 on x86-64
-        target = replace(target, has_half_convert=False)
+    if make_compiler is ClangCompiler:
+        target = clang_target(target)
     compiler = make_compiler(target)
     missing = compiler.available()
     if missing is not None:
@@ -247,6 +282,17 @@ def _open_cpu(
         runtime = CpuDevice(choice.name, target, compile_for_host, settings.CPU_COUNT or None)
     renderers = (make_renderer(target, True), make_renderer(target, False))
     return Opened(choice.name, target, runtime, compiler, renderers)
+
+
+def _check_runs_here(choice: Choice, target: Target, host: Target) -> None:
+    """Raises DeviceError for instructions that this processor lacks: they would end the process."""
+    lacks = target.arch != host.arch or target.vector_bytes > host.vector_bytes
+    if lacks or (target.has_fma and not host.has_fma):
+        raise DeviceError(
+            f"{choice.full_name}: this machine ({host.cpu}, vectors of {host.vector_bytes} bytes) "
+            f"lacks instructions of {choice.arch}; DEV=NULL:0:LLVM:{choice.arch} compiles for that "
+            "and runs nothing"
+        )
 
 
 def _llvm_renderer(target: Target, contract: bool) -> LLVMRenderer:

@@ -5,9 +5,10 @@
     cache.get(key)  ->  code, or None
 
 An entry is one file, written aside and renamed, so other processes see all of it or none; it
-opens with a checksum of key and value, so a damaged one is a miss and is removed. One surprise:
-nothing here ever raises on account of the disk. Where the folder cannot be used, the cache goes
-on in memory and warns once.
+opens with a checksum of key and value, so a damaged one is a miss. The files lie in a folder that
+treadle made for itself (see runtime/private_folder.py), and only those are removed whose name and
+first bytes are an entry's. One surprise: nothing here ever raises on account of the disk. Where
+the folder cannot be used, the cache goes on in memory and warns once.
 """
 
 from __future__ import annotations
@@ -16,19 +17,26 @@ import contextlib
 import functools
 import hashlib
 import os
-import tempfile
+import re
+import stat
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
+
+from ..runtime.private_folder import Files, PrivateFolder
 
 __all__ = ["CompileCache", "digest_of_sources"]
+
+T = TypeVar("T")
 
 _MAGIC = b"treadle1"
 _DIGEST_BYTES = 32
 _HEADER_BYTES = len(_MAGIC) + _DIGEST_BYTES
 _DEFAULT_LIMIT = 1 << 30
-_SUBFOLDER = "code"
-_PARTIAL = ".part"
+_ENTRY = re.compile(r"[0-9a-f]{64}")
+_ABANDONED = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}\.part")  # by a writer that was killed
 _ABANDONED_SECONDS = 3600
 # Looking at all files costs as much as writing some: it waits for so many puts, and one put for
 # each so many files.
@@ -43,66 +51,82 @@ class CompileCache:
     """
 
     def __init__(self, folder: Path | str | None, limit: int = _DEFAULT_LIMIT) -> None:
-        self._folder = Path(folder) / _SUBFOLDER if folder else None
+        self._folder = PrivateFolder(folder) if folder else None
         self._limit = limit
         self._memory: dict[bytes, bytes] = {}  # what could not be written
         self._puts_to_sweep = 1
-        self._opened = self._warned = False
+        self._warned = False
         self._writable = True
 
     def get(self, key: bytes | str) -> bytes | None:
         """The value last put under `key`, or None."""
         digest = _digest(key)
-        value = self._memory.get(digest)
-        if value is None and (folder := self._open()) is not None:
-            value = _read(folder / digest.hex(), digest)
-        return value
+        value, folder = self._memory.get(digest), self._folder
+        if value is not None or folder is None:
+            return value
+        try:
+            with folder.opened(make=self._writable, only_reads=True) as files:
+                return _read(files, digest)
+        except OSError as error:
+            self._refuse(error)
+            return None
 
     def put(self, key: bytes | str, value: bytes) -> None:
         """Keeps `value` under `key`, replacing what was there."""
-        digest = _digest(key)
-        folder = self._open()
-        if folder is not None and self._writable:
-            try:
-                _write(folder, digest, value)
-            except OSError as error:
-                # Reading goes on: a full disk or a read-only folder may hold good entries.
-                self._writable = False
-                self._warn(error)
-            else:
+        digest, folder = _digest(key), self._folder
+        if folder is None or not self._writable:
+            self._memory[digest] = value
+            return
+        try:
+            with folder.opened() as files:
+                files.write(digest.hex(), _MAGIC + _checksum(digest, value) + value)
+                self._memory.pop(digest, None)
                 self._puts_to_sweep -= 1
                 if self._puts_to_sweep <= 0:
-                    files = _sweep(folder, self._limit)
-                    self._puts_to_sweep = max(_PUTS_PER_SWEEP, files // _FILES_PER_PUT)
-                return
-        self._memory[digest] = value
+                    seen, _ = _sweep(files, self._limit)
+                    self._puts_to_sweep = max(_PUTS_PER_SWEEP, seen // _FILES_PER_PUT)
+        except OSError as error:
+            # Reading goes on: a full disk or a read-only folder may hold good entries.
+            self._memory[digest] = value
+            self._writable = False
+            self._warn(error)
 
-    def clear(self) -> None:
-        """Forgets everything, on disk too."""
+    def clear(self) -> int:
+        """Forgets everything, on disk too; returns how many entries were removed there.
+
+        Raises OSError, of which PermissionError says why, if the folder may not be touched.
+        """
         self._memory.clear()
-        if (folder := self._open()) is not None:
-            _sweep(folder, 0)
+        return self._on_disk(lambda files: _sweep(files, 0)[1], 0)
 
-    def _open(self) -> Path | None:
-        """The folder, once it is known to exist and to be private; None if there is none."""
-        if not self._opened and self._folder is not None:
-            try:
-                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                _require_private(self._folder)
-            except OSError as error:
-                self._warn(error)
-                self._folder = None
-        self._opened = True
-        return self._folder
+    def sizes(self) -> list[int]:
+        """The bytes of each entry on disk. Raises OSError as `clear` does."""
+        return self._on_disk(lambda files: [size for _, size, _ in _entries(files)], [])
+
+    def _on_disk(self, look: Callable[[Files], T], nothing: T) -> T:
+        folder = self._folder
+        if folder is None:
+            return nothing
+        try:
+            with folder.opened(make=False) as files:
+                return look(files)
+        except FileNotFoundError:
+            return nothing
+
+    def _refuse(self, error: OSError) -> None:
+        """From now on in memory, but for a folder that is only missing where nothing is written."""
+        if not isinstance(error, FileNotFoundError) or self._writable:
+            self._folder = None
+            self._warn(error)
 
     def _warn(self, error: OSError) -> None:
         if self._warned:
             return
         self._warned = True
         warnings.warn(
-            f"the compile cache {self._folder} cannot be written ({error.strerror or error}), so "
-            "each process compiles its kernels anew; free some space, or set CACHE_DIR to a "
-            "folder that you can write",
+            f"the compile cache cannot be used ({error.strerror or error}), so each process "
+            "compiles its kernels anew; free some space, or set CACHE_DIR to a folder that is "
+            "yours alone and that you can write",
             RuntimeWarning,
             stacklevel=4,
         )
@@ -114,71 +138,62 @@ def _digest(key: bytes | str) -> bytes:
     ).digest()
 
 
-def _require_private(folder: Path) -> None:
-    """Code is run from here, so nobody else may own the folder or write into it."""
-    if os.name != "posix":
-        return
-    status = folder.stat()
-    if status.st_uid != os.geteuid():
-        raise PermissionError(1, "it belongs to another user")
-    if status.st_mode & 0o077:
-        folder.chmod(0o700)
-
-
 def _checksum(digest: bytes, value: bytes) -> bytes:
     return hashlib.blake2b(digest + value, digest_size=_DIGEST_BYTES).digest()
 
 
-def _read(path: Path, digest: bytes) -> bytes | None:
+def _read(files: Files, digest: bytes) -> bytes | None:
+    name = digest.hex()
     try:
-        content = path.read_bytes()
+        content = files.read(name, touch=True)  # the time of its last use: eviction goes by it
     except OSError:
         return None
     value = content[_HEADER_BYTES:]
     if content[:_HEADER_BYTES] == _MAGIC + _checksum(digest, value):
-        with contextlib.suppress(OSError):
-            os.utime(path)  # the time of its last use, which eviction goes by
         return value
-    with contextlib.suppress(OSError):
-        path.unlink()
+    if content.startswith(_MAGIC):
+        files.remove(name)
     return None
 
 
-def _write(folder: Path, digest: bytes, value: bytes) -> None:
-    handle, part = tempfile.mkstemp(suffix=_PARTIAL, dir=folder)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(_MAGIC + _checksum(digest, value) + value)
-        os.replace(part, folder / digest.hex())
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(part)
-        raise
-
-
-def _sweep(folder: Path, limit: int) -> int:
+def _sweep(files: Files, limit: int) -> tuple[int, int]:
     """Removes what killed writers left behind, then the longest unused entries beyond `limit`.
 
-    Returns how many entries it has looked at.
+    Returns how many entries it has looked at, and how many of them it has removed.
     """
-    entries = []
-    now = time.time()
-    with contextlib.suppress(OSError), os.scandir(folder) as found:
-        for entry in found:
-            with contextlib.suppress(OSError):  # another process may have removed it by now
-                status = entry.stat(follow_symlinks=False)
-                if not entry.name.endswith(_PARTIAL):
-                    entries.append((status.st_mtime, status.st_size, entry.path))
-                elif now - status.st_mtime > _ABANDONED_SECONDS:
-                    os.unlink(entry.path)
+    entries = _entries(files)
     total = sum(size for _, size, _ in entries)
-    for _, size, path in sorted(entries):
+    removed = 0
+    for _, size, name in sorted(entries):
         if total <= limit:
             break
-        with contextlib.suppress(OSError):
-            os.unlink(path)
+        removed += _is_ours(files, name) and files.remove(name)
         total -= size
-    return len(entries)
+    return len(entries), removed
+
+
+def _entries(files: Files) -> list[tuple[float, int, str]]:
+    """The last use, size and name of each entry; removes what killed writers left behind."""
+    entries = []
+    now = time.time()
+    for name, status in files.rows():
+        if not stat.S_ISREG(status.st_mode):
+            continue
+        if _ENTRY.fullmatch(name):
+            entries.append((status.st_mtime, status.st_size, name))
+        elif _ABANDONED.fullmatch(name) and now - status.st_mtime > _ABANDONED_SECONDS:
+            if _is_ours(files, name):
+                files.remove(name)
+    return entries
+
+
+def _is_ours(files: Files, name: str) -> bool:
+    """Whether a file begins as an entry does; one whose writer was killed may be empty."""
+    try:
+        start = files.read(name, len(_MAGIC))
+    except OSError:
+        return False
+    return start == _MAGIC or (not start and not _ENTRY.fullmatch(name))
 
 
 @functools.cache

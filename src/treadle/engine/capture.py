@@ -1,34 +1,59 @@
 """A captured call as what replays run, and the tensors around it that they carry along.
 
+begin(capture)          what was written before is computed; what is around gets names of its own
+made_before(capture, nodes)     what must be computed before, since no replay computes it
 prepare(capture)        call lists for its steps, and where each memory stands in them
 step_state(capture)     its assignments give the state's tensors one version more
+
+Memory around the function has two names while that is captured: tensors that own it have a new one,
+by which the function reads and writes what is there now; views and graphs from before keep the old
+one, and what it stood for. So what replays compute anew and what stays is told apart by names.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..ir.args import Token
+from ..ir.args import Placeholder, Token
 from ..ir.node import Node, toposort
-from ..ir.op import Op
+from ..ir.op import MOVEMENT, Op
 from ..ir.versions import stored_below
 from ..runtime.base import Launch
-from .arguments import buffers_of, is_traced, memories_of, over, refreshed
+from .arguments import is_traced, memories_of, over, refreshed
 from .backends import Device
 from .changes import changes
-from .known import holders, is_backed, next_number, remember, resolve, tracked_since
+from .known import (
+    current,
+    holders,
+    is_backed,
+    next_number,
+    remember,
+    resolve,
+    tracked_since,
+)
 from .lasting import Kept, Room
-from .memory import Memory, adopt, from_host, memory_of, read
-from .run import realize
+from .memory import Memory, adopt, buffers_of, from_host, memory_of, moment, read
+from .run import lock, realize, whatever_interrupts
 from .steps import HostCall, Run, Step, Transfer
+from .storages import (
+    Storage,
+    bases_to_write,
+    capturing,
+    next_storage,
+    on_the_way,
+    rename,
+    shown,
+    written,
+)
 
 __all__ = [
-    "Capture", "Watched", "bases_of", "let_go_of_memory", "made_before", "prepare",
-    "state_of", "step_state", "watched_by",
+    "Capture", "State", "Watched", "bases_of", "begin", "let_go_of_memory", "looked_at_by",
+    "made_before", "note_names", "prepare", "state_of", "step_state", "watched_by",
 ]  # fmt: skip
 
 
@@ -39,6 +64,7 @@ class Watched:
     holder: weakref.ref[Any]
     node: Node
     memories: list[Memory]
+    storage: Storage | None
 
     @property
     def has_changed(self) -> bool:
@@ -49,11 +75,38 @@ class Watched:
     def follow(self) -> bool:
         """Compute what was assigned since; whether the tensor is where it was."""
         holder = self.holder()
-        if holder is None:
+        if holder is None or holder._storage is not self.storage:
             return False
         (node,) = realize([(holder.node, holder.device)])
+        holder._computed(node)
         self.node = holder.node
         return [*map(id, memories_of(node))] == [*map(id, self.memories)]
+
+
+@dataclass(eq=False)
+class State:
+    """What replays leave changed: storages in memory, and other tensors that the function made.
+
+    Of these, what they are, over the first names of their memory. `followers` are views that the
+    function writes through, which show the storages.
+    """
+
+    storages: list[Storage] = field(default_factory=list)
+    tensors: list[tuple[weakref.ref[Any], Node]] = field(default_factory=list)
+    followers: list[weakref.ref[Any]] = field(default_factory=list)
+    memories: frozenset[int] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.storages or self.tensors)
+
+    def shown(self) -> list[tuple[Any, Node]]:
+        """The storages and tensors, with what each is."""
+        left = [(t, node) for ref, node in self.tensors if (t := ref()) is not None]
+        return [*((storage, resolve(storage.node)) for storage in self.storages), *left]
+
+    def lost(self) -> list[Node]:
+        """The memory of tensors that are gone: replays write there, and others may have read it."""
+        return [node for ref, node in self.tensors if ref() is None]
 
 
 @dataclass(eq=False)
@@ -74,14 +127,117 @@ class Capture:
     variables: list[tuple[Any, int, int, str]] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)  # packed weights
     overwritten: list[Memory] = field(default_factory=list)  # what each replay assigns to
-    state: list[weakref.ref[Any]] = field(default_factory=list)
+    state: State = field(default_factory=State)
     watched: list[Watched] = field(default_factory=list)
     settled: Any = None  # when a call may be replayed unseen: `Settled`, for plain arguments
     straight: Any = None  # how it is replayed: `Straight`, if that is kernels alone
     graded: list[int] = field(default_factory=list)  # the leaves among the arguments with gradients
-    tokens: frozenset[Token] = frozenset()  # of the state's memory, from the first replay on
-    began: int = field(default_factory=next_number)  # holders with smaller numbers are from before
-    seen: int = 0  # holders with smaller numbers cannot read what is in that memory now
+    given: list[int] = field(default_factory=list)  # the arguments that are written to
+    views: list[bool] = field(default_factory=list)  # which arguments are views
+    unseen: set[int] = field(default_factory=set)  # of these, views that do not show it,
+    shows_else: set[int] = field(default_factory=set)  # and those that show something else
+    seen: int = 0  # holders with smaller numbers cannot read what is in the state's memory now
+    is_faithful: bool = True  # whether replays would do what the function does
+
+    # while it is captured
+    began: int = 0  # holders with smaller numbers are from before
+    first: int = 0  # and so are names with smaller ones,
+    moment: int = 0  # and memory that was made before
+    storages: int = 0  # and storages,
+    last: int = 0  # apart from those of arguments
+    breaks: list[tuple[int, int, int, int]] = field(default_factory=list)  # what is not recorded
+    names: list[tuple[Node, Node]] = field(default_factory=list)  # old ones and new ones
+    renamed: set[Token] = field(default_factory=set)
+    stand_ins: set[Token] = field(default_factory=set)
+    outside: dict[Node, Any] = field(default_factory=dict)  # graphs of tensors around it
+    # views from before that show that, and what they were
+    looked_at: list[tuple[weakref.ref[Any], Node]] = field(default_factory=list)
+    constants: list[tuple[weakref.ref[Any], Node]] = field(default_factory=list)  # around it, too
+    read: set[Node] = field(default_factory=set)  # memory, by names from before
+    changing: set[Node] = field(default_factory=set)  # what views that it writes through were
+    written: dict[Storage, None] = field(default_factory=dict)
+    through: list[tuple[weakref.ref[Any], set[Node]]] = field(default_factory=list)
+
+    def start(self, inputs: list[Memory]) -> None:
+        """Everything from now on is the function's."""
+        self.inputs = inputs
+        self.began, self.first, self.moment = next_number(), Token().number, moment()
+        self.storages = next_storage()
+
+    # -- what the function does -----------------------------------------------------------------
+
+    def wrote(self, storage: Storage, tensor: Any) -> None:
+        """`storage` is about to be written to through `tensor`."""
+        if storage.number >= self.storages:
+            return
+        self.written[storage] = None
+        self.through += [(weakref.ref(v), names_below(v.node)) for v in on_the_way(tensor)]
+        if not all(names for _, names in self.through):
+            self.is_faithful = False  # constants, which the next call will not find there
+        if storage.is_graded or bases_to_write(storage) is None:
+            self.is_faithful = False  # it gets memory now, which the next call will find
+
+    def replaced(self, tensor: Any) -> None:
+        """`tensor` becomes another one."""
+        if tensor._storage is not None and tensor._storage.number < self.last:
+            self.is_faithful = False
+
+    def may_write(self, token: Token) -> bool:
+        """Whether replays can write to this memory as the function does."""
+        if token in self.renamed:
+            return True
+        return token not in self.stand_ins and self.is_made(token.memory)
+
+    def is_inside(self, token: Token) -> bool:
+        """Whether this is a name of memory that only the function has read."""
+        return token in self.renamed or (
+            token.number >= self.first
+            and not any(first <= token.number < last for first, last, _, _ in self.breaks)
+        )
+
+    def is_made(self, memory: Memory) -> bool:
+        """Whether each replay makes what is in this memory."""
+        return (
+            memory.made >= self.moment
+            and not memory.is_given
+            and not any(begin <= memory.made < end for _, _, begin, end in self.breaks)
+        )
+
+    @contextlib.contextmanager
+    def suspended(self) -> Iterator[None]:
+        """A block whose work is none of the function's: replays do not repeat it."""
+        first, began = Token().number, moment()
+        try:
+            with capturing.suspended():
+                yield
+        finally:
+            self.breaks.append((first, Token().number, began, moment()))
+
+    def end(self) -> None:
+        """From now on both names of memory are one again, where that has not been overwritten."""
+        for old, new in self.names:
+            if old.memory is None and _is_there(old) and _is_there(new):
+                remember(old, new)
+        self.names.clear()
+
+    def forget(self) -> None:
+        """What only the captured call has needed."""
+        for held in (
+            self.renamed,
+            self.stand_ins,
+            self.outside,
+            self.changing,
+            self.written,
+            self.through,
+        ):
+            held.clear()
+
+    # -- replays --------------------------------------------------------------------------------
+
+    def is_apart(self, memories: Sequence[Memory]) -> bool:
+        """Whether replays write to none of these `memories` of arguments."""
+        state = self.state.memories
+        return not state or state.isdisjoint(map(id, memories))
 
     def is_current(self) -> bool:
         """Whether replays read what the function would read now; assignments are computed for it.
@@ -89,6 +245,10 @@ class Capture:
         A tensor that is gone has been replaced by another one under its name, unless others still
         have its memory: those may be what the function reads.
         """
+        if self.names_have_changed:
+            return False
+        if not all(map(_is_where_it_was, self.state.storages)):
+            return False
         changed = [watched for watched in self.watched if watched.has_changed]
         gone = [watched for watched in changed if watched.holder() is None]
         if gone:
@@ -96,7 +256,26 @@ class Capture:
             left = {id(memory) for watched in self.watched for memory in watched.memories}
             if not all(id(memory) in left for watched in gone for memory in watched.memories):
                 return False
-        return all(watched.follow() for watched in changed if watched not in gone)
+            if not all(watched.memories for watched in gone):  # constants, which are known here
+                return False
+        followed = all(watched.follow() for watched in changed if watched not in gone)
+        return followed and not self.names_have_changed  # by what has been computed for it
+
+    @property
+    def names_have_changed(self) -> bool:
+        """Whether what views and graphs from before have read has been overwritten since."""
+        return not all(map(_is_where_it_stood, self.read)) or any(
+            (view := ref()) is not None and resolve(view.node) is not resolve(node)
+            for ref, node in self.looked_at
+        )
+
+    def moved_since(self) -> bool:
+        """Whether a call has to look closer: something that is read has got another node."""
+        return (
+            any(watched.has_changed for watched in self.watched)
+            or any(not is_backed(storage.node) for storage in self.state.storages)
+            or self.names_have_changed
+        )
 
     @functools.cached_property
     def runs(self) -> list[Run]:
@@ -110,32 +289,172 @@ class Capture:
         return kernels, ops, nbytes
 
 
-def made_before(capture: Capture, nodes: Sequence[Node]) -> list[tuple[Node, str]]:
-    """The graphs below `nodes` that replays must not compute anew: what was pending before.
+def _is_there(name: Node) -> bool:
+    """Whether memory is as it was when it got this name."""
+    return name.arg.token.memory.version == name.arg.version
 
-    That is each assignment, so that it happens once; and each tensor of memory that no tensor has
-    (random numbers read the generator's): replays read its value, and see when it gets another.
+
+def _is_where_it_stood(name: Node) -> bool:
+    """Whether what has this name is in the memory that it was in."""
+    now = resolve(name)
+    return now.arg.token.memory is name.arg.token.memory and _is_there(now)
+
+
+def _is_where_it_was(storage: Storage) -> bool:
+    """Compute what was written to `storage` since; whether that is in the memory it had."""
+    if is_backed(storage.node):
+        return True
+    memories = {id(stored_below(base).arg.token.memory) for base in bases_to_write(storage) or ()}
+    _compute([storage])
+    return memories == {id(memory) for memory in memories_of(storage.node)}
+
+
+# -- before the function runs ------------------------------------------------------------------
+
+
+def begin(capture: Capture) -> None:
+    """Compute what was written before, and tell what is there from what the function makes."""
+    with lock:
+        _compute([s for s in [*written] if not is_traced(resolve(s.node))])
+        written.clear()
+        for holder in holders():
+            capture.names += _renamed(holder)
+        capture.renamed = {new.arg.token for _, new in capture.names}
+        for holder in holders():
+            if not is_backed(resolve(holder.node)):
+                capture.outside[holder.node] = holder.device
+                if not names_below(holder.node):
+                    capture.constants.append((weakref.ref(holder), holder.node))
+
+
+def _compute(storages: list[Storage]) -> None:
+    """Bring the storages into memory that writes can go to."""
+    nodes = realize([(storage.node, storage.device) for storage in storages])
+    alone: list[Storage] = []
+    for storage, node in zip(storages, nodes, strict=True):
+        if storage.is_graded:
+            continue
+        storage._show(node)
+        if bases_to_write(storage) is None:
+            alone.append(storage)
+    copies = [(Node(Op.CONTIGUOUS, s.node.dtype, (s.node,)), s.device) for s in alone]
+    for storage, node in zip(alone, realize(copies), strict=True):
+        storage._show(node)
+
+
+def _renamed(holder: Any) -> list[tuple[Node, Node]]:
+    """The old and new names of what a tensor owns, which has the new ones from now on."""
+    if holder._moves is not None:
+        return []
+    if holder._storage is None:
+        holder._storage = Storage(holder, holder.node)
+    storage, node = holder._storage, resolve(holder.node)
+    if storage.is_graded or not is_backed(node):
+        return []
+    storage.node = node
+    bases = bases_to_write(storage)
+    if bases is None:
+        return []
+    names = [adopt(memory_of(base.arg)) for base in bases]
+    rename(storage, names)
+    storage._show(over(node, names))
+    return [*zip(bases, names, strict=True)]
+
+
+# -- while it runs -----------------------------------------------------------------------------
+
+
+def made_before(capture: Capture, nodes: Sequence[Node]) -> list[tuple[Node, Any]]:
+    """The graphs of tensors around the function that no replay must compute anew.
+
+    Those that `nodes` read: they have their values. And those that read memory which is about to be
+    overwritten, for they keep theirs.
     """
     below = [n for n in toposort(nodes, lambda n: resolve(n) is n) if resolve(n) is n]
-    computed = {node for node in below if not is_backed(node)}
-    recent = {id(holder) for holder in tracked_since(capture.began)}
-    known = [holder for holder in holders() if not is_traced(resolve(holder.node))]
-    tokens = {base.arg.token for holder in known for base in bases_of(holder)}
-    earlier = [holder for holder in known if id(holder) not in recent]
-    found = [
-        (holder.node, holder.device)
-        for holder in earlier
-        if holder.node in computed and not _tokens_below(holder.node) <= tokens
+    found = [n for n in below if n in capture.outside and not _is_view(n) and _memory_below(n)]
+    lost = {stored_below(n).arg.token.memory for n in below if n.op is Op.AFTER}
+    if lost:
+        pending = [node for node in capture.outside if resolve(node) is node]
+        found += [n for n in pending if not lost.isdisjoint(_memory_below(n)) and not _is_traced(n)]
+        for name in names_below_all(nodes):
+            token = name.arg.token
+            if token.memory in lost and not capture.is_inside(token):
+                with capture.suspended():
+                    copy = Node(Op.CONTIGUOUS, name.dtype, (name,))
+                    remember(name, realize([(copy, name.arg.device)])[0])
+    return [(node, capture.outside[node]) for node in dict.fromkeys(found)]
+
+
+def note_names(capture: Capture, nodes: Sequence[Node]) -> None:
+    """What `nodes` read by names from before the function."""
+    for node in current(nodes)[1]:
+        if node.op is Op.BUFFER and not isinstance(node.arg.token, Placeholder):
+            token = node.arg.token
+            if token in capture.stand_ins:
+                continue
+            if any(token.memory is memory for memory in capture.inputs):
+                capture.is_faithful = False  # an argument that is found by another name, too
+            if not capture.is_inside(token):
+                capture.read.add(node)
+    capture.read |= {
+        name
+        for name in _names_behind(nodes)
+        if name.arg.token not in capture.stand_ins
+        and not capture.is_inside(name.arg.token)
+        and _is_where_it_stood(name)
+    }
+
+
+def _names_behind(nodes: Sequence[Node]) -> set[Node]:
+    """The BUFFERs that the graphs are made of, those of what has been computed included.
+
+    The function may have made such a graph anew, of a view from before, and not found its value.
+    """
+    is_stored = lambda n: n.op is Op.AFTER and n.memory is not None
+    found: set[Node] = set()
+    for node in toposort(nodes, lambda n: not is_stored(n)):
+        node = resolve(node) if is_stored(node) else node
+        if node.op is Op.BUFFER and not isinstance(node.arg.token, Placeholder):
+            found.add(node)
+        elif is_backed(node):
+            found.update(buffers_of(node))
+    return found
+
+
+def looked_at_by(capture: Capture) -> list[tuple[weakref.ref[Any], Node]]:
+    """The views whose memory the function has read: written through, they show something else."""
+    views = [holder for holder in holders() if holder._moves is not None]
+    return [
+        (weakref.ref(view), view.node)
+        for view in (views if capture.read else ())
+        if not capture.read.isdisjoint(names_below(view.node))
     ]
-    pending = toposort((h.node for h in earlier), lambda n: resolve(n) is n)
-    effects = [n for n in pending if n.op is Op.AFTER and n in computed]
-    return [*dict.fromkeys([*((n, stored_below(n).arg.device) for n in effects), *found])]
 
 
-def _tokens_below(node: Node) -> set[Token]:
-    """The memory that computing a graph reads."""
-    order = (resolve(n) for n in toposort([node], lambda n: resolve(n) is n))
-    return {base.arg.token for n in order if is_backed(n) for base in buffers_of(n)}
+def names_below(node: Node) -> set[Node]:
+    """The BUFFERs that computing a graph reads."""
+    return names_below_all([node])
+
+
+def names_below_all(nodes: Sequence[Node]) -> set[Node]:
+    """The same of several."""
+    order = (resolve(n) for n in toposort(nodes, lambda n: resolve(n) is n))
+    return {base for n in order if is_backed(n) for base in buffers_of(n)}
+
+
+def _memory_below(node: Node) -> set[Memory]:
+    return {base.arg.token.memory for base in names_below(node)}
+
+
+def _is_view(node: Node) -> bool:
+    """Whether a graph is movements of memory."""
+    while node.op in MOVEMENT or node.op is Op.DETACH:
+        node = resolve(node.src[0])
+    return is_backed(node)
+
+
+def _is_traced(node: Node) -> bool:
+    return is_traced(resolve(node))
 
 
 def prepare(capture: Capture) -> None:
@@ -173,7 +492,7 @@ def let_go_of_memory(capture: Capture) -> None:
     hollow = {
         id(old): Memory(None, old.dtype, old.size, old.device, image=old.image)
         for old in (*capture.inputs, *capture.made)
-        if id(old) not in written
+        if id(old) not in written and id(old) not in capture.state.memories
     }
     nodes = {number: adopt(memory) for number, memory in hollow.items()}
     capture.result = refreshed(capture.result, iter(capture.returned), nodes)
@@ -182,7 +501,12 @@ def let_go_of_memory(capture: Capture) -> None:
         return [hollow.get(id(memory), memory) for memory in memories]
 
     capture.returned = [
-        (over(node, [nodes.get(id(memory_of(b.arg)), b) for b in buffers_of(node)]), like(memories))
+        (node, memories)
+        if not memories
+        else (
+            over(node, [nodes.get(id(memory_of(b.arg)), b) for b in buffers_of(node)]),
+            like(memories),
+        )
         for node, memories in capture.returned
     ]
     capture.inputs, capture.made = like(capture.inputs), like(capture.made)
@@ -228,28 +552,34 @@ def bases_of(holder: Any) -> list[Node]:
     return buffers_of(node) if is_backed(node) else []
 
 
-def state_of(capture: Capture) -> list[weakref.ref[Any]]:
-    """The tensors whose memory the captured function assigns to: replays carry them along."""
-    written = {id(memory) for run in capture.runs for memory in run.overwritten}
-    found = []
-    for holder in holders() if written else ():
-        if any(id(memory_of(base.arg)) in written for base in bases_of(holder)):
-            found.append(weakref.ref(holder))
-    return found
+def state_of(capture: Capture, left: Sequence[Any], followers: Sequence[Any]) -> State:
+    """What replays change beside their results: what the function wrote to, and what it `left`.
+
+    `followers` are views from around it that show what it wrote.
+    """
+    storages = [s for s in capture.written if is_backed(s.node)]
+    state = State(storages, [(weakref.ref(tensor), resolve(tensor.node)) for tensor in left])
+    state.followers = [*map(weakref.ref, followers)]
+    state.memories = frozenset(id(m) for _, node in state.shown() for m in memories_of(node))
+    return state
 
 
 def watched_by(capture: Capture) -> list[Watched]:
-    """The tensors that have what the captured function reads and neither is given nor makes."""
+    """The tensors that own what the captured function reads and neither is given nor makes."""
     read = {id(m): m for run in capture.runs for m in run.inputs}
     read |= {id(s.source): s.source for s in capture.steps if isinstance(s, Transfer)}
     read |= {id(m): m for s in capture.steps if isinstance(s, HostCall) for m in s.operands}
+    read |= {id(m): m for m in (name.arg.token.memory for name in capture.read)}
     own = {id(m) for m in (*capture.inputs, *(m for step in capture.steps for m in step.made))}
+    own.update(number for number, memory in read.items() if capture.is_made(memory))
     found = []
     for holder in holders() if read.keys() - own else ():
+        if holder._moves is not None:
+            continue
         memories = [memory_of(base.arg) for base in bases_of(holder)]
         if any(id(m) in read and id(m) not in own for m in memories):
             ref = weakref.ref(holder, changes.of_meaning)
-            found.append(Watched(ref, holder.node, memories))
+            found.append(Watched(ref, holder.node, memories, holder._storage))
     return found
 
 
@@ -258,30 +588,61 @@ def step_state(capture: Capture) -> None:
 
     The state tensors go along; whatever else can still read the old version gets a copy of it.
     """
-    if not capture.state or (capture.tokens and not _can_be_read(capture)):
+    state = capture.state
+    if not state or (capture.seen and not _can_be_read(capture)):
         return
-    state = [holder for ref in capture.state if (holder := ref()) is not None]
-    bases = {holder: found for holder in state if (found := bases_of(holder))}
-    old = {base for found in bases.values() for base in found}
-    followers = {id(holder) for holder in bases}
-    others = [h.node for h in holders() if id(h) not in followers]
-    if others and old:
-        below = toposort(dict.fromkeys(others), lambda n: resolve(n) is n)
-        found = (resolve(node) for node in below)
-        read_now = {base for node in found if is_backed(node) for base in buffers_of(node)}
-        for base in old & read_now:
-            remember(base, from_host(base.arg.device, base.dtype, read(base.arg)))
-    newer = {}
-    for base in old:
-        memory_of(base.arg).version += 1
-        newer[base] = base.replace(arg=replace(base.arg, version=base.arg.version + 1))
-    for holder, found in bases.items():
-        holder.node = over(resolve(holder.node), [newer[base] for base in found])
+    roots = state.shown()
+    nodes = [*(node for _, node in roots), *state.lost()]
+    old = {base.arg.token.memory: base for node in nodes for base in buffers_of(node)}
+    _keep(set(old), state)
+    newer = {
+        memory: base.replace(arg=replace(base.arg, version=memory.version + 1))
+        for memory, base in old.items()
+    }
+    shows = [
+        (root, over(node, [newer[base.arg.token.memory] for base in buffers_of(node)]))
+        for root, node in roots
+    ]
+    whatever_interrupts(lambda: _step(capture, newer, shows))
+
+
+def _step(capture: Capture, newer: dict[Memory, Node], shows: list[tuple[Any, Node]]) -> None:
+    """The memory has its `newer` names, and `shows` says which tensors show it; done twice, too."""
+    for memory, base in newer.items():
+        memory.version = base.arg.version
+    for root, node in shows:
+        root._show(node)
+    for ref in capture.state.followers:
+        if (view := ref()) is not None and view._moves is not None:
+            view.node = shown(view._moves, view._storage.node)
     for watched in capture.watched:
         holder = watched.holder()
-        if holder is not None and holder in bases:
+        if holder is not None and memory_ids(holder) <= capture.state.memories:
             watched.node = holder.node
-    capture.tokens, capture.seen = frozenset(base.arg.token for base in old), next_number()
+    capture.seen = next_number()
+
+
+def memory_ids(holder: Any) -> set[int]:
+    """The memory that a tensor is (a view of all of)."""
+    return {id(base.arg.token.memory) for base in bases_of(holder)}
+
+
+def _keep(memories: set[Memory], state: State) -> None:
+    """Copy what is in the state's memory for those who read it and are no part of it."""
+    own = {id(_owner(root)) for root, _ in state.shown()}
+    own.update(id(view) for ref in state.followers if (view := ref()) is not None)
+    others = dict.fromkeys(h.node for h in holders() if id(h) not in own)
+    for node in toposort(others, lambda n: resolve(n) is n):
+        backed = resolve(node)
+        for name in buffers_of(backed) if is_backed(backed) else ():
+            memory = name.arg.token.memory
+            if memory in memories and memory.version == name.arg.version and name.memory is None:
+                ref = name.arg
+                remember(name, from_host(ref.device, name.dtype, read(ref)))
+
+
+def _owner(root: Any) -> Any:
+    return root.tensor() if isinstance(root, Storage) else root
 
 
 def _can_be_read(capture: Capture) -> bool:
@@ -289,4 +650,10 @@ def _can_be_read(capture: Capture) -> bool:
     seen, capture.seen = capture.seen, next_number()
     nodes = {holder.node for holder in tracked_since(seen)}
     below = toposort(nodes) if nodes else ()
-    return any(node.op is Op.BUFFER and node.arg.token in capture.tokens for node in below)
+    memories = capture.state.memories
+    return any(n.op is Op.BUFFER and _memory_id(n) in memories for n in below)
+
+
+def _memory_id(buffer: Node) -> int:
+    token = buffer.arg.token
+    return 0 if isinstance(token, Placeholder) else id(token.memory)

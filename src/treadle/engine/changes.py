@@ -3,7 +3,7 @@
     changes.meaning     another number whenever a tensor has got another node or is gone, a setting
                         is another, or a function is being captured
     changes.memory      another number whenever memory that was there before was written
-    changes.captures    how many functions are being captured
+    changes.captures    which functions are being captured
 
 A captured model reads tens of weights. To look at each in each call costs more than the rest of the
 call: after a kernel that streamed through the caches, every one of them comes from memory.
@@ -15,6 +15,7 @@ import itertools
 import threading
 
 from ..config import on_change
+from ..forks import fork_safe
 
 __all__ = ["changes"]
 
@@ -26,8 +27,9 @@ class _Changes:
 
     def __init__(self) -> None:
         self._next = itertools.count(1).__next__
-        self._lock = threading.Lock()
-        self.meaning = self.memory = self.captures = 0
+        self._lock = fork_safe(threading.Lock())
+        self.meaning = self.memory = 0
+        self.captures: set[object] = set()
 
     def of_meaning(self, *_: object) -> None:
         """Called after the change: who has seen the new number sees the change, too."""
@@ -37,10 +39,16 @@ class _Changes:
         """Called where memory is assigned to."""
         self.memory = self._next()
 
-    def of_captures(self, more: int) -> None:
-        """A function begins (1) or ends (-1) being captured."""
+    def begin(self, capture: object) -> None:
+        """A function begins being captured."""
         with self._lock:
-            self.captures += more
+            self.captures.add(capture)
+        self.of_meaning()
+
+    def end(self, capture: object) -> None:
+        """That function is not captured any more, if it was."""
+        with self._lock:
+            self.captures.discard(capture)
         self.of_meaning()
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
+from ..ir.choices import choosing
 from ..ir.node import Node, toposort
 from ..ir.op import CUTS, Op
 from ..ir.recurrence import Loop, siblings, without
@@ -94,7 +95,9 @@ def _compute_cuts(outputs: Sequence[Node], realize: Realize) -> None:
             operands = [view.substitute({node: known}) for view, node, known in pairs]
             same = _same_states([cut, *smaller])
             unread = _unread(same)
-            made = run_loop(loop, operands, _memory_below(nodes[0]).device, unread)
+            ways = ["sink_into_loop"] if loop is not cut else []
+            with choosing(*ways, *(["shared_loop"] if smaller else [])):
+                made = run_loop(loop, operands, _memory_below(nodes[0]).device, unread)
             done.update(_first(one) for one in (cut, *smaller))
             last = Loop.of(cut).last
             for number, (memory, states) in enumerate(zip(made, same, strict=True)):

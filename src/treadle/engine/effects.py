@@ -10,20 +10,24 @@ memory than the old version itself, or is more work than this graph, the old ver
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from ..ir.args import Placeholder
+from ..ir.args import ConstantName, Placeholder
 from ..ir.node import Node, toposort
 from ..ir.op import CUTS, Op
 from ..ir.shape import size_max, size_product
 from ..ir.versions import stored_below
-from .known import current, holders, is_known, remember, resolve
-from .memory import adopt, memory_of, new_memory
+from .known import current, holders, is_backed, is_known, remember, resolve
+from .memory import Memory, adopt, buffers_of, memory_of, new_memory
 from .steps import Transfer, listeners
+from .storages import capturing
 
 __all__ = [
-    "commit", "is_stored", "keep_old_versions", "readers", "readers_beside", "still_read",
+    "commit", "is_stored", "keep_old_versions", "names_of", "readers", "readers_beside",
+    "remember_all",
+    "standing_for", "still_read",
 ]  # fmt: skip
 
 # A stored result is written by a kernel anyway; a copy is made beside them, and read first.
@@ -38,8 +42,9 @@ def commit(effects: list[Node]) -> None:
             continue
         ref = stored_below(effect).arg
         new = replace(ref, version=ref.version + _depth(effect))
-        memory_of(ref).version = new.version
-        remember(effect, Node(Op.BUFFER, effect.dtype, (), new))
+        if ref.token.memory.version != new.version:  # else an interrupted commit goes on
+            memory_of(ref).version = new.version
+        remember_all(effect, Node(Op.BUFFER, effect.dtype, (), new))
 
 
 def _depth(effect: Node) -> int:
@@ -108,7 +113,9 @@ def _is_easy(node: Node, here: set[str]) -> bool:
     """Whether a node is computed by kernels on the device `here`, whatever else they compute."""
     if node.op is Op.BUFFER:
         return not isinstance(node.arg.token, Placeholder) and {node.arg.device} == here
-    return node.op not in (*CUTS, Op.AFTER, Op.ALIAS, Op.BIND, Op.MULTI)
+    if node.op is Op.ALIAS:
+        return type(node.arg) is ConstantName
+    return node.op not in (*CUTS, Op.AFTER, Op.BIND, Op.MULTI)
 
 
 def _bytes_of(nodes: Iterable[Node]) -> int:
@@ -116,10 +123,11 @@ def _bytes_of(nodes: Iterable[Node]) -> int:
 
 
 def _reachable(stop: set[Node]) -> set[Node]:
-    """What live holders read without going through a node of `stop`."""
+    """What live holders read without going through a node of `stop`, the BUFFERs included."""
     roots = dict.fromkeys(resolve(holder.node) for holder in holders())
     inside = lambda n: n not in stop and not is_known(n)
-    return {resolve(n) for n in toposort(roots, inside)}
+    found = {resolve(n) for n in toposort(roots, inside)}
+    return found.union(*(buffers_of(node) for node in found if is_backed(node)))
 
 
 def still_read(effects: list[Node], stored: set[Node]) -> list[Node]:
@@ -130,7 +138,44 @@ def still_read(effects: list[Node], stored: set[Node]) -> list[Node]:
     if not effects:
         return []
     overwritten, reachable = _overwritten(effects), _reachable(stored.union(effects))
-    return [effect for effect in effects if effect in overwritten and effect in reachable]
+    lost = [effect for effect in effects if effect in overwritten]
+    return [effect for effect in lost if not reachable.isdisjoint(_names_of(effect))]
+
+
+# What stands in the graph that is computed for nodes that holders have: what was known below them
+# is memory there, and on several devices each part is a graph of its own.
+_originals: dict[Node, set[Node]] = {}
+
+
+@contextlib.contextmanager
+def standing_for(pairs: Iterable[tuple[Node, Node]]) -> Iterator[None]:
+    """A block in which the first of each pair is computed in place of the second."""
+    added = [(image, original) for image, original in pairs if image is not original]
+    for image, original in added:
+        _originals.setdefault(image, set()).add(original)
+    try:
+        yield
+    finally:
+        for image, _ in added:
+            _originals.pop(image, None)
+
+
+def remember_all(effect: Node, memory: Node) -> None:
+    """From now on `memory` is what `effect` is, and all nodes that it stands for."""
+    for node in _names_of(effect):
+        if node.shape == memory.shape:
+            remember(node, memory)
+
+
+def _names_of(effect: Node) -> set[Node]:
+    """`effect`, and all nodes that it stands for."""
+    found, todo = set(), [effect]
+    while todo:
+        node = todo.pop()
+        if node not in found:
+            found.add(node)
+            todo += _originals.get(node, ())
+    return found
 
 
 def keep_old_versions(effects: list[Node], stored: set[Node]) -> None:
@@ -141,14 +186,43 @@ def keep_old_versions(effects: list[Node], stored: set[Node]) -> None:
     if not effects:
         return
     reachable = _reachable(stored.union(effects))
-    for base in _overwritten(effects):
-        if base.op is Op.BUFFER and base in reachable:
-            remember(base, _copied(base))
+    bases = {base for base in _overwritten(effects) if base.op is Op.BUFFER}
+    for memory, names in names_of(bases, reachable).items():
+        for is_told, same in _told_and_others(names):
+            copy = _copied(memory, is_told)
+            for name in same:
+                remember(name, copy)
 
 
-def _copied(base: Node) -> Node:
-    """A copy of a BUFFER, as a step of its own: each replay of a captured call makes a new one."""
-    source = memory_of(base.arg)
+def names_of(bases: set[Node], reachable: Iterable[Node]) -> dict[Memory, list[Node]]:
+    """For the memory of each of `bases`: the BUFFERs that are it now, and that are `reachable`."""
+    memories = {memory_of(base.arg) for base in bases}
+    found: dict[Memory, list[Node]] = {}
+    for node in reachable:
+        if node.op is Op.BUFFER and not isinstance(node.arg.token, Placeholder):
+            memory = node.arg.token.memory
+            if memory in memories and memory.version == node.arg.version:
+                found.setdefault(memory, []).append(node)
+    return found
+
+
+def _told_and_others(names: list[Node]) -> Iterator[tuple[bool, list[Node]]]:
+    """Names that a captured function reads, and those that tensors from around it have.
+
+    The first are copied by each replay, as a step of its own; the second keep their values.
+    """
+    capture = capturing.active
+    told = [name for name in names if capture is None or capture.is_inside(name.arg.token)]
+    others = [name for name in names if name not in told]
+    yield from ((is_told, same) for is_told, same in ((True, told), (False, others)) if same)
+
+
+def _copied(source: Memory, is_told: bool) -> Node:
+    """A copy of memory."""
+    capture = capturing.active
+    if capture is not None and not is_told:
+        with capture.suspended():
+            return _copied(source, True)
     step = Transfer(source, new_memory(source.device, source.dtype, source.size))
     step.run()
     for listen in listeners:

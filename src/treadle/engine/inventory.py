@@ -2,18 +2,21 @@
 
     inventory()   ->  [Row("CPU", "LLVM", "", True, "the embedded LLVM", ""), ...]
 
-Nothing stays open: a driver or a library is loaded where that is the only way to know.
+Nothing stays open: a driver or a library is loaded where that is the only way to know. A compiler
+for processors works once a function that it compiled has run.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ..compile.clang import ClangCompiler
 from ..compile.llvm import LLVMCompiler
-from ..errors import DeviceError
+from ..errors import DeviceError, InternalError
+from ..runtime.loader import load_object
 from ..target import Target, host_target
 from .backends import cuda_driver
 from .selection import LATER
@@ -47,11 +50,35 @@ def inventory() -> list[Row]:
     return rows
 
 
-def _compiler_works(compiler: Any, about: str) -> str:
+# A function that doubles an integer, in the language of each compiler for processors.
+_TWICE = {
+    "LLVM": "define i32 @twice(i32 %x) { %y = add i32 %x, %x ret i32 %y }",
+    "CLANG": "int twice(int x) { return x + x; }",
+}
+
+
+_OTHER = "install another version, or use another compiler, as in DEV=CPU:LLVM"
+
+
+def _about_processor(compiler: Any) -> str:
+    """What `compiler` says of itself, once a function that it made has run."""
     missing = compiler.available()
     if missing is not None:
         raise DeviceError(missing)
-    return about
+    try:
+        library = load_object(compiler.compile(_TWICE[compiler.name]), ["twice"])
+    except InternalError as error:
+        raise DeviceError(f"{error}; {_OTHER}") from error
+    twice = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(library.address("twice"))
+    if (result := twice(21)) != 42:
+        raise DeviceError(f"{compiler.version} computes twice 21 as {result}; {_OTHER}")
+    return "the embedded LLVM" if compiler.name == "LLVM" else _about_clang(compiler)
+
+
+def _about_clang(compiler: ClangCompiler) -> str:
+    wanted = compiler.target.cpu
+    older = "" if compiler.cpu == wanted else f", for {compiler.cpu}, as it knows no {wanted}"
+    return f"{compiler.version}{older}"
 
 
 def _about_cl() -> str:
@@ -101,8 +128,8 @@ def _about_cuda(make_compiler: Callable[[Target], Any]) -> str:
 
 # What `treadle doctor` says of each backend; DeviceError says why it cannot be used.
 _ABOUT: dict[tuple[str, str], Callable[[], str]] = {
-    ("CPU", "LLVM"): lambda: _compiler_works(LLVMCompiler(host_target()), "the embedded LLVM"),
-    ("CPU", "CLANG"): lambda: _compiler_works(ClangCompiler(host_target()), "clang"),
+    ("CPU", "LLVM"): lambda: _about_processor(LLVMCompiler(host_target())),
+    ("CPU", "CLANG"): lambda: _about_processor(ClangCompiler(host_target())),
     ("CL", "OPENCL"): _about_cl,
     ("WEBGPU", "WGSL"): _about_webgpu,
     ("CUDA", "NVRTC"): _about_cuda_nvrtc,

@@ -9,8 +9,8 @@
 
 Replays read and write the same memory as the captured call, so that parameters, moments and random
 counters go on from call to call; tensors returned get fresh memory each time. What cannot be
-replayed faithfully raises JitError: other shapes, other plain arguments, values read in the middle,
-an input that is assigned to.
+replayed faithfully raises JitError: other shapes, other plain arguments, values read in the middle.
+What the function writes, to tensors around it and to its arguments, each call writes.
 
 A size that an argument binds, `Variable("n", 0, 99).bind(7)`, may be bound to another value in each
 call: the function is captured with the variable itself, for all of its values.
@@ -19,6 +19,8 @@ call: the function is captured with the variable itself, for all of its values.
 from __future__ import annotations
 
 import functools
+import importlib
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -26,6 +28,8 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from ..config import settings
 from ..errors import JitError
+from ..forks import fork_safe
+from ..ir.choices import choosing, is_observed, note_kernel
 from ..ir.node import Node
 from ..ir.symbolic import bind
 from . import memory as memory_table
@@ -36,33 +40,32 @@ from .arguments import (
     check_same,
     described,
     exchanged,
+    is_bound_otherwise,
     is_traced,
     layout_of,
     memories_of,
+    over,
     refreshed,
+    shares_less,
     signature_of,
     stand_in,
+    with_arguments,
     with_sizes,
 )
-from .capture import (
-    Capture,
-    let_go_of_memory,
-    made_before,
-    prepare,
-    state_of,
-    step_state,
-    watched_by,
-)
-from .changes import changes
+from .capture import Capture, begin, made_before, note_names, step_state
+from .check_kernels import check_again
 from .counters import count
+from .functions import Parts, made_of, parts_of
 from .given import given
 from .known import is_backed, resolve
 from .lasting import expect_replays
+from .leaving import finish, interferes, leave, reaches, watch_constants
 from .memory import Memory, adopt, moment, new_memory
 from .run import on_compute, on_interpret, realize
 from .steps import HostCall, Step, Transfer, listeners
+from .storages import capturing, is_behind, next_storage, storage_of
 from .straight import Settled, straight_of
-from .variables import bind_holders, renew, sizes_with
+from .variables import bind_holders, sizes_with
 
 __all__ = ["TinyJit", "jit"]
 
@@ -71,11 +74,8 @@ Q = ParamSpec("Q")
 R = TypeVar("R")
 
 
-_capturing = threading.local()
-
-
 def _refuse_reading() -> None:
-    if getattr(_capturing, "active", None) is not None:
+    if capturing.active is not None:
         raise JitError(
             "[jit] a value was read on the host while capturing (.item(), .numpy(), .tolist(), or "
             "a condition on a tensor); replays could not see it change. Return the tensor and read "
@@ -84,26 +84,22 @@ def _refuse_reading() -> None:
 
 
 def _listen(step: Step) -> None:
-    capture = getattr(_capturing, "active", None)
-    if capture is not None:
+    if isinstance(capture := capturing.active, Capture):
         capture.steps.append(step)
 
 
 def _listen_to_interpreter() -> None:
-    capture = getattr(_capturing, "active", None)
-    if capture is not None:
+    if isinstance(capture := capturing.active, Capture):
         capture.interpreted = True
 
 
 def _compute_what_was_before(nodes: Sequence[Node]) -> None:
-    capture = getattr(_capturing, "active", None)
-    if capture is None or not (pending := made_before(capture, nodes)):
+    if not isinstance(capture := capturing.active, Capture):
         return
-    _capturing.active = None
-    try:
-        realize(pending)
-    finally:
-        _capturing.active = capture
+    if pending := made_before(capture, nodes):
+        with capture.suspended():
+            realize(pending)
+    note_names(capture, nodes)
 
 
 memory_table.on_read.append(_refuse_reading)
@@ -119,14 +115,15 @@ class TinyJit(Generic[P, R]):
     may variables with values, `Variable("n", 0, 99).bind(7)`; all other arguments must be the same
     in each call. Arguments that require gradients get those that
     `backward` finds in the function. Raises JitError where a replay would differ.
+    `prune` is accepted: what packs weights runs again only where they have changed, in any case.
     What layers do while training (`Tensor.training`) and otherwise are captures of their own. A
     copy, or what is loaded from a pickle, has the function and has captured nothing.
     Inside of a transform (grad, vmap, ...) it is the function itself.
     """
 
-    def __init__(self, function: Callable[P, R]) -> None:
+    def __init__(self, function: Callable[P, R], prune: bool = False) -> None:
         functools.update_wrapper(self, function)
-        self.function = function
+        self.function, self.prune = function, prune
         self.reset()
 
     def reset(self) -> None:
@@ -136,10 +133,20 @@ class TinyJit(Generic[P, R]):
         self._capture: Capture | None = None
         self._training = settings.TRAINING  # the mode of the capture
         self._others: dict[bool, Capture | None] = {}  # captures of other modes
-        self._lock = threading.Lock()
+        self._writes = False  # whether the first call has written to any tensor
+        self._lock = fork_safe(threading.RLock(), 0)  # the function may fork
 
     def __reduce__(self) -> Any:
-        return type(self), (self.function,)
+        named = _found_by_name(self.function)
+        if named is self:  # it is a decorated function, which has no other name
+            return _by_name, (self.function.__module__, self.function.__qualname__)
+        function = self.function if named is self.function else parts_of(self.function)
+        return _made_of, (type(self), function, self.prune)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return type(self)(self.function, self.prune)
+
+    __copy__ = functools.partialmethod(__deepcopy__, memo={})
 
     @overload
     def __get__(self, obj: None, owner: type | None = None) -> Self: ...
@@ -156,6 +163,8 @@ class TinyJit(Generic[P, R]):
         if capture is not None and settled is not None and settled.still(capture):
             with self._lock:
                 memories = at_a_glance(args, settled.glances)
+                if memories is not None and not capture.is_apart(memories):
+                    memories = None
                 if memories is not None and capture is self._capture:
                     self.calls += 1
                     if capture.straight is not None:
@@ -166,12 +175,14 @@ class TinyJit(Generic[P, R]):
     def _called(self, args: Any, kwargs: Any) -> R:
         """The result of a call of which nothing is known yet."""
         function: Callable[..., R] = self.function
-        checked = settings.CHECK_NAN or settings.CHECK_INDEX  # which look at values in between
-        if not settings.JIT or checked or getattr(_capturing, "active", None) is not None:
+        checked = settings.CHECK_NAN or settings.CHECK_INDEX > 1  # which look at values in between
+        if not settings.JIT or checked or capturing.active is not None:
             return function(*args, **kwargs)
+        kwargs = dict(sorted(kwargs.items()))  # their order means nothing
         found = Found()
         plain = signature_of((args, kwargs), found)
         nodes = [resolve(t.node) for t in found.tensors]
+        behind = {id(t) for t in found.tensors if is_behind(t)}
         backed = all(map(is_backed, nodes))
         if not backed and any(map(is_traced, nodes)):
             return function(*args, **kwargs)
@@ -183,104 +194,155 @@ class TinyJit(Generic[P, R]):
                 self._capture = self._others.pop(self._training, None)
             if not backed:
                 nodes = realize([(t.node, t.device) for t in found.tensors])
-            memories = [m for node in nodes for m in memories_of(node)]
             if self.calls == 1:
-                begin = moment()
-                try:
-                    return function(*args, **kwargs)
-                finally:
-                    self._before[:] = begin, moment()
+                return self._first_call(found, args, kwargs)
+            memories = [m for node in nodes for m in memories_of(node)]
             signature = (plain, tuple(layout_of(node) for node in nodes), described(memories))
-            if self._capture is None:
-                return self._record(signature, found, nodes, args, kwargs)
-            check_same(self._capture.signature, signature)
-            if not self._capture.is_current():
-                return self._record(signature, found, nodes, args, kwargs)
+            if self._capture is not None and is_bound_otherwise(self._capture.signature, signature):
+                return function(*args, **kwargs)
+            if self._capture is not None and not shares_less(self._capture.signature, signature):
+                check_same(self._capture.signature, signature)
+            elif self._capture is not None:
+                self._capture = None
+            if self._capture is None or not self._capture.is_current():
+                if self._may_interfere(found, (args, kwargs)):
+                    return function(*args, **kwargs)
+                return self._record(signature, found, args, kwargs)
+            # what was computed just now may have been in memory of theirs
+            nodes = realize([(t.node, t.device) for t in found.tensors])
+            memories = [m for node in nodes for m in memories_of(node)]
+            written = {id(found.tensors[number]) for number in self._capture.given}
+            if written & behind or interferes(self._capture, found.tensors, memories):
+                return function(*args, **kwargs)
             leaves = [found.tensors[number] for number in self._capture.graded]
             _refuse_gradients(leaves)
-            result, gradients = self._replay(self._capture, memories, found.values())
+            result, gradients = self._replay(self._capture, memories, found.values(), found.tensors)
             for leaf, gradient in zip(leaves, gradients, strict=True):
                 leaf.grad = gradient
             return result
 
+    def _first_call(self, found: Found, args: Any, kwargs: Any) -> R:
+        """The result of the first call, which tells what the function writes to."""
+        function: Callable[..., R] = self.function
+        around, begin = capturing.writes, moment()
+        writes: set[Any] = set()
+        try:
+            capturing.writes = writes
+            return function(*args, **kwargs)
+        finally:
+            capturing.writes = None if around is None else around | writes
+            self._before[:] = begin, moment()
+            self._writes = bool(writes)
+
+    def _may_interfere(self, found: Found, arguments: Any) -> bool:
+        """Whether one argument may see what is written to another, or to what is captured.
+
+        What stands for an argument while the function is captured would not.
+        """
+        if not self._writes:
+            return False
+        if any(map(is_behind, found.tensors)):
+            return True  # a part that is written lies among values that it does not show
+        storages = {id(t if t._storage is None else t._storage) for t in found.tensors}
+        if len(storages) < len(found.tensors):
+            return True
+        return reaches(self.function, arguments, found.tensors)
+
     # -- capturing ----------------------------------------------------------------------------
 
-    def _record(self, signature: Any, found: Found, nodes: list[Node], args: Any, kwargs: Any) -> R:
+    def _record(self, signature: Any, found: Found, args: Any, kwargs: Any) -> R:
         tensors, values = found.tensors, found.values()
-        capture = Capture(signature, [m for node in nodes for m in memories_of(node)], values)
+        capture = Capture(signature, [], values)
+        begin(capture)
+        nodes = realize([(t.node, t.device) for t in tensors])
+        capture.start([m for node in nodes for m in memories_of(node)])
         # Inputs under new names: nothing computed from them before can be taken for this call's.
         fresh = {id(m): adopt(m) for m in capture.inputs}
         swapped: dict[int, Any] = {
             id(t): stand_in(t, node, [fresh[id(m)] for m in memories_of(node)])
             for t, node in zip(tensors, nodes, strict=True)
         }
+        stand_ins = [swapped[id(t)] for t in tensors]
+        capture.stand_ins = {node.arg.token for node in fresh.values()}
+        before = [(storage_of(tensor), tensor.node) for tensor in stand_ins]
+        capture.last = next_storage()
         swapped.update(found.stand_ins())
         function: Callable[..., R] = self.function
-        _capturing.active = capture
-        changes.of_captures(1)
         try:
-            begin, end = self._before
-            with expect_replays(capture.inputs, (begin, end)), given(values):
+            capturing.begin(capture)
+            with expect_replays(capture.inputs, (self._before[0], self._before[1])), given(values):
                 result = function(*exchanged(args, swapped), **exchanged(kwargs, swapped))
-                gained = [_has_gained(t, swapped[id(t)]) for t in tensors]
-                capture.graded = [number for number, has_one in enumerate(gained) if has_one]
+                pairs = enumerate(zip(tensors, stand_ins, strict=True))
+                capture.graded = [number for number, pair in pairs if _has_gained(*pair)]
                 _refuse_gradients([tensors[n] for n in capture.graded])
-                gradients = [swapped[id(tensors[n])].grad for n in capture.graded]
-                outputs = Found()
-                signature_of((result, gradients), outputs)
-                returned = realize([(t.node, t.device) for t in outputs.tensors])
+                gradients = [stand_ins[n].grad for n in capture.graded]
+                outcome = leave(capture, (result, gradients), stand_ins, before)
         finally:
-            _capturing.active = None
-            changes.of_captures(-1)
-            bind_holders(capture)
-        self._finish(capture, (result, gradients), returned)
+            try:
+                capturing.end()
+                capture.end()
+            finally:
+                bind_holders(capture)
         if not capture.interpreted:  # the REF device has nothing to replay: each call runs plainly
-            self._capture = capture
-            capture.state = state_of(capture)
-            capture.watched = watched_by(capture)
-            plain = not capture.graded and not values
-            glances = Glance.of(args, kwargs) if plain else None
+            finish(capture, outcome, tensors)
+            watch_constants(capture, self.function, (args, kwargs), tensors)
+            capture.constants.clear()
+            self._capture = capture if capture.is_faithful else None
+        if self._capture is capture:
+            plain = not capture.graded and not values and not outcome.has_arguments
+            glances = Glance.of(args, kwargs) if plain and not capture.given else None
             if glances is not None:
                 capture.settled = Settled(glances)
                 capture.straight = straight_of(capture, self._before)
+            if is_observed():
+                _note(capture)
         for number, gradient in zip(capture.graded, gradients, strict=True):
             tensors[number].grad = gradient
-        return with_sizes(result, values)
-
-    def _finish(self, capture: Capture, result: Any, returned: list[Node]) -> None:
-        capture.result = result
-        inputs = {id(m) for m in capture.inputs}
-        for node in returned:
-            found = memories_of(node)
-            if any(id(m) in inputs for m in found):
-                raise JitError("[jit] the function returns one of its inputs; return a copy of it")
-            capture.returned.append((node, found))
-        for run in capture.runs:
-            for memory in run.overwritten:
-                if id(memory) in inputs:
-                    raise JitError(
-                        "[jit] the function assigns to one of its arguments; make it an attribute "
-                        "or a closure variable, which replays keep, or return the new value"
-                    )
-        renew(capture)
-        prepare(capture)
-        let_go_of_memory(capture)
+        for number, (node, own) in zip(capture.given, outcome.given, strict=True):
+            tensor = tensors[number]
+            tensor._given(node, tensor.node if number in capture.unseen else own)
+        back = {id(stand): tensor for stand, tensor in zip(stand_ins, tensors, strict=True)}
+        return with_sizes(exchanged(result, back), values)
 
     # -- replaying ----------------------------------------------------------------------------
 
     def _replay(
-        self, capture: Capture, memories: list[Memory], values: dict[str, int]
-    ) -> tuple[R, list[Any]]:
+        self, capture: Capture, memories: list[Memory], values: dict[str, int],
+        tensors: Sequence[Any] = (),
+    ) -> tuple[R, list[Any]]:  # fmt: skip
         """The result, and the gradients of those arguments that got some."""
+        if settings.CHECK_KERNELS:
+            return self._replay_checked(capture, memories, values, tensors)
         if capture.straight is not None:
             return capture.straight.run(capture, memories), []
+        moved = _moved(capture, memories, values)
+        return self._replay_on(capture, moved, values, tensors)
+
+    def _replay_checked(
+        self, capture: Capture, memories: list[Memory], values: dict[str, int],
+        tensors: Sequence[Any],
+    ) -> tuple[R, list[Any]]:  # fmt: skip
+        """The same; then every kernel runs once more by itself, and is checked."""
+        found: list[Any] = []
+        moved = _moved(capture, memories, values)
+
+        def run() -> None:
+            found.append(self._replay_on(capture, moved, values, tensors))
+            if capture.straight is not None:
+                capture.straight.forget()
+
+        made = [moved[id(old)] for old in capture.made]
+        what = f"a replay of {getattr(self.function, '__name__', 'a captured function')}"
+        check_again(capture.steps, capture.overwritten, moved, made, run, what)
+        return found[0]
+
+    def _replay_on(
+        self, capture: Capture, moved: dict[int, Memory], values: dict[str, int],
+        tensors: Sequence[Any],
+    ) -> tuple[R, list[Any]]:  # fmt: skip
+        """The same, where the arguments and results of the capture are `moved`."""
         step_state(capture)
-        moved = {id(old): new for old, new in zip(capture.inputs, memories, strict=True)}
-        renewed: dict[int, Node] = {}
-        sizes = sizes_with(capture, values)
-        for old, size in zip(capture.made, sizes, strict=True):
-            moved[id(old)] = new_memory(old.device, old.dtype, size, old.image)
-            renewed[id(old)] = adopt(moved[id(old)])
+        renewed = {id(old): adopt(moved[id(old)]) for old in capture.made}
         for old, new in moved.items():
             for calls, call, slot in capture.patches.get(old, ()):
                 calls.set_arg(call, slot, new.buffer.argument)
@@ -306,7 +368,55 @@ class TinyJit(Generic[P, R]):
         wanted = iter(returned)
         result, gradients = capture.result
         made = with_sizes(refreshed(result, wanted, renewed), values)
-        return made, [refreshed(gradient, wanted, renewed) for gradient in gradients]
+        found = [refreshed(gradient, wanted, renewed) for gradient in gradients]
+        for number in capture.given:
+            tensor, node = tensors[number], _renewed(next(wanted), renewed)
+            own = tensor.node if number in capture.unseen else None
+            if number in capture.shows_else:
+                own = _renewed(next(wanted), renewed)
+            tensor._given(node, own)
+        return with_arguments(made, tensors) if tensors else made, found
+
+
+def _found_by_name(function: Any) -> Any:
+    """What stands where `function` says that it is defined, or None."""
+    found = sys.modules.get(getattr(function, "__module__", None) or "")
+    for part in getattr(function, "__qualname__", "<>").split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def _by_name(module: str, name: str) -> Any:
+    return functools.reduce(getattr, name.split("."), importlib.import_module(module))
+
+
+def _made_of(kind: Any, function: Any, prune: bool) -> Any:
+    return kind(made_of(function) if isinstance(function, Parts) else function, prune)
+
+
+def _moved(capture: Capture, memories: list[Memory], values: dict[str, int]) -> dict[int, Memory]:
+    """The memory of one replay: that of the arguments, and new memory for the results."""
+    moved = {id(old): new for old, new in zip(capture.inputs, memories, strict=True)}
+    sizes = sizes_with(capture, values)
+    for old, size in zip(capture.made, sizes, strict=True):
+        moved[id(old)] = new_memory(old.device, old.dtype, size, old.image)
+    return moved
+
+
+def _note(capture: Capture) -> None:
+    """Tell who observes how the kernels of a capture are replayed."""
+    ways = ["native_replay"] if capture.straight is None else ["native_replay", "fast_replay"]
+    with choosing(*ways):
+        for run in capture.runs:
+            for choices in run.program.choices:
+                note_kernel(choices)
+            for kept in capture.kept:
+                kept.note(run)
+
+
+def _renewed(known: tuple[Node, list[Memory]], renewed: dict[int, Node]) -> Node:
+    node, memories = known
+    return over(node, [renewed[id(memory)] for memory in memories])
 
 
 def _has_gained(argument: Any, stand_in: Any) -> bool:

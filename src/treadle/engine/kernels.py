@@ -18,6 +18,7 @@ from typing import Any
 from ..config import settings
 from ..dtype import dtypes
 from ..errors import DTypeError, StaleCodeError, TreadleError
+from ..ir.choices import choices_of
 from ..ir.loops import closed_ranges, free_ranges
 from ..ir.node import Node
 from ..ir.op import ALU, Op
@@ -123,11 +124,12 @@ def _compile(key: str, kernel: Kernel, job: Job, opened: Opened) -> CompiledKern
     _check_dtypes(kernel, opened)
     lasts = True
     with remembered():
-        if settings.BEAM:
-            schedule, lasts = best_schedule(kernel, job, opened, settings.BEAM)
-        else:
-            schedule = optimize(kernel.ast, opened.code_target)
-        made = Translator.of(opened).finished(job, *schedule)
+        with choices_of() as choices:
+            if settings.BEAM:
+                schedule, lasts = best_schedule(kernel, job, opened, settings.BEAM)
+            else:
+                schedule = optimize(kernel.ast, opened.code_target)
+        made = Translator.of(opened).finished(job, *schedule, choices)
     GlobalCounters.compile_time_s += time.perf_counter() - start
     return _keep(key, *made, kernel.reason, opened, lasts)
 

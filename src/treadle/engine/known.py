@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from ..forks import fork_safe
 from ..ir.args import Placeholder
 from ..ir.node import Node, substitute, toposort
 from ..ir.op import Op
@@ -21,8 +22,8 @@ from ..ir.weak import Reference, inside
 from .changes import changes
 
 __all__ = [
-    "Holder", "current", "holders", "is_backed", "is_known", "next_number", "remember", "resolve",
-    "track", "tracked_since",
+    "Holder", "born_since", "current", "holders", "is_backed", "is_known", "next_number",
+    "remember", "resolve", "track", "tracked_since",
 ]  # fmt: skip
 
 
@@ -36,7 +37,7 @@ class Holder(Protocol):
 _serial = itertools.count()
 _live: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _references, _forget = inside(_live)  # each operation tracks a tensor
-_tracking = threading.Lock()
+_tracking = fork_safe(threading.Lock())
 _latest = -1  # the number of the holder that was tracked last
 _set_memory = Node.__dict__["memory"].__set__
 
@@ -48,10 +49,12 @@ def track(holder: Holder, number: int | None = None) -> int:
     """
     global _latest
     with _tracking:
+        new = next(_serial)
         reference = None if number is None else _references.pop(number, None)
         if reference is None:
             reference = Reference(holder, _forget)
-        reference.key = _latest = new = next(_serial)
+            reference.born = new
+        reference.key = _latest = new
         _references[new] = reference
     if number is not None:
         changes.of_meaning()
@@ -67,6 +70,18 @@ def tracked_since(number: int) -> list[Any]:
         if ref.key < number:
             break
         if (holder := ref()) is not None:
+            found.append(holder)
+    return found
+
+
+def born_since(number: int) -> list[Any]:
+    """The holders that are there since `number` or later."""
+    found: list[Any] = []
+    references: Any = _live.valuerefs()
+    for ref in reversed(references):
+        if ref.key < number:
+            break
+        if ref.born >= number and (holder := ref()) is not None:
             found.append(holder)
     return found
 

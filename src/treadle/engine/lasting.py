@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..config import settings
+from ..ir.choices import note_kernel
 from ..runtime.base import Entry, Launch
 from .backends import Device, Opened
 from .changes import changes
@@ -105,6 +106,7 @@ class Kept:
     def __init__(self) -> None:
         self.blocks: list[Any] = []
         self.nbytes = 0
+        self._choices: dict[CompiledKernel, frozenset[str]] = {}
         self._launches: list[Launch] = []
         self._sources: dict[int, Memory] = {}
         self._calls: Any = None
@@ -164,6 +166,8 @@ class Kept:
             once = kept
         if not once or _room_for(kernel, own, once) > room.left:
             return launch, [*launch.phases]
+        names = {"prepacked": kept, "packed_by_first_round": once - kept}
+        self._choices[kernel] = frozenset(name for name, phases in names.items() if phases)
         args = list(launch.args)
         for slot in _filled(kernel, own, once):
             size = kernel.scratch[slot - own]
@@ -179,6 +183,13 @@ class Kept:
             self._launches.append(Launch(packing, args, launch.vars))
         mine = Launch([phase for n, phase in phases if n not in kept], args, launch.vars)
         return mine, [phase for n, phase in phases if n not in once]
+
+    def note(self, run: Run) -> None:
+        """Tell who observes which kernels of `run` have phases that do not run each time."""
+        program = run.program
+        for kernel, choices in zip(program.kernels, program.choices, strict=True):
+            if (names := self._choices.get(kernel)) is not None:
+                note_kernel(choices | names)
 
     def refresh(self) -> None:
         """Run the phases if what they have left is not of the values that are there now."""

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from itertools import chain
 
 from ..config import settings
-from .backends import Device
+from ..ir.choices import is_observed, note_kernel
+from .backends import Device, Opened
+from .check_kernels import check_again, check_launches
 from .counters import count
 from .lasting import Kept, Room
 from .memory import Memory
@@ -34,7 +36,7 @@ def run_program(
     `filled` are the inputs that are assigned to and that nobody else knows yet.
     """
     opened = Device[program.device]
-    allocator, runtime = opened.allocator, opened.runtime
+    allocator = opened.allocator
     scratch = [
         allocator.alloc(block) if isinstance(block, int) else allocator.alloc_image(block)
         for block in program.scratch
@@ -43,11 +45,28 @@ def run_program(
     for memory in (*run.overwritten, *filled):
         memory.written()
     start = time.perf_counter()
+    if program.schedule is not None:
+        _run_checked(run)
+    else:
+        _run(run, filled, opened)
+    seconds = time.perf_counter() - start
+    if is_observed():
+        for choices in program.choices:
+            note_kernel(choices)
+    count(run.work, seconds)
+    for listen in listeners:
+        listen(run)
+
+
+def _run(run: Run, filled: Sequence[Memory], opened: Opened) -> None:
+    program, rounds, runtime = run.program, run.rounds, opened.runtime
     kept = Kept()
     if len(rounds) > 1:
         changing = set(map(id, filled))
         launches = kept.split([run], lambda memory: id(memory) not in changing, Room())
         kept.refresh()
+        if is_observed():
+            kept.note(run)
     else:
         launches = list(chain.from_iterable(run.launches()))
     if settings.DEBUG >= 2:
@@ -56,7 +75,14 @@ def run_program(
             report_kernels(program, times[first : first + size], opened)
     elif launches:
         runtime.run(launches)
-    seconds = time.perf_counter() - start
-    count(run.work, seconds)
-    for listen in listeners:
-        listen(run)
+
+
+def _run_checked(run: Run) -> None:
+    """The same with every kernel checked; rounds that share what they pack run as ever first."""
+    opened = Device[run.program.device]
+    if len(run.rounds) == 1:
+        check_launches(run, opened)
+        return
+    memory = [*{id(m): m for m in (*run.overwritten, *run.filled)}.values()]
+    quick = lambda: _run(run, run.filled, opened)
+    check_again([run], memory, {}, [], quick, "a loop")

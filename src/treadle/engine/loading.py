@@ -15,7 +15,7 @@ from .program import CompiledKernel
 
 __all__ = ["digest", "load"]
 
-FORMAT = "7"
+FORMAT = "8"
 
 
 def digest(opened: Opened, *texts: str) -> str:
@@ -59,6 +59,7 @@ def load(
         description["source"],
         tuple(description["variables"]),
         opened.runtime.kernel_bytes,
+        frozenset(description["choices"]),
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from ..ir.choices import choosing
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.recurrence import Loop, siblings
@@ -52,7 +53,8 @@ def run_loop(
         read = written
         if Device[device].runtime.has_addresses:
             read = [*map(_shaped, histories, shapes)]
-        _run_steps(loop, read, written, turning, operands, device, histories)
+        with choosing(*(["rotating_states"] if any(turning) else [])):
+            _run_steps(loop, read, written, turning, operands, device, histories)
     lasts = {n: loop.last % _TURNS if turning[n] else loop.last for n in unread}
     rows = {n: _row(written[n], last) for n, last in lasts.items()}
     ends = {n: new_memory(device, row.dtype, size_product(row.shape)) for n, row in rows.items()}

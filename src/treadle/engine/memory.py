@@ -32,6 +32,7 @@ __all__ = [
     "Promise",
     "adopt",
     "allocate",
+    "buffers_of",
     "from_host",
     "is_read_only",
     "memory_of",
@@ -57,7 +58,8 @@ class Memory:
     """`size` elements in a runtime's buffer, and how many assignments they have seen.
 
     `image` is the texture that the buffer is, if it is one; `read_only`: somebody else's, and not
-    to be assigned to; `is_exposed`: others can write without our notice. `made` and `changed` are
+    to be assigned to; `is_exposed`: others can write without our notice; `is_given`: the host gave
+    what is in it. `made` and `changed` are
     the `moment`s when it was made and last assigned to, replays of captured assignments included.
     """
 
@@ -69,6 +71,7 @@ class Memory:
     read_only: bool = False
     image: ImageDType | None = None
     is_exposed: bool = False
+    is_given: bool = False
     changed: int = 0
     made: int = field(default_factory=_moments.__next__)
     _elements: Any = field(default=None, init=False, repr=False)  # as the host sees them in place
@@ -188,7 +191,7 @@ def from_host(device: Any, dtype: DType, data: np.ndarray[Any, Any]) -> Node:
         copies = tuple(from_host(one, dtype, data) for one in device)
         return Node(Op.MULTI, dtype, copies, ShardArg(device, None))
     memory = new_memory(device, dtype, data.size)
-    memory.changed = moment()  # which nobody has seen otherwise
+    memory.is_given, memory.changed = True, moment()  # which nobody has seen otherwise
     memory.store(data)
     return adopt(memory)
 
@@ -260,6 +263,13 @@ def _refuse_race(memory: Memory, ref: BufferRef) -> None:
         "while another computed with it: hold a lock (threading.Lock) around both, or give each "
         "thread a tensor of its own, such as .clone()"
     )
+
+
+def buffers_of(node: Node) -> list[Node]:
+    """The BUFFERs of a node in memory, one for each device."""
+    while node.op is Op.RESHAPE:
+        node = node.src[0]
+    return [b for part in node.src for b in buffers_of(part)] if node.op is Op.MULTI else [node]
 
 
 def is_read_only(token: Token) -> bool:

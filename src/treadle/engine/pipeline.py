@@ -17,7 +17,9 @@ from typing import Any
 
 from ..config import settings
 from ..dtype import ImageDType
+from ..forks import fork_safe
 from ..ir.args import BufferRef
+from ..ir.choices import choices_of
 from ..ir.node import Node, toposort
 from ..ir.op import Op
 from ..ir.shape import size_max, size_product
@@ -41,7 +43,7 @@ from .programs import Programs
 __all__ = ["program_of"]
 
 _programs = Programs()
-_lock = threading.RLock()
+_lock = fork_safe(threading.RLock(), 3)
 
 
 def program_of(
@@ -65,7 +67,7 @@ def _known(roots: Sequence[Node], device: str) -> tuple[Program | None, list[Buf
     shape, inputs = _shape_of(roots)
     key = (
         device, settings.REPRODUCIBLE, settings.ALLOW_TF32, settings.IMAGE, settings.FLOAT16,
-        settings.BEAM, shape,
+        settings.BEAM, settings.CHECK_KERNELS, shape,
     )  # fmt: skip
     return _programs.get(key), inputs, key
 
@@ -101,7 +103,7 @@ def _saved_or_built(
 ) -> Program:
     """The Program from the disk if it and all of its kernels are there, else a new one."""
     opened = Device[device]
-    if any(_is_symbolic(node) for node in toposort(roots)):
+    if settings.CHECK_KERNELS or any(_is_symbolic(node) for node in toposort(roots)):
         return _build(roots, device, inputs)
     name = "program:" + digest(opened, str(opened.target.max_image), _text(key[1:]))
     entry = compile_cache().get(name)
@@ -129,7 +131,9 @@ def _text(key: Any) -> str:
 
 def _build(roots: Sequence[Node], device: str, inputs: list[BufferRef]) -> Program:
     opened = Device[device]
-    steps, nodes = schedule(in_reals(_marked(roots, inputs)), device, opened.target)
+    with choices_of() as made:
+        plain = in_reals(_marked(roots, inputs))
+    steps, nodes = schedule(plain, device, opened.target)
     program = Program(device)
     places: dict[object, Place] = {ref.token: Place("input", i) for i, ref in enumerate(inputs)}
     stored = {root for step in steps for root in step.roots if root.op is not Op.ASSIGN}
@@ -141,6 +145,10 @@ def _build(roots: Sequence[Node], device: str, inputs: list[BufferRef]) -> Progr
         program.roots.append(found.number if found and found.kind == "output" else None)
     steps = [step for step in steps if _has_work(step.roots[0])]
     program.kernels += compiled(steps, opened)
+    pairs = zip(program.kernels, steps, strict=True)
+    program.choices = [kernel.choices | step.choices | made for kernel, step in pairs]
+    if settings.CHECK_KERNELS:
+        program.schedule = steps
     program.scratch = _place_the_rest(program, steps, places, opened.runtime.has_addresses)
     for kernel, step in zip(program.kernels, steps, strict=True):
         scratch = [places[kernel, i] for i in range(len(kernel.scratch))]

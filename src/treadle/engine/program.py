@@ -13,11 +13,14 @@ import zlib
 from base64 import b85decode, b85encode
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..dtype import ImageDType, to_dtype
 from ..ir.symbolic import no_value
 from ..runtime.base import Entry, Launch
+
+if TYPE_CHECKING:
+    from ..schedule.kernel import Kernel
 
 __all__ = ["CompiledKernel", "Place", "Program", "loaded", "packed", "saved"]
 
@@ -33,7 +36,8 @@ class CompiledKernel:
 
     `key` names it in the disk cache; `scratch` holds (bytes) of the memory that it needs beside
     its buffers; `ops` and `bytes` are what one launch does; `room` are the bytes that it takes
-    while it is loaded, as far as its runtime knows.
+    while it is loaded, as far as its runtime knows. `choices` are those of optimising and lowering
+    it (see ir/choices.py).
     """
 
     key: str
@@ -48,6 +52,7 @@ class CompiledKernel:
     packed_source: str
     variables: tuple[str, ...] = ()
     room: int = 0
+    choices: frozenset[str] = frozenset()
 
     @property
     def source(self) -> str:
@@ -75,6 +80,8 @@ class Program:
     each output of the graph which of `outputs` it is (None: it is an assignment into an input).
     `scratch` are the blocks that intermediate results live in, each so many bytes or a texture,
     `written` the inputs that are assigned to. `used` is larger for what was used later.
+    `choices` has for each kernel all choices that led to it.
+    `schedule` has what the kernels were made of, where CHECK_KERNELS asked for it.
     """
 
     device: str
@@ -85,6 +92,8 @@ class Program:
     scratch: list[int | ImageDType] = field(default_factory=list)
     written: frozenset[int] = frozenset()
     used: int = 0
+    choices: list[frozenset[str]] = field(default_factory=list)
+    schedule: list[Kernel] | None = None
 
     @functools.cached_property
     def ops(self) -> int:
@@ -146,6 +155,7 @@ def saved(program: Program) -> bytes | None:
             "roots": program.roots,
             "scratch": program.scratch,
             "written": sorted(program.written),
+            "choices": [sorted(names) for names in program.choices],
         }
     ).encode()
 
@@ -173,4 +183,5 @@ def loaded(
         found["roots"],
         found["scratch"],
         frozenset(found["written"]),
+        choices=[*map(frozenset, found["choices"])],
     )

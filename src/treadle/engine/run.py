@@ -8,11 +8,12 @@ What known.py knows already is read from memory; effects.py sees to what assignm
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from ..config import settings
 from ..errors import DeviceError, InternalError
+from ..forks import fork_safe
 from ..ir.args import BufferRef, Token
 from ..ir.node import Node, substitute, toposort
 from ..ir.op import CUTS, Op
@@ -33,18 +34,24 @@ from .effects import (
     keep_old_versions,
     readers,
     readers_beside,
+    remember_all,
+    standing_for,
     still_read,
 )
 from .given import with_given
+from .index_checks import flags_of
 from .known import current, holders, is_backed, remember, resolve
 from .launching import run_program
 from .memory import adopt, from_host, memory_of, new_memory, read
 from .pipeline import program_of
+from .report import report_lines
 
-__all__ = ["lock", "on_compute", "on_interpret", "realize", "scheduled"]
+T = TypeVar("T")
+
+__all__ = ["lock", "on_compute", "on_interpret", "realize", "scheduled", "whatever_interrupts"]
 
 # One thread at a time computes, or gives a tensor another node that overwrites memory.
-lock = threading.RLock()
+lock = fork_safe(threading.RLock(), 2)
 
 
 # Told what is about to be computed; a capturing jit computes first what is not part of its replays.
@@ -75,10 +82,14 @@ def realize(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
             return _realize_shards(outputs)
         if len(devices) == 1:
             [device] = devices
+            flags = flags_of(order, device) if Op.CHECKED in ops else []
             held = _held_beside(nodes) if Op.CONTIGUOUS in ops else []
-            if held:
-                roots, order = current([*nodes, *held])
-            found = _compute([*nodes, *held], device, roots, order, {node.op for node in order})
+            everything = [*nodes, *held, *(flag.graph for flag in flags)]
+            if held or flags:
+                roots, order = current(everything)
+            found = _compute(everything, device, roots, order, {node.op for node in order})
+            for flag, node in zip(flags, found[len(found) - len(flags) :], strict=True):
+                flag.computed(node)
             return found[: len(nodes)]
         done: dict[tuple[Node, str], Node] = {}
         for device in devices:
@@ -106,9 +117,11 @@ def _realize_shards(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
     roots = current(nodes)[0]
     placed = partition([*roots, *images])
     jobs = _jobs([placed[root] for root in roots], [device for _, device in outputs])
-    # What devices tell each other first: later it may have been overwritten.
-    compute_cuts([node for node, _ in jobs], realize)
-    done = iter(realize(jobs))
+    pairs = zip(pending, images, strict=True)
+    with standing_for(pair for e, image in pairs for pair in _parts(placed[image], e)):
+        # What devices tell each other first: later it may have been overwritten.
+        compute_cuts([node for node, _ in jobs], realize)
+        done = iter(realize(jobs))
     for effect, image in zip(pending, images, strict=True):
         _remember_effect(effect, placed[image])
     results = []
@@ -122,6 +135,14 @@ def _realize_shards(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
         if resolve(node) is not results[-1] and any(n.op is Op.BUFFER for n in node.toposort()):
             remember(node, results[-1])
     return results
+
+
+def _parts(value: Value, effect: Node) -> Iterator[tuple[Node, Node]]:
+    """What is computed on each device for `effect`, with that."""
+    for node in value.parts if isinstance(value, Spread) else (value.node,):
+        while node.op is Op.RESHAPE:
+            node = node.src[0]
+        yield node, effect
 
 
 def _jobs(values: list[Value], devices: list[Any]) -> list[tuple[Node, str]]:
@@ -168,6 +189,31 @@ def _compute_with_effects(
     """Compute graphs that assign to memory, and what holders may still read of the old memory."""
     pending = [n for n in toposort(outputs) if n.op is Op.AFTER and resolve(n) is n]
     images = current(pending)[0]
+
+    def remembered() -> None:
+        for effect, image in zip(pending, images, strict=True):
+            if resolve(image) is not image:  # the user's own node, which tensors hold
+                remember(effect, resolve(image))
+
+    try:
+        with standing_for(zip(images, pending, strict=True)):
+            return _computed_with_effects(outputs, device, roots, order)
+    finally:
+        whatever_interrupts(remembered)
+
+
+def whatever_interrupts(tidy: Callable[[], T]) -> T:
+    """The result of `tidy`, which may run twice: memory was overwritten, and tensors must know."""
+    try:
+        return tidy()
+    except BaseException:
+        tidy()
+        raise
+
+
+def _computed_with_effects(
+    outputs: list[Node], device: str, roots: tuple[Node, ...], order: list[Node]
+) -> list[Node]:
     effects = [node for node in order if node.op is Op.AFTER]
     stored = {n for pair in zip(outputs, roots, strict=True) for n in pair if is_stored(pair[1])}
     also = readers(effects, order, stored)
@@ -181,16 +227,17 @@ def _compute_with_effects(
     copies = [Node(Op.CONTIGUOUS, effect.dtype, (effect,)) for effect in kept]
     everything = [*roots, *also, *images_beside, *copies]
     values = _run(everything, device, effects)
-    for effect, value in zip(kept, values[len(everything) - len(kept) :], strict=True):
-        assert value is not None  # a CONTIGUOUS is always new memory
-        remember(effect, value)
-    commit(effects)
-    for effect, image in zip(pending, images, strict=True):
-        if resolve(image) is not image:  # the user's own node, which tensors hold
-            remember(effect, resolve(image))
     named = [*outputs, *also, *beside]
-    all_nodes = [*order, *order_beside]
-    settled = _settled(named, everything[: len(named)], values[: len(named)], all_nodes)
+
+    def remembered() -> list[Node]:
+        for effect, value in zip(kept, values[len(everything) - len(kept) :], strict=True):
+            assert value is not None  # a CONTIGUOUS is always new memory
+            remember_all(effect, value)
+        commit(effects)
+        all_nodes = [*order, *order_beside]
+        return _settled(named, everything[: len(named)], values[: len(named)], all_nodes)
+
+    settled = whatever_interrupts(remembered)
     return settled[: len(outputs)]
 
 
@@ -285,6 +332,7 @@ def _execute(roots: list[Node], device: str, effects: list[Node]) -> list[Node |
             new_memory(device, dtype, size_with(size, values), image)
             for dtype, size, image in program.outputs
         ]
+        report_lines(todo, device)
         run_program(program, memories, outputs, [values])
     except (DeviceError, MemoryError) as error:
         raise blamed(error, todo) from error.__cause__

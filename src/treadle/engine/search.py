@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..config import settings
+from ..ir.choices import forget_choices
 from ..ir.node import Node
 from ..optimize.heuristic import optimize
 from ..optimize.knobs import Knobs, neighbours
@@ -90,7 +91,10 @@ def best_schedule(
     _say(1, f"{job.name}: {said}, in {clock() - start:.1f} s")
     if knobs is None:
         return own, True
-    ast, moves = own if knobs == Knobs() else optimize(kernel.ast, opened.code_target, knobs)
+    ast, moves = own
+    if knobs != Knobs():
+        forget_choices()
+        ast, moves = optimize(kernel.ast, opened.code_target, knobs)
     return (ast, [*moves, f"the best of {search.count} schedules"]), True
 
 

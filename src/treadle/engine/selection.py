@@ -39,7 +39,12 @@ SPELLINGS = {
     "CPU": "CPU", "CPU_LLVM": "CPU:LLVM", "LLVM": "CPU:LLVM", "CPU_CLANG": "CPU:CLANG",
     "CLANG": "CPU:CLANG", "REF": "REF", "NULL": "NULL", "CL": "CL", "GPU": "CL",
     "WEBGPU": "WEBGPU", "CUDA": "CUDA", "CUDA_PTX": "CUDA:PTX", **{n: n for n in LATER},
+    # Compilers of runtimes that are not here yet: what asks for one of them is refused by name.
+    **{name: name.partition("_")[0] for name in (
+        "NV_PTX", "NV_NAK", "NV_NVCC", "AMD_LLVM", "AMD_HIP", "QCOM_IR3", "QCOM_CL",
+    )},
 }  # fmt: skip
+_INTERFACES = {f"{name}_IFACE": name for name in LATER}  # AMD_IFACE=KFD
 
 # What a driver for a GPU shows of itself on Linux; without any, no library has to be loaded.
 _GPU_NODES = (
@@ -108,6 +113,9 @@ def environment_choice() -> Choice | None:
             if value != "1":
                 raise SettingError(f"{name}={value} is not allowed: it is 0 or 1")
             found[f"{name}=1"] = parse_choice(meaning, name)
+    for name, runtime in _INTERFACES.items():
+        if value := os.environ.get(name):
+            found[f"{name}={value}"] = parse_choice(runtime, name)
     return _agreed(found)
 
 

@@ -50,11 +50,15 @@ class Settled:
 
     def _again(self, capture: Capture) -> bool:
         now = changes.meaning
-        if changes.captures or not settings.JIT or settings.CHECK_NAN or settings.CHECK_INDEX:
+        if changes.captures or not settings.JIT:
+            return False
+        if settings.CHECK_NAN or settings.CHECK_INDEX > 1:
+            return False
+        if settings.CHECK_KERNELS:
             return False
         if settings.TRAINING != self._training:
             return False
-        if any(watched.has_changed for watched in capture.watched):
+        if capture.moved_since():
             return False
         self._meaning = now
         return True
@@ -125,6 +129,10 @@ class Straight:
         count(capture.work, time.perf_counter() - start)
         return made[0] if self._is_one else self._result(capture, made)
 
+    def forget(self) -> None:
+        """Others have replayed the capture: its launches have their arguments and results."""
+        self._known = [None] * len(self._known)
+
     def _move(self, place: int, argument: Any) -> None:
         self._known[place] = None  # until it stands everywhere
         for calls, call, slot in self._places[place]:
@@ -146,7 +154,9 @@ class Straight:
 
 def straight_of(capture: Capture, span: list[int]) -> Straight | None:
     """How `capture`, whose arguments have plain memory of their own, is replayed, if straight."""
-    if not capture.runs or any(isinstance(step, (Transfer, HostCall)) for step in capture.steps):
+    if any(isinstance(step, (Transfer, HostCall)) for step in capture.steps):
+        return None
+    if not capture.runs or capture.given:
         return None
     found, stays = Found(), {}
     signature_of(capture.result[0], found)

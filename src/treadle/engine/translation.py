@@ -9,12 +9,13 @@ that. So a Translator and its Jobs can be sent to another process (see workers.p
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DeviceError
 from ..ir.args import TensorBox
+from ..ir.choices import choices_of
 from ..ir.node import Node
 from ..ir.rules.index import remembered
 from ..ir.text import parse
@@ -58,12 +59,15 @@ class Translator:
 
     def translate(self, job: Job) -> tuple[dict[str, Any], bytes]:
         """What the cache keeps of a kernel under the heuristic's moves: a description, and code."""
-        with remembered():
-            return self.finished(job, *optimize(parse(job.text), self.target))
+        with remembered(), choices_of() as made:
+            return self.finished(job, *optimize(parse(job.text), self.target), made)
 
-    def finished(self, job: Job, ast: Node, moves: list[str]) -> tuple[dict[str, Any], bytes]:
-        """The same for an AST whose `moves` are made."""
-        lowered = lower(ast, job.buffers, self.target)
+    def finished(
+        self, job: Job, ast: Node, moves: list[str], made: Iterable[str] = ()
+    ) -> tuple[dict[str, Any], bytes]:
+        """The same for an AST whose `moves` are made, by the choices `made`."""
+        with choices_of() as lowering:
+            lowered = lower(ast, job.buffers, self.target)
         self._check_steps(lowered.phases)
         report_compilation(job.name, ast, lowered)
         source = self.renderer.render(job.name, lowered.phases, lowered.variables)
@@ -79,6 +83,7 @@ class Translator:
             "ops": ops,
             "bytes": nbytes,
             "moves": moves,
+            "choices": sorted({*made, *lowering}),
             "source": packed(source),
             "variables": lowered.variables,
         }

@@ -19,7 +19,7 @@ from ..ir.node import Node, toposort
 from ..ir.op import Op
 from ..ir.symbolic import bind, bound_size
 from .capture import Capture, bases_of
-from .known import current, tracked_since
+from .known import born_since, current, tracked_since
 from .memory import memory_of
 from .steps import HostCall, Transfer
 
@@ -31,8 +31,7 @@ def renew(capture: Capture) -> None:
 
     Raises JitError where something else has memory of such a size: it would be left as it is.
     """
-    made = {id(m) for step in capture.steps for m in step.made}
-    owned = {id(m): m for _, of_one in capture.returned for m in of_one if id(m) in made}
+    owned = {id(m): m for _, of_one in capture.returned for m in of_one if capture.is_made(m)}
     sizes: dict[int, Any] = {}
     for run in capture.runs if capture.values else ():
         for (_, size, _), memory in zip(run.program.outputs, run.outputs, strict=True):
@@ -49,7 +48,7 @@ def _refuse_others(capture: Capture, sizes: Container[int]) -> None:
     results = {id(m) for _, memories in capture.returned for m in memories}
     moved = [s.source for s in capture.steps if isinstance(s, Transfer)]
     moved += [m for s in capture.steps if isinstance(s, HostCall) for m in s.operands]
-    kept = [memory_of(b.arg) for h in tracked_since(capture.began) for b in bases_of(h)]
+    kept = [memory_of(b.arg) for h in born_since(capture.began) for b in bases_of(h)]
     for memory in (*moved, *(m for m in kept if id(m) not in results)):
         if id(memory) in sizes:
             names = ", ".join(capture.values)

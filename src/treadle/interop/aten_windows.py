@@ -102,7 +102,11 @@ def _attention(
     q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0, is_causal: bool = False, *,
     attn_mask: Tensor | None = None, scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    result = q.scaled_dot_product_attention(k, v, is_causal=is_causal, scale=scale)
+    groups = q.shape[-3] // k.shape[-3]  # above 1 where heads of the query share one of the keys
+    result = q.scaled_dot_product_attention(
+        k, v, is_causal=is_causal, scale=scale, enable_gqa=groups > 1
+    )
+    k = k.repeat_interleave(groups, dim=-3)
     scores = (q.float() @ k.float().mT) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     if is_causal:
         rows, columns = scores.shape[-2:]

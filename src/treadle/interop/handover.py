@@ -19,6 +19,7 @@ from ..engine.backends import Device
 from ..engine.known import is_backed, resolve
 from ..engine.memory import Memory, adopt
 from ..tensor import Tensor
+from ..tensor.inplace import over_memory
 
 __all__ = ["handed_over", "in_order", "taken"]
 
@@ -36,7 +37,8 @@ def taken(tensor: torch.Tensor) -> Tensor:
         return Tensor.from_dlpack(tensor.detach().resolve_neg(), device="CPU")
     allocator = Device["CPU"].allocator
     buffer = allocator.from_pointer(address, count * kind.itemsize, tensor)
-    return Tensor._of(adopt(Memory(buffer, kind, count, "CPU", is_exposed=True)), "CPU")
+    node = adopt(Memory(buffer, kind, count, "CPU", is_exposed=True))
+    return over_memory(Tensor._of(node, "CPU"))
 
 
 def in_order(result: Tensor, wanted: torch.Tensor) -> Tensor:

@@ -6,12 +6,14 @@ path.
 """
 
 from .gguf import gguf_load
+from .mapped import TensorIO
 from .npy import npy_load, npz_load
 from .safetensors import safe_load, safe_load_metadata, safe_save
 from .tar import tar_extract
 from .torch_file import torch_load
 
 __all__ = [
+    "TensorIO",
     "gguf_load",
     "npy_load",
     "npz_load",

@@ -19,7 +19,7 @@ from ..dtype import DType, _to_np_dtype, dtypes
 from ..errors import UserError
 from ..explained import explained
 from ..tensor import Tensor
-from .mapped import label_of, mapped, tensor_of
+from .mapped import check_shape, label_of, mapped, tensor_of
 from .quantized import FORMATS, Format
 
 if TYPE_CHECKING:
@@ -119,6 +119,7 @@ def _check_places(infos: dict[str, _Info], nbytes: int) -> None:
 def _tensor(data: np.ndarray[Any, Any], info: _Info) -> Tensor:
     if isinstance(info.kind, DType):
         return tensor_of(data, info.kind, info.shape)
+    check_shape(info.shape, dtypes.float32)
     if not len(data):
         return Tensor.zeros(*info.shape)
     blocks = tensor_of(data, dtypes.uint8, (len(data) // info.kind.nbytes, info.kind.nbytes))

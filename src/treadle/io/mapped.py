@@ -11,18 +11,21 @@ from __future__ import annotations
 
 import io
 import math
-import mmap
 import os
 from typing import TYPE_CHECKING, Any
 
-from ..dtype import DType
-from ..errors import UserError
+from ..dtype import DType, dtypes
+from ..errors import DTypeError, ShapeError, UserError
+from ..explained import explained
 from ..tensor import Tensor
+from ..tensor.files import mapped_file
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["label_of", "mapped", "reader_of", "tensor_of"]
+__all__ = ["TensorIO", "check_shape", "label_of", "mapped", "reader_of", "tensor_of"]
+
+_MOST_AXES = 64  # as in NumPy
 
 
 def mapped(source: Any) -> np.ndarray[Any, Any]:
@@ -31,10 +34,7 @@ def mapped(source: Any) -> np.ndarray[Any, Any]:
 
     if isinstance(source, Tensor):
         return source.numpy().reshape(-1).view(np.uint8)
-    with open(os.fspath(source), "rb") as file:  # no number: open would take it for a descriptor
-        if os.fstat(file.fileno()).st_size == 0:  # an empty file cannot be mapped
-            return np.empty(0, np.uint8)
-        return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), np.uint8)
+    return mapped_file(source)
 
 
 def label_of(source: Any) -> str:
@@ -46,8 +46,10 @@ def tensor_of(data: np.ndarray[Any, Any], dtype: DType, shape: tuple[int, ...]) 
     """The bytes `data`, exactly as many as needed, as a tensor on the default device.
 
     On the CPU it is the memory of `data` itself, unless that is not aligned to its elements; other
-    devices get a copy when it is computed. Raises UserError for a bool that is neither 0 nor 1.
+    devices get a copy when it is computed. Raises UserError for a bool that is neither 0 nor 1, and
+    for a shape that `check_shape` refuses.
     """
+    check_shape(shape, dtype)
     if math.prod(shape) == 0:
         return Tensor.zeros(*shape, dtype=dtype)
     if dtype.is_bool and (data > 1).any():
@@ -60,9 +62,38 @@ def tensor_of(data: np.ndarray[Any, Any], dtype: DType, shape: tuple[int, ...]) 
     return blob.to(None)
 
 
+def check_shape(shape: tuple[int, ...], dtype: DType) -> None:
+    """Raises UserError for more axes or elements than any tensor can have.
+
+    A size of 0 makes such a tensor fit any file: the other sizes have to be of this world, too.
+    """
+    if len(shape) > _MOST_AXES:
+        raise UserError(f"[io] a tensor has {len(shape)} axes, and {_MOST_AXES} are the most")
+    if math.prod(max(size, 1) for size in shape) * dtype.itemsize >= 1 << 63:
+        raise UserError(
+            f"[io] a tensor has the shape {shape} of {dtype.name}, more than memory can have"
+        )
+
+
 def reader_of(data: np.ndarray[Any, Any]) -> io.BufferedReader:
     """Bytes as a file to read from, without a copy of the whole."""
     return io.BufferedReader(_BytesReader(data))
+
+
+@explained
+class TensorIO(io.BufferedReader):
+    """The bytes of a uint8 vector as a file to read from: `read`, `readline`, `seek` and others.
+
+    The tensor is computed now. Raises DTypeError for another dtype, ShapeError for another shape,
+    ArgumentError for what is no tensor.
+    """
+
+    def __init__(self, t: Tensor) -> None:
+        if t.dtype is not dtypes.uint8:
+            raise DTypeError(f"[TensorIO] reads bytes, not {t.dtype.name}; bitcast to uint8")
+        if t.ndim != 1:
+            raise ShapeError(f"[TensorIO] reads a vector, not shape {t.shape}; use .flatten()")
+        super().__init__(_BytesReader(t.numpy()))
 
 
 class _BytesReader(io.RawIOBase):

@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..config import settings
 from ..dtype import _from_np_dtype
 from ..errors import DTypeError, UserError
 from ..explained import explained
@@ -45,7 +46,7 @@ def npy_load(fn: Any) -> Tensor:
 @explained
 def npz_load(fn: Any) -> dict[str, Tensor]:
     """The arrays of a .npz file by name, in their shapes and dtypes, each copied, and decompressed
-    where it is compressed.
+    where it is compressed: to at most UNPACK_LIMIT MiB in all.
 
     Raises as `npy_load`.
     """
@@ -60,7 +61,7 @@ def _named(operation: str, fn: Any) -> Iterator[None]:
         yield
     except DTypeError as error:
         raise DTypeError(f"[{operation}] {label_of(fn)}: {error}") from None
-    except _BROKEN as error:
+    except (*_BROKEN, UserError) as error:
         raise UserError(f"[{operation}] {label_of(fn)} cannot be read: {error}") from None
 
 
@@ -68,11 +69,19 @@ def _tensors(data: np.ndarray[Any, Any]) -> dict[str, Tensor]:
     import numpy as np
 
     found: dict[str, Tensor] = {}
+    left = settings.UNPACK_LIMIT << 20
     with zipfile.ZipFile(reader_of(data)) as archive:
         for member in archive.infolist():
             name = member.filename.removesuffix(".npy")
             if name in found:
                 raise ValueError(f"the array {name} comes twice")
+            if member.compress_type != zipfile.ZIP_STORED:
+                left -= member.file_size  # which is as much as is ever read
+            if left < 0:
+                raise UserError(
+                    f"its arrays unpack to more than {settings.UNPACK_LIMIT} MiB: if they are "
+                    "meant to, set UNPACK_LIMIT to more"
+                )
             # an array of its own, since tensors may be assigned to
             content = np.frombuffer(bytearray(archive.read(member)), np.uint8)
             found[name] = _tensor(content)

@@ -21,7 +21,7 @@ from ..dtype import DType, _to_np_dtype, dtypes
 from ..errors import UserError
 from ..explained import explained
 from ..tensor import Tensor
-from .mapped import label_of, mapped, reader_of, tensor_of
+from .mapped import check_shape, label_of, mapped, reader_of, tensor_of
 from .pickled import Call, PickleError, load, plain_keys
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def torch_load(t: Any) -> Any:
         )
     try:
         return _Archive(data).value()
-    except (PickleError, zipfile.BadZipFile, ValueError, NotImplementedError, EOFError,
+    except (UserError, zipfile.BadZipFile, ValueError, NotImplementedError, EOFError,
             OSError, struct.error) as error:  # fmt: skip
         raise UserError(f"[torch_load] {label} cannot be read: {error}") from None
 
@@ -199,7 +199,10 @@ class _Archive:
         kind = storage.dtype
         flat = self._record(f"data/{storage.key}")[offset * kind.itemsize :]
         flat = flat[: len(flat) // kind.itemsize * kind.itemsize].view(_to_np_dtype(kind))
-        steps = tuple(stride * kind.itemsize for stride in strides)
+        steps = tuple(  # of a single element none is taken, and the file may say anything
+            stride * kind.itemsize if size > 1 else 0
+            for size, stride in zip(sizes, strides, strict=True)
+        )
         view = np.lib.stride_tricks.as_strided(flat, sizes, steps, writeable=False)
         copy = np.ascontiguousarray(view).reshape(-1).view(np.uint8)
         return tensor_of(copy, kind, sizes)
@@ -252,6 +255,7 @@ def _check_view(storage: _Storage, offset: Any, sizes: Any, strides: Any) -> Non
     if len(sizes) != len(strides):
         raise PickleError(f"the shape {sizes} and the strides {strides} do not fit")
     if 0 in sizes:
+        check_shape(sizes, storage.dtype)
         return
     last = offset + sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
     if last >= storage.size:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,18 +12,37 @@ if TYPE_CHECKING:
     from ..dtype import ImageDType
 
 __all__ = [
-    "BufferRef", "GatherArg", "HostArg", "LocalRef", "MatrixLayout", "ParamRef", "Placeholder",
-    "RangeArg", "RecurArg", "ReduceArg", "RegisterRef", "ScanArg", "ScatterArg", "ShardArg",
-    "SortArg", "StageArg", "TensorBox", "Token", "VarArg", "WgmmaArg", "WindowArg",
+    "BoundsArg", "BufferRef", "ConstantName", "GatherArg", "HostArg", "LocalRef", "MatrixLayout",
+    "ParamRef", "Placeholder", "RangeArg", "RecurArg", "ReduceArg", "RegisterRef", "ScanArg",
+    "ScatterArg", "ShardArg", "SortArg", "StageArg", "TensorBox", "Token", "VarArg", "WgmmaArg",
+    "WindowArg",
 ]  # fmt: skip
 
 
-class Token:
-    """Identity of one piece of device memory, which the engine puts into `memory`."""
+_numbers = itertools.count()
 
-    __slots__ = ("__weakref__", "memory")
+
+class Token:
+    """Identity of one piece of device memory, which the engine puts into `memory`.
+
+    The same memory can have several names; those of later ones have higher numbers.
+    """
+
+    __slots__ = ("__weakref__", "memory", "number")
 
     memory: Any
+    number: int
+
+    def __init__(self) -> None:
+        self.number = next(_numbers)
+
+
+class ConstantName(Token):
+    """Tells one constant that a program made from others that are equal: an ALIAS has it, so that
+    gradients with respect to the one are not those of the other.
+    """
+
+    __slots__ = ()
 
 
 class Placeholder(Token):
@@ -32,6 +52,7 @@ class Placeholder(Token):
     why: str
 
     def __init__(self, why: str) -> None:
+        super().__init__()
         self.why = why
 
 
@@ -98,6 +119,16 @@ class ScatterArg:
     axis: int
     op: Op | None
     along: bool = False
+
+
+@dataclass(frozen=True)
+class BoundsArg:
+    """Indices of `axis` lie in lowest..size-1, or are `ignored`."""
+
+    axis: int
+    size: int
+    lowest: int = 0
+    ignored: int | None = None
 
 
 @dataclass(frozen=True)
@@ -212,9 +243,15 @@ class LocalRef:
 
 @dataclass(frozen=True)
 class RegisterRef:
-    """Mutable register `number`."""
+    """Mutable register `number`.
+
+    `part`: the op that combines what is in it, a part of a reduction, with the register of the
+    whole. Such a register begins at the identity of that op (ir/verify.py): the value that the
+    whole begins at counts once, there.
+    """
 
     number: int
+    part: Op | None = None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ are seen through: what comes out is said in s alone, so that a kernel can go thr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ..dtype import DType
@@ -20,8 +20,8 @@ from .node import Node
 from .op import Op
 
 __all__ = [
-    "EACH", "LONGEST", "Attention", "factors_of_sum", "is_kept", "is_narrow", "narrow_factor",
-    "recognise_attention", "softmax_of", "unit_of", "unless", "without_rows",
+    "EACH", "LONGEST", "Attention", "factors_of_sum", "is_kept", "is_narrow", "is_of_product",
+    "narrow_factor", "recognise_attention", "softmax_of", "unit_of", "unless", "without_rows",
 ]  # fmt: skip
 
 EACH = 16  # what unit_of wants the lengths of q and y to be multiples of
@@ -99,13 +99,23 @@ def narrow_factor(factor: Node, dtype: DType) -> Node:
     return factor.src[0]
 
 
-def without_rows(root: Node) -> Node:
-    """`root` with what is kept computed where it is read."""
+def is_of_product(row: Node) -> bool:
+    """Whether a row is computed from a reduction: one of what is in memory gains nothing."""
+    return any(n.op is Op.REDUCE for n in row.src[0].toposort())
+
+
+def without_rows(root: Node, those: Callable[[Node], bool] = is_kept) -> Node:
+    """`root` with what is kept, those of the rows, computed where it is read.
+
+    But for the counters of a TICKET, which are memory that changes.
+    """
     new: dict[Node, Node] = {}
-    for node in root.toposort():
+    order = root.toposort()
+    counters = {node.src[0] for node in order if node.op is Op.TICKET}
+    for node in order:
         src = tuple(new[s] for s in node.src)
         changed = node if src == node.src else node.replace(src=src)
-        if is_kept(node):
+        if is_kept(node) and node not in counters and those(node):
             value, _, place, read, *_ = changed.src
             changed = value.substitute({place: read})
         new[node] = changed

@@ -9,6 +9,7 @@ functions such as EXP are computed in float64 and rounded, so they serve as refe
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -17,15 +18,17 @@ from typing import Any
 import numpy as np
 
 from ..dtype import DType, dtypes, numpy_names
-from .fold import erfinv
 from .op import COMPARE, Op
 
-__all__ = ["ELEMENTWISE", "apply_alu", "cast_array", "constant_array", "numpy_dtype"]
+__all__ = [
+    "ELEMENTWISE", "apply_alu", "cast_array", "constant_array", "erfinv", "numpy_dtype",
+]  # fmt: skip
 
 Array = np.ndarray
 _WIDE = (dtypes.float32, dtypes.float64)
 
 
+@functools.cache
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     """The NumPy dtype of one lane of `dtype`; index is int64."""
     return np.dtype(np.int64) if dtype.kind == "index" else numpy_names()[dtype.scalar]
@@ -34,6 +37,27 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
 def constant_array(dtype: DType, value: Any) -> Array:
     """`value` as a 0-d array of `dtype`."""
     return np.array(value, numpy_dtype(dtype))
+
+
+def erfinv(y: float) -> float:
+    """The x with erf(x) = y, to a few units in the last place; NaN beyond -1 and 1."""
+    if not abs(y) < 1 or y == 0:
+        return y if y == 0 else math.copysign(math.inf, y) if abs(y) == 1 else math.nan
+    rest = 1 - abs(y)
+    # S. Winitzki, A handy approximation for the error function (2008), then Halley's method
+    half = 4.33 + math.log(rest * (1 + abs(y))) / 2
+    x = math.sqrt(math.sqrt(half**2 - math.log(rest * (1 + abs(y))) / 0.147) - half)
+    for _ in range(3):
+        beyond = math.erf(x) - abs(y) if rest > 0.5 else rest - math.erfc(x)
+        step = beyond * math.exp(x * x) * math.sqrt(math.pi) / 2
+        x -= step / (1 + x * step)
+    return math.copysign(x, y)
+
+
+def _power(a: Array, b: Array) -> Array:
+    """C's pow. NumPy's takes a root for an exponent of 1/2: NaN of -inf, -0.0 of -0.0."""
+    result = np.power(a, b)
+    return np.where((b == 0.5) & ((a == 0) | (a == -math.inf)), np.abs(a), result)
 
 
 def _in_double(function: Callable[..., Any]) -> Callable[..., Array]:
@@ -101,6 +125,16 @@ def _odd(rounded: Array, error: Array) -> Array:
     return np.where(inexact, bits + towards, bits).view(np.float64)
 
 
+def _larger(a: Array, b: Array) -> Array:
+    """The larger, the first of equals (0.0 and -0.0), NaN if either is."""
+    return np.where((a < b) | (b != b), b, a)
+
+
+def _smaller(a: Array, b: Array) -> Array:
+    """The smaller, the first of equals (0.0 and -0.0), NaN if either is."""
+    return np.where((b < a) | (b != b), b, a)
+
+
 def _complex(a: Array, b: Array) -> Array:
     """Not a + 1j * b, where an infinite b would make a NaN."""
     out = np.empty(np.broadcast_shapes(a.shape, b.shape), np.result_type(a.dtype, np.complex64))
@@ -140,9 +174,9 @@ ELEMENTWISE: dict[Op, Callable[..., Any]] = {
     Op.FDIV: np.divide,
     Op.IDIV: np.floor_divide,
     Op.MOD: np.remainder,
-    Op.POW: _in_double(np.power),
-    Op.MAX: np.maximum,
-    Op.MIN: np.minimum,
+    Op.POW: _in_double(_power),
+    Op.MAX: _larger,
+    Op.MIN: _smaller,
     Op.AND: np.bitwise_and,
     Op.OR: np.bitwise_or,
     Op.XOR: np.bitwise_xor,

@@ -1,6 +1,10 @@
-"""The meaning of each elementwise op on Python scalars: constant folding.
+"""Constant folding: an elementwise op on Python scalars has the value that kernels compute.
 
-Results are exact for integers (wrapped to the width) and rounded to the dtype for floats.
+    fold_scalar(Op.MOD, float32, (float32, float32), (0.0, -1.0)) -> -0.0
+
+The meaning is that of `ir/elementwise`, on arrays of one element; only index arithmetic, which is
+unbounded, is Python's own. What kernels compute by a formula of `lower/math` does not fold: the
+formula does, once lowering has written it out.
 """
 
 from __future__ import annotations
@@ -11,129 +15,34 @@ from collections.abc import Callable
 from typing import Any
 
 from ..dtype import DType
-from .op import COMPARE, Op
+from .op import COMPARE, TRANSCENDENTAL, Op
 
-__all__ = ["erfinv", "fold_scalar", "round_to"]
-
-
-def _floor_div(a: Any, b: Any) -> Any:
-    return a // b if b else 0
+__all__ = ["can_fold", "fold_bits", "fold_scalar", "round_to"]
 
 
-def _floor_mod(a: Any, b: Any) -> Any:
-    if isinstance(a, float) or isinstance(b, float):
-        return math.nan if b == 0 or math.isinf(a) else a % b
-    return a % b if b else 0
+_BY_PARTS = frozenset((Op.MUL, Op.RECIP, Op.FDIV))  # of complex numbers: see transforms/pairs
 
 
-def _divide(a: Any, b: Any) -> Any:
-    if b != 0:
-        return a / b
-    if isinstance(b, complex):
-        return complex(math.nan, math.nan)
-    if a == 0 or math.isnan(a):
-        return math.nan
-    return math.copysign(math.inf, a) * math.copysign(1.0, b)
+def can_fold(op: Op, dtype: DType) -> bool:
+    """Whether constants under `op` become one: not where a formula for kernels makes its value."""
+    return op not in TRANSCENDENTAL and not (dtype.is_complex and op in _BY_PARTS)
 
 
-def _total(function: Callable[[float], float], outside: float = math.nan) -> Callable[[Any], Any]:
-    def call(x: float) -> float:
-        try:
-            return function(x)
-        except ValueError:
-            return outside
-        except OverflowError:
-            return math.inf
-
-    return call
-
-
-def _log(function: Callable[[float], float]) -> Callable[[Any], Any]:
-    total = _total(function)
-    return lambda x: -math.inf if x == 0 else total(x)
-
-
-def _rounding(function: Callable[[float], int]) -> Callable[[Any], Any]:
-    def call(x: Any) -> Any:
-        if not isinstance(x, float) or not math.isfinite(x):
-            return x
-        return math.copysign(float(function(x)), x)
-
-    return call
-
-
-def _pow(a: float, b: float) -> float:
-    try:
-        return math.pow(a, b)
-    except OverflowError:
-        odd = b == math.floor(b) and b % 2 == 1
-        return -math.inf if a < 0 and odd else math.inf
-    except ValueError:
-        return math.inf if a == 0 else math.nan
-
-
-def erfinv(y: float) -> float:
-    """The x with erf(x) = y, to a few units in the last place; NaN beyond -1 and 1."""
-    if not abs(y) < 1 or y == 0:
-        return y if y == 0 else math.copysign(math.inf, y) if abs(y) == 1 else math.nan
-    rest = 1 - abs(y)
-    # S. Winitzki, A handy approximation for the error function (2008), then Halley's method
-    half = 4.33 + math.log(rest * (1 + abs(y))) / 2
-    x = math.sqrt(math.sqrt(half**2 - math.log(rest * (1 + abs(y))) / 0.147) - half)
-    for _ in range(3):
-        beyond = math.erf(x) - abs(y) if rest > 0.5 else rest - math.erfc(x)
-        step = beyond * math.exp(x * x) * math.sqrt(math.pi) / 2
-        x -= step / (1 + x * step)
-    return math.copysign(x, y)
-
-
-def _max(a: Any, b: Any) -> Any:
-    return a if a != a or (b == b and a > b) else b
-
-
-def _min(a: Any, b: Any) -> Any:
-    return a if a != a or (b == b and a < b) else b
-
-
-_FOLD: dict[Op, Callable[..., Any]] = {
+# Sizes and places: exact, without a width.
+_INDEX: dict[Op, Callable[..., int]] = {
     Op.NEG: lambda a: -a,
-    Op.RECIP: lambda a: _divide(1.0, a),
-    Op.REAL: lambda a: a.real,
-    Op.IMAG: lambda a: a.imag,
-    Op.SQRT: _total(math.sqrt),
-    Op.EXP2: _total(lambda a: 2.0**a),
-    Op.EXP: _total(math.exp),
-    Op.LOG2: _log(math.log2),
-    Op.LOG: _log(math.log),
-    Op.LOG10: _log(math.log10),
-    Op.LOG1P: lambda a: -math.inf if a == -1 else _total(math.log1p)(a),
-    Op.SIN: _total(math.sin),
-    Op.COS: _total(math.cos),
-    Op.TAN: _total(math.tan),
-    Op.TANH: math.tanh,
-    Op.ASINH: math.asinh,
-    Op.ACOSH: _total(math.acosh),
-    Op.ATANH: lambda a: math.copysign(math.inf, a) if abs(a) == 1 else _total(math.atanh)(a),
-    Op.ERF: math.erf,
-    Op.ERFC: math.erfc,
-    Op.ERFINV: erfinv,
-    Op.TRUNC: _rounding(math.trunc),
-    Op.FLOOR: _rounding(math.floor),
-    Op.CEIL: _rounding(math.ceil),
-    Op.ROUND: _rounding(round),
     Op.ADD: lambda a, b: a + b,
     Op.SUB: lambda a, b: a - b,
     Op.MUL: lambda a, b: a * b,
-    Op.FDIV: _divide,
-    Op.IDIV: _floor_div,
-    Op.MOD: _floor_mod,
-    Op.POW: _pow,
-    Op.MAX: _max,
-    Op.MIN: _min,
+    Op.IDIV: lambda a, b: a // b if b else 0,
+    Op.MOD: lambda a, b: a % b if b else 0,
+    Op.MAX: max,
+    Op.MIN: min,
     Op.AND: lambda a, b: a & b,
     Op.OR: lambda a, b: a | b,
     Op.XOR: lambda a, b: a ^ b,
-    Op.COMPLEX: complex,
+    Op.SHL: lambda a, b: a << b,
+    Op.SHR: lambda a, b: a >> b,
     Op.CMPLT: lambda a, b: a < b,
     Op.CMPEQ: lambda a, b: a == b,
     Op.CMPNE: lambda a, b: a != b,
@@ -142,11 +51,52 @@ _FOLD: dict[Op, Callable[..., Any]] = {
 }
 
 
+def fold_scalar(op: Op, dtype: DType, types: tuple[DType, ...], args: tuple[Any, ...]) -> Any:
+    """The value of `op` on the constants `args` of `types`, as a Python scalar of `dtype`."""
+    folded = _fold_whole(op, dtype, types, args)
+    if folded is not None:
+        return folded
+    from .elementwise import apply_alu, constant_array
+
+    arrays = [constant_array(t, a) for t, a in zip(types, args, strict=True)]
+    return _scalar(dtype, apply_alu(op, dtype, types, arrays)[()])
+
+
+def _fold_whole(op: Op, dtype: DType, types: tuple[DType, ...], args: tuple[Any, ...]) -> Any:
+    """Indices, integers and bools where Python's numbers, wrapped, are right; else None."""
+    if types[-1].is_inexact or dtype.is_inexact:
+        return None
+    if op is Op.CAST:
+        return dtype.as_const(args[0])
+    if types[-1].kind == "index" or op in COMPARE or op is Op.WHERE:
+        return dtype.as_const(_INDEX[op](*args))
+    return None
+
+
+def _scalar(dtype: DType, value: Any) -> Any:
+    return dtype.as_const(value.item() if dtype.is_complex else value)
+
+
+def fold_bits(dtype: DType, kind: DType, value: Any) -> Any:
+    """BITCAST of the constant `value` from `kind` to `dtype`; None for what has no such bits."""
+    if dtype.kind not in _RAW or kind.kind not in _RAW:
+        return None
+    from .elementwise import apply_alu, constant_array
+
+    if constant_array(kind, 0).dtype.itemsize != constant_array(dtype, 0).dtype.itemsize:
+        return None
+    bits = apply_alu(Op.BITCAST, dtype, (kind,), [constant_array(kind, value)])
+    return _scalar(dtype, bits[()])
+
+
+_RAW = ("int", "uint", "float")
+
+
 def round_to(dtype: DType, value: Any) -> Any:
     """`value` rounded to the nearest number of a float dtype, of a complex one part by part."""
     if dtype.is_complex:
         return complex(round_to(dtype.real, value.real), round_to(dtype.real, value.imag))
-    if dtype.name == "float64" or not math.isfinite(value):
+    if dtype.name == "float64":
         return value
     if dtype.name == "float32":
         try:
@@ -155,52 +105,6 @@ def round_to(dtype: DType, value: Any) -> Any:
             return math.copysign(math.inf, value)
     import numpy as np
 
-    from ..dtype import numpy_names
+    from .elementwise import cast_array
 
-    with np.errstate(over="ignore"):
-        return float(numpy_names()[dtype].type(value))
-
-
-def float_to_int(dtype: DType, value: float) -> int:
-    """CAST to an integer: truncated, saturated at 32 (64) bits, then wrapped to the width."""
-    if value != value:
-        return 0
-    bits = 64 if dtype.bits == 64 or dtype.name == "uint32" else 32
-    low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
-    if dtype.name == "uint64" and value > 0:
-        low, high = 0, (1 << 64) - 1
-    if math.isinf(value):
-        return dtype.as_const(high if value > 0 else low)
-    return dtype.as_const(min(max(math.trunc(value), low), high))
-
-
-def _cast(dtype: DType, value: Any) -> Any:
-    if dtype.is_inexact:
-        return round_to(dtype, dtype.as_const(value))
-    if isinstance(value, float) and dtype.kind in ("int", "uint"):
-        return float_to_int(dtype, value)
-    return dtype.as_const(value)
-
-
-def fold_scalar(op: Op, dtype: DType, types: tuple[DType, ...], args: tuple[Any, ...]) -> Any:
-    """The value of `op` on the constants `args` of `types`, as a Python scalar of `dtype`."""
-    if op is Op.CAST:
-        return _cast(dtype, args[0])
-    if op in (Op.SHL, Op.SHR):
-        return _shift(op, types[0], *args)
-    result = _FOLD[op](*args)
-    if op in COMPARE:
-        return bool(result)
-    if dtype.is_inexact:
-        return round_to(dtype, dtype.as_const(result))
-    return dtype.as_const(result)
-
-
-def _shift(op: Op, dtype: DType, value: int, by: int) -> int:
-    bits = dtype.bits
-    inside = 0 <= by < bits
-    if op is Op.SHL:
-        return dtype.as_const(value << by) if inside else 0
-    if inside:
-        return value >> by
-    return -1 if value < 0 else 0
+    return float(cast_array(np.array(value, np.float64), dtype))

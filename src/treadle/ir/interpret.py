@@ -322,6 +322,7 @@ _TENSOR: dict[Op, Callable[[_Interpreter, Node, list[Array]], Array]] = {
     Op.CONTIGUOUS_BACKWARD: _same,
     Op.DETACH: _same,
     Op.ALIAS: _same,
+    Op.CHECKED: _same,
     Op.COPY: _same,
     Op.HOST: _host,
     Op.RECUR: _recur,

@@ -18,7 +18,7 @@ from ..dtype import DType, complex_of, dtypes
 from ..errors import UserError
 from .args import RangeArg, VarArg
 from .complexes import check_complex
-from .fold import fold_scalar, round_to
+from .fold import can_fold, fold_bits, fold_scalar, round_to
 from .op import ALU, COMMUTATIVE, COMPARE, Op
 from .shape import Shape, infer_shape
 from .weak import Reference, inside
@@ -111,6 +111,17 @@ class Node:
             )
         return Node(Op.BIND, dtypes.index, (self, Node.index(value)))
 
+    @property
+    def val(self) -> int:
+        """The value that a Variable is bound to. Raises UserError where it is bound to none."""
+        return self.unbind()[1]
+
+    def unbind(self) -> tuple[Node, int]:
+        """A bound Variable as (the Variable, its value). Raises UserError for anything else."""
+        if self.op is not Op.BIND:
+            raise UserError(f"[unbind] only a bound Variable has a value, not {self!r}")
+        return self.src[0], self.src[1].arg
+
     @staticmethod
     def range(size: int | Node, number: int, kind: Any = "loop") -> Node:
         """A loop index, 0 <= value < size."""
@@ -144,7 +155,13 @@ class Node:
         return Node(Op.CAST, dtype, (self,))
 
     def bitcast(self, dtype: DType) -> Node:
-        return self if dtype is self.dtype else Node(Op.BITCAST, dtype, (self,))
+        if dtype is self.dtype:
+            return self
+        if self.op is Op.CONST:
+            value = fold_bits(dtype, self.dtype, self.arg)
+            if value is not None:
+                return Node.const(dtype, value)
+        return Node(Op.BITCAST, dtype, (self,))
 
     def like(self, value: Any) -> Node:
         """`value` as a constant of this node's dtype, unless it is a Node already."""
@@ -177,7 +194,15 @@ class Node:
     def __bool__(self) -> bool:
         if self.op is Op.CONST:
             return bool(self.arg)
-        raise TypeError("the truth value of a symbolic Node is not known; use .eq(), & and |")
+        from .interval import bounds  # which is made of Nodes
+
+        low, high = bounds(self)
+        if low > 0 or high < 0 or low == high == 0:  # whatever its variables are bound to
+            return low != 0 or high != 0
+        raise TypeError(
+            "the truth value of a symbolic Node is not known: it depends on what its variables are "
+            "bound to; choose bounds that decide it, or use .eq(), & and |"
+        )
 
     # -- arithmetic ---------------------------------------------------------------------------
 
@@ -374,17 +399,18 @@ def alu_dtype(op: Op, src: tuple[Node, ...]) -> DType:
 def alu(op: Op, *src: Node) -> Node:
     """An elementwise node, canonical and folded.
 
-    All-constant sources become a constant; a constant of a commutative op goes to the right; the
-    identities that are exact for every dtype (x + 0 of integers, WHERE of equals, ...) are applied.
+    All-constant sources become a constant, unless a formula of the target's decides its value; a
+    constant of a commutative op goes to the right; the identities that are exact for every dtype
+    (x + 0 of integers, WHERE of equals, ...) are applied.
     """
     dtype = alu_dtype(op, src)
     if op is Op.SUB and dtype.kind == "index":
         return alu(Op.ADD, src[0], alu(Op.MUL, src[1], src[1].like(-1)))
-    if all(s.op is Op.CONST for s in src):
+    if can_fold(op, dtype) and all(s.op is Op.CONST for s in src):
         _check(op, dtype, src, None)
         folded = fold_scalar(op, dtype, tuple(s.dtype for s in src), tuple(s.arg for s in src))
         return Node(Op.CONST, dtype, (), folded)
-    if op in COMMUTATIVE and src[0].op is Op.CONST:
+    if op in COMMUTATIVE and src[0].op is Op.CONST and not (dtype.is_float and op in _ORDERED):
         src = (src[1], src[0])
     simpler = _identity(op, dtype, src)
     if simpler is not None and simpler.shape == infer_shape(op, src, None):
@@ -392,6 +418,7 @@ def alu(op: Op, *src: Node) -> Node:
     return Node(op, dtype, src)
 
 
+_ORDERED = (Op.MAX, Op.MIN)  # of 0.0 and -0.0 the first
 _NEUTRAL_RIGHT = {
     Op.ADD: 0, Op.SUB: 0, Op.MUL: 1, Op.IDIV: 1, Op.OR: 0, Op.XOR: 0, Op.SHL: 0, Op.SHR: 0,
 }  # fmt: skip
@@ -424,6 +451,7 @@ def rebuild(node: Node, src: tuple[Node, ...]) -> Node:
     if node.op in ALU and node.shape == ():
         if node.op is Op.CAST:
             return src[0].cast(node.dtype)
-        if node.op is not Op.BITCAST:
-            return alu(node.op, *src)
+        if node.op is Op.BITCAST:
+            return src[0].bitcast(node.dtype)
+        return alu(node.op, *src)
     return Node(node.op, node.dtype, src, node.arg)

@@ -93,6 +93,7 @@ class Op(IntEnum):
     CONTIGUOUS_BACKWARD = auto()
     DETACH = auto()
     ALIAS = auto()
+    CHECKED = auto()
     COPY = auto()
     HOST = auto()
     RECUR = auto()
@@ -198,10 +199,10 @@ INFO: dict[Op, OpInfo] = {
     Op.MUL: OpInfo(2, "a * b; integers wrap; bool: and"),
     Op.FDIV: OpInfo(2, "a / b, floats"),
     Op.IDIV: OpInfo(2, "floor(a / b), integers; 0 where b is 0"),
-    Op.MOD: OpInfo(2, "a - b * floor(a / b), the sign of b; integers: 0 where b is 0"),
+    Op.MOD: OpInfo(2, "a - b * floor(a / b), the sign of b, zeros too; integers: 0 where b is 0"),
     Op.POW: OpInfo(2, "a ** b, floats"),
-    Op.MAX: OpInfo(2, "the larger; NaN if either is"),
-    Op.MIN: OpInfo(2, "the smaller; NaN if either is"),
+    Op.MAX: OpInfo(2, "the larger, of equals (0.0 and -0.0) a; NaN if either is"),
+    Op.MIN: OpInfo(2, "the smaller, of equals (0.0 and -0.0) a; NaN if either is"),
     Op.AND: OpInfo(2, "bitwise and"),
     Op.OR: OpInfo(2, "bitwise or"),
     Op.XOR: OpInfo(2, "bitwise exclusive or"),
@@ -240,6 +241,9 @@ INFO: dict[Op, OpInfo] = {
     Op.CONTIGUOUS_BACKWARD: OpInfo(1, "the same values; the gradient in memory of its own"),
     Op.DETACH: OpInfo(1, "the same values, no gradient"),
     Op.ALIAS: OpInfo(1, "the same values, under a name of its own: arg, a Token"),
+    Op.CHECKED: OpInfo(
+        1, "the same integers, which index: one outside of arg.lowest..arg.size-1 is an error"
+    ),
     Op.COPY: OpInfo(1, "the same values on device arg"),
     Op.HOST: OpInfo(
         -1,
@@ -259,7 +263,11 @@ INFO: dict[Op, OpInfo] = {
     Op.AFTER: OpInfo(-1, "src[0], once the effects src[1:] have happened"),
     Op.PARAM: OpInfo(0, "kernel argument number arg.slot, memory of arg.size elements"),
     Op.LOCAL: OpInfo(0, "scratch memory of arg.size elements, one for each worker"),
-    Op.REGISTER: OpInfo(-1, "a mutable scalar or vector, set to src[0] inside the RANGEs src[1:]"),
+    Op.REGISTER: OpInfo(
+        -1,
+        "a mutable scalar or vector, set to src[0] inside the RANGEs src[1:]; arg.part is the op "
+        "of the reduction that it holds a part of: such a one begins at the identity",
+    ),
     Op.RANGE: OpInfo(1, "0 <= value < src[0], looped as arg.kind says"),
     Op.LOAD: OpInfo(-1, "src[0][src[1]]; with gate src[2], src[3] where the gate is false"),
     Op.STORE: OpInfo(
@@ -357,7 +365,7 @@ TRANSCENDENTAL = frozenset(op for op in Op if Op.EXP2 <= op <= Op.ERFINV) | {Op.
 COMPARE = frozenset((Op.CMPLT, Op.CMPEQ, Op.CMPNE))
 COMMUTATIVE = frozenset((Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR, Op.CMPEQ, Op.CMPNE))
 CUTS = frozenset((Op.COPY, Op.HOST, Op.RECUR))  # computed between kernels, by none of them
-SAME = frozenset((Op.CONTIGUOUS_BACKWARD, Op.DETACH, Op.ALIAS))  # nothing to compute
+SAME = frozenset((Op.CONTIGUOUS_BACKWARD, Op.DETACH, Op.ALIAS, Op.CHECKED))  # nothing to compute
 MOVEMENT = frozenset(op for op in Op if Op.RESHAPE <= op <= Op.UNWINDOW) - {Op.UNWINDOW}
 # What takes complex numbers; transforms/pairs makes reals of it before scheduling.
 OF_COMPLEX = MOVEMENT | SAME | frozenset((

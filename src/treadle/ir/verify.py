@@ -12,17 +12,18 @@ from collections.abc import Callable
 
 from ..dtype import dtypes
 from ..errors import InternalError
+from .loops import closed_ranges, free_ranges, identity
 from .node import Node
 from .op import ALU, COMPARE, INFO, MOVEMENT, SAME, TRANSCENDENTAL, Op
 
-__all__ = ["verify_kernel", "verify_linear", "verify_tensor"]
+__all__ = ["shared_by_lanes", "verify_kernel", "verify_linear", "verify_stages", "verify_tensor"]
 
 _VALUES = frozenset((Op.CONST, Op.VARIABLE, Op.BIND))
 _LANES = frozenset((Op.BROADCAST, Op.LANES, Op.EXTRACT, Op.STACK, Op.SHUFFLE, Op.HREDUCE))
 TENSOR_OPS = ALU | MOVEMENT | _VALUES | frozenset((
     Op.BUFFER, Op.IOTA, Op.UNWINDOW, Op.REDUCE, Op.SCAN, Op.GATHER, Op.SCATTER, Op.SORT,
-    Op.DISTRIBUTE, Op.CONTIGUOUS, Op.CONTIGUOUS_BACKWARD, Op.DETACH, Op.ALIAS, Op.COPY, Op.HOST,
-    Op.RECUR, Op.MULTI, Op.ASSIGN, Op.AFTER, Op.SINK,
+    Op.DISTRIBUTE, Op.CONTIGUOUS, Op.CONTIGUOUS_BACKWARD, Op.DETACH, Op.ALIAS, Op.CHECKED, Op.COPY,
+    Op.HOST, Op.RECUR, Op.MULTI, Op.ASSIGN, Op.AFTER, Op.SINK,
 ))  # fmt: skip
 _MACHINE = ALU | _VALUES | _LANES | frozenset((
     Op.PARAM, Op.LOCAL, Op.REGISTER, Op.RANGE, Op.LOAD, Op.STORE, Op.PREFETCH, Op.LINE,
@@ -209,6 +210,9 @@ def _check_register(node: Node) -> None:
     _need(node, len(node.src) > 0, "needs a first value")
     _need(node, node.src[0].dtype is node.dtype, "the dtype is not the first value's")
     _need(node, all(s.op is Op.RANGE for s in node.src[1:]), "sources after the first are RANGEs")
+    part = node.arg.part
+    is_empty = part is None or node.src[0] is identity(part, node.dtype)
+    _need(node, is_empty, "a part of a reduction begins at another value than the op's identity")
 
 
 def _check_range(node: Node) -> None:
@@ -327,6 +331,37 @@ def verify_kernel(root: Node) -> None:
     for node in root.toposort():
         _check(node, KERNEL_OPS, "kernel")
         _need(node, node.shape == (), "has a shape in a kernel")
+
+
+def verify_stages(root: Node) -> None:
+    """Raise InternalError unless the memory of every STAGE under `root` serves one step at a time.
+
+    That of a grid is filled in a phase of its own, outside of all loops. What a worker shares is
+    filled anew in each step of the loops around it, but not for several lanes or copies at once.
+    """
+    free = free_ranges(root)
+    for node in root.toposort():
+        if node.op is Op.STAGE and node.arg.scope == "grid":
+            _need(node, not _filled_in(node, free), "is filled inside of loops")
+    for node in shared_by_lanes(root):
+        _fail(node, "lanes or copies that need other values share its memory")
+
+
+def shared_by_lanes(root: Node) -> list[Node]:
+    """The STAGEs under `root` that lanes or copies around would fill with values of their own."""
+    free = free_ranges(root)
+    return [
+        node
+        for node in root.toposort()
+        if node.op is Op.STAGE
+        and any(r.arg.kind in ("unroll", "vector") for r in _filled_in(node, free))
+    ]
+
+
+def _filled_in(stage: Node, free: dict[Node, frozenset[Node]]) -> frozenset[Node]:
+    """The loops around the one that fills a STAGE; where it is read does not count."""
+    stored = stage.src[: 2 + len(stage.arg.sizes)]
+    return frozenset().union(*(free[s] for s in stored)) - frozenset(closed_ranges(stage))
 
 
 def verify_linear(linear: Node) -> None:

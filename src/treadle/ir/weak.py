@@ -20,7 +20,7 @@ __all__ = ["Reference", "inside"]
 class Reference(weakref.ref[Any]):
     """What `weakref.KeyedRef` is, made without a call of Python's."""
 
-    __slots__ = ("key",)
+    __slots__ = ("born", "key")  # `born`: the first key of several
 
 
 def inside(

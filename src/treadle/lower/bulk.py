@@ -25,6 +25,7 @@ from dataclasses import replace
 from ..dtype import dtypes
 from ..errors import InternalError
 from ..ir.args import LocalRef
+from ..ir.choices import take
 from ..ir.loops import closed_ranges, free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
@@ -42,6 +43,7 @@ def lower_bulk_copies(root: Node) -> Node:
     """`root` with every WGMMA of STAGEs of BOXes fed by a producer."""
     products = [n for n in root.toposort() if n.op is Op.WGMMA and _is_fed(n)]
     for product in products:
+        take("bulk_copy_producer")
         root = _lower(root, product, sum(n.op is Op.LOCAL for n in root.toposort()))
     return root
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..ir.choices import take
 from ..ir.node import Node
 from ..ir.op import Op
 
@@ -24,6 +25,7 @@ def columns_of(rows: Sequence[Node]) -> list[Node]:
     dtype = rows[0].dtype
     part = min(dtype.count, PART // dtype.scalar.itemsize)
     size = min(part, len(rows))
+    take("register_transpose")
     groups = [_woven(rows[n : n + size], part) for n in range(0, len(rows), size)]
     columns: dict[int, Node] = {}
     for number, vectors in enumerate(zip(*groups, strict=True)):

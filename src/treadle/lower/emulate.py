@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..dtype import DType, dtypes
+from ..ir.choices import take
 from ..ir.fold import round_to
 from ..ir.node import Node, rebuild
 from ..ir.op import ALU, TRANSCENDENTAL, Op
@@ -33,7 +34,10 @@ def emulate_dtypes(root: Node, native: frozenset[DType]) -> Node:
     fp8 is never native; float16 or bfloat16 in `native` means that the target converts it.
     """
     emulation = _Emulation(native)
-    for node in root.toposort():
+    order = root.toposort()
+    if any(_is_narrow(node.dtype) for node in order):
+        take("emulated_floats")
+    for node in order:
         emulation.new[node] = emulation.convert(node)
     return emulation.new[root]
 

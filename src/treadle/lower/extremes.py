@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from ..dtype import dtypes
 from ..ir.args import RegisterRef
+from ..ir.choices import take
 from ..ir.keyed import goes_on, is_better
 from ..ir.loops import identity
 from ..ir.node import Node, alu
@@ -23,6 +24,7 @@ def updates_of_keyed(
     key: Node, place: Node, op: Op, outer: tuple[Node, ...], loops: tuple[Node, ...], number: int
 ) -> list[Node]:
     """The UPDATEs of a place and of a key, whose registers have the numbers behind `number`."""
+    take("argmax_registers")
     is_first_best = len(loops) == 1 and goes_on(place, op, loops[0])
     # A key that is no better than none at all still has a place: the first one.
     first = place.substitute({loops[0]: loops[0].like(0)}) if is_first_best else None

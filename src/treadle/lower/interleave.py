@@ -6,6 +6,7 @@ out[3 * lane + c] = v_c, c = 0, 1, 2   ->   three vectors: v0[0] v1[0] v2[0] v0[
 from __future__ import annotations
 
 from ..dtype import dtypes
+from ..ir.choices import take
 from ..ir.loops import TRUE
 from ..ir.node import Node
 from ..ir.op import Op
@@ -23,6 +24,7 @@ def store_interleaved(
 
     `width` is how many bytes can be moved anywhere at once.
     """
+    take("interleaved_stores")
     lanes = vector.src[0].arg
     wide = [broadcast(value, lanes) for value in values]
     is_whole = gate is TRUE

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from ..dtype import dtypes
 from ..ir.args import RegisterRef
+from ..ir.choices import take
 from ..ir.loops import identity
 from ..ir.node import Node, alu
 from ..ir.op import Op
@@ -32,6 +33,7 @@ def scanned(
 
     The total is register `number`, new in each step of the loops `outer`; `is_wide`: in float64.
     """
+    take("vector_scan")
     count, dtype = value.dtype.count, value.dtype.scalar
     within = _prefixes(value, op)
     if is_wide:

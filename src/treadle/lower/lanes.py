@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..dtype import dtypes
+from ..ir.choices import take
 from ..ir.loops import TRUE, free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
@@ -59,6 +60,8 @@ def lane_condition(condition: Node, vector: Node, first: int = 0, each: int = 1)
     count = vector.src[0].arg
     if vector not in free_ranges(condition)[condition]:
         return broadcast(condition, count)
+    if count == 1:  # a vector of one lane is a number
+        return simplify(condition.substitute({vector: Node.index(first // each)}))
     if condition.op in (Op.AND, Op.OR, Op.XOR):
         sides = tuple(lane_condition(s, vector, first, each) for s in condition.src)
         return Node(condition.op, dtypes.bool.vec(count), sides)
@@ -119,6 +122,7 @@ def segments(index: Node, gate: Node, vector: Node) -> list[Segment] | None:
             return None
         first = simplify(row * length - start)
         found.append(Segment(first, base, simplify(gate.substitute(inside))))
+    take("row_segments")
     return found
 
 

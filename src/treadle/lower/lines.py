@@ -10,6 +10,7 @@ loop reads without asking.
 
 from __future__ import annotations
 
+from ..ir.choices import take
 from ..ir.loops import free_ranges
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
@@ -34,6 +35,8 @@ def with_lines(root: Node) -> Node:
                 place = (memory, simplify(index - step), gate)
                 line = Node(Op.LINE, node.dtype, place, step.src[0].arg)
                 found[node] = Node(Op.LOAD, node.dtype, (line, step))
+    if found:
+        take("padded_rows")
     return root.substitute(found)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 
 from ..dtype import dtypes
+from ..ir.choices import take
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
@@ -37,6 +38,7 @@ def _rounded(node: Node) -> Node | None:
     magic = _magic(total.src[1]) if total.op is Op.ADD else None
     if magic is None:
         return None
+    take("explicit_rounding")
     whole = total.src[0].alu(Op.ROUND)
     if node.op is Op.SUB:
         return whole if _magic(node.src[1]) == magic else None

@@ -47,7 +47,7 @@ def _with_divisors_sign(size: Node, a: Node, b: Node) -> Node:
     """The rest of a / b, from that of their magnitudes."""
     rest = with_sign(size, sign_bit(a))
     apart = rest.ne(0.0) & (rest < 0.0).ne(b < 0.0)
-    rest = apart.where(rest + b, rest)
+    rest = apart.where(rest + b, rest.eq(0.0).where(with_sign(a.like(0.0), sign_bit(b)), rest))
     defined = (absolute(a) < math.inf) & (absolute(b) > 0.0)
     return defined.where(rest, a.like(math.nan))
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 
 from ..dtype import dtypes
 from ..ir.args import RangeArg, RegisterRef
+from ..ir.choices import take
+from ..ir.loops import identity
 from ..ir.node import Node, alu, behind_after
 from ..ir.op import Op
 from .linearize import Phase
@@ -45,6 +47,7 @@ def with_partial_sums(phase: Phase) -> Phase:
     cuts = _cuts(phase.program.src)
     if not cuts:
         return phase
+    take("partial_sums")
     program = tuple(_Program(phase.program.src, cuts).nodes())
     return replace(phase, program=phase.program.replace(src=program))
 
@@ -181,10 +184,14 @@ class _Program:
         return Node(Op.RANGE, old.dtype, (size,), RangeArg(self.loops - 1, old.arg.kind))
 
     def _part(self, register: Node, loops: tuple[Node, ...]) -> Node:
-        """A register as `register` is at first, 0, in each step of further loops."""
+        """The register of a part of `register`'s sum, new in each step of further loops.
+
+        A part begins at 0, whatever the whole begins at: another sum's result, perhaps.
+        """
         self.registers += 1
-        src = (*self._of(register).src, *loops)
-        made = Node(Op.REGISTER, register.dtype, src, RegisterRef(self.registers - 1))
+        src = (identity(Op.ADD, register.dtype), *self._of(register).src[1:], *loops)
+        ref = RegisterRef(self.registers - 1, part=Op.ADD)
+        made = Node(Op.REGISTER, register.dtype, src, ref)
         self.parts[register] = made
         return made
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 from ..dtype import dtypes
 from ..errors import InternalError
 from ..ir.args import LocalRef
+from ..ir.choices import take
 from ..ir.interval import bounds
 from ..ir.loops import Split, closed_ranges, free_ranges, replace_ranges
 from ..ir.node import Node, alu
@@ -50,6 +51,9 @@ def lower_pipelines(root: Node) -> Node:
             key: _memory(stage, len(ready) + number)
             for number, (key, stage) in enumerate(filled.items())
         }
+        take("multi_buffering")
+        if any(s.arg.fill == "copies" for s in filled.values()):
+            take("asynchronous_copies")
         ready |= _pipeline(loop, filled, memory)
     found = {}
     for stage in stages:
@@ -75,6 +79,7 @@ def place_in(stage: Node, index: tuple[Node, ...], first: Node = _NONE) -> Node:
     if swizzle:
         each = PIECE // stage.dtype.itemsize
         # Lines that are rows of banks, or longer ones, all begin in the same bank.
+        take("swizzled_tiles")
         row = line * stage.dtype.itemsize // max(ROW, swizzle)
         turn = simplify(row % (swizzle // PIECE))
         if simplify(last % each).value == 0:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..ir.choices import take
 from ..ir.node import Node
 from ..ir.op import Op
 from .linearize import Phase
@@ -31,23 +32,38 @@ def with_prefetches(phase: Phase, l1: int, l2: int, l3: int) -> Phase:
     """
     program, grid = list(phase.program.src), phase.grid
     innermost = _innermost(program)
-    fills = [loop for loop in innermost if len(loop.loops) == len(grid) + 1]
+    fills = [loop for loop in innermost if len(_inside(loop.loops, grid)) == 1]
     rows = _loops_over_rows(innermost, grid)
     passed: set[tuple[Node, Node]] = set()
     streams = hints_for_streams(innermost, l3)
     for loop in innermost:
-        found = [hint_for_panel(row, loop.loops, grid, l1, l2) for row in rows_in(loop.body)]
-        found += [hint_for_packing(f, loop.loops, loop.body, grid, l1, l2) for f in fills]
+        panels = [hint_for_panel(row, loop.loops, grid, l1, l2) for row in rows_in(loop.body)]
+        found = _taken("prefetch_panels", panels)
+        packing = [hint_for_packing(f, loop.loops, loop.body, grid, l1, l2) for f in fills]
+        found += _taken("prefetch_packing", packing)
         if loop.loops[:-1] == rows:
-            found += hints_for_row(loop, rows, passed, l2)
-            found += hints_for_rows_ahead(loop, rows, l2, len(rows) > len(grid))
-        found += hints_for_totals(loop, l3)
-        wanted = [hint for hint in found if hint is not None] or streams.get(loop.loops[-1], [])
-        for hint in wanted:
-            _insert(program, hint, loop.places)
+            found += _taken("prefetch_rows", hints_for_row(loop, rows, passed, l2))
+            ahead = hints_for_rows_ahead(loop, rows, l2, len(rows) > len(grid))
+            found += _taken("prefetch_rows_ahead", ahead)
+        found += _taken("prefetch_totals", hints_for_totals(loop, l3))
+        for hint in found or _taken("prefetch_streams", streams.get(loop.loops[-1], [])):
+            if ranges_of(hint).issubset(loop.loops):  # a hint for what another loop counts is none
+                _insert(program, hint, loop.places)
     if len(program) == len(phase.program.src):
         return phase
     return replace(phase, program=phase.program.replace(src=tuple(program)))
+
+
+def _inside(loops: Sequence[Node], grid: Sequence[Node]) -> list[Node]:
+    return [r for r in loops if r not in grid]
+
+
+def _taken(name: str, hints: Sequence[Node | None]) -> list[Node]:
+    """Those of `hints` that there are, which are the choice `name`."""
+    found = [hint for hint in hints if hint is not None]
+    if found:
+        take(name)
+    return found
 
 
 def _innermost(program: Sequence[Node]) -> list[Loop]:

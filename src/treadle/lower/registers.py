@@ -14,6 +14,7 @@ from collections import Counter
 
 from ..dtype import dtypes
 from ..ir.args import RegisterRef
+from ..ir.choices import take
 from ..ir.keyed import joined, split
 from ..ir.loops import closed_ranges, free_ranges, identity
 from ..ir.node import Node, behind_after, rebuild
@@ -36,7 +37,7 @@ def lower_reduces(root: Node) -> Node:
             groups[closed_ranges(node)].append(node)
     number = max((n.arg.number for n in order if n.op is Op.REGISTER), default=0)
     new: dict[Node, Node] = {}
-    starts = _continued(order, groups)
+    starts = _continued(order, groups, free)
     for node in _grouped_order(root, groups, starts):
         if node in new:
             continue
@@ -64,11 +65,14 @@ def _by_factor(members: list[Node]) -> list[Node]:
     return sorted(members, key=keys.__getitem__)
 
 
-def _continued(order: list[Node], groups: dict[tuple[Node, ...], list[Node]]) -> dict[Node, Node]:
+def _continued(
+    order: list[Node], groups: dict[tuple[Node, ...], list[Node]], free: dict[Node, frozenset[Node]]
+) -> dict[Node, Node]:
     """Sums that go on where another one ended, since nothing but the sum of both is wanted.
 
     Fewer values wait in registers so: tiles of two products are as large as those of one. Neither
-    shares loops with what needs a reduction, so that no two wait for each other.
+    shares loops with what needs a reduction, so that no two wait for each other. Both are inside
+    of the same loops: the register of the second is there for all steps of these.
     """
     users = Counter(source for node in order for source in node.src)
     first = {r for loops, members in groups.items() if not _needs_any(members) for r in loops}
@@ -79,7 +83,9 @@ def _continued(order: list[Node], groups: dict[tuple[Node, ...], list[Node]]) ->
         one, other = node.src
         are_sums = all(s.arg.op is Op.ADD and s.src[1] in first for s in node.src)
         is_later = one.src[1].arg.number < other.src[1].arg.number
-        if are_sums and is_later and users[one] == users[other] == 1:
+        is_alike = free[one] == free[other] and users[one] == users[other] == 1
+        if are_sums and is_later and is_alike:
+            take("continued_sums")
             found[other] = one
     return found
 
@@ -133,6 +139,8 @@ def _lower_group(
         registers[member] = [behind_after(update.src[0]) for update in made]
         effects.extend(made)
         number += len(made)
+    if len({member.op for member in members}) > 1:
+        take("shared_loops")
     finish = Node(Op.END, dtypes.void, (*effects, *loops), len(effects))
     new.update((member, finish) for member in members)
     for member, held in registers.items():

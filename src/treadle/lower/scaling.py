@@ -8,6 +8,7 @@ comes out is the same, since the first product is exact. Only whole vectors have
 
 from __future__ import annotations
 
+from ..ir.choices import take
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
@@ -34,6 +35,7 @@ def _of(product: Node) -> Node | None:
         return None
     form = layout(product)
     exponent = tagged - (form.magic + 2 * form.bias)
+    take("scale_by_power")
     return Node(Op.SCALE, product.dtype, (first.src[0], exponent))
 
 

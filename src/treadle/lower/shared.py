@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..ir.choices import take
 from ..ir.node import Node
 from ..ir.op import Op
 from .linearize import Phase
@@ -20,7 +21,10 @@ __all__ = ["asking", "local_places"]
 def asking(phase: Phase, most_declared: int | None) -> Phase:
     """`phase` with the bytes that it has to ask for, if it may not declare what it needs."""
     total = local_places(phase.code)[1]
-    return phase if most_declared is None or total <= most_declared else replace(phase, asked=total)
+    if most_declared is None or total <= most_declared:
+        return phase
+    take("dynamic_shared")
+    return replace(phase, asked=total)
 
 
 def local_places(program: Node) -> tuple[dict[Node, int], int]:

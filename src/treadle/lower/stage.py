@@ -17,6 +17,7 @@ from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
 from ..ir.shape import size_product
+from ..ir.verify import verify_stages
 from .bulk import lower_bulk_copies
 from .pipeline import alignment_of, lower_pipelines, place_in, stored_part
 
@@ -25,6 +26,7 @@ __all__ = ["lower_stages"]
 
 def lower_stages(root: Node, first_slot: int) -> tuple[Node, list[Node]]:
     """`root` without STAGEs, and the scratch PARAMs made, in slots from `first_slot` on."""
+    verify_stages(root)
     scratch: list[Node] = []
     filled: dict[tuple[Node, ...], Node] = {}
     root = lower_bulk_copies(lower_pipelines(root))

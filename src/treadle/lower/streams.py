@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from ..ir.choices import take
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from .exact import is_multiple
@@ -38,6 +39,7 @@ def with_streams(phase: Phase, l3: int) -> Phase:
             marked.update(_whole_lines([store for store in mine if len(store.src) == 3]))
     if not marked:
         return phase
+    take("nontemporal_stores")
     nodes = (n.replace(arg=STREAM) if n in marked else n for n in phase.program.src)
     return replace(phase, program=phase.program.replace(src=tuple(nodes)))
 

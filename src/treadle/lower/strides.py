@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..dtype import dtypes
+from ..ir.choices import take
 from ..ir.node import Node
 from ..ir.op import Op
 from .lanes import broadcast, lane_condition, without_lane
@@ -33,6 +34,7 @@ class Strided(NamedTuple):
 
     def load(self, memory: Node, gate: Node, other: Node) -> Node:
         """The lanes where `gate` holds, `other` elsewhere."""
+        take("strided_lanes")
         filler = broadcast(other, self.lanes)
         dtype = filler.dtype
         value: Node | None = None
@@ -50,6 +52,7 @@ class Strided(NamedTuple):
 
     def store(self, memory: Node, value: Node, gate: Node) -> list[Node]:
         """The STOREs of the lanes of `value` where `gate` holds."""
+        take("strided_lanes")
         wide = broadcast(value, self.lanes)
         stores = []
         for piece in range(self.step):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..dtype import DType, dtypes
+from ..ir.choices import take
 from ..ir.loops import free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
@@ -51,6 +52,7 @@ def store_turned(
     `places` holds for each lane its index and its gate, in terms of `side`. Without masks as many
     rows at a time are turned as fill a vector.
     """
+    take("transposed_stores")
     lanes, first = len(places), 0
     is_padded = _has_masks(rows[0].dtype, has_masks)
     while first < len(rows):

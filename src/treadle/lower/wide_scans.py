@@ -10,6 +10,7 @@ vectors stay as narrow as they are, see lane_scans.py.
 from __future__ import annotations
 
 from ..dtype import dtypes
+from ..ir.choices import take
 from ..ir.loops import identity
 from ..ir.node import Node
 from ..ir.op import Op
@@ -20,6 +21,8 @@ __all__ = ["widen_scans"]
 def widen_scans(root: Node) -> Node:
     """`root` with the sums and products of its float32 scans in float64."""
     found = [n for n in root.toposort() if n.op is Op.AFTER and _is_running_total(n)]
+    if found:
+        take("float64_scan")
     return root.substitute({n: _widened(n) for n in found}) if found else root
 
 

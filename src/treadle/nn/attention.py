@@ -12,17 +12,16 @@ from __future__ import annotations
 import math
 
 from ..errors import DTypeError, ShapeError
-from ..explained import explained
 from ..tensor import Tensor
 from ..tensor.shapes import aligned
 from .init import check_sizes
+from .layer import Layer
 from .linear import Linear
 
 __all__ = ["MultiheadAttention"]
 
 
-@explained
-class MultiheadAttention:
+class MultiheadAttention(Layer):
     """Scaled dot-product attention of several heads, each over a part of `embed_dim`.
 
     Query (time, batch, embed_dim), key (source, batch, kdim), value (source, batch, vdim) to the

@@ -9,9 +9,9 @@ import math
 from typing import Any, TypeAlias
 
 from ..errors import ShapeError
-from ..explained import explained
 from ..tensor import Tensor
 from .init import check_sizes, fan_in_uniform
+from .layer import Layer
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 
@@ -22,8 +22,7 @@ def _per_axis(size: Size, ndim: int) -> tuple[int, ...]:
     return size if isinstance(size, tuple) else (size,) * ndim
 
 
-@explained
-class Conv2d:
+class Conv2d(Layer):
     """Cross-correlation with a learned kernel, over as many axes as `kernel_size` names.
 
     (batch, in_channels, *spatial) to (batch, out_channels, *sizes), as in `Tensor.conv2d`. `weight`
@@ -84,7 +83,6 @@ class Conv2d:
         return x.conv2d(self.weight, self.bias, groups=self.groups, padding=self.padding, **options)
 
 
-@explained
 class Conv1d(Conv2d):
     """`Conv2d` over one axis: (batch, in_channels, length) to (batch, out_channels, size).
 
@@ -94,7 +92,6 @@ class Conv1d(Conv2d):
     ndim: int = 1
 
 
-@explained
 class Conv3d(Conv2d):
     """`Conv2d` over three axes: (batch, in_channels, depth, height, width).
 
@@ -104,7 +101,6 @@ class Conv3d(Conv2d):
     ndim: int = 3
 
 
-@explained
 class ConvTranspose2d(Conv2d):
     """The gradient of `Conv2d` with respect to its input, as a layer: it enlarges by `stride`.
 
@@ -147,7 +143,6 @@ class ConvTranspose2d(Conv2d):
         return x.conv_transpose2d(self.weight, self.bias, groups=self.groups, **options)
 
 
-@explained
 class ConvTranspose1d(ConvTranspose2d):
     """`ConvTranspose2d` over one axis: (batch, in_channels, length).
 
@@ -157,7 +152,6 @@ class ConvTranspose1d(ConvTranspose2d):
     ndim: int = 1
 
 
-@explained
 class ConvTranspose3d(ConvTranspose2d):
     """`ConvTranspose2d` over three axes: (batch, in_channels, depth, height, width).
 

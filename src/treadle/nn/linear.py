@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from ..errors import DTypeError
-from ..explained import explained
 from ..tensor import Tensor
 from ..tensor.checks import check_width
 from .init import check_sizes, fan_in_uniform
+from .layer import Layer
 
 __all__ = ["Embedding", "Linear"]
 
 
-@explained
-class Linear:
+class Linear(Layer):
     """`x @ weight.T + bias`: (..., in_features) to (..., out_features); dtypes promote.
 
     `weight` is (out_features, in_features), `bias` (out_features,), float32. Called with another
@@ -33,8 +32,7 @@ class Linear:
         return x.linear(self.weight.transpose(), self.bias)
 
 
-@explained
-class Embedding:
+class Embedding(Layer):
     """A table of vectors: integer indices of any shape to shape + (embed_size,).
 
     `weight` is (vocab_size, embed_size), float32, and so is what it gives. Indices outside the

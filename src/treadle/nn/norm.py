@@ -11,12 +11,12 @@ import math
 from ..config import settings
 from ..dtype import dtypes
 from ..errors import ShapeError
-from ..explained import explained
 from ..ir.shape import same_size
 from ..tensor import Tensor
 from ..tensor.checks import check_width
 from ..tensor.shapes import aligned
 from .init import check_sizes
+from .layer import Layer
 
 __all__ = [
     "BatchNorm",
@@ -34,8 +34,7 @@ __all__ = [
 ]
 
 
-@explained
-class _RunningStatistics:
+class _RunningStatistics(Layer):
     """Means over the batches of each channel's mean and variance, updated in place."""
 
     momentum: float
@@ -73,7 +72,6 @@ def _state(value: object, dtype: object = None) -> Tensor:
     return Tensor(value, dtype=dtype, requires_grad=False)
 
 
-@explained
 class BatchNorm(_RunningStatistics):
     """Normalise each channel (axis 1) over the batch: (batch, sz, ...) to the same shape.
 
@@ -131,8 +129,7 @@ class BatchNorm(_RunningStatistics):
 BatchNorm1d = BatchNorm2d = BatchNorm3d = BatchNorm
 
 
-@explained
-class GroupNorm:
+class GroupNorm(Layer):
     """Normalise groups of channels (axis 1) and all that follows, each sample by itself.
 
     (batch, num_channels, ...) to the same shape; `weight` and `bias` are (num_channels,), float32;
@@ -168,7 +165,6 @@ class GroupNorm:
         return x * self.weight.reshape(per_channel) + self.bias.reshape(per_channel)
 
 
-@explained
 class InstanceNorm(GroupNorm, _RunningStatistics):
     """Normalise each channel of each sample by itself: `GroupNorm` with one channel a group.
 
@@ -209,8 +205,7 @@ class InstanceNorm(GroupNorm, _RunningStatistics):
 InstanceNorm1d = InstanceNorm2d = InstanceNorm3d = InstanceNorm
 
 
-@explained
-class LayerNorm:
+class LayerNorm(Layer):
     """Normalise over the last axes, whose shape is `normalized_shape`; the shape stays.
 
     `weight` and `bias` are of that shape, float32; dtypes promote. Raises ShapeError.
@@ -250,7 +245,6 @@ class LayerNorm:
         return x * self.weight + self.bias
 
 
-@explained
 class LayerNorm2d(LayerNorm):
     """`LayerNorm` over the channels of an image: (batch, channels, height, width), which stays.
 
@@ -261,8 +255,7 @@ class LayerNorm2d(LayerNorm):
         return super().__call__(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
-@explained
-class RMSNorm:
+class RMSNorm(Layer):
     """Divide by the root of the mean square over the last axis, of size `dim`.
 
     Computed in float32 whatever the input; the result has the input's dtype before scaling. Raises

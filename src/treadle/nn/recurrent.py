@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 from ..errors import ShapeError, UserError
-from ..explained import explained
 from ..func import scan
 from ..tensor import Tensor
 from ..tensor.checks import check_width
 from ..tensor.shapes import broadcast_shapes
 from .init import check_sizes, fan_in_uniform
+from .layer import Layer
 
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]
 
@@ -30,7 +30,7 @@ Lengths = Tensor | Sequence[int]
 _PARAMETERS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
-class _Gates:
+class _Gates(Layer):
     """How a state follows from the products of input and state with the matrices of all gates."""
 
     gates: ClassVar[int]
@@ -101,7 +101,6 @@ class _Gated(_Gates):
         return ((1 - update) * new + update * state[0],)
 
 
-@explained
 class _Cell(_Gates):
     """One step, by two matrices and two biases."""
 
@@ -131,7 +130,6 @@ class _Cell(_Gates):
         return tuple(part.contiguous() for part in self._step(x, state, parameters))
 
 
-@explained
 class RNNCell(_Elman, _Cell):
     """One step of an Elman network: x (batch, input_size) and h to the next h.
 
@@ -151,7 +149,6 @@ class RNNCell(_Elman, _Cell):
         return self._next(x, None if h is None else (h,))[0]
 
 
-@explained
 class LSTMCell(_LongShortTerm, _Cell):
     """One step of a long short-term memory: x (batch, input_size) and (h, c) to the next (h, c).
 
@@ -165,7 +162,6 @@ class LSTMCell(_LongShortTerm, _Cell):
         return hidden, cell
 
 
-@explained
 class GRUCell(_Gated, _Cell):
     """One step of a gated recurrent unit: x (batch, input_size) and h to the next h.
 
@@ -178,7 +174,6 @@ class GRUCell(_Gated, _Cell):
         return self._next(x, None if h is None else (h,))[0]
 
 
-@explained
 class _Recurrent(_Gates):
     """Layers of steps over a sequence, each one or, `bidirectional`, one for each direction."""
 
@@ -286,7 +281,6 @@ class _Recurrent(_Gates):
         return hidden if inside is None else inside.where(hidden, 0), end
 
 
-@explained
 class RNN(_Elman, _Recurrent):
     """Elman networks over a sequence (time, batch, input_size), or `batch_first`.
 
@@ -316,7 +310,6 @@ class RNN(_Elman, _Recurrent):
         return outputs, hidden
 
 
-@explained
 class LSTM(_LongShortTerm, _Recurrent):
     """Long short-term memories over a sequence (time, batch, input_size), or `batch_first`.
 
@@ -340,7 +333,6 @@ class LSTM(_LongShortTerm, _Recurrent):
         return outputs, (hidden, cell)
 
 
-@explained
 class GRU(_Gated, _Recurrent):
     """Gated recurrent units over a sequence (time, batch, input_size), or `batch_first`.
 

@@ -19,6 +19,7 @@ from ..errors import ShapeError, UserError
 from ..explained import explained
 from ..helpers import tqdm
 from ..io import (
+    TensorIO,
     gguf_load,
     npy_load,
     npz_load,
@@ -32,6 +33,7 @@ from ..tensor import Tensor
 from ..tensor.shapes import aligned, differing
 
 __all__ = [
+    "TensorIO",
     "get_parameters",
     "get_state_dict",
     "gguf_load",

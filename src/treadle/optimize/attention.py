@@ -26,6 +26,7 @@ from dataclasses import dataclass
 
 from ..dtype import dtypes
 from ..ir.attention import EACH, Attention, recognise_attention, unit_of
+from ..ir.choices import take
 from ..ir.loops import steps_of
 from ..ir.node import Node
 from ..ir.op import Op
@@ -85,6 +86,7 @@ def _make(moves: Moves, nest: Nest, found: Attention, unit: MatrixUnit, target: 
     stores = attending.stores(pair)
     end = Node(Op.END, dtypes.void, (*stores, *tiles.loops, pair), len(stores))
     moves.root = simplify(moves.root.substitute({nest.node: end}))
+    take("tiled_attention")
     moves.log.append(
         f"{shape.rows} rows by tiles of {shape.keys} keys on matrix units, weights in registers"
     )

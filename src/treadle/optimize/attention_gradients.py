@@ -33,6 +33,7 @@ from ..ir.attention_gradients import (
     unit_for,
     without_rounding,
 )
+from ..ir.choices import take
 from ..ir.loops import TRUE, free_ranges, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
@@ -119,6 +120,7 @@ class _Kernel:
         end = Node(Op.END, dtypes.void, (*stores, *self.tiles.loops, pair), len(stores))
         self.moves.root = simplify(self.moves.root.substitute({self.nest.node: end}))
         shape = self.tiles.shape
+        take("tiled_attention_gradients")
         self.moves.log.append(
             f"{shape.rows} rows by tiles of {shape.keys} keys on matrix units, scores computed anew"
         )

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from ..dtype import dtypes
 from ..ir.args import ReduceArg, StageArg
 from ..ir.attention import is_kept
+from ..ir.choices import take
 from ..ir.loops import TRUE, Ranges, Split, closed_ranges, free_ranges, replace_ranges
 from ..ir.node import Node, rebuild
 from ..ir.op import Op
@@ -93,6 +94,7 @@ class Blocks:
         self.chunks: list[_Chunks] = []
         self.part_columns: set[Node] = set()
         self.along: dict[Node, int] = {}  # loops along rows, and how many steps of a row each takes
+        self.lengths: set[int] = {1}  # these, and those of what takes all steps of a row at once
 
     def make(self) -> None:
         """Cut, then schedule."""
@@ -100,9 +102,10 @@ class Blocks:
         self._cut()
         outer = self._outer_as_grid()
         for filled in self.made:
-            self._schedule(filled, tuple(outer.values()))
+            self._schedule(filled)
         if span is not None and self.block.op is Op.RANGE:
             self._bound(span.substitute(outer))
+        take("chained_matmul")
         self.moves.log.append(f"blocks of {self.rows} rows (shared)")
 
     def _rows_of_a_block(self) -> int:
@@ -241,32 +244,42 @@ class Blocks:
     def _lanes(self, value: Node) -> int:
         return max(2, min(self.target.lanes(value.dtype), self.target.max_lanes))
 
-    def _schedule(self, filled: _Filled, grid: tuple[Node, ...]) -> None:
+    def _schedule(self, filled: _Filled) -> None:
         stages = self.moves.root.toposort()
         stage = next(n for n in stages if n.op is Op.STAGE and filled.row in closed_ranges(n))
         column = filled.loops[-1]
         inner = stage.src[0].toposort(lambda n: n.op is not Op.STAGE)
         reduces = [n for n in inner if n.op is Op.REDUCE]
         if column is filled.row:  # a statistic
-            splits = {n.src[-1]: self._along(n.src[-1], UNROLL, stage) for n in reduces}
+            splits = {
+                n.src[-1]: self._along(n.src[-1], UNROLL, stage, _reads_row(n)) for n in reduces
+            }
             self.moves.apply(splits, "statistics of the rows of a block")
             return
         product = next((n for n in reduces if self._is_product(n, filled.row, column)), None)
         if product is not None:
-            self._tile(filled.row, column, product, grid)
+            self._tile(filled.row, column, product)
             return
         self.moves.apply({column: self._along(column, UNROLL, stage)}, "rows of a block as lanes")
 
-    def _along(self, loop: Node, copies: int, value: Node) -> Split:
-        """A loop along rows as `copies` of vectors."""
+    def _along(self, loop: Node, copies: int, value: Node, is_of_row: bool = True) -> Split:
+        """A loop, one along rows if `is_of_row`, as `copies` of vectors."""
         split = self.moves.tiled(loop, (copies, "unroll"), (self._lanes(value), "vector"))
-        self._note(split)
+        if is_of_row:
+            self._note(split)
         return split
 
     def _note(self, split: Split) -> None:
+        """Remember what a loop along rows has become: those of one step have no loop of their own.
+
+        They read all of a row, so that all of it has to be filled.
+        """
         outer = split.ranges[0]
+        inner = split.ranges[1:] if outer.arg.kind == "loop" else split.ranges
+        length = math.prod(r.src[0].arg for r in inner)
+        self.lengths.add(length)
         if outer.arg.kind == "loop":
-            self.along[outer] = math.prod(r.src[0].arg for r in split.ranges[1:])
+            self.along[outer] = length
 
     def _is_product(self, reduce: Node, row: Node, column: Node) -> bool:
         factors = factors_of(reduce.src[0])
@@ -276,7 +289,7 @@ class Blocks:
         used = {frozenset(free[factor] & {row, column}) for factor in factors}
         return used == {frozenset((row,)), frozenset((column,))}
 
-    def _tile(self, row: Node, column: Node, reduce: Node, grid: tuple[Node, ...]) -> None:
+    def _tile(self, row: Node, column: Node, reduce: Node) -> None:
         """A product whose result is a block, in register tiles; panels of columns outside."""
         moves, steps = self.moves, reduce.src[1:]
         size, itemsize = column.src[0].arg, reduce.dtype.itemsize
@@ -286,6 +299,7 @@ class Blocks:
         columns = moves.tiled(column, (tile.vectors, "unroll"), (tile.lanes, "vector"))
         if column not in self.part_columns:
             self._note(columns)
+        take("matmul_tile")
         moves.apply({row: rows, column: columns}, f"tile {tile.rows} x {tile.vectors} vectors")
         made = {*rows.ranges, *columns.ranges}
         stages = [
@@ -293,7 +307,7 @@ class Blocks:
         ]
         closed = closed_ranges(stages[0])
         order = sorted(closed, key=lambda r: _depth(r, rows, columns))
-        value = self._with_packed(stages[0].src[0], steps, rows, columns, tile, grid)
+        value = self._with_packed(stages[0].src[0], steps, rows, columns, tile)
         mapping = {
             n: n.replace(src=(value, *n.src[1 : len(n.src) - len(closed)], *order)) for n in stages
         }
@@ -306,7 +320,6 @@ class Blocks:
         rows: Split,
         columns: Split,
         tile: Tile,
-        grid: tuple[Node, ...],
     ) -> Node:
         """`value` with the operand of the columns packed, unless it is read in vectors as it is."""
         inner = value.toposort(lambda n: n.op is not Op.STAGE)
@@ -317,8 +330,9 @@ class Blocks:
         x, y = factors if free[factors[0]] & frozenset(rows.ranges) else factors[::-1]
         if all(stride(index, columns.ranges[-1]) == 1 for index in reads_of(y)):
             return value
-        around = [r for r in grid if r in free[y]]
-        around += [r for r in columns.ranges if r.arg.kind == "loop"]
+        # Every loop that the operand depends on numbers its panels: those of chunks of steps, too.
+        inside = {*steps, *(r for r in columns.ranges if r.arg.kind != "loop")}
+        around = sorted(free[y] - inside, key=lambda r: r.arg.number)
         position = Node.index(0)
         for r in steps:
             position = position * r.src[0].arg + r
@@ -343,7 +357,7 @@ class Blocks:
     def _bound(self, span: Span) -> None:
         """Let the loops along rows run no further than a mask lets anything count."""
         # Whole steps of every loop: none reads what another has not filled.
-        whole = span.rounded(math.lcm(*self.along.values()))
+        whole = span.rounded(math.lcm(*self.lengths))
         bounded = {r: whole.loop(r, step) for r, step in self.along.items()}
         for chunk in self.chunks:
             mine, size = span, chunk.step.src[0].arg
@@ -353,6 +367,7 @@ class Blocks:
                 mine = span.less(bounded[chunk.part].expr * size)
             bounded[chunk.step] = mine.loop(chunk.step, 1)
         self.moves.root = simplify(replace_ranges(self.moves.root, bounded))
+        take("masked_bounds")
         self.moves.log.append("rows within their mask")
 
 
@@ -362,6 +377,13 @@ def is_along_row(node: Node) -> bool:
         return False
     inner = node.src[0].toposort(lambda n: n.op is not Op.STAGE)
     return any(is_kept(n) and n.src[3] in node.src for n in inner)
+
+
+def _reads_row(reduce: Node) -> bool:
+    """Whether a reduction, before it is cut, reads a row of a block along its last loop."""
+    loop = reduce.src[-1]
+    inner = reduce.src[0].toposort()
+    return any(n.op is Op.STAGE and len(n.arg.sizes) == 2 and n.src[5] is loop for n in inner)
 
 
 def _depth(loop: Node, rows: Split, columns: Split) -> int:

@@ -10,6 +10,7 @@ among the weights does not meet those zeros either.
 
 from __future__ import annotations
 
+from ..ir.choices import take
 from ..ir.loops import Split, free_ranges, replace_ranges, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
@@ -38,6 +39,7 @@ def without_borders(
         first, last = (
             start.substitute({r: Node.index(at * (steps_of(r) - 1)) for r in tile}) for at in (0, 1)
         )
+        take("skip_padding")
         span = _span(pair, inside, first, last)
         reduce = simplify(replace_ranges(reduce, {pair.step: span.loop(pair.step, 1)}))
     return reduce

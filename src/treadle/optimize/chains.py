@@ -18,7 +18,7 @@ have several such products of the same rows, and store statistics of them (sched
 
 from __future__ import annotations
 
-from ..ir.attention import is_kept
+from ..ir.attention import is_kept, is_of_product, without_rows
 from ..ir.loops import TRUE, free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
@@ -34,6 +34,7 @@ __all__ = ["block_chains"]
 
 def block_chains(moves: Moves, target: Target, knobs: Knobs) -> None:
     """Cut the rows of every chain of products into blocks."""
+    moves.root = without_rows(moves.root, lambda row: not is_of_product(row))
     for nest in moves.nests():
         if nest.node.op is Op.END and not sequential_loops(nest):
             nest = _without_factors(moves, nest)

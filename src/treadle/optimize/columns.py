@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 
 from ..dtype import DType, dtypes
+from ..ir.choices import take
 from ..ir.keyed import goes_on, is_better, joined, split, wide_parts
 from ..ir.loops import free_ranges, steps_of
 from ..ir.node import Node, alu
@@ -168,6 +169,7 @@ class _Totals:
         self.moves.root = self.moves.root.substitute(dict(zip(reduces, wholes, strict=True)))
         column, size = self.strips.column, self.strips.size
         name = f"totals of {size.columns} columns r{column.arg.number}"
+        take("column_reduction")
         self.moves.apply(
             {column: self.strips.split(), **self.strips.as_grid(nest)},
             f"{name}, {self.rows} steps of r{self.row.arg.number} at a time",

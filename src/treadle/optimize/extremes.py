@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..dtype import dtypes
+from ..ir.choices import take
 from ..ir.keyed import goes_on, joined, key_of, place_of, split
 from ..ir.loops import free_ranges, identity, steps_of
 from ..ir.node import Node, alu
@@ -41,6 +42,7 @@ def find_blocks_first(moves: Moves, target: Target) -> None:
         place = _in_blocks(moves, reduce, lanes, seen)
         moves.root = moves.root.substitute({reduce: place})
         name = f"r{reduce.src[1].arg.number}"
+        take("two_level_argmax")
         moves.log.append(f"find the block of {BLOCK * lanes} steps of {name} first")
 
 

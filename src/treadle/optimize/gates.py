@@ -10,6 +10,7 @@ scheduler makes such nests of the gates of a cell.
 
 from __future__ import annotations
 
+from ..ir.choices import take
 from ..ir.loops import free_ranges, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
@@ -38,6 +39,7 @@ def tile_gates(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> bool:
     tile = choose_tile(rows, columns, itemsize, target, knobs, beside, sums)
     kept = {p.steps: is_in_place(p, tile) or is_at_hand(p, target) for p in problems}
     cut = cut_in_tiles(moves, problems[0], tile)
+    take("grouped_matmul")
     moves.log.append(f"{beside} of {len(problems)} products side by side")
     new: dict[Node, Node] = {}
     packed: dict[Node, Node] = {}

@@ -17,9 +17,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from ..ir.attention import without_rows
+from ..ir.choices import take
 from ..ir.loops import Split, free_ranges, steps_of
 from ..ir.node import Node
 from ..ir.op import TRANSCENDENTAL, Op
+from ..ir.verify import shared_by_lanes
 from ..target import Target
 from .attention import attend_in_tiles
 from .attention_gradients import differentiate_in_tiles
@@ -64,6 +67,15 @@ MAX_COPIES = 256
 
 def optimize(ast: Node, target: Target, knobs: Knobs = DEFAULT) -> tuple[Node, list[str]]:
     """A better kernel with the same meaning, and the moves that led there."""
+    root, log = _optimized(ast, target, knobs)
+    if shared_by_lanes(root):
+        # A row that a kernel keeps is one step's: no schedule above knows how to give lanes theirs.
+        root, log = _optimized(without_rows(ast), target, knobs)
+        log.insert(0, "compute rows where they are read")
+    return root, log
+
+
+def _optimized(ast: Node, target: Target, knobs: Knobs) -> tuple[Node, list[str]]:
     moves = Moves(widen_sums(ast, target))
     if any(n.op is Op.RANGE and n.src[0].op is not Op.CONST for n in ast.toposort()):
         return _symbolic(moves)
@@ -218,9 +230,11 @@ def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
     described = []
     scan = scan_along_row(nest, ordered_steps, lanes) if vector is None else None
     if scan is not None:
+        take("lane_scan")
         splits[scan] = moves.tiled(scan, (lanes, "vector"))
         described.append(f"scan in the lanes of r{scan.arg.number}")
     if vector is not None:
+        take("lane_results")
         pieces = in_pieces(moves, nest, vector, lanes)
         splits[vector] = pieces or _vector_tile(moves, nest, vector, lanes, knobs)
         described.append(f"vector r{vector.arg.number}")
@@ -232,6 +246,9 @@ def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
             copies = 1 if sharing else knobs.copies
             pair = None if sharing or ordered_steps else pair_of_rows(nest, reduce, own)
             halves = halves_of_row(moves, reduce, own, copies, lanes) if pair is None else None
+            take("lane_reduction")
+            if halves is not None:
+                take("dual_streams")
             splits[own] = halves or _reduce_tile(moves, own, lanes, copies)
             splits |= {r: moves.tiled(r, (steps_of(r), "unroll")) for r in sharing}
             described.append(f"vector r{own.arg.number} in its reduction")
@@ -243,6 +260,7 @@ def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
     nest = _same(moves, nest, order)
     grid = _grid_loops(nest, vector, ordered_steps)
     if pair is not None:
+        take("dual_streams")
         splits[pair] = moves.tiled(pair, (2, "unroll"), outer="grid" if pair in grid else "loop")
         described.append(f"pairs of r{pair.arg.number}")
     for r in grid:
@@ -258,6 +276,7 @@ def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
         and _is_sequential(nest)
         and steps_of(grid[-1]) >= SIDE_BY_SIDE * FEW_ITEMS
     ):
+        take("parallel_scans")
         splits[grid[-1]] = moves.tiled(grid[-1], (SIDE_BY_SIDE, "unroll"), outer="grid")
         described.append(f"{SIDE_BY_SIDE} of r{grid[-1].arg.number} side by side")
     if splits:
@@ -285,6 +304,7 @@ def _unroll_small_reductions(moves: Moves, nest: Nest) -> None:
             new = moves.loop(steps_of(r), "unroll")
             splits[r] = Split(new, (new,))
     if splits:
+        take("unrolled_reduction")
         moves.apply(splits, f"unroll {', '.join(f'r{r.arg.number}' for r in splits)}")
 
 
@@ -341,6 +361,7 @@ def _in_strips(moves: Moves, nest: Nest, strip: Node, sequential: tuple[Node, ..
     splits = {r: _whole_as_grid(moves, r) for r in nest.loops if r not in (*sequential, strip)}
     splits[strip] = moves.tiled(strip, (width, "loop"), outer="grid")
     moves.reorder(nest, (*(r for r in nest.loops if r not in sequential), *sequential))
+    take("scatter_strips")
     moves.apply(splits, f"strips of {width} of r{strip.arg.number}")
     inner = splits[strip].ranges[-1]
     nest = next(n for n in moves.nests() if inner in n.loops)
@@ -480,4 +501,5 @@ def _make_grid(moves: Moves, nest: Nest, loops: tuple[Node, ...]) -> None:
             return
         splits[r] = _whole_as_grid(moves, r)
     if splits:
+        take("symbolic_grid")
         moves.apply(splits, "grid")

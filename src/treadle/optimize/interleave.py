@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 
+from ..ir.choices import take
 from ..ir.loops import Split
 from ..ir.node import Node
 from ..ir.op import Op
@@ -54,6 +55,7 @@ def interleave(moves: Moves, nest: Nest, target: Target) -> bool:
     inner = (channels,) if shared is None else (shared, channels)
     splits.update({r: _whole(moves, r, "unroll") for r in inner})
     moves.reorder(nest, (*grid, along, *inner))
+    take("interleaved_results")
     moves.apply(splits, f"interleave {channels.src[0].arg} vectors of {lanes}")
     return True
 

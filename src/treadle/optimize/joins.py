@@ -7,6 +7,7 @@ Joined are those of one nest that load the same element at each step, if none ne
 
 from __future__ import annotations
 
+from ..ir.choices import take
 from ..ir.loops import free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
@@ -23,6 +24,7 @@ def join_reductions(moves: Moves) -> None:
         loops = dict(zip(other.src[1:], one.src[1:], strict=True))
         moves.root = moves.root.substitute({other: other.substitute(loops)})
         names = ", ".join(f"r{r.arg.number}" for r in one.src[1:])
+        take("fuse_reductions")
         moves.log.append(f"join a reduction with that over {names}")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..ir.choices import take
 from ..ir.loops import TRUE, Split, steps_of
 from ..ir.node import Node
 from ..ir.rules.index import simplify
@@ -60,6 +61,7 @@ def cut_in_tiles(moves: Moves, problem: Problem, tile: Tile) -> Cut:
     blocks = -(-parts // steps_of(*(r for r in image_split.ranges if r.arg.kind == "grid")))
     row_split = _row_split(moves, steps_of(*rows), tile, blocks)
     splits.update(moves.flatten(rows, row_split))
+    take("matmul_tile")
     moves.apply(splits, f"tile {tile.rows} x {tile.vectors} vectors")
     made = {r for split in splits.values() for r in split.ranges}
     nest = next(n for n in moves.nests() if made & set(n.loops))

@@ -6,6 +6,7 @@ pack_rows(...)       [tile][step][row of the tile], once for all
 
 from __future__ import annotations
 
+from ..ir.choices import take
 from ..ir.loops import Split, free_ranges, number_of, steps_of
 from ..ir.node import Node
 from ..ir.rules.index import simplify
@@ -55,6 +56,7 @@ def pack_columns(
     scope, around = ("shared", ()) if around is None else ("grid", around)
     copies = moves.copies(around, dict.fromkeys(around, "grid"))
     fill = {r: Split(n, (n,)) for r, n in copies.items()} | fill
+    take("packed_columns" if scope == "shared" else "packed_columns_for_all")
     moves.log.append(f"pack columns ({scope})")
     sizes = (*(r.src[0].arg for r in around), steps_of(*steps), tile.columns)
     return moves.staged(y, scope, sizes, (*around, position, number_of(lane_loops)), fill)
@@ -92,6 +94,9 @@ def pack_rows(
         if not lies_across:
             fill |= _in_squares(moves, x, steps, side)
         fill |= {r: moves.tiled(r, (side, "vector")) for r in inner}
+    take("packed_rows")
+    if lies_across:
+        take("striped_packing")
     moves.log.append(f"pack rows (grid){f', {STRIPE} steps at a time' * lies_across}")
     return moves.staged(x, "grid", sizes, index, fill)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ..ir.choices import take
 from ..ir.loops import free_ranges, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
@@ -59,6 +60,7 @@ def best_way(
     apart *= (TURNED if is_turned else 1) + _matrices_added(nest, problem)
     most = ABOUT_AS_MUCH if _packed(swapped) + SPARED < _packed(problem) else CLEARLY_LESS
     if _cost(swapped, other) + apart < most * _cost(problem, tile):
+        take("swapped_matmul")
         moves.log.append("swap rows and columns")
         return swapped, other
     return problem, tile

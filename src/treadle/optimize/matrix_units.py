@@ -24,6 +24,7 @@ import math
 from dataclasses import dataclass
 
 from ..dtype import DType
+from ..ir.choices import take
 from ..ir.conditions import parts
 from ..ir.loops import Split, number_of, steps_of
 from ..ir.node import Node
@@ -75,6 +76,7 @@ def tile_for_matrix_units(moves: Moves, problem: Problem, target: Target) -> boo
     _order_items(moves, row, column)
     total = _product(moves, cut, row, column, unit, tile)
     moves.root = moves.root.substitute({cut.reduce: total})
+    take("matrix_units")
     moves.log.append(f"{unit.rows} x {unit.columns} products on matrix units")
     return True
 

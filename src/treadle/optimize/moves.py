@@ -16,6 +16,7 @@ from collections.abc import Iterable
 
 from ..dtype import dtypes
 from ..ir.args import ReduceArg, StageArg, VarArg
+from ..ir.choices import take
 from ..ir.loops import (
     TRUE,
     Split,
@@ -105,6 +106,7 @@ class Moves:
             guard = TRUE if (steps_of(loop) + ahead) % step == 0 else position < loop.src[0]
             guard = guard & ~(position < 0) if ahead else guard
             split = Split(position, (outer, inner), guard)
+            take("split_digits")
             self.apply({loop: split}, f"split r{loop.arg.number} by {step}")
 
     def _digits(self) -> tuple[Node, int, int] | None:
@@ -132,6 +134,7 @@ class Moves:
                 return
             size = pair[0].src[0].arg * pair[1].src[0].arg
             flat = self.loop(size)
+            take("merged_loops")
             self.apply(self.flatten(pair, Split(flat, (flat,))), f"merge {_name(pair)}")
 
     def _mergeable(self) -> tuple[Node, Node] | None:
@@ -222,6 +225,7 @@ class Moves:
         stage = Node(Op.STAGE, reduce.dtype, src, StageArg("grid", sizes))
         combined = Node(Op.REDUCE, reduce.dtype, (stage, total), ReduceArg(reduce.arg.op))
         self.root = simplify(self.root.substitute({reduce: combined}))
+        take("split_reduction")
         self.log.append(f"group r{loop.arg.number} into {chunks} chunks")
         return total
 
@@ -242,8 +246,10 @@ class Moves:
         splits[loop] = Split(position, (turn,), guard)
         value = replace_ranges(reduce, splits)
         if subgroup is None:
+            take("tree_reduction")
             combined, combining = self._by_tree(value, item)
         else:
+            take("subgroup_reduction")
             combined, combining = self._by_subgroup(value, item, *subgroup)
         self.root = simplify(self.root.substitute({reduce: combined}))
         self.log.append(f"share r{loop.arg.number} among {items} items")

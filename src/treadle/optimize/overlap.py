@@ -24,6 +24,7 @@ from collections.abc import Iterable
 
 from ..dtype import dtypes
 from ..ir.args import LocalRef
+from ..ir.choices import take
 from ..ir.loops import closed_ranges, free_ranges, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
@@ -59,6 +60,7 @@ def overlap_rows(moves: Moves, target: Target) -> None:
         if joined and rows >= LEAST_ROWS and _is_long(nest, inner, max(ahead.values()), target):
             overlap = _Overlap(moves, nest, grid, rows, ahead).apply(joined)
             moves.root = simplify(moves.root.substitute({nest.node: overlap}))
+            take("row_pipelining")
             moves.log.append(f"compute rows ahead, in blocks of {rows}")
 
 

@@ -11,6 +11,7 @@ that items store each slice for each tile that needs it.
 from __future__ import annotations
 
 from ..ir.args import StageArg
+from ..ir.choices import take
 from ..ir.loops import TRUE, Split, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
@@ -39,6 +40,7 @@ def packed(moves: Moves, tensor: Tensor, items: int) -> Tensor:
     loops = (*batch.values(), *down.ranges, *along.ranges)
     src = (value, gate, *batch.values(), down.expr, along.expr, *zeros, *loops)
     stage = Node(Op.STAGE, value.dtype, src, StageArg("grid", sizes))
+    take("transposed_operand")
     moves.log.append("pack a factor (grid)")
     axes, apart = [(step, 1), (line, steps)], steps * steps_of(line)
     for loop in reversed(batch):

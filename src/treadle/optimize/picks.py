@@ -9,6 +9,7 @@ its gradient the sign comes last.
 from __future__ import annotations
 
 from ..dtype import dtypes
+from ..ir.choices import take
 from ..ir.loops import free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
@@ -27,6 +28,7 @@ def pick_elements(moves: Moves) -> None:
         position = is_there.where(place, 0).cast(dtypes.index)
         picked = is_there.where(value.substitute({loop: position}), 0)
         moves.root = moves.root.substitute({reduce: picked})
+        take("one_hot_gather")
         moves.log.append(f"pick one of r{loop.arg.number}")
 
 

@@ -9,6 +9,7 @@ factor is 0: where the other is infinite, the product is NaN, as it is for paddi
 
 from __future__ import annotations
 
+from ..ir.choices import take
 from ..ir.conditions import all_of, parts, stays_inside
 from ..ir.loops import free_ranges
 from ..ir.node import Node
@@ -26,6 +27,8 @@ def distribute_over_product(root: Node) -> Node:
         value = _distributed(node.src[0])
         if value is not node.src[0]:
             mapping[node] = node.replace(src=(value, *node.src[1:]))
+    if mapping:
+        take("hoist_masks")
     return root.substitute(mapping)
 
 

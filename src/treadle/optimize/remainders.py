@@ -7,6 +7,7 @@ A mask is a few instructions for each vector, as many as a maximum takes itself.
 
 from __future__ import annotations
 
+from ..ir.choices import take
 from ..ir.loops import free_ranges
 from ..ir.node import Node, alu
 from ..ir.op import Op
@@ -42,6 +43,7 @@ def cut_off_remainders(moves: Moves, nest: Nest, block: int) -> None:
         cut[reduce] = alu(reduce.arg.op, *parts)
     if cut:
         moves.root = moves.root.substitute(cut)
+        take("remainder_loop")
         moves.log.append(f"cut off what fills no {block} steps of r{', r'.join(_numbers(made))}")
 
 

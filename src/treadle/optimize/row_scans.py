@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 
 from ..dtype import DType, dtypes
+from ..ir.choices import take
 from ..ir.loops import steps_of
 from ..ir.node import Node, alu
 from ..ir.op import Op
@@ -100,6 +101,7 @@ def _scan(moves: Moves, nest: Nest, update: Node, row: Node, strips: Strips, dty
     end = strips.over_columns(effects, (*around, *strip, step))
     moves.root = moves.root.substitute({nest.node: end})
     name = f"totals of {strips.size.columns} columns r{strips.column.arg.number}"
+    take("row_scan")
     moves.apply(grid, f"{name}, {ROWS} rows of a scan over r{row.arg.number} at a time")
 
 

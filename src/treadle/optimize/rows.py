@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from ..dtype import DType
 from ..ir.args import StageArg
+from ..ir.choices import take
 from ..ir.loops import Split, free_ranges, replace_ranges
 from ..ir.node import Node
 from ..ir.op import TRANSCENDENTAL, Op
@@ -71,6 +72,7 @@ def _stage(
     reduced = [n for n in moves.root.toposort() if n.op is Op.REDUCE and n.src[1:] == (along,)]
     made = {reduce: replace_ranges(reduce, {along: fill}) for reduce in reduced}
     moves.root = simplify(moves.root.substitute(made | {again: kept(column)}))
+    take("cached_rows")
     moves.log.append(f"keep a row of {along.src[0].arg} (shared)")
 
 
@@ -117,4 +119,5 @@ def _keep_gathered(moves: Moves, nest: Nest, load: Node, target: Target) -> None
     moves.reorder(nest, (*rows, *rest))
     read = gate.where(kept(gate.where(place, 0)), other)
     moves.root = simplify(moves.root.substitute({load: read}))
+    take("cached_gathered_rows")
     moves.log.append(f"keep a gathered row of {size} (shared)")

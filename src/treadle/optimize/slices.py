@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from ..ir.choices import take
 from ..ir.loops import TRUE, Split, free_ranges, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
@@ -87,6 +88,7 @@ def cut_product(
     splits.update(moves.flatten(problem.rows, row))
     splits.update(moves.flatten(problem.columns, column))
     splits.update(moves.flatten(steps, step))
+    take("k_tiling")
     moves.apply(splits, what)
     moves.root = distribute_over_product(moves.root)
     made = {r for split in (row, column) for r in split.ranges}

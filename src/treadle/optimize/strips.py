@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from ..dtype import DType, dtypes
 from ..ir.args import LocalRef
+from ..ir.choices import take
 from ..ir.loops import TRUE, Split, replace_ranges, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
@@ -81,6 +82,8 @@ class Strips:
     def split(self) -> Split:
         """New loops over the columns, that over strips among them."""
         size, moves = self.size, self.moves
+        if self.strip is not None:
+            take("column_strips")
         split = moves.tiled(
             moves.loop(size.columns), (size.copies, "unroll"), (size.lanes, "vector")
         )

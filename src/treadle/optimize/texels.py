@@ -6,6 +6,7 @@ image = a @ b  ->  r = 4 * texel + vector(4); the texels become items, or slices
 from __future__ import annotations
 
 from ..errors import InternalError
+from ..ir.choices import take
 from ..ir.loops import Split
 from ..ir.node import Node
 from ..ir.op import Op
@@ -44,4 +45,5 @@ def _schedule(moves: Moves, nest: Nest, store: Node, target: Target) -> None:
     for r in order[:-1]:
         new = moves.loop(r.src[0].arg, "grid")
         splits[r] = Split(new, (new,))
+    take("texel_groups")
     moves.apply(splits, f"texels in groups of {inner}")

@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir.args import StageArg
+from ..ir.choices import take
 from ..ir.loops import TRUE, Split, number_of, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
@@ -140,6 +141,7 @@ def _apply(moves: Moves, problem: Problem, tile: _Tile) -> None:
     x, y = (_staged(moves, *each, cut.inner, tile) for each in ((cut.x, row), (cut.y, column)))
     reduce = cut.reduce.replace(src=(x * y, *cut.reduce.src[1:]))
     moves.root = moves.root.substitute({cut.reduce: reduce})
+    take("shared_tiles")
     moves.log.append("both operands in shared tiles")
 
 

@@ -7,6 +7,7 @@ Read in the order of the output, each element would come from a line of its own.
 
 from __future__ import annotations
 
+from ..ir.choices import take
 from ..ir.loops import Split
 from ..ir.node import Node
 from ..ir.op import Op
@@ -35,6 +36,7 @@ def transpose(moves: Moves, nest: Nest, target: Target) -> bool:
     splits[read] = moves.tiled(read, (squares, "loop"), (lanes, "unroll"), outer="grid")
     splits[written] = moves.tiled(written, (lanes, "vector"))
     moves.reorder(nest, (*others, read, written))
+    take("square_transpose")
     moves.apply(splits, f"transpose squares of {lanes}")
     return True
 

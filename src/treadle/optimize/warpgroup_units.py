@@ -47,6 +47,7 @@ import math
 from dataclasses import dataclass, replace
 
 from ..ir.args import WgmmaArg
+from ..ir.choices import take
 from ..ir.loops import Split, number_of, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
@@ -113,6 +114,7 @@ def tile_for_warpgroups(moves: Moves, problem: Problem, target: Target) -> bool:
     x, y = _operands(moves, cut, (row, column), tensors, unit, tile)
     total = _product(cut, items, x, y, unit, is_held)
     moves.root = moves.root.substitute({cut.reduce: total})
+    take("warpgroup_units")
     moves.log.append(f"{unit.rows} x {tile.columns} products on units of warpgroups")
     return True
 
@@ -133,6 +135,7 @@ def _arranged(moves: Moves, problem: Problem, unit: MatrixUnit) -> tuple[Problem
     x_held, y_held = (tensor.fits and tensor.is_held for tensor in tensors)
     rows, columns = steps_of(*problem.rows), steps_of(*problem.columns)
     if y_held and (rows < columns or not x_held):
+        take("swapped_matmul")
         moves.log.append("swap rows and columns")
         x, y = problem.y, problem.x
         problem = replace(problem, x=x, y=y, rows=problem.columns, columns=problem.rows)
@@ -261,6 +264,7 @@ def _operands(
         x, y = tensors
         x = x if x.fits else packed(moves, x, tile.items)
         y = y if _is_taken(y) else packed(moves, y, tile.items)
+        take("bulk_copies")
         moves.log.append(f"bulk copies into {buffers} buffers")
         return (
             bulk(moves, x, row, cut, tile.depth, buffers),

@@ -12,6 +12,7 @@ have few units for float64, or none; there the sum stays as narrow as its number
 from __future__ import annotations
 
 from ..dtype import dtypes
+from ..ir.choices import take
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
@@ -26,7 +27,10 @@ def widen_sums(root: Node, target: Target) -> Node:
     """`root` with the totals of its wide sums in float64, where `target` is a processor."""
     if target.workgroup is not None or not target.is_native(dtypes.float64):
         return root
-    return rewrite_with(root, _widened)
+    found = rewrite_with(root, _widened)
+    if found is not root:
+        take("float64_accumulation")
+    return found
 
 
 def _widened(node: Node) -> Node | None:

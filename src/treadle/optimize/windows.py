@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ..ir.choices import take
 from ..ir.loops import Split, free_ranges, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
@@ -214,6 +215,7 @@ def keep_image(
     if windows.has_inner_channels and column not in grid:  # squares of memory, turned in registers
         fill[column] = moves.tiled(column, (lanes, "unroll"))
     stage = moves.staged(windows.image, "grid", tuple(sizes), loops, fill)
+    take("window_image")
     moves.log.append("keep the image (grid)")
     places = {both: pair.place for both, pair in zip(windows.joined, windows.pairs, strict=True)}
     return simplify(stage.substitute(places))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 
+from ..ir.choices import take
 from ..ir.loops import Split, free_ranges, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
@@ -120,6 +121,7 @@ def _group_for_each_row(moves: Moves, nest: Nest, rows: tuple[Node, ...], group:
     splits = {r: _whole(moves, r, "grid") for r in rows}
     if rest:
         splits[rest[-1]] = moves.tiled(rest[-1], (items, "local"))
+    take("workgroup_rows")
     moves.apply(splits, f"a group of {items} items for each of {len(rows)} loops' steps")
     made = frozenset(r for split in splits.values() for r in split.ranges)
     grid = frozenset(r for r in made if r.arg.kind == "grid")
@@ -161,6 +163,7 @@ def _item_for_each_result(moves: Moves, nest: Nest, target: Target, group: Workg
     if not free:
         return
     if any(n.op is Op.TICKET for n in nest.nodes()):  # a group's counters serve one item
+        take("workgroup_counters")
         moves.apply({r: _whole(moves, r, "grid") for r in free}, "a group of one item each")
         return
     best = max(free, key=lambda r: (contiguity(nest, r), nest.loops.index(r)))
@@ -177,6 +180,7 @@ def _item_for_each_result(moves: Moves, nest: Nest, target: Target, group: Workg
     items = math.prod(
         steps_of(r) for split in splits.values() for r in split.ranges if r.arg.kind == "local"
     )
+    take("workgroup_elements")
     moves.apply(splits, f"groups of {items} items, {lanes} results each")
 
 

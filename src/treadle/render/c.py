@@ -143,7 +143,7 @@ class _CFunction(Function):
         if len(node.src) == 4:
             return self._gated_load(node, at)
         if node.dtype.count == 1:
-            return self.let(node.dtype, f"*{at}")
+            return self.let(node.dtype, f"*{at} != 0" if node.dtype.is_bool else f"*{at}")
         loaded = f"*(const {self._memory_type(node.dtype)} *){at}"
         if node.dtype.is_bool:
             loaded = f"__builtin_convertvector(({loaded}) != 0, {self.type(node.dtype)})"
@@ -162,7 +162,8 @@ class _CFunction(Function):
     def _gated_load(self, node: Node, at: str) -> str:
         gate, other = self.value(node.src[2]), self.value(node.src[3])
         if node.dtype.count == 1:
-            return self.let(node.dtype, f"{gate} ? *{at} : {other}")
+            loaded = f"*{at} != 0" if node.dtype.is_bool else f"*{at}"
+            return self.let(node.dtype, f"{gate} ? {loaded} : {other}")
         vector_gate = node.src[2].dtype.count > 1
         lanes = []
         for i in range(node.dtype.count):

@@ -20,6 +20,7 @@ told not to.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ..dtype import DType, dtypes
@@ -48,6 +49,7 @@ from .nvidia import (
     fused,
     is_since_ampere,
     is_whole,
+    meets_zeros,
     most_aligned,
     only_copied,
     only_updated,
@@ -197,19 +199,35 @@ class _CUDAFunction(WithWarps):
     def load(self, node: Node) -> str:
         memory, index, *gated = node.src
         dtype, base, place = node.dtype, self.memory(memory), self.value(index)
+        if dtype.is_bool and dtype.count > 1 and is_whole(index, dtype) and not gated:
+            return self._loaded_bools(memory, index, dtype)
         lanes = places(base, place, dtype.count)
+        if dtype.is_bool:  # any byte but 0 is true
+            lanes = [f"(*(const unsigned char *)&{lane} != 0)" for lane in lanes]
         if gated and (gated[0].dtype.count > 1 or dtype.count == 1):
             gates, others = (self._lanes(source, dtype.count) for source in gated)
             chosen = zip(gates, lanes, others, strict=True)
             lanes = [f"({gate} ? {lane} : {other})" for gate, lane, other in chosen]
             gated = []
         code = lanes[0] if dtype.count == 1 else self.vector(dtype, lanes)
-        if is_whole(node.src[1], dtype) and len(gated) == len(node.src) - 2:
+        if is_whole(index, dtype) and not dtype.is_bool and len(gated) == len(node.src) - 2:
             whole = f"*(const {self.type(dtype)} *)({base} + {place})"
             code = f"aligned ? {whole} : {code}" if self._may_be_unaligned(base) else whole
         if gated:
             code = f"{self.value(gated[0])} ? {code} : {self.value(gated[1])}"
         return self.let(dtype, code)
+
+    def _loaded_bools(self, memory: Node, index: Node, dtype: DType) -> str:
+        """Bools as one vector of bytes, of which all but 0 are true."""
+        base, place = self.memory(memory), self.value(index)
+        kind = dtypes.uint8.vec(dtype.count)
+        code = f"*(const {self.type(kind)} *)({base} + {place})"
+        if self._may_be_unaligned(base):
+            places_ = places(f"((const unsigned char *){base})", place, dtype.count)
+            code = f"aligned ? {code} : {self.vector(kind, places_)}"
+        loaded = self.let(kind, code)
+        lanes = [f"({self.lane(kind, loaded, n)} != 0)" for n in range(dtype.count)]
+        return self.let(dtype, self.vector(dtype, lanes))
 
     def _may_be_unaligned(self, base: str) -> bool:
         """Whether vectors in this memory may be unaligned: it is an argument like any other."""
@@ -302,6 +320,9 @@ class _CUDAFunction(WithWarps):
         if node in self.exact and not is_promoted(node.dtype):
             a, b = self.operands(node)
             return f"({a} {BINARY[node.op]} {b})"
+        if meets_zeros(node):
+            pair = [(node.dtype, value) for value in self.operands(node)]
+            return self._each(partial(_extreme, node.op, node.dtype.scalar), node.dtype, *pair)
         return super()._alu(node)
 
     def select(self, dtype: DType, mask: str, yes: str, no: str) -> str:

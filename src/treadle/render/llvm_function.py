@@ -210,10 +210,11 @@ class LLVMFunction(Values):
         return self.emit(f"{code}, align {align}{self.alias(memory)}")
 
     def from_memory(self, dtype: DType, loaded: str) -> str:
-        """A value in registers; bools are bytes in memory."""
+        """A value in registers; bools are bytes in memory, and all but 0 are true."""
         if not dtype.is_bool:
             return loaded
-        return self.emit(f"trunc {memory_type(dtype)} {loaded} to {type_name(dtype)}")
+        zero = "0" if dtype.count == 1 else "zeroinitializer"
+        return self.emit(f"icmp ne {memory_type(dtype)} {loaded}, {zero}")
 
     def to_memory(self, dtype: DType, value: str) -> str:
         """A value as memory holds it."""

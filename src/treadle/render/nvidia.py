@@ -15,8 +15,8 @@ from ..target import Target
 __all__ = [
     "BUTTERFLY", "BUTTERFLY_OF_QUADS", "COPIED_AT_ONCE", "IS_ANY", "MMA_KINDS", "TO_TF32",
     "UNROLLED", "WARP", "WHOLE_WARP", "WIDEST", "Fused", "added_products", "alignment", "copied",
-    "fused", "is_since_ampere", "is_whole", "long_updates", "mma_instruction", "most_aligned",
-    "only_copied", "only_updated",
+    "fused", "is_since_ampere", "is_whole", "long_updates", "meets_zeros", "mma_instruction",
+    "most_aligned", "only_copied", "only_updated",
 ]  # fmt: skip
 
 WARP = 32
@@ -38,6 +38,20 @@ MMA_KINDS = {
     "fp8e5m2": ("m16n8k32", "e5m2", "f32"),
 }  # fmt: skip
 TO_TF32 = "cvt.rna.tf32.f32"  # what rounds float32 as tf32 has it
+
+
+def meets_zeros(node: Node) -> bool:
+    """Whether a MAX or MIN of floats may be of 0.0 and -0.0.
+
+    Of these it is the first, where the instruction takes 0.0 for the larger.
+    """
+    is_extreme = node.op in (Op.MAX, Op.MIN) and node.dtype.is_float
+    return is_extreme and not any(map(_is_no_zero, node.src))
+
+
+def _is_no_zero(node: Node) -> bool:
+    node = node.src[0] if node.op is Op.BROADCAST else node
+    return node.op is Op.CONST and node.arg != 0
 
 
 def is_since_ampere(target: Target) -> bool:

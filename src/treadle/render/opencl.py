@@ -208,7 +208,7 @@ class _OpenCLFunction(WithTextures):
 
     def _loaded(self, dtype: DType, base: str, place: str) -> str:
         if dtype.count == 1:
-            return f"{base}[{place}]"
+            return f"({base}[{place}] != 0)" if dtype.is_bool else f"{base}[{place}]"
         kind = f"{self._element(dtype)}{dtype.count}"
         loaded = f"vload{dtype.count}(0, {base} + {place})"
         if self.is_processor:
@@ -226,8 +226,8 @@ class _OpenCLFunction(WithTextures):
         if node.src[2].dtype.count == 1:
             return self.let(dtype, f"{gate} ? {self._loaded(dtype, base, place)} : {other}")
         lanes = [
-            f"({self.lane(node.src[2].dtype, gate, i)} ? {base}[{place} + {i}] "
-            f": {self.lane(dtype, other, i)})"
+            f"({self.lane(node.src[2].dtype, gate, i)} ? "
+            f"{self._loaded(dtype.scalar, base, f'{place} + {i}')} : {self.lane(dtype, other, i)})"
             for i in range(dtype.count)
         ]
         return self.let(dtype, self.vector(dtype, lanes))

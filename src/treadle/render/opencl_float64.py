@@ -178,12 +178,13 @@ ulong mod_f64(ulong a, ulong b) {
     y >>= 11;
     rest = (rest >> 11) % y;
     for (; steps > 0 && rest != 0; steps -= 11) rest = (rest << (steps < 11 ? steps : 11)) % y;
-    if (rest == 0) return sign;
+    if (rest == 0) return b & F64_SIGN;
     int zeros = (int)clz(rest);
     size = pack_f64(0, exponent + 11 - zeros, rest << zeros);
   }
+  if (size == 0) return b & F64_SIGN;
   a = sign | size;
-  return size != 0 && ((a ^ b) & F64_SIGN) != 0 ? add_f64(a, b) : a;
+  return ((a ^ b) & F64_SIGN) != 0 ? add_f64(a, b) : a;
 }
 """),
     # x is the significand in [1, 4) times 2**62, the root has 55 bits.

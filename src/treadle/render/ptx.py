@@ -33,6 +33,7 @@ from .nvidia import (
     is_since_ampere,
     is_whole,
     long_updates,
+    meets_zeros,
     most_aligned,
     only_copied,
     only_updated,
@@ -330,6 +331,10 @@ class _PTXFunction(WithWarps):
             return self.emit(f"{_NO_WRAP[node.op]} {kind} {', '.join(operands)}")
         if node.op in _UNSIGNED and all(self.bounds.get(s, (-1,))[0] >= 0 for s in node.src):
             return self.emit(f"{_UNSIGNED[node.op]} {kind} {', '.join(operands)}")
+        if meets_zeros(node):
+            last = node.src[1].src[0] if node.src[1].op is Op.BROADCAST else node.src[1]
+            is_number = last.op is Op.CONST
+            return super()._extreme(node.op, node.dtype, operands[0], operands[1], is_number)
         return super()._alu(node)
 
     def to_integer(self, source: DType, target: DType, value: str) -> str:

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 import sys
 import threading
-import weakref
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING
 
 from treadle.errors import DeviceError, OutOfMemory
+from treadle.forks import fork_safe
 from treadle.helpers import human_bytes
 from treadle.runtime.base import MemoryStats
 from treadle.runtime.memory import ALIGNMENT, allocate, machine_memory, release
@@ -107,10 +106,9 @@ class HostAllocator:
         self._free: dict[int, dict[int, None]] = {}  # size class -> addresses, oldest first
         self._oldest: OrderedDict[int, int] = OrderedDict()  # address -> size class
         self._live_bytes = self._cached_bytes = self._peak = 0
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         self._large = self._keep // (4 * _WAITING)
         self._returned: deque[tuple[int, int]] = deque()  # address, bytes asked for
-        _allocators.add(self)
 
     def alloc(self, nbytes: int) -> HostBuffer:
         """`nbytes` bytes aligned to 64, contents undefined. Raises OutOfMemory."""
@@ -209,16 +207,3 @@ class HostAllocator:
             "all. "
             "Delete tensors that are no longer needed, use smaller batches or a narrower dtype"
         )
-
-
-_allocators: weakref.WeakSet[HostAllocator] = weakref.WeakSet()
-
-
-def _unlock_after_fork() -> None:
-    # Another thread of the parent may have held the lock; that thread does not exist here.
-    for allocator in list(_allocators):
-        allocator._lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock_after_fork)

@@ -15,6 +15,7 @@ import functools
 import threading
 from typing import TYPE_CHECKING
 
+from treadle.forks import fork_safe
 from treadle.runtime.base import Entry, Launch
 from treadle.runtime.buffer import HostAllocator
 from treadle.runtime.calls import CallList, Phase
@@ -57,7 +58,7 @@ class CpuDevice:
         self.threads = max(1, target.cores if threads is None else threads)
         self.allocator = HostAllocator()
         self._compile_ir = compile_ir
-        self._opening = threading.RLock()
+        self._opening = fork_safe(threading.RLock())
 
     def load(self, code: bytes, entries: Sequence[Entry]) -> Library:
         """Loads a relocatable object; `phases` of the result has one Phase for each entry.

@@ -16,6 +16,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from treadle.errors import DeviceError, InternalError, OutOfMemory
+from treadle.forks import fork_safe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,13 +31,8 @@ _LIBRARIES_PER_LINKER = 64
 # still room for this many: LLVM ends the process that gets no mapping.
 _LIBRARIES_PER_COUNT, _MAPPINGS_LEFT = 256, 4096
 
-_LOCK = threading.RLock()
+_LOCK = fork_safe(threading.RLock())
 _NUMBERS = itertools.count()
-if hasattr(os, "register_at_fork"):
-    # A child that is forked in the middle of a link would inherit LLVM half-way through it.
-    os.register_at_fork(
-        before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release
-    )
 
 
 class Library:

@@ -30,7 +30,8 @@ def is_of_products(kernel: Kernel) -> bool:
         return False
     end = kernel.ast.src[0]
     *rows, column = closed_ranges(end) or (None,)
-    if not rows or column is None or any(n.op in (Op.STAGE, Op.UPDATE) for n in end.toposort()):
+    ordered = (Op.STAGE, Op.UPDATE, Op.AFTER)  # a scan or scatter is no product of its own loops
+    if not rows or column is None or any(n.op in ordered for n in end.toposort()):
         return False
     if steps_of(*rows) < MIN_ROWS or steps_of(column) < MIN_COLUMNS:
         return False

@@ -14,7 +14,8 @@ class Kernel:
     """One launch: `ast` is a SINK of ENDs over STOREs, PARAM slot i of it is `buffers[i]`.
 
     `roots` are the nodes whose values it stores. A buffer is a BUFFER node, or such a root.
-    `writes` are the slots written; `reason` says why the kernel ends where it does.
+    `writes` are the slots written; `reason` says why the kernel ends where it does, `choices` by
+    which of the scheduler's choices it came about (see ir/choices.py).
     """
 
     ast: Node
@@ -23,3 +24,4 @@ class Kernel:
     writes: tuple[int, ...]
     device: str
     reason: str
+    choices: frozenset[str] = frozenset()

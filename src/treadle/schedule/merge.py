@@ -11,7 +11,7 @@ Then products move into the one kernel that reads them, see absorb.py.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..ir.node import Node
 from ..ir.op import Op
@@ -191,7 +191,8 @@ class _Merger:
         for root, number in self.home.items():
             before[number].update(self.home[need] for need in self.before[root])
             before[number].discard(number)
-        return [self._without_unread(self.parts[n], wanted) for n in topological(before)]
+        order = [self.parts[number] for number in topological(before)]
+        return [_as_made(self._without_unread(part, wanted), part) for part in order]
 
     def _without_unread(self, part: _Part, wanted: frozenset[Node]) -> Kernel:
         kernel = part.kernel
@@ -222,6 +223,10 @@ def merge(
     if target is not None and target.workgroup is None:
         merger.absorb()
     return merger.kernels()
+
+
+def _as_made(kernel: Kernel, part: _Part) -> Kernel:
+    return replace(kernel, choices=frozenset({"fuse_producer"})) if part.inside else kernel
 
 
 def _newest(numbers: set[int]) -> list[int]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from ..dtype import dtypes
 from ..ir.args import ScanArg
+from ..ir.choices import take
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
@@ -38,6 +39,7 @@ def _is_long(node: Node) -> bool:
 
 
 def _in_blocks(node: Node) -> Node:
+    take("blocked_scan")
     axis, op, (x,) = node.arg.axis, node.arg.op, node.src
     size, outer, rest = x.shape[axis], x.shape[:axis], x.shape[axis + 1 :]
     step = 1 << ((size - 1).bit_length() + 1) // 2

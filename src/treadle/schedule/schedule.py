@@ -13,12 +13,14 @@ from dataclasses import replace
 from ..config import settings
 from ..ir.attention import recognise_attention, unit_of
 from ..ir.attention_gradients import recognise_gradients, unit_for
+from ..ir.choices import choices_of, take
 from ..ir.loops import identity
-from ..ir.node import Node
+from ..ir.node import Node, substitute
 from ..ir.op import Op
 from ..ir.rules.index import remembered
 from ..ir.versions import view_base
 from ..target import Target
+from .described import with_choices
 from .effects import is_safe, stores_of
 from .fuse import decide
 from .images import keep_in_images
@@ -29,7 +31,7 @@ from .layouts import store_channels_last
 from .limits import cut_to_fit, fits
 from .merge import merge
 from .order import copy_old_versions, needs_of, order_roots
-from .plan import LEAVES, STORED
+from .plan import LEAVES, STORED, Plan
 from .ranges import build_kernel
 from .scans import cut_long_scans
 from .sorts import expand_sorts
@@ -39,7 +41,6 @@ __all__ = ["schedule"]
 FUSED_GAIN = 0.25  # where what is kept never leaves registers, so that nothing is read anew
 
 
-@remembered()
 def schedule(
     outputs: Sequence[Node], device: str, target: Target | None = None
 ) -> tuple[list[Kernel], list[Node]]:
@@ -49,6 +50,15 @@ def schedule(
     The second result holds the outputs as scheduled: where an output's graph had to change (an
     empty reduction became a constant, a scatter of nothing a copy), the node that is stored for it.
     """
+    with remembered(), choices_of() as made:
+        kernels, nodes, plan = _scheduled(outputs, device, target)
+        return [with_choices(kernel, plan, made) for kernel in kernels], nodes
+
+
+def _scheduled(
+    outputs: Sequence[Node], device: str, target: Target | None
+) -> tuple[list[Kernel], list[Node], Plan]:
+    outputs = _without_checks(tuple(outputs))
     replaced = _without_empty_loops(list(outputs))
     nodes = expand_sorts([replaced.get(node, node) for node in outputs], target)
     nodes = cut_long_scans([_storable(node) for node in nodes], target)
@@ -56,6 +66,7 @@ def schedule(
     keeping = _keeping(target)
     if target and target.max_image and settings.IMAGE:
         plan = decide(nodes, forced, keeping)
+        take("textures")
         nodes = keep_in_images(nodes, plan, target.max_image, settings.FLOAT16)
         forced = _forced(nodes)
     joined: dict[Node, Node] = {}
@@ -69,6 +80,7 @@ def schedule(
         built = {g.root: build_kernel(plan, tuple(g.places), device) for g in plan.kernels}
         crowded = [r for r, (k, _) in built.items() if target and not fits(k, target)]
         if crowded and target:
+            take("cut_to_fit")
             reason = f"{target.name} binds at most {target.max_buffers} buffers at once"
             forced.update((cut_to_fit(root, plan.groups, target), reason) for root in crowded)
             continue
@@ -81,6 +93,7 @@ def schedule(
             is_laid_out = True
             ordered = store_channels_last(nodes, plan, (kernel for kernel, _ in built.values()))
             if ordered != nodes:
+                take("channels_last")
                 nodes, joined = ordered, {}
                 forced, keeping = _forced(nodes), _keeping(target)
                 continue
@@ -91,13 +104,16 @@ def schedule(
             order, hazard = order_roots(before, reads)
             if hazard is None:
                 kernels = [built[root] for root in order]
-                return merge(kernels, before, plan, nodes, target), nodes
+                return merge(kernels, before, plan, nodes, target), nodes, plan
             hazards = [hazard]
         values = [hazard.src[1] for hazard in hazards if hazard.src[1] not in forced]
         forced.update(
             (value, "it is assigned to memory that is still being read") for value in values
         )
-        if not values:  # one kernel reads what is there before it and after it
+        if values:
+            take("stored_before_overwrite")
+        else:  # one kernel reads what is there before it and after it
+            take("copied_version")
             nodes = copy_old_versions(nodes, hazards[0])
             forced = _forced(nodes)
 
@@ -131,20 +147,32 @@ def _storable(node: Node) -> Node:
     return Node(Op.CONTIGUOUS, node.dtype, (node,)) if is_leaf else node
 
 
+def _without_checks(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Indices without their bounds, which the engine looks at by graphs of their own."""
+    checked = {n: n.src[0] for n in Node.sink(outputs).toposort() if n.op is Op.CHECKED}
+    return substitute(outputs, checked) if checked else outputs
+
+
 def _without_empty_loops(outputs: list[Node]) -> dict[Node, Node]:
-    """What reduces or scatters nothing, as what it starts with: kernels loop at least once."""
+    """What combines, pads or looks up nothing, as what it is then: kernels loop at least once."""
     mapping: dict[Node, Node] = {}
     for node in Node.sink(outputs).toposort():
         if 0 in node.shape:
             continue
         if node.op is Op.REDUCE and 0 in node.src[0].shape:
-            scalar = identity(node.arg.op, node.dtype)
-            ones = Node(Op.RESHAPE, node.dtype, (scalar,), (1,) * len(node.shape))
-            mapping[node] = Node(Op.EXPAND, node.dtype, (ones,), node.shape)
+            mapping[node] = _filled(identity(node.arg.op, node.dtype), node)
+        if node.op in (Op.PAD, Op.UNWINDOW, Op.GATHER) and 0 in node.src[0].shape:
+            mapping[node] = _filled(Node.const(node.dtype, 0), node)
         if node.op is Op.SCATTER and 0 in node.src[2].shape:
             base = node.src[0].substitute(mapping)
             mapping[node] = Node(Op.CONTIGUOUS, node.dtype, (base,))
     return {node: node.substitute(mapping) for node in outputs} if mapping else {}
+
+
+def _filled(value: Node, like: Node) -> Node:
+    """`value` everywhere, in the shape of `like`."""
+    ones = Node(Op.RESHAPE, value.dtype, (value,), (1,) * len(like.shape))
+    return Node(Op.EXPAND, value.dtype, (ones,), like.shape)
 
 
 def _forced(outputs: list[Node]) -> dict[Node, str]:

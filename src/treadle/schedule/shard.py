@@ -364,7 +364,7 @@ def _lines(node: Node, src: list[Value]) -> Spread | None:
 
 _RULES = {
     Op.CONTIGUOUS: _unchanged, Op.CONTIGUOUS_BACKWARD: _unchanged, Op.DETACH: _unchanged,
-    Op.ALIAS: _unchanged,
+    Op.ALIAS: _unchanged, Op.CHECKED: _unchanged,
     Op.REDUCE: _reduce, Op.EXPAND: _expand,
     Op.PERMUTE: _permute, Op.RESHAPE: _reshape, Op.SHRINK: _shrink, Op.PAD: _pad, Op.FLIP: _flip,
     Op.WINDOW: _along_other_axis, Op.UNWINDOW: _along_other_axis, Op.SCAN: _along_other_axis,

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 
 from ..dtype import DType, dtypes
 from ..ir.args import GatherArg, ReduceArg, ScanArg, ScatterArg
+from ..ir.choices import take
 from ..ir.node import Node, rebuild
 from ..ir.op import ALU, Op
 from ..ir.rewrite import rewrite_with
@@ -113,6 +114,7 @@ def _of_groups(keys: Node, count: int, groups: int, grouped: bool) -> Node:
     These are taken in the order of their places, so that equal elements stay in order.
     """
     lines, size = keys.shape
+    take("grouped_top_k")
     width = 1 << (-(-size // groups) - 1).bit_length()
     groups = -(-size // width)
     shape, rest = (lines, groups, width), groups * width - size
@@ -136,6 +138,7 @@ def _of_groups(keys: Node, count: int, groups: int, grouped: bool) -> Node:
 def _by_rank(keys: Node) -> Node:
     """The order of short lines: each element's rank, and the places scattered by rank."""
     lines, size = keys.shape
+    take("counting_sort")
     keys = Node(Op.CONTIGUOUS, keys.dtype, (keys,))  # each is compared with all others
     square = (lines, size, size)
     mine = expanded(reshaped(keys, (lines, size, 1)), square)
@@ -151,6 +154,7 @@ def _by_rank(keys: Node) -> Node:
 def _by_digits(keys: Node, grouped: bool) -> Node:
     """The order of long lines, in padded blocks; the padding comes last."""
     lines, size = keys.shape
+    take("radix_sort")
     blocks = _blocks(lines, size, grouped)
     whole = blocks * -(-size // blocks)
     if whole > size:

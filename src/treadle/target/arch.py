@@ -21,6 +21,7 @@ __all__ = [
     "X86_CPUS",
     "X86_LEVELS",
     "Family",
+    "cpu_names",
     "make_target",
     "x86_level",
     "x86_target",
@@ -57,6 +58,19 @@ X86_CPUS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("znver4", "znver5"), _BF16 | _VBMI),
     **dict.fromkeys(("sapphirerapids", "graniterapids"), _BF16 | _VBMI | {"avx512fp16"}),
 }
+# The newest older CPU of which each has all instructions, for compilers that do not know it yet.
+_OLDER = {
+    "znver5": "znver4", "znver4": "znver3", "znver3": "znver2", "znver2": "znver1",
+    "graniterapids": "sapphirerapids", "sapphirerapids": "icelake-server",
+    "icelake-server": "cascadelake", "cooperlake": "cascadelake", "cascadelake": "skylake-avx512",
+    "skylake-avx512": "skylake", "tigerlake": "icelake-client", "icelake-client": "skylake",
+    "meteorlake": "alderlake", "raptorlake": "alderlake", "alderlake": "skylake",
+    "skylake": "broadwell", "broadwell": "haswell",
+    "tremont": "goldmont", "goldmont": "silvermont",
+    "neoverse-v2": "neoverse-n2", "neoverse-n2": "neoverse-n1", "neoverse-v1": "neoverse-n1",
+    "neoverse-n1": "cortex-a76", "ampere1": "neoverse-n1", "cortex-a76": "cortex-a72",
+    "apple-m1": "apple-a14", "apple-a14": "apple-a13",
+}  # fmt: skip
 # What falls away with a feature, by the start of its name; else only the feature itself.
 _REMOVED_WITH = {
     "avx": ("avx", "fma", "f16c"),
@@ -150,6 +164,21 @@ def make_target(family: Family, cpu: str, words: tuple[str, ...] = ()) -> Target
         has_masked_memory=False,
         chooses_addresses=True,
     )
+
+
+def cpu_names(target: Target) -> tuple[str, ...]:
+    """The target's CPU, then older ones whose code it runs, the newest first.
+
+    Of a CPU that is in no table there is nothing to say: its own name alone.
+    """
+    names = [target.cpu]
+    while names[-1] in _OLDER:
+        names.append(_OLDER[names[-1]])
+    if target.arch == "x86_64" and target.cpu in X86_CPUS:
+        names += [x86_level(X86_CPUS[target.cpu]), "x86-64"]
+    elif target.arch == "aarch64" and target.cpu in _OLDER:
+        names.append(AARCH64.cpu)
+    return tuple(dict.fromkeys(names))
 
 
 def _spelled(words: tuple[str, ...]) -> str:

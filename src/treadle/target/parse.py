@@ -22,10 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TARGET_NAMES", "parse_arch"]
 
-TARGET_NAMES = (
-    "native", *FAMILIES, *(level for level in X86_LEVELS if level != "x86-64"),
-    *NVIDIA_ARCHITECTURES,
-)  # fmt: skip
+_PROCESSORS = ("native", *FAMILIES, *(level for level in X86_LEVELS if level != "x86-64"))
+TARGET_NAMES = (*_PROCESSORS, *NVIDIA_ARCHITECTURES)
 
 
 def parse_arch(text: str) -> Target:
@@ -39,7 +37,8 @@ def parse_arch(text: str) -> Target:
         return _native(text, None, words)
     if family not in FAMILIES:
         raise SettingError(
-            f"unknown CPU family {family!r} in arch {text!r}; known: {', '.join(TARGET_NAMES)}"
+            f"unknown CPU family {family!r} in arch {text!r}; known: {', '.join(_PROCESSORS)}; a "
+            f"processor's own name stands behind its family, as in x86_64,znver4"
         )
     other = FAMILIES[family]
     cpu, features = (words[0], words[1:]) if words else (other.cpu if other else "x86-64", [])

@@ -4,6 +4,8 @@
     Tensor([-1 + 0j]).sqrt()       -> [0.+1.j]; of floats it is NaN
 
 Branch cuts lie on the negative real axis, as in C and NumPy, and signed zeros say on which side.
+Infinities and NaN give what C99 (annex G) and the Array API say: where a product of parts would be
+inf * 0, or of an angle that is none, the part is given apart.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
-from ..dtype import complex_of
+from ..dtype import complex_of, finfo
 from .complexes import Complexes
 from .operands import is_scalar, weak_dtype
 
@@ -30,10 +32,21 @@ class Analytic(Complexes):
         """e to the power of each element; integers give floats."""
         if not self.dtype.is_complex:
             return super().exp()
-        size, angle = self.real.exp(), self.imag
-        flat = angle.eq(0).bitwise_and(size.isinf())  # inf * 0
-        im = flat.where(0.0, size.mul(flat.where(0.0, angle.sin())))
-        return size.mul(angle.cos()).complex(im)
+        x, y = self.real, self.imag
+        size, aimless = x.exp(), x.isinf().bitwise_and(y.isfinite().logical_not())
+        re = size.mul(aimless.where(1.0, y.cos()))
+        flat = y.eq(0).bitwise_and(size.isfinite().logical_not())
+        im = flat.where(y, size.mul(flat.where(0.0, y.sin())))
+        return re.complex(aimless.where(x.lt(0).where(y._signed_zero(), math.nan), im))
+
+    def _signed_zero(self) -> Self:
+        """-0.0 below 0, else 0.0."""
+        return self.lt(0).where(-0.0, self._filled(0.0))
+
+    def expm1(self) -> Self:
+        """exp(x) - 1 of each element, exact near 0; integers give floats."""
+        whole = super().expm1()
+        return self.eq(0).where(self, whole) if self.dtype.is_complex else whole
 
     def exp2(self) -> Self:
         """2 to the power of each element; integers give floats."""
@@ -46,21 +59,38 @@ class Analytic(Complexes):
         """
         if not self.dtype.is_complex:
             return super().log()
-        x, y, size = self.real, self.imag, self.abs()
+        x, y = self.real, self.imag
+        scaled, back = self._within_range()
+        size = scaled.abs()
         # near a length of 1, where that rounds away what its logarithm is made of
-        near = size.gt(0.5).bitwise_and(size.lt(2.0))
+        near = size.gt(0.5).bitwise_and(size.lt(2.0)).bitwise_and(back.eq(1.0))
         steep = x._magnitude().lt(y._magnitude())
         large, small = steep.where(y, x), steep.where(x, y)
         beyond = large.sub(1.0).mul(large.add(1.0)).add(small.square())
         close = near.where(beyond, 0.0).log1p().mul(0.5)
-        return near.where(close, near.where(1.0, size).log()).complex(self.angle())
+        far = near.where(1.0, size).log().add(back.log())
+        return near.where(close, far).complex(self.angle())
+
+    def _within_range(self) -> tuple[Self, Self]:
+        """These numbers, those whose length might overflow in quarters; and 4 for these, 1 for the
+        others.
+        """
+        limit = finfo(self.dtype).max / 4
+        large = self.real.abs().gt(limit).bitwise_or(self.imag.abs().gt(limit))
+        part = large.where(0.25, self.real._filled(1.0))
+        return self.real.mul(part).complex(self.imag.mul(part)), part.reciprocal()
 
     def log2(self) -> Self:
         """The logarithm to base 2 of each element; integers give floats.
 
         Of floats NaN below 0, -inf at 0.
         """
-        return self.log().mul(1 / math.log(2)) if self.dtype.is_complex else super().log2()
+        return self._log_to(2) if self.dtype.is_complex else super().log2()
+
+    def _log_to(self, base: int) -> Self:
+        """By parts: an infinite one makes no NaN of the other."""
+        log, factor = self.log(), 1 / math.log(base)
+        return log.real.mul(factor).complex(log.imag.mul(factor))
 
     def log1p(self) -> Self:
         """log(1 + x) of each element, exact near 0; integers give floats."""
@@ -75,7 +105,7 @@ class Analytic(Complexes):
 
     def log10(self) -> Self:
         """The logarithm to base 10 of each element; integers give floats."""
-        return self.log().mul(1 / math.log(10)) if self.dtype.is_complex else super().log10()
+        return self._log_to(10) if self.dtype.is_complex else super().log10()
 
     def sqrt(self) -> Self:
         """The square root of each element; integers give floats.
@@ -85,13 +115,15 @@ class Analytic(Complexes):
         if not self.dtype.is_complex:
             return super().sqrt()
         zero = self.eq(0)
-        x, y = zero.where(1.0, self.real), self.imag
+        scaled, back = self._within_range()
+        x, y = zero.where(1.0, scaled.real), scaled.imag
         # sqrt((|x| + |z|) / 2), the part without cancellation
         large = x._magnitude().mul(0.5).add(x.hypot(y).mul(0.5)).sqrt()
         small = y.div(large).mul(0.5)
         left, below, endless = x.lt(0), y.signbit(), y.isinf()
-        re = left.where(below.where(small.neg(), small), large)
-        im = left.where(below.where(large.neg(), large), small)
+        back = back.sqrt()
+        re = left.where(below.where(small.neg(), small), large).mul(back)
+        im = left.where(below.where(large.neg(), large), small).mul(back)
         re = zero.where(0.0, endless.where(math.inf, re))
         return re.complex(zero.bitwise_or(endless).where(y.detach(), im))
 
@@ -99,15 +131,14 @@ class Analytic(Complexes):
         """The sine of each element, in radians; integers give floats."""
         if not self.dtype.is_complex:
             return super().sin()
-        x, y = self.real, self.imag
-        return x.sin().mul(y.cosh()).complex(x.cos().mul(y.sinh()))
+        turned = self._times_i().sinh()
+        return turned.imag.complex(turned.real.neg())
 
     def cos(self) -> Self:
         """The cosine of each element, in radians; integers give floats."""
         if not self.dtype.is_complex:
             return super().cos()
-        x, y = self.real, self.imag
-        return x.cos().mul(y.cosh()).complex(x.sin().mul(y.sinh()).neg())
+        return self._times_i().cosh()
 
     def tan(self) -> Self:
         """The tangent of each element, in radians; integers give floats."""
@@ -121,14 +152,30 @@ class Analytic(Complexes):
         if not self.dtype.is_complex:
             return super().sinh()
         x, y = self.real, self.imag
-        return x.sinh().mul(y.cos()).complex(x.cosh().mul(y.sin()))
+        aimless, flat = self._edges()
+        re = aimless.where(x, x.sinh().mul(aimless.where(1.0, y.cos())))
+        return re.complex(flat.where(y, x.cosh().mul(flat.where(0.0, y.sin()))))
+
+    def _edges(self) -> tuple[Self, Self]:
+        """Where the imaginary part is no angle, beside 0 or an infinity; and where it is 0, beside
+        what has no finite hyperbolic cosine.
+        """
+        x, y = self.real, self.imag
+        aimless = y.isfinite().logical_not().bitwise_and(x.eq(0).bitwise_or(x.isinf()))
+        return aimless, y.eq(0).bitwise_and(x.cosh().isfinite().logical_not())
 
     def cosh(self) -> Self:
         """The hyperbolic cosine of each element; integers give floats."""
         if not self.dtype.is_complex:
             return super().cosh()
         x, y = self.real, self.imag
-        return x.cosh().mul(y.cos()).complex(x.sinh().mul(y.sin()))
+        aimless, flat = self._edges()
+        endless = aimless.bitwise_and(x.isinf())
+        re = endless.where(math.inf, x.cosh().mul(endless.where(1.0, y.cos())))
+        im = x.sinh().mul(flat.where(0.0, y.sin()))
+        level = x.lt(0).where(y.neg(), y)  # with the sign of sinh(x) y
+        im = flat.where(level, aimless.bitwise_and(x.eq(0)).where(y._signed_zero(), im))
+        return re.complex(im)
 
     def tanh(self) -> Self:
         """The hyperbolic tangent of each element; integers give floats."""
@@ -140,7 +187,12 @@ class Analytic(Complexes):
         below = inner.sinh().square().add(y.cos().square())
         re = far.where(x.sign(), inner.sinh().mul(inner.cosh()).div(below))
         rest = far.where(x._magnitude(), 1.0).mul(-2.0).exp().mul(4.0)
-        return re.complex(far.where(wave.mul(rest), wave.div(below)))
+        im = far.where(wave.mul(rest), wave.div(below))
+        aimless, flat = self._edges()
+        beyond = x.isinf().where(x.sign(), x)
+        re = aimless.where(beyond, y.isfinite().where(re, math.nan))
+        im = aimless.bitwise_and(x.isinf()).where(y._signed_zero(), im)
+        return re.complex(flat.where(y, im))
 
     def sigmoid(self) -> Self:
         """1 / (1 + exp(-x)), elementwise; integers give floats."""
@@ -187,4 +239,4 @@ class Analytic(Complexes):
                 total = square if total is None else total.mul(square)
             exponent >>= 1
             square = square.square() if exponent else square
-        return self._filled(1).expand(self.shape) if total is None else total
+        return self._filled(1).expand(self.shape)._again() if total is None else total

@@ -5,8 +5,8 @@
 Branch cuts are those of C99 and NumPy, where signed zeros say on which side a number is: on the
 real axis beyond -1 and 1 for asin, acos and atanh, below 1 for acosh, on the imaginary axis beyond
 -i and i for asinh and atan. No formula subtracts nearly equal numbers: W. Kahan, "Branch cuts for
-complex elementary functions, or much ado about nothing's sign bit" (1987). A part that is NaN
-makes both parts of a result NaN.
+complex elementary functions, or much ado about nothing's sign bit" (1987). Infinities and
+NaN give what C99 (annex G) says.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class Arcs(Analytic):
         far, left, right = self._roots_beside_one()
         across = left.real.mul(right.real).sub(left.imag.mul(right.imag))
         re = far.where(x, far.where(0.5, x)).atan2(far.where(below.where(y.neg(), y), across))
+        re = x.eq(0).bitwise_and(y.isnan()).where(x, re)
         return re.complex(self._distance(far, left, right))
 
     def acos(self) -> Self:
@@ -48,7 +49,9 @@ class Arcs(Analytic):
         far, left, right = self._roots_beside_one()
         half = left.real.atan2(right.real).mul(2.0)
         whole = far.where(below.where(y.neg(), y), 0.0).atan2(far.where(x, 1.0))
-        return far.where(whole, half).complex(self._distance(far, left, right).neg())
+        upright = x.eq(0).bitwise_and(y.isnan())
+        re = upright.where(math.pi / 2, far.where(whole, half))
+        return re.complex(self._distance(far, left, right).neg())
 
     def _roots_beside_one(self) -> tuple[Self, Self, Self]:
         """Where elements are far from 0, and the square roots of 1 - z and 1 + z of the others."""
@@ -86,7 +89,10 @@ class Arcs(Analytic):
         angle = y.mul(2.0).atan2(gap.mul(x.add(1.0)).sub(height)).mul(0.5)
         re = far.where(endless.where(0.0, inverse.real), near.where(close, apart))
         im = far.where(endless.where(0.0, inverse.imag).add(math.pi / 2), angle)
-        return left.where(re.neg(), re).complex(below.where(im.neg(), im))
+        re, im = left.where(re.neg(), re), below.where(im.neg(), im)
+        unknown = self.imag.isnan()
+        re = unknown.bitwise_and(self.real.eq(0)).where(self.real, re)
+        return re.complex(unknown.where(math.nan, im))
 
     def acosh(self) -> Self:
         """The inverse hyperbolic cosine of each element; integers give floats.

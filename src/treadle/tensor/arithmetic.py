@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from ..dtype import dtypes, least_upper_dtype
+from ..dtype import DType, dtypes, least_upper_dtype
 from ..errors import DTypeError, ShapeError
 from .assembling import Assembling
 from .operands import is_scalar
@@ -19,6 +19,7 @@ from .special import INTEGERS
 
 __all__ = ["Arithmetic"]
 
+_UNSIGNED = {8: dtypes.uint8, 16: dtypes.uint16, 32: dtypes.uint32, 64: dtypes.uint64}
 _MANTISSAS = {dtypes.float16: 10, dtypes.bfloat16: 7, dtypes.float32: 23, dtypes.float64: 52}
 
 
@@ -61,11 +62,11 @@ class Arithmetic(Assembling):
         Shapes broadcast, dtypes promote. Euclid's algorithm, in as many steps as Fibonacci numbers
         of the type need. Raises ShapeError, and DTypeError for what are no integers.
         """
-        a, b = self._divided("gcd", other)
+        dtype, a, b = self._divided("gcd", other)
         for _ in range(a.dtype.bits * 3 // 2):
             done = b.eq(0)
             a, b = done.where(a, b), a.mod(done.where(1, b))
-        return a
+        return a.cast(dtype)
 
     def lcm(self, other: Any) -> Self:
         """The least common multiple of integers, elementwise, at least 0; with 0 it is 0.
@@ -73,19 +74,23 @@ class Arithmetic(Assembling):
         Shapes broadcast, dtypes promote. Raises ShapeError, and DTypeError for what are no
         integers.
         """
-        a, b = self._divided("lcm", other)
+        dtype, a, b = self._divided("lcm", other)
         divisor = a.gcd(b)
-        return a.idiv(divisor.eq(0).where(1, divisor)).mul(b)
+        return a.floor_divide(divisor.eq(0).where(1, divisor)).mul(b).cast(dtype)
 
-    def _divided(self, name: str, other: Any) -> tuple[Self, Self]:
-        """The magnitudes of two tensors of integers, of one dtype."""
+    def _divided(self, name: str, other: Any) -> tuple[DType, Self, Self]:
+        """The dtype of two tensors of integers, and their magnitudes without a sign: that of the
+        smallest integer has no place beside one.
+        """
         other = self._as_tensor(name, other)
         if not (self.dtype.is_int and other.dtype.is_int):
             raise DTypeError(
                 f"[{name}] takes integers, not {self.dtype.name} and {other.dtype.name}"
             )
         dtype = least_upper_dtype(self.dtype, other.dtype)
-        return self.cast(dtype).abs(), other.cast(dtype).abs()
+        unsigned = _UNSIGNED[dtype.bits]
+        a, b = (x.cast(dtype).abs().cast(unsigned) for x in (self, other))
+        return dtype, a, b
 
     def xlog1py(self, other: Any) -> Self:
         """self * log1p(other), elementwise, and 0 where `self` is 0 (NaN if `other` is).
@@ -112,7 +117,7 @@ class Arithmetic(Assembling):
         power = field.sub(bias - 1).sub(tiny.where(digits + 1, 0).cast(bits.dtype))
         power = x.eq(0).bitwise_or(x.isfinite().logical_not()).where(0, power)
         # in two factors, each of which is a normal number
-        half = power.idiv(2)
+        half = power.floor_divide(2)
         fraction = self
         for part in (half, power.sub(half)):
             scale = part.neg().add(bias).lshift(digits)

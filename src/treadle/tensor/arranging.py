@@ -182,7 +182,8 @@ class Arranging(Arcs):
 
 # -- formulas -------------------------------------------------------------------------------------
 
-_TOKEN = re.compile(r"\s*(\(|\)|\.\.\.|1|[A-Za-z_]\w*)")
+_TOKEN = re.compile(r"\s*(\(|\)|(?:\.\.\.|1|[A-Za-z_]\w*)(?![\w.]))")
+_MERGED = "(...)"  # '...' among the names of one axis
 
 
 def _sides(formula: str) -> tuple[Groups, Groups]:
@@ -209,7 +210,7 @@ def _groups(formula: str, side: str) -> Groups:
             groups.append(tuple(inner or ()))
             inner = None
         elif inner is not None:
-            inner += [] if part == "1" else [part]
+            inner += [] if part == "1" else [_MERGED if part == "..." else part]
         else:
             groups.append(() if part == "1" else (part,))
     if inner is not None:
@@ -219,7 +220,7 @@ def _groups(formula: str, side: str) -> Groups:
 
 def _without_dots(formula: str, left: Groups, right: Groups, rank: int) -> tuple[Groups, Groups]:
     """`...` as names of its own, one for each axis that it stands for."""
-    if any("..." in group and len(group) > 1 for group in left):
+    if any(_MERGED in group for group in left):
         raise ShapeError(f"[rearrange] {formula!r}: '...' on the left stands alone")
     hidden = rank - sum(group != ("...",) for group in left)
     dotted = ("...",) in left
@@ -242,7 +243,7 @@ def _alone(names: tuple[str, ...]) -> Groups:
 
 
 def _unfolded(group: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(n for name in group for n in (names if name == "..." else (name,)))
+    return tuple(n for name in group for n in (names if name == _MERGED else (name,)))
 
 
 def _check_names(formula: str, left: Groups, right: Groups, sizes: dict[str, int]) -> None:

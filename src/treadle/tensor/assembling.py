@@ -4,21 +4,25 @@
     x.tensor_split(3), x.hsplit([2, 5])
     Tensor.cartesian_prod(a, b), x.combinations(2), x.diag_embed()
 
-Like `cat`, a function of several tensors takes them as arguments, not as a list.
+Like `cat`, a function of several tensors takes them one by one or as a list.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any, Self, TypeVar
 
 from ..dtype import dtypes
 from ..errors import DTypeError, ShapeError
 from .fourier import Fourier
+from .joining import each_of
 from .shapes import broadcast_shapes, flatten_args, resolve_axis
 
 __all__ = ["Assembling"]
+
+T = TypeVar("T", bound="Assembling")
 
 
 class Assembling(Fourier):
@@ -30,61 +34,62 @@ class Assembling(Fourier):
 
     def atleast_1d(self) -> Self:
         """A scalar as (1,); anything else as it is, in its dtype."""
-        return self if self.ndim else self.reshape((1,))
+        return self.reshape(self.shape or (1,))
 
     def atleast_2d(self) -> Self:
         """A scalar as (1, 1), a vector as a row (1, n); anything else as it is, in its dtype."""
-        return self if self.ndim > 1 else self.atleast_1d().unsqueeze(0)
+        return self.reshape(self.shape) if self.ndim > 1 else self.atleast_1d().unsqueeze(0)
 
     def atleast_3d(self) -> Self:
         """A scalar as (1, 1, 1), a vector as (1, n, 1), a matrix as (m, n, 1), in its dtype."""
-        return self if self.ndim > 2 else self.atleast_2d().unsqueeze(-1)
+        return self.reshape(self.shape) if self.ndim > 2 else self.atleast_2d().unsqueeze(-1)
 
-    def broadcast_tensors(self, *args: Self) -> tuple[Self, ...]:
+    def broadcast_tensors(self: T | Sequence[T], *args: T | Sequence[T]) -> tuple[T, ...]:
         """All tensors expanded to the shape that they broadcast to, each in its dtype.
 
-        Raises ShapeError.
+        Raises ShapeError, DTypeError for what is no tensor, ArgumentError for an empty list.
         """
-        shape = broadcast_shapes("broadcast_tensors", self.shape, *(t.shape for t in args))
-        return tuple(t.expand(shape) for t in (self, *args))
+        tensors = each_of("broadcast_tensors", self, args)
+        shape = broadcast_shapes("broadcast_tensors", *(t.shape for t in tensors))
+        return tuple(t.expand(shape) for t in tensors)
 
     # -- joining ------------------------------------------------------------------------------
 
-    def hstack(self, *args: Self) -> Self:
+    def hstack(self: T | Sequence[T], *args: T | Sequence[T]) -> T:
         """Vectors and scalars end to end, others side by side (axis 1); dtypes promote.
 
         Raises as `cat`.
         """
-        first, *rest = _tensors("hstack", [self, *args], Assembling.atleast_1d)
+        first, *rest = _tensors("hstack", self, args, Assembling.atleast_1d)
         return first.cat(*rest, dim=0 if first.ndim == 1 else 1)
 
-    def vstack(self, *args: Self) -> Self:
+    def vstack(self: T | Sequence[T], *args: T | Sequence[T]) -> T:
         """Tensors below each other (axis 0), vectors as rows; dtypes promote. Raises as `cat`."""
-        first, *rest = _tensors("vstack", [self, *args], Assembling.atleast_2d)
+        first, *rest = _tensors("vstack", self, args, Assembling.atleast_2d)
         return first.cat(*rest, dim=0)
 
-    def dstack(self, *args: Self) -> Self:
+    def dstack(self: T | Sequence[T], *args: T | Sequence[T]) -> T:
         """Tensors behind each other (axis 2), after `atleast_3d`; dtypes promote.
 
         Raises as `cat`.
         """
-        first, *rest = _tensors("dstack", [self, *args], Assembling.atleast_3d)
+        first, *rest = _tensors("dstack", self, args, Assembling.atleast_3d)
         return first.cat(*rest, dim=2)
 
-    def column_stack(self, *args: Self) -> Self:
+    def column_stack(self: T | Sequence[T], *args: T | Sequence[T]) -> T:
         """Tensors side by side (axis 1), vectors and scalars as columns; dtypes promote.
 
         Raises as `cat`.
         """
-        first, *rest = _tensors("column_stack", [self, *args], _as_column)
+        first, *rest = _tensors("column_stack", self, args, _as_column)
         return first.cat(*rest, dim=1)
 
-    def block_diag(self, *args: Self) -> Self:
+    def block_diag(self: T | Sequence[T], *args: T | Sequence[T]) -> T:
         """Matrices along the diagonal of one, zeros elsewhere; vectors are rows; dtypes promote.
 
         Raises ShapeError for more than two axes.
         """
-        blocks = _tensors("block_diag", [self, *args], Assembling.atleast_2d)
+        blocks = _tensors("block_diag", self, args, Assembling.atleast_2d)
         wrong = next((block.shape for block in blocks if block.ndim > 2), None)
         if wrong is not None:
             raise ShapeError(f"[block_diag] takes up to two axes, not shape {wrong}")
@@ -188,18 +193,19 @@ class Assembling(Fourier):
 
     # -- lists of choices ---------------------------------------------------------------------
 
-    def cartesian_prod(self, *args: Self) -> Self:
+    def cartesian_prod(self: T | Sequence[T], *args: T | Sequence[T]) -> T:
         """Every choice of one element of each vector, as rows in order: (product, vectors).
 
-        One vector alone is its own list. Dtypes promote. Raises ShapeError for what is no vector.
+        One vector alone is its own list. Dtypes promote. Raises ShapeError for what is no vector,
+        DTypeError for what is no tensor, ArgumentError for an empty list.
         """
-        vectors = [self, *args]
+        vectors = each_of("cartesian_prod", self, args)
         wrong = next((v.shape for v in vectors if v.ndim != 1), None)
         if wrong is not None:
             raise ShapeError(f"[cartesian_prod] takes vectors, not shape {wrong}")
-        if not args:
-            return self
-        first, *rest = (grid.flatten() for grid in self.meshgrid(*args))
+        if len(vectors) == 1:
+            return vectors[0]._again()
+        first, *rest = (grid.flatten() for grid in vectors[0].meshgrid(*vectors[1:]))
         return first.stack(*rest, dim=1)
 
     def combinations(self, r: int = 2, with_replacement: bool = False) -> Self:
@@ -293,7 +299,7 @@ class Assembling(Fourier):
         rest, found = self, []
         for size in reversed(sizes):
             found.append(rest.mod(max(size, 1)))
-            rest = rest.idiv(max(size, 1))
+            rest = rest.floor_divide(max(size, 1))
         return tuple(reversed(found))
 
 
@@ -301,9 +307,6 @@ def _as_column(x: Any) -> Any:
     return x if x.ndim > 1 else x.reshape((x.numel(), 1))
 
 
-def _tensors(name: str, given: list[Any], shaped: Any) -> list[Any]:
+def _tensors(name: str, first: Any, rest: Any, shaped: Any) -> list[Any]:
     """Each tensor as `shaped` makes it. Raises DTypeError for what is none."""
-    wrong = next((x for x in given if not isinstance(x, Assembling)), None)
-    if wrong is not None:
-        raise DTypeError(f"[{name}] joins tensors, not a {type(wrong).__name__}")
-    return [shaped(x) for x in given]
+    return [shaped(x) for x in each_of(name, first, rest)]

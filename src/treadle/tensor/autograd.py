@@ -6,17 +6,29 @@ w = Tensor([1.0, 2.0], requires_grad=True)
 
 from __future__ import annotations
 
+import functools
+import operator
+import warnings
 from typing import Any, Self
 
 from ..engine.known import holders, resolve
-from ..errors import DTypeError, ShapeError, UserError
-from ..ir.node import Node
+from ..engine.storages import base_of, claimed
+from ..errors import DTypeError, NoGradientWarning, ShapeError, UserError
+from ..ir.node import Node, toposort
 from ..ir.op import Op
+from ..ir.versions import stored_below
 from ..transforms.grad import gradient
+from ..transforms.shapes import named
 from .functional import Functional
-from .shapes import expand
+from .shapes import expand, reshape
 
 __all__ = ["Autograd"]
+
+_NOTHING_REACHED = (
+    "[backward] nothing below this tensor requires gradients, so no .grad is filled; give the "
+    "parameters to an optimiser first, make tensors with requires_grad=True, or ask for "
+    "loss.gradient(x)"
+)
 
 
 class Autograd(Functional):
@@ -53,14 +65,17 @@ class Autograd(Functional):
 
         Each gradient has its leaf's shape and dtype. `gradient`, in this tensor's shape, is the one
         that arrives here, 1 for a single element. Returns self. Raises ShapeError where there are
-        more, DTypeError for what is no real float.
+        more, DTypeError for what is no real float. A NoGradientWarning says that there is no such
+        leaf: parameters of layers are leaves once an optimiser has them.
         """
         leaves = [t for t in holders() if t.is_leaf]
         found = self._gradients(leaves, gradient)
+        if not any(node is not None for node in found):
+            warnings.warn(_NOTHING_REACHED, NoGradientWarning, stacklevel=3)
         for leaf, node in zip(leaves, found, strict=True):
             if node is None:
                 continue
-            new = type(self)._of(node, leaf.device)
+            new = type(self)._of(Node(Op.DETACH, node.dtype, (node,)), leaf.device)
             leaf.grad = new if leaf.grad is None else leaf.grad.add(new)
         return self
 
@@ -81,27 +96,68 @@ class Autograd(Functional):
             raise ShapeError(f"[backward] gradient has shape {seed.shape}, expected {self.shape}")
         one = expand(Node.const(self.dtype, 1), self.shape)
         start = one if seed is None else seed.node.cast(self.dtype)
-        root, nodes = _one_name(self.node, [t.node for t in targets])
-        return gradient(root, nodes, start)
+        root, nodes = self.node, [t.node for t in targets]
+        others = _other_names(root, nodes)
+        earlier = _earlier_versions(root, targets)
+        if not others and not earlier:
+            return gradient(root, nodes, start)
+        alike = [
+            [*dict.fromkeys([*others.get(node, ()), *earlier.get(id(t), ())])]
+            for t, node in zip(targets, nodes, strict=True)
+        ]
+        names = {name: named(name) for same in alike for name in same}
+        back = {alias: name for name, alias in names.items()}
+        stay = {node: node for node in nodes}  # with all that is below
+        found = gradient(root.substitute(names | stay), [*nodes, *back], start)
+        parts = dict(zip([*nodes, *names], found, strict=True))
+        return [
+            _sum_of([parts[node], *(parts[name] for name in same)], t.shape, back)
+            for t, node, same in zip(targets, nodes, alike, strict=True)
+        ]
 
 
-def _one_name(root: Node, targets: list[Node]) -> tuple[Node, list[Node]]:
-    """The graph with each target under one name.
+def _other_names(root: Node, targets: list[Node]) -> dict[Node, list[Node]]:
+    """What the graph holds in place of a target that has been computed since it was built.
 
-    A target may have been computed since the graph was built: the graph then holds what it was,
-    the tensor its memory.
+    The graph keeps its nodes: what has been written is known by them.
     """
     memory = {resolve(node): node for node in targets}
-    order = root.toposort()
-    old = {n: memory[resolve(n)] for n in order if resolve(n) in memory}
-    changed = {n: target for n, target in old.items() if n is not target}
-    return root.substitute(changed), targets
+    found: dict[Node, list[Node]] = {}
+    for node in root.toposort():
+        target = memory.get(resolve(node))
+        if target is not None and node is not target:
+            found.setdefault(target, []).append(node)
+    return found
+
+
+def _earlier_versions(root: Node, targets: list[Any]) -> dict[int, list[Node]]:
+    """For leaves, by id: what the graph has read of their memory before it was overwritten."""
+    leaves = {t._storage: t for t in targets if t.is_leaf and t._storage is not None}
+    own = {base_of(t.node, is_graded=True) for t in leaves.values()}
+    found: dict[int, list[Node]] = {}
+
+    def enter(node: Node) -> bool:
+        if node.op not in (Op.BUFFER, Op.AFTER) or node in own:
+            return node not in own
+        leaf = leaves.get(claimed(stored_below(node).arg.token))
+        if leaf is not None:
+            found.setdefault(id(leaf), []).append(node)
+        return leaf is None
+
+    toposort([root], enter)
+    return {leaf: [*dict.fromkeys(versions)] for leaf, versions in found.items()}
+
+
+def _sum_of(parts: list[Node | None], shape: Any, back: dict[Node, Node]) -> Node | None:
+    """What arrives at all versions of a leaf together."""
+    known = [reshape(part.substitute(back), shape) for part in parts if part is not None]
+    return functools.reduce(operator.add, known) if known else None
 
 
 def _check_target(target: Any) -> None:
     if not target.dtype.is_inexact:
         raise DTypeError(f"[gradient] only floats have gradients, not {target.dtype.name}")
-    if not any(n.op is Op.BUFFER for n in target.node.toposort()):
+    if not any(n.op in (Op.BUFFER, Op.ALIAS) for n in target.node.toposort()):
         raise UserError(
             "[gradient] a target is a constant, and equal constants are one; create it with "
             "requires_grad=True"

@@ -10,13 +10,12 @@ depends on the one before, follow each other.
 
 from __future__ import annotations
 
-import gzip
 import math
 from typing import Any, NamedTuple, Self
-from urllib.parse import urlsplit
 
 from ..dtype import dtypes
-from ..errors import DTypeError, ShapeError, UserError
+from ..errors import DTypeError, ShapeError
+from ..helpers import read_url
 from .resampling import Resampling
 
 __all__ = ["Bytes"]
@@ -24,7 +23,6 @@ __all__ = ["Bytes"]
 _STATE = 200  # bytes of Keccak-f[1600]
 _SPONGES = {"sha3_224": (144, 0x06), "sha3_256": (136, 0x06), "shake_128": (168, 0x1F)}
 _LEAF, _CHUNK = 1 << 12, 1 << 20  # bytes of one leaf of `hash`, and of what becomes 16 bytes
-_SCHEMES = ("http", "https", "file")
 
 
 class Bytes(Resampling):
@@ -36,20 +34,10 @@ class Bytes(Resampling):
     def from_url(cls, url: str, gunzip: bool = False, **kwargs: Any) -> Self:
         """The bytes behind an http, https or file URL, as a uint8 vector; fetched at once.
 
-        `gunzip` unpacks them. Raises UserError if there are none to be had.
+        `gunzip` unpacks them, to at most UNPACK_LIMIT MiB. Raises UserError if there are none to be
+        had.
         """
-        from urllib.request import urlopen
-
-        scheme = urlsplit(url).scheme
-        if scheme not in _SCHEMES:
-            raise UserError(f"[from_url] {url!r} is no URL of {', '.join(_SCHEMES)}")
-        try:
-            with urlopen(url, timeout=60) as response:  # noqa: S310 - the scheme is checked above
-                data = response.read()
-            data = gzip.decompress(data) if gunzip else data
-        except (OSError, EOFError) as error:
-            raise UserError(f"[from_url] {url} cannot be read: {error}") from error
-        return cls(data, **kwargs)
+        return cls(read_url("from_url", url, gunzip), **kwargs)
 
     def keccak(self, cfg: str | tuple[int, int] = "sha3_256") -> Self:
         """The hash of each line of bytes along the last axis: uint8 (.., n) to (.., length).

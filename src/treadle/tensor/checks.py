@@ -17,11 +17,11 @@ from collections.abc import Mapping, Sequence
 
 from ..errors import ShapeError
 from ..ir.shape import Shape, same_size, size_product
-from .shapes import aligned, broadcast_shapes
+from .shapes import aligned, broadcast_shapes, differing
 
 __all__ = [
     "check_attention", "check_conv", "check_index", "check_labels", "check_letters", "check_sides",
-    "check_vectors", "check_width",
+    "check_targets", "check_vectors", "check_width",
 ]  # fmt: skip
 
 
@@ -111,6 +111,21 @@ def check_labels(name: str, logits: Shape, labels: Shape, axis: int) -> None:
         raise ShapeError(
             f"[{name}] labels of shape {labels} do not fit logits of {logits}: expected {wanted}, "
             f"which is without the classes in axis {axis}\n{table}"
+        )
+
+
+def check_targets(name: str, x: Shape, targets: Shape) -> None:
+    """Raises ShapeError where there is not one target for each element of `x`."""
+    wrong = differing(x, targets)
+    if len(x) != len(targets) or wrong:
+        grows = all(
+            same_size(n, 1) or same_size(n, x[axis]) for axis, n in enumerate(targets[: len(x)])
+        )
+        hint = f"; .expand{x} repeats them" if grows and len(x) == len(targets) else ""
+        raise ShapeError(
+            f"[{name}] targets of shape {targets} do not fit predictions of {x}\n"
+            f"{aligned([x, targets], [wrong, wrong], right=False)}\n"
+            f"expected {x}, one for each{hint}"
         )
 
 

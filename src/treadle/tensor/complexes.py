@@ -97,13 +97,14 @@ class Complexes(Special):
         if not self.dtype.is_complex:
             return self.sign()
         size = self.abs()
-        return self.div(size.eq(0).where(1.0, size))
+        nothing = size.eq(0)
+        return nothing.where(0.0, self.div(nothing.where(1.0, size)))
 
     def isreal(self) -> Self:
         """Where the imaginary part of elements is 0, as bool in this shape."""
         if self.dtype.is_complex:
             return self.imag.eq(0)
-        return self._filled(1).bool().expand(self.shape)
+        return self._filled(1).bool().expand(self.shape)._again()
 
     def isinf(self, detect_positive: Any = True, detect_negative: Any = True) -> Self:
         """Where elements are +inf or -inf, as bool in this shape; of complex numbers, either part.
@@ -192,10 +193,10 @@ class Complexes(Special):
     # -- reductions ---------------------------------------------------------------------------
 
     def prod(self, axis: Any = None, keepdim: Any = False, dtype: Any = None) -> Self:
-        """The product over `axis`, one, several or all (None), in this dtype, of bools int32; or as
-        `dtype`.
+        """The product over `axis`, one, several or all (None).
 
-        The axes vanish, or stay with size 1 for `keepdim`. Integers wrap. Raises IndexOutOfRange.
+        The axes vanish, or stay with size 1 for `keepdim`. Integers give at least int32 or uint32,
+        as in `sum`, and wrap, bools int32; `dtype` converts first. Raises IndexOutOfRange.
         """
         x = self if dtype is None else self.cast(to_dtype(dtype))
         if not x.dtype.is_complex:
@@ -219,7 +220,10 @@ class Complexes(Special):
         return self.cat(self._filled(1).expand((*self.shape[:-1], count)), dim=self.ndim - 1)
 
     def cumprod(self, axis: int) -> Self:
-        """Running products along an axis, in this shape and dtype. Raises IndexOutOfRange."""
+        """Running products along an axis, in this shape.
+
+        Integers give at least int32 or uint32, bools int32, as in `cumsum`. Raises IndexOutOfRange.
+        """
         if not self.dtype.is_complex:
             return super().cumprod(axis)
         at = resolve_axis("cumprod", axis, self.ndim)

@@ -237,7 +237,7 @@ class Convolution(Linalg):
         for n in self.shape[-rank:]:
             area *= n
         iota = type(self)._of(Node(Op.IOTA, dtypes.int32, (), area), self.device)
-        return iota.reshape(self.shape[-rank:]).expand(self.shape)
+        return iota.reshape(self.shape[-rank:]).expand(self.shape)._again()
 
 
 class _Pool:

@@ -9,7 +9,9 @@ in-place operation gives its own tensor the new value, and views taken earlier k
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
 from ..dtype import DType
@@ -17,7 +19,16 @@ from ..engine.backends import Device
 from ..engine.known import is_backed, resolve, track
 from ..engine.memory import Promise, to_host
 from ..engine.run import lock, realize, scheduled
-from ..errors import DeviceError, DTypeError, ShapeError, UserError
+from ..engine.storages import (
+    Moves,
+    Storage,
+    bases_to_write,
+    capturing,
+    is_alone,
+    shown,
+    storage_of,
+)
+from ..errors import ArgumentError, DeviceError, DTypeError, ShapeError, UserError
 from ..ir.complexes import check_complex
 from ..ir.node import Node
 from ..ir.op import Op
@@ -25,7 +36,8 @@ from ..ir.origin import mark
 from ..ir.shape import Shape, size_product
 from ..ir.symbolic import bound_size
 from ..schedule.shard import sharded
-from .inplace import own_memory
+from .files import disk_path, of_disk
+from .inplace import is_exposed, moves_between, own_memory, unwritable, write
 from .modes import Modes, no_grad
 from .printing import printed
 from .shapes import Size
@@ -45,8 +57,8 @@ class Core(metaclass=Modes):
     """What every tensor is, before any operation is defined on it."""
 
     __slots__ = (
-        "__weakref__", "_lent", "_node", "_number", "_promised", "_requires_grad", "device", "grad",
-        "is_leaf",
+        "__weakref__", "_above", "_lent", "_moves", "_node", "_number", "_promised",
+        "_requires_grad", "_storage", "device", "grad", "is_leaf",
     )  # fmt: skip
 
     device: Any  # a name; several devices that share the tensor are a tuple of names
@@ -55,6 +67,9 @@ class Core(metaclass=Modes):
     _node: Node | None
     _number: int
     _promised: tuple[Any, Promise]  # a buffer and what its node will be; only where it has none
+    _storage: Storage | None  # what writes go to; None for a tensor of its own, not written yet
+    _above: weakref.ref[Core] | None  # the view that a view was taken of, if that is one
+    _moves: Moves | None  # how a view shows the storage; None for a tensor that owns its own
     _lent: tuple[object, ...]  # buffers that others know by address; not there before they ask
 
     @classmethod
@@ -73,6 +88,7 @@ class Core(metaclass=Modes):
     def _set(self, node: Node, device: Any, requires_grad: bool | None) -> None:
         self.device, self.grad = device, None
         self._requires_grad, self.is_leaf = requires_grad, False
+        self._storage = self._moves = self._above = None
         self._node = node  # which whoever finds the tensor by its number asks for
         self._number = track(self)
 
@@ -84,6 +100,7 @@ class Core(metaclass=Modes):
         new = _new(type(self))
         new.device, new.grad = self.device, None
         new._requires_grad, new.is_leaf = self._requires_grad, False
+        new._storage, new._moves, new._above = None, self._moves and (), None
         new._node, new._promised = None, (buffer, promise)
         return new
 
@@ -91,7 +108,9 @@ class Core(metaclass=Modes):
         with lock:  # or two threads would make a node each
             if (node := self._node) is None:
                 buffer, promise = self._promised
-                node = promise.node(buffer)
+                capture = capturing.active  # a result of another function's replay is from before
+                with nullcontext() if capture is None else capture.suspended():
+                    node = promise.node(buffer)
                 self._number = track(self)
                 self._node = node
                 del self._promised
@@ -117,22 +136,69 @@ class Core(metaclass=Modes):
             node, needs = Node(Op.DETACH, node.dtype, (node,)), False
         return type(self)._of(node, self.device, True if needs else None)
 
+    def _view(self, node: Node) -> Self:
+        """The tensor of `node`, movements of this one: what is written to it is written here."""
+        result = self._result(node)
+        result._storage = storage_of(self)
+        result._moves = (self._moves or ()) + moves_between(node, self.node)
+        result._above = None if self._moves is None else weakref.ref(self)
+        return result
+
+    def _again(self) -> Self:
+        """Another tensor of the same values, which is no view of this one."""
+        return self._result(self.node)
+
     def _take(self, other: Core) -> None:
-        """This very object takes the value of `other`, on its device."""
+        """This very object takes the value of `other`, on its device; nothing is written."""
+        if capturing.active is not None:
+            capturing.active.replaced(self)
+        if self._storage is not None and self._moves is None:
+            self._storage.owner = None
+        self._storage = self._moves = self._above = None
         self.node, self.device = other.node, other.device
+
+    def _show(self, node: Node) -> None:
+        """A captured function has left this tensor with the values of `node`."""
+        self.node = node
+        if self._storage is not None and self._moves is None:
+            self._storage.node = node
+
+    def _given(self, node: Node, own: Node | None) -> None:
+        """A captured function has written `node`, memory that nobody else has, to this tensor.
+
+        A view does not show it where `own`, what it shows instead, is another one.
+        """
+        storage = storage_of(self)
+        old = bases_to_write(storage) or ()
+        if self._moves is not None or any(map(is_exposed, old)):
+            write(self, node)
+        else:
+            storage._show(node)
+        if own is not None:
+            self.node = own
+
+    def _computed(self, node: Node) -> None:
+        """The values are in memory at `node`.
+
+        A tensor inside a gradient's path keeps its graph: the engine knows its memory.
+        """
+        if self._requires_grad is True and not self.is_leaf:
+            return
+        before, self.node = self.node, node
+        if self._storage is None:
+            return
+        if self._moves is None:
+            self._storage.node = node
+        elif is_alone(self) and unwritable(self._moves) is None:
+            if before is shown(self._moves, self._storage.node):
+                # What it does not show is of no use to anybody: it is a view of all there is.
+                self._storage, self._moves, self._above = None, (), None
 
     def _keep(self, buffer: object) -> None:
         """Others know this memory by its address: it lives as long as the tensor."""
         lent = getattr(self, "_lent", ())
         if not any(each is buffer for each in lent):
             self._lent = (*lent, buffer)
-
-    def _become(self, other: Core) -> Self:
-        """This very object takes the value and the gradient history of `other`."""
-        self._take(other)
-        self._requires_grad = other._requires_grad or self._requires_grad
-        self.is_leaf = False
-        return self
 
     # -- looking at it ------------------------------------------------------------------------
 
@@ -185,7 +251,7 @@ class Core(metaclass=Modes):
 
     def __len__(self) -> int:
         if not self.ndim:
-            raise ShapeError(
+            raise ArgumentError(
                 "[len] a tensor of shape () has no axis to count or to iterate over; .item() gives "
                 "its value, .reshape(1) an axis"
             )
@@ -254,7 +320,7 @@ class Core(metaclass=Modes):
         """Another tensor of the same values; assigning to one leaves the other as it is."""
         if not self.is_leaf:
             return type(self)._of(self.node, self.device, self._requires_grad)
-        return self.detach().requires_grad_()
+        return self.detach()._again().requires_grad_()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """A copy with memory of its own, and of the gradient. Raises UserError inside a graph."""
@@ -319,13 +385,15 @@ class Core(metaclass=Modes):
                 raise DTypeError(
                     f"[requires_grad] only floats have gradients, not {self.dtype.name}"
                 )
-            own_memory(self, exclusive=True)
+            own_memory(self)
             self._requires_grad, self.is_leaf = True, True
         return self
 
     def detach(self) -> Self:
         """The same values, shape and dtype, through which no gradient flows."""
-        return type(self)._of(Node(Op.DETACH, self.dtype, (self.node,)), self.device, False)
+        view = self._view(Node(Op.DETACH, self.dtype, (self.node,)))
+        view._requires_grad = False
+        return view
 
     # -- computing it -------------------------------------------------------------------------
 
@@ -343,9 +411,7 @@ class Core(metaclass=Modes):
                 raise DTypeError(f"[realize] computes tensors one by one, not {kinds}") from None
             nodes = realize(pending)
             for tensor, node in zip(tensors, nodes, strict=True):
-                # a tensor inside a gradient's path keeps its graph: the engine knows its memory
-                if tensor.is_leaf or tensor._requires_grad is not True:
-                    tensor.node = node
+                tensor._computed(node)
         return self
 
     def schedule(self, *lst: Core) -> list[Kernel]:
@@ -362,8 +428,7 @@ class Core(metaclass=Modes):
         shape = tuple(bound_size(size) for size in self.shape)
         with lock:  # until it is copied
             node = realize([(self.node, self.device)])[0]
-            if self.is_leaf or self._requires_grad is not True:
-                self.node = node
+            self._computed(node)
             while node.op is Op.RESHAPE:
                 node = node.src[0]
             return to_host(node).reshape(shape)
@@ -399,10 +464,13 @@ class Core(metaclass=Modes):
     def to(self, device: Any) -> Self:
         """The same values on another device, in shape and dtype; None is the default device.
 
-        A tuple of devices gets equal copies; from several devices, the pieces are put together.
-        Raises DeviceError for one that there is not.
+        A tuple of devices gets equal copies; from several devices, the pieces are put together;
+        "disk:path" is a file, written now. Raises DeviceError for a device that there is not.
         """
-        name = Device.canonicalize(device)
+        path = disk_path(device)
+        if path is not None:
+            return of_disk(type(self), path, self.shape, self.dtype, self.numpy())
+        name = Device.ready(device)
         if name == self.device:
             return self
         if isinstance(name, tuple):
@@ -434,7 +502,7 @@ class Core(metaclass=Modes):
         leaf = self.is_leaf
         self._take(move(self))
         if leaf:
-            own_memory(self, exclusive=True)
+            own_memory(self)
         if self.grad is not None:
             self.grad = move(self.grad)
         return self

@@ -70,7 +70,7 @@ class Counting(Selecting):
         flat = mask.bool().flatten()._true_places()
         columns, stride = [], 1
         for size in reversed(mask.shape):
-            columns.append(flat.idiv(stride).mod(size))
+            columns.append(flat.floor_divide(stride).mod(size))
             stride *= size
         columns.reverse()
         if as_tuple:
@@ -282,7 +282,7 @@ class Counting(Selecting):
         """
         size = self.shape[axis]
         if not self.numel():
-            return self._filled(0).cast(dtypes.int32).expand((size,))
+            return self._filled(0).cast(dtypes.int32).expand((size,))._again()
         columns = self.movedim(axis, -1).reshape((-1, size))._line_ranks()
         while columns.shape[0] > 1:
             pairs, odd = divmod(columns.shape[0], 2)
@@ -299,7 +299,7 @@ class Counting(Selecting):
         line, order = line.contiguous(), order.contiguous()
         size = self.shape[1]
         steps = line._slice(1, 1, size).ne(line._slice(1, 0, size - 1)).int().pad(((0, 0), (1, 0)))
-        return order.scatter(1, order, steps.cumsum(1)).contiguous()
+        return order._scatter_at(1, order, steps.cumsum(1)).contiguous()
 
     def unique_all(self) -> UniqueAll[Self]:
         """The distinct elements (count,), ascending, their first places (in the flat tensor), where

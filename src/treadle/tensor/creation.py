@@ -14,12 +14,15 @@ from ..dtype import DType, _from_np_dtype, _to_np_dtype, complex_of, dtypes, to_
 from ..engine.backends import Device
 from ..engine.memory import from_host
 from ..errors import DTypeError, ShapeError
-from ..ir.node import Node
+from ..ir.args import ConstantName
+from ..ir.node import Node, as_index
 from ..ir.op import Op
 from ..ir.origin import mark
+from ..ir.shape import simple_size
 from ..schedule.shard import axis_of, sharded
 from .conv import Convolution
 from .core import Core
+from .files import disk_path, of_disk, of_path
 from .operands import is_scalar, plain, scalar_node
 from .shapes import expand, flatten_args, reshape
 
@@ -38,22 +41,30 @@ class Creation(Convolution):
         self, data: Any = None, device: str | None = None, dtype: Any = None,
         requires_grad: bool | None = None,
     ) -> None:  # fmt: skip
-        """`data`: a scalar, nested lists, a NumPy array, bytes, another tensor; None is empty.
+        """`data`: a scalar, nested lists, a NumPy array, bytes, another tensor, a `pathlib.Path`
+        (the file's bytes as uint8, or as `dtype`); None is empty.
 
         Without `dtype`, Python floats take `dtypes.default_float`, ints `dtypes.default_int`.
         Raises DTypeError for what has no element type and integers that do not fit theirs,
         ShapeError for ragged lists.
         """
-        name = Device.canonicalize(device)
         if dtype is not None:
             dtype = _known_dtype(dtype)
+        if hasattr(data, "__fspath__"):
+            data, dtype = of_path(type(self), data, dtype), None
+        path = disk_path(device)
+        if path is not None:
+            source = type(self)(data, dtype=dtype)
+            data = of_disk(type(self), path, source.shape, source.dtype, source.numpy())
+            device, dtype = None, None
+        name = Device.ready(device)
         if isinstance(data, Core):
             source = data if device is None else data.to(device)
             name, node = source.device, source.node
             node = node if dtype is None else node.cast(dtype)
         elif isinstance(data, Node):
             node = data.cast(dtypes.default_int if dtype is None else dtype)
-        elif is_scalar(data):
+        elif is_scalar(data) and not hasattr(data, "dtype"):  # NumPy's float64 is a float, too
             kind = dtypes.from_py(plain(data)) if dtype is None else dtype
             node = _scalar(data, kind, is_default=dtype is None)
         elif _holds_tensors(data):
@@ -72,8 +83,19 @@ class Creation(Convolution):
 
     @classmethod
     def _new(cls, node: Node, device: str | None, requires_grad: bool | None = None) -> Self:
-        result = cls._of(node, Device.canonicalize(device))
+        result = cls._of(node, Device.ready(device))
         return result if requires_grad is None else result.requires_grad_(requires_grad)
+
+    @classmethod
+    def _constant(cls, node: Node, device: str | None, requires_grad: bool | None) -> Self:
+        """`_new` of a constant: one that can have a gradient gets a name of its own."""
+        path = disk_path(device)
+        if path is not None:
+            made = of_disk(cls, path, node.shape, node.dtype, cls._of(node, "CPU").numpy())
+            return made if requires_grad is None else made.requires_grad_(requires_grad)
+        if node.dtype.is_inexact:
+            node = Node(Op.ALIAS, node.dtype, (node,), ConstantName())
+        return cls._new(node, device, requires_grad)
 
     @classmethod
     def empty(
@@ -83,8 +105,11 @@ class Creation(Convolution):
         """Values that are not defined (here zeros), in `shape`, `dtypes.default_float` unless a
         dtype is given.
 
-        Raises ShapeError for a negative size.
+        On "disk:path" they are what the file holds. Raises ShapeError for a negative size.
         """
+        path = disk_path(device)
+        if path is not None:
+            return of_disk(cls, path, _shape_of("empty", shape), _float_or(dtype))
         return cls.full(_shape_of("empty", shape), 0.0, device, _float_or(dtype), requires_grad)
 
     @classmethod
@@ -107,7 +132,7 @@ class Creation(Convolution):
             fill_value = fill_value.item()
         kind = dtypes.from_py(plain(fill_value)) if dtype is None else _known_dtype(dtype)
         node = _scalar(fill_value, kind, is_default=dtype is None)
-        return cls._new(expand(node, sizes), device, requires_grad)
+        return cls._constant(expand(node, sizes), device, requires_grad)
 
     @classmethod
     def zeros(
@@ -137,11 +162,14 @@ class Creation(Convolution):
         """A vector: start, start + step, ... before `stop`; of floats if any of the three is one,
         else int32.
 
-        `dtype` says otherwise. Raises ShapeError for a step of 0, DTypeError for integers that do
-        not fit.
+        `dtype` says otherwise. `start` and `stop` may be Variables. Raises ShapeError for a step of
+        0, DTypeError for integers that do not fit.
         """
         if stop is None:
             start, stop = 0, start
+        if any(isinstance(n, Node) for n in (start, stop, step)):
+            kind = dtypes.default_int if dtype is None else _known_dtype(dtype)
+            return cls._new(_symbolic_range(start, stop, step).cast(kind), device, requires_grad)
         if step == 0:
             raise ShapeError("[arange] a step of 0 never arrives")
         if not all(map(math.isfinite, (start, stop, step))):
@@ -160,7 +188,7 @@ class Creation(Convolution):
             whole = kind if kind.bits >= 32 else dtypes.float32
         node = Node(Op.IOTA, dtypes.int32 if whole.is_float else whole, (), count).cast(whole)
         first, stride = Node.const(whole, start), Node.const(whole, step)
-        return cls._new((node * stride + first).cast(kind), device, requires_grad)
+        return cls._constant((node * stride + first).cast(kind), device, requires_grad)
 
     @classmethod
     def linspace(
@@ -169,11 +197,14 @@ class Creation(Convolution):
     ) -> Self:  # fmt: skip
         """`steps` numbers from `start` to `stop` inclusive, evenly apart: (steps,).
 
-        `dtypes.default_float` unless a dtype is given; integers are cut off. Raises ShapeError.
+        `dtypes.default_float` unless a dtype is given; integers are cut off. Raises ShapeError,
+        and DTypeError for bools.
         """
         if not isinstance(steps, int) or steps < 0:
             raise ShapeError(f"[linspace] steps is a whole number of 0 or more, not {steps!r}")
         kind = _float_or(dtype)
+        if kind.is_bool:
+            raise DTypeError("[linspace] gives numbers, not bool; compare them with a threshold")
         wide = kind.real if kind.is_inexact and kind.real.bits >= 32 else dtypes.float32
         place = Node(Op.IOTA, dtypes.int32, (), steps)
         gap = (stop - start) / (steps - 1) if steps > 1 else 0.0
@@ -181,7 +212,7 @@ class Creation(Convolution):
         up = place.cast(wide) * gap + float(start)
         down = (place - (steps - 1)).cast(wide) * gap + float(stop)
         node = (place < (steps + 1) // 2).where(up, down)
-        return cls._new(node.cast(kind), device, requires_grad)
+        return cls._constant(node.cast(kind), device, requires_grad)
 
     @classmethod
     def logspace(
@@ -213,7 +244,7 @@ class Creation(Convolution):
         rows = expand(reshape(Node(Op.IOTA, dtypes.int32, (), n), (n, 1)), (n, columns))
         across = expand(Node(Op.IOTA, dtypes.int32, (), columns), (n, columns))
         at = across if not diagonal else across - diagonal
-        return cls._new(rows.eq(at).cast(_float_or(dtype)), device, requires_grad)
+        return cls._constant(rows.eq(at).cast(_float_or(dtype)), device, requires_grad)
 
     def full_like(self, fill_value: Any, **kwargs: Any) -> Self:
         """`fill_value` in this tensor's shape, dtype and device; `kwargs` (dtype, device) say
@@ -237,12 +268,30 @@ class Creation(Convolution):
         return self.full_like(1, **kwargs)
 
 
+def _symbolic_range(start: Any, stop: Any, step: Any) -> Node:
+    """start, start + step, ... before `stop`, where the first two may depend on Variables."""
+    if not isinstance(step, int) or step < 1:
+        raise ShapeError(
+            f"[arange] between Variables the step is a number of 1 or more, not {step}"
+        )
+    span = stop - start
+    count = span if step == 1 else (span + (step - 1)) // step
+    places = Node(Op.IOTA, dtypes.int32, (), simple_size(count))
+    first = as_index(start).cast(dtypes.int32)
+    return places * step + expand(reshape(first, (1,)), places.shape)
+
+
 def _given(kwargs: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in kwargs.items() if value is not None}
 
 
 def _shape_of(name: str, shape: tuple[Any, ...]) -> tuple[Any, ...]:
     """The sizes of a new tensor. Raises ShapeError for what is none."""
+    if len(shape) > 1 and isinstance(shape[0], (tuple, list)):
+        raise ShapeError(
+            f"[{name}] the shape is {tuple(shape[0])} or {tuple(shape[1:])}, not both: give one "
+            "tuple, or each size as an argument of its own"
+        )
     sizes = flatten_args(shape[0], shape[1:]) if shape else ()
     for size in sizes:
         if not isinstance(size, (int, Node)):
@@ -259,6 +308,8 @@ def _float_or(dtype: Any) -> DType:
 def _known_dtype(dtype: Any) -> DType:
     try:
         return to_dtype(dtype)
+    except DTypeError:
+        raise
     except TypeError as error:
         raise DTypeError(f"[dtype] {error}") from None
 

@@ -50,8 +50,8 @@ class Descriptive(Distances):
             raise ShapeError(f"[nanmedian] shape {self.shape} has no elements on axis {dim}")
         values, places = self.sort(axis)
         count = self.isnan().logical_not().sum(axis, keepdim=True)
-        middle = count.sub(1).maximum(0).idiv(2)
-        found = values.gather(axis, middle), places.gather(axis, middle)
+        middle = count.sub(1).maximum(0).floor_divide(2)
+        found = values._gather(axis, middle), places._gather(axis, middle)
         return found if keepdim else tuple(x.squeeze(axis) for x in found)
 
     def mode(self, dim: int = -1, keepdim: bool = False) -> tuple[Self, Self]:
@@ -64,7 +64,7 @@ class Descriptive(Distances):
         """
         axis = resolve_axis("mode", dim, self.ndim)
         if not self.ndim:
-            return self, self._filled(0).int()
+            return self._again(), self._filled(0).int()
         size = self.shape[axis]
         if not size:
             raise ShapeError(f"[mode] shape {self.shape} has no elements on axis {dim}")
@@ -73,7 +73,7 @@ class Descriptive(Distances):
         before = values._slice(axis, 0, 1).cat(values._slice(axis, 0, size - 1), dim=axis)
         begins = values.ne(before).where(at, 0).cummax(axis)[0]
         longest = at.sub(begins).argmax(axis, keepdim=True)
-        found = values.gather(axis, longest), places.gather(axis, longest)
+        found = values._gather(axis, longest), places._gather(axis, longest)
         return found if keepdim else (found[0].squeeze(axis), found[1].squeeze(axis))
 
     # -- variables ----------------------------------------------------------------------------

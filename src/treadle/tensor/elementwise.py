@@ -23,13 +23,15 @@ from ..dtype import (
     to_dtype,
 )
 from ..engine.memory import from_host
-from ..errors import DTypeError
+from ..engine.storages import Moves, on_the_way, shown, storage_of
+from ..errors import DTypeError, ShapeError
 from ..ir.node import Node, alu
 from ..ir.op import Op
+from ..ir.shape import same_size
 from .core import Core
 from .images import check_image, into_image
-from .inplace import assign_node, base_of, check_leaf, check_value
-from .operands import check_device, is_scalar, operands, scalar_node, weak_dtype
+from .inplace import check_leaf, check_writable, write
+from .operands import check_device, is_scalar, operands, plain, rank, scalar_node, weak_dtype
 from .shapes import broadcast_shapes, expand
 
 __all__ = ["Elementwise"]
@@ -98,7 +100,7 @@ class Elementwise(Core):
         if isinstance(wanted, ImageDType):
             check_image("cast", wanted, self.device, self.numel())
             return self._result(into_image(self.node, wanted))
-        return self if wanted is self.dtype else self._result(self.node.cast(wanted))
+        return self._result(self.node.cast(wanted))
 
     def float(self) -> Self:
         """The elements as float32, as by `cast`. Raises DTypeError for complex numbers."""
@@ -158,28 +160,42 @@ class Elementwise(Core):
         one raises DTypeError. Raises ShapeError.
         """
         if rounding_mode == "floor":
-            return self.idiv(x, reverse)
+            return self.floor_divide(x, reverse)
         if rounding_mode not in (None, "trunc"):
             raise DTypeError(
                 f'[div] rounding_mode is None, "trunc" or "floor", not {rounding_mode!r}'
             )
+        if rounding_mode == "trunc":
+            return self.idiv(x, reverse)
         x = self._operand("div", x)
         a, b = operands("div", self, x)
         first, second = (b, a) if reverse else (a, b)
-        if rounding_mode == "trunc" and a.dtype.is_int:
-            return self._result(_truncating(first, second), *_tensors(x))
         kind = least_upper_float(a.dtype)
-        result = self._result(alu(Op.FDIV, first.cast(kind), second.cast(kind)), *_tensors(x))
-        return result if rounding_mode is None else result._unary(Op.TRUNC).cast(a.dtype)
+        return self._result(alu(Op.FDIV, first.cast(kind), second.cast(kind)), *_tensors(x))
 
     def idiv(self, x: Any, reverse: Any = False) -> Self:
-        """The exact quotient, rounded down, elementwise; an integer over 0 gives 0.
+        """The quotient rounded towards zero, elementwise; an integer over 0 gives 0.
 
-        Shapes broadcast, dtypes promote; bools give int32. Raises ShapeError, and DTypeError for
-        complex numbers.
+        `//` and `floor_divide` round down. Shapes broadcast, dtypes promote; bools give int32.
+        Raises ShapeError, and DTypeError for complex numbers.
         """
         x = self._operand("idiv", x)
-        a, b = operands("idiv", self, x)
+        a, b = (_no_bool(node) for node in operands("idiv", self, x))
+        first, second = (b, a) if reverse else (a, b)
+        if a.dtype.is_inexact:
+            wide = a.dtype if a.dtype.bits >= 32 else dtypes.float32
+            quotient = alu(Op.FDIV, first.cast(wide), second.cast(wide))
+            return self._result(alu(Op.TRUNC, quotient).cast(a.dtype), *_tensors(x))
+        return self._result(_truncating(first, second), *_tensors(x))
+
+    def floor_divide(self, x: Any, reverse: Any = False) -> Self:
+        """The exact quotient, rounded down, elementwise: `//`. An integer over 0 gives 0.
+
+        With an infinity it is the quotient itself, as the Array API has it. Shapes broadcast,
+        dtypes promote; bools give int32. Raises ShapeError, and DTypeError for complex numbers.
+        """
+        x = self._operand("floor_divide", x)
+        a, b = operands("floor_divide", self, x)
         first, second = (b, a) if reverse else (a, b)
         if a.dtype.is_float:
             wide = a.dtype if a.dtype.bits >= 32 else dtypes.float32
@@ -207,14 +223,31 @@ class Elementwise(Core):
 
         Raises ShapeError, and DTypeError for complex numbers.
         """
-        return self._binary(Op.MAX, "maximum", x)
+        return self._extreme(Op.MAX, "maximum", x)
 
     def minimum(self, x: Any) -> Self:
         """The smaller of two elements; NaN if either is. Shapes broadcast, dtypes promote.
 
         Raises ShapeError, and DTypeError for complex numbers.
         """
-        return self._binary(Op.MIN, "minimum", x)
+        return self._extreme(Op.MIN, "minimum", x)
+
+    def _extreme(self, op: Op, name: str, x: Any) -> Self:
+        """With a constant, too, equals share the gradient: it is put as a value of its own."""
+        x = self._operand(name, x)
+        a, b = operands(name, self, x)
+        if a.dtype.is_float and (a.op is Op.CONST) != (b.op is Op.CONST):
+            shape = a.shape if b.op is Op.CONST else b.shape
+            a, b = (_value_of_constant(node, shape) for node in (a, b))
+        return self._result(alu(op, a, b), *_tensors(x))
+
+    def _at_least(self, name: str, x: Any) -> Self:
+        """The larger of element and `x`; where they are equal the constant takes the gradient."""
+        return self._binary(Op.MAX, name, x)
+
+    def _at_most(self, name: str, x: Any) -> Self:
+        """The smaller of element and `x`; where they are equal the constant takes the gradient."""
+        return self._binary(Op.MIN, name, x)
 
     # -- bits ---------------------------------------------------------------------------------
 
@@ -352,41 +385,80 @@ class Elementwise(Core):
         earlier keep the old values. A leaf stays a leaf: nothing flows back into `x`. Raises
         ShapeError or DTypeError.
         """
+        check_writable("assign", self)
         value = self._as_value(x)
-        check_value(self, self.shape, value)
-        check_device("assign", self, value)
-        value = self._inside_leaf(value)
-        assign_node(self, expand(value.node, self.shape))
-        if value._requires_grad is True:
-            self._requires_grad = True
+        check_leaf("assign", self)
+        self._write(value, expand(value.node, self.shape))
         return self
 
     def _as_value(self, x: Any) -> Self:
-        """`x` as a tensor of this shape and dtype where it is a scalar."""
+        """`x` as a tensor of this dtype. Raises ShapeError or DTypeError."""
         x = self._operand("assign", x)
-        if not is_scalar(x):
-            return x
-        return type(self)._of(expand(scalar_node("assign", x, self.dtype), self.shape), self.device)
+        if is_scalar(x):
+            if weak_dtype(x, self.dtype) is not self.dtype:
+                raise _unfit(dtypes.from_py(plain(x)), self.dtype)
+            return type(self)._of(scalar_node("assign", x, self.dtype), self.device)
+        check_device("assign", self, x)
+        if least_upper_dtype(x.dtype, self.dtype) is not self.dtype:
+            raise _unfit(x.dtype, self.dtype)
+        if not _fits(x.shape, self.shape):
+            raise ShapeError(
+                f"[assign] a value of shape {x.shape} does not fit {self.shape}, which it would "
+                "have to broadcast to; use .reshape on the value, or rebind the name: x = value"
+            )
+        return x.cast(self.dtype)
 
-    def _inside_leaf(self, value: Self) -> Self:
-        return value.detach() if self.is_leaf else value
+    def _write(self, value: Self, node: Node, part: Moves = ()) -> None:
+        """Write `node`, which is made of `value`, to what `part` shows of this tensor."""
+        storage = storage_of(self)
+        owner = self if self._moves is None else storage.tensor()
+        graded = value._requires_grad is True
+        if graded and owner is not None and owner.is_leaf:
+            node, graded = Node(Op.DETACH, node.dtype, (node,)), False
+        if graded or not (part or self._moves):
+            storage.is_graded = graded
+        if graded:
+            for tensor in (owner, *on_the_way(self)):
+                if tensor is not None:
+                    tensor._requires_grad = True
+        write(self, node, part)
+
+    def _latest(self) -> Node:
+        """What a write finds here: for a view, what its storage holds by now."""
+        if self._storage is None or self._moves is None:
+            return self.node
+        return shown(self._moves, self._storage.node)
 
     def _in_place(self, name: str, result: Self) -> Self:
-        """Take the value of `result`, in memory where this tensor owns some."""
+        """Write `result`, of this shape and dtype, to this tensor."""
         check_leaf(name, self)
+        if rank(result.dtype) <= rank(self.dtype):  # of the same kind, as NumPy and PyTorch accept
+            result = result.cast(self.dtype)
         if result.dtype is not self.dtype or result.shape != self.shape:
             raise DTypeError(
                 f"[{name}] the result is {result.dtype.name} {result.shape}, which does not fit "
                 f"in place of {self.dtype.name} {self.shape}; write x = x ... instead"
             )
-        graded = True in (self._requires_grad, result._requires_grad)
-        if self.is_leaf or (base_of(self.node) is not None and not graded):
-            return self.assign(result)
-        return self._become(result)
+        return self.assign(result)
 
 
 def _shaped(node: Node, shape: Any) -> Node:
     return node if node.shape == tuple(shape) else Node(Op.RESHAPE, node.dtype, (node,), shape)
+
+
+def _fits(shape: Any, wanted: Any) -> bool:
+    """Whether `shape` broadcasts to `wanted`."""
+    if len(shape) > len(wanted):
+        return False
+    own = wanted[len(wanted) - len(shape) :]
+    return all(same_size(a, b) or same_size(a, 1) for a, b in zip(shape, own, strict=True))
+
+
+def _unfit(dtype: DType, wanted: DType) -> DTypeError:
+    return DTypeError(
+        f"[assign] a {dtype.name} value does not fit a {wanted.name} tensor without loss; cast it "
+        f"with .cast({wanted.name!r})"
+    )
 
 
 def _tensors(value: Any) -> tuple[Core, ...]:
@@ -410,6 +482,12 @@ def _node_as(name: str, value: Any, dtype: DType) -> Node:
     return value.node.cast(dtype) if isinstance(value, Core) else scalar_node(name, value, dtype)
 
 
+def _value_of_constant(node: Node, shape: Any) -> Node:
+    if node.op is not Op.CONST:
+        return node
+    return expand(Node(Op.DETACH, node.dtype, (node,)), shape)
+
+
 def _truncating(a: Node, b: Node) -> Node:
     """The integer quotient rounded towards zero, by way of the one rounded down."""
     down = alu(Op.IDIV, a, b)
@@ -421,10 +499,11 @@ def _truncating(a: Node, b: Node) -> Node:
 def _floored(a: Node, b: Node) -> Node:
     """The quotient of floats rounded down, exactly: a / b alone may round up to a whole number."""
     rest, quotient = alu(Op.MOD, a, b), alu(Op.FDIV, a, b)
+    quotient = Node(Op.DETACH, a.dtype, (quotient,))  # where it is taken, only its value is
     whole = alu(Op.ROUND, alu(Op.FDIV, a - rest, b))
-    # infinite is a rest only where b is, with the other sign: the quotient is a little below 0
-    below = rest.eq(a.like(math.inf)) | rest.eq(a.like(-math.inf))
-    return b.eq(a.like(0)).where(quotient, below.where(-1.0, whole))
+    whole = whole.eq(0.0).where(a.eq(0.0).where(quotient, 0.0), whole)  # of 0, its sign
+    endless = [x.eq(math.inf) | x.eq(-math.inf) for x in (a, b)]
+    return (b.eq(0.0) | endless[0] | endless[1]).where(quotient, whole)
 
 
 def _no_bool(node: Node) -> Node:

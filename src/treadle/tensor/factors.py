@@ -63,7 +63,8 @@ class Factors(Descriptive):
     def vander(self, n: int | None = None, increasing: bool = False) -> Self:
         """Powers of the elements of (.., m) along a new last axis: (.., m, n); `n` None is m.
 
-        From the highest to 0, or from 0 on; the dtype stays. Raises ShapeError.
+        From the highest to 0, or from 0 on. Integers give at least int32 or uint32, bools int32;
+        other dtypes stay. Raises ShapeError.
         """
         x = self.atleast_1d()
         count = x.shape[-1] if n is None else n

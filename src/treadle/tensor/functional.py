@@ -11,11 +11,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from ..config import settings
 from ..dtype import dtypes, least_upper_dtype
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir.op import Op
-from .checks import check_attention, check_labels, check_vectors
+from .checks import check_attention, check_labels, check_targets, check_vectors
 from .losses import reduced
 from .shapes import broadcast_shapes, resolve_axes
 from .subscript import check_places
@@ -94,7 +93,7 @@ class Functional(Synonyms):
         if not 0 <= p <= 1:
             raise ArgumentError(f"[{name}] p is a probability, not {p}")
         if not type(self).training or p == 0:
-            return self
+            return self._again()
         if p == 1:
             return self.mul(0)
         kept = type(self).rand(*shape, device=self.device, dtype=dtypes.float32).ge(p)
@@ -167,10 +166,11 @@ class Functional(Synonyms):
     ) -> Self:
         """-(Y log(self) + (1 - Y) log(1 - self)) for probabilities; logs stop at -100.
 
-        `Y` broadcasts, and so does `weight`, which multiplies the losses before `reduction`: "mean"
-        or "sum" to a scalar, "none" keeps them. Dtypes promote, integers give floats. Raises
+        `Y` has this shape. `weight` broadcasts, and multiplies the losses before `reduction`:
+        "mean" or "sum" to a scalar, "none" keeps them. Dtypes promote, integers give floats. Raises
         ShapeError, DTypeError for complex numbers, ArgumentError for another reduction.
         """
+        check_targets("binary_crossentropy", self.shape, Y.shape)
         yes = self.log().clamp(min_=-100.0)
         no = self.neg().add(1.0).log().clamp(min_=-100.0)
         rows = Y.mul(yes).add(Y.neg().add(1).mul(no)).neg()
@@ -182,10 +182,12 @@ class Functional(Synonyms):
     ) -> Self:  # fmt: skip
         """`binary_crossentropy` of the sigmoid of each element, without overflow.
 
-        `Y` and `weight` broadcast; `pos_weight` multiplies what Y = 1 costs. `reduction`: "mean" or
-        "sum" to a scalar, "none" keeps the shape. Dtypes promote, integers give floats. Raises
-        ShapeError, DTypeError for complex numbers, ArgumentError for another reduction.
+        `Y` has this shape, `weight` broadcasts, `pos_weight` multiplies what Y = 1 costs.
+        `reduction`: "mean" or "sum" to a scalar, "none" keeps the shape. Dtypes promote, integers
+        give floats. Raises ShapeError, DTypeError for complex numbers, ArgumentError for another
+        reduction.
         """
+        check_targets("binary_crossentropy_logits", self.shape, Y.shape)
         yes, no = self.logsigmoid(), self.neg().logsigmoid()
         positive = Y.mul(yes) if pos_weight is None else Y.mul(yes).mul(pos_weight)
         rows = positive.add(Y.neg().add(1).mul(no)).neg()
@@ -222,7 +224,7 @@ class Functional(Synonyms):
                 f"[cross_entropy] label_smoothing is a part of 1, not {label_smoothing}"
             )
         if Y.dtype.is_float:
-            broadcast_shapes("cross_entropy", self.shape, Y.shape)
+            check_targets("cross_entropy", self.shape, Y.shape)
         else:
             check_labels("cross_entropy", self.shape, Y.shape, axis)
         if weight is not None and weight.shape != (self.shape[axis],):
@@ -261,11 +263,11 @@ def _of_labels(
 ) -> Any:
     """Cross entropy of log-probabilities along `axis` with the labels of all but that axis."""
     counted = labels.ne(ignored) if _holds(labels.dtype, ignored) else labels.eq(labels)
-    if settings.CHECK_INDEX:
-        check_places("loss", counted.where(labels, 0), axis, logs.shape[axis])
+    unused = ignored if _holds(labels.dtype, ignored) else None
+    labels = labels._result(check_places("loss", labels, axis, logs.shape[axis], 0, unused))
     factors = counted
     if weight is not None:
-        factors = counted.where(weight[counted.where(labels, 0)], 0)
+        factors = counted.where(weight._pick(0, counted.where(labels, 0)), 0)
         logs = logs.mul(weight.reshape((-1, *(1,) * (logs.ndim - 1 - axis))))
     rows = _at_labels(logs, labels, axis).mul(1.0 - smoothing)
     if smoothing:

@@ -32,12 +32,25 @@ class Gathering(Reduce):
 
     __slots__ = ()
 
-    def _check_index(self, name: str, axis: int, index: Self) -> None:
+    def _check_index(self, name: str, axis: int, index: Self) -> Self:
+        """`index` as one whose places are looked at (CHECK_INDEX)."""
         if not index.dtype.is_int:
             raise DTypeError(f"[{name}] the index is {index.dtype.name}, not an integer")
         check_index(name, self.shape, index.shape, axis)
         check_device(name, self, index)
-        check_places(name, index, axis, self.shape[axis] if self.ndim else 1)
+        size = self.shape[axis] if self.ndim else 1
+        return index._result(check_places(name, index, axis, size))
+
+    def _pick(self, axis: int, places: Self, along: bool = False) -> Self:
+        """The elements at `places` of one axis, 0 outside of it; which nobody checks."""
+        arg = GatherArg(axis, along)
+        return self._result(Node(Op.GATHER, self.dtype, (self.node, places.node), arg))
+
+    def _put(self, axis: int, places: Self, values: Self, op: Op | None = None) -> Self:
+        """A copy with `values` at (or combined into) `places` of one axis; dropped outside."""
+        arg = ScatterArg(axis, op)
+        nodes = (self.node, places.node, values.node)
+        return self._result(Node(Op.SCATTER, self.dtype, nodes, arg), values)
 
     def gather(self, dim: int, index: Self) -> Self:
         """Along one axis, the elements at the integers `index`; the result has its shape, and this
@@ -50,7 +63,15 @@ class Gathering(Reduce):
         axis = resolve_axis("gather", dim, self.ndim)
         if self.ndim + index.ndim < 2:
             return self.reshape((-1,)).gather(0, index.reshape((-1,))).reshape(index.shape)
-        self._check_index("gather", axis, index)
+        return self._gathered(axis, self._check_index("gather", axis, index))
+
+    def _gather(self, dim: int, index: Self) -> Self:
+        """`gather` for places that are in range."""
+        if not self.ndim:
+            return self
+        return self._gathered(resolve_axis("gather", dim, self.ndim), index)
+
+    def _gathered(self, axis: int, index: Self) -> Self:
         lines = self.shrink_to(
             tuple(n if at == axis else m for at, (n, m) in enumerate(self._beside(index)))
         )
@@ -93,10 +114,14 @@ class Gathering(Reduce):
 
     def _scatter(self, name: str, dim: int, index: Self, src: Any, op: Op | None) -> Self:
         axis = resolve_axis(name, dim, self.ndim)
-        self._check_index(name, axis, index)
+        index = self._check_index(name, axis, index)
         if not self.ndim:
             line, places = self.reshape((1,)), index.reshape((1,))
-            return line._scatter(name, 0, places, src.reshape((1,)), op).reshape(())
+            return line._scatter_at(0, places, src.reshape((1,)), op).reshape(())
+        return self._scatter_at(axis, index, src, op)
+
+    def _scatter_at(self, axis: int, index: Self, src: Self, op: Op | None = None) -> Self:
+        """`_scatter` for places that are in range, or meant to be dropped."""
         lines = tuple(m if at == axis else n for at, (n, m) in enumerate(self._beside(index)))
         if lines != index.shape:  # places outside are dropped: those beside the index are -1
             wide = index if index.dtype.itemsize >= 4 else index.cast(dtypes.int32)

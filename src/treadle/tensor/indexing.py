@@ -21,11 +21,11 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import size_product, strides_of
 from .gathering import Gathering
-from .inplace import check_leaf, write_view
+from .inplace import check_leaf, check_writable
 from .operands import check_device, is_scalar, scalar_node
 from .shapes import broadcast_shapes, expand, move_axes, reshape
 from .sorting import Sorting
-from .subscript import Subscript, check_places, parse
+from .subscript import Subscript, as_subscript, check_places, parse
 
 __all__ = ["Indexing"]
 
@@ -36,26 +36,28 @@ class Indexing(Sorting):
     __slots__ = ()
 
     def __getitem__(self, indices: Any) -> Self:
-        """A part of the tensor, by NumPy's rules. Raises IndexOutOfRange, ShapeError."""
+        """A part of the tensor, by NumPy's rules. Raises IndexOutOfRange, SubscriptError."""
         if isinstance(indices, Gathering) and indices.dtype.is_bool and not indices.ndim:
             return self.unsqueeze(0)[indices.reshape((1,))]
         plan = parse(self.shape, indices, self._to_index)
-        view = self._result(plan.view(self.node))
+        view = self._view(plan.view(self.node))
         if not plan.advanced:
             return view
         places = view._places_of(plan)
         return view._result(_gathered(view.node, plan, places))
 
     def __iter__(self) -> Iterator[Self]:
-        """The parts along the first axis. Raises ShapeError for shape ()."""
+        """The parts along the first axis. Raises ArgumentError, a TypeError, for shape ()."""
         return (self[i] for i in range(len(self)))
 
     def __setitem__(self, indices: Any, v: Any) -> None:
         """Write `v`, broadcast and converted, into a part. Views taken earlier keep their values.
 
-        Of equal places, the last written stays. Raises IndexOutOfRange, ShapeError.
+        Of equal places, the last written stays. Raises IndexOutOfRange, SubscriptError, and
+        ShapeError where `v` does not fit.
         """
         check_leaf("setitem", self)
+        check_writable("setitem", self)
         value = self._operand("setitem", v)
         if not is_scalar(value):
             check_device("setitem", self, value)
@@ -64,12 +66,9 @@ class Indexing(Sorting):
         if isinstance(indices, Gathering) and indices.dtype.is_bool and self._fill(indices, value):
             return
         plan = parse(self.shape, indices, self._to_index)
-        new = self._result(plan.view(self.node))
+        new = self._result(plan.view(self._latest()))
         part, value = new._value_for(plan, value)
-        value = self._inside_leaf(value)
-        write_view(self, plan.view, part(value.node))
-        if value._requires_grad is True:
-            self._requires_grad = True
+        self._write(value, part(value.node), tuple(plan.moves))
 
     def _fill(self, mask: Any, value: Any) -> bool:
         """`x[mask] = scalar` needs no places, and neither does a mask of one element."""
@@ -133,7 +132,8 @@ class Indexing(Sorting):
         check_device("getitem", self, *tensors)
         if len(tensors) == 1:
             return tensors[0].node
-        shape = broadcast_shapes("getitem", *(t.shape for t in tensors))
+        with as_subscript():
+            shape = broadcast_shapes("getitem", *(t.shape for t in tensors))
         wide = dtypes.int64 if size_product(sizes) >= 1 << 31 else dtypes.int32
         total = self._filled(0).cast(wide)
         inside = self._filled(1).cast(dtypes.bool)
@@ -145,7 +145,7 @@ class Indexing(Sorting):
     def _wrapped(self, index: Any, axis: int, size: Any) -> Self:
         """An index as a tensor, negative places counted from the end."""
         if isinstance(index, Gathering):
-            check_places("getitem", index, axis, size, -size)
+            index = index._result(check_places("getitem", index, axis, size, -size))
             if index.dtype.is_unsigned:
                 return type(self)._of(index.node, index.device)
             wide = index if index.dtype.itemsize >= 4 else index.cast(dtypes.int32)

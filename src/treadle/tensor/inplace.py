@@ -1,228 +1,262 @@
-"""In-place changes: a tensor's value becomes an effect on the memory that it owns.
+"""In-place changes: a write gives a storage new values, and those who see it another node.
 
-    t.assign(v)      ->  t.node = AFTER(buffer, ASSIGN(buffer, v))
-    t[1:3] = v       ->  t.node = AFTER(buffer, ASSIGN(buffer[1:3], v))
+    x.assign(v)      ->  x.node = AFTER(buffer, ASSIGN(buffer, v)), or v where x has no memory
+    x[1:3] = v       ->  x.node = AFTER(buffer, ASSIGN(buffer[1:3], v))
 
 Every effect makes a new version of the buffer, and a version is overwritten by one effect only, so
-graphs built earlier keep reading the values they were built on. What has no memory of its own gets
-it here, lazily: a fresh buffer, assigned the value.
+graphs built earlier keep reading the values they were built on. A storage without memory of its
+own gets some where a part is written, lazily: a fresh buffer, assigned what it was.
 """
 
 from __future__ import annotations
 
-import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..engine.known import holders, resolve
+from ..engine.known import resolve
 from ..engine.memory import allocate, is_read_only
 from ..engine.run import lock
+from ..engine.storages import (
+    Moves,
+    Storage,
+    base_of,
+    bases_to_write,
+    capturing,
+    claimed,
+    on_the_way,
+    overwritten,
+    shown,
+    storage_of,
+    written,
+)
 from ..errors import DeviceError, DTypeError, ShapeError, UserError
-from ..ir.args import Placeholder, Token
+from ..ir.args import ConstantName, Placeholder
 from ..ir.node import Node
-from ..ir.op import Op
+from ..ir.op import MOVEMENT, Op
 from ..ir.origin import mark
+from ..ir.shape import size_product
 from ..ir.versions import stored_below
 from ..schedule.shard import axis_of, sharded
+from ..transforms.updates import as_value
 from .modes import no_grad
 from .shapes import reshape
 
 if TYPE_CHECKING:
     from .core import Core
 
-__all__ = ["assign_node", "base_of", "check_leaf", "leads_to_leaf", "own_memory", "write_view"]
+__all__ = [
+    "check_leaf", "check_writable", "is_exposed", "leads_to_leaf", "moves_between",
+    "over_memory", "own_memory", "unwritable", "write",
+]  # fmt: skip
 
-_overwritten: weakref.WeakSet[Node] = weakref.WeakSet()
-_leaf_of: weakref.WeakKeyDictionary[Token, weakref.ref[Core]] = weakref.WeakKeyDictionary()
-_NO_PART = (
-    "[assign] a part of a tensor over {} cannot be overwritten: assign all of it, or gather it "
-    "with .to() first"
-)
-_WRITABLE = frozenset((Op.RESHAPE, Op.PERMUTE, Op.SHRINK, Op.FLIP))
+T = TypeVar("T", bound="Core")
 
 
-def base_of(node: Node) -> Node | None:
-    """The whole buffer (BUFFER or AFTER) that `node` is a reshape of, or None."""
-    node = resolve(node)
-    while node.op is Op.RESHAPE:
-        node = resolve(node.src[0])
-    return node if node.op in (Op.BUFFER, Op.AFTER) else None
+# -- views ------------------------------------------------------------------------------------
 
 
-def _token(base: Node) -> Token:
-    return stored_below(base).arg.token
+def moves_between(node: Node, base: Node) -> Moves:
+    """The movements that lead from `base` to `node`."""
+    found: list[tuple[Op, Any]] = []
+    while node is not base:
+        if node.op is not Op.DETACH:
+            found.append((node.op, node.arg))
+        node = node.src[0]
+    found.reverse()
+    return tuple(found)
+
+
+def over_memory(tensor: T) -> T:
+    """`tensor`, whose node is memory or movements of it: writes to it go there."""
+    node = base = tensor.node
+    while base.op in MOVEMENT:
+        base = base.src[0]
+    if base_of(node) is base:
+        storage = storage_of(tensor)
+    else:
+        storage = Storage(type(tensor)._in_memory(base, tensor.device), base)
+        tensor._storage, tensor._moves = storage, moves_between(node, base)
+    bases_to_write(storage)
+    return tensor
+
+
+# -- what is refused --------------------------------------------------------------------------
+
+
+def check_leaf(name: str, tensor: Core) -> None:
+    """Raises UserError where an operation in place would have to pass a leaf's gradient on."""
+    if no_grad or tensor._requires_grad is not True:
+        return
+    storage = tensor._storage
+    owner = tensor if storage is None or tensor._moves is None else storage.tensor()
+    if owner is not None and owner.is_leaf:
+        what = "a leaf" if owner is tensor else "a view of a leaf"
+        raise UserError(
+            f"[{name}] {what} of shape {owner.shape} that requires gradients is changed in place, "
+            "and its gradient would be that of the new value alone: do it under Tensor.no_grad()"
+        )
+
+
+def check_writable(name: str, tensor: Core) -> None:
+    """Raises UserError for what shows an element twice, or none of the storage's."""
+    if any(map(_is_read_only, bases_to_write(storage_of(tensor)) or ())):
+        raise DeviceError(
+            f"[{name}] the tensor's memory is somebody else's and read-only: assign to a copy, "
+            "such as .clone()"
+        )
+    if (why := unwritable(tensor._moves or ())) is not None:
+        raise UserError(
+            f"[{name}] a tensor of shape {tensor.shape} is {why}, and no place to write to: "
+            "write to what it is a view of, or to a copy, such as .clone()"
+        )
+
+
+def is_exposed(base: Node) -> bool:
+    """Whether others know the memory of `base` by its address."""
+    return stored_below(base).arg.token.memory.is_exposed
+
+
+def _is_read_only(base: Node) -> bool:
+    return is_read_only(stored_below(base).arg.token)
+
+
+def unwritable(moves: Moves) -> str | None:
+    """What a view by `moves` is that cannot be written to, or None."""
+    for op, arg in reversed(moves):
+        if op is Op.EXPAND:
+            return "an expanded view, which shows one element several times"
+        if op is Op.PAD:
+            return "a view through padding, which shows elements that are in no memory"
+        if op is Op.WINDOW and arg.size > 1 and (arg.size - 1) * arg.dilation >= arg.stride:
+            return "a view of windows that overlap, which shows one element several times"
+    return None
+
+
+def leads_to_leaf(node: Node) -> bool:
+    """Whether gradients are asked for below `node`: of a leaf, or by a transform that runs."""
+    return any(
+        (n.op is Op.ALIAS and type(n.arg) is not ConstantName)
+        or (n.op is Op.BUFFER and _is_leaf(n))
+        for n in node.toposort()
+    )
+
+
+def _is_leaf(buffer: Node) -> bool:
+    token = buffer.arg.token
+    if isinstance(token, Placeholder):
+        return True
+    storage = claimed(token)
+    owner = None if storage is None else storage.tensor()
+    return owner is not None and owner.is_leaf
+
+
+# -- writing ----------------------------------------------------------------------------------
+
+
+def write(tensor: Core, value: Node, part: Moves = ()) -> None:
+    """Overwrite what `part` shows of `tensor` with `value`, of that shape, in the storage."""
+    with lock:
+        storage = storage_of(tensor)
+        if capturing.active is not None:
+            capturing.active.wrote(storage, tensor)
+        if capturing.writes is not None:
+            capturing.writes.add(storage)
+        moves = (tensor._moves or ()) + part
+        new = _with_part(storage, moves, value) if moves else _with_all(storage, value)
+        storage._show(new)
+        for view in on_the_way(tensor):
+            view.node = _shown_by(view, storage)
+        written.add(storage)
+
+
+def _shown_by(view: Core, storage: Storage) -> Node:
+    node, owner = shown(view._moves or (), storage.node), storage.tensor()
+    is_graded = storage.is_graded or (owner is not None and owner.is_leaf)
+    if is_graded and view._requires_grad is not True:
+        return Node(Op.DETACH, node.dtype, (node,))
+    return node
+
+
+def _with_all(storage: Storage, value: Node) -> Node:
+    """The values once all are overwritten: in memory where there is some, else `value` itself."""
+    bases = bases_to_write(storage)
+    if bases is None:
+        return value
+    if not isinstance(storage.device, tuple):
+        return reshape(_effect(bases[0], bases[0], reshape(value, bases[0].shape)), value.shape)
+    old = storage.node if storage.is_graded else resolve(storage.node)
+    spread = sharded(value, storage.device, old.arg.axis)
+    parts = []
+    for base, part in zip(bases, spread.src, strict=True):
+        parts.append(reshape(_effect(base, base, reshape(part, base.shape)), part.shape))
+    return Node(Op.MULTI, value.dtype, tuple(parts), old.arg)
+
+
+def _with_part(storage: Storage, moves: Moves, value: Node) -> Node:
+    """The values once those that `moves` show are overwritten."""
+    old = storage.node
+    if isinstance(storage.device, tuple):
+        # A part may lie on several devices: each writes all of its piece.
+        write = Node(Op.ASSIGN, value.dtype, (shown(moves, old), value))
+        return _with_all(storage, as_value(Node(Op.AFTER, old.dtype, (old, write))))
+    bases = bases_to_write(storage)
+    base = _fresh(old, storage) if bases is None else bases[0]
+    _check_plain(base)
+    # A node that no value has: what is known of a value is a copy, and no place to write to.
+    place = Node(Op.RESHAPE, base.dtype, (base,), base.shape)
+    view = shown(moves, reshape(place, old.shape))
+    return reshape(_effect(base, view, value), old.shape)
+
+
+def _fresh(value: Node, storage: Storage) -> Node:
+    """Memory of its own for `storage` that will hold `value`."""
+    size = size_product(value.shape)
+    if not isinstance(size, int):
+        raise ShapeError(f"[assign] memory of the symbolic shape {value.shape} cannot be owned")
+    buffer = allocate(storage.device, value.dtype, size)
+    return _effect(buffer, buffer, reshape(value, (size,)))
 
 
 def _effect(base: Node, view: Node, value: Node) -> Node:
-    if is_read_only(_token(base)):
-        raise DeviceError(
-            "[assign] the tensor's memory is somebody else's and read-only: assign to a copy, "
-            "such as .clone()"
-        )
-    _overwritten.add(base)
+    overwritten.add(base)
     write = Node(Op.ASSIGN, view.dtype, (view, value))
     mark(write)
     return Node(Op.AFTER, base.dtype, (base, write))
 
 
-def _fresh(value: Node, shape: Any, device: Any) -> Node:
-    """`value`, broadcast to `shape` already, in new memory."""
-    if isinstance(device, tuple):
-        spread = sharded(value, device, axis_of(value))
-        parts = (
-            _fresh(part, part.shape, home) for part, home in zip(spread.src, device, strict=True)
-        )
-        return Node(Op.MULTI, value.dtype, tuple(parts), spread.arg)
-    size = 1
-    for n in shape:
-        size *= n
-    if not isinstance(size, int):
-        raise ShapeError(f"[assign] memory of the symbolic shape {shape} cannot be owned")
-    buffer = allocate(device, value.dtype, size)
-    return reshape(_effect(buffer, buffer, reshape(value, (size,))), shape)
-
-
-def own_memory(tensor: Core, exclusive: bool = False) -> Node:
-    """Give `tensor` a buffer of its own if it has none; returns the base to write to.
-
-    `exclusive`: it is about to be a leaf, and no other leaf may have the same memory.
-    """
-    if isinstance(tensor.device, tuple):
-        tensor.node = _fresh(tensor.node, tensor.shape, tensor.device)
-        return tensor.node
-    base = base_of(tensor.node)
-    taken = base is not None and base in _overwritten
-    if base is not None and exclusive:
-        leaf = _leaf_of.get(_token(base))
-        owner = None if leaf is None else leaf()
-        taken = taken or (owner is not None and owner is not tensor)
-    if base is None or taken:
-        tensor.node = _fresh(tensor.node, tensor.shape, tensor.device)
-        base = base_of(tensor.node)
-        assert base is not None
-    if exclusive:
-        _leaf_of[_token(base)] = weakref.ref(tensor)
-    return base
-
-
-def check_leaf(name: str, tensor: Core) -> None:
-    """Raises UserError where an operation in place would have to pass a leaf's gradient on."""
-    if tensor.is_leaf and not no_grad:
-        raise UserError(
-            f"[{name}] a leaf of shape {tensor.shape} that requires gradients is changed in place, "
-            "and its gradient would be that of the new value alone: do it under Tensor.no_grad(), "
-            "or with .assign()"
-        )
-
-
-def leads_to_leaf(node: Node) -> bool:
-    """Whether gradients are asked for below `node`: of a leaf, or by a transform that runs."""
-    return any(n.op is Op.ALIAS or (n.op is Op.BUFFER and _is_leaf(n)) for n in node.toposort())
-
-
-def _is_leaf(buffer: Node) -> bool:
-    token = buffer.arg.token
-    leaf = _leaf_of.get(token)
-    owner = None if leaf is None else leaf()
-    return isinstance(token, Placeholder) or (owner is not None and owner.is_leaf)
-
-
-def check_value(tensor: Core, shape: Any, value: Core) -> None:
-    """Raises ShapeError or DTypeError where `value` cannot be assigned."""
-    if value.shape != shape:
-        raise ShapeError(
-            f"[assign] a value of shape {value.shape} does not fit {shape}; use .expand or "
-            ".reshape on the value, or rebind the name: x = value"
-        )
-    if value.dtype is not tensor.dtype:
-        raise DTypeError(
-            f"[assign] a {value.dtype.name} value does not fit a {tensor.dtype.name} tensor; "
-            f"cast it with .cast({tensor.dtype.name!r})"
-        )
-
-
-def assign_node(tensor: Core, value: Node) -> None:
-    """Overwrite all of `tensor`: its whole buffer, or, for a view of one, the part it shows."""
-    with lock:
-        _assign_node(tensor, value)
-
-
-def _assign_node(tensor: Core, value: Node) -> None:
-    if isinstance(tensor.device, tuple):
-        tensor.node = _assigned_parts(resolve(tensor.node), value, tensor.device)
-        return
-    base = base_of(tensor.node)
-    view = None if base is not None else _view_of_buffer(tensor.node)
-    if view is not None and view[-1] not in _overwritten:
-        _write_through(tensor, view, value)
-    elif base is None or base in _overwritten:
-        tensor.node = _fresh(value, tensor.shape, tensor.device)
-    else:
-        flat = reshape(value, base.shape)
-        tensor.node = reshape(_effect(base, base, flat), tensor.shape)
-
-
-def _assigned_parts(old: Node, value: Node, devices: tuple[str, ...]) -> Node:
-    """The parts of `old` overwritten with those of `value`; new memory where they have none."""
-    bases = [base_of(part) for part in old.src] if old.op is Op.MULTI else [None]
-    if any(base is None or base in _overwritten for base in bases):
-        if old.op in _WRITABLE and old.op is not Op.RESHAPE and _parts_below(old):
-            raise DeviceError(_NO_PART.format(devices))
-        return _fresh(value, old.shape, devices)
-    spread = sharded(value, devices, old.arg.axis)
-    parts = []
-    for base, part in zip(bases, spread.src, strict=True):
-        assert base is not None
-        parts.append(reshape(_effect(base, base, reshape(part, base.shape)), part.shape))
-    return Node(Op.MULTI, value.dtype, tuple(parts), old.arg)
-
-
-def _parts_below(view: Node) -> bool:
-    """Whether movements lead from `view` to memory on several devices."""
-    while view.op in _WRITABLE:
-        view = resolve(view.src[0])
-    return view.op is Op.MULTI and all(base_of(part) is not None for part in view.src)
-
-
-def _view_of_buffer(node: Node) -> list[Node] | None:
-    """The chain of movements from `node` down to the buffer it is a writable view of."""
-    chain = [node]
-    while chain[-1].op in _WRITABLE:
-        chain.append(resolve(chain[-1].src[0]))
-    return chain if chain[-1].op in (Op.BUFFER, Op.AFTER) else None
-
-
-def _rebuild(chain: list[Node], base: Node) -> Node:
-    for node in reversed(chain[:-1]):
-        base = Node(node.op, node.dtype, (base,), node.arg)
-    return base
-
-
 def _check_plain(base: Node) -> None:
-    while base.op is not Op.BUFFER:
-        base = base.src[0]
-    if base.arg.image is not None:
+    buffer = stored_below(base)
+    if buffer.arg.image is not None:
         raise DTypeError(
-            f"[assign] a part of a texture ({base.arg.image!r}) cannot be overwritten, since "
+            f"[assign] a part of a texture ({buffer.arg.image!r}) cannot be overwritten, since "
             "kernels write whole texels of it: assign all of it"
         )
 
 
-def _write_through(tensor: Core, chain: list[Node], value: Node) -> None:
-    base = chain[-1]
-    _check_plain(base)
-    owners = [t for t in holders() if t.device == tensor.device and base_of(t.node) is base]
-    after = _effect(base, _rebuild(chain, base), value)
-    for owner in owners:
-        owner.node = reshape(after, owner.shape)
-    tensor.node = _rebuild(chain, after)
+# -- memory -----------------------------------------------------------------------------------
 
 
-def write_view(tensor: Core, movements: Any, value: Node) -> None:
-    """Overwrite the part of `tensor` that `movements` (Node to Node) shows."""
-    if isinstance(tensor.device, tuple):
-        raise DeviceError(_NO_PART.format(tensor.device))
+def own_memory(tensor: Core) -> None:
+    """Make `tensor` the owner of a storage in memory, which nobody else writes to."""
     with lock:
-        base = own_memory(tensor)
-        _check_plain(base)
-        view = movements(reshape(base, tensor.shape))
-        tensor.node = reshape(_effect(base, view, value), tensor.shape)
+        storage = storage_of(tensor)
+        if tensor._moves is not None:
+            storage = tensor._storage = Storage(tensor, tensor.node)
+            tensor._moves = None
+        if bases_to_write(storage) is None:
+            storage._show(_copied(storage))
+            claimed_now = bases_to_write(storage)
+            assert claimed_now is not None
+
+
+def _copied(storage: Storage) -> Node:
+    """The storage's values in fresh memory, on each of its devices."""
+    node, device = storage.node, storage.device
+    if not isinstance(device, tuple):
+        return reshape(_fresh(node, storage), node.shape)
+    spread = sharded(node, device, axis_of(node))
+    parts = []
+    for part, home in zip(spread.src, device, strict=True):
+        buffer = allocate(home, part.dtype, size_product(part.shape))
+        effect = _effect(buffer, buffer, reshape(part, buffer.shape))
+        parts.append(reshape(effect, part.shape))
+    return Node(Op.MULTI, node.dtype, tuple(parts), spread.arg)

@@ -41,6 +41,7 @@ from .cuda_arrays import CudaArray
 from .cuda_memory import cuda_array_interface, stream_of_pytorch
 from .exchange import device_of, exported, home_of, imported, in_place, placed
 from .images import check_image
+from .inplace import over_memory
 from .shapes import reshape
 
 if TYPE_CHECKING:
@@ -65,23 +66,25 @@ class Interop(Creation):
 
         `ptr` is an address that the device's kernels can use: on the CPU, and on CL devices that
         share the host's memory, a host address; on CUDA an address in the GPU's memory, such as
-        PyTorch's `data_ptr()`; on every CL device also a pyopencl buffer of this device's context
-        (`pyopencl.Buffer.from_int_ptr` makes one of a cl_mem), and with
-        `dtypes.imagef((height, width))` or `imageh` a pyopencl image, or its cl_mem, of as many
-        elements. `dtype` is `dtypes.default_float` by default. `nbytes` says how much memory there
-        is, and is checked. `strides`, in elements, are checked too: memory is row-major, since any
-        other order would have to be copied. `owner` is kept alive, and `deleter` called, for as
-        long as, and once no more, any tensor needs the memory; without either one, a warning says
-        once that nothing keeps it alive. A `readonly` tensor refuses to be assigned to. Kernels may
-        still run on the memory when `realize` returns: `Device[...].synchronize()` waits for them.
+        PyTorch's `data_ptr()`; on every CL device also a pyopencl buffer of this device's context,
+        and with `dtypes.imagef((height, width))` or `imageh` a pyopencl image of as many elements.
+        An integer is an address, never a handle: of a cl_mem, `pyopencl.Buffer.from_int_ptr` or
+        `pyopencl.Image.from_int_ptr` makes what can be passed. `dtype` is `dtypes.default_float` by
+        default. `nbytes` says how much memory there is, and is checked. `strides`, in elements, are
+        checked too: memory is row-major, since any other order would have to be copied. `owner` is
+        kept alive, and `deleter` called, for as long as, and once no more, any tensor needs the
+        memory; without either one, a warning says once that nothing keeps it alive. A `readonly`
+        tensor refuses to be assigned to. Kernels may still run on the memory when `realize`
+        returns: `Device[...].synchronize()` waits for them.
 
         CUDA orders what treadle does with what other libraries do on the legacy default stream, and
         with what they do on `stream`, a CUstream as an integer that lives as long as the tensor. If
         none is given, that is the stream on which PyTorch, where it is in use, works just then.
 
         Raises DeviceError where the device cannot use such memory (WEBGPU, NULL, a null pointer, a
-        misaligned one), ShapeError for a shape that does not fit `nbytes`, or other strides,
-        UserError for a deleter that cannot be called.
+        misaligned one, a cl_mem as an integer, a buffer that was released), ShapeError for a shape
+        that does not fit `nbytes` or all addresses, or other strides, UserError for a deleter that
+        cannot be called.
         """
         name, kind = Device.canonicalize(device), to_dtype(dtype or dtypes.default_float)
         if isinstance(name, tuple):
@@ -118,7 +121,8 @@ class Interop(Creation):
         if stream is not None:
             _join(name, buffer, stream)
         node = _adopted(buffer, kind, count, name, owner, deleter, readonly, image)
-        return cls._new(reshape(node, sizes), name, requires_grad)
+        tensor = over_memory(cls._new(reshape(node, sizes), name))
+        return tensor if requires_grad is None else tensor.requires_grad_(requires_grad)
 
     # -- DLPack -------------------------------------------------------------------------------
 
@@ -145,7 +149,7 @@ class Interop(Creation):
             buffer = _wrap(name, address, count * kind.itemsize, kind.itemsize, None)
             return _adopted(buffer, kind, count, name, None, found.take(), found.read_only, None)
 
-        return cls._new(imported(adopted, name, x, copy), name)
+        return over_memory(cls._new(imported(adopted, name, x, copy), name))
 
     @classmethod
     def from_cuda_array(
@@ -177,7 +181,7 @@ class Interop(Creation):
             buffer = _wrap(there, address, count * kind.itemsize, kind.itemsize, None)
             return _adopted(buffer, kind, count, there, x, None, found.read_only, None)
 
-        shared = cls._new(placed(adopted, there, found, True, copy), there)
+        shared = over_memory(cls._new(placed(adopted, there, found, True, copy), there))
         return shared if name == there else shared.to(name)
 
     def __dlpack__(
@@ -300,27 +304,46 @@ _UNOWNED = (
 
 def _checked_sizes(shape: Any) -> tuple[int, ...]:
     sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
-    if any(not isinstance(size, int) or size < 0 for size in sizes):
+    try:
+        found = tuple(_whole(size) for size in sizes)
+    except TypeError:
+        found = (-1,)
+    if any(size < 0 for size in found):
         raise ShapeError(f"[from_blob] sizes must be whole numbers of 0 or more: {shape}")
-    return tuple(sizes)
+    return found
+
+
+def _whole(value: Any) -> int:
+    """An integer of any library. Raises TypeError for others, and for a bool."""
+    if isinstance(value, bool):
+        raise TypeError("a bool is no number here")
+    return operator.index(value)
 
 
 def _wrap(device: str, ptr: Any, nbytes: int, alignment: int, image: ImageDType | None) -> Any:
     allocator = Device[device].allocator
-    if image is not None:
-        return allocator.from_handle(ptr, nbytes, None, image)
     try:
-        address = operator.index(ptr)
+        address = _whole(ptr)
     except TypeError:  # no address, but an object that a device may know
         if not hasattr(allocator, "from_handle"):
             raise DeviceError(
                 f"[from_blob] {device} cannot use an object of type {type(ptr).__name__}: pass an "
                 "address where the device has such; pyopencl buffers go to a CL device"
             ) from None
-        return allocator.from_handle(ptr, nbytes)
+        return allocator.from_handle(ptr, nbytes, None, image)
+    if image is not None:
+        raise DeviceError(
+            f"[from_blob] {address:#x} is an integer, and so an address, which images have not: "
+            "pass the pyopencl.Image, which pyopencl.Image.from_int_ptr makes of a cl_mem"
+        )
     if (address <= 0 and nbytes) or address >> 64:
         said = "no address of 64 bits" if address > 0 else "negative" if address else "null"
         raise DeviceError(f"[from_blob] the pointer is {said}: {address:#x}")
+    if (address + nbytes) >> 64:
+        raise ShapeError(
+            f"[from_blob] {nbytes} bytes from address {address:#x} on are more than there are "
+            "addresses: give the sizes in elements, as many as the memory has"
+        )
     if address % alignment:
         raise DeviceError(
             f"[from_blob] address {address:#x} is not a multiple of the element's {alignment} bytes"

@@ -1,15 +1,15 @@
 """Joining and repeating: cat, stack, split, repeat, roll, diagonals.
 
-Tensor.cat(a, b, dim=1), a.stack(b), a.split(2), a.roll(1, 0)
+Tensor.cat(a, b, dim=1), Tensor.cat([a, b], dim=1), a.stack(b), a.split(2), a.roll(1, 0)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeVar, cast
 
 from ..dtype import dtypes, least_upper_dtype
-from ..errors import DTypeError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from ..ir.shape import Shape, same_size, simple_size
@@ -26,7 +26,9 @@ from .shapes import (
     resolve_axis,
 )
 
-__all__ = ["Joining"]
+__all__ = ["Joining", "each_of", "listed"]
+
+T = TypeVar("T", bound="Joining")
 
 _TOGETHER = 64  # tensors that one kernel joins
 
@@ -36,42 +38,41 @@ class Joining(Reinterpret):
 
     __slots__ = ()
 
-    def cat(self, *args: Self, dim: int = 0) -> Self:
-        """This tensor and `args` one after the other on an axis; other axes agree, dtypes promote.
+    def cat(self: T | Sequence[T], *args: T | Sequence[T] | int, dim: int = 0) -> T:
+        """Tensors one after the other on an axis; other axes agree, dtypes promote.
 
-        An empty vector joins to anything, as in PyTorch: loops begin with one. Raises ShapeError
-        where another axis differs, IndexOutOfRange, DTypeError for what is no tensor.
+        They are given one by one, or as a list with the axis behind it. An empty vector joins to
+        anything, as in PyTorch: loops begin with one. Raises ShapeError where another axis differs,
+        IndexOutOfRange, DTypeError for what is no tensor, ArgumentError for an empty list.
         """
-        tensors = [self, *args]
-        for other in args:
-            if not isinstance(other, Joining):
-                raise DTypeError(f"[cat] joins tensors, not a {type(other).__name__}")
+        tensors, dim = listed("cat", self, args, dim)
         check_device("cat", *tensors)
         dtype = least_upper_dtype(*(t.dtype for t in tensors))
-        parts = [t for t in tensors if t.shape != (0,)] or [self]
+        parts = [t for t in tensors if t.shape != (0,)] or tensors[:1]
         axis = own_axis("cat", dim, parts[0].shape)
         _check_joinable(parts, axis)
         nodes = [t.node.cast(dtype) for t in parts if not same_size(t.shape[axis], 0)]
         node = _joined(nodes, axis) if nodes else parts[0].node.cast(dtype)
-        return self._result(node, *args)
+        return tensors[0]._result(node, *tensors[1:])
 
-    def stack(self, *args: Self, dim: int = 0) -> Self:
+    def stack(self: T | Sequence[T], *args: T | Sequence[T] | int, dim: int = 0) -> T:
         """Tensors of one shape, side by side on a new axis; dtypes promote.
 
-        Raises ShapeError, IndexOutOfRange or DTypeError.
+        They are given one by one, or as a list with the axis behind it. Raises ShapeError,
+        IndexOutOfRange, DTypeError for what is no tensor, ArgumentError for an empty list.
         """
-        for place, other in enumerate(args, 1):
-            if not isinstance(other, Joining):
-                raise DTypeError(f"[stack] joins tensors, not a {type(other).__name__}")
-            if other.shape != self.shape:
-                shapes = [self.shape, other.shape]
+        tensors, dim = listed("stack", self, args, dim)
+        first = tensors[0]
+        for place, other in enumerate(tensors):
+            if other.shape != first.shape:
+                shapes = [first.shape, other.shape]
                 raise ShapeError(
-                    f"[stack] tensor {place} has shape {other.shape}, tensor 0 has {self.shape}\n"
+                    f"[stack] tensor {place} has shape {other.shape}, tensor 0 has {first.shape}\n"
                     f"{aligned(shapes, [differing(*shapes)] * 2, right=False)}\n"
                     "all must be the same; use cat to join along an axis that differs"
                 )
-        first, *rest = (t.unsqueeze(dim) for t in (self, *args))
-        return first.cat(*rest, dim=resolve_axis("stack", dim, self.ndim, extra=1))
+        wide = [t.unsqueeze(dim) for t in tensors]
+        return wide[0].cat(*wide[1:], dim=resolve_axis("stack", dim, first.ndim, extra=1))
 
     def split(self, sizes: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
         """Pieces of a size of an axis (the last may be smaller), or of the sizes given; the dtype
@@ -128,7 +129,7 @@ class Joining(Reinterpret):
         split = [n for size in shape for n in (1, size)]
         wide = [n for count, size in zip(counts, shape, strict=True) for n in (count, size)]
         final = [count * size for count, size in zip(counts, shape, strict=True)]
-        return self.reshape(split).expand(wide).reshape(final)
+        return self.reshape(split).expand(wide).reshape(final)._again()
 
     def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self:
         """Each element of an axis `repeats` times in a row; without `dim`, of the flat tensor."""
@@ -137,7 +138,8 @@ class Joining(Reinterpret):
         axis = resolve_axis("repeat_interleave", dim, self.ndim)
         before, after = self.shape[: axis + 1], self.shape[axis + 1 :]
         wide = self.unsqueeze(axis + 1).expand((*before, repeats, *after))
-        return wide.reshape((*self.shape[:axis], self.shape[axis] * repeats, *after))
+        grown = wide.reshape((*self.shape[:axis], self.shape[axis] * repeats, *after))
+        return grown._again()
 
     def roll(self, shifts: Any, dims: Any = None) -> Self:
         """Elements moved along axes by `shifts`, those that leave come in at the other end.
@@ -146,7 +148,7 @@ class Joining(Reinterpret):
         one shift for each axis, IndexOutOfRange.
         """
         if dims is None:
-            return self.flatten().roll(shifts, 0).reshape(self.shape)
+            return self.flatten().roll(shifts, 0).reshape(self.shape)._again()
         moves, axes = flatten_args(shifts, ()), flatten_args(dims, ())
         if len(moves) != len(axes):
             raise ShapeError(
@@ -160,17 +162,20 @@ class Joining(Reinterpret):
             if cut:
                 head, tail = result._slice(axis, 0, cut), result._slice(axis, cut, size)
                 result = tail.cat(head, dim=axis)
-        return result
+        return self._again() if result is self else result
 
-    def meshgrid(self, *args: Self, indexing: str = "ij") -> tuple[Self, ...]:
+    def meshgrid(
+        self: T | Sequence[T], *args: T | Sequence[T], indexing: str = "ij"
+    ) -> tuple[T, ...]:
         """Each vector along an axis of its own, all expanded to one grid, in their dtypes.
 
-        Tensors of more axes count flat. `indexing` "ij" keeps the order of the tensors, "xy"
-        exchanges the first two. Raises ShapeError for another one.
+        They are given one by one, or as a list. Tensors of more axes count flat. `indexing` "ij"
+        keeps the order of the tensors, "xy" exchanges the first two. Raises ShapeError for another
+        one, DTypeError for what is no tensor, ArgumentError for an empty list.
         """
         if indexing not in ("ij", "xy"):
             raise ShapeError(f'[meshgrid] indexing is "ij" or "xy", not {indexing!r}')
-        tensors = [self, *args]
+        tensors = each_of("meshgrid", self, args)
         order = list(range(len(tensors)))
         if indexing == "xy" and len(tensors) > 1:
             order[0], order[1] = 1, 0
@@ -200,7 +205,7 @@ class Joining(Reinterpret):
         flat = spread.reshape((*batch, n * (n + 1)))._slice(len(batch), 0, n * n)
         square = flat.reshape((*batch, n, n))
         above, below = max(offset, 0), max(-offset, 0)
-        return square._padded([*around, (below, above), (above, below)])
+        return square._padded([*around, (below, above), (above, below)])._again()
 
     def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Self:
         """A diagonal of two axes, as a new last axis: x[i, i + offset]; the dtype stays.
@@ -223,6 +228,33 @@ class Joining(Reinterpret):
         padded = square.reshape((n * n, *rest))._padded(pairs)
         line = padded.reshape((n, n + 1, *rest))._slice(1, 0, 1).reshape((n, *rest))
         return line.permute((*range(1, line.ndim), 0))
+
+
+def each_of(name: str, first: T | Sequence[T], rest: Sequence[Any]) -> list[T]:
+    """The tensors of `f(a, b)`, of `f([a, b])` and of `a.f([b])`, one by one.
+
+    Raises DTypeError for what is no tensor, ArgumentError where there is none.
+    """
+    given: list[Any] = []
+    for one in (first, *rest):
+        given += one if isinstance(one, (list, tuple)) else [one]
+    wrong = next((one for one in given if not isinstance(one, Joining)), None)
+    if wrong is not None:
+        raise DTypeError(f"[{name}] joins tensors, not a {type(wrong).__name__}")
+    if not given:
+        raise ArgumentError(f"[{name}] the list is empty; give at least one tensor")
+    return cast("list[T]", given)
+
+
+def listed(name: str, first: T | Sequence[T], rest: Sequence[Any], dim: int) -> tuple[list[T], int]:
+    """`each_of`, and the axis: the last argument behind a list, as in PyTorch, or `dim`.
+
+    Raises as it does.
+    """
+    given = (first, *rest)
+    if len(given) > 1 and isinstance(given[-2], (list, tuple)) and isinstance(given[-1], int):
+        rest, dim = rest[:-1], given[-1]
+    return each_of(name, first, rest), dim
 
 
 def _check_joinable(tensors: Sequence[Joining], axis: int) -> None:

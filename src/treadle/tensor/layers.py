@@ -203,7 +203,7 @@ class Layers(Patches):
         if not 0 <= p <= 1:
             raise ArgumentError(f"[{name}] p is a probability, not {p}")
         if not type(self).training or p == 0:
-            return self
+            return self._again()
         if p == 1:
             return self.mul(0)
         kept = type(self).rand(*shape, device=self.device, dtype=dtypes.float32).ge(p)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
-from ..dtype import dtypes
+from ..dtype import dtypes, least_upper_dtype, least_upper_float
 from ..errors import ArgumentError
 from ..explained import explained
 from ..ir.node import Node, alu
@@ -265,7 +265,7 @@ class Mathematics(Elementwise):
     def abs(self) -> Self:
         """The magnitude of each element, of the same dtype."""
         if self.dtype.is_bool or self.dtype.is_unsigned:
-            return self
+            return self._again()
         size = alu(Op.MAX, self.node, alu(Op.NEG, self.node))
         # of equals a maximum may be either one: adding 0 makes -0.0 the other
         return self._result(size + 0.0 if size.dtype.is_float else size)
@@ -283,17 +283,18 @@ class Mathematics(Elementwise):
         """The size of each element with the sign of `other`'s, -0.0 counted as negative; integers
         give floats.
 
-        Shapes broadcast. Raises ShapeError, and DTypeError for complex numbers.
+        Shapes broadcast, dtypes promote. Raises ShapeError, and DTypeError for complex numbers.
         """
         other = self._as_tensor("copysign", other)
         broadcast_shapes("copysign", self.shape, other.shape)
-        if other.dtype.is_float:
-            bits = {8: dtypes.int8, 16: dtypes.int16, 32: dtypes.int32, 64: dtypes.int64}
-            negative = other._result(other.node.bitcast(bits[other.dtype.bits])).lt(0)
-        else:
-            negative = other.lt(0)
-        size = self._float().abs()
+        negative = other._has_sign_bit() if other.dtype.is_float else other.lt(0)
+        size = self.cast(least_upper_float(least_upper_dtype(self.dtype, other.dtype))).abs()
         return negative.where(size.neg(), size)
+
+    def _has_sign_bit(self) -> Self:
+        """Where floats are negative, -0.0 and NaN with a sign counted."""
+        bits = {8: dtypes.int8, 16: dtypes.int16, 32: dtypes.int32, 64: dtypes.int64}
+        return self._result(self.node.bitcast(bits[self.dtype.bits])).lt(0)
 
     def square(self) -> Self:
         """Each element times itself, in its own dtype."""

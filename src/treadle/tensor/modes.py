@@ -61,6 +61,13 @@ no_grad: NoGrad = NoGrad()
 class Modes(type):
     """The metaclass that lets `Tensor.training = True` and `Tensor.no_grad = True` be set."""
 
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"type object 'Tensor' has no attribute {name!r}")
+        from ..pytorch_names import of_tensor
+
+        raise of_tensor(name, dir(cls))
+
     @property
     def training(cls) -> bool:
         """Whether layers behave as in training: the setting TRAINING."""

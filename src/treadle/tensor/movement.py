@@ -44,7 +44,7 @@ class Movement(Operators):
         -1 is inferred, None keeps that axis. Raises ShapeError.
         """
         new = resolve_shape("reshape", self.shape, flatten_args(shape, args))
-        return self._result(reshape(self.node, new))
+        return self._view(reshape(self.node, new))
 
     def view(self, shape: Any, *args: Any) -> Self:
         """The same elements in another shape: `reshape`, under PyTorch's name; the dtype stays.
@@ -67,7 +67,7 @@ class Movement(Operators):
         )
         if len(old) != len(new) or not all(map(_grows, old, new)):
             raise ShapeError(_no_expansion(self.shape, wanted, old, new))
-        return self._result(expand(self.node, new))
+        return self._view(expand(self.node, new))
 
     def permute(self, order: Any, *args: Any) -> Self:
         """Axis i of the result is axis `order[i]` of this tensor; the dtype stays.
@@ -81,12 +81,13 @@ class Movement(Operators):
                 f"[permute] {tuple(given)} is no order of the {self.ndim} axes of {self.shape}: "
                 "each axis stands there once"
             )
-        return self._result(move_axes(self.node, axes))
+        return self._view(move_axes(self.node, axes))
 
     def flip(self, axis: Any, *args: Any) -> Self:
         """The given axes reversed, as a view; shape and dtype stay. Raises IndexOutOfRange."""
         axes = resolve_axes("flip", flatten_args(axis, args), self.ndim)
-        return self._result(Node(Op.FLIP, self.dtype, (self.node,), axes)) if axes else self
+        node = self.node
+        return self._view(Node(Op.FLIP, self.dtype, (node,), axes) if axes else node)
 
     @explained
     def shrink(self, arg: Sequence[Any]) -> Self:
@@ -101,11 +102,11 @@ class Movement(Operators):
             for pair, n in zip(arg, self.shape, strict=True)
         )
         if all(_is_whole(pair, n) for pair, n in zip(bounds, self.shape, strict=True)):
-            return self
+            return self._view(self.node)
         for pair, size in zip(bounds, self.shape, strict=True):
             if any(isinstance(number, Node) for number in (*pair, size)):
                 checked("shrink", pair, size)
-        return self._result(Node(Op.SHRINK, self.dtype, (self.node,), bounds))
+        return self._view(Node(Op.SHRINK, self.dtype, (self.node,), bounds))
 
     @explained
     def shrink_to(self, shape: Any, *args: Any) -> Self:
@@ -174,7 +175,7 @@ class Movement(Operators):
         grow = tuple((_positive(b), _positive(a)) for b, a in pairs)
         if all(isinstance(n, int) and n == 0 for pair in grow for n in pair):
             return cut
-        padded = cut._result(Node(Op.PAD, self.dtype, (cut.node,), grow))
+        padded = cut._view(Node(Op.PAD, self.dtype, (cut.node,), grow))
         if value == 0:
             return padded
         inside = Node(
@@ -191,14 +192,18 @@ class Movement(Operators):
             bounds[axis] = (max(-before, 0), self.shape[axis] - max(-after, 0))
             return self.shrink(bounds)._pad_from_itself(axis, (max(before, 0), max(after, 0)), mode)
         size = self.shape[axis]
-        limit = {"reflect": size - 1, "circular": size}.get(mode)
+        limit = {"reflect": size - 1, "circular": size}.get(mode, 0 if size == 0 else None)
         if limit is not None and max(before, after) > limit:
             raise ShapeError(f"[pad] {mode} padding {pair} is too much for an axis of size {size}")
+        if size + before + after < 0:
+            raise ShapeError(f"[pad] {pair} cuts more than the {size} elements of axis {axis}")
         places = [_INDEX_BEYOND[mode](i, size) for i in range(-before, size + after)]
         return self._take_runs(axis, places)
 
     def _take_runs(self, axis: int, places: list[int]) -> Self:
         """The given places of one axis, joined from runs that step by 1, -1 or 0."""
+        if not places:
+            return self.shrink([(0, 0) if i == axis else None for i in range(self.ndim)])
         parts: list[Any] = []
         begin = 0
         while begin < len(places):
@@ -296,18 +301,22 @@ class Movement(Operators):
         """
         axis = resolve_axis("unfold", dim, self.ndim)
         extent = self.shape[axis] if self.ndim else 1
-        if size < 1 or step < 1 or (isinstance(extent, int) and size > extent):
+        if size < 0 or step < 1 or (isinstance(extent, int) and size > extent):
             raise ShapeError(
                 f"[unfold] windows of {size}, {step} apart, do not fit axis {dim} of shape "
-                f"{self.shape}: expected a size of 1 to that of the axis, and a step of at least 1"
+                f"{self.shape}: expected a size of 0 to that of the axis, and a step of at least 1"
             )
+        if size == 0:
+            counts = (extent // step + 1,) if self.ndim else ()
+            shape = (*self.shape[:axis], *counts, *self.shape[axis + 1 :], 0)
+            return type(self)._of(expand(Node.const(self.dtype, 0), shape), self.device)
         return self._window(axis, size, step)
 
     def _window(self, axis: int, size: int, stride: int = 1, dilation: int = 1) -> Self:
         if size == stride == 1:  # no window at all, and so none in gradients
             return self.reshape((*self.shape, 1))
         arg = WindowArg(axis, size, stride, dilation, self.shape[axis])
-        return self._result(Node(Op.WINDOW, self.dtype, (self.node,), arg))
+        return self._view(Node(Op.WINDOW, self.dtype, (self.node,), arg))
 
 
 def _grows(old: Any, new: Any) -> bool:

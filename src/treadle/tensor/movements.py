@@ -40,8 +40,7 @@ def memory_below(
         moves, base = _moves_below(tensor.node)
     if base.op is not Op.BUFFER or not will_do(moves, base):
         node = realize([(tensor.node, tensor.device)])[0]
-        if tensor._requires_grad is not True:
-            tensor.node = node
+        tensor._computed(node)
         moves, base = _moves_below(node)
     memory = memory_of(base.arg)
     memory.expose()

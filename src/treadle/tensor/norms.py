@@ -100,12 +100,12 @@ class Norms(Decompositions):
         number infinity. float32 or float64, of complex numbers too. Raises ShapeError or
         DTypeError.
         """
+        if not min(self.shape[-2:], default=1):
+            return self._result(matrices.svdvals(self._matrix("cond"))).sum(-1)
         if p not in (None, 2, -2):
             inverse = self._result(matrices.inv(self._matrix("cond", square=True), strict=False))
             return self.matrix_norm(p) * inverse.matrix_norm(p)
         values = self._result(matrices.svdvals(self._matrix("cond")))
-        if not min(self.shape[-2:]):
-            return values.sum(-1)
         ends = values[..., 0], values[..., -1]
         return ends[1] / ends[0] if p == -2 else ends[0] / ends[1]
 
@@ -122,7 +122,7 @@ class Norms(Decompositions):
         if n == 0:
             size = self.shape[-1]
             eye = type(self).eye(size, dtype=self.dtype, device=self.device)
-            return eye.expand(self.shape)
+            return eye.expand(self.shape)._again()
         square, rest, result = self if n > 0 else self.inv(), abs(n), None
         while True:
             if rest & 1:

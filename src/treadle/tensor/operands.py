@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from .core import Core
 
 __all__ = [
-    "Operand", "check_device", "is_scalar", "operands", "plain", "scalar_node", "weak_dtype",
+    "Operand", "check_device", "is_scalar", "operands", "plain", "rank", "scalar_node",
+    "weak_dtype",
 ]  # fmt: skip
 
 # What may stand beside a tensor: any Python number is a `complex`, a symbolic size is a Node.
@@ -41,7 +42,8 @@ def plain(value: Any) -> Any:
     return float(value) if isinstance(value, float) else value
 
 
-def _rank(dtype: DType) -> int:
+def rank(dtype: DType) -> int:
+    """The kind of a dtype, by which kinds promote: bools, integers, floats, complex numbers."""
     if dtype.is_inexact:
         return 3 if dtype.is_complex else 2
     return 0 if dtype.is_bool else 1
@@ -52,7 +54,7 @@ def weak_dtype(value: Any, dtype: DType) -> DType:
     if isinstance(value, complex) and dtype.is_inexact:
         return complex_of(dtype)
     own = dtypes.from_py(plain(value))
-    return own if _rank(own) > _rank(dtype) else dtype
+    return own if rank(own) > rank(dtype) else dtype
 
 
 def scalar_node(name: str, value: Any, dtype: DType) -> Node:

@@ -77,11 +77,11 @@ class Operators(Power):
     def __rtruediv__(self, x: Operand) -> Self: ...
     @_assigned("div")
     def __itruediv__(self, x: Operand) -> Self: ...
-    @_forward("idiv")
+    @_forward("floor_divide")
     def __floordiv__(self, x: Operand) -> Self: ...
-    @_reflected("idiv")
+    @_reflected("floor_divide")
     def __rfloordiv__(self, x: Operand) -> Self: ...
-    @_assigned("idiv")
+    @_assigned("floor_divide")
     def __ifloordiv__(self, x: Operand) -> Self: ...
     @_forward("mod")
     def __mod__(self, x: Operand) -> Self: ...
@@ -153,8 +153,8 @@ class Operators(Power):
         return self.neg()
 
     def __pos__(self) -> Self:
-        """The tensor itself, in its shape and dtype."""
-        return self
+        """The same values, in this shape and dtype, as another tensor."""
+        return self._again()
 
     def __invert__(self) -> Self:
         return self.bitwise_not()

@@ -86,7 +86,7 @@ class Patches(Factors):
         """Where `grid_sample` has to look for images that affine maps move: (N, *spatial, axes).
 
         This tensor holds the maps, (N, 2, 3) for a `size` of (N, C, H, W) or (N, 3, 4) for (N, C,
-        D, H, W), in any dtype, which stays. Raises ShapeError.
+        D, H, W), in any dtype but bool, which stays. Raises ShapeError, DTypeError.
         """
         spatial = tuple(size)[2:]
         rank = len(spatial)

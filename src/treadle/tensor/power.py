@@ -36,9 +36,14 @@ class Power(Mathematics):
         if isinstance(x, int) and not self.dtype.is_float:
             return self._integer_power(x)
         base = self._float()
-        special = {2: base.square, 0.5: base.sqrt, 1: lambda: base, -1: base.reciprocal}
+        special = {2: base.square, 0.5: base._root, 1: lambda: base, -1: base.reciprocal}
         special[3] = lambda: base.square().mul(base)
         return special[x]() if x in special else base._binary(Op.POW, "pow", x)
+
+    def _root(self) -> Self:
+        """self ** 0.5, which is a square root but for -0.0 (0.0) and -inf (inf)."""
+        root = self.eq(-math.inf).where(math.inf, self).sqrt()
+        return root.eq(0).bitwise_and(self._has_sign_bit()).where(root.neg(), root)
 
     def _power_of(self, base: Any) -> Self:
         """`base ** self` for a Python scalar."""
@@ -87,13 +92,13 @@ class Power(Mathematics):
         """max(x, 0), elementwise, in its dtype; bools give int32. Its gradient at 0 is 0. Raises
         DTypeError for complex numbers.
         """
-        return self.maximum(0)
+        return self._at_least("relu", 0)
 
     def relu6(self) -> Self:
         """x between 0 and 6, elementwise, in its dtype; bools give int32. Raises DTypeError for
         complex numbers.
         """
-        return self.relu().minimum(6)
+        return self.relu()._at_most("relu6", 6)
 
     def hardtanh(self, min_val: Any = -1, max_val: Any = 1) -> Self:
         """x between `min_val` and `max_val`, elementwise; dtypes promote, bools give int32.
@@ -102,15 +107,17 @@ class Power(Mathematics):
         """
         if is_scalar(min_val) and is_scalar(max_val) and min_val > max_val:
             raise ArgumentError(f"[hardtanh] no number is between {min_val} and {max_val}")
-        return self.maximum(min_val).minimum(max_val)
+        return self._at_least("hardtanh", min_val)._at_most("hardtanh", max_val)
 
     def hardsigmoid(self, alpha: Any = 1 / 6, beta: Any = 0.5) -> Self:
         """alpha x + beta between 0 and 1, elementwise; integers give floats. Raises DTypeError for
         complex numbers.
         """
         if is_scalar(alpha) and is_scalar(beta) and alpha:  # exact where it begins to rise
-            return self.add(beta / alpha).mul(alpha).maximum(0).minimum(1)
-        return self.mul(alpha).add(beta).maximum(0).minimum(1)
+            line = self.add(beta / alpha).mul(alpha)
+        else:
+            line = self.mul(alpha).add(beta)
+        return line._at_least("hardsigmoid", 0)._at_most("hardsigmoid", 1)
 
     def hardswish(self) -> Self:
         """x relu6(x + 3) / 6, elementwise; integers give floats. Raises DTypeError for complex

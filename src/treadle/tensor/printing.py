@@ -1,6 +1,7 @@
 """What `print` shows of a tensor: its values where they are in memory, and never computes any.
 
 <Tensor [1., 2.] shape=(2,), dtype=float32, device=CPU>
+<Tensor [0., 1., ..., 4998., 4999.] shape=(5000,), dtype=float32, device=CPU>
 <Tensor lazy shape=(2,), dtype=float32, device=CPU>
 """
 
@@ -10,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ..engine.known import resolve
-from ..engine.memory import read
+from ..engine.memory import memory_of, read
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.symbolic import bound_size
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["printed"]
 
-_MOST_VALUES = 1000
+_MOST_BYTES = 1 << 20  # that are copied from a device to show a few of them
 
 
 def printed(tensor: Core) -> str:
@@ -34,15 +35,23 @@ def printed(tensor: Core) -> str:
 
 
 def _values(tensor: Core) -> str:
-    """The values in memory, where there are not too many."""
+    """The first and last values in memory; of very many that the host does not see, how many."""
     import numpy as np
 
-    shape = tuple(bound_size(size) for size in tensor.shape)
-    if math.prod(shape) > _MOST_VALUES:
+    shape, node = tuple(bound_size(size) for size in tensor.shape), resolve(tensor.node)
+    nbytes = math.prod(shape) * tensor.dtype.itemsize
+    if nbytes > _MOST_BYTES and not _is_at_hand(node):
         return f"({math.prod(shape)} values)"
-    values = _in_memory(resolve(tensor.node)).reshape(shape)
+    values = _in_memory(node).reshape(shape)
     with np.printoptions(threshold=20, edgeitems=2, precision=4):
         return np.array2string(values, separator=", ").replace("\n", "\n        ")
+
+
+def _is_at_hand(node: Node) -> bool:
+    """Whether the host sees the values where they are, in one piece."""
+    while node.op is Op.RESHAPE:
+        node = node.src[0]
+    return node.op is Op.BUFFER and memory_of(node.arg).is_shared
 
 
 def _in_memory(node: Node) -> np.ndarray[Any, Any]:

@@ -32,7 +32,7 @@ class Reduce(Joining):
         axes = resolve_axes(name, axis, self.ndim)
         self._check_op(op)
         if not axes:
-            return self
+            return self._again()
         empty = any(same_size(self.shape[a], 0) for a in axes)
         if empty and op in (Op.MAX, Op.MIN):
             raise ShapeError(f"[{name}] shape {self.shape} has no elements on the reduced axes")
@@ -53,9 +53,8 @@ class Reduce(Joining):
         return total.cast(self.dtype) if dtype is None and self.dtype.is_float else total
 
     def prod(self, axis: Any = None, keepdim: Any = False, dtype: Any = None) -> Self:
-        """The product over some axes, in this tensor's dtype unless another is given."""
-        own = dtypes.default_int if self.dtype.is_bool else self.dtype
-        kind = own if dtype is None else to_dtype(dtype)
+        """The product over some axes, in the dtypes of `sum` unless another is given."""
+        kind = _product_dtype(self.dtype) if dtype is None else to_dtype(dtype)
         acc = sum_acc_dtype(kind) if kind.is_float else kind
         return self.cast(acc)._reduce(Op.MUL, "prod", axis, keepdim).cast(kind)
 
@@ -151,45 +150,52 @@ class Reduce(Joining):
 
     # -- softmax ------------------------------------------------------------------------------
 
-    def _shifted(self, name: str, axis: Any, dtype: Any) -> Self:
+    def _shifted(self, name: str, axis: Any, dtype: Any) -> tuple[Self, DType]:
+        """self less its maximum along `axis`, and the type of the result, which is rounded once."""
         resolve_axes(name, axis, self.ndim)
         x = self._float() if dtype is None else self.cast(dtype)
-        return x.sub(x.detach().max(axis, keepdim=True))
+        wide = x.cast(sum_acc_dtype(x.dtype))
+        return wide.sub(wide.detach().max(axis, keepdim=True)), x.dtype
 
     def softmax(self, axis: Any = -1, dtype: Any = None) -> Self:
         """exp(x) / sum(exp(x)) along an axis, or several, without overflow, in this shape.
 
-        Integers give floats, `dtype` converts first. Raises IndexOutOfRange, and DTypeError for
-        complex numbers.
+        Integers give floats, `dtype` converts first; half types compute in float32. Raises
+        IndexOutOfRange, and DTypeError for complex numbers.
         """
         if 0 in self.shape:
             return self._float() if dtype is None else self.cast(dtype)
-        exps = self._shifted("softmax", axis, dtype).exp()
-        return exps.div(exps.sum(axis, keepdim=True))
+        shifted, out = self._shifted("softmax", axis, dtype)
+        exps = shifted.exp()
+        return exps.div(exps.sum(axis, keepdim=True)).cast(out)
 
     def log_softmax(self, axis: Any = -1, dtype: Any = None) -> Self:
         """The logarithm of `softmax`, without overflow, in this shape.
 
-        Integers give floats, `dtype` converts first. Raises IndexOutOfRange, and DTypeError for
-        complex numbers.
+        Integers give floats, `dtype` converts first; half types compute in float32. Raises
+        IndexOutOfRange, and DTypeError for complex numbers.
         """
         if 0 in self.shape:
             return self._float() if dtype is None else self.cast(dtype)
-        shifted = self._shifted("log_softmax", axis, dtype)
-        return shifted.sub(shifted.exp().sum(axis, keepdim=True).log())
+        shifted, out = self._shifted("log_softmax", axis, dtype)
+        return shifted.sub(shifted.exp().sum(axis, keepdim=True).log()).cast(out)
 
     def logsumexp(self, axis: Any = None, keepdim: Any = False) -> Self:
         """log(sum(exp(x))) over `axis`, one, several or all (None), without overflow; integers give
         floats.
 
-        The axes vanish, or stay with size 1 for `keepdim`. Raises IndexOutOfRange.
+        The axes vanish, or stay with size 1 for `keepdim`; half types compute in float32. Raises
+        IndexOutOfRange.
         """
         axes = resolve_axes("logsumexp", axis, self.ndim)
         x = self._float()
-        sizes = x._unary(Op.REAL) if x.dtype.is_complex else x  # of exponentials
+        wide = x.cast(sum_acc_dtype(x.dtype))
+        if any(same_size(x.shape[a], 0) for a in axes):
+            return wide.exp().sum(axis, keepdim).log().cast(x.dtype)
+        sizes = wide._unary(Op.REAL) if wide.dtype.is_complex else wide  # of exponentials
         top = sizes.detach().max(axis, keepdim=True)
         top = top.isinf().where(0.0, top)
-        total = x.sub(top).exp().sum(axis, keepdim=True).log().add(top)
+        total = wide.sub(top).exp().sum(axis, keepdim=True).log().add(top).cast(x.dtype)
         if keepdim or not self.ndim:
             return total
         return total.reshape([n for i, n in enumerate(total.shape) if i not in axes])
@@ -247,8 +253,13 @@ class Reduce(Joining):
     def _scan(self, op: Op, name: str, axis: int) -> Self:
         at = resolve_axis(name, axis, self.ndim)
         self._check_op(op)
+        if any(isinstance(size, Node) for size in self.shape):
+            raise ShapeError(
+                f"[{name}] needs sizes that are known, not {self.shape}: pad to the largest size, "
+                "or call it for each"
+            )
         if not self.ndim or not self.numel():
-            return self
+            return self._again()
         return self._result(Node(Op.SCAN, self.dtype, (self.node,), ScanArg(op, at)))
 
     def cumsum(self, axis: int = 0) -> Self:
@@ -261,8 +272,8 @@ class Reduce(Joining):
         return total.cast(self.dtype) if self.dtype.is_float else total
 
     def cumprod(self, axis: int) -> Self:
-        """Running products along an axis."""
-        return self._scan(Op.MUL, "cumprod", axis)
+        """Running products along an axis, in the dtypes of `sum`."""
+        return self.cast(_product_dtype(self.dtype))._scan(Op.MUL, "cumprod", axis)
 
     def cummax(self, axis: int = 0) -> tuple[Self, Self]:
         """Running maxima along an axis, in this shape and dtype, and where each is, as int32.
@@ -342,7 +353,11 @@ class Reduce(Joining):
         return mask.where(value, self)
 
 
+def _product_dtype(dtype: DType) -> DType:
+    return dtype if dtype.is_inexact else sum_acc_dtype(dtype)
+
+
 def _over(total: Reduce, count: Any) -> Any:
     if isinstance(count, Node):
         return total.div(type(total)._of(count.cast(total.dtype), total.device))
-    return total.div(float(count)) if count else total.mul(math.nan if total.numel() else 0.0)
+    return total.div(float(count))

@@ -33,7 +33,7 @@ class Reinterpret(Movement):
         """
         wanted = to_dtype(dtype)
         if wanted is self.dtype:
-            return self
+            return self._again()
         if self.dtype.is_complex or wanted.is_complex:
             raise DTypeError(
                 f"[bitcast] {self.dtype.name} to {wanted.name} is no bitcast; view_as_real and "

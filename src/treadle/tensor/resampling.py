@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, Self, overload
 
-from ..dtype import dtypes
+from ..dtype import DType, dtypes
 from ..errors import ShapeError
 from ..ir.node import Node
 from ..ir.op import Op
@@ -41,8 +41,8 @@ class Resampling(Counting):
         `mode`: "nearest", "nearest-exact", "linear" ("bilinear", "trilinear" are the same), "cubic"
         ("bicubic") or "area". `align_corners` puts the first and last elements of both sizes on
         each other (linear and cubic). Instead of `size`, `scale_factor` times the old one, rounded
-        down; with `recompute_scale_factor` elements are apart as the rounded sizes say. Floats, in
-        their dtype, integers give floats; "nearest" keeps any. Raises ShapeError.
+        down; with `recompute_scale_factor` elements are apart as the rounded sizes say. The dtype
+        stays; integers are rounded, within their range. Raises ShapeError.
         """
         if mode not in _MODES:
             raise ShapeError(f"[interpolate] mode {mode!r} is not one of {', '.join(_MODES)}")
@@ -61,7 +61,11 @@ class Resampling(Counting):
                 result = result._adaptive_mean(first + i, new)
             elif (new, scale) != (self.shape[first + i], 1.0) or kind == "cubic":
                 result = result._resized(first + i, new, kind, align_corners, scale)
-        return result
+        return result if result.dtype is self.dtype else result._nearest_whole(self.dtype)
+
+    def _nearest_whole(self, dtype: DType) -> Self:
+        """Floats as integers of `dtype`, those beyond it as its ends."""
+        return self.add(0.5).floor().clamp(float(dtype.min), float(dtype.max)).cast(dtype)
 
     def _new_sizes(self, size: Any, factor: Any) -> tuple[list[int], list[float]]:
         """The new sizes, and old elements for each new one."""
@@ -184,8 +188,8 @@ class Resampling(Counting):
         if size % new == 0:
             return self.unflatten(axis, (new, size // new)), None
         number = type(self)._of(Node(Op.IOTA, dtypes.int32, (), new), self.device)
-        begin = number.mul(size).idiv(new)
-        end = number.add(1).mul(size).add(new - 1).idiv(new)
+        begin = number.mul(size).floor_divide(new)
+        end = number.add(1).mul(size).add(new - 1).floor_divide(new)
         longest = -(-size // new) + 1
         step = type(self)._of(Node(Op.IOTA, dtypes.int32, (), longest), self.device)
         place = begin.unsqueeze(1).add(step)

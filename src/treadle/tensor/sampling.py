@@ -19,14 +19,17 @@ from ..dtype import DType, dtypes
 from ..engine.backends import Device
 from ..engine.known import current, resolve
 from ..engine.memory import from_host
-from ..engine.run import realize
+from ..engine.storages import shown, storage_of
 from ..errors import ArgumentError, DeviceError, DTypeError, ShapeError
+from ..forks import fork_safe
 from ..ir.node import Node
 from ..ir.op import Op
+from .core import Core
 from .creation import _known_dtype, _shape_of
 from .examples import Examples, running
+from .inplace import write
 from .losses import Losses
-from .shapes import expand, reshape
+from .shapes import expand, is_whole, reshape
 
 __all__ = ["Sampling"]
 
@@ -38,8 +41,8 @@ _PRECISION = {
     dtypes.fp8e5m2: 3,
 }  # fmt: skip
 
-_lock = threading.Lock()
-_states: dict[str, Node] = {}
+_lock = fork_safe(threading.Lock(), 1)
+_states: dict[str, Core] = {}
 
 
 class Sampling(Losses):
@@ -62,7 +65,8 @@ class Sampling(Losses):
             for device, state in [*_states.items()]:
                 del _states[device]
                 with contextlib.suppress(DeviceError):  # of a device that is lost
-                    _states[device] = _seeded(device, state)
+                    write(state, _first_state(device))  # in the memory that captured functions have
+                    _states[device] = state.realize()
 
     @classmethod
     def rand(
@@ -114,6 +118,12 @@ class Sampling(Losses):
         kind = _known_dtype(dtype)
         if not kind.is_int:
             raise DTypeError(f"[randint] gives integers, not {kind.name}")
+        if not (is_whole(low) and is_whole(high)):
+            raise ArgumentError(
+                f"[randint] low and high are whole numbers, not {low!r} and {high!r}; "
+                "uniform() draws fractions"
+            )
+        low, high = low.__index__(), high.__index__()
         if high <= low:
             raise ArgumentError(f"[randint] high {high} must lie above low {low}")
         sizes, name = _shape_of("randint", shape), Device.canonicalize(device)
@@ -282,25 +292,21 @@ def _first_state(device: str) -> Node:
     return from_host(device, dtypes.uint32, np.array(words, np.uint32))
 
 
-def _seeded(device: str, state: Node) -> Node:
-    """`state` as it is at first, in the same memory, which captured functions have, at once."""
-    state = resolve(state)
-    write = Node(Op.ASSIGN, dtypes.uint32, (state, _first_state(device)))
-    return realize([(Node(Op.AFTER, dtypes.uint32, (state, write)), device)])[0]
-
-
 def _next_state(device: str) -> Node:
     """The device's (key, key, calls) after one more call."""
     with _lock:
-        state = resolve(_states[device] if device in _states else _first_state(device))
-        if state.op is Op.AFTER and resolve(state.src[0]) is not state.src[0]:
+        state = _states.get(device)
+        if state is None:
+            state = _states[device] = Core._in_memory(_first_state(device), device)
+        node = resolve(state.node)
+        if node.op is Op.AFTER and resolve(node.src[0]) is not node.src[0]:
             # A draw that nothing has computed yet, after ones that have been: on their memory, as
             # computing it would see it. The node itself would keep all of them.
-            [state] = current([state])[0]
-        calls = Node(Op.SHRINK, dtypes.uint32, (state,), ((2, 3),))
-        write = Node(Op.ASSIGN, dtypes.uint32, (calls, calls + 1))
-        _states[device] = Node(Op.AFTER, dtypes.uint32, (state, write))
-        return _states[device]
+            [state.node] = current([node])[0]
+            storage_of(state).node = state.node
+        count = ((Op.SHRINK, ((2, 3),)),)
+        write(state, shown(count, state.node) + 1, count)
+        return state.node
 
 
 def _word(state: Node, place: int, count: int) -> Node:

@@ -12,8 +12,6 @@ from typing import Any, Self
 
 from ..dtype import dtypes
 from ..errors import DTypeError, ShapeError
-from ..ir.args import GatherArg, ScatterArg
-from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import size_product
 from .arranging import Arranging
@@ -27,17 +25,6 @@ class Selecting(Arranging):
     """Lists of places on top of indexing."""
 
     __slots__ = ()
-
-    def _pick(self, axis: int, places: Self, along: bool = False) -> Self:
-        """The elements at `places` of one axis, 0 outside of it; CHECK_INDEX does not look."""
-        arg = GatherArg(axis, along)
-        return self._result(Node(Op.GATHER, self.dtype, (self.node, places.node), arg))
-
-    def _put(self, axis: int, places: Self, values: Self, op: Op | None = None) -> Self:
-        """A copy with `values` at (or combined into) `places` of one axis; dropped outside."""
-        arg = ScatterArg(axis, op)
-        nodes = (self.node, places.node, values.node)
-        return self._result(Node(Op.SCATTER, self.dtype, nodes, arg), values)
 
     def index_select(self, dim: int, index: Self) -> Self:
         """The places `index`, integers (n,) or a scalar, of one axis, which gets size n; the dtype

@@ -14,6 +14,7 @@ from ..errors import IndexOutOfRange, ShapeError
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import Shape, same_size, size_product
+from ..ir.symbolic import size_with, unbind
 
 __all__ = [
     "Size", "aligned", "broadcast_shapes", "expand", "flatten_args", "is_whole", "move_axes",
@@ -193,7 +194,25 @@ def resolve_shape(name: str, old: Shape, new: Sequence[Any]) -> Shape:
             f"[{name}] shape {old} has {total} elements, {tuple(sizes)} would have {count}"
             f"{_reshape_hint(name, old, sizes, total)}"
         )
+    if isinstance(total, Node) or isinstance(count, Node):
+        _check_bound(name, old, sizes, total, count)
     return tuple(sizes)
+
+
+def _check_bound(name: str, old: Shape, sizes: list[Any], total: Any, count: Any) -> None:
+    """Raises ShapeError where the values that Variables are bound to give another count."""
+    both, values = unbind([node for node in (total, count) if isinstance(node, Node)])
+    free = {n.arg.name for node in both for n in node.toposort() if n.op is Op.VARIABLE}
+    if not free <= values.keys():
+        return
+    have, want = (n if isinstance(n, int) else size_with(unbind([n])[0][0], values)
+                  for n in (total, count))  # fmt: skip
+    if have != want:
+        bound = ", ".join(f"{variable} = {value}" for variable, value in values.items())
+        raise ShapeError(
+            f"[{name}] with {bound}, shape {old} has {have} elements, {tuple(sizes)} would have "
+            f"{want}; bind a value that fits, or cut the tensor first, x[:n]"
+        )
 
 
 def _reshape_hint(name: str, old: Shape, sizes: list[Any], total: int) -> str:

@@ -36,7 +36,7 @@ class Sorting(Gathering):
         ShapeError on symbolic sizes, IndexOutOfRange, and DTypeError for complex numbers.
         """
         places = self.argsort(dim, descending)
-        return self.gather(dim, places), places
+        return self._gather(dim, places), places
 
     def argsort(self, dim: int = -1, descending: bool = False) -> Self:
         """The places of the elements in order along an axis, as int32 in this shape; see `sort`.
@@ -56,7 +56,7 @@ class Sorting(Gathering):
         numbers.
         """
         places = self._order("topk", dim, largest, k)
-        return self.gather(dim, places), places
+        return self._gather(dim, places), places
 
     def _order(self, name: str, dim: int, descending: bool, count: int | None) -> Self:
         """The places of the first `count` along an axis, of all if that is None."""

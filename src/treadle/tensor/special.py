@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
-from ..dtype import dtypes, finfo
+from ..dtype import dtypes, finfo, least_upper_dtype
 from ..errors import DTypeError
 from ..ir.op import Op
 from .sharding import Sharding
@@ -44,6 +44,7 @@ _HYPOT_SCALES = {
     dtypes.float32: (2.0**-62, 2.0**87, 2.0**-66),
     dtypes.float64: (2.0**-510, 2.0**564, 2.0**-514),
 }
+_NORMAL_POWERS = {32: (-126, 127), 64: (-1022, 1023)}  # of 2
 INTEGERS = {8: dtypes.int8, 16: dtypes.int16, 32: dtypes.int32, 64: dtypes.int64}
 
 
@@ -92,7 +93,22 @@ class Special(Sharding):
         """self * 2 ** other, elementwise; shapes broadcast, dtypes promote, integers give floats.
         Raises ShapeError.
         """
-        return self._float().mul(self._as_tensor("ldexp", other)._float().exp2())
+        other = self._as_tensor("ldexp", other)
+        kind = self._float().dtype
+        kind = least_upper_dtype(kind, other.dtype) if other.dtype.is_inexact else kind
+        wide = kind if kind.bits >= 32 else dtypes.float32
+        if kind.is_complex:
+            return self.cast(kind).mul(other._float().exp2())
+        # in factors that are normal numbers: what rounds, or overflows, is the last product alone
+        low, high = _NORMAL_POWERS[wide.bits]
+        rest, factors = other.cast(wide), []
+        for _ in range(3):
+            factors.append(rest._at_least("ldexp", low)._at_most("ldexp", high))
+            rest = rest.sub(factors[-1])
+        result = self.cast(wide)
+        for power in reversed(factors):
+            result = result.mul(power.exp2())
+        return result.cast(kind)
 
     # -- around the normal distribution -------------------------------------------------------
 
@@ -245,8 +261,13 @@ class Special(Sharding):
         complex numbers.
         """
         other = self._as_tensor("fmod", other)
+        if not (self.dtype.is_float or other.dtype.is_float):
+            rest = self.mod(other)  # with the divisor's sign; no magnitude, for -128 has none
+            beyond = rest.ne(0).bitwise_and(rest.lt(0).ne(self.lt(0)))
+            return beyond.where(rest.sub(other), rest)
         size = self._magnitude().mod(other._magnitude())
-        return self.lt(0).where(size.neg(), size)
+        signed = self.lt(0).where(size.neg(), size)
+        return self.eq(0).bitwise_and(size.eq(0)).where(self, signed)
 
     def frac(self) -> Self:
         """What is beyond the whole part of each element, with its sign, in its dtype.
@@ -292,7 +313,7 @@ class Special(Sharding):
     ) -> Self:
         """NaN and the infinities replaced, the latter by the largest finite numbers."""
         if not self.dtype.is_float:
-            return self
+            return self._again()
         largest = finfo(self.dtype).max
         high = largest if posinf is None else posinf
         low = -largest if neginf is None else neginf

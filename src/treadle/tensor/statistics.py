@@ -100,7 +100,7 @@ class Statistics(Bytes):
             broken = self.isnan()
             any_broken = broken.any(axis, True)
             place = any_broken.where(broken.cast(place.dtype).argmax(axis, True), place)
-            value = self.gather(axis, place)
+            value = self._gather(axis, place)
         return _kept(value, axis, keepdim), _kept(place, axis, keepdim)
 
     def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Self, Self]:
@@ -115,7 +115,7 @@ class Statistics(Bytes):
         if not 1 <= k <= size:
             raise ShapeError(f"[kthvalue] axis {dim} of shape {self.shape} has no {k}-th element")
         if not self.ndim:
-            return self, self._filled(0).int()
+            return self._again(), self._filled(0).int()
         values, places = self.sort(axis)
         found = values._slice(axis, k - 1, k), places._slice(axis, k - 1, k)
         return _kept(found[0], axis, keepdim), _kept(found[1], axis, keepdim)
@@ -186,7 +186,7 @@ class Statistics(Bytes):
         low, high = place.floor(), place.ceil()
         weight = between(place.sub(low))
         first, second = (
-            line.gather(last, at.int()) if without_nan else line._pick(last, at.int())
+            line._gather(last, at.int()) if without_nan else line._pick(last, at.int())
             for at in (low, high)
         )
         found = weight.eq(0).where(first, first.lerp(second, weight))
@@ -207,7 +207,7 @@ class Statistics(Bytes):
             raise ShapeError(f"[diff] needs an axis and n of at least 0, not {self.shape} and {n}")
         axis = resolve_axis("diff", dim, self.ndim)
         if not n:
-            return self
+            return self._again()
         parts = [part for part in (prepend, self, append) if part is not None]
         line = parts[0].cat(*parts[1:], dim=axis)
         for _ in range(min(n, line.shape[axis])):
@@ -257,10 +257,10 @@ class Statistics(Bytes):
     def cumulative_prod(
         self, axis: int | None = None, dtype: Any = None, include_initial: bool = False
     ) -> Self:
-        """`cumprod` by the Array API standard, in this shape and dtype, or as `dtype`.
+        """`cumprod` by the Array API standard, in this shape, or as `dtype`.
 
-        A vector needs no axis; `include_initial` puts a 1 in front. Raises ShapeError,
-        IndexOutOfRange.
+        Integers give at least int32 or uint32, bools int32. A vector needs no axis;
+        `include_initial` puts a 1 in front. Raises ShapeError, IndexOutOfRange.
         """
         return self._cumulative("cumulative_prod", axis, dtype, include_initial)
 

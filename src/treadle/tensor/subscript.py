@@ -8,22 +8,31 @@ throughout, where the gathered axes go included. Integers known on the host are 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..config import settings
-from ..errors import ArgumentError, DTypeError, IndexOutOfRange, ShapeError, TreadleError
-from ..ir.args import WindowArg
+from ..errors import (
+    ArgumentError,
+    DTypeError,
+    IndexOutOfRange,
+    ShapeError,
+    SubscriptError,
+    TreadleError,
+)
+from ..ir.args import BoundsArg, WindowArg
 from ..ir.node import Node
 from ..ir.op import Op
-from ..ir.shape import Shape
+from ..ir.origin import mark
+from ..ir.shape import Shape, size_max
 from ..ir.symbolic import bound_size
 from ..kinds import shown
 from .core import Core
 from .intervals import index_within, slice_bounds
 
-__all__ = ["Subscript", "check_places", "parse"]
+__all__ = ["Subscript", "as_subscript", "check_places", "parse"]
 
 
 @dataclass
@@ -47,28 +56,57 @@ class Subscript:
 def parse(shape: Shape, items: Any, to_index: Callable[[Any], Any]) -> Subscript:
     """The meaning of `items` on a tensor of `shape`; `to_index` makes lists and masks indices.
 
-    Raises IndexOutOfRange, ShapeError, DTypeError or ArgumentError.
+    Raises IndexOutOfRange or SubscriptError.
     """
     try:
-        full = _spell_out(shape, items if isinstance(items, tuple) else (items,), to_index)
-        return _Parser(shape).run(full)
+        with as_subscript():
+            full = _spell_out(shape, items if isinstance(items, tuple) else (items,), to_index)
+            return _Parser(shape).run(full)
     except (TypeError, ValueError) as error:
         if isinstance(error, TreadleError):
             raise
-        raise ArgumentError(
+        raise SubscriptError(
             f"[getitem] {shown(items)} is no subscript of shape {shape}; expected integers, slices "
             "of integers, None, ..., and lists or tensors of integers or bools"
         ) from error
 
 
-def check_places(name: str, index: Core, axis: int, size: Any, lowest: int = 0) -> None:
-    """Under CHECK_INDEX, raises IndexOutOfRange for a place that is not in lowest..size-1."""
-    if not settings.CHECK_INDEX:
-        return
+@contextlib.contextmanager
+def as_subscript() -> Iterator[None]:
+    """What does not fit here is a SubscriptError, which is an IndexError as in NumPy."""
+    try:
+        yield
+    except (ShapeError, DTypeError, ArgumentError) as error:
+        raise SubscriptError(*error.args) from error.__cause__
+
+
+def check_places(
+    name: str, index: Core, axis: int, size: Any, lowest: int = 0, ignored: int | None = None
+) -> Node:
+    """The node of `index`, whose places lie in lowest..size-1, or are `ignored`.
+
+    Others raise IndexOutOfRange: at the next read on the host, or here under CHECK_INDEX=2.
+    """
+    lowest = 0 if index.dtype.is_unsigned else lowest
+    if settings.CHECK_INDEX > 1:
+        _check_at_once(name, index, axis, bound_size(size), lowest, ignored)
+    if settings.CHECK_INDEX != 1:
+        return index.node
+    arg = BoundsArg(axis, size_max(size), lowest, ignored)
+    checked = Node(Op.CHECKED, index.dtype, (index.node,), arg)
+    mark(checked)
+    return checked
+
+
+def _check_at_once(
+    name: str, index: Core, axis: int, size: int, lowest: int, ignored: int | None
+) -> None:
     import numpy as np
 
-    places, size = index.numpy(), bound_size(size)
+    places = index.numpy()
     bad = (places < lowest) | (places >= size)
+    if ignored is not None:
+        bad &= places != ignored
     if bad.any():
         first = tuple(int(n) for n in np.argwhere(bad)[0])
         raise IndexOutOfRange(

@@ -7,7 +7,7 @@ What stands in the class are the types; each name is the very method that its de
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar
 
 from .execution import Execution
@@ -15,6 +15,7 @@ from .execution import Execution
 __all__ = ["Synonyms"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T", bound=Execution)
 
 
 def _same(method: Any) -> Callable[[F], F]:
@@ -39,8 +40,6 @@ class Synonyms(Execution):
     def true_divide(
         self, x: Any, reverse: Any = False, rounding_mode: str | None = None
     ) -> Self: ...
-    @_same(Execution.idiv)
-    def floor_divide(self, x: Any, reverse: Any = False) -> Self: ...
     @_same(Execution.mod)
     def remainder(self, x: Any, reverse: Any = False) -> Self: ...
     @_same(Execution.neg)
@@ -89,9 +88,9 @@ class Synonyms(Execution):
     # -- shapes ----------------------------------------------------------------------------------
 
     @_same(Execution.cat)
-    def concat(self, *args: Self, dim: int = 0) -> Self: ...
+    def concat(self: T | Sequence[T], *args: T | Sequence[T] | int, dim: int = 0) -> T: ...
     @_same(Execution.cat)
-    def concatenate(self, *args: Self, dim: int = 0) -> Self: ...
+    def concatenate(self: T | Sequence[T], *args: T | Sequence[T] | int, dim: int = 0) -> T: ...
     @_same(Execution.permute)
     def permute_dims(self, order: Any, *args: Any) -> Self: ...
     @_same(Execution.unsqueeze)

@@ -10,13 +10,13 @@ from typing import Any
 
 from ..config import Context
 from ..explained import Unbound, explained
+from .familiar import Familiar
 from .modes import Modes
-from .spectrograms import Spectrograms
 
 __all__ = ["Tensor"]
 
 
-class Tensor(Spectrograms):
+class Tensor(Familiar):
     """An n-dimensional array that is computed when its values are asked for.
 
         >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -26,14 +26,40 @@ class Tensor(Spectrograms):
     Operations build a graph and check shapes and dtypes at once; `realize`, `numpy`, `item`,
     `tolist` compute. Usable from several threads.
 
+        made of data     Tensor([[1, 2]]), Tensor(array), Tensor(pathlib.Path("x.bin"))
+        made of numbers  zeros, ones, full, eye, arange, linspace, rand, randn, randint, uniform
+        elementwise      x + y, x * y, x ** 2, exp, log, sqrt, relu, gelu, sigmoid, clamp, where
+        reduced          sum, mean, max, min, argmax, var, std, softmax, cumsum, norm
+        moved            x[1:], x[mask], reshape, permute, expand, pad, flip, cat, stack, split
+        multiplied       x @ y, bmm, einsum, conv2d, scaled_dot_product_attention
+        found            gather, scatter, sort, topk, nonzero, unique, masked_fill, one_hot
+        decomposed       solve, inverse, svd, qr, eigh, cholesky, fft, rfft
+        learned          cross_entropy, mse_loss, backward, gradient, requires_grad_, dropout
+        changed          x[1:3] = v, x += v, assign
+        elsewhere        to("CL"), shard(devices, axis), from_blob, from_dlpack, numpy
+        looked at        shape, dtype, device, ndim, numel(), schedule(), x.is_realized
+
+    `axis` may be written `dim`, and the other way round. Classes of layers are in `treadle.nn`.
+    docs/pytorch.md, docs/numpy.md and docs/tinygrad.md say what is called otherwise here.
+
     Unless a method says otherwise, its result has the shape and dtype of the tensor, operands
     broadcast and promote as in NumPy, and it raises ShapeError for shapes and sizes that do not
-    fit, IndexOutOfRange for an axis or a place that is not there, DTypeError for element types
-    that it has no meaning for, DeviceError for tensors on different devices, and ArgumentError
-    for an argument of another kind.
+    fit, IndexOutOfRange for an axis or a place that is not there, SubscriptError for what is no
+    subscript, DTypeError for element types that it has no meaning for, DeviceError for tensors on
+    different devices, and ArgumentError for an argument of another kind.
     """
 
     __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        own = getattr(type(self), name, None) if name.startswith("__") else None
+        if isinstance(own, property):  # which has said why there is none: again, for the reason
+            return own.__get__(self)
+        if name.startswith("_"):  # asked for by other libraries, in every conversion
+            raise AttributeError(f"'Tensor' object has no attribute {name!r}")
+        from ..pytorch_names import of_tensor
+
+        raise of_tensor(name, dir(type(self)))
 
     @staticmethod
     def train(mode: Any = True) -> Context:
@@ -60,8 +86,8 @@ class Tensor(Spectrograms):
 _OFTEN = frozenset(
     (
         "add", "sub", "mul", "div", "neg", "maximum", "cast", "float", "bool", "eq", "ne", "lt",
-        "where", "reshape", "permute", "unsqueeze", "relu", "exp", "log", "sqrt",
-        "square", "sum", "max", "matmul", "dot", "numel", "detach", "realize", "numpy", "item",
+        "where", "reshape", "relu", "exp", "log", "sqrt",
+        "square", "matmul", "dot", "numel", "detach", "realize", "numpy", "item",
     )
 )  # fmt: skip
 

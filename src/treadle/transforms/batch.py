@@ -134,6 +134,7 @@ _RULES: dict[Op, Callable[[Node, Parts, int], Node]] = {
     Op.CONTIGUOUS_BACKWARD: _same,
     Op.DETACH: _same,
     Op.ALIAS: _same,
+    Op.CHECKED: _same,
     Op.COPY: _same,
     Op.HOST: _host,
     Op.RECUR: lambda node, parts, size: recurrence.batched(node, parts, size, batch),

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..ir.args import ReduceArg
+from ..ir.choices import take
 from ..ir.node import Node, alu, rebuild, toposort
 from ..ir.op import MOVEMENT, Op
 from ..ir.origin import pass_on
@@ -35,6 +36,7 @@ def in_reals(roots: Sequence[Node]) -> list[Node]:
     order = toposort(roots)
     if not any(node.dtype.is_complex for node in order):
         return list(roots)
+    take("complex_to_real")
     found: dict[Node, Value] = {}
     for node in order:
         if any(_is_complex(item) for item in (node, *node.src)):
@@ -347,6 +349,7 @@ _RULES: dict[Op, Callable[[Node, Found], Value]] = {
     Op.CONTIGUOUS: _contiguous,
     Op.CONTIGUOUS_BACKWARD: _same,
     Op.DETACH: _same,
+    Op.ALIAS: _same,
     Op.ASSIGN: _assign,
     Op.AFTER: _after,
 }

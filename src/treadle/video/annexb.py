@@ -19,7 +19,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from .errors import AnnexBParserError
+from .errors import AnnexBParserError, UnsupportedStream
+from .others import H264, HEAD_BYTES, is_h264, what_else
 
 __all__ = [
     "AnnexBParserError",
@@ -53,27 +54,29 @@ def iter_annexb_nalus(source: Source, *, chunk_size: int = 65536) -> Iterator[by
 
     Units that are empty are left out, and so is what precedes the first start code. `chunk_size`
     is the number of bytes that are asked of `source.read` at a time. Raises ValueError for a
-    `chunk_size` below 1, TypeError for a source that is no stream, and AnnexBParserError where no
-    start code is found, or a unit has more than 128 MiB.
+    `chunk_size` below 1, TypeError for a source that is no stream, and AnnexBParserError for a
+    file of another format (MP4, Matroska, ...), where no start code is found, or a unit has more
+    than 128 MiB.
     """
-    units = iter_units(source, chunk_size=chunk_size)
+    units = iter_units(source, chunk_size=chunk_size, is_hevc=False)
     return (unit.data for unit in units)
 
 
-def iter_units(source: Source, *, chunk_size: int = 65536) -> Iterator[Unit]:
+def iter_units(source: Source, *, chunk_size: int = 65536, is_hevc: bool = True) -> Iterator[Unit]:
     """As `iter_annexb_nalus`, with the offset of each unit.
 
     The offset of an item of an iterable of units is the number of bytes in the items before it.
+    With `is_hevc`, raises UnsupportedStream for a stream of H.264.
     """
     if chunk_size <= 0:
         raise ValueError(f"chunk_size must be 1 or more, not {chunk_size}")
     if isinstance(source, bytes | bytearray | memoryview):
-        return _split(_blocks(_flat(source)))
+        return _split(_looked_at(_blocks(_flat(source)), is_hevc))
     # Before "iterable": binary files are iterable too, by what they take for lines.
     if callable(getattr(source, "read", None)):
-        return _split(_chunks(source, chunk_size))
+        return _split(_looked_at(_chunks(source, chunk_size), is_hevc))
     if isinstance(source, Iterable) and not isinstance(source, str):
-        return _of_iterable(source)
+        return _of_iterable(source, is_hevc)
     raise TypeError(
         "an HEVC stream is bytes, an object with read(), or an iterable of NAL units, "
         f"not {type(source).__name__}"
@@ -102,7 +105,7 @@ def _chunks(source: Any, chunk_size: int) -> Iterator[memoryview]:
         yield from _blocks(_flat(chunk))
 
 
-def _of_iterable(source: Iterable[Any]) -> Iterator[Unit]:
+def _of_iterable(source: Iterable[Any], is_hevc: bool) -> Iterator[Unit]:
     items, begin, read = _items(source), b"", []
     for item in items:
         read.append(item)
@@ -111,14 +114,30 @@ def _of_iterable(source: Iterable[Any]) -> Iterator[Unit]:
             break
     everything = itertools.chain(read, items)
     if begin and b"\x00\x00".startswith(begin):
-        yield from _split(itertools.chain.from_iterable(map(_blocks, everything)))
+        blocks = itertools.chain.from_iterable(map(_blocks, everything))
+        yield from _split(_looked_at(blocks, is_hevc))
         return
+    if read and (problem := what_else(bytes(read[0][:HEAD_BYTES]))):
+        raise AnnexBParserError(problem, offset=0)
     offset = 0
     for item in everything:
         if data := bytes(item).rstrip(b"\x00"):
             _check_size(len(data), offset)
             yield Unit(offset, data)
         offset += len(item)
+
+
+def _looked_at(blocks: Iterable[memoryview], is_hevc: bool) -> Iterator[memoryview]:
+    """`blocks`, as they come. Raises an error that says what they are if they are no HEVC."""
+    head = b""
+    for block in blocks:
+        if len(head) < HEAD_BYTES:
+            head += bytes(block[: HEAD_BYTES - len(head)])
+            if (problem := what_else(head)) is not None:
+                raise AnnexBParserError(problem, offset=0)
+            if is_hevc and is_h264(head):
+                raise UnsupportedStream(H264)
+        yield block
 
 
 def _items(source: Iterable[Any]) -> Iterator[memoryview]:

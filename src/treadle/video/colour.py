@@ -205,7 +205,8 @@ def _conversion(
     def convert(luma: Tensor, chroma: Tensor) -> Tensor:
         columns = -(-size[1] // 2)
         value = converted(luma[:, :columns], chroma[:, :columns], weights, output)
-        return value[: size[0], : size[1]].realize()
+        # A tensor of its own: a view would keep the planes, which it was computed from.
+        return value[: size[0], : size[1]].contiguous().realize()
 
     return TinyJit(convert)
 

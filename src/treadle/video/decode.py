@@ -152,11 +152,18 @@ def decode_annexb_iter(
 def decode_annexb_to_tensors_auto(source: Any, **options: Any) -> Any:
     """A list of all that `decode_annexb_iter` yields, which takes the same options.
 
-    What a `fallback` returns is passed through; an iterable of frames becomes a list.
+    What a `fallback` returns is passed through as it is.
     """
+    fallback, returned = options.get("fallback"), []
+    if callable(fallback):
+
+        def noted(error: CuvidUnavailable) -> Any:
+            returned.append(fallback(error))
+            return returned[0]
+
+        options["fallback"] = noted
     found = decode_annexb_iter(source, **options)
-    is_one = isinstance(found, list | str | bytes | bytearray | memoryview | Mapping | Tensor)
-    return found if is_one or not isinstance(found, Iterable) else list(found)
+    return returned[0] if returned else list(found)
 
 
 class _Shown(NamedTuple):

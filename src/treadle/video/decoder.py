@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 
 from ..errors import DeviceError
+from ..forks import fork_safe
 from .annexb import iter_annexb_nalus, with_annexb_start_code
 from .colour import Conversion, Output
 from .cuvid import CuvidError, CuvidUnavailable, load_cuvid
@@ -79,7 +80,7 @@ class NVVideoDecoder:
         if max_decode_surfaces < 1:
             raise ValueError(f"max_decode_surfaces must be 1 or more, not {max_decode_surfaces}")
         self.codec, self.max_decode_surfaces = codec, max_decode_surfaces
-        self._lock = threading.RLock()
+        self._lock = fork_safe(threading.RLock(), 0)
         self._error: BaseException | None = None
         self._cuvid = load_cuvid() if cuvid is None else cuvid
         try:

@@ -12,6 +12,7 @@ that were flipped inside of a slice are mostly found by nobody.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 from collections import deque
@@ -23,6 +24,7 @@ import numpy as np
 
 from .errors import BitstreamError, DecoderUnavailable, UnsupportedStream
 from .frames import NV12Plane, Picture
+from .rescue import History
 from .stream import AccessUnit, SequenceInfo
 
 __all__ = ["decode_pictures"]
@@ -60,8 +62,16 @@ def _load_av() -> ModuleType:
 
 
 def _decode(av: ModuleType, units: Iterable[AccessUnit]) -> Iterator[tuple[AccessUnit, Picture]]:
+    decoder = _Decoder(av)
+    try:
+        yield from _all_of(decoder, units)
+    finally:
+        decoder.close()
+
+
+def _all_of(decoder: _Decoder, units: Iterable[AccessUnit]) -> Iterator[tuple[AccessUnit, Picture]]:
     """Where all pictures have hashes but the last one, that one is cut off."""
-    decoder, all_hashed = _Decoder(av), False
+    all_hashed = False
     bare: AccessUnit | None = None  # the first one without a hash, while nothing follows it
     for number, unit in enumerate(units):
         if bare is not None:
@@ -93,12 +103,11 @@ class _Decoder:
     def __init__(self, av: ModuleType) -> None:
         threads = min(os.cpu_count() or 1, _MOST_THREADS)
         self._av = av
-        self._context = av.CodecContext.create("hevc", "r")
-        self._context.thread_type, self._context.thread_count = "AUTO", threads
-        self._context.options = _OPTIONS
+        self._context = _context(av, threads)
         self._waiting: dict[int, AccessUnit] = {}
         self._required: set[int] = set()  # those that no later picture asks to drop
         self._recent: deque[int] = deque(maxlen=threads + 1)  # where an error may come from
+        self._history = History()
         self._checked: SequenceInfo | None = None
 
     def send(self, unit: AccessUnit) -> Iterator[tuple[AccessUnit, Picture]]:
@@ -106,6 +115,7 @@ class _Decoder:
             _check_supported(unit)
             self._checked = unit.sequence
         self._recent.append(unit.offset)
+        self._history.add(unit, self._waiting)
         if unit.drops_earlier:
             self._required.clear()
         if unit.shown:
@@ -113,13 +123,7 @@ class _Decoder:
             self._required.add(unit.index)
         if len(self._waiting) > _MOST_WAITING:
             self._drop_oldest()
-        data = unit.annexb()
-        # Memory of FFmpeg's own: a thread of its that frees a packet of ours waits for Python's
-        # lock, which is held where the decoder waits for that thread to end.
-        packet = self._av.Packet(len(data))
-        packet.update(data)
-        packet.pts = unit.index
-        yield from self._take(packet)
+        yield from self._take(_packet(self._av, unit.annexb(), unit.index))
 
     def finish(self) -> Iterator[tuple[AccessUnit, Picture]]:
         if self._checked is None:
@@ -128,14 +132,29 @@ class _Decoder:
         while self._waiting:
             self._drop_oldest()
 
+    def close(self) -> None:
+        """Waits for FFmpeg's threads to end what they do.
+
+        PyAV frees the decoder with Python's lock, for which threads wait that report something
+        where PyAV hands reports on (`av.logging.set_level`): neither would ever go on.
+        """
+        with contextlib.suppress(self._av.error.FFmpegError):
+            self._context.flush_buffers()  # without that lock
+
     def _take(self, packet: Any) -> Iterator[tuple[AccessUnit, Picture]]:
         try:
             frames = self._context.decode(packet)
         except self._av.error.FFmpegError as error:
+            found, refused = self._anew()
+            yield from found
+            if refused is None:
+                where = f"{self._recent[-1]}, or one of the {len(self._recent) - 1} before it"
+            else:
+                where = str(refused.offset)
             raise BitstreamError(
                 f"the software decoder refuses a picture ({error.strerror}): the one that begins "
-                f"at byte {self._recent[-1]}, or one of the {len(self._recent) - 1} before it",
-                offset=self._recent[0],
+                f"at byte {where}",
+                offset=self._recent[0] if refused is None else refused.offset,
             ) from error
         for frame in frames:
             unit = self._waiting.pop(frame.pts, None)
@@ -143,6 +162,21 @@ class _Decoder:
             if unit is not None:  # what is not to be shown, some damaged headers bring out
                 _check_frame(frame, unit)
                 yield unit, _picture(frame, unit.sequence)
+
+    def _anew(self) -> tuple[list[tuple[AccessUnit, Picture]], AccessUnit | None]:
+        """The sound pictures that were in flight at an error, and the unit that is refused."""
+        context = _context(self._av, 1)
+
+        def decode(data: bytes | None, index: int) -> list[Any]:
+            return context.decode(None if data is None else _packet(self._av, data, index))
+
+        found, refused = self._history.sound(decode, self._av.error.FFmpegError)
+        pictures = []
+        for unit, frame in found:
+            if self._waiting.pop(unit.index, None) is not None:
+                _check_frame(frame, unit)
+                pictures.append((unit, _picture(frame, unit.sequence)))
+        return pictures, refused
 
     def _drop_oldest(self) -> None:
         index = next(iter(self._waiting))
@@ -153,6 +187,22 @@ class _Decoder:
                 offset=unit.offset,
                 nal_type=unit.nal_type,
             )
+
+
+def _context(av: ModuleType, threads: int) -> Any:
+    context = av.CodecContext.create("hevc", "r")
+    context.thread_type, context.thread_count = "AUTO", threads
+    context.options = _OPTIONS
+    return context
+
+
+def _packet(av: ModuleType, data: bytes, index: int) -> Any:
+    # Memory of FFmpeg's own: a thread of its that frees a packet of ours waits for Python's lock,
+    # which is held where the decoder waits for that thread to end.
+    packet = av.Packet(len(data))
+    packet.update(data)
+    packet.pts = index
+    return packet
 
 
 def _check_supported(unit: AccessUnit) -> None:

@@ -40,6 +40,12 @@ def optimizer():
     return optim.SGD([Tensor([1.0, 2.0], requires_grad=True)])
 
 
+def _with_gradient():
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    x.grad = Tensor([3.0, 4.0])
+    return x
+
+
 def graph_of(x):
     return (x * x).sum()
 
@@ -84,12 +90,18 @@ _GUESSES = {
     "to": dtypes.int32, "type": dtypes.float32, "kind": "integral", "condition": lambda: ROWS() > 2,
     "ll": lambda: [Tensor.relu], "devices": ("CPU:1", "CPU:2"), "a": (0.5, 0.5), "steps": 2,
     "model": lambda: nn.Linear(2, 3), "T_max": 5, "max_lr": 1.0, "total_steps": 5, "step_size": 2,
+    "unflattened_size": (3, 1), "max_norm": 1.0, "clip_value": 1.0, "url": "file:///there/is/nothing",
+    "parameters": lambda: [_with_gradient()],
     "state": ROWS, "inputs": lambda: ROWS().expand(4, 2, 3),
 }  # fmt: skip
 
 _GIVEN = {
     **named("adaptive_avg_pool2d adaptive_max_pool2d avg_pool2d max_pool2d im2col lp_pool2d",
             {"self": IMAGES, "kernel_size": (2, 2)}),
+    "bmm": {"self": BATCH, "mat2": BATCH}, "mm": {"self": SQUARE, "mat2": SQUARE},
+    "mv": {"self": SQUARE, "vec": VECTOR}, "TensorIO": {"t": lambda: Tensor(b"abc")},
+    **{f"nn.{kind}Pad{rank}d": {"padding": 1} for rank in (1, 2, 3)
+       for kind in ("Zero", "Constant", "Reflection", "Replication", "Circular")},
     "addbmm": {"self": SQUARE}, "addmm": {"self": SQUARE, "mat1": SQUARE, "mat2": SQUARE},
     "baddbmm": {"self": BATCH},
     "addmv": {"self": VECTOR, "mat": SQUARE, "vec": VECTOR},

@@ -14,6 +14,8 @@ from .summary import as_json, as_lines, as_text
 
 __all__ = ["main"]
 
+RECORDING = ("kernel driver", "record")  # the parts that --record names a file for
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the parts, prints what they found, and writes it as JSON.
@@ -23,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     record = [options.record] if options.record else []
     if options.part:
-        more = record if options.part == "record" else []
+        more = record if options.part in RECORDING else []
         run_part(options.part, options.findings, options.seconds, options.emulate, *more)
         return 0
     names = (

@@ -67,8 +67,9 @@ PARTS = {
         Part("graphs", 30, "graphs"),
         Part("interop", 60, "interop"),
         Part("faults", 60, "faults"),
+        Part("kernel driver", 30, "kernel_driver"),
         Part("record", 40, "record", asked=True),
-        Part("benchmark", 220, "benchmark"),
+        Part("benchmark", 190, "benchmark"),
         Part("suite", 110, "suite", ("CUDA",)),
         Part("suite of PTX", 90, "suite", ("CUDA:PTX",)),
     )

@@ -16,6 +16,7 @@ from treadle.emulate.cuda.tensor_maps import encoded
 from treadle.emulate.ptx.execute import EmulationFault, Program
 from treadle.emulate.ptx.machine import Fault
 from treadle.emulate.ptx.syntax import PTXError, Variable
+from treadle.forks import fork_safe
 from treadle.runtime.cuda.driver import DriverError
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class EmulatedContext:
         self.pinned = DeviceMemory(1 << 62)
         self._peers: list[EmulatedContext] = []
         self._broken: DriverError | None = None
-        self._lock = threading.RLock()
+        self._lock = fork_safe(threading.RLock())
         self._thread = threading.local()
         self._streams = itertools.count(3)  # 1 and 2 are CUDA's names for the default streams
 

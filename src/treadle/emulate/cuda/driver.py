@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from treadle.compile.llvm import LLVMCompiler
 from treadle.emulate.cuda.chips import chip
 from treadle.emulate.cuda.context import EmulatedContext
+from treadle.forks import fork_safe
 from treadle.runtime.cuda.driver import DriverError
 from treadle.target import available_cores, host_target
 
@@ -62,7 +63,7 @@ class EmulatedDriver:
         self.threads = available_cores() if threads is None else threads
         self.checks_races = checks_races
         self._contexts: dict[int, EmulatedContext] = {}
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
 
     def devices(self) -> Sequence[DeviceFacts]:
         """The devices, in CUDA's order."""

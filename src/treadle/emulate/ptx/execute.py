@@ -35,6 +35,7 @@ from treadle.emulate.ptx.machine import (
 from treadle.emulate.ptx.reader import read_module
 from treadle.emulate.ptx.support import SUPPORT_SYMBOLS, support_ir
 from treadle.emulate.ptx.translate import Translation, translate
+from treadle.forks import fork_safe
 from treadle.runtime.loader import Library, load_object
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ if TYPE_CHECKING:
 
 __all__ = ["TURNS", "CompileIR", "EmulationFault", "Program", "Region"]
 
-TURNS = 200_000  # of all warps of a block, each at most machine.SLICE backward branches
+# Of all warps of a block, each at most machine.SLICE backward branches: 200 million in all, about
+# 12 seconds of a loop that never ends. Kernels that wait for copies use turns up without branches.
+TURNS = 200_000
 _Run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
@@ -156,7 +159,7 @@ class Program:
         self._checks_races = checks_races
         self._compile_ir, self._threads = compile_ir, max(1, threads)
         self._loaded: dict[str, _Loaded] = {}
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
 
     def translation(self, name: str) -> Translation:
         """A kernel's translation; raises PTXError for what is not emulated."""
@@ -259,7 +262,7 @@ def _table(memory: Sequence[Region]) -> ctypes.Array[ctypes.c_int64]:
     return (ctypes.c_int64 * (2 * len(rows)))(*(value for row in rows for value in row))
 
 
-_support_lock = threading.Lock()
+_support_lock = fork_safe(threading.Lock())
 _support_libraries: list[Library] = []
 
 

@@ -71,8 +71,8 @@ def describe(fault: int, get: Callable[[int, int], int], launched: Launched) -> 
         Fault.ASSERT: lambda: f"{who}: an assertion failed{at}",
         Fault.DEADLOCK: lambda: f"{where}: all threads that are left wait at barriers that "
         "others never reach",
-        Fault.RUNAWAY: lambda: f"{where}: it does not end; each of its warps has taken "
-        "millions of backward branches",
+        Fault.RUNAWAY: lambda: f"{where}: it does not end: the warps of a block have taken "
+        "200 million backward branches, or as many turns at waiting",
         Fault.WARP_DEADLOCK: lambda: f"{who}: lanes {_lanes(extra)} wait at an instruction that "
         "names lanes which never come to it",
         Fault.DIVERGED_BARRIER: lambda: f"{where}: threads of warp {extra} wait at different "

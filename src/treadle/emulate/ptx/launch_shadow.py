@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from treadle.emulate.ptx.global_rows import ENTRIES, LAST_EPOCH, PADDING
+from treadle.forks import fork_safe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["LaunchShadow"]
 
 _idle: list[LaunchShadow] = []
-_lock = threading.Lock()
+_lock = fork_safe(threading.Lock())
 
 
 class LaunchShadow:

@@ -16,7 +16,7 @@ __all__ = [
 ]  # fmt: skip
 
 LANES = 32
-SLICE = 20_000  # backward branches that a warp takes before the others of its block have a turn
+SLICE = 1_000  # backward branches that a warp takes before the others of its block have a turn
 LAST_STAMP = (1 << 21) - 1  # of accesses to shared memory; later ones are not told apart
 KNOWN = 8  # allocations that a host thread remembers
 FLIGHTS, FLIGHT_BYTES = 64, 24  # reads of shared memory under way that a block remembers

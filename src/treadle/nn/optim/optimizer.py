@@ -94,7 +94,6 @@ class Optimizer:
     """
 
     param_groups: list[ParameterGroup]
-    params: list[Tensor]  # of all groups
     buffers: list[Tensor]
     device: Any  # of the parameters
 
@@ -111,7 +110,6 @@ class Optimizer:
             if trained:
                 own = {key: given.get(key, value) for key, value in options.items()}
                 self.param_groups.append(ParameterGroup(trained, given.get("lr", lr), own))
-        self.params = [t for group in self.param_groups for t in group["params"]]
         self._check_params()
         self.device = self.params[0].device
 
@@ -142,19 +140,24 @@ class Optimizer:
         return [t for t in tensors if t.requires_grad]
 
     def _check_params(self) -> None:
-        name = type(self).__name__
-        if not self.params:
+        name, params = type(self).__name__, self.params
+        if not params:
             raise UserError(f"[{name}] needs at least one tensor that requires a gradient")
-        if any(t.dtype.is_complex for t in self.params):
+        if any(t.dtype.is_complex for t in params):
             raise UserError(f"[{name}] trains real numbers: give parameters as their parts")
-        if len(_unique(self.params)) < len(self.params):
+        if len(_unique(params)) < len(params):
             raise UserError(f"[{name}] a parameter is in two groups")
-        devices = {str(t.device) for t in self.params}
+        devices = {str(t.device) for t in params}
         if len(devices) > 1:
             raise UserError(
                 f"[{name}] parameters are on several devices: {', '.join(sorted(devices))}; "
                 f"use one optimiser a device in an OptimizerGroup"
             )
+
+    @property
+    def params(self) -> list[Tensor]:
+        """The parameters of all groups, in their shapes and dtypes: a new list."""
+        return [t for group in self.param_groups for t in group["params"]]
 
     @property
     def lr(self) -> Tensor:
@@ -189,16 +192,16 @@ class Optimizer:
 
         Raises UserError naming the first parameter that has no gradient.
         """
-        gradients = iter([self._gradient(index) for index in range(len(self.params))])
+        gradients = iter([self._gradient(index, p) for index, p in enumerate(self.params)])
         for group in self.param_groups:
             own = [next(gradients) for _ in group["params"]]
             for param, value in zip(group["params"], self._step(group, own), strict=True):
-                param.assign(value.cast(param.dtype))
+                with Tensor.no_grad():
+                    param.assign(value.cast(param.dtype))
         state = [t for group in self.param_groups for t in group.state_tensors()]
         return [*self.params, *self.buffers, *state]
 
-    def _gradient(self, index: int) -> Tensor:
-        param = self.params[index]
+    def _gradient(self, index: int, param: Tensor) -> Tensor:
         if param.grad is None:
             raise UserError(
                 f"[{type(self).__name__}.step] parameter {index} of shape {param.shape} has no "
@@ -219,19 +222,27 @@ class OptimizerGroup(Optimizer):
     """
 
     optimizers: tuple[Optimizer, ...]
-    param_groups: list[ParameterGroup]
-    params: list[Tensor]
-    buffers: list[Tensor]
-    device: Any
 
     def __init__(self, *optimizers: Optimizer) -> None:
         if not optimizers:
             raise UserError("[OptimizerGroup] needs at least one optimiser")
         self.optimizers = optimizers
-        self.param_groups = [group for opt in optimizers for group in opt.param_groups]
-        self.params = [t for opt in optimizers for t in opt.params]
-        self.buffers = [t for opt in optimizers for t in opt.buffers]
-        self.device = optimizers[0].device
+
+    # Only `optimizers` holds them, so that each has one name in the state.
+    @property
+    def param_groups(self) -> list[ParameterGroup]:
+        """The groups of all optimisers: a new list."""
+        return [group for opt in self.optimizers for group in opt.param_groups]
+
+    @property
+    def buffers(self) -> list[Tensor]:
+        """The buffers of all optimisers, in their shapes and dtypes: a new list."""
+        return [t for opt in self.optimizers for t in opt.buffers]
+
+    @property
+    def device(self) -> Any:
+        """The device of the first optimiser's parameters."""
+        return self.optimizers[0].device
 
     def __getitem__(self, index: int) -> Optimizer:
         return self.optimizers[index]

@@ -19,6 +19,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from treadle.errors import DeviceError, InternalError, OutOfMemory, StaleCodeError
+from treadle.forks import before_forks
 from treadle.runtime.cl.memory import CLAllocator, CLBuffer
 from treadle.runtime.cl.platforms import binding, find_devices, target_of
 
@@ -68,8 +69,7 @@ def _finish_all() -> None:
             device.synchronize()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_finish_all)
+before_forks.append(_finish_all)
 
 
 class CLDevice:

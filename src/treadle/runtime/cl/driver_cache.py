@@ -1,16 +1,20 @@
 """PoCL's own cache of machine code: a folder for each process that runs at the same time.
 
-    take_folder("~/.cache/treadle")   ->  POCL_CACHE_DIR=~/.cache/treadle/pocl-0
+    take_folder("~/.cache/treadle")  ->  POCL_CACHE_DIR=~/.cache/treadle/treadle-kernels/pocl-0
 
 Two processes that build one program into one folder at once crash PoCL 3.0. So a process takes the
 first folder that no other one holds, and holds it as long as it lives; the next process finds what
-it left there. A folder that has grown too large starts anew.
+it left there. A folder that has grown too large starts anew. All of them lie in the one folder that
+treadle made for itself (see runtime/private_folder.py): what is elsewhere is never touched.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import stat
+
+from treadle.runtime.private_folder import NAME, Files, PrivateFolder
 
 __all__ = ["clear_folders", "take_folder"]
 
@@ -25,7 +29,7 @@ def take_folder(cache: str) -> None:
     A POCL_CACHE_DIR that the user chose stays, and with it the user's care for other processes.
     """
     given = os.environ.get("POCL_CACHE_DIR")
-    inherited = given is not None and os.path.basename(given).startswith("pocl-")
+    inherited = given is not None and os.path.basename(os.path.dirname(given)) == NAME
     if given is not None and not inherited:
         return
     path = _first_free(cache) if cache else None
@@ -38,38 +42,57 @@ def take_folder(cache: str) -> None:
 
 def clear_folders(cache: str) -> None:
     """Remove every folder below `cache` that no process holds."""
-    for number in range(MOST_FOLDERS):
-        path = os.path.join(cache, f"pocl-{number}")
-        lock = _lock(path) if os.path.isdir(path) else None
-        if lock is not None:
-            shutil.rmtree(path, ignore_errors=True)
-            os.close(lock)
+    if not cache:
+        return
+    try:
+        with PrivateFolder(cache).opened(make=False) as files:
+            for number in range(MOST_FOLDERS):
+                name = f"pocl-{number}"
+                lock = _lock(files, name) if _is_folder(files, name) else None
+                if lock is not None:
+                    shutil.rmtree(os.path.join(files.path, name), ignore_errors=True)
+                    os.close(lock)
+    except (OSError, ImportError):  # nothing is there that may be touched
+        return
 
 
 def _first_free(cache: str) -> str | None:
     """The first folder that could be locked, or None where there are no locks or no disk."""
     try:
-        for number in range(MOST_FOLDERS):
-            path = os.path.join(cache, f"pocl-{number}")
-            os.makedirs(path, mode=0o700, exist_ok=True)
-            lock = _lock(path)
-            if lock is None:
-                continue
-            _held.append(lock)
-            if _bytes_below(path) > MOST_BYTES:
-                shutil.rmtree(path, ignore_errors=True)
+        with PrivateFolder(cache).opened() as files:
+            for number in range(MOST_FOLDERS):
+                name = f"pocl-{number}"
+                lock = _lock(files, name)
+                if lock is None:
+                    continue
+                path = os.path.join(files.path, name)
+                if _is_folder(files, name) and _bytes_below(path) > MOST_BYTES:
+                    shutil.rmtree(path, ignore_errors=True)
                 os.makedirs(path, mode=0o700, exist_ok=True)
-            return path
+                if not _is_folder(files, name):
+                    os.close(lock)
+                    continue
+                _held.append(lock)
+                return path
     except (OSError, ImportError):  # no disk, or no POSIX system: PoCL's wheels are for Linux
         return None
     return None
 
 
-def _lock(path: str) -> int | None:
+def _is_folder(files: Files, name: str) -> bool:
+    """Whether it is a folder of this user, and no link to one."""
+    try:
+        status = os.lstat(os.path.join(files.path, name))
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+
+
+def _lock(files: Files, name: str) -> int | None:
     """The file whose lock says that a folder is in use; None where another process has it."""
     import fcntl
 
-    lock = os.open(path + ".lock", os.O_CREAT | os.O_RDWR, 0o600)
+    lock = files.open(name + ".lock", os.O_CREAT | os.O_RDWR)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -9,14 +9,17 @@ another kernel behind it in the same queue, or a host write, which waits.
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from treadle.errors import DeviceError, OutOfMemory
+from treadle.forks import fork_safe
 from treadle.runtime.base import MemoryStats
 from treadle.runtime.buffer import HostAllocator, HostBuffer, host_view, size_class
+from treadle.runtime.cl.handles import begins_with, table_of
 from treadle.runtime.cl.platforms import binding
 
 if TYPE_CHECKING:
@@ -65,7 +68,7 @@ class CLAllocator:
         self._host = HostAllocator() if facts.shares_memory else None
         self._free: dict[int | ImageDType, list[tuple[Any, HostBuffer | None]]] = {}
         self._live = self._cached = self._peak = 0
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         # A buffer that dies in a cycle is finalized together with all that only it holds: so what
         # it returns is held here, by the id of its argument, and not by it alone.
         self._held: dict[int, tuple[Any, HostBuffer | None, int | ImageDType]] = {}
@@ -154,22 +157,31 @@ class CLAllocator:
                 f"CL: {self._facts.name} cannot use host memory in place; pass a pyopencl buffer "
                 "(pyopencl.Buffer.from_int_ptr makes one of a cl_mem)"
             )
+        if self._table is not None and begins_with(pointer) == self._table:
+            raise DeviceError(
+                f"CL: {pointer:#x} is a cl_mem or another object of OpenCL, not the address of "
+                "memory: pass pyopencl.Buffer.from_int_ptr(cl_mem)"
+            )
         block = HostBuffer(pointer, max(nbytes, 1), None, owner)
         return CLBuffer(self._wrapped(block), nbytes, block, None, owner)
 
     def from_handle(
         self, handle: Any, nbytes: int, owner: object = None, image: ImageDType | None = None
     ) -> CLBuffer:
-        """A buffer, or image, of this device's context, in place. Raises DeviceError.
+        """A buffer, or image, of pyopencl's in this device's context, in place.
 
-        `handle` is pyopencl's object, or the cl_mem itself as an integer.
+        Raises DeviceError for others, and for one that was released.
         """
         cl = binding()
         wanted = cl.Buffer if image is None else cl.Image
-        if isinstance(handle, int):
-            handle = wanted.from_int_ptr(handle)
         if not isinstance(handle, wanted):
             raise DeviceError(f"CL takes a pyopencl.{wanted.__name__}, not {type(handle).__name__}")
+        if self._table is not None and begins_with(handle.int_ptr) != self._table:
+            raise DeviceError(
+                f"CL: this pyopencl.{wanted.__name__} was released, so its memory is gone: make "
+                "the tensor first; it keeps the memory for as long as it needs it"
+            )
+        handle = wanted.from_int_ptr(handle.int_ptr)  # which its user may release from now on
         if handle.context != self._context:
             raise DeviceError(
                 "CL: the memory belongs to another OpenCL context; make it in "
@@ -195,6 +207,10 @@ class CLAllocator:
         block = HostBuffer(array.ctypes.data, handle.size, None, handle)
         weakref.finalize(block, _release, array.base, queue)
         return block
+
+    @functools.cached_property
+    def _table(self) -> int | None:
+        return table_of(binding(), self._context)
 
     def trim(self) -> int:
         """Gives waiting blocks back; how many bytes."""

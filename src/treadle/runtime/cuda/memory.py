@@ -16,6 +16,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from treadle.errors import DeviceError, OutOfMemory
+from treadle.forks import fork_safe
 from treadle.helpers import human_bytes
 from treadle.runtime.base import MemoryStats
 from treadle.runtime.cuda.driver import DriverError
@@ -60,7 +61,7 @@ class CUDAAllocator:
         self._stream, self._failures = stream, failures
         self._live: dict[int, int] = {}  # address -> bytes
         self._live_bytes = self._peak = 0
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         self._returned: deque[int] = deque()
         self._lent_back: deque[int] = deque()
 

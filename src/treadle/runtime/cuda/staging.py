@@ -14,6 +14,8 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from treadle.forks import fork_safe
+
 if TYPE_CHECKING:
     from treadle.runtime.cuda.driver import Context
 
@@ -37,7 +39,7 @@ class Staging:
 
     def __init__(self, context: Context, stream: Any) -> None:
         self._context, self._stream = context, stream
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         self._pieces: list[_Piece] = []
         self._event: Any = None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -29,7 +30,13 @@ __all__ = ["Facts", "backend_type", "dawn", "describe", "open_adapter", "target_
 _BACKENDS = {3: "D3D11", 4: "D3D12", 5: "Metal", 6: "Vulkan", 7: "OpenGL", 8: "OpenGLES"}
 _KINDS = {1: "discrete GPU", 2: "integrated GPU", 3: "software"}
 _HIGH_PERFORMANCE, _CORE = 2, 2
-MEND = "`apt-get install --no-install-recommends libvulkan1 mesa-vulkan-drivers` brings a driver"
+# The backends that a system can have, and what brings a driver of one.
+_OF_SYSTEM = {
+    "linux": ("Vulkan", "OpenGL", "OpenGLES"), "darwin": ("Metal",),
+    "win32": ("D3D12", "D3D11", "Vulkan", "OpenGL"),
+}  # fmt: skip
+_DEBIAN = "`apt-get install --no-install-recommends libvulkan1 mesa-vulkan-drivers` brings a driver"
+_LINUX = "install a Vulkan driver of your system, such as Mesa's, and Vulkan's loader"
 MAX_LANES = 4  # WGSL's widest vector
 # Mesa's llvmpipe ends all loops of an item after so many steps (LP_MAX_TGSI_LOOP_ITERATIONS).
 LLVMPIPE_STEPS = 65535
@@ -106,9 +113,19 @@ def _open(found: Dawn, wished: int) -> tuple[Dawn, Handle, Facts]:
         if facts.backend not in _BACKENDS.values():  # Dawn's own stand-in, which computes nothing
             raise DeviceError("WEBGPU: no adapter: no driver that Dawn accepts was found")
     except DeviceError as error:
-        advice = f"; {MEND}" if sys.platform.startswith("linux") else ""
-        raise DeviceError(f"{error} (Dawn from {found.library.origin}){advice}") from None
+        raise DeviceError(f"{error} (Dawn from {found.library.origin}){_advice(wished)}") from None
     return found, adapter, facts
+
+
+def _advice(wished: int) -> str:
+    """What mends a missing adapter on this system."""
+    there = _OF_SYSTEM.get(sys.platform, ())
+    name = _BACKENDS.get(wished)
+    if name is not None and there and name not in there:
+        return f"; WEBGPU_BACKEND={name} is of other systems: here are {', '.join(there)}; unset it"
+    if not sys.platform.startswith("linux"):
+        return "; install the newest driver of your GPU"
+    return f"; {_DEBIAN if shutil.which('apt-get') else _LINUX}"
 
 
 def limits_of(found: Dawn, adapter: Handle) -> Any:

@@ -22,6 +22,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from treadle.errors import DeviceError, InternalError
+from treadle.forks import fork_safe
 from treadle.runtime.webgpu.adapter import limits_of, open_adapter, target_of
 from treadle.runtime.webgpu.calls import WebGPUCallList
 from treadle.runtime.webgpu.dawn import Handle, view_of
@@ -140,7 +141,7 @@ class WebGPUDevice:
     def __init__(self, name: str, index: int = 0, arch: str | None = None) -> None:
         self.name = name
         # Dawn's devices are for one thread at a time: whoever calls them holds this.
-        self.lock = threading.RLock()
+        self.lock = fork_safe(threading.RLock())
         self.dawn, adapter, self.facts = open_adapter()
         self.is_software = self.facts.is_software
         self.target = target_of(self.facts, arch)

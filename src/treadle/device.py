@@ -1,0 +1,25 @@
+"""Devices, under the specification's module name: `from treadle.device import Device`.
+
+    Device.DEFAULT, Device["CPU"]
+    is_dtype_supported(dtypes.float64, "WEBGPU")    -> False
+
+What devices there are, and how one is chosen, stands in `treadle.engine.backends`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .dtype import to_dtype
+from .engine.backends import Device
+
+__all__ = ["Device", "is_dtype_supported"]
+
+
+def is_dtype_supported(dtype: Any, device: str | None = None) -> bool:
+    """Whether tensors of `dtype` compute on `device` (None: the default one), emulated included.
+
+    Opens the device. Raises DTypeError for what is no dtype, DeviceError for a device that there is
+    not.
+    """
+    return Device[Device.canonicalize(device)].target.supports(to_dtype(dtype).real)

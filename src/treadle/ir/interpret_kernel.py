@@ -1,0 +1,313 @@
+"""The meaning of a kernel before any move, at a few of the places that it stores to.
+
+    meaning = KernelMeaning(sink, {0: array, 1: array}, {})
+    for found in meaning.stores(64):      64 steps of the loops around each STORE
+        found.slot, found.places, found.value
+
+Everything is computed in float64, with bounds of its error (see rounding.py). A value is pulled:
+what a sum goes through is a new first axis of its terms, in blocks, and what does not depend on it
+is computed outside. Raises NotPlain for what is no function of the memory before: counters, and
+reads of what the kernel itself has stored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from ..dtype import DType
+from ..errors import InternalError
+from .elementwise import constant_array
+from .loops import closed_ranges, free_ranges, identity, steps_of
+from .node import Node
+from .op import ALU, Op
+from .rounding import Value, elementwise, exact, total
+from .symbolic import no_value
+
+__all__ = [
+    "BLOCK", "KernelMeaning", "NotPlain", "Stored", "broadcast", "chosen", "digits", "nothing",
+    "sampled_steps", "stacked",
+]  # fmt: skip
+
+Array = np.ndarray
+BLOCK = 1 << 18  # elements that are computed at once
+
+
+class NotPlain(Exception):
+    """Something has no meaning at single places; the message says what."""
+
+
+class Stored(NamedTuple):
+    """What a STORE leaves at `places` of the memory `slot`."""
+
+    slot: int
+    places: Array
+    value: Value
+
+
+@dataclass(eq=False)
+class _Frame:
+    """Values inside of some loops, whose steps are `bound`; `size` elements in `depth` axes."""
+
+    around: _Frame | None
+    bound: dict[Node, Array]
+    size: int
+    depth: int
+    known: dict[Node, Value] = field(default_factory=dict)
+
+
+class KernelMeaning:
+    """A kernel's SINK over the memory of its slots as it was before, flat arrays."""
+
+    def __init__(
+        self,
+        sink: Node,
+        memory: Mapping[int, Array],
+        variables: Mapping[str, int],
+        roundings: float = 0,
+    ) -> None:
+        self._sink, self._memory, self._variables = sink, memory, variables
+        self._roundings = roundings
+        self._free = free_ranges(sink)
+        self._refuse()
+
+    def _refuse(self) -> None:
+        for node in self._sink.toposort():
+            if node.op is Op.TICKET:
+                raise NotPlain("it counts while it stores")
+            if node.op is Op.AFTER and node.src[0].op is Op.PARAM:
+                raise NotPlain("it reads what it has stored")
+
+    @property
+    def work(self) -> int:
+        """How many elements one step of the loops around the stores takes, about."""
+        outer = {r for end in self._ends() for r in closed_ranges(end)}
+        most = 1
+        for node in self._sink.toposort():
+            closed = node.src[2:] if node.op is Op.UPDATE else closed_ranges(node)
+            if closed and node.op is not Op.END:
+                value = node.src[1] if node.op is Op.UPDATE else node.src[0]
+                scanned = set(closed) if node.op is Op.UPDATE else set()
+                inside = (self._free[value] | set(closed)) - (outer - scanned)
+                most += math.prod(steps_of(r) for r in inside)
+        return most
+
+    def _ends(self) -> list[Node]:
+        return [node for node in self._sink.src if node.op is Op.END]
+
+    def stores(self, count: int, seed: int = 0) -> Iterator[Stored]:
+        """Each STORE at `count` of its steps, the first and last ones among them."""
+        for end in self._ends():
+            loops = closed_ranges(end)
+            outside = _Frame(None, {}, 1, 0)
+            sizes = [int(self._number(r.src[0], outside)) for r in loops]
+            if 0 in sizes:
+                continue
+            steps = sampled_steps(sizes, count, seed)
+            bound = dict(zip(loops, steps, strict=True))
+            frame = _Frame(outside, bound, len(steps[0]) if steps else 1, 1)
+            effects = end.src[: end.arg]
+            last = {effect.src[0]: effect for effect in effects}  # of several to one memory
+            for store in last.values():
+                yield self._stored(store, frame)
+
+    def _number(self, node: Node, frame: _Frame) -> Array:
+        return self._value(node, frame).value
+
+    def _stored(self, store: Node, frame: _Frame) -> Stored:
+        memory, index, value, *gate = store.src
+        if memory.op is not Op.PARAM:
+            raise NotPlain(f"it stores to {memory.op.name}")
+        shape = (frame.size,)
+        places = np.broadcast_to(self._number(index, frame), shape)
+        found = broadcast(self._value(value, frame), shape)
+        if gate:
+            known = broadcast(self._value(gate[0], frame), shape)
+            holds = known.value & (known.error == 0 if known.error is not None else True)
+            error = None if found.error is None else found.error[holds]
+            places, found = places[holds], Value(found.value[holds], error)
+        return Stored(memory.arg.slot, places, found)
+
+    # -- values ---------------------------------------------------------------------------------
+
+    def _value(self, node: Node, frame: _Frame) -> Value:
+        home = self._home(node, frame)
+        if node in home.known:
+            return home.known[node]
+        is_new = lambda n: not closed_ranges(n) and n not in self._home(n, frame).known
+        for item in node.toposort(lambda n: n.op is not Op.AFTER and is_new(n)):
+            home = self._home(item, frame)
+            if item not in home.known and item.dtype.kind != "void" and item.op is not Op.PARAM:
+                home.known[item] = self._computed(item, home)
+        return self._home(node, frame).known[node]
+
+    def _home(self, node: Node, frame: _Frame) -> _Frame:
+        """The outermost loops that `node` depends on."""
+        free = self._free[node]
+        while frame.around is not None and free.isdisjoint(frame.bound):
+            frame = frame.around
+        return frame
+
+    def _computed(self, node: Node, frame: _Frame) -> Value:
+        if node.op is Op.RANGE:
+            return Value(frame.bound[node])
+        if node.op is Op.CONST:
+            found = constant_array(node.dtype, node.arg)
+            return exact(found)
+        if node.op is Op.VARIABLE:
+            if node.arg.name not in self._variables:
+                raise no_value(node.arg.name)
+            return Value(constant_array(node.dtype, self._variables[node.arg.name]))
+        if node.op in ALU:
+            types = [source.dtype for source in node.src]
+            sources = [self._value(source, frame) for source in node.src]
+            return elementwise(node.op, node.dtype, types, sources, self._roundings)
+        if node.op in _FORMS:
+            return _FORMS[node.op](self, node, frame)
+        raise NotPlain(f"{node.op.name} stands in it")
+
+    def _load(self, node: Node, frame: _Frame) -> Value:
+        memory, index, *gate = node.src
+        array = self._memory[memory.arg.slot]
+        place = self._value(index, frame)
+        shapes = [place.value.shape]
+        holds: Array = np.ones((), bool)
+        unknown: Array | None = place.error
+        if gate:
+            known = self._value(gate[0], frame)
+            holds, shapes = known.value, [*shapes, known.value.shape]
+            unknown = _either(unknown, known.error)
+        inside = (place.value >= 0) & (place.value < array.size)
+        if not np.all(inside | ~holds) and unknown is None:
+            raise InternalError(
+                f"[realize] a kernel reads argument {memory.arg.slot}, of {array.size} elements, "
+                f"at {int(place.value[~inside].ravel()[0])}: please report it"
+            )
+        shape = np.broadcast_shapes(*shapes)
+        found = exact(array[np.where(inside, place.value, 0)]).value
+        if gate:
+            found = np.where(holds & inside, found, self._value(gate[1], frame).value)
+        if unknown is None:
+            return Value(found)
+        return Value(found, np.broadcast_to(np.where(unknown > 0, np.inf, 0.0), shape))
+
+    def _reduce(self, node: Node, frame: _Frame) -> Value:
+        return self._through(node, node.src[1:], frame, node.src[0], None)
+
+    def _through(
+        self, node: Node, loops: tuple[Node, ...], frame: _Frame, term: Node, last: Array | None
+    ) -> Value:
+        """`term` combined over all steps of `loops`, or over those up to `last`."""
+        op, dtype = node.arg.op if node.op is Op.REDUCE else node.arg, term.dtype
+        sizes = [steps_of(r) for r in loops]
+        block = max(1, BLOCK // max(1, frame.size))
+        parts: list[Value] = []
+        for begin in range(0, math.prod(sizes), block):
+            number = np.arange(begin, min(begin + block, math.prod(sizes)))
+            steps = [d.reshape(-1, *(1,) * frame.depth) for d in digits(number, sizes)]
+            bound = dict(zip(loops, steps, strict=True))
+            inner = _Frame(frame, bound, frame.size * len(number), frame.depth + 1)
+            found = self._value(term, inner)
+            shape = np.broadcast_shapes(found.value.shape, (len(number), *(1,) * frame.depth))
+            found = broadcast(found, shape)
+            holds: Array | None = None if last is None else steps[0] <= last
+            for r, step in bound.items():
+                if r.src[0].op is not Op.CONST:
+                    is_there = step < self._number(r.src[0], inner)
+                    holds = is_there if holds is None else holds & is_there
+            if holds is not None:
+                found = chosen(holds, found, nothing(op, dtype))
+            parts.append(total(op, dtype, found))
+        return parts[0] if len(parts) == 1 else total(op, dtype, stacked(parts))
+
+    def _stage(self, node: Node, frame: _Frame) -> Value:
+        """What is kept is computed at the place where it is read."""
+        count = len(node.arg.sizes)
+        value, _, *rest = node.src
+        stored, read, loops = rest[:count], rest[count : 2 * count], rest[2 * count :]
+        if stored != loops:
+            raise NotPlain("it keeps rows in another order")
+        places = {r: self._number(place, frame) for r, place in zip(loops, read, strict=True)}
+        return self._value(value, _Frame(frame, places, frame.size, frame.depth))
+
+    def _after(self, node: Node, frame: _Frame) -> Value:
+        """A running total: the register once it was updated in all steps up to this one."""
+        register, update, *more = node.src
+        plain = not more and register.op is Op.REGISTER and update.op is Op.UPDATE
+        if not plain or update.src[0] is not register or update.arg is None:
+            raise NotPlain("its steps depend on each other")
+        loops = update.src[2:]
+        if not loops:
+            return self._value(update.src[1], frame)
+        (loop,) = loops
+        return self._through(update, loops, frame, update.src[1], self._number(loop, frame))
+
+
+_FORMS = {
+    Op.LOAD: KernelMeaning._load,
+    Op.REDUCE: KernelMeaning._reduce,
+    Op.STAGE: KernelMeaning._stage,
+    Op.AFTER: KernelMeaning._after,
+}
+
+
+def digits(number: Array, sizes: list[int]) -> list[Array]:
+    """The digits of `number`, the last one running fastest."""
+    found = []
+    for size in reversed(sizes):
+        found.append(number % size)
+        number = number // size
+    return found[::-1]
+
+
+def sampled_steps(sizes: list[int], count: int, seed: int) -> list[Array]:
+    """`count` steps of loops of `sizes`, all of them where there are no more.
+
+    The ends of each loop come up often: that is where what is cut into tiles goes wrong.
+    """
+    everything = math.prod(sizes)
+    if everything <= count:
+        return digits(np.arange(everything), sizes)
+    random = np.random.default_rng(seed)
+    found = []
+    for size in sizes:
+        steps = random.integers(0, size, count)
+        end = random.integers(0, 4, count)
+        steps = np.where(end == 0, random.integers(0, min(size, 3), count), steps)
+        steps = np.where(end == 1, size - 1 - random.integers(0, min(size, 3), count), steps)
+        steps[0], steps[-1] = 0, size - 1
+        found.append(steps)
+    return found
+
+
+def broadcast(value: Value, shape: tuple[int, ...]) -> Value:
+    error = None if value.error is None else np.broadcast_to(value.error, shape)
+    return Value(np.broadcast_to(value.value, shape), error)
+
+
+def chosen(holds: Array, value: Value, other: Array) -> Value:
+    error = None if value.error is None else np.where(holds, value.error, 0.0)
+    return Value(np.where(holds, value.value, other), error)
+
+
+def stacked(parts: list[Value]) -> Value:
+    value = np.stack([part.value for part in parts])
+    if all(part.error is None for part in parts):
+        return Value(value)
+    shape = value.shape[1:]
+    errors = [np.zeros(shape) if p.error is None else p.error for p in parts]
+    return Value(value, np.stack([np.broadcast_to(error, shape) for error in errors]))
+
+
+def _either(one: Array | None, other: Array | None) -> Array | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return np.maximum(one, other)
+
+
+def nothing(op: Op, dtype: DType) -> Array:
+    return exact(constant_array(dtype, identity(op, dtype).arg)).value

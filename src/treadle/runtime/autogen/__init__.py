@@ -1,0 +1,1 @@
+"""Raw bindings of drivers, under the specification's module names."""

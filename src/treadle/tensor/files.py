@@ -1,0 +1,95 @@
+"""Files as memory of tensors: `Tensor(pathlib.Path("net.bin"))` and `device="disk:/tmp/x"`.
+
+    Tensor(Path("net.bin"))                                 -> uint8, read as it is computed with
+    Tensor.empty(4, device="disk:/tmp/x")                   -> what the file holds; made if absent
+    x.to("disk:/tmp/x")                                     -> x, written there at once
+
+A file is mapped into the host's memory, so its tensors are on the CPU, where kernels read and write
+it in place. What is assigned to a tensor of "disk:" is written to the file when it is realized; a
+tensor of a path never changes it.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+from typing import TYPE_CHECKING, Any
+
+from ..dtype import DType, dtypes
+from ..errors import DeviceError, ShapeError, UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["disk_path", "mapped_file", "of_disk", "of_path"]
+
+_PREFIX = "disk:"
+
+
+def disk_path(device: Any) -> str | None:
+    """The path that a device such as "disk:/tmp/x" names, or None for another device."""
+    if not isinstance(device, str) or not device.lower().startswith(_PREFIX):
+        return None
+    path = device[len(_PREFIX) :]
+    if not path:
+        raise DeviceError('[device] "disk:" needs a path, as in "disk:/tmp/x"')
+    return path
+
+
+def mapped_file(path: Any) -> np.ndarray[Any, Any]:
+    """The bytes of a file as a uint8 vector, mapped copy-on-write. Raises OSError."""
+    import numpy as np
+
+    with open(os.fspath(path), "rb") as file:  # no number: open would take it for a descriptor
+        if os.fstat(file.fileno()).st_size == 0:  # an empty file cannot be mapped
+            return np.empty(0, np.uint8)
+        return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), np.uint8)
+
+
+def of_path(kind: Any, path: Any, dtype: DType | None) -> Any:
+    """A tensor of the class `kind` over a file's bytes, or over elements of `dtype`.
+
+    Raises UserError for a file that cannot be read, ShapeError where its size does not fit.
+    """
+    try:
+        data = mapped_file(path)
+    except OSError as error:
+        raise UserError(f"[Tensor] {os.fspath(path)} cannot be read: {error.strerror}") from error
+    element = dtype or dtypes.uint8
+    if data.size % element.itemsize:
+        raise ShapeError(
+            f"[Tensor] {os.fspath(path)} has {data.size} bytes, no multiple of the "
+            f"{element.itemsize} of {element.name}"
+        )
+    return _over(kind, data, (data.size // element.itemsize,), element)
+
+
+def of_disk(kind: Any, path: str, shape: tuple[int, ...], dtype: DType, values: Any = None) -> Any:
+    """A tensor over a file, which is made or grows where it is too small; `values`, an array, are
+    written to it.
+
+    Raises UserError for a file that cannot be written.
+    """
+    import numpy as np
+
+    nbytes = math.prod(shape) * dtype.itemsize
+    try:
+        with open(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)), "r+b") as f:
+            if os.fstat(f.fileno()).st_size < nbytes:
+                f.truncate(nbytes)
+            memory: Any = mmap.mmap(f.fileno(), nbytes) if nbytes else b""
+    except OSError as error:
+        raise UserError(f"[disk] {path} cannot be written: {error.strerror}") from error
+    data = np.frombuffer(memory, np.uint8)
+    if values is not None and nbytes:
+        data[:] = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+    return _over(kind, data, shape, dtype)
+
+
+def _over(kind: Any, data: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: DType) -> Any:
+    if not data.size:
+        return kind.zeros(shape, dtype=dtype, device="CPU")
+    return kind.from_blob(
+        data.ctypes.data, shape, dtype=dtype, device="CPU", nbytes=data.nbytes, owner=data
+    )

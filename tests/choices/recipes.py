@@ -1,0 +1,531 @@
+"""Programs that reach choices: each a function of its operations and inputs, at a size that does.
+
+`RECIPES[name](rng, scale)` gives a Recipe whose sizes are drawn from `rng`: whole tiles, and one
+more or less. `scale` is 1 where kernels run at full speed, and less on emulated devices.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["RECIPES", "Recipe"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """`run(operations, *inputs)` gives a result; of the first `graded` inputs, gradients too.
+
+    `inputs` are float32, or integers; `loose` results hold half precision.
+    """
+
+    run: Callable[..., Any]
+    inputs: list[np.ndarray]
+    graded: int = 0
+    loose: bool = False
+
+
+Make = Callable[[random.Random, float], Recipe]
+RECIPES: dict[str, Make] = {}
+
+
+def recipe(make: Make) -> Make:
+    """Put `make` into the table under its name."""
+    RECIPES[make.__name__] = make
+    return make
+
+
+def numbers(rng: random.Random, *shape: int) -> np.ndarray:
+    """Normal numbers whose products stay of that size."""
+    found = np.random.default_rng(rng.randrange(1 << 30)).standard_normal(shape)
+    return (found / max(1, shape[0]) ** (0.5 * (len(shape) > 1))).astype(np.float32)
+
+
+def normal(rng: random.Random, *shape: int) -> np.ndarray:
+    return np.random.default_rng(rng.randrange(1 << 30)).standard_normal(shape).astype(np.float32)
+
+
+def near(rng: random.Random, size: int, scale: float = 1.0) -> int:
+    """`size`, one less or one more."""
+    return max(4, int(size * scale)) + rng.choice((-1, 0, 0, 1))
+
+
+def places(rng: random.Random, count: int, below: int) -> np.ndarray:
+    return np.random.default_rng(rng.randrange(1 << 30)).integers(0, below, count).astype(np.int32)
+
+
+# -- products ---------------------------------------------------------------------------------
+
+
+@recipe
+def linear(rng, scale):
+    n, k, m = (near(rng, size, scale) for size in (64, 256, 128))
+    return Recipe(
+        lambda o, x, w, b: o.relu(x @ w + b),
+        [normal(rng, n, k), numbers(rng, k, m), normal(rng, m)], 3,
+    )  # fmt: skip
+
+
+@recipe
+def large_product(rng, scale):
+    n, k, m = (near(rng, size, scale) for size in (320, 520, 1040))
+    return Recipe(lambda o, x, w: x @ w, [normal(rng, n, k), numbers(rng, k, m)], 2)
+
+
+@recipe
+def tall_product(rng, scale):
+    n, k, m = (near(rng, size, scale) for size in (1540, 260, 512))
+    return Recipe(lambda o, x, w: x @ w, [normal(rng, n, k), numbers(rng, k, m)])
+
+
+@recipe
+def narrow_product(rng, scale):
+    n, k, m = near(rng, 8), near(rng, 400, scale), near(rng, 900, scale)
+    return Recipe(lambda o, x, w: o.tanh(w @ x), [numbers(rng, k, n), numbers(rng, m, k)], 1)
+
+
+@recipe
+def product_with_vector(rng, scale):
+    k, m = near(rng, 700, scale), near(rng, 600, scale)
+    return Recipe(lambda o, x, w: w @ o.exp(x), [normal(rng, k, 1), numbers(rng, m, k)], 2)
+
+
+@recipe
+def product_of_columns(rng, scale):
+    n, k, m = (near(rng, size, scale) for size in (192, 256, 256))
+    return Recipe(
+        lambda o, x, w: o.transpose(x, 1, 0) @ w, [numbers(rng, k, n), normal(rng, k, m)], 2
+    )
+
+
+@recipe
+def sum_of_products(rng, scale):
+    n, k, m = near(rng, 64, scale), rng.choice((250, 256, 257)), near(rng, 128, scale)
+    return Recipe(
+        lambda o, a, b, c, d: a @ b + c @ d,
+        [normal(rng, n, k), numbers(rng, k, m), normal(rng, n, k), numbers(rng, k, m)], 4,
+    )  # fmt: skip
+
+
+@recipe
+def gated(rng, scale):
+    n, k, m = (near(rng, size, scale) for size in (48, 192, 256))
+
+    def run(o, x, up, gate, down):
+        h = x @ gate
+        return (h * o.sigmoid(h) * (x @ up)) @ down
+
+    inputs = [normal(rng, n, k), numbers(rng, k, m), numbers(rng, k, m), numbers(rng, m, k)]
+    return Recipe(run, inputs, 4)
+
+
+@recipe
+def cell(rng, scale):
+    n, k, m = near(rng, 32), near(rng, 96, scale), rng.choice((32, 48, 64))
+
+    def run(o, x, h, w, u, c):
+        s = x @ w + h @ u
+        i, f, g, e = (s[:, at * m : at * m + m] for at in range(4))
+        c = o.sigmoid(f) * c + o.sigmoid(i) * o.tanh(g)
+        return o.sigmoid(e) * o.tanh(c)
+
+    inputs = [normal(rng, n, k), normal(rng, n, m), numbers(rng, k, 4 * m)]
+    return Recipe(run, [*inputs, numbers(rng, m, 4 * m), normal(rng, n, m)], 4)
+
+
+@recipe
+def residual_block(rng, scale):
+    n, k = near(rng, 96, scale), near(rng, 128, scale)
+
+    def run(o, x, w, v):
+        centred = x - o.mean(x, -1)
+        y = centred / o.sqrt(o.mean(centred * centred, -1) + 1e-3)
+        return x + o.relu(y @ w) @ v
+
+    return Recipe(run, [normal(rng, n, k), numbers(rng, k, 2 * k), numbers(rng, 2 * k, k)], 3)
+
+
+@recipe
+def half_product(rng, scale):
+    n, k, m = rng.choice((64, 65, 128)), rng.choice((64, 192, 256)), rng.choice((64, 128))
+    return Recipe(
+        lambda o, x, w: o.single(o.half(x) @ o.half(w)),
+        [normal(rng, n, k), numbers(rng, k, m)], 0, True,
+    )  # fmt: skip
+
+
+# -- attention --------------------------------------------------------------------------------
+
+
+@recipe
+def attention(rng, scale):
+    heads, t, d = rng.choice((1, 2)), near(rng, 160, scale), rng.choice((16, 24, 32))
+    inputs = [normal(rng, 1, heads, t, d) for _ in range(3)]
+    return Recipe(lambda o, q, k, v: o.attend(q, k, v, False), inputs, 3)
+
+
+@recipe
+def causal_attention(rng, scale):
+    t, d = near(rng, 200, scale), rng.choice((16, 32))
+    inputs = [normal(rng, 1, 2, t, d) for _ in range(3)]
+    return Recipe(lambda o, q, k, v: o.attend(q, k, v, True), inputs, 3)
+
+
+@recipe
+def long_attention(rng, scale):
+    t = near(rng, 512, scale)
+    inputs = [normal(rng, 1, 1, t, 32) for _ in range(3)]
+    return Recipe(lambda o, q, k, v: o.attend(q, k, v, True), inputs, 3)
+
+
+@recipe
+def masked_attention(rng, scale):
+    t, d = near(rng, 120, scale), rng.choice((16, 32))
+
+    def run(o, q, k, v, mask):
+        scores = (q @ o.transpose(k, 0, 2, 1)) * (d**-0.5)
+        return o.softmax(o.where(mask, scores, -1e30)) @ v
+
+    mask = np.tril(np.ones((t, t), bool))
+    return Recipe(run, [*(normal(rng, 2, t, d) for _ in range(3)), mask], 3)
+
+
+@recipe
+def self_attention(rng, scale):
+    t, d = near(rng, 128, scale), 32
+
+    def run(o, x, w):
+        y = o.reshape(x @ w, 1, 1, t, d)
+        return o.attend(y, y * 0.5, y, False)
+
+    return Recipe(run, [normal(rng, t, 48), numbers(rng, 48, d)], 2)
+
+
+@recipe
+def attention_then_product(rng, scale):
+    t, d = near(rng, 100, scale), 24
+
+    def run(o, x, w):
+        y = o.reshape(x @ w, 1, 1, t, d)
+        y = o.reshape(o.attend(y, y, y, True), t, d)
+        return o.tanh(y @ o.transpose(y, 1, 0)) @ y
+
+    return Recipe(run, [normal(rng, t, 40), numbers(rng, 40, d)], 2)
+
+
+# -- images -----------------------------------------------------------------------------------
+
+
+@recipe
+def convolutions(rng, scale):
+    size = near(rng, 16)
+
+    def run(o, x, w, v):
+        return o.relu(o.conv(o.relu(o.conv(x, w, 1, 1)), v, 1, 1))
+
+    w, v = normal(rng, 16, 8, 3, 3) * 0.1, normal(rng, 16, 16, 3, 3) * 0.1
+    return Recipe(run, [normal(rng, 2, 8, size, size), w, v], 3)
+
+
+@recipe
+def convolutions_alone(rng, scale):
+    """Without gradients, which want the images between in their own order."""
+    made = convolutions(rng, scale)
+    return Recipe(made.run, made.inputs)
+
+
+@recipe
+def convolution_of_small_images(rng, scale):
+    size, w = rng.choice((7, 9)), normal(rng, 32, 16, 3, 3) * 0.1
+    return Recipe(lambda o, x, w: o.conv(x, w, 1, 1), [normal(rng, 4, 16, size, size), w], 2)
+
+
+@recipe
+def strided_convolution(rng, scale):
+    size = near(rng, 24)
+    w = normal(rng, 16, 4, 3, 3) * 0.1
+    return Recipe(lambda o, x, w: o.conv(x, w, 2, 1), [normal(rng, 2, 4, size, size), w], 2)
+
+
+@recipe
+def pointwise_convolution(rng, scale):
+    size = rng.choice((14, 28))
+    w = normal(rng, 16, 32, 1, 1) * 0.1
+    return Recipe(lambda o, x, w: o.conv(x, w, 1, 0), [normal(rng, 2, 32, size, size), w], 2)
+
+
+@recipe
+def pooled(rng, scale):
+    size = 2 * near(rng, 8)
+    w = normal(rng, 16, 3, 5, 5) * 0.1
+    return Recipe(lambda o, x, w: o.pool(o.conv(x, w, 1, 2)), [normal(rng, 2, 3, size, size), w], 2)
+
+
+@recipe
+def channels_side_by_side(rng, scale):
+    n = near(rng, 1200, scale)
+    parts = [normal(rng, n) for _ in range(3)]
+    return Recipe(lambda o, a, b, c: o.stack([a + b, b * c, a - c], 1), parts, 3)
+
+
+# -- rows and columns -------------------------------------------------------------------------
+
+
+@recipe
+def softmax_of_rows(rng, scale):
+    x = normal(rng, near(rng, 150, scale), rng.choice((100, 256, 1003)))
+    return Recipe(lambda o, x: o.softmax(x), [x], 1)
+
+
+@recipe
+def normalised_rows(rng, scale):
+    x = normal(rng, near(rng, 100, scale), rng.choice((64, 257, 768)))
+    return Recipe(lambda o, x: (x - o.mean(x, -1)) / o.sqrt(o.var(x, -1) + 1e-3), [x], 1)
+
+
+@recipe
+def cross_entropy(rng, scale):
+    n, m = near(rng, 64, scale), rng.choice((10, 257))
+    inputs = [normal(rng, n, m), places(rng, n, m)]
+    return Recipe(lambda o, x, labels: o.loss(x, labels), inputs, 1)
+
+
+@recipe
+def sums_of_sums(rng, scale):
+    x = normal(rng, near(rng, 100, scale), near(rng, 130))
+    return Recipe(lambda o, x: o.sum(o.tanh(o.sum(o.exp(x) * 0.02, -1)), 0), [x])
+
+
+@recipe
+def sums_down_columns(rng, scale):
+    x = normal(rng, near(rng, 1500, scale), rng.choice((100, 300, 2049)))
+    return Recipe(lambda o, x: o.sum(o.exp(x * 0.3), 0), [x], 1)
+
+
+@recipe
+def variance_of_columns(rng, scale):
+    x = normal(rng, near(rng, 600, scale), rng.choice((33, 256)))
+    return Recipe(lambda o, x: (x - o.mean(x, 0)) / o.sqrt(o.var(x, 0) + 1e-2), [x], 1)
+
+
+@recipe
+def sums_of_rows(rng, scale):
+    x = normal(rng, rng.choice((2, 12, 33)), near(rng, 9000, scale))
+    return Recipe(lambda o, x: o.sum(x * x, -1), [x], 1)
+
+
+@recipe
+def long_sum(rng, scale):
+    return Recipe(lambda o, x: o.sum(o.tanh(x)), [normal(rng, near(rng, 1 << 18, scale))], 1)
+
+
+@recipe
+def short_sums(rng, scale):
+    x = normal(rng, near(rng, 500, scale), 4)
+    return Recipe(lambda o, x: o.sum(o.exp(x), -1) * 2, [x], 1)
+
+
+@recipe
+def scan_of_rows(rng, scale):
+    x = normal(rng, near(rng, 40, scale), near(rng, 600))
+    return Recipe(lambda o, x: o.cumsum(x, 1), [x], 1)
+
+
+@recipe
+def long_scan(rng, scale):
+    return Recipe(lambda o, x: o.cumsum(x, 1), [normal(rng, 2, near(rng, 3000))], 1)
+
+
+@recipe
+def scan_of_columns(rng, scale):
+    x = normal(rng, near(rng, 300, scale), near(rng, 1030, scale))
+    return Recipe(lambda o, x: o.cumsum(x * 2, 0), [x], 1)
+
+
+@recipe
+def scan_of_few_columns(rng, scale):
+    x = 1 + normal(rng, near(rng, 200), near(rng, 40)) * 0.01
+    return Recipe(lambda o, x: o.cumprod(o.transpose(x, 1, 0), 1), [x], 0)
+
+
+@recipe
+def extremes(rng, scale):
+    x = normal(rng, near(rng, 30, scale), near(rng, 5000, scale))
+    return Recipe(lambda o, x: o.argmax(x, 1), [x])
+
+
+@recipe
+def extremes_of_columns(rng, scale):
+    x = normal(rng, near(rng, 300, scale), near(rng, 70, scale))
+    return Recipe(lambda o, x: o.max(x, 0) + o.argmax(x, 0), [x])
+
+
+@recipe
+def short_sort(rng, scale):
+    return Recipe(lambda o, x: o.sort(x), [normal(rng, near(rng, 20), near(rng, 100))], 1)
+
+
+@recipe
+def long_sort(rng, scale):
+    return Recipe(lambda o, x: o.sort(x), [normal(rng, 3, near(rng, 2500, scale))])
+
+
+@recipe
+def top_of_rows(rng, scale):
+    return Recipe(lambda o, x: o.top(x, 8), [normal(rng, 3, near(rng, 4000, scale))], 1)
+
+
+# -- movements --------------------------------------------------------------------------------
+
+
+@recipe
+def transposed(rng, scale):
+    x = normal(rng, near(rng, 256, scale), near(rng, 320, scale))
+    return Recipe(lambda o, x: o.contiguous(o.transpose(x, 1, 0)) + 1, [x], 1)
+
+
+@recipe
+def concatenated(rng, scale):
+    n, m = near(rng, 40, scale), rng.choice((64, 128, 129))
+    x, y = normal(rng, n, m), normal(rng, n, m)
+    return Recipe(lambda o, x, y: o.exp(o.cat([x, o.flip(y, 0)], 1)), [x, y], 2)
+
+
+@recipe
+def concatenated_rows(rng, scale):
+    n, m = near(rng, 60, scale), near(rng, 300, scale)
+    parts = [normal(rng, n, m) for _ in range(3)]
+    return Recipe(lambda o, a, b, c: o.cat([a + 1, b * 2, c], 0), parts, 3)
+
+
+@recipe
+def every_second(rng, scale):
+    x = normal(rng, near(rng, 50, scale), 2 * near(rng, 200, scale))
+    return Recipe(lambda o, x: x[:, ::2] * x[:, 1::2], [x], 1)
+
+
+@recipe
+def shifted(rng, scale):
+    n, m = near(rng, 60, scale), near(rng, 130, scale)
+    w = numbers(rng, m + 3, 64)
+    return Recipe(lambda o, x, w: o.pad(x, 1, 2) @ w, [normal(rng, n, m), w], 2)
+
+
+@recipe
+def reshaped(rng, scale):
+    n = near(rng, 30, scale)
+    x = normal(rng, n, 24 * 8)
+    return Recipe(
+        lambda o, x: o.reshape(o.transpose(o.reshape(x, n, 24, 8), 0, 2, 1), n, 192) * 2, [x], 1
+    )
+
+
+@recipe
+def embedded(rng, scale):
+    n, m, count = near(rng, 90, scale), near(rng, 64, scale), near(rng, 100)
+    return Recipe(
+        lambda o, x, at: o.tanh(o.rows(x, at)), [normal(rng, n, m), places(rng, count, n)], 1
+    )
+
+
+@recipe
+def scattered(rng, scale):
+    n, m, count = near(rng, 50, scale), near(rng, 96, scale), near(rng, 200, scale)
+    inputs = [normal(rng, n, m), places(rng, count, n), normal(rng, count, m)]
+    return Recipe(lambda o, x, at, rows: o.add_rows(x, at, rows * 2), inputs)
+
+
+@recipe
+def spread_over_rows(rng, scale):
+    n, m, count = near(rng, 50, scale), near(rng, 96, scale), near(rng, 60, scale)
+    at = np.stack([places(rng, count, n) for _ in range(m)], 1)
+    inputs = [normal(rng, n, m), at, normal(rng, count, m)]
+    return Recipe(lambda o, x, at, values: o.spread(x, at, values), inputs)
+
+
+@recipe
+def halves(rng, scale):
+    x = normal(rng, near(rng, 60, scale), near(rng, 200, scale))
+    return Recipe(lambda o, x: o.single(o.half(o.exp(x))), [x], 0, True)
+
+
+# -- several in a row -----------------------------------------------------------------------------
+
+
+def composed(rng: random.Random, scale: float) -> Recipe:
+    """Two to four layers, drawn from `rng`, with all of their weights."""
+    n, k = rng.choice((33, 64, 100, 129, 200)), rng.choice((16, 24, 32, 65, 96, 192))
+    n, k = max(9, int(n * scale)), max(9, int(k * scale))
+    layers = [rng.choice(LAYERS) for _ in range(rng.randrange(2, 5))]
+    inputs = [normal(rng, n, k), *(numbers(rng, k, k) for layer in layers for _ in range(2))]
+
+    def run(o, x, *weights):
+        for number, layer in enumerate(layers):
+            x = layer(o, x, *weights[2 * number : 2 * number + 2])
+        return x
+
+    return Recipe(run, inputs, len(inputs))
+
+
+def _heads(o, x):
+    return o.reshape(x, 1, 1, *x.shape)
+
+
+LAYERS = [
+    lambda o, x, w, v: o.relu(x @ w) @ v,
+    lambda o, x, w, v: x @ w + o.tanh(x) @ v,
+    lambda o, x, w, v: (x @ w) * o.sigmoid(x @ v),
+    lambda o, x, w, v: x + o.tanh(x @ w + v[:1]),
+    lambda o, x, w, v: o.softmax(x @ w) @ v,
+    lambda o, x, w, v: (x - o.mean(x, -1)) / o.sqrt(o.var(x, -1) + 0.1) + w[:1] * v[1:2],
+    lambda o, x, w, v: (x - o.mean(x, 0)) / o.sqrt(o.var(x, 0) + 0.1) * (1 + w[:1] * v[1:2]),
+    lambda o, x, w, v: o.reshape(
+        o.attend(_heads(o, x @ w), _heads(o, x @ v), _heads(o, x), False), *x.shape
+    ),
+    lambda o, x, w, v: o.reshape(
+        o.attend(_heads(o, x), _heads(o, x @ w), _heads(o, x @ v), True), *x.shape
+    ),
+    lambda o, x, w, v: (o.transpose(x, 1, 0) @ (x * 0.1)) @ w @ v if len(x) <= len(w) else x @ w,
+    lambda o, x, w, v: o.cumsum(x * 0.1, 0) @ w + v[:1],
+    lambda o, x, w, v: o.cumsum(o.tanh(x @ w), 1) * 0.1 + v[:1],
+    lambda o, x, w, v: o.cat([x[:, 1:], o.sum(x, -1) * 0.1], 1) @ (w + v),
+    lambda o, x, w, v: o.flip(x @ w, 0) * 0.5 + x @ v,
+    lambda o, x, w, v: x - o.max(x @ w, -1) + o.exp(o.softmax(x) @ v),
+    lambda o, x, w, v: o.transpose(o.transpose(w, 1, 0) @ o.transpose(x, 1, 0), 1, 0) + v[:1],
+]
+RECIPES["composed"] = composed
+
+
+# -- what does not fit the caches ---------------------------------------------------------------
+
+
+@recipe
+def large_softmax(rng, scale):
+    return Recipe(lambda o, x: o.softmax(x), [normal(rng, near(rng, 4100, scale), 1056)])
+
+
+@recipe
+def large_sum(rng, scale):
+    return Recipe(lambda o, x: x * 2 + 1, [normal(rng, near(rng, 1056 * 4100, scale))])
+
+
+@recipe
+def large_rows(rng, scale):
+    x = normal(rng, 16, near(rng, 600000, scale))
+    return Recipe(lambda o, x: o.sum(x, -1), [x])
+
+
+@recipe
+def large_matrix_and_vector(rng, scale):
+    n, k = near(rng, 3000, scale), 3072
+    return Recipe(lambda o, w, x: w @ x, [numbers(rng, n, k), normal(rng, k, 1)])
+
+
+@recipe
+def large_columns(rng, scale):
+    x = normal(rng, near(rng, 12000, scale), 1056)
+    return Recipe(lambda o, x: o.sum(x, 0), [x])

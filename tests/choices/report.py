@@ -1,0 +1,88 @@
+"""Which choices programs reached, and which of them met: the matrix, and what is left without.
+
+python -m tests.choices CPU --count 20
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection, Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from treadle.ir.choices import CHOICES, Observed
+
+__all__ = ["REASONS", "kind_of", "matrix", "merged", "unexplained", "unexplained_pairs"]
+
+REASONS = tomllib.loads((Path(__file__).parent / "unreached.toml").read_text(encoding="utf-8"))
+
+
+def merged(parts: Iterable[Observed]) -> Observed:
+    """All that was observed."""
+    whole = Observed()
+    for part in parts:
+        whole.kernels.update(part.kernels)
+    return whole
+
+
+def kind_of(device: str) -> str:
+    """Which table of reasons is about a device: of processors, groups of items, or matrix units."""
+    name, _, rest = device.partition(":")
+    if name == "CUDA":
+        return "warpgroups" if "90a" in rest else "matrix_units"
+    return "groups" if name == "WEBGPU" or rest.endswith("gpu") else "processors"
+
+
+def unexplained(reached: Collection[str], device: str) -> list[str]:
+    """The choices that were not reached on a device and have no written reason for that."""
+    return [n for n in CHOICES if n not in reached and _reason(n, device) is None]
+
+
+def _reason(name: str, device: str) -> str | None:
+    for row in REASONS["choice"]:
+        if name in row["names"] and any(_fits(device, on) for on in row["on"]):
+            return row["reason"]
+    return None
+
+
+def _fits(device: str, on: str) -> bool:
+    return kind_of(device) == on or fnmatchcase(device, on)
+
+
+def unexplained_pairs(seen: Observed, device: str) -> list[tuple[str, str]]:
+    """The pairs of reached choices that never met and have no written reason for that."""
+    reached, met = sorted(seen.reached()), seen.pairs()
+    pairs = ((a, b) for a in reached for b in reached if a < b)
+    return [pair for pair in pairs if pair not in met and _apart(pair) is None]
+
+
+def _apart(pair: tuple[str, str]) -> str | None:
+    for row in REASONS["apart"]:
+        for one, other in (pair, pair[::-1]):
+            if _among(one, row["one"]) and _among(other, row["other"]):
+                return row["reason"]
+    forms = [n for name in pair for n, row in enumerate(REASONS["form"]) if name in row["names"]]
+    return "a nest has one form" if len(set(forms)) == 2 else None
+
+
+def _among(name: str, names: list[str]) -> bool:
+    """Whether `names` lists a choice, or its stage as "stage:lower"."""
+    return name in names or f"stage:{CHOICES[name].stage}" in names
+
+
+def matrix(seen: Observed, device: str) -> str:
+    """A row for each choice: in how many kernels it was, and its number of partners; then pairs."""
+    reached, met = seen.reached(), seen.pairs()
+    counts = {name: sum(n for k, n in seen.kernels.items() if name in k) for name in reached}
+    numbers = {name: number for number, name in enumerate(sorted(reached), 1)}
+    lines = [f"{device}: {len(reached)} of {len(CHOICES)} choices, {len(met)} pairs of them"]
+    for name in sorted(reached):
+        partners = [numbers[b if a == name else a] for a, b in met if name in (a, b)]
+        with_whom = " ".join(map(str, sorted(partners)))
+        lines.append(f"{numbers[name]:3} {name:26} {counts[name]:6} kernels, with {with_whom}")
+    missing = [name for name in CHOICES if name not in reached]
+    lines += [f"    {name:26} {_reason(name, device) or 'NO REASON'}" for name in missing]
+    apart = unexplained_pairs(seen, device)
+    lines.append(f"{len(apart)} pairs did not meet for no written reason")
+    lines += [f"    {a} and {b}" for a, b in apart]
+    return "\n".join(lines)

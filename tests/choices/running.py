@@ -1,0 +1,103 @@
+"""Runs a Recipe on a device with every kernel checked, and compares it with NumPy in float64."""
+
+from __future__ import annotations
+
+import functools
+import random
+import zlib
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import numpy as np
+
+from treadle import Context, Tensor
+from treadle.errors import TreadleError
+from treadle.ir.choices import Observed, observing
+
+from .operations import OfNumpy, OfTensor
+from .recipes import RECIPES, Recipe
+from .scenarios import SCENARIOS
+
+__all__ = ["SCALES", "compared", "run_all", "run_recipe", "run_scenario"]
+
+SCALES = {"CUDA": 0.25, "CL": 0.5, "WEBGPU": 0.5}  # the rest run at full size
+FINE, LOOSE = 2e-4, 2e-2  # of the largest element; the kernels are held to less each
+STEP, SLOPE = 1e-6, 2e-3
+
+
+def run_recipe(name: str, seed: int, device: str) -> Observed:
+    """Run the recipe `name` with sizes and numbers of `seed`. Raises where anything is wrong."""
+    rng = random.Random(zlib.crc32(name.encode()) + seed)
+    recipe = RECIPES[name](rng, SCALES.get(device.partition(":")[0], 1.0))
+    with observing() as seen, Context(CHECK_KERNELS=1):
+        compared(recipe, device, np.random.default_rng(seed))
+    return seen
+
+
+def compared(recipe: Recipe, device: str, rng: np.random.Generator) -> None:
+    """Value, and gradients as slopes in a random direction, beside NumPy's."""
+    tensors = [Tensor(array, device=device).realize() for array in recipe.inputs]
+    for tensor in tensors[: recipe.graded]:
+        tensor.requires_grad_()
+    wide = [x.astype(np.float64) if x.dtype == np.float32 else x for x in recipe.inputs]
+    result = recipe.run(OfTensor(), *tensors)
+    weights, gradients = np.zeros(0, np.float32), []
+    if recipe.graded:
+        weights = rng.standard_normal(result.shape).astype(np.float32)
+        at_once = rng.integers(2)  # or the value first, which gradients then read
+        if not at_once:
+            result.realize()
+        (result * Tensor(weights, device=device)).sum().backward()
+        gradients = [tensor.grad for tensor in tensors[: recipe.graded]]
+        Tensor.realize(result, *(grad for grad in gradients if grad is not None))
+    expected = np.asarray(recipe.run(OfNumpy(), *wide), np.float64)
+    allowed = (LOOSE if recipe.loose else FINE) * max(1e-6, np.abs(expected).max(initial=0))
+    np.testing.assert_allclose(result.numpy(), expected, rtol=0, atol=allowed)
+    if recipe.graded:
+        found = [
+            np.zeros(x.shape, np.float32) if grad is None else grad.numpy()
+            for x, grad in zip(recipe.inputs, gradients, strict=False)
+        ]
+        _compare_slope(recipe, wide, weights, found, rng)
+
+
+def _compare_slope(
+    recipe: Recipe, inputs: list[Any], weights: np.ndarray, gradients: list[np.ndarray],
+    rng: np.random.Generator,
+) -> None:  # fmt: skip
+    ways = [rng.standard_normal(g.shape) for g in gradients]
+
+    def loss(step: float) -> float:
+        moved = [x + step * way for x, way in zip(inputs, ways, strict=False)]
+        return float((recipe.run(OfNumpy(), *moved, *inputs[len(ways) :]) * weights).sum())
+
+    slope = (loss(STEP) - loss(-STEP)) / (2 * STEP)
+    pairs = list(zip(gradients, ways, strict=True))
+    found = sum(float((g.astype(np.float64) * way).sum()) for g, way in pairs)
+    size = float(np.sqrt(sum((g.astype(np.float64) ** 2).sum() for g in gradients)))
+    assert abs(found - slope) <= SLOPE * size, f"slope {found}, expected {slope}"
+
+
+def run_all(
+    device: str, seeds: Iterable[int], only: Collection[str] = ()
+) -> tuple[Observed, list[str]]:
+    """All scenarios, and all recipes with each of `seeds`: what was seen, and what was wrong."""
+    whole, failed = Observed(), []
+    jobs = [(name, functools.partial(run_scenario, name, device)) for name in SCENARIOS]
+    for seed in seeds:
+        jobs += [(name, functools.partial(run_recipe, name, seed, device)) for name in RECIPES]
+    for name, job in jobs:
+        if only and name not in only:
+            continue
+        try:
+            whole.kernels.update(job().kernels)
+        except (AssertionError, TreadleError) as error:
+            failed.append(f"{name} {job.args[1:]}: {error}")
+    return whole, failed
+
+
+def run_scenario(name: str, device: str) -> Observed:
+    """Run the scenario `name`. Raises where anything is wrong."""
+    with observing() as seen, Context(CHECK_KERNELS=1):
+        SCENARIOS[name](device)
+    return seen

@@ -1,0 +1,287 @@
+"""Programs that reach what the engine chooses: captured calls, loops, assignments, variables.
+
+`SCENARIOS[name](device)` runs one, and compares it with NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from treadle import Context, Device, Tensor, TinyJit, Variable, dtypes, nn
+from treadle.errors import DeviceError
+from treadle.target import Target
+
+__all__ = ["SCENARIOS", "opens"]
+
+SCENARIOS: dict[str, Callable[[str], None]] = {}
+
+
+def scenario(run: Callable[[str], None]) -> Callable[[str], None]:
+    """Put `run` into the table under its name."""
+    SCENARIOS[run.__name__] = run
+    return run
+
+
+def _numbers(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def _close(found: Tensor, expected: Any) -> None:
+    expected = np.asarray(expected)
+    allowed = 2e-4 * max(1.0, np.abs(expected).max(initial=0))
+    np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=allowed)
+
+
+@scenario
+def captured_network(device: str) -> None:
+    """Weights that last are packed once; a write to them packs them anew."""
+    w, v = _numbers(160, 160), _numbers(160, 128, seed=1)
+    a, b = (Tensor(array, device=device).realize() for array in (w, v))
+    step = TinyJit(lambda x: (x @ a).relu() @ b)
+    for number in range(5):
+        x = _numbers(64, 160, seed=number + 2)
+        _close(step(Tensor(x, device=device).realize()), np.maximum(x @ w, 0) @ v)
+        if number == 3:
+            a.assign(a * 0.5).realize()
+            w = w * 0.5
+
+
+@scenario
+def captured_training(device: str) -> None:
+    """A step that assigns to its weights, called with other inputs."""
+    w = _numbers(48, 1) * 0.1
+    weight = Tensor(w.copy(), device=device).realize()
+    weight.requires_grad_()
+    optimiser = nn.optim.SGD([weight], lr=0.1)
+
+    @TinyJit
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        with Tensor.train():
+            optimiser.zero_grad()
+            loss = ((x @ weight - y) ** 2).mean()
+            loss.backward()
+            optimiser.step()
+        return loss.realize()
+
+    for number in range(5):
+        x, y = _numbers(64, 48, seed=number), _numbers(64, 1, seed=number + 9)
+        loss = step(Tensor(x, device=device).realize(), Tensor(y, device=device).realize())
+        error = x @ w - y
+        _close(loss, (error**2).mean())
+        w = w - 0.1 * 2 * x.T @ error / len(x)
+    _close(weight, w)
+
+
+@scenario
+def recurrence(device: str) -> None:
+    """A cell whose products with the sequence are computed in its steps."""
+    steps, rows, size = 6, 32, 64
+    xs, h = _numbers(steps, rows, size), _numbers(rows, size, seed=1)
+    w, u = _numbers(size, size, seed=2) / 8, _numbers(size, size, seed=3) / 8
+    cell = nn.RNN(size, size, bias=False)
+    names = {"weight_ih_l0": w.T, "weight_hh_l0": u.T}
+    nn.state.load_state_dict(
+        cell, {name: Tensor(array.copy()) for name, array in names.items()}, verbose=False
+    )
+    for parameter in nn.state.get_parameters(cell):
+        parameter.to_(device).realize()
+    x = Tensor(xs, device=device).realize()
+    x.requires_grad_()
+    out, last = cell(x, Tensor(h[None], device=device))
+    states, expected = h, []
+    for step in range(steps):
+        states = np.tanh(xs[step] @ w + states @ u)
+        expected.append(states)
+    _close(last.reshape(rows, size), states)
+    out.sum().backward()
+    Tensor.realize(out, x.grad, *(p.grad for p in nn.state.get_parameters(cell) if p.grad))
+    _close(out, np.stack(expected))
+
+
+@scenario
+def recurrence_at_once(device: str) -> None:
+    """Its states and its gradients, computed together."""
+    cell, xs = nn.RNN(32, 32, bias=False), _numbers(5, 16, 32)
+    for parameter in nn.state.get_parameters(cell):
+        parameter.to_(device).realize()
+    x = Tensor(xs, device=device).realize()
+    x.requires_grad_()
+    w, u = (p.numpy() for p in nn.state.get_parameters(cell))
+    out, _ = cell(x)
+    out.sum().backward()
+    Tensor.realize(out, x.grad)
+    state, expected = np.zeros((16, 32), np.float32), []
+    for row in xs:
+        state = np.tanh(row @ w.T + state @ u.T)
+        expected.append(state)
+    _close(out, np.stack(expected))
+    slope, slopes = np.zeros_like(state), []
+    for state in reversed(expected):
+        inner = (1 + slope) * (1 - state * state)
+        slopes.append(inner @ w)
+        slope = inner @ u
+    _close(x.grad, np.stack(slopes[::-1]))
+
+
+@scenario
+def gated_recurrence(device: str) -> None:
+    """A cell that saves for its gradient what its steps compute, beside the interpreter."""
+    xs, found = _numbers(5, 16, 24), []
+    start = nn.state.get_state_dict(nn.GRU(24, 32))
+    start = {name: tensor.numpy() for name, tensor in start.items()}
+    for where in (device, "REF"):
+        cell = nn.GRU(24, 32)
+        state = {name: Tensor(array, device=where) for name, array in start.items()}
+        nn.state.load_state_dict(cell, state, verbose=False)
+        for parameter in nn.state.get_parameters(cell):
+            parameter.to_(where).realize()
+        x = Tensor(xs, device=where).realize()
+        x.requires_grad_()
+        out, _ = cell(x)
+        (out * out).sum().backward()
+        Tensor.realize(out, x.grad)
+        found.append((out.numpy(), x.grad.numpy()))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=2e-5)
+
+
+@scenario
+def captured_recurrence(device: str) -> None:
+    """A loop in a captured step that assigns to the loop's weights behind it."""
+    xs = _numbers(6, 32, 96)
+    w = _numbers(96, 96, seed=1) / 10
+    u = Tensor(w.copy(), device=device).realize()
+    cell = nn.RNN(96, 96, bias=False)
+    for parameter in nn.state.get_parameters(cell):
+        parameter.to_(device).realize()
+    x_weight, _ = nn.state.get_parameters(cell)
+    first = x_weight.numpy()
+
+    @TinyJit
+    def step(x: Tensor) -> Tensor:
+        cell.weight_hh_l0 = u
+        last = cell(x)[1].reshape(32, 96).realize()
+        u.assign(u * 0.5).realize()
+        return last
+
+    for _ in range(4):
+        state = np.zeros((32, 96), np.float32)
+        for row in xs:
+            state = np.tanh(row @ first.T + state @ w.T)
+        _close(step(Tensor(xs, device=device).realize()), state)
+        w = w * 0.5
+
+
+@scenario
+def last_state(device: str) -> None:
+    """A loop of which only the last state is wanted."""
+    xs = _numbers(8, 16, 40)
+    cell = nn.RNN(40, 40, bias=False)
+    for parameter in nn.state.get_parameters(cell):
+        parameter.to_(device).realize()
+    w, u = (p.numpy() for p in nn.state.get_parameters(cell))
+    state = np.zeros((16, 40), np.float32)
+    for x in xs:
+        state = np.tanh(x @ w.T + state @ u.T)
+    _close(cell(Tensor(xs, device=device).realize())[1].reshape(16, 40), state)
+
+
+@scenario
+def size_at_launch(device: str) -> None:
+    """A sum over as many elements as a variable says."""
+    x = _numbers(24, 100)
+    t = Tensor(x, device=device).realize()
+    for count in (3, 99):
+        n = Variable("count", 1, 100).bind(count)
+        _close((t[:, :n].exp()).sum(1), np.exp(x[:, :count]).sum(1))
+
+
+@scenario
+def overwritten_while_read(device: str) -> None:
+    """A tensor becomes its own mirror image, and the old one is asked for."""
+    x = _numbers(60, 40)
+    t = Tensor(x, device=device).realize()
+    t.assign(t.flip(0) + t.cumsum(0)).realize()
+    _close(t, x[::-1] + x.cumsum(0))
+
+
+@scenario
+def two_that_swap(device: str) -> None:
+    """Each of two tensors is assigned what the other held."""
+    x, y = _numbers(70), _numbers(70, seed=1)
+    a, b = (Tensor(array, device=device).realize() for array in (x, y))
+    old = a + 0
+    a.assign(b.flip(0) * 2)
+    b.assign(old.flip(0) + a)
+    Tensor.realize(a, b)
+    _close(a, y[::-1] * 2)
+    _close(b, x[::-1] + y[::-1] * 2)
+
+
+@scenario
+def complex_product(device: str) -> None:
+    """A product of complex matrices."""
+    x, y = (_numbers(40, 50) + 1j * _numbers(40, 50, seed=1)), _numbers(50, 30) * (1 - 2j)
+    x, y = x.astype(np.complex64), y.astype(np.complex64)
+    found = Tensor(x, device=device) @ Tensor(y, device=device)
+    np.testing.assert_allclose(found.numpy(), x @ y, rtol=0, atol=1e-2)
+
+
+@scenario
+def many_tensors(device: str) -> None:
+    """A sum of more tensors than some devices bind at once."""
+    parts = [_numbers(500, seed=number) for number in range(14)]
+    tensors = [Tensor(part, device=device).realize() for part in parts]
+    total = tensors[0]
+    for tensor in tensors[1:]:
+        total = (total * 0.9 + tensor).tanh()
+    expected = parts[0]
+    for part in parts[1:]:
+        expected = np.tanh(expected * 0.9 + part)
+    _close(total, expected)
+
+
+@scenario
+def in_textures(device: str) -> None:
+    """Intermediate results in textures, where there are any."""
+    if not Device[device].target.max_image:
+        return
+    x, w = _numbers(64, 64), _numbers(64, 64, seed=1)
+    with Context(IMAGE=1):
+        a = Tensor(x, device=device).realize() @ Tensor(w, device=device).realize()
+        _close(a.relu() @ Tensor(w, device=device), np.maximum(x @ w, 0) @ w)
+
+
+@scenario
+def half_attention(device: str) -> None:
+    """Attention of halves with its gradients, which matrix units compute."""
+    t, d = 64, 32
+    q, k, v = (_numbers(1, 1, t, d, seed=n) for n in range(3))
+    tensors = [Tensor(x, device=device).cast(dtypes.float16).realize() for x in (q, k, v)]
+    for tensor in tensors:
+        tensor.requires_grad_()
+    found = tensors[0].scaled_dot_product_attention(*tensors[1:], is_causal=True)
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(d)
+    scores = np.where(np.tril(np.ones((t, t), bool)), scores, -np.inf)
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    np.testing.assert_allclose(
+        found.float().numpy(), e / e.sum(-1, keepdims=True) @ v, rtol=0, atol=2e-2
+    )
+    found.float().sum().backward()
+    Tensor.realize(*(tensor.grad for tensor in tensors))
+
+
+def opens(device: str) -> str | None:
+    """Why a device cannot run programs here, or None if it can."""
+    level = device.partition(":LLVM:")[2]
+    if level and device.startswith("CPU"):
+        if Target.parse(level).vector_bytes > Target.parse("native").vector_bytes:
+            return "this processor's vectors are shorter"
+    try:
+        Tensor([1.0], device=device).add(1.0).realize()
+    except DeviceError as error:
+        return str(error)
+    return None

@@ -1,0 +1,99 @@
+"""Generated programs at the sizes where fast paths run: right on every device, and reaching all."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from treadle.ir.choices import CHOICES, Observed, choices_of, choosing, note_kernel, observing, take
+
+from .report import REASONS, matrix, unexplained, unexplained_pairs
+from .running import run_all
+from .scenarios import opens
+
+FULL = bool(os.environ.get("FULL_TESTS"))
+SEEDS = range(60) if FULL else range(1)
+# What each device runs beside the CPU, which runs everything; with --full all of them do.
+FEW = {
+    "CPU:LLVM:x86-64-v2": ["sum_of_products", "gated", "causal_attention", "sums_down_columns"],
+    "CPU:LLVM:x86-64-v3": ["sum_of_products", "strided_convolution"],
+    "CPU:LLVM:x86-64-v4": ["sum_of_products", "causal_attention"],
+    "CPU:CLANG": ["sum_of_products"],
+    "CL": ["sum_of_products"],
+    "CL:0:OPENCL:gpu": ["linear"],
+    "WEBGPU": ["softmax_of_rows", "many_tensors"],
+    "CUDA": ["linear", "half_product", "softmax_of_rows"],
+    "CUDA:PTX:sm_90a": ["half_product"],
+}
+
+
+def test_programs_are_right_and_reach_every_choice_on_the_processor() -> None:
+    seen, failed = run_all("CPU", SEEDS)
+    assert not failed, "\n".join(failed)
+    print(matrix(seen, "CPU"))
+    assert unexplained(seen.reached(), "CPU") == []
+
+
+@pytest.mark.parametrize("device", FEW)
+def test_programs_are_right_elsewhere(device: str) -> None:
+    if (why := opens(device)) is not None:
+        pytest.skip(f"{device}: {why}")
+    seen, failed = run_all(device, SEEDS, [] if FULL else FEW[device])
+    assert not failed, "\n".join(failed)
+    assert seen.reached()
+    if FULL:
+        print(matrix(seen, device))
+        assert unexplained(seen.reached(), device) == []
+
+
+def test_every_written_reason_is_about_a_choice_that_there_is() -> None:
+    named = {name for row in REASONS["choice"] for name in row["names"]}
+    assert named <= CHOICES.keys()
+    rows = [*REASONS["choice"], *REASONS["apart"]]
+    assert all(row["reason"].endswith(".") for row in rows)
+    stages = {f"stage:{choice.stage}" for choice in CHOICES.values()}
+    apart = {name for row in REASONS["apart"] for name in (*row["one"], *row["other"])}
+    assert apart <= CHOICES.keys() | stages
+    formed = [name for row in REASONS["form"] for name in row["names"]]
+    assert set(formed) <= CHOICES.keys()
+    assert len(set(formed)) == len(formed)
+
+
+def test_a_choice_without_programs_needs_a_reason() -> None:
+    everything = set(CHOICES)
+    assert unexplained(everything, "CPU") == []
+    assert unexplained(everything - {"matmul_tile"}, "CPU") == ["matmul_tile"]
+    assert unexplained(everything - {"matrix_units"}, "CPU") == []
+
+
+def test_pairs_that_met_are_seen() -> None:
+    seen = Observed()
+    seen.kernels[frozenset({"matmul_tile", "partial_sums"})] += 2
+    seen.kernels[frozenset({"partial_sums"})] += 1
+    assert seen.pairs() == {("matmul_tile", "partial_sums")}
+    assert unexplained_pairs(seen, "CPU") == []
+    seen.kernels[frozenset({"row_scan", "reduction_epilogue"})] += 1
+    assert ("matmul_tile", "reduction_epilogue") in unexplained_pairs(seen, "CPU")
+    assert ("matmul_tile", "row_scan") not in unexplained_pairs(seen, "CPU")
+
+
+def test_choices_are_recorded_for_the_block_that_asks() -> None:
+    with choices_of() as outer:
+        take("matmul_tile")
+        with choices_of() as inner:
+            take("partial_sums")
+    take("row_scan")
+    assert (outer, inner) == ({"matmul_tile"}, {"partial_sums"})
+
+
+def test_kernels_are_noted_with_what_was_chosen_around_them() -> None:
+    note_kernel(["row_scan"])
+    with observing() as seen, choosing("fast_replay"):
+        note_kernel(["matmul_tile"])
+    assert dict(seen.kernels) == {frozenset({"fast_replay", "matmul_tile"}): 1}
+
+
+def test_a_name_that_is_in_no_table_is_refused() -> None:
+    with choices_of(), pytest.raises(KeyError):
+        take("no such choice")

@@ -1,0 +1,130 @@
+"""CHECK_KERNELS: kernels that compute what their graph says pass, and others are named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from treadle import Context, Tensor, TinyJit
+from treadle.engine import kernels, pipeline
+from treadle.engine.check_kernels import TALLY
+from treadle.engine.lasting import Kept
+from treadle.errors import KernelMismatch
+from treadle.ir.node import Node
+from treadle.ir.op import Op
+from treadle.schedule.kernel import Kernel
+
+
+@pytest.fixture
+def checked() -> Iterator[None]:
+    with Context(CHECK_KERNELS=1, CACHE=0):
+        yield
+
+
+def _numbers(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def _wrong(ast: Node, old: float, new: float) -> Node:
+    """`ast` with another constant."""
+    [constant] = [n for n in ast.toposort() if n.op is Op.CONST and n.arg == old]
+    return ast.substitute({constant: constant.replace(arg=new)})
+
+
+def test_kernels_that_are_right_pass(device: str, checked: None) -> None:
+    if device == "REF":
+        pytest.skip("the interpreter has no kernels")
+    before, seen = TALLY.kernels, TALLY.elements
+    x, w = Tensor(_numbers(20, 33), device=device), Tensor(_numbers(33, 17), device=device)
+    (x @ w).relu().realize()
+    x.softmax().realize()
+    x.cumsum(1).realize()
+    x.argmax(1).realize()
+    x.half().sum(0).realize()
+    x[3:5] = 7.0
+    x.realize()
+    Tensor.zeros(9, device=device).contiguous().scatter_reduce(
+        0, Tensor([1, 1, 8], device=device), Tensor([1.0, 2.0, 3.0], device=device), reduce="sum"
+    ).realize()
+    assert TALLY.kernels >= before + 7
+    assert TALLY.elements >= seen + 300
+
+
+def test_a_wrong_kernel_is_named_with_element_moves_and_line(
+    checked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = kernels.optimize
+    monkeypatch.setattr(
+        kernels, "optimize", lambda ast, target: right(_wrong(ast, 3.25, 3.5), target)
+    )
+    y = Tensor(np.arange(5, dtype=np.float32)) * 3.25
+    with pytest.raises(KernelMismatch) as caught:
+        y.realize()
+    said = str(caught.value)
+    assert "stores 3.5 as element (1,) of float32 of shape (5,); 3.25, within " in said
+    assert "is what its loops compute before any move" in said
+    assert "moves: " in said
+    assert "test_check_kernels.py" in said
+
+
+def test_a_wrong_fusion_is_told_from_a_wrong_kernel(
+    checked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = pipeline.schedule
+
+    def schedule(*args: object) -> tuple[list[Kernel], list[Node]]:
+        found, nodes = right(*args)  # type: ignore[arg-type]
+        return [
+            Kernel(_wrong(k.ast, 1.25, 1.5), k.roots, k.buffers, k.writes, k.device, k.reason)
+            for k in found
+        ], nodes
+
+    monkeypatch.setattr(pipeline, "schedule", schedule)
+    y = Tensor(np.arange(5, dtype=np.float32)) * 1.25
+    with pytest.raises(KernelMismatch, match="what the graph says that was fused into it"):
+        y.realize()
+
+
+def test_what_a_kernel_overwrites_is_saved_first(checked: None) -> None:
+    x = Tensor(_numbers(50)).realize()
+    expected = x.numpy() * 2 + 1
+    x.assign(x * 2 + 1).realize()
+    np.testing.assert_allclose(x.numpy(), expected, rtol=1e-6)
+
+
+def test_a_replay_with_stale_packed_weights_is_found(
+    checked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = Tensor(_numbers(128, 128)).realize()
+    step = TinyJit(lambda x: x @ w)
+    x = Tensor(_numbers(64, 128, seed=1)).realize()
+    for _ in range(3):
+        np.testing.assert_allclose(step(x).numpy(), x.numpy() @ w.numpy(), rtol=1e-4, atol=1e-4)
+    monkeypatch.setattr(Kept, "refresh", lambda self: None)
+    w.assign(Tensor(_numbers(128, 128, seed=2))).realize()
+    with pytest.raises(KernelMismatch, match="a replay of <lambda>"):
+        step(x)
+
+
+def test_replays_with_state_and_several_results_pass(checked: None) -> None:
+    total = Tensor(np.zeros(4, np.float32)).realize()
+
+    @TinyJit
+    def step(x: Tensor) -> tuple[Tensor, Tensor]:
+        total.assign(total + x).realize()
+        return (total * 2).realize(), (x.relu()).realize()
+
+    for number in range(5):
+        double, _ = step(Tensor(np.full(4, number, np.float32)).realize())
+    np.testing.assert_array_equal(total.numpy(), np.full(4, 10))
+    np.testing.assert_array_equal(double.numpy(), np.full(4, 20))
+
+
+def test_loops_over_steps_pass(checked: None) -> None:
+    from treadle import nn
+
+    before = TALLY.kernels
+    nn.LSTM(8, 16)(Tensor(_numbers(12, 3, 8)))[0].realize()
+    assert TALLY.kernels > before + 12
