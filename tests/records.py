@@ -69,7 +69,8 @@ def sources() -> str:
         return commit
     digest = hashlib.sha256(_git("diff", "HEAD", "--", ".", f":!{RESULTS}"))
     for name in _git("ls-files", "-o", "-z", "--exclude-standard").split(b"\0")[:-1]:
-        digest.update(name + (ROOT / name.decode()).read_bytes())
+        path = ROOT / name.decode()
+        digest.update(name + (path.read_bytes() if path.is_file() else b""))
     return f"{commit}+{digest.hexdigest()[:12]}"
 
 

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from tests.choices.operations import OfTensor
-from tests.choices.recipes import RECIPES
 
-from treadle import Tensor
+torch = pytest.importorskip("torch", reason="pip install treadle[oracle]")
+
+from tests.choices.operations import OfTensor  # noqa: E402
+from tests.choices.recipes import RECIPES  # noqa: E402
+
+from treadle import Tensor  # noqa: E402
 
 SEEDS = range(40 if os.environ.get("FULL_TESTS") else 1)
 ERRORS = 4  # times PyTorch's

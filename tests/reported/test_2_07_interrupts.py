@@ -16,6 +16,8 @@ import pytest
 
 import treadle
 from treadle import Tensor, TinyJit
+from treadle.engine.given import with_given
+from treadle.engine.lasting import expects_replays
 
 ROOT = os.path.dirname(treadle.__file__)
 WATCHED = tuple(os.path.join(ROOT, folder) + os.sep for folder in ("engine", "tensor"))
@@ -63,7 +65,9 @@ def lines_of(action):
 
 
 def check_the_thread():
-    """Plain programs and new captures are right."""
+    """Nothing of the interrupted call is left; plain programs and new captures are right."""
+    assert not expects_replays()
+    assert with_given({}) == {}
     x = Tensor(A[0])
     assert (x * 2 + 1).sum().item() == 16
     total = Tensor([0.0]).contiguous().realize()

@@ -105,11 +105,12 @@ def control_group(request) -> Iterator[Path]:
 
 
 def test_affinity_for_one_core_leaves_one_thread_and_costs_what_one_thread_costs():
-    pinned, alone = measured(on_one_core), measured(on_one_core, CPU_COUNT="1")
-    assert (pinned.threads, pinned.workers) == (1, 0)
-    assert pinned.tasks == alone.tasks
-    assert pinned.used <= 1.1 * alone.used
-    assert pinned.used <= 1.01 * pinned.wall + 1e-3
+    runs = [(measured(on_one_core), measured(on_one_core, CPU_COUNT="1")) for _ in range(3)]
+    for pinned, alone in runs:
+        assert (pinned.threads, pinned.workers) == (1, 0)
+        assert pinned.tasks == alone.tasks
+        assert pinned.used <= 1.01 * pinned.wall + 1e-3
+    assert min(p.used for p, _ in runs) <= 1.1 * min(a.used for _, a in runs)
 
 
 @pytest.mark.parametrize("control_group", [1.0, 1.5], indirect=True)

@@ -151,9 +151,9 @@ _originals: dict[Node, set[Node]] = {}
 def standing_for(pairs: Iterable[tuple[Node, Node]]) -> Iterator[None]:
     """A block in which the first of each pair is computed in place of the second."""
     added = [(image, original) for image, original in pairs if image is not original]
-    for image, original in added:
-        _originals.setdefault(image, set()).add(original)
     try:
+        for image, original in added:
+            _originals.setdefault(image, set()).add(original)
         yield
     finally:
         for image, _ in added:

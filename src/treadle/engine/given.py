@@ -6,26 +6,20 @@ with_given({"m": 4})         -> {"n": 3, "m": 4}
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 
 from ..errors import JitError
+from .calls import ValueOfCall
 
 __all__ = ["given", "with_given"]
 
-_active = threading.local()
+_given = ValueOfCall[dict[str, int]]()
 
 
-@contextlib.contextmanager
-def given(values: Mapping[str, int]) -> Iterator[None]:
+def given(values: Mapping[str, int]) -> AbstractContextManager[None]:
     """A block in which these variables have these values, for this thread."""
-    before = _given()
-    _active.values = {**before, **values}
-    try:
-        yield
-    finally:
-        _active.values = before
+    return _given.of({**(_given.value or {}), **values})
 
 
 def with_given(bound: dict[str, int]) -> dict[str, int]:
@@ -33,7 +27,7 @@ def with_given(bound: dict[str, int]) -> dict[str, int]:
 
     Raises JitError for one that is both: its binding would stay as it is in each replay.
     """
-    values = _given()
+    values = _given.value
     if not values:
         return bound
     for name in bound.keys() & values.keys():
@@ -42,7 +36,3 @@ def with_given(bound: dict[str, int]) -> dict[str, int]:
             "is made of it, too: use the argument, or another Variable"
         )
     return {**values, **bound}
-
-
-def _given() -> dict[str, int]:
-    return getattr(_active, "values", {})

@@ -143,10 +143,10 @@ def _message(flag: Flag, memory: Memory) -> str | None:
     if not checked.dtype.is_unsigned and place > signed.max:
         place -= unsigned.max + 1
     origin = origin_of(checked)
+    meant = f"expected {arg.lowest} to {arg.size - 1}" if arg.size else "no place is in that axis"
     what = (
         f"[{origin.operation if origin else 'index'}] {place} lies outside of axis {arg.axis} of "
-        f"size {arg.size}: it is in an index of shape {checked.shape}, expected {arg.lowest} to "
-        f"{arg.size - 1}"
+        f"size {arg.size}: it is in an index of shape {checked.shape}, {meant}"
     )
     return "\n  ".join([what, *([origin.where] if origin else []), _SINCE])
 

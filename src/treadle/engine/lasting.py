@@ -14,10 +14,9 @@ seen to do, and by who else can write.
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +24,7 @@ from ..config import settings
 from ..ir.choices import note_kernel
 from ..runtime.base import Entry, Launch
 from .backends import Device, Opened
+from .calls import ValueOfCall
 from .changes import changes
 from .memory import Memory, moment
 from .program import CompiledKernel
@@ -59,33 +59,29 @@ class _Expected:
         return known
 
 
-_active = threading.local()
+_expected = ValueOfCall[_Expected]()
 
 
-@contextlib.contextmanager
-def expect_replays(inputs: Sequence[Memory], before: tuple[int, int]) -> Iterator[None]:
+def expect_replays(
+    inputs: Sequence[Memory], before: tuple[int, int]
+) -> AbstractContextManager[None]:
     """A block that runs a function whose calls will be replayed with other `inputs`.
 
     `before` holds the moments when an earlier call began and ended: what that has assigned to is
     taken to be assigned to in each.
     """
     room = settings.KEEP_PACKED << 20
-    around = getattr(_active, "expected", None)
-    _active.expected = _Expected(frozenset(map(id, inputs)), moment(), before, room)
-    try:
-        yield
-    finally:
-        _active.expected = around
+    return _expected.of(_Expected(frozenset(map(id, inputs)), moment(), before, room))
 
 
 def expects_replays() -> bool:
     """Whether such a block is running."""
-    return getattr(_active, "expected", None) is not None
+    return _expected.value is not None
 
 
 def lasts(memory: Memory) -> bool:
     """Whether `memory` is taken to be the same at each replay of the function that runs now."""
-    expected = getattr(_active, "expected", None)
+    expected = _expected.value
     return expected is not None and expected.lasts(memory)
 
 

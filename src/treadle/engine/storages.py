@@ -25,6 +25,7 @@ from ..ir.args import Placeholder, Token
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.versions import stored_below
+from .calls import is_running
 from .changes import changes
 from .known import resolve
 
@@ -141,7 +142,7 @@ class _Active(threading.local):
     def active(self) -> Capturing | None:
         """The capture, but for where it is suspended."""
         found = self._active
-        if found is None or _is_running(self._call):
+        if found is None or is_running(self._call):
             return found
         self.end()
         return None
@@ -159,19 +160,12 @@ class _Active(threading.local):
     @contextlib.contextmanager
     def suspended(self) -> Iterator[None]:
         """A block in which nothing is captured."""
-        before, self._active = self._active, None
+        before = self._active
         try:
+            self._active = None
             yield
         finally:
             self._active = before
-
-
-def _is_running(call: FrameType | None) -> bool:
-    """Whether a call has not returned, in this thread."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame is not call:
-        frame = frame.f_back
-    return frame is not None
 
 
 capturing = _Active()

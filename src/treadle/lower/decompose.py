@@ -19,6 +19,7 @@ floats must have been emulated already.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -164,6 +165,12 @@ def _reciprocal(dtype: DType, a: Node) -> Node:
     return a.like(1.0) / a
 
 
+def _quotient(dtype: DType, a: Node, b: Node) -> Node | None:
+    """a / 0 as a * infinity, the same number: compilers of WGSL take no divisor for zero."""
+    divisor = _constant(b)
+    return a * b.like(math.copysign(math.inf, divisor)) if divisor == 0 else None
+
+
 _LOWER: dict[Op, Callable[..., Node | None]] = {
     Op.IDIV: _divide,
     Op.MOD: _modulo,
@@ -172,6 +179,7 @@ _LOWER: dict[Op, Callable[..., Node | None]] = {
     Op.CAST: _cast,
     Op.POW: _power,
     Op.RECIP: _reciprocal,
+    Op.FDIV: _quotient,
     Op.ADD: _of_bools(Op.OR),
     Op.SUB: _of_bools(Op.XOR),
     Op.MUL: _of_bools(Op.AND),

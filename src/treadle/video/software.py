@@ -12,13 +12,15 @@ that were flipped inside of a slice are mostly found by nobody.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import os
+import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -100,8 +102,11 @@ def _has_hash(unit: AccessUnit) -> bool:
 class _Decoder:
     """FFmpeg's decoder, and the access units that it has not given a picture for."""
 
+    _open: ClassVar[weakref.WeakSet[_Decoder]] = weakref.WeakSet()
+
     def __init__(self, av: ModuleType) -> None:
         threads = min(os.cpu_count() or 1, _MOST_THREADS)
+        self._open.add(self)
         self._av = av
         self._context = _context(av, threads)
         self._waiting: dict[int, AccessUnit] = {}
@@ -140,6 +145,17 @@ class _Decoder:
         """
         with contextlib.suppress(self._av.error.FFmpegError):
             self._context.flush_buffers()  # without that lock
+        self._open.discard(self)
+
+    @classmethod
+    def close_all(cls) -> None:
+        """Closes what a program leaves open at its end.
+
+        Later, while Python is torn down, a thread of FFmpeg's that reports something is ended by
+        Python in the middle of its picture, and who closes its decoder waits for that forever.
+        """
+        for decoder in [*cls._open]:
+            decoder.close()
 
     def _take(self, packet: Any) -> Iterator[tuple[AccessUnit, Picture]]:
         try:
@@ -187,6 +203,9 @@ class _Decoder:
                 offset=unit.offset,
                 nal_type=unit.nal_type,
             )
+
+
+atexit.register(_Decoder.close_all)
 
 
 def _context(av: ModuleType, threads: int) -> Any:
