@@ -44,6 +44,7 @@ from .storages import (
     Storage,
     bases_to_write,
     capturing,
+    held_nodes,
     next_storage,
     on_the_way,
     rename,
@@ -631,7 +632,7 @@ def _keep(memories: set[Memory], state: State) -> None:
     """Copy what is in the state's memory for those who read it and are no part of it."""
     own = {id(_owner(root)) for root, _ in state.shown()}
     own.update(id(view) for ref in state.followers if (view := ref()) is not None)
-    others = dict.fromkeys(h.node for h in holders() if id(h) not in own)
+    others = dict.fromkeys(node for holder, node in held_nodes() if id(holder) not in own)
     for node in toposort(others, lambda n: resolve(n) is n):
         backed = resolve(node)
         for name in buffers_of(backed) if is_backed(backed) else ():

@@ -19,10 +19,10 @@ from ..ir.node import Node, toposort
 from ..ir.op import CUTS, Op
 from ..ir.shape import size_max, size_product
 from ..ir.versions import stored_below
-from .known import current, holders, is_backed, is_known, remember, resolve
+from .known import current, is_backed, is_known, remember, resolve
 from .memory import Memory, adopt, buffers_of, memory_of, new_memory
 from .steps import Transfer, listeners
-from .storages import capturing
+from .storages import capturing, held_nodes
 
 __all__ = [
     "commit", "is_stored", "keep_old_versions", "names_of", "readers", "readers_beside",
@@ -75,7 +75,7 @@ def readers(effects: list[Node], order: list[Node], outputs: set[Node]) -> list[
         return []
     stop = outputs.union(effects)
     lost = {n for n in _overwritten(effects) & _reachable(stop) if n.op is Op.BUFFER}
-    held = {resolve(holder.node) for holder in holders()}
+    held = {resolve(node) for _, node in held_nodes()}
     needs: set[Node] = set(lost)
     found = []
     for node in order if lost else ():
@@ -94,7 +94,7 @@ def readers_beside(effects: list[Node], order: list[Node], stored: set[Node]) ->
     device, cut in pieces, or needs more nodes beyond those of the graph `order` than that has.
     """
     stop = stored.union(effects)
-    roots = dict.fromkeys(resolve(holder.node) for holder in holders())
+    roots = dict.fromkeys(resolve(node) for _, node in held_nodes())
     needs = {node for node in _overwritten(effects) if node.op is Op.BUFFER}
     lost = set(needs)
     for node in toposort(roots, lambda n: n not in stop and not is_known(n)):
@@ -124,7 +124,7 @@ def _bytes_of(nodes: Iterable[Node]) -> int:
 
 def _reachable(stop: set[Node]) -> set[Node]:
     """What live holders read without going through a node of `stop`, the BUFFERs included."""
-    roots = dict.fromkeys(resolve(holder.node) for holder in holders())
+    roots = dict.fromkeys(resolve(node) for _, node in held_nodes())
     inside = lambda n: n not in stop and not is_known(n)
     found = {resolve(n) for n in toposort(roots, inside)}
     return found.union(*(buffers_of(node) for node in found if is_backed(node)))

@@ -27,12 +27,12 @@ from ..ir.op import Op
 from ..ir.versions import stored_below
 from .calls import is_running
 from .changes import changes
-from .known import resolve
+from .known import holders, resolve
 
 __all__ = [
-    "Moves", "Storage", "base_of", "bases_to_write", "capturing", "claimed", "is_alone",
-    "is_behind", "next_storage", "on_the_way", "overwritten", "rename", "shown", "storage_of",
-    "written",
+    "Moves", "Storage", "base_of", "bases_to_write", "capturing", "claimed", "held_nodes",
+    "is_behind", "is_last", "next_storage", "on_the_way", "overwritten", "rename", "shown",
+    "storage_of", "written",
 ]  # fmt: skip
 
 Moves: TypeAlias = tuple[tuple[Op, Any], ...]  # op and arg, the innermost first
@@ -78,6 +78,25 @@ def is_behind(tensor: Any) -> bool:
     if tensor._moves is None or tensor._storage is None:
         return False
     return tensor.node is not shown(tensor._moves, tensor._storage.node)
+
+
+def is_last(tensor: Any, node: Node) -> bool:
+    """Whether a view shows, as `node`, all that anybody can still see of its storage."""
+    return (
+        bool(tensor._moves)
+        and _is_alone(tensor)
+        and node is shown(tensor._moves, tensor._storage.node)
+    )
+
+
+def held_nodes() -> Iterator[tuple[Any, Node]]:
+    """What can still be read: each tensor with its node, and each view of a tensor that is gone
+    with the values that a write to a part of that view would leave around it.
+    """
+    for holder in holders():
+        yield holder, (node := holder.node)
+        if holder._moves and holder._storage.tensor() is None and not is_last(holder, node):
+            yield holder, holder._storage.node
 
 
 def on_the_way(tensor: Any) -> list[Any]:
@@ -254,6 +273,6 @@ def _counted_once() -> int:
 _ONCE = _counted_once()
 
 
-def is_alone(tensor: Any) -> bool:
+def _is_alone(tensor: Any) -> bool:
     """Whether nobody but `tensor` has its storage: no owner, and no other view."""
     return _count(tensor) <= _ONCE

@@ -24,8 +24,7 @@ from ..engine.storages import (
     Storage,
     bases_to_write,
     capturing,
-    is_alone,
-    shown,
+    is_last,
     storage_of,
 )
 from ..errors import ArgumentError, DeviceError, DTypeError, ShapeError, UserError
@@ -189,10 +188,13 @@ class Core(metaclass=Modes):
             return
         if self._moves is None:
             self._storage.node = node
-        elif is_alone(self) and unwritable(self._moves) is None:
-            if before is shown(self._moves, self._storage.node):
-                # What it does not show is of no use to anybody: it is a view of all there is.
-                self._storage, self._moves, self._above = None, (), None
+        else:
+            self._let_go(before)
+
+    def _let_go(self, node: Node) -> None:
+        """A view that shows, as `node`, all that is left of its storage needs none of the rest."""
+        if self._moves and is_last(self, node) and unwritable(self._moves) is None:
+            self._storage, self._moves, self._above = None, (), None
 
     def _keep(self, buffer: object) -> None:
         """Others know this memory by its address: it lives as long as the tensor."""

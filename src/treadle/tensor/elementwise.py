@@ -410,6 +410,7 @@ class Elementwise(Core):
 
     def _write(self, value: Self, node: Node, part: Moves = ()) -> None:
         """Write `node`, which is made of `value`, to what `part` shows of this tensor."""
+        self._let_go(self.node)
         storage = storage_of(self)
         owner = self if self._moves is None else storage.tensor()
         graded = value._requires_grad is True
@@ -425,6 +426,7 @@ class Elementwise(Core):
 
     def _latest(self) -> Node:
         """What a write finds here: for a view, what its storage holds by now."""
+        self._let_go(self.node)
         if self._storage is None or self._moves is None:
             return self.node
         return shown(self._moves, self._storage.node)
