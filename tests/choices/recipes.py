@@ -505,7 +505,7 @@ RECIPES["composed"] = composed
 
 @recipe
 def large_softmax(rng, scale):
-    return Recipe(lambda o, x: o.softmax(x), [normal(rng, near(rng, 4100, scale), 1056)])
+    return Recipe(lambda o, x: o.softmax(x), [normal(rng, near(rng, 2060, scale), 2112)])
 
 
 @recipe
@@ -515,13 +515,13 @@ def large_sum(rng, scale):
 
 @recipe
 def large_rows(rng, scale):
-    x = normal(rng, 16, near(rng, 600000, scale))
+    x = normal(rng, 16, max(1, int(4688 * scale)) * 128)
     return Recipe(lambda o, x: o.sum(x, -1), [x])
 
 
 @recipe
 def large_matrix_and_vector(rng, scale):
-    n, k = near(rng, 3000, scale), 3072
+    n, k = near(rng, 2000, scale), 4608
     return Recipe(lambda o, w, x: w @ x, [numbers(rng, n, k), normal(rng, k, 1)])
 
 
