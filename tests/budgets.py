@@ -4,7 +4,8 @@
 
 FILE is what `pytest --resume FILE` wrote, in one environment or several. A suite is a folder of
 tests; its budget, in seconds of one core, is in budgets.toml. Ends with status 1 if a test failed
-or all of it, `--seconds` by the clock, took longer than it may.
+or all of it, `--seconds` by the clock, took longer than it may. With `--shares` it writes
+shares.toml, by which long tests run a share of their cases.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from __future__ import annotations
 import argparse
 import sys
 import tomllib
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 from .records import Record, read_records
+from .thinning import SHARES, shares_for
 
 TABLE = Path(__file__).with_name("budgets.toml")
 
@@ -63,12 +65,24 @@ def _counts(records: list[Record]) -> list[str]:
     return [*lines, f"{len(passed)} passed, {twice} of them twice; {len(nowhere)} passed nowhere"]
 
 
+def write_shares(records: list[Record]) -> None:
+    """Writes what share of each test's cases runs: see thinning.py."""
+    spent: dict[str, list[float]] = defaultdict(list)
+    for test, cpu in {r.test: r.cpu for r in records if r.outcome == "passed"}.items():
+        spent[test.partition("[")[0]].append(cpu)
+    SHARES.write_text(shares_for(spent), encoding="utf-8")
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.budgets", description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--seconds", type=float, default=0.0, help="what all took by the clock")
+    parser.add_argument("--shares", action="store_true", help="write shares.toml by FILE instead")
     options = parser.parse_args(arguments)
     records = read_records(options.file)
+    if options.shares:
+        write_shares(records)
+        return 0
     print(report(records))
     minutes, most = options.seconds / 60, most_minutes()
     print(f"{minutes:.1f} of {most:.0f} minutes by the clock")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from .records import Records, add_options
-from .thinning import one_compiler_each
+from .thinning import thinned
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -19,6 +19,7 @@ GOLDEN = Path(__file__).parent / "golden"
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="record the golden texts anew")
     parser.addoption("--full", action="store_true", help="run everything, which takes hours")
+    parser.addoption("--all-cases", action="store_true", help="of long tests, too")
     add_options(parser)
 
 
@@ -34,7 +35,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    chosen = one_compiler_each(items)
+    named = any("::" in name for name in config.args)
+    if named or "FULL_TESTS" in os.environ or "TEST_DEVICES" in os.environ:
+        return
+    chosen = thinned(items, config.getoption("--all-cases"))
     if len(chosen) < len(items):
         kept = {*chosen}
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])

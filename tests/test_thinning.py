@@ -1,11 +1,16 @@
 """What is left out without --full is the same each time, and no class of it is left out whole."""
 
+import tomllib
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from .thinning import chosen, one_compiler_each
+from . import thinning
+from .thinning import LONGEST, chosen, processor_and_one_other, shares, shares_for, thinned
+
+ROOT = Path(__file__).parents[1]
 
 
 def items(folder, devices, count=40):
@@ -20,35 +25,62 @@ def items(folder, devices, count=40):
 
 
 @pytest.fixture
-def thinned(monkeypatch):
+def not_full(monkeypatch):
     monkeypatch.delenv("FULL_TESTS", raising=False)
-    monkeypatch.delenv("TEST_DEVICES", raising=False)
 
 
-def test_each_test_runs_with_one_compiler_of_cuda_and_each_compiler_has_many(thinned):
-    left = [i.nodeid for i in one_compiler_each(items("tests/nn", ["CPU", "CUDA", "CUDA:PTX"]))]
-    names = [name.partition("[")[0] for name in left if "CUDA" in name]
-    assert len(names) == len({*names}) == 40
-    assert sum("CUDA:PTX" in name for name in left) in range(10, 31)
-    assert sum("[CPU]" in name for name in left) == 40
-    again = one_compiler_each(items("tests/nn", ["CPU", "CUDA", "CUDA:PTX"]))
+def test_each_test_runs_on_the_processor_and_one_device_more_and_each_device_has_many():
+    devices = ["CPU", "REF", "CL", "WEBGPU", "CUDA", "CUDA:PTX"]
+    left = [i.nodeid for i in thinned(items("tests/nn", devices))]
+    for device in devices[2:]:
+        assert sum(f"[{device}]" in name for name in left) in range(4, 17)
+    assert sum("[CPU]" in name for name in left) == sum("[REF]" in name for name in left) == 40
+    assert len(left) == 3 * 40
+    again = thinned(items("tests/nn", devices))
     assert [item.nodeid for item in again] == left
 
 
-def test_tests_of_compilers_and_those_of_one_compiler_all_run(thinned):
-    both = items("tests/render", ["CUDA", "CUDA:PTX"])
+def test_tests_of_devices_and_those_of_one_device_all_run():
+    both = items("tests/runtime", ["CUDA", "CL"])
     alone = [*items("tests/nn", ["CUDA:PTX"]), SimpleNamespace(nodeid="tests/nn/test_a.py::test_b")]
-    assert one_compiler_each([*both, *alone]) == [*both, *alone]
+    assert thinned([*both, *alone]) == [*both, *alone]
 
 
-@pytest.mark.parametrize("name", ["FULL_TESTS", "TEST_DEVICES"])
-def test_who_asks_for_all_gets_all(name, thinned, monkeypatch):
-    monkeypatch.setenv(name, "1")
-    both = items("tests/nn", ["CUDA", "CUDA:PTX"])
-    assert one_compiler_each(both) == both
+def test_programs_run_on_the_processor_and_each_of_the_others_in_turn(not_full, monkeypatch):
+    found = [processor_and_one_other(["CPU", "CL", "WEBGPU"], n) for n in range(3)]
+    assert found == [["CPU", "CL"], ["CPU", "WEBGPU"], ["CPU", "CL"]]
+    assert processor_and_one_other(["CPU", "CL"], 5) == ["CPU", "CL"]
+    assert processor_and_one_other(["CPU"], 5) == ["CPU"]
+    monkeypatch.setenv("FULL_TESTS", "1")
+    assert len(processor_and_one_other(["CPU", "CL", "WEBGPU"], 0)) == 3
 
 
-def test_a_share_is_about_as_large_as_it_says(thinned, monkeypatch):
+def test_of_many_cases_a_share_runs_and_never_none(monkeypatch):
+    of = {"tests/nn/test_a.py::test_0": 7, "tests/nn/test_a.py::test_1": 100}
+    monkeypatch.setattr(thinning, "shares", lambda: of)
+    given = items("tests/nn", [f"case {i}" for i in range(30)], 3)
+    left = [item.nodeid for item in thinned(given)]
+    assert [sum(f"test_{i}[" in name for name in left) for i in range(3)] == [5, 1, 30]
+    assert [item.nodeid for item in thinned(given[::-1])] == left[::-1]
+
+
+def test_shares_leave_what_is_quick_as_it_is_and_bound_the_rest():
+    spent = {
+        "tests/a.py::test_quick": [0.1] * 20, "tests/a.py::test_slow": [0.5] * 60,
+        "tests/b.py::test_of_one_case": [50.0], "tests/b.py::test_two": [9.0, 9.0],
+    }  # fmt: skip
+    assert tomllib.loads(shares_for(spent)) == {
+        "tests/a.py": {"test_slow": 30 // LONGEST}, "tests/b.py": {"test_two": 2},
+    }  # fmt: skip
+
+
+def test_every_share_is_of_a_test_that_is_there():
+    for test in shares():
+        file, _, name = test.partition("::")
+        assert f"def {name.rpartition('::')[2]}(" in (ROOT / file).read_text(encoding="utf-8"), test
+
+
+def test_a_share_is_about_as_large_as_it_says(not_full, monkeypatch):
     names = [f"case {i}" for i in range(3000)]
     found = [name for name in names if chosen(name, 3)]
     assert len(found) in range(900, 1100)

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from treadle import Tensor, dtypes
 
+from ..thinning import processor_and_one_other
+
 SIZES = [1, 2, 3, 5, 16, 17, 33, 64, 100]
 DTYPES = [dtypes.float32, dtypes.float32, dtypes.float32, dtypes.float16, dtypes.int32]
 COUNT, BLOCKS = (2000 if os.environ.get("FULL_TESTS") else 24), 6
@@ -99,7 +101,7 @@ def test_random_updates_give_the_same_on_every_device(block, engines):
     @given(st.integers(0, 1 << 30))
     def check(start):
         reference = program(random.Random(start), "REF")
-        for device in engines:
+        for device in processor_and_one_other(engines, start):
             ours = program(random.Random(start), device)
             for mine, expected in zip(ours, reference, strict=True):
                 tolerance = 4e-3 if expected.dtype == np.float16 else 2e-4
