@@ -102,7 +102,7 @@ class Tensor:
     slopes: Slopes
     storage: Storage
     is_lost = False  # it is open what it holds
-    taken_of: weakref.ref[Tensor] | None = None  # what a view was taken of
+    taken_of: tuple[weakref.ref[Tensor], ...] = ()  # what a view was taken of, the nearest first
     leaf: np.ndarray | None = None  # the numbers of its elements
     grad: Tensor | None = None
 
@@ -147,7 +147,7 @@ class Tensor:
         new.values, new.places, new.storage = change(self.values), change(self.places), self.storage
         new.grew, new.padded, new.aliased = self.grew, self.padded, self.aliased
         new.cut = self.cut or not _recording[0]
-        new.taken_of = weakref.ref(self)
+        new.taken_of = (weakref.ref(self), *self.taken_of)
         self.storage.views.add(new)
         new.slopes = {} if new.cut else {n: change(a) for n, a in self.slopes.items()}
         return new
@@ -479,13 +479,11 @@ class Tensor:
     def _show_latest(self) -> None:
         """This tensor, and what it was taken of, on the way to the owner, see the new version."""
         latest, slopes = self.storage.values, self.storage.slopes
-        inside = self.places >= 0
-        self.values = np.where(inside, latest[self.places], np.zeros((), self.dtype))
-        if not self.cut:
-            self.slopes = {n: np.where(inside, a[self.places], 0) for n, a in slopes.items()}
-        above = None if self.taken_of is None else self.taken_of()
-        if above is not None:
-            above._show_latest()
+        for shown in (self, *(above for ref in self.taken_of if (above := ref()) is not None)):
+            inside = shown.places >= 0
+            shown.values = np.where(inside, latest[shown.places], np.zeros((), shown.dtype))
+            if not shown.cut:
+                shown.slopes = {n: np.where(inside, a[shown.places], 0) for n, a in slopes.items()}
 
     def assign(self, value: Any) -> Tensor:
         """All of what this shows, in the storage; the value is broadcast, and widened only."""

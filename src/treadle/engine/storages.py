@@ -101,11 +101,10 @@ def held_nodes() -> Iterator[tuple[Any, Node]]:
 
 def on_the_way(tensor: Any) -> list[Any]:
     """The view `tensor`, and the views that it was taken of, up to the owner: they see a write."""
-    storage, found = tensor._storage, []
-    while tensor is not None and tensor._moves is not None and tensor._storage is storage:
-        found.append(tensor)
-        tensor = None if tensor._above is None else tensor._above()
-    return found
+    if tensor._moves is None:
+        return []
+    above = [view for ref in tensor._above if (view := ref()) is not None]
+    return [tensor, *(view for view in above if view._storage is tensor._storage)]
 
 
 def storage_of(tensor: Any) -> Storage:

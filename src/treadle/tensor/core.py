@@ -67,7 +67,7 @@ class Core(metaclass=Modes):
     _number: int
     _promised: tuple[Any, Promise]  # a buffer and what its node will be; only where it has none
     _storage: Storage | None  # what writes go to; None for a tensor of its own, not written yet
-    _above: weakref.ref[Core] | None  # the view that a view was taken of, if that is one
+    _above: tuple[weakref.ref[Core], ...]  # the views that a view was taken of, the nearest first
     _moves: Moves | None  # how a view shows the storage; None for a tensor that owns its own
     _lent: tuple[object, ...]  # buffers that others know by address; not there before they ask
 
@@ -87,7 +87,7 @@ class Core(metaclass=Modes):
     def _set(self, node: Node, device: Any, requires_grad: bool | None) -> None:
         self.device, self.grad = device, None
         self._requires_grad, self.is_leaf = requires_grad, False
-        self._storage = self._moves = self._above = None
+        self._storage, self._moves, self._above = None, None, ()
         self._node = node  # which whoever finds the tensor by its number asks for
         self._number = track(self)
 
@@ -99,7 +99,7 @@ class Core(metaclass=Modes):
         new = _new(type(self))
         new.device, new.grad = self.device, None
         new._requires_grad, new.is_leaf = self._requires_grad, False
-        new._storage, new._moves, new._above = None, self._moves and (), None
+        new._storage, new._moves, new._above = None, self._moves and (), ()
         new._node, new._promised = None, (buffer, promise)
         return new
 
@@ -140,7 +140,8 @@ class Core(metaclass=Modes):
         result = self._result(node)
         result._storage = storage_of(self)
         result._moves = (self._moves or ()) + moves_between(node, self.node)
-        result._above = None if self._moves is None else weakref.ref(self)
+        if self._moves is not None:
+            result._above = (weakref.ref(self), *(ref for ref in self._above if ref() is not None))
         return result
 
     def _again(self) -> Self:
@@ -153,7 +154,7 @@ class Core(metaclass=Modes):
             capturing.active.replaced(self)
         if self._storage is not None and self._moves is None:
             self._storage.owner = None
-        self._storage = self._moves = self._above = None
+        self._storage, self._moves, self._above = None, None, ()
         self.node, self.device = other.node, other.device
 
     def _show(self, node: Node) -> None:
@@ -194,7 +195,7 @@ class Core(metaclass=Modes):
     def _let_go(self, node: Node) -> None:
         """A view that shows, as `node`, all that is left of its storage needs none of the rest."""
         if self._moves and is_last(self, node) and unwritable(self._moves) is None:
-            self._storage, self._moves, self._above = None, (), None
+            self._storage, self._moves, self._above = None, (), ()
 
     def _keep(self, buffer: object) -> None:
         """Others know this memory by its address: it lives as long as the tensor."""
