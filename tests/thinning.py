@@ -23,6 +23,7 @@ ALL = ("tests/bench/", "tests/emulate/", "tests/runtime/")
 OTHERS = ("CL", "CUDA", "WEBGPU")  # what devices beside the processor are named by
 SHARES = Path(__file__).with_name("shares.toml")
 LONGEST = 2  # seconds of one core for all cases of a test that run
+LONGER = {"tests/oracle/": 250, "tests/models/": 120}  # where each case is a subject of its own
 
 
 def chosen(name: str, of: int) -> bool:
@@ -93,12 +94,13 @@ def shares_for(seconds: dict[str, list[float]]) -> str:
     """The text of shares.toml, by what each case of each test took, in seconds of one core."""
     files = defaultdict(list)
     for test, spent in sorted(seconds.items()):
-        of = min(len(spent), -(-int(sum(spent)) // LONGEST))
+        longest = next((most for folder, most in LONGER.items() if folder in test), LONGEST)
+        of = min(len(spent), -(-int(sum(spent)) // longest))
         if of > 1:
             file, _, name = test.partition("::")
             files[file].append(f'"{name}" = {of}' if "::" in name else f"{name} = {of}")
     lines = [
-        f"# One case in so many runs of these tests, which take over {LONGEST} s of a core in all.",
+        "# One case in so many runs of these tests, all of which take long: see thinning.py.",
         "# Written by `python -m tests.budgets FILE --shares`; FILE is of `pytest --all-cases`.",
     ]
     for file, tests in files.items():

@@ -190,7 +190,7 @@ def _family(value: torch.Tensor) -> Any:
 
 
 def _check_errors(op: Any, row: Callable[..., Any], device: str, outcome: Outcome) -> None:
-    """What PyTorch refuses, treadle refuses clearly, when the call is made or computed."""
+    """What PyTorch refuses, treadle refuses clearly, when the call is made or its result read."""
     if op.error_inputs_func is None:
         return
     for case in op.error_inputs("cpu"):
@@ -203,7 +203,7 @@ def _check_errors(op: Any, row: Callable[..., Any], device: str, outcome: Outcom
                 result = row(*args, **kwargs)
                 for tensor in flat(result):
                     if isinstance(tensor, Tensor):
-                        tensor.realize()
+                        tensor.numpy()
             except CLEAR as error:
                 if isinstance(error, InternalError) or not str(error):
                     raise
