@@ -22,8 +22,8 @@ from typing import Any
 ALL = ("tests/bench/", "tests/emulate/", "tests/runtime/")
 OTHERS = ("CL", "CUDA", "WEBGPU")  # what devices beside the processor are named by
 SHARES = Path(__file__).with_name("shares.toml")
-LONGEST = 2  # seconds of one core for all cases of a test that run
-LONGER = {"tests/oracle/": 250, "tests/models/": 120}  # where each case is a subject of its own
+LONGEST = 1  # seconds of one core for all cases of a test that run
+LONGER = {"tests/oracle/": 150, "tests/models/": 120}  # where each case is a subject of its own
 
 
 def chosen(name: str, of: int) -> bool:

@@ -236,6 +236,23 @@ def test_inputs_that_newly_share_memory_are_refused():
         f(same, same)
 
 
+def test_equal_inputs_share_memory_for_the_engine_alone():
+    state = Tensor([0.0]).contiguous().realize()
+
+    @TinyJit
+    def f(a, b):
+        a += 1
+        state.assign(state + a * b)
+
+    wanted = 0.0
+    for n in range(6):
+        a, b = (Tensor([n + 1.0]) + 1, Tensor([n + (1.0 if n > 2 else 4.0)]) + 1)
+        wanted += (n + 3) * (n + (2 if n > 2 else 5))
+        f(a, b)
+        assert (a.tolist(), b.tolist()) == ([n + 3], [n + (2 if n > 2 else 5)])
+    assert state.tolist() == [wanted]
+
+
 def test_a_binding_of_a_variable_belongs_to_the_captured_call():
     n = Variable("n", 1, 8)
     x = Tensor(np.ones((8, 2), np.float32)).realize()

@@ -14,7 +14,7 @@ from ..thinning import processor_and_one_other
 
 SIZES = [1, 2, 3, 5, 16, 17, 33, 64, 100]
 DTYPES = [dtypes.float32, dtypes.float32, dtypes.float32, dtypes.float16, dtypes.int32]
-COUNT, BLOCKS = (2000 if os.environ.get("FULL_TESTS") else 24), 6
+COUNT, BLOCKS = (2000 if os.environ.get("FULL_TESTS") else 12), 6
 
 
 def elementwise(rng, x, y):

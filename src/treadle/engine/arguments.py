@@ -20,13 +20,14 @@ from ..ir.node import Node, toposort
 from ..ir.op import Op
 from ..ir.symbolic import bind, unbind
 from ..kinds import shown
+from .effects import copied
 from .known import is_backed, resolve
 from .memory import Memory, buffers_of, memory_of
 
 __all__ = [
     "Argument", "Found", "Glance", "at_a_glance", "check_same", "described", "exchanged",
     "is_bound_otherwise", "is_traced", "layout_of", "like", "memories_of", "over", "refreshed",
-    "shares_less", "signature_of", "stand_in", "with_arguments", "with_sizes",
+    "shares_less", "signature_of", "stand_in", "told_apart", "with_arguments", "with_sizes",
 ]  # fmt: skip
 
 
@@ -316,6 +317,19 @@ def shares_less(old: Any, new: Any) -> bool:
     pairs = [*zip(old[2], new[2], strict=True)]
     same = all(was[:3] == now[:3] and was[4] == now[4] for was, now in pairs)
     return same and all(now[3] == at or now[3] == was[3] for at, (was, now) in enumerate(pairs))
+
+
+def told_apart(tensors: Sequence[Any], nodes: list[Node]) -> list[Node]:
+    """`nodes`, the memory of `tensors`, each in its own: equal graphs are computed only once."""
+    found, owners = [], dict[int, Any]()
+    for tensor, node in zip(tensors, nodes, strict=True):
+        storage = tensor if tensor._storage is None else tensor._storage
+        memories = memories_of(node)
+        if any(owners.setdefault(id(m.buffer), storage) is not storage for m in memories):
+            node = over(node, [copied(memory) for memory in memories])
+            tensor._computed(node)
+        found.append(node)
+    return found
 
 
 def _kept(image: Any) -> str:

@@ -25,9 +25,8 @@ from .steps import Transfer, listeners
 from .storages import capturing, held_nodes
 
 __all__ = [
-    "commit", "is_stored", "keep_old_versions", "names_of", "readers", "readers_beside",
-    "remember_all",
-    "standing_for", "still_read",
+    "commit", "copied", "is_stored", "keep_old_versions", "names_of", "readers", "readers_beside",
+    "remember_all", "standing_for", "still_read",
 ]  # fmt: skip
 
 # A stored result is written by a kernel anyway; a copy is made beside them, and read first.
@@ -189,7 +188,7 @@ def keep_old_versions(effects: list[Node], stored: set[Node]) -> None:
     bases = {base for base in _overwritten(effects) if base.op is Op.BUFFER}
     for memory, names in names_of(bases, reachable).items():
         for is_told, same in _told_and_others(names):
-            copy = _copied(memory, is_told)
+            copy = copied(memory, is_told)
             for name in same:
                 remember(name, copy)
 
@@ -217,12 +216,12 @@ def _told_and_others(names: list[Node]) -> Iterator[tuple[bool, list[Node]]]:
     yield from ((is_told, same) for is_told, same in ((True, told), (False, others)) if same)
 
 
-def _copied(source: Memory, is_told: bool) -> Node:
-    """A copy of memory."""
+def copied(source: Memory, is_told: bool = True) -> Node:
+    """A copy of memory; one that is not `told` is no part of what is being captured."""
     capture = capturing.active
     if capture is not None and not is_told:
         with capture.suspended():
-            return _copied(source, True)
+            return copied(source)
     step = Transfer(source, new_memory(source.device, source.dtype, source.size))
     step.run()
     for listen in listeners:

@@ -49,6 +49,7 @@ from .arguments import (
     shares_less,
     signature_of,
     stand_in,
+    told_apart,
     with_arguments,
     with_sizes,
 )
@@ -198,6 +199,10 @@ class TinyJit(Generic[P, R]):
                 return self._first_call(found, args, kwargs)
             memories = [m for node in nodes for m in memories_of(node)]
             signature = (plain, tuple(layout_of(node) for node in nodes), described(memories))
+            if self._capture is not None and shares_less(signature, self._capture.signature):
+                nodes = told_apart(found.tensors, nodes)
+                memories = [m for node in nodes for m in memories_of(node)]
+                signature = (*signature[:2], described(memories))
             if self._capture is not None and is_bound_otherwise(self._capture.signature, signature):
                 return function(*args, **kwargs)
             if self._capture is not None and not shares_less(self._capture.signature, signature):

@@ -82,11 +82,22 @@ def is_behind(tensor: Any) -> bool:
 
 def is_last(tensor: Any, node: Node) -> bool:
     """Whether a view shows, as `node`, all that anybody can still see of its storage."""
-    return (
-        bool(tensor._moves)
-        and _is_alone(tensor)
-        and node is shown(tensor._moves, tensor._storage.node)
-    )
+    if tensor._moves is None or tensor._storage is None or not _is_alone(tensor):
+        return False
+    return _shows(tensor._moves, node, tensor._storage.node)
+
+
+def _shows(moves: Moves, node: Node, base: Node) -> bool:
+    """Whether `node` is what the movements show of `base`, with or without its gradients."""
+    for op, arg in reversed(moves):
+        while node.op is Op.DETACH:
+            node = node.src[0]
+        if node.op is not op or node.arg != arg:
+            return False
+        node = node.src[0]
+    while node is not base and node.op is Op.DETACH:
+        node = node.src[0]
+    return node is base
 
 
 def held_nodes() -> Iterator[tuple[Any, Node]]:
@@ -95,7 +106,9 @@ def held_nodes() -> Iterator[tuple[Any, Node]]:
     """
     for holder in holders():
         yield holder, (node := holder.node)
-        if holder._moves and holder._storage.tensor() is None and not is_last(holder, node):
+        if holder._moves is None or holder._storage is None:
+            continue
+        if holder._storage.tensor() is None and not is_last(holder, node):
             yield holder, holder._storage.node
 
 

@@ -137,6 +137,8 @@ class Core(metaclass=Modes):
 
     def _view(self, node: Node) -> Self:
         """The tensor of `node`, movements of this one: what is written to it is written here."""
+        if self._moves is not None and resolve(self.node) is not self.node:
+            self._let_go(self.node)
         result = self._result(node)
         result._storage = storage_of(self)
         result._moves = (self._moves or ()) + moves_between(node, self.node)
@@ -194,7 +196,7 @@ class Core(metaclass=Modes):
 
     def _let_go(self, node: Node) -> None:
         """A view that shows, as `node`, all that is left of its storage needs none of the rest."""
-        if self._moves and is_last(self, node) and unwritable(self._moves) is None:
+        if is_last(self, node) and unwritable(self._moves or ()) is None:
             self._storage, self._moves, self._above = None, (), ()
 
     def _keep(self, buffer: object) -> None:

@@ -83,7 +83,7 @@ class Functional(Synonyms):
     def dropout(self, p: Any = 0.5) -> Self:
         """While training, each element 0 with probability `p`, the others scaled by 1 / (1 - p).
 
-        Shape and dtype stay, integers give floats then; when not training it is the tensor itself.
+        Shape and dtype stay, integers give floats then; when not training the values stay, too.
         Raises ArgumentError for a `p` outside 0 to 1.
         """
         return self._dropped("dropout", self.shape, p)

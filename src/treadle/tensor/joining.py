@@ -238,9 +238,8 @@ def each_of(name: str, first: T | Sequence[T], rest: Sequence[Any]) -> list[T]:
     given: list[Any] = []
     for one in (first, *rest):
         given += one if isinstance(one, (list, tuple)) else [one]
-    wrong = next((one for one in given if not isinstance(one, Joining)), None)
-    if wrong is not None:
-        raise DTypeError(f"[{name}] joins tensors, not a {type(wrong).__name__}")
+    if wrong := [one for one in given if not isinstance(one, Joining)]:
+        raise DTypeError(f"[{name}] joins tensors, not a {type(wrong[0]).__name__}")
     if not given:
         raise ArgumentError(f"[{name}] the list is empty; give at least one tensor")
     return cast("list[T]", given)
