@@ -66,7 +66,7 @@ def test_of_many_cases_a_share_runs_and_never_none(monkeypatch):
 
 def test_shares_leave_what_is_quick_as_it_is_and_bound_the_rest():
     spent = {
-        "tests/a.py::test_quick": [0.1] * 20, "tests/a.py::test_slow": [0.5] * 60,
+        "tests/a.py::test_quick": [0.01] * 20, "tests/a.py::test_slow": [0.5] * 60,
         "tests/b.py::test_of_one_case": [50.0], "tests/b.py::test_two": [9.0, 9.0],
     }  # fmt: skip
     assert tomllib.loads(shares_for(spent)) == {

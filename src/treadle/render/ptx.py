@@ -211,6 +211,23 @@ class _PTXFunction(WithWarps):
         kind = type_name(dtype)
         return self.call(dtype, f"llvm.{name}.{mangled(dtype)}", [(kind, a), (kind, b)])
 
+    def _extreme_of_zeros(self, node: Node, operands: Sequence[str]) -> str:
+        """The larger or smaller, the first of two zeros.
+
+        Lane by lane: of a vector that is rounded to bfloat16 LLVM would choose among packed pairs,
+        and the assembler packs sums of warpgroups before it has waited for them.
+        """
+        last = node.src[1].src[0] if node.src[1].op is Op.BROADCAST else node.src[1]
+        is_number = last.op is Op.CONST
+        kind, one, result = type_name(node.dtype), type_name(node.dtype.scalar), "poison"
+        if node.dtype.count == 1:
+            return super()._extreme(node.op, node.dtype, operands[0], operands[1], is_number)
+        for lane in range(node.dtype.count):
+            a, b = (self.emit(f"extractelement {kind} {o}, i64 {lane}") for o in operands)
+            best = super()._extreme(node.op, node.dtype.scalar, a, b, is_number)
+            result = self.emit(f"insertelement {kind} {result}, {one} {best}, i64 {lane}")
+        return result
+
     def _fused(self, dtype: DType, sum_: Fused, register: str = "") -> str:
         kind = type_name(dtype)
         x, y = self.value(sum_.x), self.value(sum_.y)
@@ -332,9 +349,7 @@ class _PTXFunction(WithWarps):
         if node.op in _UNSIGNED and all(self.bounds.get(s, (-1,))[0] >= 0 for s in node.src):
             return self.emit(f"{_UNSIGNED[node.op]} {kind} {', '.join(operands)}")
         if meets_zeros(node):
-            last = node.src[1].src[0] if node.src[1].op is Op.BROADCAST else node.src[1]
-            is_number = last.op is Op.CONST
-            return super()._extreme(node.op, node.dtype, operands[0], operands[1], is_number)
+            return self._extreme_of_zeros(node, operands)
         return super()._alu(node)
 
     def to_integer(self, source: DType, target: DType, value: str) -> str:
