@@ -237,8 +237,7 @@ class Capture:
 
     def is_apart(self, memories: Sequence[Memory]) -> bool:
         """Whether replays write to none of these `memories` of arguments."""
-        state = self.state.memories
-        return not state or state.isdisjoint(map(id, memories))
+        return self.state.memories.isdisjoint(map(id, memories))
 
     def is_current(self) -> bool:
         """Whether replays read what the function would read now; assignments are computed for it.

@@ -164,8 +164,8 @@ class TinyJit(Generic[P, R]):
         if capture is not None and settled is not None and settled.still(capture):
             with self._lock:
                 memories = at_a_glance(args, settled.glances)
-                if memories is not None and not capture.is_apart(memories):
-                    memories = None
+                if memories is not None and capture.state.memories:
+                    memories = memories if capture.is_apart(memories) else None
                 if memories is not None and capture is self._capture:
                     self.calls += 1
                     if capture.straight is not None:

@@ -80,8 +80,8 @@ class Straight:
     """
 
     __slots__ = (
-        "_is_one", "_kept", "_known", "_outputs", "_places", "_remembers", "_runs", "_span",
-        "_stays",
+        "_has_state", "_is_one", "_kept", "_known", "_outputs", "_places", "_remembers", "_runs",
+        "_span", "_stays",
     )  # fmt: skip
 
     def __init__(
@@ -89,6 +89,7 @@ class Straight:
     ) -> None:
         self._outputs, self._stays, self._span = [*outputs.values()], stays, span
         self._is_one = any(output.template is capture.result[0] for output in self._outputs)
+        self._has_state = bool(capture.state)
         self._kept = [kept for kept in capture.kept if kept.nbytes]
         self._runs: list[Callable[[], None]] = [calls.run for calls in capture.replay]
         self._places = [capture.patches.get(n, ()) for n in (*map(id, capture.inputs), *outputs)]
@@ -105,7 +106,7 @@ class Straight:
         Two threads must not run it at once.
         """
         known, place = self._known, 0
-        if capture.state:
+        if self._has_state:
             step_state(capture)
         for memory in memories:
             argument = memory.buffer.argument

@@ -406,7 +406,7 @@ def alu(op: Op, *src: Node) -> Node:
     dtype = alu_dtype(op, src)
     if op is Op.SUB and dtype.kind == "index":
         return alu(Op.ADD, src[0], alu(Op.MUL, src[1], src[1].like(-1)))
-    if can_fold(op, dtype) and all(s.op is Op.CONST for s in src):
+    if src[-1].op is Op.CONST and all(s.op is Op.CONST for s in src) and can_fold(op, dtype):
         _check(op, dtype, src, None)
         folded = fold_scalar(op, dtype, tuple(s.dtype for s in src), tuple(s.arg for s in src))
         return Node(Op.CONST, dtype, (), folded)

@@ -102,6 +102,10 @@ class Elementwise(Core):
             return self._result(into_image(self.node, wanted))
         return self._result(self.node.cast(wanted))
 
+    def _as(self, dtype: DType) -> Self:
+        """`cast` on the way to a result: it may be this very tensor."""
+        return self if dtype is self.dtype else self._result(self.node.cast(dtype))
+
     def float(self) -> Self:
         """The elements as float32, as by `cast`. Raises DTypeError for complex numbers."""
         return self.cast(dtypes.float32)

@@ -16,7 +16,7 @@ from ..ir.shape import same_size, size_product
 from .checks import check_letters
 from .indexing import Indexing
 from .operands import check_device, is_scalar, scalar_node, weak_dtype
-from .shapes import aligned, broadcast_shapes, resolve_axis
+from .shapes import aligned, broadcast_shapes, move_axes, reshape, resolve_axis
 
 __all__ = ["Linalg"]
 
@@ -31,8 +31,8 @@ class Linalg(Indexing):
         common = least_upper_dtype(self.dtype, other.dtype)
         out = common if dtype is None else to_dtype(dtype)
         wide = _accumulator(common, out)
-        products = self.cast(wide)._binary(Op.MUL, name, other.cast(wide))
-        return products.sum(axes, dtype=wide).cast(out)
+        products = self._as(wide)._binary(Op.MUL, name, other._as(wide))
+        return products._reduce(Op.ADD, name, axes, False)._as(out)
 
     def matmul(self, x: Any, reverse: Any = False, dtype: Any = None) -> Self:
         """The matrix product on the last two axes, (.., m, k) by (.., k, n) to (.., m, n).
@@ -59,9 +59,10 @@ class Linalg(Indexing):
         left = self if self.ndim > 1 else self.unsqueeze(0)
         right = w if w.ndim > 1 else w.unsqueeze(1)
         # (.., m, 1, k) * (.., 1, n, k), summed over k
-        product = left.unsqueeze(-2)._product_sum(
-            right.transpose(-1, -2).unsqueeze(-3), (-1,), dtype, "matmul"
-        )
+        rows = reshape(left.node, (*left.shape[:-1], 1, left.shape[-1]))
+        columns = move_axes(right.node, (*range(right.ndim - 2), right.ndim - 1, right.ndim - 2))
+        columns = reshape(columns, (*columns.shape[:-2], 1, *columns.shape[-2:]))
+        product = left._result(rows)._product_sum(right._result(columns), (-1,), dtype, "matmul")
         if self.ndim == 1:
             product = product.squeeze(-2)
         return product.squeeze(-1) if w.ndim == 1 else product

@@ -49,8 +49,8 @@ class Reduce(Joining):
         IndexOutOfRange.
         """
         wide = sum_acc_dtype(self.dtype) if dtype is None else to_dtype(dtype)
-        total = self.cast(wide)._reduce(Op.ADD, "sum", axis, keepdim)
-        return total.cast(self.dtype) if dtype is None and self.dtype.is_float else total
+        total = self._as(wide)._reduce(Op.ADD, "sum", axis, keepdim)
+        return total._as(self.dtype) if dtype is None and self.dtype.is_float else total
 
     def prod(self, axis: Any = None, keepdim: Any = False, dtype: Any = None) -> Self:
         """The product over some axes, in the dtypes of `sum` unless another is given."""
