@@ -156,6 +156,7 @@ class Capture:
     constants: list[tuple[weakref.ref[Any], Node]] = field(default_factory=list)  # around it, too
     read: set[Node] = field(default_factory=set)  # memory, by names from before
     changing: set[Node] = field(default_factory=set)  # what views that it writes through were
+    copied: set[Node] = field(default_factory=set)  # what it overwrites, and reads as it was before
     written: dict[Storage, None] = field(default_factory=dict)
     through: list[tuple[weakref.ref[Any], set[Node]]] = field(default_factory=list)
 
@@ -228,6 +229,7 @@ class Capture:
             self.stand_ins,
             self.outside,
             self.changing,
+            self.copied,
             self.written,
             self.through,
         ):
@@ -382,6 +384,7 @@ def made_before(capture: Capture, nodes: Sequence[Node]) -> list[tuple[Node, Any
                 with capture.suspended():
                     copy = Node(Op.CONTIGUOUS, name.dtype, (name,))
                     remember(name, realize([(copy, name.arg.device)])[0])
+                capture.copied.add(name)
     return [(node, capture.outside[node]) for node in dict.fromkeys(found)]
 
 

@@ -160,7 +160,7 @@ def finish(capture: Capture, outcome: Outcome, tensors: Sequence[Any]) -> None:
     capture.watched = watched_by(capture)
     lost = {id(m) for run in capture.runs for m in run.overwritten if not capture.is_made(m)}
     changing = capture.changing.union(*(buffers_of(resolve(name)) for name in capture.changing))
-    if changing & capture.read or capture.names_have_changed:
+    if changing & (capture.read | capture.copied) or capture.names_have_changed:
         capture.is_faithful = False  # what views from before have read; by now they have copies
     capture.looked_at = looked_at_by(capture)
     if capture.is_faithful:
