@@ -441,6 +441,8 @@ class Tensor:
         if self.aliased:
             raise Unclear("a view that a captured function returned of what was there before")
         if any(reasons.values()):  # which of several is named is open
+            owner = self.storage.owner()
+            reasons["leaf"] = owner is not None and owner.leaf is not None and _recording[0]
             raise Refused("|".join(word for word, holds in reasons.items() if holds))
         if self.grew or self.padded:
             raise Unclear("what was repeated or padded is cut off again")

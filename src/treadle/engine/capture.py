@@ -325,8 +325,13 @@ def begin(capture: Capture) -> None:
         for holder in holders():
             if not is_backed(resolve(holder.node)):
                 capture.outside[holder.node] = holder.device
-                if not names_below(holder.node):
-                    capture.constants.append((weakref.ref(holder), holder.node))
+            if _is_constant(holder.node):
+                capture.constants.append((weakref.ref(holder), holder.node))
+
+
+def _is_constant(node: Node) -> bool:
+    """Whether a graph reads no memory, in memory or not: it folds to constants of what it is."""
+    return not is_backed(node) and not any(n.op is Op.BUFFER for n in node.toposort())
 
 
 def _compute(storages: list[Storage]) -> None:

@@ -212,11 +212,14 @@ def reaches(function: Any, arguments: Any, tensors: Collection[Any]) -> bool:
 
 
 def watch_constants(capture: Capture, function: Any, arguments: Any, given: Sequence[Any]) -> None:
-    """Watch the tensors of constants that `function` can read: replays know only what they were."""
+    """Watch the tensors of constants that `function` can read: replays know only what they were.
+
+    One that is `given`, too, may be read by its name.
+    """
     mine = {id(tensor) for tensor in given}
     left = {id(t): (t, node) for ref, node in capture.constants if (t := ref()) is not None}
-    for tensor in _tensors_around(function, arguments, mine) if left.keys() - mine else ():
-        if (found := left.pop(id(tensor), None)) is not None and id(tensor) not in mine:
+    for tensor in _tensors_around(function, arguments, mine) if left else ():
+        if (found := left.pop(id(tensor), None)) is not None:
             ref = weakref.ref(tensor, changes.of_meaning)
             capture.watched.append(Watched(ref, found[1], [], tensor._storage))
 
