@@ -45,6 +45,7 @@ from .launching import run_program
 from .memory import adopt, from_host, memory_of, new_memory, read
 from .pipeline import program_of
 from .report import report_lines
+from .storages import capturing
 
 T = TypeVar("T")
 
@@ -83,7 +84,8 @@ def realize(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
         if len(devices) == 1:
             [device] = devices
             flags = flags_of(order, device) if Op.CHECKED in ops else []
-            held = _held_beside(nodes) if Op.CONTIGUOUS in ops else []
+            is_captured = capturing.active is not None
+            held = _held_beside(nodes, is_captured) if is_captured or Op.CONTIGUOUS in ops else []
             everything = [*nodes, *held, *(flag.graph for flag in flags)]
             if held or flags:
                 roots, order = current(everything)
@@ -98,15 +100,20 @@ def realize(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
         return [done[pair] for pair in outputs]
 
 
-def _held_beside(nodes: Sequence[Node]) -> list[Node]:
+def _held_beside(nodes: Sequence[Node], is_captured: bool) -> list[Node]:
     """What gets memory of its own on the way to `nodes` and somebody can still ask for.
 
-    The random parameters of a layer, say: kept, they are not computed anew by each call.
+    The random parameters of a layer, say: kept, they are not computed anew by each call. And, where
+    a function is captured, the gradients of leaves: it leaves them, so they are computed anyhow.
     """
     on_the_way = toposort(nodes, lambda node: resolve(node) is node)
     stored = {node for node in on_the_way if node.op is Op.CONTIGUOUS and resolve(node) is node}
-    stored.difference_update(nodes)
-    return list(dict.fromkeys(h.node for h in holders() if h.node in stored)) if stored else []
+    found = dict.fromkeys(h.node for h in holders() if h.node in stored) if stored else {}
+    if is_captured:
+        passed = {node for node in on_the_way if resolve(node) is node}
+        gradients = [h.grad.node for h in holders() if h.grad is not None]
+        found |= dict.fromkeys(n for n in gradients if n in passed and is_stored(n))
+    return [node for node in found if node not in nodes]
 
 
 def _realize_shards(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
