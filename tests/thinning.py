@@ -23,7 +23,9 @@ ALL = ("tests/bench/", "tests/emulate/", "tests/runtime/")
 OTHERS = ("CL", "CUDA", "WEBGPU")  # what devices beside the processor are named by
 SHARES = Path(__file__).with_name("shares.toml")
 LONGEST = 1  # seconds of one core for all cases of a test that run
-LONGER = {"tests/oracle/": 150, "tests/models/": 120}  # where each case is a subject of its own
+LONGER = {  # where each case is a subject of its own
+    "tests/oracle/": 150, "tests/models/": 120, "tests/memory/": 20, "tests/test_docs.py": 60,
+}  # fmt: skip
 
 
 def chosen(name: str, of: int) -> bool:

@@ -167,8 +167,11 @@ def _reciprocal(dtype: DType, a: Node) -> Node:
 
 def _quotient(dtype: DType, a: Node, b: Node) -> Node | None:
     """a / 0 as a * infinity, the same number: compilers of WGSL take no divisor for zero."""
-    divisor = _constant(b)
-    return a * b.like(math.copysign(math.inf, divisor)) if divisor == 0 else None
+    value, divisor = _constant(a), _constant(b)
+    if divisor != 0:
+        return None
+    factor = math.copysign(math.inf, divisor)
+    return a * b.like(factor) if value is None else a.like(value * factor)
 
 
 _LOWER: dict[Op, Callable[..., Node | None]] = {
