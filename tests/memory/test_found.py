@@ -70,3 +70,19 @@ def test_a_constant_view_is_given_to_who_reads_it_by_name(device):
         view += 1
         found = turned(Tensor.full((2, 3), 2.0, device=device) * 2)
         assert found.tolist() == [[n, n]] * 3
+
+
+def test_a_global_that_came_from_a_reshape_is_state(device):
+    total = (Tensor.arange(6, device=device) + 0).reshape(2, 3)
+
+    @TinyJit
+    def step(a):
+        nonlocal total
+        total += 4
+        return (total < 1).where(total, total), a + 1
+
+    _, after = step(Tensor([0, 1, 2], device=device))
+    _, after = step(after)
+    for a in (after * 2 + 1, after * 2, after):
+        found, _ = step(a)
+    assert total.tolist() == found.tolist() == (np.arange(6).reshape(2, 3) + 20).tolist()

@@ -197,7 +197,7 @@ class Core(metaclass=Modes):
     def _let_go(self, node: Node) -> None:
         """A view that shows, as `node`, all that is left of its storage needs none of the rest."""
         if is_last(self, node) and unwritable(self._moves or ()) is None:
-            self._storage, self._moves, self._above = None, (), ()
+            self._storage, self._moves, self._above = None, None, ()
 
     def _keep(self, buffer: object) -> None:
         """Others know this memory by its address: it lives as long as the tensor."""
