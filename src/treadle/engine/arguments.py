@@ -23,6 +23,7 @@ from ..kinds import shown
 from .effects import copied
 from .known import is_backed, resolve
 from .memory import Memory, buffers_of, memory_of
+from .storages import claimed
 
 __all__ = [
     "Argument", "Found", "Glance", "at_a_glance", "check_same", "described", "exchanged",
@@ -72,14 +73,16 @@ class Glance(NamedTuple):
 
     @staticmethod
     def of(args: Sequence[Any], kwargs: dict[str, Any]) -> list[Glance] | None:
-        """For arguments that are tensors in plain memory of their own; None for all others."""
+        """For arguments that are tensors, each in plain memory of its own; None for all others."""
         if kwargs or not all(map(_is_tensor, args)):
             return None
         nodes = [resolve(tensor.node) for tensor in args]
         if not all(map(is_backed, nodes)):
             return None
         memories = [m for node in nodes for m in memories_of(node)]
-        if len(memories) > len(args) or any(memory.image is not None for memory in memories):
+        if len({id(m.buffer) for m in memories}) < len(memories) or len(memories) > len(args):
+            return None
+        if any(memory.image is not None for memory in memories):
             return None
         return [
             Glance(type(tensor), node.shape, node.dtype, memory.device)
@@ -320,13 +323,18 @@ def shares_less(old: Any, new: Any) -> bool:
 
 
 def told_apart(tensors: Sequence[Any], nodes: list[Node]) -> list[Node]:
-    """`nodes`, the memory of `tensors`, each in its own: equal graphs are computed only once."""
+    """`nodes`, the memory of `tensors`, each in its own: equal graphs are computed only once.
+
+    Nor is it memory that a tensor which is no argument is written to in.
+    """
     found, owners = [], dict[int, Any]()
     for tensor, node in zip(tensors, nodes, strict=True):
         storage = tensor if tensor._storage is None else tensor._storage
-        memories = memories_of(node)
-        if any(owners.setdefault(id(m.buffer), storage) is not storage for m in memories):
-            node = over(node, [copied(memory) for memory in memories])
+        bases = buffers_of(node)
+        writers = [claimed(base.arg.token) or storage for base in bases]
+        first = [owners.setdefault(id(memory_of(base.arg).buffer), storage) for base in bases]
+        if any(owner is not storage for owner in (*first, *writers)):
+            node = over(node, [copied(memory_of(base.arg)) for base in bases])
             tensor._computed(node)
         found.append(node)
     return found

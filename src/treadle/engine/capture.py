@@ -80,8 +80,10 @@ class Watched:
             return False
         (node,) = realize([(holder.node, holder.device)])
         holder._computed(node)
+        if [*map(id, memories_of(node))] != [*map(id, self.memories)]:
+            return False  # and so it stays for the next call to see
         self.node = holder.node
-        return [*map(id, memories_of(node))] == [*map(id, self.memories)]
+        return True
 
 
 @dataclass(eq=False)
@@ -317,7 +319,8 @@ def _is_where_it_was(storage: Storage) -> bool:
 def begin(capture: Capture) -> None:
     """Compute what was written before, and tell what is there from what the function makes."""
     with lock:
-        _compute([s for s in [*written] if not is_traced(resolve(s.node))])
+        seen = {holder._storage for holder in holders()}
+        _compute([s for s in [*written] if s in seen and not is_traced(resolve(s.node))])
         written.clear()
         for holder in holders():
             capture.names += _renamed(holder)

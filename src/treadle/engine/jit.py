@@ -259,8 +259,9 @@ class TinyJit(Generic[P, R]):
         tensors, values = found.tensors, found.values()
         capture = Capture(signature, [], values)
         begin(capture)
-        nodes = realize([(t.node, t.device) for t in tensors])
+        nodes = told_apart(tensors, realize([(t.node, t.device) for t in tensors]))
         capture.start([m for node in nodes for m in memories_of(node)])
+        capture.signature = (*signature[:2], described(capture.inputs))
         # Inputs under new names: nothing computed from them before can be taken for this call's.
         fresh = {id(m): adopt(m) for m in capture.inputs}
         swapped: dict[int, Any] = {
