@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
+import pytest
 
 from treadle import Tensor, TinyJit
 
@@ -86,3 +89,90 @@ def test_a_global_that_came_from_a_reshape_is_state(device):
     for a in (after * 2 + 1, after * 2, after):
         found, _ = step(a)
     assert total.tolist() == found.tolist() == (np.arange(6).reshape(2, 3) + 20).tolist()
+
+
+def test_a_call_that_was_captured_with_one_tensor_for_two_arguments(device):
+    first = TinyJit(lambda a, b: (a.sum() + 0).realize())
+    x, y = Tensor([7.0, 8.0], device=device), Tensor([1.0, 2.0], device=device)
+    first(x + 1, x)
+    first(x.reshape(2), x.reshape(2))
+    for _ in range(3):
+        assert first(x, y).item() == 15.0
+
+
+def test_what_was_replaced_outside_stays_replaced_for_every_call(device):
+    total, rate = Tensor([2.0], device=device) * 2, Tensor([4.0], device=device)
+
+    @TinyJit
+    def take(a):
+        total.assign(rate)
+        return total.realize()
+
+    @TinyJit
+    def grow(a):
+        a *= 4
+
+    grow(total)
+    view = total.expand(1)
+    take(view - view)
+    take(Tensor([3.0], device=device))
+    last = take(view)
+    grow(rate)  # which gives it other memory
+    take(last.reshape(1))
+    take(Tensor([6.0], device=device))
+    assert total.item() == 16.0
+
+
+def test_two_tensors_of_one_graph_and_one_of_them_written_to(device):
+    state = Tensor.full((2, 3), -2.0, device=device)
+    given = (state < 1.0).where(state, state)
+
+    @TinyJit
+    def step(a, b):
+        state.reshape(2, 3).assign(-state * 2)
+
+    step(Tensor.ones(1, 3, device=device), Tensor.full((2, 3), 7.0, device=device) * 2)
+    given.realize()
+    state.assign(given)
+    for expected in (4.0, -8.0, 16.0):
+        step(Tensor.ones(1, 3, device=device) * 2, given)
+        assert state.tolist() == [[expected] * 3] * 2
+        assert given.tolist() == [[-2.0] * 3] * 2
+
+
+def test_arguments_of_a_call_that_are_gone_are_not_computed_for_the_next(device):
+    x, other = Tensor.full((4,), 7, device=device), Tensor.full((8, 3), 4, device=device) * 2
+    nothing = TinyJit(lambda a: None)
+
+    @TinyJit
+    def give(a, b):
+        b.assign(other)
+        return a.realize()
+
+    give(x, other.reshape(8, 3))
+    nothing(x + 1)
+    last = give(x.flip(0), Tensor.zeros(8, 3, device=device).int().contiguous())
+    other.assign(1)
+    nothing(last + 1)
+    assert other.tolist() == [[1] * 3] * 8
+
+
+SAME_VALUES = {
+    "roll": lambda t: t.roll(0, 0),
+    "cast": lambda t: t.cast(t.dtype),
+    "where": lambda t: Tensor([True]).where(t, t),
+    "cat": Tensor.cat,
+    "copy": copy.copy,
+    "dropout": lambda t: t.dropout(0.0),
+    "detached": lambda t: t.detach().roll(0, 0),
+}
+
+
+@pytest.mark.parametrize("same", SAME_VALUES.values(), ids=SAME_VALUES)
+def test_what_is_computed_of_others_memory_is_no_view_of_it(same):
+    array = np.arange(6, dtype=np.float32)
+    mine = Tensor.from_blob(array.ctypes.data, (6,), "float32", owner=array)
+    result = same(mine).realize()
+    array[...] = 9
+    assert result.tolist() == [0, 1, 2, 3, 4, 5]
+    assert mine.tolist() == [9] * 6

@@ -36,7 +36,15 @@ from ..ir.shape import Shape, size_product
 from ..ir.symbolic import bound_size
 from ..schedule.shard import sharded
 from .files import disk_path, of_disk
-from .inplace import is_exposed, moves_between, own_memory, unwritable, write
+from .inplace import (
+    AS_IT_IS,
+    is_exposed,
+    moves_between,
+    own_memory,
+    shows_exposed,
+    unwritable,
+    write,
+)
 from .modes import Modes, no_grad
 from .printing import printed
 from .shapes import Size
@@ -128,7 +136,16 @@ class Core(metaclass=Modes):
             self._number = track(self, self._number)
 
     def _result(self, node: Node, *others: Core) -> Self:
-        """The tensor of a node computed from this tensor and `others`."""
+        """The tensor of a node computed from this tensor and `others`.
+
+        What others can write to unseen is copied, even where all computing leaves it as it is.
+        """
+        if node.op in AS_IT_IS and shows_exposed(node):
+            node = Node(Op.CONTIGUOUS, node.dtype, (node,))
+        return self._made(node, *others)
+
+    def _made(self, node: Node, *others: Core) -> Self:
+        """The same, which may be a view."""
         needs = self._requires_grad is True or any(o._requires_grad is True for o in others)
         needs = needs and node.dtype.is_inexact
         if needs and no_grad:
@@ -139,7 +156,7 @@ class Core(metaclass=Modes):
         """The tensor of `node`, movements of this one: what is written to it is written here."""
         if self._moves is not None and resolve(self.node) is not self.node:
             self._let_go(self.node)
-        result = self._result(node)
+        result = self._made(node)
         result._storage = storage_of(self)
         result._moves = (self._moves or ()) + moves_between(node, self.node)
         if self._moves is not None:
@@ -324,7 +341,9 @@ class Core(metaclass=Modes):
     def __copy__(self) -> Self:
         """Another tensor of the same values; assigning to one leaves the other as it is."""
         if not self.is_leaf:
-            return type(self)._of(self.node, self.device, self._requires_grad)
+            copy = self._again()
+            copy._requires_grad = self._requires_grad
+            return copy
         return self.detach()._again().requires_grad_()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:

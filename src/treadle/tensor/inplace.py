@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from .core import Core
 
 __all__ = [
-    "check_leaf", "check_writable", "is_exposed", "leads_to_leaf", "moves_between",
+    "AS_IT_IS", "check_leaf", "check_writable", "is_exposed", "leads_to_leaf", "moves_between",
     "over_memory", "own_memory", "unwritable", "write",
 ]  # fmt: skip
 
@@ -113,6 +113,19 @@ def check_writable(name: str, tensor: Core) -> None:
 def is_exposed(base: Node) -> bool:
     """Whether others know the memory of `base` by its address."""
     return stored_below(base).arg.token.memory.is_exposed
+
+
+# What computes nothing: the result lies where its source does.
+AS_IT_IS = frozenset((Op.BUFFER, Op.AFTER, Op.RESHAPE, Op.DETACH))
+
+
+def shows_exposed(node: Node) -> bool:
+    """Whether `node` is memory, as it is, that others know by its address."""
+    while node.op in (Op.RESHAPE, Op.DETACH):
+        node = resolve(node.src[0])
+    if node.op not in (Op.BUFFER, Op.AFTER):
+        return False
+    return not isinstance(stored_below(node).arg.token, Placeholder) and is_exposed(node)
 
 
 def _is_read_only(base: Node) -> bool:
