@@ -17,22 +17,14 @@ from treadle.bench.gpu import kernel_driver
 from treadle.bench.gpu.driver_calls import Channel, Recorder, _inner, _name_and_size
 from treadle.bench.gpu.findings import Findings, read_findings
 from treadle.bench.gpu.interpose import imported, interposed, loaded_at, memory_at
+from treadle.bench.gpu.kernel_driver import caller_of_ioctl
 
 
-@pytest.fixture
-def of_fcntl():
-    """Where the module `fcntl` is loaded, whose calls of `ioctl` are passed on to ours."""
-    base = loaded_at("fcntl")
-    if base is None:
-        pytest.skip("fcntl is a part of this Python's program, and no library of its own")
-    return base
-
-
-def test_a_call_is_recorded_with_its_structure_and_its_error(of_fcntl):
+def test_a_call_is_recorded_with_its_structure_and_its_error():
     recorder, (read, write) = Recorder(), os.pipe()
     os.write(write, b"abcde")
     waiting = bytearray(4)
-    with recorder.listening("fcntl"):
+    with recorder.listening(caller_of_ioctl()):
         fcntl.ioctl(read, termios.FIONREAD, waiting)
         with pytest.raises(OSError, match="ioctl") as caught:
             fcntl.ioctl(read, 0xC0104629, bytearray(16))  # RM_FREE, of what is no driver's file
@@ -47,11 +39,11 @@ def test_a_call_is_recorded_with_its_structure_and_its_error(of_fcntl):
     assert recorder.calls[1].file.startswith("pipe:")
 
 
-def test_the_table_is_as_it_was_behind_the_block(of_fcntl):
-    slots = imported(of_fcntl)["ioctl"]
+def test_the_table_is_as_it_was_behind_the_block():
+    slots = imported(loaded_at(caller_of_ioctl()))["ioctl"]
     before = [memory_at(slot, 8) for slot in slots]
     recorder = Recorder()
-    with recorder.listening("fcntl"):
+    with recorder.listening(caller_of_ioctl()):
         assert [memory_at(slot, 8) for slot in slots] != before
     after = [memory_at(slot, 8) for slot in slots]
     assert after == before

@@ -22,6 +22,7 @@ from typing import Any
 __all__ = ["imported", "interposed", "loaded_at", "memory_at"]
 
 _DYNAMIC = 2  # PT_DYNAMIC
+_EXEC = 2  # ET_EXEC: a program whose addresses are the ones in its file
 _STRTAB, _SYMTAB, _RELA, _RELASZ, _JMPREL, _PLTRELSZ = 5, 6, 7, 8, 23, 2  # DT_...
 _SLOTS = {"x86_64": (6, 7), "aarch64": (1025, 1026)}  # R_..._GLOB_DAT, R_..._JUMP_SLOT
 _PROT_READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
@@ -29,7 +30,10 @@ _PROT_READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
 
 @dataclass(frozen=True)
 class _Image:
-    """A library where it is loaded: what its dynamic section says."""
+    """A library, or the program, where it is loaded: what its dynamic section says.
+
+    `base`: what its addresses count from.
+    """
 
     base: int
     tags: Mapping[int, int]
@@ -62,17 +66,16 @@ def loaded_at(name: str) -> int | None:
     return None
 
 
-def _image(base: int) -> _Image:
-    header = _bytes(base, 64)
-    first, (size, count) = (
-        struct.unpack_from("<Q", header, 32)[0],
-        struct.unpack_from("<HH", header, 54),
-    )
+def _image(start: int) -> _Image:
+    header = _bytes(start, 64)
+    (kind,), (first,) = struct.unpack_from("<H", header, 16), struct.unpack_from("<Q", header, 32)
+    size, count = struct.unpack_from("<HH", header, 54)
+    base = 0 if kind == _EXEC else start
     for number in range(count):
-        kind, _, _, address = struct.unpack_from("<IIQQ", _bytes(base + first + number * size, 56))
+        kind, _, _, address = struct.unpack_from("<IIQQ", _bytes(start + first + number * size, 56))
         if kind == _DYNAMIC:
             return _Image(base, dict(_tags(base + address)))
-    raise ValueError(f"what is loaded at {base:#x} has no dynamic section")
+    raise ValueError(f"what is loaded at {start:#x} has no dynamic section")
 
 
 def _tags(address: int) -> Iterator[tuple[int, int]]:
@@ -88,9 +91,9 @@ def _bytes(address: int, count: int) -> bytes:
     return ctypes.string_at(address, count)
 
 
-def imported(base: int) -> dict[str, list[int]]:
-    """The addresses of the table entries of each function that the library at `base` imports."""
-    image, kinds = _image(base), _SLOTS[platform.machine()]
+def imported(start: int) -> dict[str, list[int]]:
+    """The addresses of the table entries of each function that the library at `start` imports."""
+    image, kinds = _image(start), _SLOTS[platform.machine()]
     found: dict[str, list[int]] = {}
     for begin, size in ((_RELA, _RELASZ), (_JMPREL, _PLTRELSZ)):
         table = image.at(begin)
@@ -99,7 +102,7 @@ def imported(base: int) -> dict[str, list[int]]:
             if info & 0xFFFFFFFF in kinds:
                 symbol = image.at(_SYMTAB) + 24 * (info >> 32)
                 name = image.at(_STRTAB) + struct.unpack("<I", _bytes(symbol, 4))[0]
-                found.setdefault(ctypes.string_at(name).decode(), []).append(base + offset)
+                found.setdefault(ctypes.string_at(name).decode(), []).append(image.base + offset)
     return found
 
 
@@ -109,10 +112,10 @@ def interposed(library: str, functions: Mapping[str, Any]) -> Iterator[None]:
 
     Raises LookupError where it is not loaded, or imports none of them.
     """
-    base = loaded_at(library)
-    if base is None:
+    start = loaded_at(library)
+    if start is None:
         raise LookupError(f"no library that begins with {library} is loaded")
-    slots = imported(base)
+    slots = imported(start)
     there = [name for name in functions if name in slots]
     if not there:
         raise LookupError(f"{library} imports none of {', '.join(functions)}")

@@ -24,8 +24,9 @@ from typing import Any
 
 from .driver_calls import Recorder
 from .findings import Findings, Skipped
+from .interpose import loaded_at
 
-__all__ = ["run"]
+__all__ = ["caller_of_ioctl", "run"]
 
 _FREE, _CONTROL, _ALLOC, _REGISTER_FD = 0x29, 0x2A, 0x2B, 201
 _ROOT, _DEVICE = 0x41, 0x80  # NV01_ROOT_CLIENT, NV01_DEVICE_0
@@ -44,13 +45,18 @@ def run(findings: Findings, record: str = "") -> None:
         findings.check("what libcuda asks for", lambda: _streams(findings, path), patience=60)
 
 
+def caller_of_ioctl() -> str:
+    """Where the module `fcntl` is: in a library of its own, in Python's, or in the program."""
+    libraries = (name for name in ("fcntl.", "libpython") if loaded_at(name) is not None)
+    return next(libraries, os.path.basename(os.path.realpath(sys.executable)))
+
+
 def _recorder_works() -> None:
-    """Of the module `fcntl`, which is a library of its own in most builds of Python."""
     recorder, (read, write) = Recorder(), os.pipe()
     try:
         os.write(write, b"abc")
         waiting = bytearray(4)
-        with recorder.listening("fcntl"):
+        with recorder.listening(caller_of_ioctl()):
             fcntl.ioctl(read, termios.FIONREAD, waiting)
     except LookupError as error:
         raise Skipped(str(error)) from error
