@@ -14,8 +14,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from treadle import Context, Tensor, dtypes
-from treadle.errors import UserError
+from treadle import Context, Device, Tensor, dtypes
+from treadle.errors import DeviceError, UserError
 from treadle.io import gguf_load, npy_load, npz_load, safe_load, torch_load
 
 ABSURD = [(2**70, 0), (0, 2**63), (2**40, 0, 2**40), (2**62, 2**62), (0,) * 65, (1,) * 100]
@@ -192,3 +192,32 @@ def test_2_11_compressed_arrays_unpack_to_a_limit(tmp_path):
     np.savez(path, x=np.zeros(1 << 19, np.float32), y=np.zeros(1 << 18, np.float32))
     with Context(UNPACK_LIMIT=1):  # what is not compressed takes what the file takes
         assert len(npz_load(path)) == 2
+
+
+@pytest.fixture
+def made_by_pyopencl():
+    """Makes a buffer of 64 bytes with these flags, as a tensor."""
+    cl = pytest.importorskip("pyopencl")
+    try:
+        context = Device["CL"].runtime.context
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+    def make(flags):
+        buffer = cl.Buffer(context, getattr(cl.mem_flags, flags), 64)
+        return Tensor.from_blob(buffer, (16,), "float32", device="CL", owner=buffer)
+
+    return make
+
+
+@pytest.mark.parametrize("flags", ["HOST_NO_ACCESS", "HOST_READ_ONLY", "WRITE_ONLY"])
+def test_2_11_opencl_memory_that_cannot_be_read_or_written(made_by_pyopencl, flags):
+    with pytest.raises(DeviceError, match=f"made with mem_flags.{flags}"):
+        made_by_pyopencl(flags)
+
+
+def test_2_11_opencl_memory_for_reading_alone(made_by_pyopencl):
+    x = made_by_pyopencl("READ_ONLY")
+    assert x.shape == (16,)
+    with pytest.raises(DeviceError, match="read-only"):
+        x.assign(Tensor.ones(16, device="CL"))

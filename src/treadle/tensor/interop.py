@@ -366,6 +366,7 @@ def _adopted(
 ) -> Node:  # fmt: skip
     """A BUFFER over somebody else's memory, which is let go of when the last tensor is gone."""
     weakref.finalize(buffer, _let_go, device, owner, deleter)
+    readonly = readonly or getattr(buffer, "is_read_only", False)
     return adopt(
         Memory(buffer, kind, count, device, read_only=readonly, image=image, is_exposed=True)
     )

@@ -18,8 +18,9 @@ import warnings
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from treadle.errors import DeviceError, InternalError, OutOfMemory, StaleCodeError
+from treadle.errors import DeviceError, InternalError, StaleCodeError
 from treadle.forks import before_forks
+from treadle.runtime.cl.failures import translated
 from treadle.runtime.cl.memory import CLAllocator, CLBuffer
 from treadle.runtime.cl.platforms import binding, find_devices, target_of
 
@@ -95,7 +96,7 @@ class CLDevice:
         self.shares_memory = self.facts.shares_memory
         self.target = target_of(self.facts, arch)
         self._pid = os.getpid()
-        with _translated("open the device"):
+        with translated("open the device"):
             self.context = cl.Context([self.facts.handle])
             self.queue = cl.CommandQueue(self.context)
         self._timed_queue: Any = None
@@ -147,7 +148,7 @@ class CLDevice:
         if self.shares_memory:
             into.cast("B")[:] = buffer.view()[: into.nbytes]
             return
-        with _translated("read a buffer"):
+        with translated("read a buffer"):
             binding().enqueue_copy(self.queue, into, buffer.argument, is_blocking=True)
 
     def write(self, buffer: CLBuffer, data: memoryview) -> None:
@@ -161,13 +162,13 @@ class CLDevice:
             self.synchronize()
             buffer.view()[: data.nbytes] = data.cast("B")
             return
-        with _translated("write a buffer"):
+        with translated("write a buffer"):
             binding().enqueue_copy(self.queue, buffer.argument, data, is_blocking=True)
 
     def _copy_texels(self, target: Any, source: Any, image: ImageDType) -> None:
         """Copies a whole texture, after the work that was enqueued before."""
         height, width = image.image_shape
-        with _translated("copy a texture"):
+        with translated("copy a texture"):
             binding().enqueue_copy(
                 self.queue, target, source, origin=(0, 0), region=(width, height), is_blocking=True
             )
@@ -175,7 +176,7 @@ class CLDevice:
     def synchronize(self) -> None:
         """Returns when everything that was enqueued has finished."""
         self._check_process()
-        with _translated("wait for the device"):
+        with translated("wait for the device"):
             self.queue.finish()
 
     def timed_queue(self) -> Any:
@@ -202,7 +203,7 @@ class CLCallList:
         self._lock = threading.Lock()
         self._calls: list[list[tuple[Any, _Phase]]] = []
         self._args: list[list[Any]] = []
-        with _translated("set the arguments of a kernel"):
+        with translated("set the arguments of a kernel"):
             for launch in launches:
                 self._args.append(list(launch.args))
                 self._calls.append([_prepared(phase, launch) for phase in launch.phases])
@@ -232,7 +233,7 @@ class CLCallList:
     def run(self) -> None:
         """Enqueues every launch; the device starts at once and goes on by itself."""
         enqueue, queue = binding().enqueue_nd_range_kernel, self._device.queue
-        with _translated("launch a kernel"), self._lock:
+        with translated("launch a kernel"), self._lock:
             for kernel, total, group in self._flat:
                 enqueue(queue, kernel, total, group)
             queue.flush()
@@ -242,7 +243,7 @@ class CLCallList:
         self._device.synchronize()
         queue = self._device.timed_queue()
         enqueue = binding().enqueue_nd_range_kernel
-        with _translated("launch a kernel"), self._lock:
+        with translated("launch a kernel"), self._lock:
             events = [
                 [enqueue(queue, kernel, *phase.sizes) for kernel, phase in call]
                 for call in self._calls
@@ -269,23 +270,3 @@ def _prepared(phase: _Phase, launch: Launch) -> tuple[Any, _Phase]:
     for position, argument in enumerate((*memory, *numbers)):
         kernel.set_arg(position, argument)
     return kernel, phase
-
-
-class _translated:
-    """Turns pyopencl's errors into DeviceError or OutOfMemory: `with _translated("do it"):`."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        cl = binding()
-        if isinstance(error, cl.MemoryError):
-            raise OutOfMemory(
-                f"CL: no memory to {self._what} ({error}): delete tensors that are no longer "
-                "needed, or use smaller batches"
-            ) from error
-        if isinstance(error, cl.Error):
-            raise DeviceError(f"CL: could not {self._what}: {error}") from error

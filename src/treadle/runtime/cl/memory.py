@@ -19,6 +19,7 @@ from treadle.errors import DeviceError, OutOfMemory
 from treadle.forks import fork_safe
 from treadle.runtime.base import MemoryStats
 from treadle.runtime.buffer import HostAllocator, HostBuffer, host_view, size_class
+from treadle.runtime.cl.failures import translated
 from treadle.runtime.cl.handles import begins_with, table_of
 from treadle.runtime.cl.platforms import binding
 
@@ -34,7 +35,10 @@ MAX_CACHED = 1 << 30
 class CLBuffer:
     """`nbytes` of device memory. `argument` is the pyopencl.Buffer, or Image for `image`."""
 
-    __slots__ = ("__weakref__", "_allocator", "_block", "_owner", "argument", "image", "nbytes")
+    __slots__ = (
+        "__weakref__", "_allocator", "_block", "_owner", "argument", "image", "is_read_only",
+        "nbytes",
+    )  # fmt: skip
     argument: Any
     image: ImageDType | None
     nbytes: int
@@ -45,6 +49,7 @@ class CLBuffer:
     ) -> None:  # fmt: skip
         self.argument, self.nbytes, self.image = argument, nbytes, image
         self._block, self._allocator, self._owner = block, allocator, owner
+        self.is_read_only = False
 
     def view(self) -> memoryview:
         """The bytes themselves, which keep the buffer alive.
@@ -187,23 +192,26 @@ class CLAllocator:
                 "CL: the memory belongs to another OpenCL context; make it in "
                 'Device["CL"].runtime.context'
             )
+        _check_access(handle)
+        block = None
         if image is not None:
             _check_texture(handle, image)
-            return CLBuffer(handle, nbytes, None, None, (owner, handle), image)
-        if handle.size < nbytes:
+        elif handle.size < nbytes:
             raise DeviceError(f"CL: the buffer has {handle.size} bytes, but {nbytes} are needed")
-        block = None
-        if self._facts.shares_memory:
+        elif self._facts.shares_memory:
             block = self._mapped(handle)
-        return CLBuffer(handle, nbytes, block, None, (owner, handle))
+        buffer = CLBuffer(handle, nbytes, block, None, (owner, handle), image)
+        buffer.is_read_only = bool(handle.flags & cl.mem_flags.READ_ONLY)
+        return buffer
 
     def _mapped(self, handle: Any) -> HostBuffer:
         """The host's view of a buffer that somebody else made."""
         cl = binding()
         queue = cl.CommandQueue(self._context)
         flags = cl.map_flags.READ | cl.map_flags.WRITE
-        array, event = cl.enqueue_map_buffer(queue, handle, flags, 0, (handle.size,), "uint8")
-        event.wait()
+        with translated("map a buffer"):
+            array, event = cl.enqueue_map_buffer(queue, handle, flags, 0, (handle.size,), "uint8")
+            event.wait()
         block = HostBuffer(array.ctypes.data, handle.size, None, handle)
         weakref.finalize(block, _release, array.base, queue)
         return block
@@ -236,6 +244,17 @@ def _format_of(image: ImageDType) -> Any:
     return cl.ImageFormat(
         cl.channel_order.RGBA, kinds.HALF_FLOAT if image.bits == 16 else kinds.FLOAT
     )
+
+
+def _check_access(handle: Any) -> None:
+    """Raises DeviceError for memory that kernels cannot read, or the host cannot read and write."""
+    flags = binding().mem_flags
+    for name in ("WRITE_ONLY", "HOST_NO_ACCESS", "HOST_WRITE_ONLY", "HOST_READ_ONLY"):
+        if handle.flags & getattr(flags, name):
+            raise DeviceError(
+                f"CL: the memory was made with mem_flags.{name}, and treadle reads and writes it: "
+                "make it with READ_WRITE, or READ_ONLY for what is only read"
+            )
 
 
 def _check_texture(handle: Any, image: ImageDType) -> None:
