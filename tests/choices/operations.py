@@ -54,6 +54,9 @@ class OfTensor:
     def argmax(self, x: Any, axis: int) -> Any:
         return x.argmax(axis)
 
+    def take(self, x: Any, places: Any, axis: int) -> Any:
+        return x.gather(axis, places)
+
     def cumsum(self, x: Any, axis: int) -> Any:
         return x.cumsum(axis)
 
@@ -162,6 +165,9 @@ class OfNumpy:
     def argmax(self, x: Any, axis: int) -> Any:
         return x.argmax(axis)
 
+    def take(self, x: Any, places: Any, axis: int) -> Any:
+        return np.take_along_axis(x, places, axis)
+
     def cumsum(self, x: Any, axis: int) -> Any:
         return x.cumsum(axis)
 
@@ -233,7 +239,7 @@ class OfNumpy:
         return out
 
     def half(self, x: Any) -> Any:
-        return x
+        return x.astype(np.float16).astype(np.float64)
 
     def single(self, x: Any) -> Any:
         return x

@@ -18,9 +18,10 @@ __all__ = ["RECIPES", "Recipe"]
 
 @dataclass(frozen=True)
 class Recipe:
-    """`run(operations, *inputs)` gives a result; of the first `graded` inputs, gradients too.
+    """`run(operations, *inputs)` gives results; of the first `graded` inputs, gradients too.
 
-    `inputs` are float32, or integers; `loose` results hold half precision.
+    Results are one or a tuple; `inputs` are float32, or integers; `loose` results hold half
+    precision.
     """
 
     run: Callable[..., Any]
@@ -47,6 +48,12 @@ def numbers(rng: random.Random, *shape: int) -> np.ndarray:
 
 def normal(rng: random.Random, *shape: int) -> np.ndarray:
     return np.random.default_rng(rng.randrange(1 << 30)).standard_normal(shape).astype(np.float32)
+
+
+def spaced(rng: random.Random, n: int, k: int) -> np.ndarray:
+    """Rows of which no two numbers are as close as the steps that slopes are taken over."""
+    order = np.argsort(normal(rng, n, k), 1)
+    return (order / np.float32(k) * 4 - 2).astype(np.float32)
 
 
 def near(rng: random.Random, size: int, scale: float = 1.0) -> int:
@@ -366,7 +373,8 @@ def extremes_of_columns(rng, scale):
 
 @recipe
 def short_sort(rng, scale):
-    return Recipe(lambda o, x: o.sort(x), [normal(rng, near(rng, 20), near(rng, 100))], 1)
+    x = spaced(rng, near(rng, 20), near(rng, 100))
+    return Recipe(lambda o, x: o.sort(x), [x], 1)
 
 
 @recipe
@@ -376,7 +384,7 @@ def long_sort(rng, scale):
 
 @recipe
 def top_of_rows(rng, scale):
-    return Recipe(lambda o, x: o.top(x, 8), [normal(rng, 3, near(rng, 4000, scale))], 1)
+    return Recipe(lambda o, x: o.top(x, 8), [spaced(rng, 3, near(rng, 4000, scale))], 1)
 
 
 # -- movements --------------------------------------------------------------------------------

@@ -14,6 +14,9 @@ from .scenarios import opens
 
 FULL = bool(os.environ.get("FULL_TESTS"))
 SEEDS = range(60) if FULL else range(1)
+CHAINS = {"CPU": 2000 if FULL else 60, "CL": 100 if FULL else 3, "WEBGPU": 100 if FULL else 3,
+          "CUDA": 60 if FULL else 1, "CPU:LLVM:x86-64-v3": 500 if FULL else 6,
+          "CPU:LLVM:x86-64-v2": 500 if FULL else 6}  # fmt: skip
 # What each device runs beside the CPU, which runs everything; with --full all of them do.
 FEW = {
     "CPU:LLVM:x86-64-v2": ["sum_of_products", "gated", "causal_attention", "sums_down_columns"],
@@ -45,6 +48,14 @@ def test_programs_are_right_elsewhere(device: str) -> None:
     if FULL:
         print(matrix(seen, device))
         assert unexplained(seen.reached(), device) == []
+
+
+@pytest.mark.parametrize("device", CHAINS)
+def test_parts_in_a_row_are_right(device: str) -> None:
+    if (why := opens(device)) is not None:
+        pytest.skip(f"{device}: {why}")
+    _, failed = run_all(device, range(CHAINS[device]), ["chain"])
+    assert not failed, "\n".join(failed)
 
 
 def test_every_written_reason_is_about_a_choice_that_there_is() -> None:

@@ -176,3 +176,59 @@ def test_what_is_computed_of_others_memory_is_no_view_of_it(same):
     array[...] = 9
     assert result.tolist() == [0, 1, 2, 3, 4, 5]
     assert mine.tolist() == [9] * 6
+
+
+def test_what_was_overwritten_is_computed_anew_for_who_makes_it_again(device):
+    eight, total = Tensor.full((3,), 8, device=device), Tensor.arange(3, device=device) + 0
+    total -= eight - eight
+    view = total.squeeze()  # which keeps that difference, and shows nothing of it by itself
+    for expected in ([0, 0, 1], [0, 0, 1]):
+        difference = Tensor.zeros(3, device=device).int().contiguous()
+        difference.assign(eight - eight).realize()
+        difference[2:] = 1
+        total.assign(difference)
+        assert total.tolist() == expected
+    assert view.tolist() == [0, 1, 2]
+
+
+def test_a_view_that_a_function_realizes_follows_what_it_is_a_view_of(device):
+    owner = Tensor([0.0], device=device)
+    view = owner.flatten()
+
+    @TinyJit
+    def write(a):
+        view.assign(a.flip(0))
+        view.realize()
+        return a
+
+    for value in (3.0, -1.0, 0.0, 5.0):
+        write(Tensor([value], device=device))
+        assert view.tolist() == owner.tolist() == [value]
+
+
+def test_a_tensor_with_gradients_that_is_written_to_between_calls(device):
+    leaf = Tensor([2.0, -1.0], device=device).requires_grad_()
+    scaled = leaf * 1
+
+    @TinyJit
+    def read(a):
+        return (scaled[:] * 1).detach()
+
+    for factor in (1, 1, -2, 3):
+        scaled *= factor
+        assert read(Tensor([1.0], device=device)).tolist() == scaled.detach().tolist()
+
+
+@pytest.mark.parametrize("is_realized", [False, True])
+def test_gradients_through_a_write_that_is_computed_before_they_are(device, is_realized):
+    leaf = Tensor([[1.0], [3.0]], device=device).requires_grad_()
+    total = Tensor.full((2, 2), 7.0, device=device).realize()
+    total *= leaf * 2
+    if is_realized:
+        total.realize()
+    total *= leaf
+    if is_realized:
+        total.realize()
+    (gradient,) = (total * total).sum().gradient(leaf)
+    # 2 * (14 w^2)^2 in each of two rows: 8 * 196 w^3
+    assert gradient.tolist() == [[1568.0], [1568.0 * 27]]

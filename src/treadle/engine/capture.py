@@ -155,7 +155,8 @@ class Capture:
     outside: dict[Node, Any] = field(default_factory=dict)  # graphs of tensors around it
     # views from before that show that, and what they were
     looked_at: list[tuple[weakref.ref[Any], Node]] = field(default_factory=list)
-    constants: list[tuple[weakref.ref[Any], Node]] = field(default_factory=list)  # around it, too
+    # tensors around it that may be in no memory: constants, and what leads to gradients
+    graphs: list[tuple[weakref.ref[Any], Node]] = field(default_factory=list)
     read: set[Node] = field(default_factory=set)  # memory, by names from before
     changing: set[Node] = field(default_factory=set)  # what views that it writes through were
     copied: set[Node] = field(default_factory=set)  # what it overwrites, and reads as it was before
@@ -328,8 +329,9 @@ def begin(capture: Capture) -> None:
         for holder in holders():
             if not is_backed(resolve(holder.node)):
                 capture.outside[holder.node] = holder.device
-            if _is_constant(holder.node):
-                capture.constants.append((weakref.ref(holder), holder.node))
+            is_graded = holder._requires_grad is True and not holder.is_leaf
+            if is_graded or _is_constant(holder.node):
+                capture.graphs.append((weakref.ref(holder), holder.node))
 
 
 def _is_constant(node: Node) -> bool:

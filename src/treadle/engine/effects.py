@@ -19,10 +19,10 @@ from ..ir.node import Node, toposort
 from ..ir.op import CUTS, Op
 from ..ir.shape import size_max, size_product
 from ..ir.versions import stored_below
-from .known import current, is_backed, is_known, remember, resolve
+from .known import current, holders, is_backed, is_known, remember, resolve
 from .memory import Memory, adopt, buffers_of, memory_of, new_memory
 from .steps import Transfer, listeners
-from .storages import capturing, held_nodes
+from .storages import capturing, claimed, held_nodes
 
 __all__ = [
     "commit", "copied", "is_stored", "keep_old_versions", "names_of", "readers", "readers_beside",
@@ -129,14 +129,48 @@ def _reachable(stop: set[Node]) -> set[Node]:
     return found.union(*(buffers_of(node) for node in found if is_backed(node)))
 
 
+def _read_by_gradients(effects: list[Node]) -> set[Node]:
+    """What gradients of live tensors would read, if `effects` overwrite anything that they may.
+
+    Their graphs count whole, whatever has been computed. Not the values of parameters: a step that
+    writes to them ends what was computed from them, and nothing is copied for that.
+    """
+    if all(_is_of_leaf(base) for base in _overwritten(effects)):
+        return set()
+    todo = [h.node for h in holders() if h._requires_grad is True and not h.is_leaf]
+    seen, read = set(todo), set[Node]()
+    while todo:
+        node = todo.pop()
+        if node.op is Op.DETACH or (node.op in (Op.AFTER, Op.BUFFER) and _is_of_leaf(node)):
+            continue
+        values = [s.src[1] if s.op is Op.ASSIGN else s for s in node.src]
+        read.update(values[node.op is Op.AFTER :])  # what is overwritten is not read for that
+        todo += (new := set(values) - seen)
+        seen |= new
+    found = {n for n in read if n.op not in (Op.AFTER, Op.BUFFER) or not _is_of_leaf(n)}
+    now = {resolve(n) for n in found}
+    return found.union(now, *(buffers_of(node) for node in now if is_backed(node)))
+
+
+def _is_of_leaf(base: Node) -> bool:
+    """Whether this is a version of a tensor that gradients are asked for."""
+    stored = stored_below(base)
+    if stored.op is not Op.BUFFER or isinstance(stored.arg.token, Placeholder):
+        return False
+    storage = claimed(stored.arg.token)
+    owner = None if storage is None else storage.tensor()
+    return owner is not None and owner.is_leaf
+
+
 def still_read(effects: list[Node], stored: set[Node]) -> list[Node]:
     """Effects that another one overwrites, although their own value can still be read.
 
-    Not through `stored`, which get memory of their own.
+    Not through `stored`, which get memory of their own, but for gradients.
     """
     if not effects:
         return []
     overwritten, reachable = _overwritten(effects), _reachable(stored.union(effects))
+    reachable |= _read_by_gradients(effects)
     lost = [effect for effect in effects if effect in overwritten]
     return [effect for effect in lost if not reachable.isdisjoint(_names_of(effect))]
 
@@ -180,11 +214,11 @@ def _names_of(effect: Node) -> set[Node]:
 def keep_old_versions(effects: list[Node], stored: set[Node]) -> None:
     """Copy the memory that effects will overwrite, where a holder can still read it.
 
-    Not through `stored`, which are computed before it is overwritten.
+    Not through `stored`, which are computed before it is overwritten, but for gradients.
     """
     if not effects:
         return
-    reachable = _reachable(stored.union(effects))
+    reachable = _reachable(stored.union(effects)) | _read_by_gradients(effects)
     bases = {base for base in _overwritten(effects) if base.op is Op.BUFFER}
     for memory, names in names_of(bases, reachable).items():
         for is_told, same in _told_and_others(names):

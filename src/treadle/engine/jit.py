@@ -60,7 +60,7 @@ from .functions import Parts, made_of, parts_of
 from .given import given
 from .known import is_backed, resolve
 from .lasting import expect_replays
-from .leaving import finish, interferes, leave, reaches, watch_constants
+from .leaving import finish, interferes, leave, reaches, watch_graphs
 from .memory import Memory, adopt, moment, new_memory
 from .run import on_compute, on_interpret, realize
 from .steps import HostCall, Step, Transfer, listeners
@@ -291,8 +291,8 @@ class TinyJit(Generic[P, R]):
                 bind_holders(capture)
         if not capture.interpreted:  # the REF device has nothing to replay: each call runs plainly
             finish(capture, outcome, tensors)
-            watch_constants(capture, self.function, (args, kwargs), tensors)
-            capture.constants.clear()
+            watch_graphs(capture, self.function, (args, kwargs), tensors)
+            capture.graphs.clear()
             self._capture = capture if capture.is_faithful else None
         if self._capture is capture:
             plain = not capture.graded and not values and not outcome.has_arguments

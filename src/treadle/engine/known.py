@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from ..forks import fork_safe
-from ..ir.args import Placeholder
+from ..ir.args import Placeholder, Token
 from ..ir.node import Node, substitute, toposort
 from ..ir.op import Op
 from ..ir.weak import Reference, inside
@@ -99,9 +99,16 @@ def holders() -> list[Any]:
 
 
 def resolve(node: Node) -> Node:
-    """The buffer-backed node that holds the value of `node`, or `node` if nothing does yet."""
+    """The buffer-backed node that holds the value of `node`, or `node` if nothing does.
+
+    What nobody could ask for may be overwritten: it is computed anew for whoever makes it again.
+    """
+    first = node
     while (found := node.memory) is not None:
         node = found
+    if node is not first and first.op is not Op.AFTER and _is_overwritten(node):
+        _set_memory(first, None)
+        return first
     if node.op is Op.RESHAPE:
         base = node.src[0]
         if base.op is Op.BUFFER and base.memory is None:
@@ -115,6 +122,18 @@ def resolve(node: Node) -> Node:
     return node
 
 
+def _is_overwritten(node: Node) -> bool:
+    """Whether memory holds another version than that which `node` names."""
+    while node.op is Op.RESHAPE:
+        node = node.src[0]
+    if node.op is Op.MULTI:
+        return any(map(_is_overwritten, node.src))
+    if node.op is not Op.BUFFER or node.memory is not None:
+        return False
+    ref = node.arg
+    return type(ref.token) is Token and ref.token.memory.version != ref.version
+
+
 def remember(node: Node, memory: Node) -> None:
     """From now on `memory` is where the value of `node` is."""
     _set_memory(node, memory)
@@ -122,6 +141,9 @@ def remember(node: Node, memory: Node) -> None:
 
 def is_known(node: Node) -> bool:
     """Whether this very node has been computed, or overwritten by what is remembered for it."""
+    if node.memory is None:
+        return False
+    resolve(node)  # which forgets what is not there any more
     return node.memory is not None
 
 

@@ -37,7 +37,7 @@ from .run import realize
 from .storages import Storage, shown
 from .variables import renew
 
-__all__ = ["Outcome", "finish", "interferes", "leave", "reaches", "watch_constants"]
+__all__ = ["Outcome", "finish", "interferes", "leave", "reaches", "watch_graphs"]
 
 
 @dataclass
@@ -112,9 +112,11 @@ def leave(
 
 def _shows_else(stand_in: Any) -> bool:
     """Whether a view was written to, and the storage by another way since."""
-    if stand_in._moves is None:
+    moves, node = stand_in._moves, stand_in.node
+    if moves is None or node is (now := shown(moves, stand_in._storage.node)):
         return False
-    return stand_in.node is not shown(stand_in._moves, stand_in._storage.node)
+    there = shown(moves, resolve(stand_in._storage.node))
+    return resolve(node) not in (resolve(now), resolve(there))  # one of them may be computed by now
 
 
 def _can_be_computed(capture: Capture, tensor: Any) -> bool:
@@ -211,13 +213,13 @@ def reaches(function: Any, arguments: Any, tensors: Collection[Any]) -> bool:
     )
 
 
-def watch_constants(capture: Capture, function: Any, arguments: Any, given: Sequence[Any]) -> None:
-    """Watch the tensors of constants that `function` can read: replays know only what they were.
+def watch_graphs(capture: Capture, function: Any, arguments: Any, given: Sequence[Any]) -> None:
+    """Watch the tensors without memory that `function` can read: replays know only what they were.
 
     One that is `given`, too, may be read by its name.
     """
     mine = {id(tensor) for tensor in given}
-    left = {id(t): (t, node) for ref, node in capture.constants if (t := ref()) is not None}
+    left = {id(t): (t, node) for ref, node in capture.graphs if (t := ref()) is not None}
     for tensor in _tensors_around(function, arguments, mine) if left else ():
         if (found := left.pop(id(tensor), None)) is not None:
             ref = weakref.ref(tensor, changes.of_meaning)

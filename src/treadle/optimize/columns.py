@@ -25,7 +25,7 @@ from ..ir.node import Node, alu
 from ..ir.op import Op
 from ..target import Target
 from .moves import Moves
-from .nest import Nest, reads_of, stride
+from .nest import Nest, reads_of, sequential_loops, stride
 from .strips import LEAST_STRIP, Strips, StripSize, strip_size
 from .widths import lanes_of
 
@@ -92,7 +92,7 @@ def steps_of_part(reduce: Node) -> int:
 def total_columns(moves: Moves, nest: Nest, target: Target) -> bool:
     """Schedule `nest`, if it is made of reductions down the same columns. Whether it is."""
     reduces = [n for n in nest.reduces() if not is_unrolled(n)]
-    if not reduces or any(r.arg.kind != "loop" for r in nest.loops):
+    if not reduces or any(r.arg.kind != "loop" for r in nest.loops) or sequential_loops(nest):
         return False
     columns = {_column_of(nest, reduce) for reduce in reduces}
     down = {reduce.src[1] for reduce in reduces}

@@ -2,9 +2,10 @@
 
     REDUCE(joined(key(r), place(r)), r; MAX)
       ->  best = REDUCE(joined(REDUCE(key(8*b + k), k; MAX), blocks - 1 - b), b; MAX)
-          joined(best's key, REDUCE(WHERE(key(8*b' + k) == best's key, place(8*b' + k), 0), k; MAX))
+          REDUCE(joined(key(8*b' + k), place(8*b' + k)), k; MAX)
 
-Nearly all of the time goes into the first line, where an element takes a key and one maximum now:
+A key that is computed twice may be rounded twice, so that none is asked to equal another. Nearly
+all of the time goes into the first line, where an element takes a key and one maximum now:
 comparisons and places are for blocks. Of equal keys the first one is in the first of their blocks.
 Down a column a block is a few rows; along a row it is a few vectors, in which each lane compares
 the elements of its own, and may win for the whole block.
@@ -16,8 +17,8 @@ from collections.abc import Iterator
 
 from ..dtype import dtypes
 from ..ir.choices import take
-from ..ir.keyed import goes_on, joined, key_of, place_of, split
-from ..ir.loops import free_ranges, identity, steps_of
+from ..ir.keyed import goes_on, joined, place_of, split
+from ..ir.loops import free_ranges, steps_of
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from ..target import Target
@@ -84,7 +85,7 @@ def _in_blocks(moves: Moves, reduce: Node, lanes: int, seen: set[Node]) -> Node:
     """What `reduce` gives, the new reductions being `seen`."""
     halves, op, loop = split(reduce.src[0]), reduce.arg.op, reduce.src[1]
     assert halves is not None  # it is in order
-    key, place = halves
+    key, _ = halves
     size = BLOCK * lanes
     blocks, rest = divmod(steps_of(loop), size)
     at = lambda node, position: node.substitute({loop: position})
@@ -100,12 +101,9 @@ def _in_blocks(moves: Moves, reduce: Node, lanes: int, seen: set[Node]) -> Node:
     first = place_of(best).cast(dtypes.index)
     first = first if op is Op.MIN else (blocks - 1) - first
     row, lane, within = _within(moves, lanes)
-    position = first * size + within
-    is_best = alu(Op.CMPEQ, at(key, position), key_of(best))
-    here = is_best.where(at(place, position), identity(op, place.dtype))
-    found = Node(Op.REDUCE, place.dtype, (here, row, *lane), reduce.arg)
-    seen.update((most, best, found))
-    result = joined(key_of(best), found)
+    value = at(reduce.src[0], first * size + within)
+    result = Node(Op.REDUCE, value.dtype, (value, row, *lane), reduce.arg)
+    seen.update((most, best, result))
     if rest:
         last = moves.loop(rest, "unroll" if lanes == 1 else "loop")
         value = at(reduce.src[0], last + blocks * size)

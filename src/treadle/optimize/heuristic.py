@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterator
 
 from ..ir.attention import without_rows
-from ..ir.choices import take
+from ..ir.choices import choices_of, take
 from ..ir.loops import Split, free_ranges, steps_of
 from ..ir.node import Node
 from ..ir.op import TRANSCENDENTAL, Op
@@ -67,15 +67,21 @@ MAX_COPIES = 256
 
 def optimize(ast: Node, target: Target, knobs: Knobs = DEFAULT) -> tuple[Node, list[str]]:
     """A better kernel with the same meaning, and the moves that led there."""
-    root, log = _optimized(ast, target, knobs)
-    if shared_by_lanes(root):
+    with choices_of() as choices:
+        root, log = _optimized(ast, target, knobs)
+    if not shared_by_lanes(root):
+        for name in choices:
+            take(name)
+    else:
         # A row that a kernel keeps is one step's: no schedule above knows how to give lanes theirs.
-        root, log = _optimized(without_rows(ast), target, knobs)
+        root, log = _optimized(without_rows(ast), target, knobs, keeps_rows=False)
         log.insert(0, "compute rows where they are read")
     return root, log
 
 
-def _optimized(ast: Node, target: Target, knobs: Knobs) -> tuple[Node, list[str]]:
+def _optimized(
+    ast: Node, target: Target, knobs: Knobs, keeps_rows: bool = True
+) -> tuple[Node, list[str]]:
     moves = Moves(widen_sums(ast, target))
     if any(n.op is Op.RANGE and n.src[0].op is not Op.CONST for n in ast.toposort()):
         return _symbolic(moves)
@@ -97,8 +103,9 @@ def _optimized(ast: Node, target: Target, knobs: Knobs) -> tuple[Node, list[str]
     if target.workgroup is not None:
         schedule_workgroups(moves, target)
         return moves.root, moves.log
-    keep_costly_rows(moves, target)
-    keep_gathered_rows(moves, target)
+    if keeps_rows:
+        keep_costly_rows(moves, target)
+        keep_gathered_rows(moves, target)
     done: set[tuple[Node, ...]] = set()
     while True:
         nest = next((n for n in moves.nests() if _loops_left(n, done)), None)
@@ -240,7 +247,7 @@ def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
         described.append(f"vector r{vector.arg.number}")
     free, pair = free_ranges(nest.node), None
     for reduce in nest.reduces():
-        own = _best_reduce_vector(nest, reduce, vector, free)
+        own = _best_reduce_vector(nest, reduce, scan if vector is None else vector, free)
         if own is not None and own not in splits:
             sharing = _sharing(nest, reduce)
             copies = 1 if sharing else knobs.copies

@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
+from typing import Any
 
 from ..dtype import dtypes
 from ..ir.args import ReduceArg, StageArg, VarArg
@@ -29,6 +30,7 @@ from ..ir.loops import (
 )  # fmt: skip
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.rewrite import rewrite_with
 from ..ir.rules.index import linear_terms, simplify
 from .nest import SHORT_STRIDE, Nest, nests_of
 
@@ -150,11 +152,17 @@ class Moves:
         return all((outer in loops) == (inner in loops) for loops in _closed_lists(self.root))
 
     def reorder(self, nest: Nest, loops: tuple[Node, ...]) -> None:
-        """Change the nesting of a nest's loops."""
+        """Change the nesting of a nest's loops, wherever what they fill is read."""
         if loops == nest.loops:
             return
-        kept = nest.node.src[: len(nest.node.src) - len(nest.loops)]
-        self.root = self.root.substitute({nest.node: nest.node.replace(src=(*kept, *loops))})
+        filled = _filled_by(nest.node)
+
+        def step(node: Node) -> Node | None:
+            if node.op is not nest.node.op or _filled_by(node) != filled:
+                return None
+            return node.replace(src=(*node.src[: len(node.src) - len(loops)], *loops))
+
+        self.root = rewrite_with(self.root, step)
         self.log.append(f"reorder {_name(loops)}")
 
     # -- memory ---------------------------------------------------------------------------------
@@ -302,6 +310,13 @@ def _shared_line(value: Node, item: Node, place: Node) -> Node:
     """What each item of a group computes as `value`, kept for all of them and read at `place`."""
     arg = StageArg("shared", (item.src[0].arg,))
     return Node(Op.STAGE, value.dtype, (value, TRUE, item, place, item), arg)
+
+
+def _filled_by(node: Node) -> tuple[Any, ...]:
+    """What makes two nests one: a STAGE that is read at several places is filled once."""
+    if node.op is not Op.STAGE:
+        return node.src
+    return (*node.src[: 2 + len(node.arg.sizes)], node.arg, closed_ranges(node))
 
 
 def _name(loops: Iterable[Node]) -> str:

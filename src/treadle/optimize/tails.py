@@ -96,8 +96,9 @@ def _places(reduces: list[Node], fills: dict[Node, Node], at_end: bool) -> tuple
     """Where what counts begins, or ends; nothing if it does so with the rows."""
     tails = _Tails(fills, at_end)
     for reduce in reduces:
-        (loop,) = reduce.src[1:]
-        tail = tails.of(reduce.src[0], loop)
+        if len(reduce.src) != 2:  # along the rows and some other way
+            return ()
+        tail = tails.of(reduce.src[0], reduce.src[1])
         if tail is None or tail != IDENTITY.get(reduce.arg.op):
             return ()
     return tuple(tails.places)

@@ -1,0 +1,247 @@
+"""Programs in three parts: where a matrix comes from, what is done to it, what becomes of that.
+
+`chain(rng, scale)` draws a part of each table. A part alone has some choice made in its kernel; in
+a row they make choices meet. A function of `rng` makes it: its own inputs, and the function of the
+operations, the matrix and those inputs.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .operations import OfNumpy
+from .recipes import Recipe, normal, places, recipe
+
+__all__ = ["CORES", "SINKS", "SOURCES", "chain", "chain_of"]
+
+
+class Part(NamedTuple):
+    """`run(operations, *inputs)`, or `run(operations, matrix, *inputs)` behind the first part.
+
+    The first `graded` of the inputs get gradients; where `ends`, none flow through.
+    """
+
+    run: Callable[..., Any]
+    inputs: list[np.ndarray]
+    graded: int = 0
+    ends: bool = False
+    loose: bool = False
+
+
+def _weights(rng: random.Random, *shape: int) -> np.ndarray:
+    return normal(rng, *shape) / np.float32(shape[0] ** 0.5)
+
+
+# -- where a matrix of n rows and k columns comes from -----------------------------------------
+
+
+Source = Callable[[random.Random, int, int], Part]
+SOURCES: dict[str, Source] = {
+    "plain": lambda rng, n, k: Part(lambda o, x: x, [normal(rng, n, k)], 1),
+    "every_second": lambda rng, n, k: Part(
+        lambda o, x: x[:, ::2] + x[:, 1::2], [normal(rng, n, 2 * k)], 1
+    ),
+    "mirrored": lambda rng, n, k: Part(lambda o, x: o.flip(x, 1) * 0.5, [normal(rng, n, k)], 1),
+    "turned": lambda rng, n, k: Part(lambda o, x: o.transpose(x, 1, 0), [normal(rng, k, n)], 1),
+    "rows": lambda rng, n, k: Part(
+        lambda o, x, at: o.rows(x, at), [normal(rng, 40, k), places(rng, n, 40)], 1
+    ),
+    "masked": lambda rng, n, k: Part(
+        lambda o, x, mask: o.where(mask, x, 0.0), [normal(rng, n, k), np.tri(n, k, dtype=bool)], 1
+    ),
+    "padded": lambda rng, n, k: Part(
+        lambda o, x: o.pad(x, 1, 2), [normal(rng, n, k - 3)], 1
+    ),
+    "exponentials": lambda rng, n, k: Part(
+        lambda o, x: o.exp(x * 0.5 - 1), [normal(rng, n, k)], 1
+    ),
+    "errors": lambda rng, n, k: Part(lambda o, x: o.erf(x) + 0.25, [normal(rng, n, k)], 1),
+    "halves": lambda rng, n, k: Part(
+        lambda o, x: o.single(o.half(x)), [normal(rng, n, k)], 0, True, True
+    ),
+    "joined": lambda rng, n, k: Part(
+        lambda o, x, y: o.cat([x, y * 2], 1),
+        [normal(rng, n, k // 2), normal(rng, n, k - k // 2)], 2,
+    ),
+    "joined_rows": lambda rng, n, k: Part(
+        lambda o, x, y: o.cat([x + 1, y], 0),
+        [normal(rng, n // 2, k), normal(rng, n - n // 2, k)], 2,
+    ),
+    "digits": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.transpose(x, 0, 2, 1), n, k),
+        [normal(rng, n, 4, k // 4) if k % 4 == 0 else normal(rng, n, k, 1)], 1,
+    ),
+    "outer": lambda rng, n, k: Part(
+        lambda o, x, y: o.tanh(x * y), [normal(rng, n, 1), normal(rng, 1, k)], 2
+    ),
+    "short_sums": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.sum(x, 2), n, k), [normal(rng, n, k, 4)], 1
+    ),
+    "normalised": lambda rng, n, k: Part(
+        lambda o, x: (x - o.mean(x, -1)) / o.sqrt(o.var(x, -1) + 0.1), [normal(rng, n, k)], 1
+    ),
+    "normalised_columns": lambda rng, n, k: Part(
+        lambda o, x: (x - o.mean(x, 0)) / o.sqrt(o.var(x, 0) + 0.1), [normal(rng, n, k)], 1
+    ),
+    "softmax": lambda rng, n, k: Part(lambda o, x: o.softmax(x) * 3, [normal(rng, n, k)], 1),
+    "totals": lambda rng, n, k: Part(lambda o, x: o.cumsum(x, 1) * 0.1, [normal(rng, n, k)], 1),
+    "totals_down": lambda rng, n, k: Part(
+        lambda o, x: o.cumsum(x, 0) * 0.1, [normal(rng, n, k)], 1
+    ),
+    "product": lambda rng, n, k: Part(
+        lambda o, x, w: x @ w, [normal(rng, n, 96), _weights(rng, 96, k)], 2
+    ),
+    "two_products": lambda rng, n, k: Part(
+        lambda o, x, w, y, v: x @ w + y @ v,
+        [normal(rng, n, 200), _weights(rng, 200, k), normal(rng, n, 64), _weights(rng, 64, k)], 4,
+    ),
+    "sorted": lambda rng, n, k: Part(lambda o, x: o.sort(x), [normal(rng, n, k)], 0, True),
+}  # fmt: skip
+
+
+# -- what is done to it --------------------------------------------------------------------------
+
+Core = Callable[[random.Random, tuple[int, ...]], Part]
+CORES: dict[str, Core] = {
+    "product": lambda rng, shape: Part(
+        lambda o, x, w: x @ w, [_weights(rng, shape[1], rng.choice((8, 33, 64, 200)))], 1
+    ),
+    "product_from_the_left": lambda rng, shape: Part(
+        lambda o, x, w: w @ x, [_weights(rng, shape[0], rng.choice((16, 65, 128))).T.copy()], 1
+    ),
+    "two_products": lambda rng, shape: Part(
+        lambda o, x, w, v: x @ w + o.tanh(x) @ v,
+        [_weights(rng, shape[1], 48), _weights(rng, shape[1], 48)], 2,
+    ),
+    "products_side_by_side": lambda rng, shape: Part(
+        lambda o, x, w, v: (x @ w) * o.sigmoid(x @ v),
+        [_weights(rng, shape[1], 72), _weights(rng, shape[1], 72)], 2,
+    ),
+    "product_of_product": lambda rng, shape: Part(
+        lambda o, x, w, v: o.relu(x @ w) @ v,
+        [_weights(rng, shape[1], 40), _weights(rng, 40, 24)], 2,
+    ),
+    "products_of_columns": lambda rng, shape: Part(
+        lambda o, x: o.transpose(x, 1, 0) @ x * (1 / x.shape[0]), []
+    ),
+    "attention": lambda rng, shape: Part(
+        lambda o, x: o.reshape(
+            o.attend(*(o.reshape(y, 1, 1, *x.shape) for y in (x * 0.3, x, x + 1)), True), *x.shape
+        ), [],
+    ),
+    "sums": lambda rng, shape: Part(lambda o, x: o.sum(x * x, -1) * 0.1, []),
+    "sums_down": lambda rng, shape: Part(lambda o, x: o.sum(x * x, 0) * 0.1, []),
+    "variances": lambda rng, shape: Part(lambda o, x: o.var(x, -1), []),
+    "variances_down": lambda rng, shape: Part(lambda o, x: o.sqrt(o.var(x, 0) + 0.1), []),
+    "mean_and_variance": lambda rng, shape: Part(lambda o, x: o.mean(x, -1) * o.var(x, -1), []),
+    "largest": lambda rng, shape: Part(lambda o, x: o.max(x, -1) + x * 0.1, []),
+    "places": lambda rng, shape: Part(
+        lambda o, x: o.reshape(o.argmax(x, 1), x.shape[0], 1), [], 0, True
+    ),
+    "places_down": lambda rng, shape: Part(
+        lambda o, x: o.take(x, o.reshape(o.argmax(x, 0), 1, x.shape[1]), 0), [], 0, True
+    ),
+    "softmax": lambda rng, shape: Part(lambda o, x: o.softmax(x), []),
+    "normalised": lambda rng, shape: Part(
+        lambda o, x: (x - o.mean(x, -1)) / o.sqrt(o.var(x, -1) + 0.1), []
+    ),
+    "normalised_columns": lambda rng, shape: Part(
+        lambda o, x: (x - o.mean(x, 0)) / o.sqrt(o.var(x, 0) + 0.1), []
+    ),
+    "totals": lambda rng, shape: Part(lambda o, x: o.cumsum(x, 1) * 0.1, []),
+    "totals_down": lambda rng, shape: Part(lambda o, x: o.cumsum(x, 0) * 0.1, []),
+    "products_down": lambda rng, shape: Part(
+        lambda o, x: o.cumprod(1 + x * 0.001, 1), [], 0, True
+    ),
+    "gathered": lambda rng, shape: Part(
+        lambda o, x, at: o.rows(x, at), [places(rng, 90, shape[0])]
+    ),
+    "scattered": lambda rng, shape: Part(
+        lambda o, x, at: o.add_rows(x[:20], at, x), [places(rng, shape[0], min(20, shape[0]))],
+        0, True,
+    ),
+    "images": lambda rng, shape: Part(
+        lambda o, x, w: o.reshape(
+            o.conv(o.reshape(x, *_as_image(x.shape)), w, 1, 1), -1, _as_image(x.shape)[-1]
+        ), [_weights(rng, 9 * _as_image(shape)[1], 6).T.copy().reshape(6, -1, 3, 3)], 1,
+    ),
+    "turned": lambda rng, shape: Part(lambda o, x: o.contiguous(o.transpose(x, 1, 0)), []),
+    "mapped": lambda rng, shape: Part(lambda o, x: o.tanh(x) * x, []),
+}  # fmt: skip
+
+
+def _as_image(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
+    """Rows as those of channels, where there is a whole number of them."""
+    n, k = shape
+    channels = next(c for c in (8, 5, 3, 2, 1) if n % c == 0)
+    return 1, channels, n // channels, k
+
+
+# -- what becomes of it --------------------------------------------------------------------------
+
+SINKS: dict[str, Core] = {
+    "plain": lambda rng, shape: Part(lambda o, x: x, []),
+    "sums": lambda rng, shape: Part(lambda o, x: o.sum(x, -1), []),
+    "sums_down": lambda rng, shape: Part(lambda o, x: o.sum(x, 0), []),
+    "sum": lambda rng, shape: Part(lambda o, x: o.sum(o.tanh(x)), []),
+    "every_second": lambda rng, shape: Part(lambda o, x: x[::2] * 2, []),
+    "turned": lambda rng, shape: Part(lambda o, x: o.contiguous(o.transpose(x, 1, 0)), []),
+    "joined": lambda rng, shape: Part(lambda o, x: o.cat([x, x * 2 + 1], 1), []),
+    "woven": lambda rng, shape: Part(lambda o, x: o.stack([x, x * x, 1 - x], 2), []),
+    "softmax": lambda rng, shape: Part(lambda o, x: o.softmax(x), []),
+    "largest": lambda rng, shape: Part(lambda o, x: x - o.max(x, -1), []),
+    "halves": lambda rng, shape: Part(lambda o, x: o.single(o.half(x)), [], 0, True, True),
+    "biased": lambda rng, shape: Part(lambda o, x, b: o.relu(x + b), [normal(rng, 1, shape[1])], 1),
+    "several": lambda rng, shape: Part(lambda o, x: (x + 1, o.tanh(x), x * 0.25), []),
+    "value_and_sums": lambda rng, shape: Part(lambda o, x: (x * 2, o.sum(x, -1), o.sum(x, 0)), []),
+    "totals": lambda rng, shape: Part(lambda o, x: o.cumsum(x, 1), []),
+}
+
+ROWS = (6, 16, 33, 64, 100, 257, 640)
+COLUMNS = (8, 24, 64, 65, 130, 256, 1003)
+LARGE = ((2060, 2112), (3, 40_000), (9_000, 33), (600, 1500))
+
+
+@recipe
+def chain(rng, scale):
+    """A part of each table, at sizes of which some are large."""
+    n, k = rng.choice(ROWS), rng.choice(COLUMNS)
+    parts = [rng.choice([*table]) for table in (SOURCES, CORES, SINKS)]
+    if scale == 1 and rng.random() < 0.1 and not _EXPENSIVE.intersection(parts):
+        n, k = rng.choice(LARGE)
+    return chain_of(rng, max(6, int(n * scale)), max(8, int(k * scale)), *parts)
+
+
+# What would take minutes of NumPy's time at the large sizes.
+_EXPENSIVE = frozenset((
+    "product", "two_products", "products_of_columns", "attention", "images", "sorted",
+    "product_from_the_left", "products_side_by_side", "product_of_product", "errors",
+))  # fmt: skip
+
+
+def chain_of(rng: random.Random, n: int, k: int, source: str, core: str, sink: str) -> Recipe:
+    """The program of these parts, that begins with `n` rows and `k` columns."""
+    first = SOURCES[source](rng, n, k)
+    second = CORES[core](rng, (n, k))
+    between = second.run(OfNumpy(), np.ones((n, k)), *second.inputs)
+    third = SINKS[sink](rng, between.shape)
+    parts = (first, second, third)
+    graded = [x for part in parts for x in part.inputs[: part.graded]]
+    rest = [x for part in parts for x in part.inputs[part.graded :]]
+
+    def run(o, *inputs):
+        found, others = iter(inputs[: len(graded)]), iter(inputs[len(graded) :])
+        x = ()
+        for part in parts:
+            own = [next(found) for _ in range(part.graded)]
+            own += [next(others) for _ in part.inputs[part.graded :]]
+            x = (part.run(o, *x, *own),)
+        return x[0]
+
+    ends = any(part.ends for part in parts)
+    loose = any(part.loose for part in parts)
+    return Recipe(run, [*graded, *rest], 0 if ends else len(graded), loose)
