@@ -232,3 +232,69 @@ def test_gradients_through_a_write_that_is_computed_before_they_are(device, is_r
     (gradient,) = (total * total).sum().gradient(leaf)
     # 2 * (14 w^2)^2 in each of two rows: 8 * 196 w^3
     assert gradient.tolist() == [[1568.0], [1568.0 * 27]]
+
+
+def test_what_a_captured_function_inside_of_another_writes_to(device):
+    owner, other = Tensor([-3], device=device).contiguous(), Tensor.full((1,), 3, device=device)
+
+    @TinyJit
+    @TinyJit
+    def write(a):
+        a[0:1] = a
+
+    write(other)
+    older = owner.permute(0)
+    owner.assign(2)
+    write(older.reshape(1))
+    assert owner.tolist() == [-3]
+
+
+def test_an_argument_that_is_assigned_to_itself_writes_its_older_values(device):
+    total = Tensor.full((2, 3), -3, device=device)
+    other = (Tensor.arange(6, device=device) + 0).reshape(2, 3)
+
+    @TinyJit
+    def step(a):
+        nonlocal total
+        total += other
+        a.assign(a)
+
+    step(total)
+    step(Tensor.ones(2, 3, device=device).int())
+    step(total.flip(0).flip(0))
+    assert total.tolist() == (np.arange(6).reshape(2, 3) * 2 - 3).tolist()
+
+
+def test_a_view_of_an_older_version_is_written_through(device):
+    owner = Tensor.full((3, 2), 7.0, device=device)
+    view = owner[2:, -1]
+
+    @TinyJit
+    def step(a):
+        nonlocal view
+        view.realize()
+        view += 5
+        return a
+
+    step(owner.reshape(3, 2) + 0)
+    owner += owner.flip(0)
+    for expected in (17.0, 22.0, 27.0):
+        step(Tensor.ones(3, 2, device=device))
+        assert owner[2, 1].item() == view.item() == expected
+
+
+def test_a_view_that_gets_a_storage_of_its_own_while_a_function_is_captured(device):
+    leaf = Tensor([[1.0], [3.0]], device=device).requires_grad_()
+    (leaf * leaf).sum().backward()
+    view = leaf.grad.detach()
+
+    @TinyJit
+    def step(_):
+        nonlocal view
+        view += Tensor.full((2, 1), -1.0, device=device)
+
+    step(Tensor.zeros(2, 3, device=device).flip(0))
+    leaf.grad = None
+    for _ in range(3):
+        step(Tensor.zeros(2, 3, device=device))
+    assert view.tolist() == [[-2.0], [2.0]]

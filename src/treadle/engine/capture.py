@@ -31,6 +31,7 @@ from .known import (
     current,
     holders,
     is_backed,
+    is_born_since,
     next_number,
     remember,
     resolve,
@@ -45,6 +46,7 @@ from .storages import (
     bases_to_write,
     capturing,
     held_nodes,
+    is_behind,
     next_storage,
     on_the_way,
     rename,
@@ -161,6 +163,7 @@ class Capture:
     changing: set[Node] = field(default_factory=set)  # what views that it writes through were
     copied: set[Node] = field(default_factory=set)  # what it overwrites, and reads as it was before
     written: dict[Storage, None] = field(default_factory=dict)
+    filled: set[Storage] = field(default_factory=set)  # likewise, of arguments and its own tensors
     through: list[tuple[weakref.ref[Any], set[Node]]] = field(default_factory=list)
 
     def start(self, inputs: list[Memory]) -> None:
@@ -174,8 +177,14 @@ class Capture:
     def wrote(self, storage: Storage, tensor: Any) -> None:
         """`storage` is about to be written to through `tensor`."""
         if storage.number >= self.storages:
+            if storage not in self.filled and not is_born_since(self.began, tensor):
+                self.is_faithful = False  # a view that has got a storage of its own just now
+            self.filled.add(storage)
             return
         self.written[storage] = None
+        behind = [view for view in on_the_way(tensor) if is_behind(view)]
+        if any(not is_born_since(self.began, view) for view in behind):
+            self.is_faithful = False  # from now on it shows what is written, and no older version
         self.through += [(weakref.ref(v), names_below(v.node)) for v in on_the_way(tensor)]
         if not all(names for _, names in self.through):
             self.is_faithful = False  # constants, which the next call will not find there
@@ -234,6 +243,7 @@ class Capture:
             self.changing,
             self.copied,
             self.written,
+            self.filled,
             self.through,
         ):
             held.clear()

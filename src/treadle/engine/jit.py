@@ -235,7 +235,9 @@ class TinyJit(Generic[P, R]):
             capturing.writes = writes
             return function(*args, **kwargs)
         finally:
-            capturing.writes = None if around is None else around | writes
+            if around is not None:
+                around |= writes
+            capturing.writes = around
             self._before[:] = begin, moment()
             self._writes = bool(writes)
 

@@ -22,8 +22,8 @@ from ..ir.weak import Reference, inside
 from .changes import changes
 
 __all__ = [
-    "Holder", "born_since", "current", "holders", "is_backed", "is_known", "next_number",
-    "remember", "resolve", "track", "tracked_since",
+    "Holder", "born_since", "current", "holders", "is_backed", "is_born_since", "is_known",
+    "next_number", "remember", "resolve", "track", "tracked_since",
 ]  # fmt: skip
 
 
@@ -84,6 +84,11 @@ def born_since(number: int) -> list[Any]:
         if ref.born >= number and (holder := ref()) is not None:
             found.append(holder)
     return found
+
+
+def is_born_since(number: int, holder: Any) -> bool:
+    """Whether a holder has been tracked since `number`, or later, for the first time."""
+    return any(each is holder for each in born_since(number))
 
 
 def next_number() -> int:

@@ -34,7 +34,7 @@ from .changes import changes
 from .known import born_since, is_backed, resolve
 from .memory import Memory, buffers_of
 from .run import realize
-from .storages import Storage, shown
+from .storages import Storage, is_behind, shown
 from .variables import renew
 
 __all__ = ["Outcome", "finish", "interferes", "leave", "reaches", "watch_graphs"]
@@ -68,15 +68,15 @@ def leave(
     inside = {id(tensor) for tensor in born}
     left = [t for t in born if id(t) not in mine and _can_be_computed(capture, t)]
     views = _views_around(capture, inside)
-    followers = [view for view in views if not _shows_else(view)]
-    left += [view for view in views if _shows_else(view)]
+    followers = [view for view in views if not is_behind(view)]
+    left += [view for view in views if is_behind(view)]
     stores = {number: before[number][0] for number in dict.fromkeys(numbers.values())}
-    capture.given = [n for n, store in stores.items() if store.node is not before[n][1]]
+    capture.given = [n for n, store in stores.items() if store in capture.filled]
     written = [storage for storage in capture.written if not storage.is_graded]
     new = {id(t): t for t in outputs.tensors if id(t) in inside}
     given = [stores[number] for number in capture.given]
     seen = {number: stand_ins[number].node is before[number][1] for number in capture.given}
-    changed = [stand_ins[n] for n in capture.given if not seen[n] and _shows_else(stand_ins[n])]
+    changed = [stand_ins[n] for n in capture.given if not seen[n] and is_behind(stand_ins[n])]
     tensors = [*left, *new.values(), *given, *changed]
     nodes = realize([(x.node, x.device) for x in (*written, *tensors)])
     for storage, node in zip(written, nodes, strict=False):
@@ -108,15 +108,6 @@ def leave(
         if own is not None:
             capture.shows_else.add(number)
     return outcome
-
-
-def _shows_else(stand_in: Any) -> bool:
-    """Whether a view was written to, and the storage by another way since."""
-    moves, node = stand_in._moves, stand_in.node
-    if moves is None or node is (now := shown(moves, stand_in._storage.node)):
-        return False
-    there = shown(moves, resolve(stand_in._storage.node))
-    return resolve(node) not in (resolve(now), resolve(there))  # one of them may be computed by now
 
 
 def _can_be_computed(capture: Capture, tensor: Any) -> bool:

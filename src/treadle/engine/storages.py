@@ -75,9 +75,11 @@ def shown(moves: Moves, node: Node) -> Node:
 
 def is_behind(tensor: Any) -> bool:
     """Whether a view may show an older version than its storage has by now."""
-    if tensor._moves is None or tensor._storage is None:
+    moves, storage, node = tensor._moves, tensor._storage, tensor.node
+    if moves is None or storage is None or node is (now := shown(moves, storage.node)):
         return False
-    return tensor.node is not shown(tensor._moves, tensor._storage.node)
+    there = shown(moves, resolve(storage.node))
+    return resolve(node) not in (resolve(now), resolve(there))  # one of them may be computed by now
 
 
 def is_last(tensor: Any, node: Node) -> bool:
