@@ -298,3 +298,19 @@ def test_a_view_that_gets_a_storage_of_its_own_while_a_function_is_captured(devi
     for _ in range(3):
         step(Tensor.zeros(2, 3, device=device))
     assert view.tolist() == [[-2.0], [2.0]]
+
+
+def test_an_argument_in_memory_that_the_function_finds_by_another_tensor(device):
+    source = Tensor(ROW, device=device)
+    total = Tensor.zeros(2, 3, device=device) * 2
+    total.assign(source)  # one graph, and so one memory
+
+    @TinyJit
+    def step(a):
+        a += source[[1, 1]]
+
+    step(Tensor.ones(2, 3, device=device))
+    for _ in range(2):
+        step(total.flip(0))
+    assert total.tolist() == (ROW + 2 * ROW[1]).tolist()
+    assert source.tolist() == ROW.tolist()

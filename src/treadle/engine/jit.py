@@ -60,7 +60,7 @@ from .functions import Parts, made_of, parts_of
 from .given import given
 from .known import is_backed, resolve
 from .lasting import expect_replays
-from .leaving import finish, interferes, leave, reaches, watch_graphs
+from .leaving import finish, interferes, leave, reaches, shares_memory, watch_graphs
 from .memory import Memory, adopt, moment, new_memory
 from .run import on_compute, on_interpret, realize
 from .steps import HostCall, Step, Transfer, listeners
@@ -253,7 +253,7 @@ class TinyJit(Generic[P, R]):
         storages = {id(t if t._storage is None else t._storage) for t in found.tensors}
         if len(storages) < len(found.tensors):
             return True
-        return reaches(self.function, arguments, found.tensors)
+        return shares_memory(found.tensors) or reaches(self.function, arguments, found.tensors)
 
     # -- capturing ----------------------------------------------------------------------------
 

@@ -31,13 +31,15 @@ from .capture import (
     watched_by,
 )
 from .changes import changes
-from .known import born_since, is_backed, resolve
+from .known import born_since, holders, is_backed, resolve
 from .memory import Memory, buffers_of
 from .run import realize
 from .storages import Storage, is_behind, shown
 from .variables import renew
 
-__all__ = ["Outcome", "finish", "interferes", "leave", "reaches", "watch_graphs"]
+__all__ = [
+    "Outcome", "finish", "interferes", "leave", "reaches", "shares_memory", "watch_graphs",
+]  # fmt: skip
 
 
 @dataclass
@@ -189,6 +191,23 @@ def interferes(capture: Capture, tensors: Sequence[Any], memories: Sequence[Memo
     given = {tensors[number]._storage for number in capture.given}
     shared = {storage for storage in given if storages.count(storage) > 1}
     return bool(shared) or not around.isdisjoint(given)
+
+
+def shares_memory(tensors: Collection[Any]) -> bool:
+    """Whether what one of `tensors` is (a view of) lies in memory that others have, too.
+
+    Equal graphs are computed once: a function that writes to one tensor may read the other.
+    """
+    given = {id(tensor) for tensor in tensors}
+    storages = {tensor._storage for tensor in tensors if tensor._storage is not None}
+    nodes = [resolve(storage.node) for storage in storages]
+    mine = {id(m) for node in nodes if is_backed(node) for m in memories_of(node)}
+    return any(
+        not mine.isdisjoint(map(id, memories_of(node)))
+        for holder in (holders() if mine else ())
+        if holder._moves is None and holder._storage not in storages and id(holder) not in given
+        if is_backed(node := resolve(holder.node))
+    )
 
 
 def reaches(function: Any, arguments: Any, tensors: Collection[Any]) -> bool:
