@@ -338,15 +338,11 @@ def verify_stages(root: Node) -> None:
 
     That of a grid is filled in a phase of its own, outside of all loops. What a worker shares is
     filled anew in each step of the loops around it, but not for several lanes or copies at once.
-    A worker takes its slice of a grid before it runs any loop.
     """
     free = free_ranges(root)
     for node in root.toposort():
         if node.op is Op.STAGE and node.arg.scope == "grid":
             _need(node, not _filled_in(node, free), "is filled inside of loops")
-        if node.op in (Op.STAGE, Op.END):
-            kinds = [r.arg.kind for r in closed_ranges(node) if r.arg.kind in ("grid", "loop")]
-            _need(node, "grid" not in kinds[1:] or kinds[0] == "grid", "has its grid in a loop")
     for node in shared_by_lanes(root):
         _fail(node, "lanes or copies that need other values share its memory")
 

@@ -92,7 +92,13 @@ def linearize(root: Node, items: int = 1, has_groups: bool = False) -> list[Phas
 
     `has_groups`: LOCAL memory belongs to a group of items, so that barriers guard it.
     """
-    return [_phase(end, items, has_groups) for end in phase_ends(root)]
+    return [_phase(_with_grid_outside(end), items, has_groups) for end in phase_ends(root)]
+
+
+def _with_grid_outside(end: Node) -> Node:
+    """A worker takes its part of the grid before it runs any loop, in whatever order they stand."""
+    loops = sorted(closed_ranges(end), key=lambda r: r.arg.kind != "grid")
+    return end.replace(src=(*end.src[: end.arg], *loops))
 
 
 def _phase(end: Node, items: int, has_groups: bool) -> Phase:
