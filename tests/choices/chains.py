@@ -157,6 +157,10 @@ CORES: dict[str, Core] = {
     "products_down": lambda rng, shape: Part(
         lambda o, x: o.cumprod(1 + x * 0.001, 1), [], 0, True
     ),
+    "picked": lambda rng, shape: Part(
+        lambda o, x, at: o.reshape(o.pick(x, at), x.shape[0], 1),
+        [places(rng, shape[0], shape[1])],
+    ),
     "gathered": lambda rng, shape: Part(
         lambda o, x, at: o.rows(x, at), [places(rng, 90, shape[0])]
     ),
