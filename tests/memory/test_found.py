@@ -314,3 +314,27 @@ def test_an_argument_in_memory_that_the_function_finds_by_another_tensor(device)
         step(total.flip(0))
     assert total.tolist() == (ROW + 2 * ROW[1]).tolist()
     assert source.tolist() == ROW.tolist()
+
+
+def test_a_graph_that_a_function_makes_again_reads_what_was_assigned_since(device):
+    zeros, source = Tensor.zeros(2, 3, device=device), Tensor(ROW, device=device).contiguous()
+
+    @TinyJit
+    def read(_):
+        return source.roll(1, 0) + 1
+
+    kept = [read(Tensor([0.0, 1.0], device=device)) for _ in range(2)]
+    source.assign(zeros)
+    assert read(Tensor([5.0, 5.0], device=device)).tolist() == [[1] * 3] * 2
+    assert kept[0].tolist() == kept[1].tolist() == (ROW[::-1] + 1).tolist()
+
+
+def test_two_tensors_for_what_was_one(device):
+    one = Tensor.full((2, 2), 3.0, device=device)
+    both = TinyJit(lambda a, b: (a, b.realize()))
+    for _ in range(2):
+        assert all(result is one for result in both(one, one))
+    first, second = both(one + 1, one + 1)
+    second[0:1, 1:2].assign(Tensor([[2.0]], device=device))
+    assert first.tolist() == [[4, 4], [4, 4]]
+    assert second.tolist() == [[4, 2], [4, 4]]

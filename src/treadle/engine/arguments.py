@@ -28,7 +28,8 @@ from .storages import claimed
 __all__ = [
     "Argument", "Found", "Glance", "at_a_glance", "check_same", "described", "exchanged",
     "is_bound_otherwise", "is_traced", "layout_of", "like", "memories_of", "over", "refreshed",
-    "shares_less", "signature_of", "stand_in", "told_apart", "with_arguments", "with_sizes",
+    "same_objects", "shares_less", "signature_of", "stand_in", "told_apart", "with_arguments",
+    "with_sizes",
 ]  # fmt: skip
 
 
@@ -338,6 +339,13 @@ def told_apart(tensors: Sequence[Any], nodes: list[Node]) -> list[Node]:
             tensor._computed(node)
         found.append(node)
     return found
+
+
+def same_objects(tensors: Sequence[Any]) -> frozenset[tuple[int, int]]:
+    """The places at which a tensor stands once more, each with its first."""
+    first: dict[int, int] = {}
+    pairs = [(first.setdefault(id(tensor), at), at) for at, tensor in enumerate(tensors)]
+    return frozenset((one, other) for one, other in pairs if one != other)
 
 
 def _kept(image: Any) -> str:

@@ -73,7 +73,9 @@ class Watched:
     def has_changed(self) -> bool:
         """Whether the tensor has been given another value since, or is gone."""
         holder = self.holder()
-        return holder is None or holder.node is not self.node
+        if holder is None:
+            return True
+        return holder.node is not self.node and resolve(holder.node) is not resolve(self.node)
 
     def follow(self) -> bool:
         """Compute what was assigned since; whether the tensor is where it was."""
@@ -121,6 +123,7 @@ class Capture:
     signature: Any
     inputs: list[Memory]
     values: dict[str, int]  # of the variables that each call gives values
+    same: frozenset[tuple[int, int]] = frozenset()  # the places at which one tensor was given
     steps: list[Step] = field(default_factory=list)
     result: Any = None
     interpreted: bool = False
@@ -157,7 +160,7 @@ class Capture:
     outside: dict[Node, Any] = field(default_factory=dict)  # graphs of tensors around it
     # views from before that show that, and what they were
     looked_at: list[tuple[weakref.ref[Any], Node]] = field(default_factory=list)
-    # tensors around it that may be in no memory: constants, and what leads to gradients
+    # tensors around it that are graphs: what is computed of them may be there already
     graphs: list[tuple[weakref.ref[Any], Node]] = field(default_factory=list)
     read: set[Node] = field(default_factory=set)  # memory, by names from before
     changing: set[Node] = field(default_factory=set)  # what views that it writes through were
@@ -339,14 +342,8 @@ def begin(capture: Capture) -> None:
         for holder in holders():
             if not is_backed(resolve(holder.node)):
                 capture.outside[holder.node] = holder.device
-            is_graded = holder._requires_grad is True and not holder.is_leaf
-            if is_graded or _is_constant(holder.node):
+            if not is_backed(holder.node):
                 capture.graphs.append((weakref.ref(holder), holder.node))
-
-
-def _is_constant(node: Node) -> bool:
-    """Whether a graph reads no memory, in memory or not: it folds to constants of what it is."""
-    return not is_backed(node) and not any(n.op is Op.BUFFER for n in node.toposort())
 
 
 def _compute(storages: list[Storage]) -> None:

@@ -46,6 +46,7 @@ from .arguments import (
     memories_of,
     over,
     refreshed,
+    same_objects,
     shares_less,
     signature_of,
     stand_in,
@@ -203,6 +204,8 @@ class TinyJit(Generic[P, R]):
                 nodes = told_apart(found.tensors, nodes)
                 memories = [m for node in nodes for m in memories_of(node)]
                 signature = (*signature[:2], described(memories))
+            if self._capture is not None and self._capture.same - same_objects(found.tensors):
+                self._capture = None  # what stands for one tensor would stand for two
             if self._capture is not None and is_bound_otherwise(self._capture.signature, signature):
                 return function(*args, **kwargs)
             if self._capture is not None and not shares_less(self._capture.signature, signature):
@@ -259,7 +262,7 @@ class TinyJit(Generic[P, R]):
 
     def _record(self, signature: Any, found: Found, args: Any, kwargs: Any) -> R:
         tensors, values = found.tensors, found.values()
-        capture = Capture(signature, [], values)
+        capture = Capture(signature, [], values, same=same_objects(tensors))
         begin(capture)
         nodes = told_apart(tensors, realize([(t.node, t.device) for t in tensors]))
         capture.start([m for node in nodes for m in memories_of(node)])

@@ -224,7 +224,7 @@ def reaches(function: Any, arguments: Any, tensors: Collection[Any]) -> bool:
 
 
 def watch_graphs(capture: Capture, function: Any, arguments: Any, given: Sequence[Any]) -> None:
-    """Watch the tensors without memory that `function` can read: replays know only what they were.
+    """Watch the tensors that were graphs and that `function` can read: replays know what they were.
 
     One that is `given`, too, may be read by its name.
     """
