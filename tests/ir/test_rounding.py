@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -102,3 +104,12 @@ def test_elements_are_what_the_interpreter_gives(number: int) -> None:
             off = 0 if store.value.error is None else store.value.error
             flat = right.reshape(-1)[store.places].astype(np.float64)
             assert np.all(np.abs(flat - store.value.value) <= off)
+
+
+def test_memory_that_nobody_has_filled_may_hold_signalling_nans() -> None:
+    memory = np.array([0x7FA00000, 0x3F800000], np.uint32).view(np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = exact(memory).value
+    assert np.isnan(found[0])
+    assert found[1] == 1.0

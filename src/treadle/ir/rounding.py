@@ -50,7 +50,10 @@ class Value(NamedTuple):
 
 def exact(array: Array) -> Value:
     """What memory holds: floats of any width as float64."""
-    return Value(array if array.dtype.kind in "biu" else array.astype(np.float64))
+    if array.dtype.kind in "biu":
+        return Value(array)
+    with np.errstate(invalid="ignore"):  # of signalling NaNs, in memory that nobody has filled
+        return Value(array.astype(np.float64))
 
 
 @functools.cache
