@@ -100,6 +100,27 @@ SOURCES: dict[str, Source] = {
         [normal(rng, n, 200), _weights(rng, 200, k), normal(rng, n, 64), _weights(rng, 64, k)], 4,
     ),
     "sorted": lambda rng, n, k: Part(lambda o, x: o.sort(x), [normal(rng, n, k)], 0, True),
+    "every_third": lambda rng, n, k: Part(
+        lambda o, x: x[:, ::3] * 2 - 1, [normal(rng, n, 3 * k - 2)], 1
+    ),
+    "taken": lambda rng, n, k: Part(
+        lambda o, x, at: o.take(x, at, 1),
+        [normal(rng, n, k), places(rng, n * k, k).reshape(n, k)], 1,
+    ),
+    "folded": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.transpose(x, 1, 0), n, k), [normal(rng, n, k)], 1
+    ),
+    "shifted": lambda rng, n, k: Part(
+        lambda o, x: x[1:, 1:] - x[:-1, :-1], [normal(rng, n + 1, k + 1)], 1
+    ),
+    "scattered": lambda rng, n, k: Part(
+        lambda o, x, at, y: o.add_rows(x, at, y),
+        [normal(rng, n, k), places(rng, 50, n), normal(rng, 50, k)], 0, True,
+    ),
+    "masked_product": lambda rng, n, k: Part(
+        lambda o, x, w, mask: o.where(mask, x, 0.0) @ w,
+        [normal(rng, n, 80), _weights(rng, 80, k), np.tri(n, 80, dtype=bool)], 2,
+    ),
 }  # fmt: skip
 
 
@@ -175,6 +196,41 @@ CORES: dict[str, Core] = {
     ),
     "turned": lambda rng, shape: Part(lambda o, x: o.contiguous(o.transpose(x, 1, 0)), []),
     "mapped": lambda rng, shape: Part(lambda o, x: o.tanh(x) * x, []),
+    "folded": lambda rng, shape: Part(
+        lambda o, x: o.reshape(o.transpose(x, 1, 0), *shape) + x, []
+    ),
+    "every_third": lambda rng, shape: Part(lambda o, x: x[:, ::3] * x[:, ::3], []),
+    "taken": lambda rng, shape: Part(
+        lambda o, x, at: o.take(x, at, 1),
+        [places(rng, shape[0] * shape[1], shape[1]).reshape(shape)],
+    ),
+    "two_sums": lambda rng, shape: Part(lambda o, x: o.sum(x, -1) * o.sum(x * x, -1) * 0.01, []),
+    "two_sums_down": lambda rng, shape: Part(
+        lambda o, x: o.sum(x, 0) * o.sum(x * x, 0) * 0.01, []
+    ),
+    "masked_sums": lambda rng, shape: Part(
+        lambda o, x, y, mask: o.sum(o.where(mask, x * y, 0.0), -1),
+        [normal(rng, *shape), np.tri(*shape, dtype=bool)], 1,
+    ),
+    "masked_product": lambda rng, shape: Part(
+        lambda o, x, w, mask: o.where(mask, x, 0.0) @ w,
+        [_weights(rng, shape[1], 56), np.tri(*shape, dtype=bool)], 1,
+    ),
+    "long_product": lambda rng, shape: Part(
+        lambda o, x, w, v: (x @ w) @ v, [_weights(rng, shape[1], 330), _weights(rng, 330, 40)], 2
+    ),
+    "images_twice": lambda rng, shape: Part(
+        lambda o, x, w, v: o.reshape(
+            o.conv(o.relu(o.conv(o.reshape(x, *_as_image(shape)), w, 1, 1)), v, 1, 1),
+            -1, shape[1],
+        ),
+        [normal(rng, 16, _as_image(shape)[1], 3, 3) * 0.1, normal(rng, 16, 16, 3, 3) * 0.1], 2,
+    ),
+    "strided_images": lambda rng, shape: Part(
+        lambda o, x, w: o.reshape(
+            o.conv(o.reshape(x, *_as_image(shape)), w, 2, 1), -1, (shape[1] + 1) // 2
+        ), [normal(rng, 5, _as_image(shape)[1], 3, 3) * 0.1], 1,
+    ),
 }  # fmt: skip
 
 
@@ -207,14 +263,16 @@ SINKS: dict[str, Core] = {
 
 ROWS = (6, 16, 33, 64, 100, 257, 640)
 COLUMNS = (8, 24, 64, 65, 130, 256, 1003)
-LARGE = ((2060, 2112), (3, 40_000), (9_000, 33), (600, 1500))
+LEAST = 4  # rows and columns that a part from the middle needs
+LARGE = ((2060, 2112), (3, 40_960), (9_000, 33), (600, 1500), (1030, 1024), (130, 4160))
 
 
 @recipe
 def chain(rng, scale):
-    """A part of each table, at sizes of which some are large."""
+    """A part of each table, or two from the middle, at sizes of which some are large."""
     n, k = rng.choice(ROWS), rng.choice(COLUMNS)
-    parts = [rng.choice([*table]) for table in (SOURCES, CORES, SINKS)]
+    cores = [CORES] * rng.choice((1, 1, 2))
+    parts = [rng.choice([*table]) for table in (SOURCES, *cores, SINKS)]
     if scale == 1 and rng.random() < 0.1 and not _EXPENSIVE.intersection(parts):
         n, k = rng.choice(LARGE)
     return chain_of(rng, max(6, int(n * scale)), max(8, int(k * scale)), *parts)
@@ -224,28 +282,31 @@ def chain(rng, scale):
 _EXPENSIVE = frozenset((
     "product", "two_products", "products_of_columns", "attention", "images", "sorted",
     "product_from_the_left", "products_side_by_side", "product_of_product", "errors",
+    "masked_product", "long_product", "images_twice", "strided_images",
 ))  # fmt: skip
 
 
-def chain_of(rng: random.Random, n: int, k: int, source: str, core: str, sink: str) -> Recipe:
+def chain_of(rng: random.Random, n: int, k: int, source: str, core: str, *rest: str) -> Recipe:
     """The program of these parts, that begins with `n` rows and `k` columns."""
-    first = SOURCES[source](rng, n, k)
-    second = CORES[core](rng, (n, k))
-    between = second.run(OfNumpy(), np.ones((n, k)), *second.inputs)
-    third = SINKS[sink](rng, between.shape)
-    parts = (first, second, third)
+    parts = [SOURCES[source](rng, n, k)]
+    shape = (n, k)
+    for name in (core, *rest[:-1]):
+        if min(shape) >= LEAST:
+            parts.append(CORES[name](rng, shape))
+            shape = parts[-1].run(OfNumpy(), np.ones(shape), *parts[-1].inputs).shape
+    parts.append(SINKS[rest[-1]](rng, shape))
     graded = [x for part in parts for x in part.inputs[: part.graded]]
-    rest = [x for part in parts for x in part.inputs[part.graded :]]
+    others = [x for part in parts for x in part.inputs[part.graded :]]
 
     def run(o, *inputs):
-        found, others = iter(inputs[: len(graded)]), iter(inputs[len(graded) :])
+        found, more = iter(inputs[: len(graded)]), iter(inputs[len(graded) :])
         x = ()
         for part in parts:
             own = [next(found) for _ in range(part.graded)]
-            own += [next(others) for _ in part.inputs[part.graded :]]
+            own += [next(more) for _ in part.inputs[part.graded :]]
             x = (part.run(o, *x, *own),)
         return x[0]
 
     ends = any(part.ends for part in parts)
     loose = any(part.loose for part in parts)
-    return Recipe(run, [*graded, *rest], 0 if ends else len(graded), loose)
+    return Recipe(run, [*graded, *others], 0 if ends else len(graded), loose)

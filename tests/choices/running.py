@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import random
 import zlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
-from treadle import Context, Tensor
+from treadle import Context, Device, Tensor
 from treadle.errors import TreadleError
 from treadle.ir.choices import Observed, observing
 
@@ -19,13 +22,26 @@ from .operations import OfNumpy, OfTensor
 from .recipes import RECIPES, Recipe
 from .scenarios import SCENARIOS
 
-__all__ = ["SCALES", "compared", "run_all", "run_recipe", "run_scenario"]
+__all__ = ["SCALES", "compared", "run_all", "run_recipe", "run_scenario", "small_caches"]
 
 SCALES = {"CUDA": 0.25, "CL": 0.5, "WEBGPU": 0.5}  # the rest run at full size
 FINE, LOOSE = 2e-4, 2e-2  # of the largest element; the kernels are held to less each
 LEAST = 1.0  # of what normal numbers become; smaller ones are differences of such
 STEP, SLOPE = 1e-7, 2e-3  # short: few numbers pass a kink or change places on the way
 FLAT = 0.2  # gradients that are less are differences of such that are not; more of many numbers
+
+
+@contextlib.contextmanager
+def small_caches(device: str) -> Iterator[None]:
+    """A block in which kernels of a processor are made for caches of a few KiB.
+
+    What they do for memory that no cache holds, they do for small matrices then.
+    """
+    name = Device.canonicalize(device)
+    whole = Device[name]
+    target = replace(whole.target, l1=8 << 10, l2=64 << 10, l3=256 << 10)
+    with mock.patch.dict(Device._opened, {name: replace(whole, target=target)}):
+        yield
 
 
 def run_recipe(name: str, seed: int, device: str) -> Observed:

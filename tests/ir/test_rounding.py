@@ -113,3 +113,33 @@ def test_memory_that_nobody_has_filled_may_hold_signalling_nans() -> None:
         found = exact(memory).value
     assert np.isnan(found[0])
     assert found[1] == 1.0
+
+
+def _places_of_largest(array: np.ndarray) -> Value:
+    """What the graph of argmax says where each number has been computed."""
+    x = Tensor(array).realize()
+    root = x.exp().argmax(1).node
+
+    def known(node: Node) -> np.ndarray | None:
+        return memory_of(node.arg).array() if node.op is Op.BUFFER else None
+
+    return GraphMeaning(known, {}).at(root, [np.arange(len(array))])
+
+
+def test_the_place_of_the_largest_number_is_known_unless_another_is_within_the_error() -> None:
+    array = np.random.default_rng(0).standard_normal((3, 500)).astype(np.float32)
+    array[1, 100], array[1, 300] = 5, np.nextafter(np.float32(5), np.float32(6))
+    found = _places_of_largest(array)
+    np.testing.assert_array_equal(found.error, [0, np.inf, 0])
+    np.testing.assert_array_equal(found.value[[0, 2]], array[[0, 2]].argmax(1))
+
+
+def test_bits_of_a_float_that_is_off_may_change_sign_and_are_then_not_known() -> None:
+    x = Value(np.array([2.0, 1e-9, -3.0]), np.array([2.0**-22, 1e-3, 2.0**-22]))
+    bits = elementwise(Op.BITCAST, dtypes.uint32, FLOATS[:1], [x])
+    np.testing.assert_array_equal(bits.error, [2, np.inf, 1])
+    types = (dtypes.uint32, dtypes.uint32)
+    odd = elementwise(Op.AND, dtypes.uint32, types, [bits, exact(np.uint32(1))])
+    assert np.isinf(odd.error).all()  # what is between even numbers may be odd
+    total_of = total(Op.ADD, dtypes.uint32, bits)
+    assert np.isinf(total_of.error)

@@ -7,7 +7,7 @@
 An operation rounds by `ROUNDINGS[op]` units in the last place of its result, a sum by so many of
 the sum of its terms' magnitudes. What is wrong in an operand is passed on as far as the result
 moves with it: integers, comparisons and choices are exact where that does not change them, and
-not known (an error of infinity) where it does.
+not known (an error of infinity) where it does, but for the bits of floats: see rounding_bits.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 from ..dtype import DType, dtypes
 from .elementwise import ELEMENTWISE, cast_array, numpy_dtype
 from .op import Op
+from .rounding_bits import distance, ends, extreme, stays_between
 
 __all__ = ["ROUNDINGS", "Value", "elementwise", "epsilon", "exact", "total"]
 
@@ -88,11 +89,15 @@ def elementwise(
         for number, source in enumerate(sources):
             if source.error is not None:
                 moved = _moved(source, types[number])
-                error = error + functools.reduce(
+                change = functools.reduce(
                     np.maximum, (_change(op, dtype, types, arrays, number, m, value) for m in moved)
                 )
+                if dtype.kind != "float" and types[number].kind != "bool":
+                    steady, off = _of_bits(op, dtype, types, arrays, number, source.error, value)
+                    change = np.where(steady, off, change)
+                error = error + change
         if dtype.kind != "float":
-            return Value(value, None if known else np.where(error > 0, np.inf, 0.0))
+            return Value(value, None if known else np.asarray(error))
         count = max(ROUNDINGS.get(op, 0), roundings if op in ROUNDINGS else 0)
         if count and not (op is Op.CAST and known):
             error = error + _rounded(value, dtype, count)
@@ -143,12 +148,29 @@ def _change(
     moved: Array, value: Array,
 ) -> Array:  # fmt: skip
     """How far the result moves where operand `number` is `moved`."""
-    there = _apply(op, dtype, types, [*arrays[:number], moved, *arrays[number + 1 :]], False)
+    there = _apply(op, dtype, types, _with(arrays, number, moved), False)
     same = (there == value) | ((there != there) & (value != value))
     if dtype.kind != "float":
         return np.where(same, 0.0, np.inf)
     change = np.abs(there - value)
     return np.where(same, 0.0, np.where(np.isnan(change), np.inf, change))
+
+
+def _of_bits(
+    op: Op, dtype: DType, types: Sequence[DType], arrays: Sequence[Array], number: int,
+    error: Array, value: Array,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Where it is known how far an integer moves with what operand `number` may be, and how far."""
+    known, off = np.asarray(np.isfinite(error)), np.zeros(())
+    for end in ends(arrays[number], error):
+        moved = _with(arrays, number, end)
+        known = known & stays_between(op, dtype, types[number], arrays, moved, number)
+        off = np.maximum(off, distance(_apply(op, dtype, types, moved, False), value))
+    return known, off
+
+
+def _with(arrays: Sequence[Array], number: int, moved: Array) -> list[Array]:
+    return [*arrays[:number], moved, *arrays[number + 1 :]]
 
 
 def _rounded(value: Array, dtype: DType, count: float) -> Array:
@@ -179,8 +201,8 @@ def total(op: Op, dtype: DType, terms: Value) -> Value:
     with np.errstate(all="ignore"):
         found = np.asarray(ufunc.reduce(value, axis=0, dtype=value.dtype))
         if dtype.kind != "float":
-            unknown = None if error is None else _widened(error, value).max(axis=0)
-            return Value(found, unknown)
+            off = None if error is None else extreme(op, found, value, _widened(error, value))
+            return Value(found, off)
         spread = np.zeros(()) if error is None else _widened(error, value)
         if op in (Op.MAX, Op.MIN):
             if error is None:

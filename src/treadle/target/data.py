@@ -156,7 +156,7 @@ class Target:
 
     @property
     def code_key(self) -> str:
-        """What compiled code depends on: two targets with one key run each other's code."""
+        """What compiled code depends on: two targets with one key use each other's code."""
         limits = (
             self.workgroup,
             self.max_buffers,
@@ -164,5 +164,8 @@ class Target:
             self.index_bits,
             self.short_indices,
             self.max_steps,
+            self.l1,
+            self.l2,
+            self.l3,
         )
         return f"{self.triple}|{self.cpu}|{self.features}|{self.max_lanes}|{limits}"
