@@ -14,8 +14,8 @@ import pytest
 
 from treadle import Context, Tensor
 from treadle.engine import kernels, remote_contest
-from treadle.engine.backends import Device
 from treadle.engine.contest import Problem
+from treadle.engine.devices import Device
 from treadle.engine.remote_contest import RemoteContest
 from treadle.engine.run import scheduled
 from treadle.errors import SettingError

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from treadle.engine.backends import Opened, _open
+from treadle.engine.devices import Opened, _open
 from treadle.engine.selection import parse_choice
 from treadle.errors import DeviceError
 

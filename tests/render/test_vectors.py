@@ -7,7 +7,7 @@ import pytest
 
 from treadle import Tensor, dtypes
 from treadle.dtype import DType
-from treadle.engine.backends import Opened
+from treadle.engine.devices import Opened
 from treadle.engine.known import current
 from treadle.errors import InternalError
 from treadle.ir.args import ReduceArg

@@ -25,8 +25,8 @@ from ..ir.op import MOVEMENT, Op
 from ..ir.versions import stored_below
 from ..runtime.base import Launch
 from .arguments import is_traced, memories_of, over, refreshed
-from .backends import Device
 from .changes import changes
+from .devices import Device
 from .known import (
     current,
     holders,

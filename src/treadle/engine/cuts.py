@@ -23,7 +23,7 @@ from ..ir.op import CUTS, Op
 from ..ir.recurrence import Loop, siblings, without
 from ..transforms.matrices import siblings as results_of
 from ..transforms.recurrence import rows
-from .backends import Device
+from .devices import Device
 from .in_steps import products_of_rows, with_products
 from .known import holders, is_backed, remember, resolve
 from .loops import run_loop

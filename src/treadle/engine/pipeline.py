@@ -31,7 +31,8 @@ from ..schedule.kernel import Kernel
 from ..schedule.memory import Life, plan, plan_blocks
 from ..schedule.schedule import schedule
 from ..transforms.pairs import in_reals
-from .backends import Device, compile_cache
+from .cache import compile_cache
+from .devices import Device
 from .given import with_given
 from .kernels import compiled, known_kernel
 from .lasting import expects_replays, lasts

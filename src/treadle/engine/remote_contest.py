@@ -22,9 +22,9 @@ from typing import Any, Self
 
 from ..config import Context
 from ..optimize.knobs import Knobs
-from .backends import Device
 from .child import Child, Parent, available, parent
 from .contest import Contest, Problem, Verdict
+from .devices import Device
 
 __all__ = ["Ended", "NotStarted", "RemoteContest", "serve"]
 

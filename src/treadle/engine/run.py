@@ -24,10 +24,10 @@ from ..schedule.kernel import Kernel
 from ..schedule.schedule import schedule
 from ..schedule.shard import Spread, Value, partition, spread_over
 from ..transforms.pairs import in_reals
-from .backends import Device
 from .blame import blamed
 from .check import check_values
 from .cuts import compute_cuts, computed_at_once, device_of
+from .devices import Device
 from .effects import (
     commit,
     is_stored,

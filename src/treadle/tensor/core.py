@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
 from ..dtype import DType
-from ..engine.backends import Device
+from ..engine.devices import Device
 from ..engine.known import is_backed, resolve, track
 from ..engine.memory import Promise, to_host
 from ..engine.run import lock, realize, scheduled

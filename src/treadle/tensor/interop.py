@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..dtype import DType, ImageDType, dtypes, to_dtype
-from ..engine.backends import Device
+from ..engine.devices import Device
 from ..engine.memory import Memory, adopt
 from ..errors import (
     ArgumentError,
