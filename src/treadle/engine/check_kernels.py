@@ -36,7 +36,7 @@ from ..ir.rounding import Value
 from ..ir.versions import view_base
 from ..schedule.kernel import Kernel
 from .backends import Device, Opened
-from .blame import blamed
+from .error_context import blamed
 from .memory import Memory
 from .program import CompiledKernel, Place
 from .steps import HostCall, Run, Transfer

@@ -29,9 +29,9 @@ from ..optimize.heuristic import optimize
 from ..schedule.kernel import Kernel
 from ..target import host_target
 from .backends import Opened, compile_cache
-from .blame import blamed
 from .child import available
 from .counters import GlobalCounters
+from .error_context import blamed
 from .loading import digest, load
 from .program import CompiledKernel
 from .report import report_search

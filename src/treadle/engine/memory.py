@@ -21,8 +21,8 @@ from ..ir.args import BufferRef, Placeholder, ShardArg, Token
 from ..ir.node import Node
 from ..ir.op import Op
 from .backends import Device
-from .changes import changes
-from .known import remember
+from .change_counters import changes
+from .realized import remember
 
 if TYPE_CHECKING:
     import numpy as np
