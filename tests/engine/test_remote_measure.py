@@ -115,9 +115,9 @@ search.PATIENCE = 1000
     )
     (tmp_path / "planted.py").write_text(
         "import sys, time\n"
-        "from treadle.engine import contest\n"
+        "from treadle.engine import measure\n"
         "from treadle.engine.remote_measure import serve\n"
-        "contest.Contest.attempt = lambda *a: time.sleep(1000)\n"
+        "measure.Contest.attempt = lambda *a: time.sleep(1000)\n"
     )
     process = started(tmp_path / "cache", code, DEBUG="1")
     while not children(process.pid):

@@ -167,18 +167,18 @@ def planted(monkeypatch, tmp_path):
 # Every schedule but the heuristic's own goes through `spoil`.
 PLANTED = """
 import os, signal
-from treadle.engine import contest, trial
+from treadle.engine import measure, trial
 from treadle.engine.remote_measure import serve
 from treadle.ir.loops import Split, replace_ranges
 from treadle.ir.op import Op
 from treadle.optimize.parameters import Knobs
-real = contest.optimize
+real = measure.optimize
 def optimize(ast, target, knobs=Knobs()):
     found, moves = real(ast, target, knobs)
     if knobs != OWN:
         found, moves = spoil(found), [*moves, "spoilt"]
     return found, moves
-contest.optimize, OWN = optimize, Knobs()
+measure.optimize, OWN = optimize, Knobs()
 def longest(ast):  # the longest loop of a reduction
     loops = [r for n in ast.toposort() if n.op is Op.REDUCE for r in n.src[1:]]
     return max((r for r in loops if r.arg.kind == "loop"), key=lambda r: r.src[0].arg)
