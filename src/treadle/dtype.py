@@ -4,7 +4,7 @@
     least_upper_dtype(dtypes.int32, dtypes.float16) -> dtypes.float16
 
 Complex numbers are pairs of floats, side by side in memory. No kernel sees them
-(transforms/pairs), so `dtypes.all` are the types that kernels compute with.
+(transforms/complex_to_real), so `dtypes.all` are the types that kernels compute with.
 
 One surprise: `dtypes.index` is no storage type. Index arithmetic is done in it, over the unbounded
 integers, until the compiler knows the bounds and picks a machine width.

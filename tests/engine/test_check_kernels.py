@@ -10,7 +10,7 @@ import pytest
 from treadle import Context, Tensor, TinyJit
 from treadle.engine import kernels, pipeline
 from treadle.engine.check_kernels import TALLY
-from treadle.engine.lasting import Kept
+from treadle.engine.prepacked import Kept
 from treadle.errors import KernelMismatch
 from treadle.ir.node import Node
 from treadle.ir.op import Op

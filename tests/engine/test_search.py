@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from treadle import Context, Tensor, TinyJit
-from treadle.engine import agreement, kernels, pipeline, remote_contest, search, trial
+from treadle.engine import agreement, kernels, pipeline, remote_measure, search, trial
 from treadle.engine.cache import CompileCache
 from treadle.engine.devices import Device
 from treadle.engine.loading import load
@@ -21,7 +21,7 @@ from treadle.errors import OutOfMemory
 from treadle.ir.op import Op
 from treadle.ir.text import render
 from treadle.optimize import heuristic
-from treadle.optimize.knobs import Knobs, neighbours
+from treadle.optimize.parameters import Knobs, neighbours
 from treadle.optimize.sample import sampled
 from treadle.target import Target
 
@@ -155,30 +155,30 @@ def planted(monkeypatch, tmp_path):
     """Trials by a process in which `code` has been run first, to its end."""
 
     def plant(code):
-        remote_contest._end_idle()
+        remote_measure._end_idle()
         (tmp_path / "planted.py").write_text(PLANTED + code)
         monkeypatch.syspath_prepend(str(tmp_path))
-        monkeypatch.setattr(remote_contest, "_module", "planted")
+        monkeypatch.setattr(remote_measure, "_module", "planted")
 
     yield plant
-    remote_contest._end_idle()
+    remote_measure._end_idle()
 
 
 # Every schedule but the heuristic's own goes through `spoil`.
 PLANTED = """
 import os, signal
-from treadle.engine import contest, trial
-from treadle.engine.remote_contest import serve
+from treadle.engine import measure, trial
+from treadle.engine.remote_measure import serve
 from treadle.ir.loops import Split, replace_ranges
 from treadle.ir.op import Op
-from treadle.optimize.knobs import Knobs
-real = contest.optimize
+from treadle.optimize.parameters import Knobs
+real = measure.optimize
 def optimize(ast, target, knobs=Knobs()):
     found, moves = real(ast, target, knobs)
     if knobs != OWN:
         found, moves = spoil(found), [*moves, "spoilt"]
     return found, moves
-contest.optimize, OWN = optimize, Knobs()
+measure.optimize, OWN = optimize, Knobs()
 def longest(ast):  # the longest loop of a reduction
     loops = [r for n in ast.toposort() if n.op is Op.REDUCE for r in n.src[1:]]
     return max((r for r in loops if r.arg.kind == "loop"), key=lambda r: r.src[0].arg)
@@ -272,7 +272,7 @@ def test_a_search_that_fails_as_a_whole_leaves_the_heuristics_choice(monkeypatch
 
 def test_a_program_that_cannot_start_processes_is_told_once_and_searches_later(monkeypatch):
     monkeypatch.setattr(search, "_refused", [])
-    remote_contest._end_idle()
+    remote_measure._end_idle()
     x = numbers(64, 64)
     with Context(BEAM=2):
         with monkeypatch.context() as embedded:

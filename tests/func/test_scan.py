@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from treadle import GlobalCounters, Tensor, TinyJit, func
-from treadle.engine import loops, memory
+from treadle.engine import memory, recurrence
 from treadle.errors import DTypeError, ShapeError, UserError
 
 STEPS, BATCH, SIZE = 5, 2, 3
@@ -173,7 +173,7 @@ def test_of_a_state_whose_history_nobody_reads_two_rows_are_enough(monkeypatch, 
 
         return func.scan(one, (h * 2, h), xs, reverse=reverse)
 
-    monkeypatch.setattr(loops, "new_memory", noted)
+    monkeypatch.setattr(recurrence, "new_memory", noted)
     (slow, _), fasts = loop(w)
     slow.realize(fasts)
     if steps > 1:  # the only step is the last

@@ -13,9 +13,9 @@ from treadle.dtype import dtypes
 from treadle.engine.run import scheduled
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_linear
+from treadle.lower.nontemporal_stores import CACHE_LINE, split_index
 from treadle.lower.passes import lower
 from treadle.lower.prefetch_rows import AHEAD, AHEAD_IN_EACH
-from treadle.lower.streams import CACHE_LINE, split_index
 from treadle.optimize.heuristic import optimize
 from treadle.render.c import CRenderer
 from treadle.render.llvm import LLVMRenderer

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from treadle import Tensor, dtypes
-from treadle.engine.known import current
+from treadle.engine.realized import current
 from treadle.errors import DeviceError
 from treadle.ir.evaluate import evaluate
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_kernel, verify_linear
+from treadle.lower.multi_buffering import ASYNCHRONOUS
 from treadle.lower.passes import lower
-from treadle.lower.pipeline import ASYNCHRONOUS
 from treadle.optimize.heuristic import optimize
 from treadle.schedule.schedule import schedule
 from treadle.target import Target

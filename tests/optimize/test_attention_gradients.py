@@ -10,7 +10,7 @@ import pytest
 
 from treadle import Tensor, dtypes
 from treadle.engine.counters import GlobalCounters
-from treadle.engine.known import current
+from treadle.engine.realized import current
 from treadle.errors import DeviceError
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_kernel, verify_linear

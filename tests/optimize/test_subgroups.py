@@ -12,8 +12,8 @@ from treadle.engine.run import scheduled
 from treadle.errors import DeviceError, InternalError, SettingError
 from treadle.ir.node import Node
 from treadle.ir.op import Op
+from treadle.lower.count_iterations import most_steps
 from treadle.lower.passes import lower
-from treadle.lower.steps import most_steps
 from treadle.optimize.heuristic import optimize
 from treadle.runtime.webgpu import adapter
 from treadle.runtime.webgpu import device as webgpu

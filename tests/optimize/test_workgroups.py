@@ -12,8 +12,8 @@ from treadle import Device, Tensor
 from treadle.engine.run import scheduled
 from treadle.errors import DeviceError
 from treadle.ir.op import Op
+from treadle.lower.count_iterations import most_steps
 from treadle.lower.passes import lower
-from treadle.lower.steps import most_steps
 from treadle.optimize.heuristic import optimize
 from treadle.schedule.limits import fits
 from treadle.schedule.schedule import schedule

@@ -12,7 +12,7 @@ import pytest
 from treadle import Context, Device, Tensor, dtypes
 from treadle.compile.nvrtc import NVRTCCompiler
 from treadle.compile.ptx import PTXCompiler
-from treadle.engine.known import current
+from treadle.engine.realized import current
 from treadle.errors import SettingError
 from treadle.ir.elementwise import numpy_dtype
 from treadle.lower.passes import lower

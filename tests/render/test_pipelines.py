@@ -14,8 +14,8 @@ from treadle.compile.ptx import PTXCompiler
 from treadle.engine.run import scheduled
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_kernel, verify_linear
+from treadle.lower.multi_buffering import ASYNCHRONOUS
 from treadle.lower.passes import lower
-from treadle.lower.pipeline import ASYNCHRONOUS
 from treadle.optimize.heuristic import optimize
 from treadle.render.cuda import CUDARenderer
 from treadle.render.nvidia import copied

@@ -11,8 +11,8 @@ from treadle import Tensor, dtypes
 from treadle.compile.clang import ClangCompiler, clang_target
 from treadle.compile.llvm import LLVMCompiler
 from treadle.dtype import _to_np_dtype
-from treadle.engine.known import current
 from treadle.engine.memory import read
+from treadle.engine.realized import current
 from treadle.ir.op import Op
 from treadle.ir.shape import size_product
 from treadle.ir.verify import verify_linear

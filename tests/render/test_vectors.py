@@ -8,7 +8,7 @@ import pytest
 from treadle import Tensor, dtypes
 from treadle.dtype import DType
 from treadle.engine.devices import Opened
-from treadle.engine.known import current
+from treadle.engine.realized import current
 from treadle.errors import InternalError
 from treadle.ir.args import ReduceArg
 from treadle.ir.elementwise import cast_array, numpy_dtype

@@ -17,8 +17,8 @@ import pytest
 
 import treadle
 from treadle import Tensor, TinyJit
-from treadle.engine.given import with_given
-from treadle.engine.lasting import expects_replays
+from treadle.engine.bindings import with_given
+from treadle.engine.prepacked import expects_replays
 
 from ..thinning import chosen
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from treadle import Tensor, nn
-from treadle.engine.known import current
 from treadle.engine.pipeline import program_of
+from treadle.engine.realized import current
 from treadle.ir.op import Op
 from treadle.schedule.schedule import schedule
 

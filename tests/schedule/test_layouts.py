@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from treadle import Tensor, TinyJit
-from treadle.engine.known import current
+from treadle.engine.realized import current
 from treadle.ir.op import Op
 from treadle.schedule.schedule import schedule
 from treadle.target import Target

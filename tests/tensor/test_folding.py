@@ -22,7 +22,7 @@ from treadle.errors import TreadleError
 from treadle.ir.node import Node, alu
 from treadle.ir.op import ALU, COMPARE, OF_COMPLEX, TRANSCENDENTAL, Op
 from treadle.lower.decompose import decompose
-from treadle.lower.emulate import emulate_dtypes
+from treadle.lower.emulated_floats import emulate_dtypes
 from treadle.lower.math import lower_math
 
 from .specials import REAL, combinations, same, special_array

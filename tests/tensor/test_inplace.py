@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from treadle import Tensor, dtypes
-from treadle.engine.known import resolve
 from treadle.engine.memory import memory_of
+from treadle.engine.realized import resolve
 from treadle.errors import DTypeError, ShapeError
 
 

@@ -21,8 +21,8 @@ from ..ir.op import Op
 from ..ir.symbolic import bind, unbind
 from ..kinds import shown
 from .effects import copied
-from .known import is_backed, resolve
 from .memory import Memory, buffers_of, memory_of
+from .realized import is_backed, resolve
 from .storages import claimed
 
 __all__ = [

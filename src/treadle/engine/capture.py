@@ -25,9 +25,11 @@ from ..ir.op import MOVEMENT, Op
 from ..ir.versions import stored_below
 from ..runtime.base import Launch
 from .arguments import is_traced, memories_of, over, refreshed
-from .changes import changes
+from .change_counters import changes
 from .devices import Device
-from .known import (
+from .memory import Memory, adopt, buffers_of, from_host, memory_of, moment, read
+from .prepacked import Kept, Room
+from .realized import (
     current,
     holders,
     is_backed,
@@ -37,8 +39,6 @@ from .known import (
     resolve,
     tracked_since,
 )
-from .lasting import Kept, Room
-from .memory import Memory, adopt, buffers_of, from_host, memory_of, moment, read
 from .run import lock, realize, whatever_interrupts
 from .steps import HostCall, Run, Step, Transfer
 from .storages import (

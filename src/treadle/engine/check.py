@@ -22,8 +22,8 @@ from ..ir.node import Node, toposort
 from ..ir.op import MOVEMENT, Op
 from ..ir.origin import origin_of
 from ..ir.shape import size_product
-from .known import is_backed, resolve
 from .memory import read
+from .realized import is_backed, resolve
 
 if TYPE_CHECKING:
     import numpy as np

@@ -35,8 +35,8 @@ from ..ir.op import Op
 from ..ir.rounding import Value
 from ..ir.versions import view_base
 from ..schedule.kernel import Kernel
-from .blame import blamed
 from .devices import Device, Opened
+from .error_context import blamed
 from .memory import Memory
 from .program import CompiledKernel, Place
 from .steps import HostCall, Run, Transfer

@@ -19,8 +19,8 @@ from ..ir.node import Node, toposort
 from ..ir.op import CUTS, Op
 from ..ir.shape import size_max, size_product
 from ..ir.versions import stored_below
-from .known import current, holders, is_backed, is_known, remember, resolve
 from .memory import Memory, adopt, buffers_of, memory_of, new_memory
+from .realized import current, holders, is_backed, is_known, remember, resolve
 from .steps import Transfer, listeners
 from .storages import capturing, claimed, held_nodes
 

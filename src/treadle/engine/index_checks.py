@@ -23,9 +23,9 @@ from ..ir.args import BoundsArg, ReduceArg, Token
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.origin import origin_of
-from .known import is_backed, resolve
-from .lasting import expects_replays
 from .memory import Memory, adopt, memory_of, new_memory, on_read
+from .prepacked import expects_replays
+from .realized import is_backed, resolve
 
 __all__ = ["Flag", "flags_of", "look"]
 

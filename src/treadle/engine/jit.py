@@ -54,19 +54,19 @@ from .arguments import (
     with_arguments,
     with_sizes,
 )
+from .bindings import given
 from .capture import Capture, begin, made_before, note_names, step_state
+from .capture_outputs import finish, interferes, leave, reaches, shares_memory, watch_graphs
 from .check_kernels import check_again
 from .counters import count
-from .functions import Parts, made_of, parts_of
-from .given import given
-from .known import is_backed, resolve
-from .lasting import expect_replays
-from .leaving import finish, interferes, leave, reaches, shares_memory, watch_graphs
+from .fast_replay import Settled, straight_of
 from .memory import Memory, adopt, moment, new_memory
+from .pickled_functions import Parts, made_of, parts_of
+from .prepacked import expect_replays
+from .realized import is_backed, resolve
 from .run import on_compute, on_interpret, realize
 from .steps import HostCall, Step, Transfer, listeners
 from .storages import capturing, is_behind, next_storage, storage_of
-from .straight import Settled, straight_of
 from .variables import bind_holders, sizes_with
 
 __all__ = ["TinyJit", "jit"]

@@ -28,11 +28,11 @@ from ..ir.text import render
 from ..optimize.heuristic import optimize
 from ..schedule.kernel import Kernel
 from ..target import host_target
-from .blame import blamed
 from .cache import compile_cache
 from .child import available
 from .counters import GlobalCounters
 from .devices import Opened
+from .error_context import blamed
 from .loading import digest, load
 from .program import CompiledKernel
 from .report import report_search

@@ -15,8 +15,8 @@ from ..ir.choices import is_observed, note_kernel
 from .check_kernels import check_again, check_launches
 from .counters import count
 from .devices import Device, Opened
-from .lasting import Kept, Room
 from .memory import Memory
+from .prepacked import Kept, Room
 from .program import Program
 from .report import report_kernels
 from .steps import Run, listeners

@@ -20,9 +20,9 @@ from ..errors import InternalError, UserError
 from ..ir.args import BufferRef, Placeholder, ShardArg, Token
 from ..ir.node import Node
 from ..ir.op import Op
-from .changes import changes
+from .change_counters import changes
 from .devices import Device
-from .known import remember
+from .realized import remember
 
 if TYPE_CHECKING:
     import numpy as np

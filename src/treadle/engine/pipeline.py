@@ -26,18 +26,18 @@ from ..ir.shape import size_max, size_product
 from ..ir.symbolic import unbind
 from ..ir.text import render as node_text
 from ..ir.versions import stored_below
-from ..schedule.images import image_of
 from ..schedule.kernel import Kernel
 from ..schedule.memory import Life, plan, plan_blocks
 from ..schedule.schedule import schedule
-from ..transforms.pairs import in_reals
+from ..schedule.textures import image_of
+from ..transforms.complex_to_real import in_reals
+from .bindings import with_given
 from .cache import compile_cache
 from .devices import Device
-from .given import with_given
 from .kernels import compiled, known_kernel
-from .lasting import expects_replays, lasts
 from .loading import digest
 from .memory import memory_of
+from .prepacked import expects_replays, lasts
 from .program import Place, Program, loaded, saved
 from .programs import Programs
 

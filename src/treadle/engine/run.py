@@ -2,7 +2,7 @@
 
     [node] = realize([(x + 1, "CPU")])  ->  RESHAPE(BUFFER) of the same shape
 
-What known.py knows already is read from memory; effects.py sees to what assignments overwrite.
+What realized.py knows already is read from memory; effects.py sees to what assignments overwrite.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ from ..ir.versions import stored_below
 from ..schedule.kernel import Kernel
 from ..schedule.schedule import schedule
 from ..schedule.shard import Spread, Value, partition, spread_over
-from ..transforms.pairs import in_reals
-from .blame import blamed
+from ..transforms.complex_to_real import in_reals
+from .bindings import with_given
 from .check import check_values
-from .cuts import compute_cuts, computed_at_once, device_of
 from .devices import Device
 from .effects import (
     commit,
@@ -38,12 +37,13 @@ from .effects import (
     standing_for,
     still_read,
 )
-from .given import with_given
+from .error_context import blamed
 from .index_checks import flags_of
-from .known import current, holders, is_backed, remember, resolve
+from .kernel_boundaries import compute_cuts, computed_at_once, device_of
 from .launching import run_program
 from .memory import adopt, from_host, memory_of, new_memory, read
 from .pipeline import program_of
+from .realized import current, holders, is_backed, remember, resolve
 from .report import report_lines
 from .storages import capturing
 

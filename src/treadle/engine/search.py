@@ -8,7 +8,7 @@ used up. Before a candidate's time counts, its results are compared with those o
 choice everywhere, and these with the kernel before any move (see trial.py). At the end the winner
 runs against the heuristic's choice once more, in turns, and is taken only if it is clearly quicker.
 
-All of that runs in another process (see remote_contest.py), so that a candidate which crashes, or
+All of that runs in another process (see remote_measure.py), so that a candidate which crashes, or
 never ends, is one candidate less, and nothing here has been touched. One surprise: the engine keeps
 the winner as the machine code of the kernel, under a key that holds the width, so a later process
 neither searches nor measures; each is kept as soon as it is found.
@@ -27,10 +27,10 @@ from ..config import settings
 from ..ir.choices import forget_choices
 from ..ir.node import Node
 from ..optimize.heuristic import optimize
-from ..optimize.knobs import Knobs, neighbours
+from ..optimize.parameters import Knobs, neighbours
 from .agreement import can_be_judged
-from .contest import Problem, Verdict
-from .remote_contest import Ended, NotStarted, RemoteContest
+from .measure import Problem, Verdict
+from .remote_measure import Ended, NotStarted, RemoteContest
 from .translation import Job
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from ..ir.args import Placeholder, Token
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.versions import stored_below
-from .calls import is_running
-from .changes import changes
-from .known import holders, resolve
+from .call_scope import is_running
+from .change_counters import changes
+from .realized import holders, resolve
 
 __all__ = [
     "Moves", "Storage", "base_of", "bases_to_write", "capturing", "claimed", "held_nodes",

@@ -19,9 +19,9 @@ from ..ir.choices import choices_of
 from ..ir.node import Node
 from ..ir.rules.index import remembered
 from ..ir.text import parse
+from ..lower.count_iterations import most_steps
 from ..lower.linearize import Phase, param_bytes
 from ..lower.passes import lower
-from ..lower.steps import most_steps
 from ..optimize.heuristic import optimize
 from ..target import Target
 from .program import packed

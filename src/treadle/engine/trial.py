@@ -8,7 +8,7 @@
 Of a kernel that takes long as it stands, before any move, only some results are known: those that
 optimize/sample.py leaves. Memory is bounded: no kernel of more than 256 MiB is tried, which may
 have as much scratch memory, and for each result there are three copies. Weights that last are
-packed once and not in the time that a schedule takes, as in a replay (see lasting.py).
+packed once and not in the time that a schedule takes, as in a replay (see prepacked.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..ir.op import Op
 from ..optimize.sample import sampled
 from ..runtime.base import Launch
 from .agreement import agree, tolerance
-from .lasting import left_out
+from .prepacked import left_out
 
 if TYPE_CHECKING:
     from .devices import Opened

@@ -19,8 +19,8 @@ from ..ir.node import Node, toposort
 from ..ir.op import Op
 from ..ir.symbolic import bind, bound_size
 from .capture import Capture, bases_of
-from .known import born_since, current, tracked_since
 from .memory import memory_of
+from .realized import born_since, current, tracked_since
 from .steps import HostCall, Transfer
 
 __all__ = ["bind_holders", "renew", "sizes_with"]

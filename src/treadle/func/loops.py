@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..engine.known import holders
+from ..engine.realized import holders
 from ..errors import DTypeError, ShapeError, UserError
 from ..explained import explained
 from ..ir.node import Node

@@ -30,7 +30,7 @@ from ..dtype import _from_torch_dtype
 from ..engine.index_checks import look
 from ..engine.jit import TinyJit
 from ..tensor import Tensor
-from . import aten_places, aten_windows
+from . import aten_indexing, aten_windows
 from .aten import MEANINGS
 from .handover import handed_over, in_order, taken
 
@@ -47,7 +47,7 @@ _VIEWS = frozenset((
 
 
 # What an operator's arguments have to be like, where not all are known.
-ONLY_IF: dict[Any, Any] = {**aten_places.ONLY_IF, **aten_windows.ONLY_IF}
+ONLY_IF: dict[Any, Any] = {**aten_indexing.ONLY_IF, **aten_windows.ONLY_IF}
 
 # So many sizes does a stretch have captures for: as often as PyTorch traces a function anew.
 _SIZES = 8

@@ -16,8 +16,8 @@ import torch
 from ..dtype import _from_torch_dtype
 from ..engine.arguments import memories_of
 from ..engine.devices import Device
-from ..engine.known import is_backed, resolve
 from ..engine.memory import Memory, adopt
+from ..engine.realized import is_backed, resolve
 from ..tensor import Tensor
 from ..tensor.inplace import over_memory
 

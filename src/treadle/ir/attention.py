@@ -3,8 +3,9 @@
     out[i, c] = sum over j of softmax(s[i, :])[j] * y[j, c]
     s[i, j] = f(sum over d of q[i, d] * k[j, d])
 
-The scheduler keeps rows of s, of its exponentials and of the weights (schedule/kept.py). Here they
-are seen through: what comes out is said in s alone, so that a kernel can go through j once.
+The scheduler keeps rows of s, of its exponentials and of the weights
+(schedule/local_intermediates.py). Here they are seen through: what comes out is said in s alone, so
+that a kernel can go through j once.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ from .op import COMPARE, TRANSCENDENTAL, Op
 __all__ = ["can_fold", "fold_bits", "fold_scalar", "round_to"]
 
 
-_BY_PARTS = frozenset((Op.MUL, Op.RECIP, Op.FDIV))  # of complex numbers: see transforms/pairs
+# Of complex numbers: see transforms/complex_to_real.
+_BY_PARTS = frozenset((Op.MUL, Op.RECIP, Op.FDIV))
 
 
 def can_fold(op: Op, dtype: DType) -> bool:

@@ -273,7 +273,7 @@ INFO: dict[Op, OpInfo] = {
     Op.STORE: OpInfo(
         -1,
         "src[0][src[1]] = src[2], only where the gate src[3] holds; arg says how, if not as usual: "
-        "STREAM (see lower/streams) or ASYNCHRONOUS (see lower/pipeline)",
+        "STREAM (see lower/nontemporal_stores) or ASYNCHRONOUS (see lower/multi_buffering)",
     ),
     Op.PREFETCH: OpInfo(
         2,
@@ -367,7 +367,7 @@ COMMUTATIVE = frozenset((Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR, 
 CUTS = frozenset((Op.COPY, Op.HOST, Op.RECUR))  # computed between kernels, by none of them
 SAME = frozenset((Op.CONTIGUOUS_BACKWARD, Op.DETACH, Op.ALIAS, Op.CHECKED))  # nothing to compute
 MOVEMENT = frozenset(op for op in Op if Op.RESHAPE <= op <= Op.UNWINDOW) - {Op.UNWINDOW}
-# What takes complex numbers; transforms/pairs makes reals of it before scheduling.
+# What takes complex numbers; transforms/complex_to_real makes reals of it before scheduling.
 OF_COMPLEX = MOVEMENT | SAME | frozenset((
     Op.NEG, Op.RECIP, Op.REAL, Op.IMAG, Op.CAST, Op.ADD, Op.SUB, Op.MUL, Op.FDIV, Op.CMPEQ,
     Op.CMPNE, Op.WHERE, Op.REDUCE, Op.SCAN, Op.GATHER, Op.SCATTER, Op.CONTIGUOUS, Op.COPY, Op.HOST,

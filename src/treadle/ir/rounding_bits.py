@@ -3,9 +3,9 @@
     key(x), x = 2.5 within 4 units of its last place  uint32, within 4
     key(x) << 32 | place                              uint64, within 4 << 32: the place is known
 
-Extremes are found by such numbers (`ir/keyed`): a place is known unless another key is as close to
-the largest one as both are off. Each operation here gives, of all numbers between two of them, what
-lies between what it gives of the two; of other operations on what is off, nothing is known.
+Extremes are found by such numbers (`ir/key_value`): a place is known unless another key is as close
+to the largest one as both are off. Each operation here gives, of all numbers between two of them,
+what lies between what it gives of the two; of other operations on what is off, nothing is known.
 """
 
 from __future__ import annotations

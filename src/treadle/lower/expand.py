@@ -24,12 +24,12 @@ from ..ir.loops import TRUE, closed_ranges, free_ranges
 from ..ir.node import Node, alu, alu_dtype
 from ..ir.op import ALU, Op
 from ..ir.rules.index import simplify
-from .columns import columns_of
 from .interleave import store_interleaved
 from .lane_scans import scanned
 from .lanes import broadcast, contiguous, lane_condition, segments, without_lane
-from .strides import strided
-from .turned import find_side, store_turned
+from .register_transpose import columns_of
+from .strided_lanes import strided
+from .transposed_stores import find_side, store_turned
 
 __all__ = ["expand"]
 

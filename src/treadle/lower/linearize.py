@@ -29,7 +29,8 @@ class Phase:
 
     `items` is the number of work items in a group; 1 where workers take slices of the grid. `asked`
     are the bytes of LOCAL memory that a launch has to ask for, since they are too many to declare.
-    One item of four more subgroups runs the program `producer`, if there is one (see bulk.py).
+    One item of four more subgroups runs the program `producer`, if there is one (see
+    bulk_copy_producer.py).
     """
 
     program: Node

@@ -14,20 +14,20 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
 from .decompose import decompose
-from .emulate import emulate_dtypes
+from .dynamic_shared import asking
+from .emulated_floats import emulate_dtypes
 from .expand import expand
+from .explicit_rounding import say_rounding
 from .index_types import lower_index_types
 from .linearize import Phase, linearize
-from .lines import with_lines
-from .loose import say_rounding
 from .math import lower_math
+from .nontemporal_stores import with_streams
+from .padded_rows import with_lines
 from .partial_sums import with_partial_sums
 from .prefetch import with_prefetches
 from .registers import lower_reduces
-from .scaling import say_scaling
-from .shared import asking
+from .scale_by_power import say_scaling
 from .stage import lower_stages
-from .streams import with_streams
 from .wide_scans import widen_scans
 from .workgroup import lower_work_items
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..dtype import dtypes
 from ..ir.node import Node, alu, behind_after
 from ..ir.op import ALU, Op
-from .streams import CACHE_LINE, split_index
+from .nontemporal_stores import CACHE_LINE, split_index
 
 __all__ = [
     "Loop", "Row", "are_constant", "asked_for", "at_most", "following_row", "is_plain", "ranges_of",

@@ -20,8 +20,8 @@ from ..dtype import dtypes
 from ..ir.node import Node, alu, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms
+from .nontemporal_stores import CACHE_LINE, split_index
 from .prefetch_hints import Loop, Row, are_constant, at_most, following_row, is_plain, ranges_of
-from .streams import CACHE_LINE, split_index
 
 __all__ = ["hint_for_packing", "hint_for_panel"]
 

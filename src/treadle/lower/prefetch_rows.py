@@ -9,16 +9,16 @@ The first loop over a row waits for memory, later ones compute while memory rest
       ->  the same, and in each step PREFETCH(row, step + 8 KiB)
 
 Where large memory is read once, processors fetch ahead by themselves, but not far enough, and no
-further than a page. Loops that read at two places at a time (optimize/places) need no hints for
-that, nor do those that also store and fetch lines by that. But where a loop, or the grid itself,
-stores around the caches as much as it reads, its loads find memory turned to writing: hints make
-fewer turns of it. A loop that stores less only lost by them.
+further than a page. Loops that read at two places at a time (optimize/dual_streams) need no hints
+for that, nor do those that also store and fetch lines by that. But where a loop, or the grid
+itself, stores around the caches as much as it reads, its loads find memory turned to writing: hints
+make fewer turns of it. A loop that stores less only lost by them.
 
     for rows: for step: load(row, step), ..., load(row + 7, step), store to memory of the worker
       ->  the same, and in each step PREFETCH(row, step + 1 KiB), ..., (row + 7, step + 1 KiB)
 
-Several rows at a time that are added to totals in the nearest cache (optimize/columns.py) are as
-many streams, so that less of each is on its way.
+Several rows at a time that are added to totals in the nearest cache (optimize/column_reduction.py)
+are as many streams, so that less of each is on its way.
 
     for pair (grid): for step: load(2*pair, step), load(2*pair + 1, step), store around the caches
       ->  the same, and in each step PREFETCH(2*pair + 2, step), PREFETCH(2*pair + 3, step)
@@ -29,7 +29,8 @@ nothing of what is read is likely to be in a cache: the first lines of all rows 
     for block (grid): for row: for step: load(row + 1, step), ..., store(row, step)
       ->  the same, and in each step PREFETCH(row + 2, step), into the first-level cache
 
-Rows on their way one behind the other (optimize/overlap) know each other, so that one more is.
+Rows on their way one behind the other (optimize/row_pipelining) know each other, so that one more
+is.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms
 from .linearize import param_bytes
+from .nontemporal_stores import CACHE_LINE, STREAM
 from .prefetch_hints import (
     Loop,
     Row,
@@ -51,7 +53,6 @@ from .prefetch_hints import (
     ranges_of,
     rows_in,
 )
-from .streams import CACHE_LINE, STREAM
 
 __all__ = [
     "AHEAD",

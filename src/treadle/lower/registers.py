@@ -4,8 +4,8 @@
 
 Reductions over the same loops share them: one END holds all their updates, and what else is done in
 these loops. The second one of a sum of two sums goes on in the register of the first
-(`_continued`). The extreme of keys with their places (ir/keyed.py) is in two registers, see
-extremes.py.
+(`_continued`). The extreme of keys with their places (ir/key_value.py) is in two registers, see
+argmax_registers.py.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections import Counter
 from ..dtype import dtypes
 from ..ir.args import RegisterRef
 from ..ir.choices import take
-from ..ir.keyed import joined, split
+from ..ir.key_value import joined, split
 from ..ir.loops import closed_ranges, free_ranges, identity
 from ..ir.node import Node, behind_after, rebuild
 from ..ir.op import Op
-from .extremes import updates_of_keyed
+from .argmax_registers import updates_of_keyed
 
 __all__ = ["lower_reduces"]
 

@@ -5,7 +5,7 @@
 
 Scope "shared" becomes LOCAL memory, filled by each worker inside the loops that the value depends
 on. Scope "grid" becomes a scratch PARAM, filled by all workers in a phase of its own. What has
-several buffers is lowered in pipeline.py.
+several buffers is lowered in multi_buffering.py.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
 from ..ir.shape import size_product
 from ..ir.verify import verify_stages
-from .bulk import lower_bulk_copies
-from .pipeline import alignment_of, lower_pipelines, place_in, stored_part
+from .bulk_copy_producer import lower_bulk_copies
+from .multi_buffering import alignment_of, lower_pipelines, place_in, stored_part
 
 __all__ = ["lower_stages"]
 

@@ -19,7 +19,7 @@ from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
 from .attention_tiles import Tiles
-from .tails import as_index
+from .masked_bounds import as_index
 
 __all__ = ["hide", "is_mask", "is_shown", "score_at", "shown_where"]
 

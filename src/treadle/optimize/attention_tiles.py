@@ -36,11 +36,11 @@ from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import MatrixUnit, Workgroup
-from .blocks import is_along_row
 from .fragments import GROUPS_OF_LINES, WORDS, Lane, Operand, staged
+from .masked_bounds import Span, limits_of
 from .moves import Moves
 from .nest import Nest
-from .tails import Span, limits_of
+from .row_blocking import is_along_row
 
 __all__ = [
     "BUFFERS", "HELD", "HOLE", "LOG2_E", "SUBGROUPS", "Shape", "Tiles", "choose", "lane_of",

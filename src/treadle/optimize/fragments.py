@@ -23,8 +23,8 @@ from ..ir.loops import TRUE, Split, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
+from .k_tiling import fill_of, is_contiguous, undigit
 from .moves import Moves
-from .slices import fill_of, is_contiguous, undigit
 
 __all__ = ["GROUPS_OF_LINES", "WORDS", "Lane", "Operand", "most_bytes", "staged"]
 

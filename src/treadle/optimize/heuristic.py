@@ -1,7 +1,7 @@
 """The schedule that is picked at once, from the kernel's shape and the target's numbers.
 
     optimize(ast, target)  ->  (ast with grid, unroll and vector loops, the list of moves)
-    optimize(ast, target, knobs)  ->  the same, with other numbers (see knobs.py)
+    optimize(ast, target, knobs)  ->  the same, with other numbers (see parameters.py)
 
 In this order: sums of one element become loads; neighbouring loops merge; chains of products get
 blocks of rows; reductions that read the same share a loop; long reductions with few results are cut
@@ -26,29 +26,29 @@ from ..ir.verify import shared_by_lanes
 from ..target import Target
 from .attention import attend_in_tiles
 from .attention_gradients import differentiate_in_tiles
-from .chains import block_chains
-from .columns import is_down_columns, is_unrolled, steps_of_part, total_columns
-from .extremes import find_blocks_first
-from .gates import tile_gates
+from .cached_rows import keep_costly_rows, keep_gathered_rows
+from .chained_matmul import block_chains
+from .column_reduction import is_down_columns, is_unrolled, steps_of_part, total_columns
+from .dual_streams import halves_of_row, pair_of_rows
+from .float64_accumulation import widen_sums
+from .fuse_reductions import join_reductions
+from .grouped_matmul import tile_gates
+from .hoist_masks import distribute_over_product
 from .interleave import interleave
-from .joins import join_reductions
-from .knobs import Knobs
 from .lane_scans import scan_along_row
+from .lane_width import lanes_of
 from .matmul import tile_matmul
 from .moves import Moves
 from .nest import Nest, contiguity, reads_of, sequential_loops, stride
-from .overlap import overlap_rows
-from .picks import pick_elements
-from .pieces import in_pieces, rows_in_pieces
-from .places import halves_of_row, pair_of_rows
-from .products import distribute_over_product
+from .one_hot_gather import pick_elements
+from .parameters import Knobs
 from .remainders import cut_off_remainders
+from .row_pipelining import overlap_rows
 from .row_scans import scan_rows
-from .rows import keep_costly_rows, keep_gathered_rows
+from .split_concat import in_pieces, rows_in_pieces
 from .texels import schedule_texels
 from .transposes import transpose
-from .wide_sums import widen_sums
-from .widths import lanes_of
+from .two_level_argmax import find_blocks_first
 from .workgroups import schedule_workgroups
 
 __all__ = ["optimize"]

@@ -15,9 +15,9 @@ from ..ir.loops import Split
 from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
+from .lane_width import lanes_of
 from .moves import Moves
 from .nest import Nest, reads_of, sequential_loops, stride
-from .widths import lanes_of
 
 __all__ = ["interleave"]
 

@@ -21,15 +21,15 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import Target
-from .borders import without_borders
-from .knobs import Knobs
-from .matmul_cut import cut_in_tiles
+from .choose_tile import Tile, best_way, is_at_hand, is_in_place, is_scattered
+from .hoist_masks import distribute_over_product
 from .matmul_packing import flat_position, pack_columns, pack_rows, panel_numbers
 from .matmul_problem import Problem, factors_of, lasts, recognise, uses
-from .matmul_ways import Tile, best_way, is_at_hand, is_in_place, is_scattered
+from .matmul_tiling import cut_in_tiles
 from .moves import Moves
 from .nest import Nest, reads_of, stride
-from .products import distribute_over_product
+from .parameters import Knobs
+from .skip_padding import without_borders
 from .windows import Windows, keep_image
 
 __all__ = ["tile_matmul"]

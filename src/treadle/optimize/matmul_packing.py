@@ -11,7 +11,7 @@ from ..ir.loops import Split, free_ranges, number_of, steps_of
 from ..ir.node import Node
 from ..ir.rules.index import simplify
 from ..target import Target
-from .matmul_ways import Tile
+from .choose_tile import Tile
 from .moves import Moves
 from .nest import gating, reads_of, stride
 

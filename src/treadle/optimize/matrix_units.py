@@ -32,10 +32,10 @@ from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import MatrixUnit, Target
 from .fragments import GROUPS_OF_LINES, WORDS, Lane, most_bytes, staged
+from .hoist_masks import masked
+from .k_tiling import Cut, cut_product, spread
 from .matmul_problem import Problem
 from .moves import Moves
-from .products import masked
-from .slices import Cut, cut_product, spread
 
 __all__ = ["narrowed", "tile_for_matrix_units", "unit_for"]
 

@@ -19,10 +19,10 @@ from ..ir.loops import steps_of
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from ..target import Target
+from .column_strips import FAR, LEAST_STRIP, Strips, strip_size
+from .lane_width import lanes_of
 from .moves import Moves
 from .nest import Nest, reads_of, sequential_loops, stride
-from .strips import FAR, LEAST_STRIP, Strips, strip_size
-from .widths import lanes_of
 
 __all__ = ["scan_rows"]
 

@@ -20,8 +20,8 @@ from ..ir.loops import TRUE, Split, steps_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
+from .k_tiling import Cut, fill_of, is_contiguous, undigit
 from .moves import Moves
-from .slices import Cut, fill_of, is_contiguous, undigit
 
 __all__ = ["HELD", "PIECE", "ROW", "Operand", "Tensor", "bulk", "stored", "tensor_of"]
 

@@ -12,9 +12,9 @@ from ..ir.loops import Split
 from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
+from .lane_width import lanes_of
 from .moves import Moves
 from .nest import Nest, sequential_loops, stride
-from .widths import lanes_of
 
 __all__ = ["transpose"]
 

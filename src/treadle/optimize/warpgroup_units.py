@@ -16,7 +16,7 @@ A WGMMA has both STAGEs as sources and gives the sums of one product of a slice;
 slices adds them up, and EXTRACT takes one.
 
 Operands that are tensors in memory are copied in bulk, several slices ahead, by one item that does
-nothing else (lower/bulk.py). What is computed or masked, the items store themselves.
+nothing else (lower/bulk_copy_producer.py). What is computed or masked, the items store themselves.
 
 Of halves units take either kind of rows, of all else rows of k. float32 along lines becomes words
 of x: for each product of 8 steps an item holds four, which it reads from rows of lines. So what is
@@ -53,13 +53,13 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import MatrixUnit, Target
+from .k_tiling import Cut, cut_product, spread
 from .matmul_problem import Problem
 from .matrix_units import narrowed, unit_for
 from .moves import Moves
 from .nest import stride
 from .packed_operands import packed
 from .shared_operands import ROW, Operand, Tensor, bulk, stored, tensor_of
-from .slices import Cut, cut_product, spread
 
 __all__ = ["tile_for_warpgroups"]
 

@@ -105,7 +105,7 @@ class Windows:
     def is_in_place(self) -> bool:
         """Whether the image needs no copy, since its channels are innermost in memory.
 
-        Beyond its borders are zeros, for all channels of a pixel or for none (lower/lines).
+        Beyond its borders are zeros, for all channels of a pixel or for none (lower/padded_rows).
         """
         if self.image.op is not Op.LOAD or len(self.channels) != 1 or not self.has_inner_channels:
             return False

@@ -19,7 +19,7 @@ from ..ir.op import Op
 from ..target import Target, Workgroup
 from .moves import Moves
 from .nest import Nest, contiguity, sequential_loops, stride
-from .tiles import tile_for_groups
+from .shared_tiles import tile_for_groups
 
 __all__ = ["schedule_workgroups"]
 

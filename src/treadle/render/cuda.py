@@ -26,9 +26,9 @@ from typing import Any
 from ..dtype import DType, dtypes
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
-from ..lower.exact import exact_nodes
+from ..lower.dynamic_shared import local_places
 from ..lower.linearize import Phase
-from ..lower.shared import local_places
+from ..lower.overflow_analysis import exact_nodes
 from ..target import Target
 from .clike import BINARY, COMPARISONS, FUNCTIONS, is_promoted
 from .cuda_text import (

@@ -12,7 +12,7 @@ from ..dtype import DType, dtypes
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..lower.linearize import Phase
-from ..lower.streams import CACHE_LINE, STREAM
+from ..lower.nontemporal_stores import CACHE_LINE, STREAM
 from .llvm_function import LLVMFunction
 from .llvm_values import literal, mangled, memory_type, type_name, zero
 

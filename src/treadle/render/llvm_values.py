@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..dtype import DType, dtypes
-from ..ir.clamped import clamped
+from ..ir.float_ranges import clamped
 from ..ir.node import Node
 from ..ir.op import COMPARE, Op
 

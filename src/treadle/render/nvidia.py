@@ -8,8 +8,8 @@ from typing import NamedTuple
 from ..dtype import DType
 from ..ir.node import Node
 from ..ir.op import Op
-from ..lower.exact import is_multiple
-from ..lower.pipeline import ASYNCHRONOUS
+from ..lower.multi_buffering import ASYNCHRONOUS
+from ..lower.overflow_analysis import is_multiple
 from ..target import Target
 
 __all__ = [

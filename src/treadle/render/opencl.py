@@ -27,8 +27,8 @@ from ..dtype import DType, dtypes
 from ..errors import InternalError
 from ..ir.node import Node
 from ..ir.op import Op
-from ..lower.exact import exact_nodes
 from ..lower.linearize import Phase
+from ..lower.overflow_analysis import exact_nodes
 from ..target import Target
 from .clike import BINARY, COMPARISONS, FUNCTIONS, is_promoted
 from .opencl_float64 import FLOAT64_CALLS, float64_cast, float64_helpers

@@ -11,7 +11,7 @@ from ..dtype import ImageDType
 from ..errors import InternalError
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
-from ..lower.exact import is_multiple
+from ..lower.overflow_analysis import is_multiple
 from .clike import Function
 
 __all__ = ["CHANNEL", "WithTextures", "image_of"]

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from ..dtype import DType, dtypes
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
-from ..lower.exact import exact_nodes, integer_bounds
+from ..lower.dynamic_shared import local_places
 from ..lower.linearize import Phase
-from ..lower.shared import local_places
+from ..lower.overflow_analysis import exact_nodes, integer_bounds
 from ..target import Target
 from .llvm_values import mangled, memory_type, type_name
 from .nvidia import (

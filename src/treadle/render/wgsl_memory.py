@@ -19,8 +19,8 @@ from ..dtype import DType
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.shape import size_max
-from ..lower.exact import is_multiple
 from ..lower.linearize import Phase
+from ..lower.overflow_analysis import is_multiple
 from ..target import Target
 from .clike import Function
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from treadle.forks import fork_safe
 from treadle.runtime.base import Entry, Launch
 from treadle.runtime.buffer import HostAllocator
-from treadle.runtime.calls import CallList, Phase
+from treadle.runtime.call_lists import CallList, Phase
 from treadle.runtime.half import HALF_SYMBOLS, half_ir
 from treadle.runtime.loader import Library, load_object
 from treadle.runtime.pool import WorkerPool

@@ -10,7 +10,8 @@ kernel; all others are inlined. Each decision is recorded with its reason (reaso
     (a @ b) @ c:  the first matmul would be recomputed for each column   ->  two kernels
 
 A third way is to keep a value row by row, in memory of the kernel that wants it (a shared STAGE):
-see kept.py. Attention is one kernel so, and no matrix of all its scores is ever in memory.
+see local_intermediates.py. Attention is one kernel so, and no matrix of all its scores is ever in
+memory.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from ..ir.op import ALU, MOVEMENT, SAME, Op
 from ..ir.rules.index import simplify
 from ..ir.shape import same_size
 from .index import Index, gathered_index, places_index, source_index, unwindow_index
-from .joint import host_of, note_row
-from .kept import EVERYWHERE, Keeping, is_large_middle, keep_rows, may_keep_below
+from .local_intermediates import EVERYWHERE, Keeping, is_large_middle, keep_rows, may_keep_below
+from .multi_output import host_of, note_row
 from .plan import (
     FACTOR,
     LEAVES,

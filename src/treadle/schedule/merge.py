@@ -5,7 +5,7 @@
 
 Merged is what reads the same memory in the same way, or reads what the other stores where it stores
 it, as long as no third kernel has to run between. A value that nobody else reads is not stored.
-Then products move into the one kernel that reads them, see absorb.py.
+Then products move into the one kernel that reads them, see fuse_producer.py.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from dataclasses import dataclass, field, replace
 from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
-from .absorb import is_of_products, reads_once
 from .accesses import Accesses, accesses_of
-from .effects import is_safe, stores_of
-from .images import image_of
+from .fuse_producer import is_of_products, reads_once
 from .index import Index
 from .kernel import Kernel
 from .limits import fits
@@ -27,6 +25,8 @@ from .order import topological
 from .plan import STORED, Plan
 from .ranges import build_kernel, storage_of
 from .reasons import MAX_KERNEL_OPS
+from .store_order import is_safe, stores_of
+from .textures import image_of
 
 __all__ = ["merge"]
 

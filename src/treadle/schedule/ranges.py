@@ -20,13 +20,13 @@ from ..ir.op import ALU, MOVEMENT, SAME, Op
 from ..ir.rules.index import simplify
 from ..ir.shape import Shape, size_product
 from ..ir.versions import stored_below, view_base
-from .effects import in_order
 from .fuse import reduce_index
-from .images import image_of
 from .index import TRUE, Index, flat_index, gathered_index, places_index, source_index
 from .kernel import Kernel
 from .plan import Group, Kept, Plan, ranges_in
 from .reasons import OUTPUT
+from .store_order import in_order
+from .textures import image_of
 
 __all__ = ["build_kernel", "end", "reduce_over", "storage_of"]
 

@@ -20,21 +20,21 @@ from ..ir.op import Op
 from ..ir.rules.index import remembered
 from ..ir.versions import view_base
 from ..target import Target
-from .described import with_choices
-from .effects import is_safe, stores_of
 from .fuse import decide
-from .images import keep_in_images
-from .joint import joinable
-from .kept import EVERYWHERE, Keeping
 from .kernel import Kernel
+from .kernel_choices import with_choices
 from .layouts import store_channels_last
 from .limits import cut_to_fit, fits
+from .local_intermediates import EVERYWHERE, Keeping
 from .merge import merge
+from .multi_output import joinable
 from .order import copy_old_versions, needs_of, order_roots
 from .plan import LEAVES, STORED, Plan
 from .ranges import build_kernel
 from .scans import cut_long_scans
 from .sorts import expand_sorts
+from .store_order import is_safe, stores_of
+from .textures import keep_in_images
 
 __all__ = ["schedule"]
 

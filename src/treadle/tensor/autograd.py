@@ -11,7 +11,7 @@ import operator
 import warnings
 from typing import Any, Self
 
-from ..engine.known import holders, resolve
+from ..engine.realized import holders, resolve
 from ..engine.storages import base_of, claimed
 from ..errors import DTypeError, NoGradientWarning, ShapeError, UserError
 from ..ir.node import Node, toposort

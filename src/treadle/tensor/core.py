@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..dtype import DType
 from ..engine.devices import Device
-from ..engine.known import is_backed, resolve, track
 from ..engine.memory import Promise, to_host
+from ..engine.realized import is_backed, resolve, track
 from ..engine.run import lock, realize, scheduled
 from ..engine.storages import (
     Moves,

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from ..dtype import dtypes, finfo, least_upper_dtype
-from ..engine.known import is_backed
+from ..engine.realized import is_backed
 from ..errors import DTypeError, ShapeError
 from ..ir.args import ShardArg
 from ..ir.node import Node

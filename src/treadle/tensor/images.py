@@ -8,7 +8,7 @@ from ..dtype import ImageDType, dtypes
 from ..engine.devices import Device
 from ..errors import DeviceError, DTypeError, ShapeError
 from ..ir.node import Node
-from ..schedule.images import as_texels
+from ..schedule.textures import as_texels
 
 __all__ = ["check_image", "into_image"]
 

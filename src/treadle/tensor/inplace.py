@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..engine.known import resolve
 from ..engine.memory import allocate, is_read_only
+from ..engine.realized import resolve
 from ..engine.run import lock
 from ..engine.storages import (
     Moves,

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..dtype import DType, dtypes
 from ..ir.args import ReduceArg
-from ..ir.keyed import joined
+from ..ir.key_value import joined
 from ..ir.node import Node
 from ..ir.op import Op
 from ..transforms.shapes import constant, iota_along

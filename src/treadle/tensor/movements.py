@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..engine.known import resolve
 from ..engine.memory import Memory, memory_of
+from ..engine.realized import resolve
 from ..engine.run import realize
 from ..ir.node import Node
 from ..ir.op import Op

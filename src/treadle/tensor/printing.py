@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ..engine.known import resolve
 from ..engine.memory import memory_of, read
+from ..engine.realized import resolve
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.symbolic import bound_size

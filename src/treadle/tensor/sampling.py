@@ -17,8 +17,8 @@ from typing import Any, ClassVar, Self
 
 from ..dtype import DType, dtypes
 from ..engine.devices import Device
-from ..engine.known import current, resolve
 from ..engine.memory import from_host
+from ..engine.realized import current, resolve
 from ..engine.storages import shown, storage_of
 from ..errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from ..forks import fork_safe

@@ -17,7 +17,7 @@ from ..ir.node import Node, toposort
 from ..ir.op import ALU, Op
 from ..ir.origin import pass_on
 from . import recurrence
-from .batch_places import gather, scatter
+from .batch_gather import gather, scatter
 from .shapes import repeated
 from .updates import as_value
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from treadle.emulate.ptx.async_copy import asynchronous_copy, wait_for_copies
 from treadle.emulate.ptx.emit import Handlers, lanes, splat
-from treadle.emulate.ptx.flights import BULK
 from treadle.emulate.ptx.mbarrier_support import (
     ARRIVE,
     ARRIVE_EXPECT,
@@ -30,6 +29,7 @@ from treadle.emulate.ptx.memory import (
     flight_wait,
     set_addresses,
 )
+from treadle.emulate.ptx.pending_reads import BULK
 from treadle.emulate.ptx.syntax import Address, Immediate, Operand, Sink
 from treadle.emulate.ptx.tensor import tensor_copy
 

@@ -12,8 +12,8 @@ that waits in vain gives its turn away, or the warps that it waits for would nev
 from __future__ import annotations
 
 from treadle.emulate.ptx.code import Code, Variable
-from treadle.emulate.ptx.flights import BULK
 from treadle.emulate.ptx.machine import WARP
+from treadle.emulate.ptx.pending_reads import BULK
 from treadle.emulate.ptx.shadow import STORE, TOUCH
 
 __all__ = [

@@ -13,11 +13,11 @@ from __future__ import annotations
 from treadle.emulate.ptx.async_support import ASYNC_SYMBOLS, async_functions
 from treadle.emulate.ptx.barriers import BARRIER_SYMBOLS, barrier_functions
 from treadle.emulate.ptx.code import Code
-from treadle.emulate.ptx.flights import FLIGHT_SYMBOLS, flight_functions
 from treadle.emulate.ptx.global_shadow import GLOBAL_SYMBOLS, global_functions
 from treadle.emulate.ptx.machine import KNOWN, Fault
 from treadle.emulate.ptx.mbarrier_support import MBARRIER_SYMBOLS, mbarrier_functions
 from treadle.emulate.ptx.moves import address_of, move_functions
+from treadle.emulate.ptx.pending_reads import FLIGHT_SYMBOLS, flight_functions
 from treadle.emulate.ptx.proxies import PROXY_SYMBOLS, proxy_functions
 from treadle.emulate.ptx.shadow import (
     LOAD,

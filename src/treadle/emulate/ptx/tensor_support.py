@@ -8,7 +8,6 @@ copy engine rounds tf32; to the nearest is what CUTLASS relies on.
 from __future__ import annotations
 
 from treadle.emulate.ptx.code import Code
-from treadle.emulate.ptx.flights import BULK
 from treadle.emulate.ptx.machine import (
     KNOWN,
     TENSOR_MAP,
@@ -18,6 +17,7 @@ from treadle.emulate.ptx.machine import (
     Fault,
 )
 from treadle.emulate.ptx.moves import address_of
+from treadle.emulate.ptx.pending_reads import BULK
 from treadle.emulate.ptx.shadow import LOAD, STORE, check_name
 
 __all__ = ["BOX_BYTES", "INWARDS", "MAP", "SHARED", "TENSOR_SYMBOLS", "tensor_functions"]

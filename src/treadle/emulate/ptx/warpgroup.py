@@ -2,7 +2,7 @@
 
 Each warp has 16 rows of A and of D and can make them alone, so no warp waits for another; a product
 is made at once, and fences have nothing to do. Until its group is waited for, writing to what it
-reads is a fault (`flights`). Per 8 columns it is an mma.sync
+reads is a fault (`pending_reads`). Per 8 columns it is an mma.sync
 whose fragments come through descriptors:
 
     bits 0-13 start, 16-29 leading and 32-45 stride byte offset, each in 16 bytes; 62-63 swizzle:
@@ -17,7 +17,6 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.emulate.ptx.emit import Emitter, Handlers, float_lanes, lanes, splat
-from treadle.emulate.ptx.flights import MATRICES
 from treadle.emulate.ptx.floating import (
     half_of_pair,
     join_pair,
@@ -29,6 +28,7 @@ from treadle.emulate.ptx.floating import (
 from treadle.emulate.ptx.machine import LANES
 from treadle.emulate.ptx.matrix import ELEMENTS, Shape, element_of_word, product, registers_of
 from treadle.emulate.ptx.memory import check_proxy, flight_commit, flight_start, flight_wait, load
+from treadle.emulate.ptx.pending_reads import MATRICES
 from treadle.emulate.ptx.syntax import Immediate, Operand, Vector
 
 if TYPE_CHECKING:

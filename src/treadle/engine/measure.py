@@ -1,0 +1,151 @@
+"""Schedules of one kernel against the heuristic's: compiled, checked and timed in this process.
+
+    contest = Contest(problem)
+    contest.own()                       Verdict("right", 0.0041): the heuristic's choice
+    contest.attempt(knobs, 0.0041)      Verdict("right", 0.0039), or "wrong", "known" or "failed"
+    contest.compare(knobs)              both once more, in turns
+
+It runs code that nobody has seen run before, so the search has it in another process (see
+remote_measure.py). What it is told is a Problem, which says all there is to know of a kernel.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..config import settings
+from ..errors import InternalError
+from ..ir.node import Node
+from ..ir.rules.index import remembered
+from ..ir.text import parse
+from ..optimize.heuristic import optimize
+from ..optimize.parameters import Knobs
+from .devices import Device, Opened
+from .loading import digest, load
+from .translation import Job, Translator
+from .trial import Arrays, Candidate, Trial
+
+if TYPE_CHECKING:
+    from ..schedule.kernel import Kernel
+    from .program import CompiledKernel
+
+__all__ = ["Contest", "Problem", "Verdict"]
+
+MAX_LAUNCHES = 40  # of each candidate
+MEASURING = 0.04  # seconds of them, at most
+HOPELESS = 1.5  # times the best so far: not measured any further
+DUELS = 20  # pairs of launches
+DUELLING = 0.2  # seconds of them, at most
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A kernel whose schedules are wanted: `writes` are the slots that it stores into.
+
+    `made_by` says who compiles for `device`, which has to be the same in each process, and
+    `options` are the settings that this depends on.
+    """
+
+    job: Job
+    writes: tuple[int, ...]
+    device: str
+    made_by: str
+    options: dict[str, Any]
+
+    @classmethod
+    def of(cls, kernel: Kernel, job: Job, opened: Opened) -> Problem:
+        """The problem that `kernel` is on a device."""
+        options = {
+            "CACHE": settings.CACHE,
+            "CPU_COUNT": getattr(opened.runtime, "threads", 0),
+            "REPRODUCIBLE": settings.REPRODUCIBLE,
+            "KEEP_PACKED": settings.KEEP_PACKED,
+        }
+        return cls(job, kernel.writes, opened.name, digest(opened), options)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of a schedule: `seconds` of a launch, and of the heuristic's where they ran in
+    turns. One that is "known" is the same kernel as another before.
+    """
+
+    outcome: Literal["right", "wrong", "known", "failed"]
+    seconds: float = 0.0
+    own: float = 0.0
+    moves: list[str] = field(default_factory=list)
+    reason: str = ""
+
+
+class Contest:
+    """Memory of a kernel, and the schedules that have run on it. Raises what making it raises."""
+
+    def __init__(self, problem: Problem) -> None:
+        opened = Device[problem.device]
+        if digest(opened) != problem.made_by:
+            raise InternalError(f"{problem.device} is another device in this process")
+        self._job, self._opened = problem.job, opened
+        self._translator = Translator.of(opened)
+        with remembered():
+            self._ast = parse(problem.job.text)
+            self._trial = Trial(self._ast, problem.writes, opened, self._build)
+        self._seen: set[Node] = set()
+
+    def _build(self, ast: Node, moves: list[str]) -> CompiledKernel:
+        made = self._translator.finished(self._job, ast, moves)
+        return load("tried", *made, "tried", self._opened)
+
+    def _candidate(self, knobs: Knobs) -> Candidate:
+        return self._trial.candidate(*optimize(self._ast, self._translator.target, knobs))
+
+    def own(self) -> Verdict:
+        """The heuristic's choice, compared with the kernel before any move."""
+        if self._trial.reference is None:
+            return Verdict("failed", reason="nothing can tell whether its results are right")
+        with remembered():
+            self._own = self._candidate(Knobs())
+        self._seen.add(self._own.ast)
+        first, self._expected = self._trial.result(self._own)
+        if not self._trial.matches_reference(self._expected):
+            return Verdict("wrong", moves=self._own.moves)
+        return Verdict("right", self._time(self._own, first), moves=self._own.moves)
+
+    def attempt(self, knobs: Knobs, best: float) -> Verdict:
+        """What `knobs` give, compared with the heuristic's choice; `best` is the least so far."""
+        with remembered():
+            ast, moves = optimize(self._ast, self._translator.target, knobs)
+            if ast in self._seen:
+                return Verdict("known", moves=moves)
+            self._seen.add(ast)
+            candidate = self._trial.candidate(ast, moves)
+        first, found = self._trial.result(candidate)
+        if not self._trial.agrees(found, self._expected):
+            return Verdict("wrong", moves=moves)
+        return Verdict("right", self._time(candidate, first, best), moves=moves)
+
+    def compare(self, knobs: Knobs) -> Verdict:
+        """What `knobs` give and the heuristic's choice, in turns: the least of each."""
+        with remembered():
+            candidate = self._candidate(knobs)
+        mine: list[float] = []
+        theirs: list[float] = []
+        while len(mine) < DUELS and sum(mine) + sum(theirs) < DUELLING:
+            mine.append(self._trial.seconds(candidate))
+            theirs.append(self._trial.seconds(self._own))
+        return Verdict("right", min(mine), min(theirs), candidate.moves)
+
+    def _time(self, candidate: Candidate, first: float, best: float | None = None) -> float:
+        """The least of several launches, `first` among them; fewer where they are `HOPELESS`."""
+        least, total = first, 0.0
+        for number in itertools.count(1):
+            hopeless = best is not None and number > 2 and least > HOPELESS * best
+            if number > MAX_LAUNCHES or total > MEASURING or hopeless:
+                return least
+            seconds = self._trial.seconds(candidate)
+            least, total = min(least, seconds), total + seconds
+        raise AssertionError  # the count has no end
+
+    _own: Candidate
+    _expected: Arrays

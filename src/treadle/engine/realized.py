@@ -1,0 +1,181 @@
+"""What has been computed: the memory that holds a node's value, and who can still ask for it.
+
+    remember(node, memory)    resolve(node) -> memory    current([graph]) -> the graph on memory
+
+Remembered in the node, so that every other graph with the same node reads the memory, and nothing
+is kept for a node that nobody has.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from ..forks import fork_safe
+from ..ir.args import Placeholder, Token
+from ..ir.node import Node, substitute, toposort
+from ..ir.op import Op
+from ..ir.weak import Reference, inside
+from .change_counters import changes
+
+__all__ = [
+    "Holder", "born_since", "current", "holders", "is_backed", "is_born_since", "is_known",
+    "next_number", "remember", "resolve", "track", "tracked_since",
+]  # fmt: skip
+
+
+class Holder(Protocol):
+    """Whoever keeps a node alive for the user to read: a tensor."""
+
+    @property
+    def node(self) -> Node: ...
+
+
+_serial = itertools.count()
+_live: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+_references, _forget = inside(_live)  # each operation tracks a tensor
+_tracking = fork_safe(threading.Lock())
+_latest = -1  # the number of the holder that was tracked last
+_set_memory = Node.__dict__["memory"].__set__
+
+
+def track(holder: Holder, number: int | None = None) -> int:
+    """From now on `holder.node` counts as readable, for as long as `holder` lives.
+
+    Called again, with the `number` that it returned, whenever the node is another.
+    """
+    global _latest
+    with _tracking:
+        new = next(_serial)
+        reference = None if number is None else _references.pop(number, None)
+        if reference is None:
+            reference = Reference(holder, _forget)
+            reference.born = new
+        reference.key = _latest = new
+        _references[new] = reference
+    if number is not None:
+        changes.of_meaning()
+    return new
+
+
+def tracked_since(number: int) -> list[Any]:
+    """The holders with numbers from `number` on: those that are new or have another node."""
+    found: list[Any] = []
+    if _latest < number:
+        return found
+    for ref in reversed(_live.valuerefs()):  # in order of their numbers
+        if ref.key < number:
+            break
+        if (holder := ref()) is not None:
+            found.append(holder)
+    return found
+
+
+def born_since(number: int) -> list[Any]:
+    """The holders that are there since `number` or later."""
+    found: list[Any] = []
+    references: Any = _live.valuerefs()
+    for ref in reversed(references):
+        if ref.key < number:
+            break
+        if ref.born >= number and (holder := ref()) is not None:
+            found.append(holder)
+    return found
+
+
+def is_born_since(number: int, holder: Any) -> bool:
+    """Whether a holder has been tracked since `number`, or later, for the first time."""
+    return any(each is holder for each in born_since(number))
+
+
+def next_number() -> int:
+    """A number between those of the holders that are tracked so far and all later ones."""
+    with _tracking:
+        return next(_serial)
+
+
+def holders() -> list[Any]:
+    """Every tracked holder that is alive."""
+    # Not .values(): another thread may make a tensor while this one looks.
+    return [holder for ref in _live.valuerefs() if (holder := ref()) is not None]
+
+
+def resolve(node: Node) -> Node:
+    """The buffer-backed node that holds the value of `node`, or `node` if nothing does.
+
+    What nobody could ask for may be overwritten: it is computed anew for whoever makes it again.
+    """
+    first = node
+    while (found := node.memory) is not None:
+        node = found
+    if node is not first and first.op is not Op.AFTER and _is_overwritten(node):
+        _set_memory(first, None)
+        return first
+    if node.op is Op.RESHAPE:
+        base = node.src[0]
+        if base.op is Op.BUFFER and base.memory is None:
+            return node
+        moved = resolve(base)
+        if moved is not base and is_backed(moved):
+            return Node(Op.RESHAPE, node.dtype, (moved,), node.shape)
+    if node.op is Op.MULTI and is_backed(node):
+        moved = tuple(resolve(source) for source in node.src)
+        return node if moved == node.src else node.replace(src=moved)
+    return node
+
+
+def _is_overwritten(node: Node) -> bool:
+    """Whether memory holds another version than that which `node` names."""
+    while node.op is Op.RESHAPE:
+        node = node.src[0]
+    if node.op is Op.MULTI:
+        return any(map(_is_overwritten, node.src))
+    if node.op is not Op.BUFFER or node.memory is not None:
+        return False
+    ref = node.arg
+    return type(ref.token) is Token and ref.token.memory.version != ref.version
+
+
+def remember(node: Node, memory: Node) -> None:
+    """From now on `memory` is where the value of `node` is."""
+    _set_memory(node, memory)
+
+
+def is_known(node: Node) -> bool:
+    """Whether this very node has been computed, or overwritten by what is remembered for it."""
+    if node.memory is None:
+        return False
+    resolve(node)  # which forgets what is not there any more
+    return node.memory is not None
+
+
+def is_backed(node: Node) -> bool:
+    """Whether a node is a BUFFER, a RESHAPE of one, or a MULTI of such."""
+    while node.op is Op.RESHAPE:
+        node = node.src[0]
+    if node.op is Op.MULTI:
+        return all(is_backed(part) for part in node.src)
+    return node.op is Op.BUFFER and not isinstance(node.arg.token, Placeholder)
+
+
+def current(roots: Iterable[Node]) -> tuple[tuple[Node, ...], list[Node]]:
+    """`roots` with everything known replaced by its memory, and all of their nodes."""
+    roots = tuple(roots)
+    known: dict[Node, Node] = {}
+
+    def is_unknown(node: Node) -> bool:
+        memory = resolve(node)
+        if memory is not node:
+            known[node] = memory
+        return memory is node
+
+    while True:
+        # Again after each round: with its sources replaced, a node may be a known one, too.
+        order = toposort(roots, is_unknown)
+        if not known:
+            return roots, order
+        roots = substitute(roots, known)
+        known.clear()

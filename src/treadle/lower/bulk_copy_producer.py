@@ -1,0 +1,127 @@
+"""STAGEs of BOXes: a producer copies slices into several buffers, the items of a group read them.
+
+    for i in S:  sums += WGMMA(STAGE(BOX(x, .., i)), STAGE(BOX(y, .., i)))      in B buffers
+      ->
+    producer: for i in S:
+      AWAIT "empty" i % B of turn i // B - 1; EXPECT the bytes of both at "full" i % B
+      copy both BOXes into buffer i % B, which reports to "full" i % B
+    all others: for i in S:
+      AWAIT "full" i % B of turn i // B; sums += WGMMA(buffer i % B), which is not waited for;
+      that of step i - 1 is done now: arrive at "empty" (i - 1) % B
+
+So units always have the next product when they are done with one. "full" and "empty" are
+mbarriers, B of either: a phase of the one is over when the producer has said what to expect and
+that has arrived, of the other when all warps have read. Both start in a phase of parity 0, and the
+producer's first wait is for parity 1, which counts as over.
+
+The producer is an END among the effects of the kernel's END; linearize makes a program of its own
+of it, which one item of four more subgroups runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..dtype import dtypes
+from ..errors import InternalError
+from ..ir.args import LocalRef
+from ..ir.choices import take
+from ..ir.loops import closed_ranges, free_ranges
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.rules.index import simplify
+from ..ir.shape import size_product
+from .multi_buffering import alignment_of, place_in
+
+__all__ = ["lower_bulk_copies"]
+
+SUBGROUP = 32
+PAIRS_APART = 4  # steps between the pairs of words that an item holds
+
+
+def lower_bulk_copies(root: Node) -> Node:
+    """`root` with every WGMMA of STAGEs of BOXes fed by a producer."""
+    products = [n for n in root.toposort() if n.op is Op.WGMMA and _is_fed(n)]
+    for product in products:
+        take("bulk_copy_producer")
+        root = _lower(root, product, sum(n.op is Op.LOCAL for n in root.toposort()))
+    return root
+
+
+def _is_fed(product: Node) -> bool:
+    return all(s.op is Op.STAGE and s.arg.fill == "boxes" for s in product.src)
+
+
+def _lower(root: Node, product: Node, first: int) -> Node:
+    (end,) = (n for n in root.src if product in n.toposort())
+    stages = product.src
+    loop, buffers = _loop_of(product), stages[0].arg.buffers
+    items = _items(end)
+    arrivals = (1,) * buffers + (items // SUBGROUP,) * buffers
+    barriers = Node(Op.LOCAL, dtypes.uint64, (), LocalRef(first, 2 * buffers, 16, arrivals))
+    memories = [_memory(stage, first + 1 + n) for n, stage in enumerate(stages)]
+    # -- the items
+    slot, turn = loop % buffers, loop // buffers
+    full = Node(Op.AWAIT, dtypes.void, (barriers, slot, turn % 2))
+    places = []
+    for stage, memory in zip(stages, memories, strict=True):
+        places.append(Node(Op.AFTER, memory.dtype, (memory, full)))
+        is_held = product.arg.x is None and stage is stages[0]
+        pairs = range(0, stage.arg.sizes[1], PAIRS_APART) if is_held else range(1)
+        places += [_in_buffer(stage, slot, _read_place(stage, deep)) for deep in pairs]
+    before = simplify((loop + buffers - 1) % buffers + buffers)
+    left = replace(product.arg, is_left=True)
+    fed = product.replace(src=(*places, barriers, before, simplify(loop > 0)), arg=left)
+    # -- the producer
+    step = Node.range(loop.src[0], _next_number(root))
+    slot, turn = step % buffers, step // buffers
+    empty = Node(Op.AWAIT, dtypes.void, (barriers, simplify(slot + buffers), (turn + 1) % 2))
+    ready = Node(Op.AFTER, barriers.dtype, (barriers, empty))
+    nbytes = sum(size_product(s.arg.sizes) * s.dtype.itemsize for s in stages)
+    expected = Node(Op.EXPECT, dtypes.void, (ready, slot), nbytes)
+    stores, loops = [], []
+    for stage, memory in zip(stages, memories, strict=True):
+        place = place_in(stage, stage.src[2 : 2 + len(stage.arg.sizes)])
+        box = stage.src[0].substitute({loop: step})
+        box = box.replace(src=(*map(simplify, box.src), barriers, slot))
+        target = Node(Op.AFTER, memory.dtype, (memory, expected))
+        src = (target, _in_buffer(stage, slot, place), box)
+        stores.append(Node(Op.STORE, dtypes.void, src))
+        loops += closed_ranges(stage)
+    producer = Node(Op.END, dtypes.void, (*stores, *loops, step), len(stores))
+    mapping = {product: fed}
+    src = tuple(s.substitute(mapping) for s in end.src)
+    made = Node(Op.END, dtypes.void, (*src[: end.arg], producer, *src[end.arg :]), end.arg + 1)
+    return root.replace(src=tuple(made if n is end else n for n in root.src))
+
+
+def _read_place(stage: Node, deep: int) -> Node:
+    """Where it is read, so many rows further on."""
+    count = len(stage.arg.sizes)
+    outer, row, inner = stage.src[2 + count : 2 + 2 * count]
+    return place_in(stage, (outer, simplify(row + deep), inner))
+
+
+def _loop_of(product: Node) -> Node:
+    """The loop over slices: the only one that is no more than a loop."""
+    found = [r for r in free_ranges(product)[product] if r.arg.kind == "loop"]
+    if len(found) != 1:
+        raise InternalError(f"a producer feeds one loop, not {len(found)}")
+    return found[0]
+
+
+def _items(end: Node) -> int:
+    return size_product(tuple(r.src[0].arg for r in closed_ranges(end) if r.arg.kind == "local"))
+
+
+def _memory(stage: Node, number: int) -> Node:
+    size = stage.arg.buffers * size_product(stage.arg.sizes)
+    return Node(Op.LOCAL, stage.dtype, (), LocalRef(number, size, alignment_of(stage)))
+
+
+def _in_buffer(stage: Node, slot: Node, place: Node) -> Node:
+    return simplify(slot * size_product(stage.arg.sizes) + place)
+
+
+def _next_number(root: Node) -> int:
+    return 1 + max(n.arg.number for n in root.toposort() if n.op is Op.RANGE)

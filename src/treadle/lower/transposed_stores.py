@@ -1,0 +1,80 @@
+"""Vectors whose lanes lie far apart in memory, each beside the same lane of the next vector.
+
+    out[lane * far + n] = v_n[lane], n = 0 .. 5
+      ->  for each lane a vector of v_0[lane] .. v_5[lane], stored under a mask of six
+
+The vectors are rows of a block that is turned in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..dtype import DType, dtypes
+from ..ir.choices import take
+from ..ir.loops import free_ranges
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.rules.index import simplify
+from .lanes import contiguous, lane_condition
+from .register_transpose import columns_of
+
+__all__ = ["find_side", "store_turned"]
+
+MASKED_BYTES = 4  # the least size of elements that masks are about, on all targets that have any
+
+
+def find_side(store: Node, sides: Sequence[Node], has_masks: bool) -> Node | None:
+    """Which of the unrolled RANGEs `sides` a STORE is contiguous in, and can be turned over."""
+    _, place, value, *gates = store.src
+    below = Node.sink((place, *gates))
+    if any(n.op in (Op.LOAD, Op.REDUCE) for n in below.toposort()):
+        return None
+    free = free_ranges(below)
+    for side in sides:
+        is_free = not any(side in free[gate] for gate in gates) or _has_masks(
+            value.dtype, has_masks
+        )
+        if is_free and side.src[0].arg > 1 and contiguous(place, side) is not None:
+            return side
+    return None
+
+
+def store_turned(
+    memory: Node,
+    rows: Sequence[Node],
+    side: Node,
+    places: Sequence[tuple[Node, Node]],
+    has_masks: bool,
+) -> Iterator[Node]:
+    """The STOREs of `rows`, a vector for each step of `side`.
+
+    `places` holds for each lane its index and its gate, in terms of `side`. Without masks as many
+    rows at a time are turned as fill a vector.
+    """
+    take("transposed_stores")
+    lanes, first = len(places), 0
+    is_padded = _has_masks(rows[0].dtype, has_masks)
+    while first < len(rows):
+        left = min(lanes, len(rows) - first)
+        size = 1 << ((left - 1).bit_length() if is_padded else left.bit_length() - 1)
+        block = rows[first : first + size]
+        columns = columns_of([*block, *([block[-1]] * (size - len(block)))])
+        row = Node.range(size, side.arg.number, "vector")
+        for column, (index, gate) in zip(columns, places, strict=True):
+            here = {side: row + first}
+            base = contiguous(simplify(index.substitute(here)), row)
+            held = simplify(gate.substitute(here) & (row < len(block)))
+            assert base is not None  # by find_side
+            if held.op is not Op.CONST:
+                mask = (held if row not in free_ranges(held)[held] else lane_condition(held, row),)
+            elif held.arg:
+                mask = ()
+            else:
+                continue
+            yield Node(Op.STORE, dtypes.void, (memory, base, column, *mask))
+        first += len(block)
+
+
+def _has_masks(dtype: DType, has_masks: bool) -> bool:
+    return has_masks and dtype.scalar.itemsize >= MASKED_BYTES

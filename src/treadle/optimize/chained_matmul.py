@@ -1,0 +1,116 @@
+"""Chains of products: blocks of rows of what lies between stay in each worker's cache.
+
+    out[i, d] = sum over j of x[i, j] * y[j, d]      x[i, :] is a row that the kernel keeps,
+    x[i, j] = f(sum over c of p[i, c] * q[j, c])     computed by a product itself (attention)
+
+The scheduler makes such a kernel with a row of x for each step of i
+(schedule/local_intermediates.py). Here i is cut into blocks: every row that is kept becomes a block
+of rows, every statistic of a row a column, so that each product between them has rows to reuse its
+other operand for, and gets a register tile.
+
+    for each block of i (grid):
+        x[block, :] = tiles of p @ q.T, then f over it, row by row
+        part[chunk of j][block, :] = tiles of x @ y      chunks of j, so that y stays in cache
+        out[block, :] = sum of the parts
+
+q is packed once for all workers; y is read as it is where its rows are contiguous. A kernel can
+have several such products of the same rows, and store statistics of them
+(schedule/multi_output.py).
+"""
+
+from __future__ import annotations
+
+from ..ir.attention import is_kept, is_of_product, without_rows
+from ..ir.loops import TRUE, free_ranges
+from ..ir.node import Node
+from ..ir.op import Op
+from ..target import Target
+from .matmul_problem import factors_of
+from .moves import Moves
+from .nest import Nest, sequential_loops, stride
+from .parameters import Knobs
+from .row_blocking import Blocks, Chain
+
+__all__ = ["block_chains"]
+
+
+def block_chains(moves: Moves, target: Target, knobs: Knobs) -> None:
+    """Cut the rows of every chain of products into blocks."""
+    moves.root = without_rows(moves.root, lambda row: not is_of_product(row))
+    for nest in moves.nests():
+        if nest.node.op is Op.END and not sequential_loops(nest):
+            nest = _without_factors(moves, nest)
+            chain = _recognise(nest)
+            if chain is not None:
+                Blocks(moves, nest, chain, target, knobs).make()
+
+
+def _kept_factor(reduce: Node) -> tuple[Node, Node] | None:
+    """(the factor that is a kept row, the other) of a sum of products."""
+    factors = factors_of(reduce.src[0]) if reduce.op is Op.REDUCE else None
+    if factors is None or reduce.arg.op is not Op.ADD or len(reduce.src) != 2:
+        return None
+    for x, y in (factors, factors[::-1]):
+        if is_kept(x) and not any(is_kept(n) for n in y.toposort()):
+            return x, y
+    return None
+
+
+def _without_factors(moves: Moves, nest: Nest) -> Nest:
+    """Sums of `(v / w) * y` over rows that share w become `sum(v * y) / w`: one division a row."""
+    mapping = {}
+    for reduce in nest.nodes():
+        factors = _kept_factor(reduce)
+        if factors is None:
+            continue
+        x, y = factors
+        value, place = x.src[0], x.src[3]
+        if value.op not in (Op.FDIV, Op.MUL) or x.src[1] is not TRUE:
+            continue
+        row, by = value.src
+        if is_kept(row) and row.src[3] is x.src[2] and x.src[4] not in free_ranges(by)[by]:
+            kept = row.replace(src=(*row.src[:3], place, *row.src[4:]))
+            total = reduce.replace(src=(kept * y, *reduce.src[1:]))
+            mapping[reduce] = total.alu(value.op, by)
+    if not mapping:
+        return nest
+    moves.root = moves.root.substitute(mapping)
+    return next(n for n in moves.nests() if n.loops == nest.loops)
+
+
+def _recognise(nest: Nest) -> Chain | None:
+    free = free_ranges(nest.node)
+    loops = frozenset(nest.loops)
+    rows = tuple(n for n in nest.node.toposort() if is_kept(n) and free[n] & loops)
+    if not rows:
+        return None
+    around = frozenset().union(*(free[n] & loops for n in rows))
+    columns = tuple(r for r in nest.loops if r not in around)
+    products = tuple(n for n in nest.nodes() if n.op is Op.REDUCE and free[n] & frozenset(columns))
+    others = []
+    for product in products:
+        factors = _kept_factor(product)
+        if factors is None or free[product] != loops:
+            return None
+        others.append(factors[1])
+    if columns and not (products and all(_fits(i, columns) for i in nest.stores())):
+        return None
+    operands = [n for stage in rows for n in _operands(stage)] + others
+    shared = [r for r in nest.loops if r in around and any(r not in free[n] for n in operands)]
+    shared = [r for r in shared if all(r not in free[n] for n in others)]
+    if not shared:
+        return None
+    return Chain(max(shared, key=lambda r: r.src[0].arg), columns, products, rows)
+
+
+def _fits(index: Node, columns: tuple[Node, ...]) -> bool:
+    """Whether a store has the last of `columns` as lanes, or none of them."""
+    free = free_ranges(index)[index]
+    return stride(index, columns[-1]) == 1 or not free & frozenset(columns)
+
+
+def _operands(stage: Node) -> list[Node]:
+    """The factors of the products that a row is filled with."""
+    inner = stage.src[0].toposort(lambda n: n.op is not Op.STAGE)
+    found = [factors_of(n.src[0]) for n in inner if n.op is Op.REDUCE]
+    return [factor for factors in found if factors for factor in factors]

@@ -1,0 +1,207 @@
+"""How a matmul-like nest is cut: the tile of registers, and which factor's loop lanes run over.
+
+    best_way(moves, nest, problem, target, knobs)  ->  (problem, tile), rows as columns if better
+
+Decided by counting vector instructions: products, loads, and what packing takes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..ir.choices import take
+from ..ir.loops import free_ranges, steps_of
+from ..ir.node import Node
+from ..ir.op import Op
+from ..target import Target
+from .matmul_problem import Problem, lasts
+from .moves import Moves
+from .nest import Nest, gating, reads_of, stride
+from .parameters import Knobs
+from .windows import Windows, find_windows
+
+__all__ = ["Tile", "best_way", "choose_tile", "is_at_hand", "is_in_place", "is_scattered"]
+
+PACK_REUSE = 2
+PACK = 3.0  # instructions to pack a vector that is read as one
+CLEARLY_LESS, ABOUT_AS_MUCH = 0.93, 1.05
+SPARED = 1 << 23  # bytes of packed rows that swapping makes less, to be worth it by itself
+TURNED = 0.4  # of what it takes to store vectors lane by lane: to turn them and store rows
+MIN_RUN = 32  # steps along which a row is read in place
+
+
+@dataclass(frozen=True)
+class Tile:
+    """`rows` x `vectors` accumulators of `lanes` each."""
+
+    rows: int
+    vectors: int
+    lanes: int
+
+    @property
+    def columns(self) -> int:
+        return self.vectors * self.lanes
+
+
+def best_way(
+    moves: Moves, nest: Nest, problem: Problem, target: Target, knobs: Knobs
+) -> tuple[Problem, Tile]:
+    """The problem as it is or, where that takes clearly less, with its rows as columns."""
+    tile = _tile_for(problem, target, knobs)
+    swapped = replace(problem, x=problem.y, y=problem.x, rows=problem.columns, columns=problem.rows)
+    problem, swapped = _with_windows(moves, problem), _with_windows(moves, swapped)
+    if steps_of(*swapped.rows) < 2 or steps_of(*swapped.columns) < 4:
+        return problem, tile
+    other = _tile_for(swapped, target, knobs)
+    # Results that lie apart are stored one by one, unless the rows of a tile lie side by side: then
+    # they are turned in registers. What is added to them is read one by one.
+    is_turned = any(stride(nest.stores()[0], r) == 1 for r in swapped.rows)
+    apart = steps_of(*problem.rows) * steps_of(*problem.columns) / steps_of(*problem.steps)
+    apart *= (TURNED if is_turned else 1) + _matrices_added(nest, problem)
+    most = ABOUT_AS_MUCH if _packed(swapped) + SPARED < _packed(problem) else CLEARLY_LESS
+    if _cost(swapped, other) + apart < most * _cost(problem, tile):
+        take("swapped_matmul")
+        moves.log.append("swap rows and columns")
+        return swapped, other
+    return problem, tile
+
+
+def _packed(problem: Problem) -> int:
+    """The bytes of memory that packed rows take."""
+    if problem.windows is not None or lasts(problem.x):
+        return 0
+    loops = (*problem.batch, *problem.rows, *problem.steps)
+    return steps_of(*loops) * problem.reduce.dtype.itemsize
+
+
+def _matrices_added(nest: Nest, problem: Problem) -> int:
+    """How many elements are read for each result beside those of the product."""
+    outside = nest.node.toposort(lambda n: n is not problem.reduce and n.op is not Op.STAGE)
+    reads = [n for n in outside if n.op is Op.LOAD]
+    rows, columns = frozenset(problem.rows), frozenset(problem.columns)
+    free = free_ranges(nest.node)
+    return sum(bool(free[n] & rows and free[n] & columns) for n in reads)
+
+
+def _with_windows(moves: Moves, problem: Problem) -> Problem:
+    if lasts(problem.x):
+        return problem
+    windows = find_windows(moves, problem.x, problem.rows, problem.steps, problem.batch)
+    return replace(problem, windows=windows)
+
+
+def _tile_for(problem: Problem, target: Target, knobs: Knobs) -> Tile:
+    rows, columns = steps_of(*problem.rows), steps_of(*problem.columns)
+    return choose_tile(rows, columns, problem.reduce.dtype.itemsize, target, knobs)
+
+
+def choose_tile(
+    rows: int, columns: int, itemsize: int, target: Target, knobs: Knobs,
+    beside: int = 1, sums: int = 1,
+) -> Tile:  # fmt: skip
+    """The tile with the least padding and the most work for each load, if `knobs` name none.
+
+    So many products `beside` each other have such a tile each, of the same rows; of all that the
+    nest computes, so many `sums` are in registers in the end.
+    """
+    lanes = min(max(2, target.vector_bytes // itemsize), target.max_lanes)
+    if knobs.tile is not None:
+        height, vectors = knobs.tile
+        return Tile(min(height, rows), min(vectors, -(-columns // lanes)), lanes)
+    registers = target.vector_registers - 4
+    best: tuple[float, Tile] | None = None
+    for vectors in (1, 2, 3, 4):
+        if vectors > 1 and (vectors - 1) * lanes >= columns:
+            continue
+        # One register for each accumulator, for each vector of y, for one element of x, and for
+        # the product of both where that is not added by the same instruction.
+        wide, held = vectors * beside, vectors * sums
+        passing = 1 if target.has_fma else 2
+        fits = min(registers // held, (target.vector_registers - wide - passing) // held)
+        for height in range(1, min(rows, 16, fits) + 1):
+            padded = (
+                -(-rows // height) * height * -(-columns // (vectors * lanes)) * vectors * lanes
+            )
+            waste = padded / (rows * columns)
+            # Each step loads `vectors` registers and `height` scalars for height * vectors FMAs.
+            # Panels of several products are larger than the first-level cache.
+            loads = (wide * min(beside, 2) + height) / (height * wide)
+            idle = max(1.0, 8 / (height * wide))
+            cost = waste * idle * (1 + loads)
+            if best is None or cost < best[0] - 1e-9:
+                best = (cost, Tile(height, vectors, lanes))
+    assert best is not None
+    return best[1]
+
+
+def _cost(problem: Problem, tile: Tile) -> float:
+    """About how many vector instructions each step takes, packing included."""
+    rows, columns = steps_of(*problem.rows), steps_of(*problem.columns)
+    vectors = -(-columns // tile.columns) * tile.vectors
+    row_tiles = -(-rows // tile.rows)
+    products = row_tiles * tile.rows * vectors
+    loads = row_tiles * vectors / tile.vectors * (tile.rows + tile.vectors)
+    packing = 0.0
+    if not lasts(problem.y):
+        packing += vectors * _packing(problem.y, problem.columns, problem.steps, tile)
+    # Rows of plain matrices count as packed: nothing is swapped to read those in place.
+    is_free = lasts(problem.x) or (len(problem.steps) > 1 and is_in_place(problem, tile))
+    if problem.windows is not None:
+        packing += _copying(problem, problem.windows, tile)
+    elif not is_free:
+        packing += rows / tile.lanes * _packing(problem.x, problem.rows, problem.steps, tile)
+    return max(products, loads) + packing
+
+
+def _copying(problem: Problem, windows: Windows, tile: Tile) -> float:
+    """About how many instructions each step takes for the copy of an image, turned in squares."""
+    if windows.is_in_place:
+        return 0.0
+    loops = free_ranges(windows.image)[windows.image].difference(problem.batch)
+    return 2 * PACK * steps_of(*loops) / tile.lanes / steps_of(*problem.steps)
+
+
+def is_scattered(factor: Node, along: tuple[Node, ...], steps: tuple[Node, ...]) -> bool:
+    """Whether a factor is packed element by element, since it is contiguous in neither."""
+    inner = (along[-1], steps[-1])
+    return not any(all(stride(i, r) == 1 for i in reads_of(factor)) for r in inner)
+
+
+def _packing(factor: Node, along: tuple[Node, ...], steps: tuple[Node, ...], tile: Tile) -> float:
+    """About how many instructions it takes to pack a vector of a factor."""
+    reads = reads_of(factor)
+    is_long = steps_of(along[-1]) >= tile.lanes or len(along) == 1
+    if is_long and all(stride(index, along[-1]) == 1 for index in reads):
+        if len(along) == 1:
+            return PACK
+        # Borders, and rows that end within vectors, are masks.
+        return (2 if steps_of(along[-1]) % tile.lanes == 0 or not gating(factor) else 3) * PACK
+    is_run = steps_of(steps[-1]) >= tile.lanes // 2 or len(steps) == 1
+    is_turned = is_run and all(stride(index, steps[-1]) == 1 for index in reads)
+    return 2 * PACK if is_turned else 2 * tile.lanes  # else element by element
+
+
+def is_in_place(problem: Problem, tile: Tile) -> bool:
+    """Whether rows are read where they are: too few panels use them for packing to be worth it.
+
+    Where that is in several loops, rows lie along the steps, so that each is read line by line.
+    """
+    if -(-steps_of(*problem.columns) // tile.columns) >= PACK_REUSE:
+        return False
+    if len(problem.steps) == 1:
+        return True
+    last = problem.steps[-1]
+    is_row = all(stride(index, last) == 1 for index in reads_of(problem.x))
+    return is_row and steps_of(last) >= MIN_RUN and not gating(problem.x)
+
+
+def is_at_hand(problem: Problem, target: Target) -> bool:
+    """Whether rows of memory, each contiguous, are read as quickly where they are.
+
+    They stay in the second-level cache beside the panels, and a phase and its barrier are saved: in
+    that, half of the rows would come from the cache of another core, and be packed into it.
+    """
+    x, steps = problem.x, problem.steps
+    if len(steps) != 1 or x.op is not Op.LOAD or stride(x.src[1], steps[0]) != 1 or lasts(x):
+        return False
+    return steps_of(*problem.rows, *steps) * x.dtype.itemsize <= target.l2 // 2

@@ -1,0 +1,225 @@
+"""Reductions down columns: a few rows at a time are added to a row of totals in the nearest cache.
+
+    out[c] = sum of x[r, c] over r
+      ->  totals[c] = x[0, c] + ... + x[7, c] for all c of a strip
+          for each 8 rows that follow: for all c: totals[c] += x[r, c] + ... + x[r + 7, c]
+          out[c] = totals[c]
+
+Memory is read as it lies, in a few streams. With columns outside and rows inside, a column's total
+is a register, but each step down meets another page, and processors fetch ahead along rows. Several
+reductions of one nest over the same rows have a row of totals each; so do keys and their places
+(ir/key_value.py), which are two. The first block has the rows that fill none, so that no other is
+masked. Long columns are cut into parts before (`steps_of_part`): what is added one after the other
+decides how large errors become. The totals of parts are added in float64.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..dtype import DType, dtypes
+from ..ir.choices import take
+from ..ir.key_value import goes_on, is_better, joined, split, wide_parts
+from ..ir.loops import free_ranges, steps_of
+from ..ir.node import Node, alu
+from ..ir.op import Op
+from ..target import Target
+from .column_strips import LEAST_STRIP, Strips, StripSize, strip_size
+from .lane_width import lanes_of
+from .moves import Moves
+from .nest import Nest, reads_of, sequential_loops, stride
+
+__all__ = ["BLOCK", "is_down_columns", "is_unrolled", "steps_of_part", "total_columns"]
+
+Parts = tuple[Node, ...]  # a number, or a key and its place
+
+BLOCK = 8  # rows that are read side by side: as many streams as processors follow
+PART_ROWS = 128  # rows of a part: sums of 8 rows, 16 of which are added one after the other
+KEYED_PART_ROWS = 512  # nothing is rounded, and a part's results are twice as wide
+COPIES, MOST_NODES = 4, 1 << 10  # vectors side by side, if what they compute is not too much
+
+
+def is_down_columns(nest: Nest, reduce: Node) -> bool:
+    """Whether `reduce` reads rows that lie side by side for its results, one at each step."""
+    return _column_of(nest, reduce) is not None
+
+
+def _column_of(nest: Nest, reduce: Node) -> Node | None:
+    """The loop of the results that goes along the rows."""
+    if len(reduce.src) != 2 or free_ranges(reduce)[reduce] != frozenset(nest.loops):
+        return None
+    down, reads = reduce.src[1], list(reads_of(reduce.src[0]))
+    inner = reduce.src[0].toposort(lambda n: n.op is not Op.STAGE)
+    if any(n.op is Op.REDUCE and down in free_ranges(n)[n] and not is_unrolled(n) for n in inner):
+        return None
+    each = frozenset((*nest.loops, down))
+    if any(stride(i, down) and not each <= free_ranges(i)[i] for i in reads):
+        return None  # a factor of a product, read for several results
+    for column in nest.loops:
+        steps = [(stride(index, column), stride(index, down)) for index in reads]
+        lies_well = all(across == 1 or (across == 0 and step == 0) for across, step in steps)
+        lies_well = lies_well and all(step is not None for _, step in steps)
+        if lies_well and any(across == 1 and step for across, step in steps):
+            return column
+    return None
+
+
+def _memories(reduce: Node) -> list[Node]:
+    nodes = reduce.src[0].toposort(lambda n: n.op is not Op.STAGE)
+    return [n for n in nodes if n.op in (Op.LOAD, Op.STAGE)]
+
+
+def is_unrolled(reduce: Node) -> bool:
+    """Whether no loop is left of a reduction."""
+    return all(r.arg.kind in ("unroll", "vector") for r in reduce.src[1:])
+
+
+def _rows_of_step(reduce: Node) -> int:
+    """How many rows a step of `reduce` reads already."""
+    loop = reduce.src[1]
+    inner = [n for n in reduce.src[0].toposort() if n.op is Op.REDUCE and loop in free_ranges(n)[n]]
+    return max((steps_of(*n.src[1:]) for n in inner), default=1)
+
+
+def steps_of_part(reduce: Node) -> int:
+    """How many steps down a long column make a part: a divisor of their number, if possible."""
+    rows = KEYED_PART_ROWS if wide_parts(reduce.src[0]) else PART_ROWS
+    steps, most = steps_of(reduce.src[1]), max(1, rows // _rows_of_step(reduce))
+    near = range(most, most * 5 // 8, -1) if steps >= 2 * most else ()
+    return next((n for n in near if steps % n == 0), most)
+
+
+def total_columns(moves: Moves, nest: Nest, target: Target) -> bool:
+    """Schedule `nest`, if it is made of reductions down the same columns. Whether it is."""
+    reduces = [n for n in nest.reduces() if not is_unrolled(n)]
+    if not reduces or any(r.arg.kind != "loop" for r in nest.loops) or sequential_loops(nest):
+        return False
+    columns = {_column_of(nest, reduce) for reduce in reduces}
+    down = {reduce.src[1] for reduce in reduces}
+    if len(columns) != 1 or len(down) != 1:
+        return False
+    (column,), (row,) = columns, down
+    if column is None or row.arg.kind != "loop":
+        return False
+    if any(n.op is Op.STAGE and n.arg.scope == "shared" for n in nest.nodes()):
+        return False
+    rows = max(1, BLOCK // max(map(_rows_of_step, reduces)))
+    if steps_of(row) < 2 * rows or (rows > 1 and any(len(_parts(r)) > 1 for r in reduces)):
+        return False  # too short, or keys that are not looked for by their blocks
+    size = _strip_size(nest, reduces, column, target)
+    if size is None:
+        return False
+    _Totals(moves, Strips(moves, column, size), row, rows, target).schedule(nest, reduces)
+    return True
+
+
+def _strip_size(nest: Nest, reduces: list[Node], column: Node, target: Target) -> StripSize | None:
+    """Strips whose totals leave a part of the first-level cache to what is read."""
+    nodes = len(Node.sink([reduce.src[0] for reduce in reduces]).toposort())
+    copies, lanes, columns = COPIES, lanes_of(nest, target, 2), steps_of(column)
+    while copies > 1 and (copies * BLOCK * nodes > MOST_NODES or copies * lanes > columns):
+        copies //= 2
+    totals = sum(_dtype_of_total(reduce, target).itemsize for reduce in reduces)
+    narrow = min(n.dtype.itemsize for reduce in reduces for n in _memories(reduce))
+    return strip_size(
+        columns,
+        others=math.prod(steps_of(r) for r in nest.loops if r is not column),
+        most=target.l1 * 2 // 3 // totals,
+        least=min(LEAST_STRIP // narrow, columns),
+        copies=copies,
+        lanes=lanes,
+    )
+
+
+def _parts(reduce: Node) -> Parts:
+    """A number, or a key and its place where their extreme is looked for."""
+    halves = split(reduce.src[0]) if reduce.arg.op in (Op.MAX, Op.MIN) else None
+    return reduce.src[:1] if halves is None else halves
+
+
+def _dtype_of_total(reduce: Node, target: Target) -> DType:
+    """That of the total that blocks of rows are added to: of results of parts it is wider."""
+    is_sum = reduce.arg.op is Op.ADD and reduce.dtype is dtypes.float32
+    is_of_parts = is_sum and reduce.src[0].op is Op.STAGE
+    return dtypes.float64 if is_of_parts and target.is_native(dtypes.float64) else reduce.dtype
+
+
+class _Totals:
+    """The schedule of one nest."""
+
+    def __init__(self, moves: Moves, strips: Strips, row: Node, rows: int, target: Target) -> None:
+        self.moves, self.strips, self.row, self.rows = moves, strips, row, rows
+        self.target = target
+
+    def schedule(self, nest: Nest, reduces: list[Node]) -> None:
+        """Fill rows of totals for `reduces`, and read them where those were."""
+        blocks, rest = divmod(steps_of(self.row), self.rows)
+        begun = [self._begun(reduce, rest) for reduce in reduces]
+        memories = [tuple(self.strips.memory(p.dtype) for p in parts) for parts in begun]
+        memories = self._stored(memories, begun, ())
+        step = self.moves.loop(blocks - 1)
+        added = [
+            self._added(reduce, self._held(totals), rest + (step + 1) * self.rows)
+            for reduce, totals in zip(reduces, memories, strict=True)
+        ]
+        memories = self._stored(memories, added, (step,))
+        held = [self._held(totals) for totals in memories]
+        wholes = [parts[0] if len(parts) == 1 else joined(*parts) for parts in held]
+        wholes = [w.cast(r.dtype) for w, r in zip(wholes, reduces, strict=True)]
+        self.moves.root = self.moves.root.substitute(dict(zip(reduces, wholes, strict=True)))
+        column, size = self.strips.column, self.strips.size
+        name = f"totals of {size.columns} columns r{column.arg.number}"
+        take("column_reduction")
+        self.moves.apply(
+            {column: self.strips.split(), **self.strips.as_grid(nest)},
+            f"{name}, {self.rows} steps of r{self.row.arg.number} at a time",
+        )
+
+    def _begun(self, reduce: Node, rest: int) -> Parts:
+        """What the first block of rows has in a column, and `rest` rows before it."""
+        parts = self._block(reduce, Node.index(rest), self.rows)
+        if not rest:
+            return parts
+        return _combined(reduce, self._block(reduce, Node.index(0), rest), parts, self.row)
+
+    def _added(self, reduce: Node, totals: Parts, begin: Node) -> Parts:
+        """`totals` and the block of rows that begins there."""
+        return _combined(reduce, totals, self._block(reduce, begin, self.rows), self.row)
+
+    def _block(self, reduce: Node, begin: Node, rows: int) -> Parts:
+        """What so many rows have, as a tree."""
+        if rows == 1:
+            parts = tuple(part.substitute({self.row: begin}) for part in _parts(reduce))
+        else:
+            inner = self.moves.loop(rows, "unroll")
+            value = reduce.src[0].substitute({self.row: begin + inner})
+            parts = (Node(Op.REDUCE, reduce.dtype, (value, inner), reduce.arg),)
+        wide = _dtype_of_total(reduce, self.target)
+        return parts if wide is reduce.dtype else tuple(part.cast(wide) for part in parts)
+
+    def _held(self, memories: Parts) -> Parts:
+        return tuple(map(self.strips.held, memories))
+
+    def _stored(
+        self, memories: list[Parts], values: list[Parts], around: tuple[Node, ...]
+    ) -> list[Parts]:
+        """The memories after `values` are stored there."""
+        stores = [
+            self.strips.set(memory, part)
+            for totals, parts in zip(memories, values, strict=True)
+            for memory, part in zip(totals, parts, strict=True)
+        ]
+        end = self.strips.over_columns(stores, around)
+        after = lambda memory: Node(Op.AFTER, memory.dtype, (memory, end))
+        return [tuple(map(after, totals)) for totals in memories]
+
+
+def _combined(reduce: Node, before: Parts, after: Parts, row: Node) -> Parts:
+    """Two parts of the rows, the first ones first."""
+    op, best = reduce.arg.op, alu(reduce.arg.op, before[0], after[0])
+    if len(before) == 1:
+        return (best,)
+    (key, place), (held, held_place) = after, before
+    in_order = goes_on(_parts(reduce)[1], op, row)
+    better = is_better(op, (key, place), (held, held_place), in_order)
+    return best, alu(Op.WHERE, better, place, held_place)

@@ -1,0 +1,113 @@
+"""Several products over the same rows and columns: tiles of registers side by side.
+
+    i, f, g, o = h @ w_i, h @ w_f, h @ w_g, h @ w_o; c = f * c + i * g   in one nest of loops
+
+Products that read the same rows share the loop of their steps: an element of a row is loaded once
+for all, and each product has sums of its own in registers. Those of other rows come after them, and
+add to what is in registers, so that what is computed from all products never leaves those. The
+scheduler makes such nests of the gates of a cell.
+"""
+
+from __future__ import annotations
+
+from ..ir.choices import take
+from ..ir.loops import free_ranges, steps_of
+from ..ir.node import Node
+from ..ir.op import Op
+from ..target import Target
+from .choose_tile import choose_tile, is_at_hand, is_in_place
+from .matmul_packing import pack_columns, pack_rows, panel_numbers
+from .matmul_problem import Problem, factors_of, lasts, uses
+from .matmul_tiling import cut_in_tiles
+from .moves import Moves
+from .nest import Nest, stride
+from .parameters import Knobs
+
+__all__ = ["tile_gates"]
+
+
+def tile_gates(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> bool:
+    """Tile `nest` if it holds several products of its rows and columns; says whether it did."""
+    problems = _problems(nest)
+    if len(problems) < 2:
+        return False
+    continued = _add_products_first(moves, {problem.reduce for problem in problems})
+    rows, columns = steps_of(*problems[0].rows), steps_of(*problems[0].columns)
+    beside = max(sum(p.steps == q.steps for q in problems) for p in problems)
+    itemsize = problems[0].reduce.dtype.itemsize
+    sums = len(problems) - continued
+    tile = choose_tile(rows, columns, itemsize, target, knobs, beside, sums)
+    kept = {p.steps: is_in_place(p, tile) or is_at_hand(p, target) for p in problems}
+    cut = cut_in_tiles(moves, problems[0], tile)
+    take("grouped_matmul")
+    moves.log.append(f"{beside} of {len(problems)} products side by side")
+    new: dict[Node, Node] = {}
+    packed: dict[Node, Node] = {}
+    for reduce in [n for n in moves.root.toposort() if n.op is Op.REDUCE and n.src[1:] in kept]:
+        steps = reduce.src[1:]
+        factors = factors_of(reduce.src[0])
+        assert factors is not None
+        x, y = factors if uses(factors[0], cut.rows.ranges) else factors[::-1]
+        (step,) = steps
+        if x not in packed and kept[steps]:
+            packed[x] = x
+        elif x not in packed:
+            packed[x] = pack_rows(moves, x, steps, step, cut.rows, tile, target)
+        around = panel_numbers(y, steps, cut.columns) if lasts(y) else None
+        panel = pack_columns(moves, y, steps, step, cut.columns, tile, around)
+        new[reduce] = Node(Op.REDUCE, reduce.dtype, (packed[x] * panel, *steps), reduce.arg)
+    moves.root = moves.root.substitute(new)
+    return True
+
+
+def _problems(nest: Nest) -> list[Problem]:
+    """The products of a nest, if all its reductions are such of one loop each."""
+    inner = [r for r in nest.loops if all(stride(index, r) == 1 for index in nest.stores())]
+    if len(inner) != 1 or len(nest.loops) < 2:
+        return []
+    found = [_problem(nest, reduce, inner) for reduce in nest.reduces()]
+    problems = [problem for problem in found if problem is not None]
+    return problems if len(problems) == len(found) else []
+
+
+def _problem(nest: Nest, reduce: Node, inner: list[Node]) -> Problem | None:
+    factors, free = factors_of(reduce.src[0]), free_ranges(reduce)
+    if reduce.arg.op is not Op.ADD or factors is None or len(reduce.src) != 2:
+        return None
+    loops = frozenset(nest.loops)
+    for x, y in (factors, factors[::-1]):
+        rows, columns = free[x] & loops, free[y] & loops
+        if rows | columns == loops and not rows & columns and columns == {*inner}:
+            in_order = tuple(r for r in nest.loops if r in rows)
+            return Problem(reduce, x, y, (), in_order, tuple(inner))
+    return None
+
+
+def _add_products_first(moves: Moves, products: set[Node]) -> int:
+    """Sums of several terms add two products first: the second then goes on from the first.
+
+    Returns how many go on so.
+    """
+    order = moves.root.toposort()
+    inner = {s for n in order if n.op is Op.ADD for s in n.src if s.op is Op.ADD}
+    mapping: dict[Node, Node] = {}
+    for node in order:
+        if node.op is Op.ADD and node not in inner and node.dtype.is_float:
+            terms = _terms(node)
+            first = sorted(products.intersection(terms), key=lambda r: r.src[1].arg.number)
+            if len(first) == 2 and first[0].src[1] is not first[1].src[1]:
+                rest = [term.substitute(mapping) for term in terms if term not in products]
+                mapping[node] = _sum([_sum(first), _sum(rest)] if rest else first)
+    moves.root = moves.root.substitute(mapping)
+    return len(mapping)
+
+
+def _terms(node: Node) -> list[Node]:
+    return [t for s in node.src for t in _terms(s)] if node.op is Op.ADD else [node]
+
+
+def _sum(terms: list[Node]) -> Node:
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total

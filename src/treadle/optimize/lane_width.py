@@ -1,0 +1,81 @@
+"""How wide the values are that a nest computes with, which decides how many are lanes.
+
+    (x.cast(uint32) * 40000 >> 16).cast(uint16)     2 bytes an element, not 4
+
+Fixed-point programs keep the upper half of a product. Processors have an instruction for that with
+16-bit factors, so that the product itself is in no register: it does not count. Nor does a key with
+its place (ir/key_value.py) while the extreme of many is looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..dtype import DType
+from ..ir.key_value import wide_parts
+from ..ir.loops import free_ranges
+from ..ir.node import Node
+from ..ir.op import Op
+from ..target import Target
+from .nest import Nest
+
+__all__ = ["lanes_of", "widest_itemsize"]
+
+HALF = 16  # bits of the factors of which the upper half of a product is one instruction
+
+
+def lanes_of(nest: Nest, target: Target, least_itemsize: int, loop: Node | None = None) -> int:
+    """Lanes of a vector register for the widest type computed with, or for `least_itemsize`.
+
+    `loop` is the one to make lanes of, if that is known: what does not depend on it has none.
+    """
+    nodes = nest.nodes()
+    if loop is not None:
+        free = free_ranges(nest.node)
+        nodes = [n for n in nodes if loop in free.get(n, ())]
+    widest = max(widest_itemsize(nodes), least_itemsize)
+    return min(max(2, target.vector_bytes // widest), target.max_lanes)
+
+
+def widest_itemsize(nodes: Iterable[Node]) -> int:
+    """Bytes of the widest element among the values of `nodes`, all of a nest; at least 1."""
+    values = [n for n in nodes if n.dtype.kind not in ("index", "void")]
+    within = {n: _upper_half(n) for n in values}
+    passing = {part for parts in within.values() for part in parts}
+    for node in values:
+        if node not in passing and not within[node]:
+            passing.difference_update(node.src)
+    for node in values:
+        if node.op is Op.REDUCE and (parts := wide_parts(node.src[0])):
+            passing.update((node, *parts))
+        passing.update(wide_parts(node))
+    passing.update(n for n in values if n.op is Op.SHR and n.src[0] in passing)
+    return max((n.dtype.itemsize for n in values if n not in passing), default=1)
+
+
+def _upper_half(node: Node) -> tuple[Node, ...]:
+    """The wide values of which narrow `node` is the upper half: shift, product and factors."""
+    if node.op is not Op.CAST or not _is_narrow(node.dtype) or node.src[0].op is not Op.SHR:
+        return ()
+    shifted = node.src[0]
+    product, by = shifted.src
+    if shifted.dtype.bits != 2 * HALF or by.op is not Op.CONST or by.arg != HALF:
+        return ()
+    if product.op is not Op.MUL or not all(map(_is_factor, product.src)):
+        return ()
+    return shifted, by, product, *product.src
+
+
+def _is_factor(node: Node) -> bool:
+    if node.op is Op.CONST:
+        low = 0 if node.dtype.is_unsigned else -(1 << (HALF - 1))
+        return low <= node.arg < low + (1 << HALF)
+    return (
+        node.op is Op.CAST
+        and _is_narrow(node.src[0].dtype)
+        and node.src[0].dtype.is_unsigned == node.dtype.is_unsigned
+    )
+
+
+def _is_narrow(dtype: DType) -> bool:
+    return dtype.is_int and dtype.bits == HALF

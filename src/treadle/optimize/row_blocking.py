@@ -1,0 +1,393 @@
+"""Rows that a kernel keeps become blocks of rows: the cut, and a schedule for each block.
+
+See chained_matmul.py for what the kernels are. Everything that depends on the row is computed for
+row `first + r` of a block, with a loop r of its own wherever a block is filled:
+
+    STAGE(value of row i, fill j)       ->  STAGE(value of row first + r, fill r, j), (rows, size)
+    REDUCE of a row, a statistic of it  ->  STAGE(REDUCE of row first + r, fill r),   (rows,)
+    the last product over steps j       ->  STAGE(product over a chunk of j, fill chunk, r, columns)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ..dtype import dtypes
+from ..ir.args import ReduceArg, StageArg
+from ..ir.attention import is_kept
+from ..ir.choices import take
+from ..ir.loops import TRUE, Ranges, Split, closed_ranges, free_ranges, replace_ranges
+from ..ir.node import Node, rebuild
+from ..ir.op import Op
+from ..ir.rules.index import simplify
+from ..target import Target
+from .choose_tile import Tile, choose_tile
+from .masked_bounds import Span, limits_of
+from .matmul_packing import pack_columns
+from .matmul_problem import factors_of
+from .moves import Moves
+from .nest import Nest, reads_of, stride
+from .parameters import Knobs
+
+__all__ = ["Blocks", "Chain", "is_along_row"]
+
+MIN_ITEMS = 8  # blocks to share among workers, at least
+UNROLL = 4
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The loop of a chain's rows, the columns of its last products, these, and the kept `rows`."""
+
+    row: Node
+    columns: tuple[Node, ...]
+    products: tuple[Node, ...]
+    rows: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class _Filled:
+    """A block that was made: its loop over rows, and all loops that fill it."""
+
+    row: Node
+    loops: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class _Chunks:
+    """The steps of a last product: number of a chunk as it is filled and read, step in a chunk."""
+
+    part: Node
+    total: Node
+    step: Node
+
+
+class Blocks:
+    """The cut of one nest."""
+
+    moves: Moves
+    nest: Nest
+    chain: Chain
+    target: Target
+    free: dict[Node, Ranges]
+    size: int
+    rows: int
+    whole: bool
+    block: Node
+    first: Node
+
+    def __init__(
+        self, moves: Moves, nest: Nest, chain: Chain, target: Target, knobs: Knobs
+    ) -> None:
+        self.moves, self.nest, self.chain, self.target = moves, nest, chain, target
+        self.knobs = knobs
+        self.free = free_ranges(nest.node)
+        self.size = chain.row.src[0].arg
+        self.rows = self._rows_of_a_block()
+        blocks = -(-self.size // self.rows)
+        self.block = moves.loop(blocks, "grid") if blocks > 1 else Node.index(0)
+        self.first = self.block * self.rows
+        self.whole = blocks * self.rows == self.size
+        self.filled: dict[tuple[Node, ...], tuple[Node, ...]] = {}
+        self.made: list[_Filled] = []
+        self.chunks: list[_Chunks] = []
+        self.part_columns: set[Node] = set()
+        self.along: dict[Node, int] = {}  # loops along rows, and how many steps of a row each takes
+        self.lengths: set[int] = {1}  # these, and those of what takes all steps of a row at once
+
+    def make(self) -> None:
+        """Cut, then schedule."""
+        span = self._span()
+        self._cut()
+        outer = self._outer_as_grid()
+        for filled in self.made:
+            self._schedule(filled)
+        if span is not None and self.block.op is Op.RANGE:
+            self._bound(span.substitute(outer))
+        take("chained_matmul")
+        self.moves.log.append(f"blocks of {self.rows} rows (shared)")
+
+    def _rows_of_a_block(self) -> int:
+        """As many as the cache holds, in whole tiles, but enough blocks for all workers."""
+        rows = [n for n in self.chain.rows if self.chain.row in self.free[n]]
+        fills = {n.src[:3]: n.arg.sizes[0] * n.dtype.itemsize for n in rows}
+        fits = min(self.target.l2 // 2, self.knobs.block_bytes) // sum(fills.values())
+        around = [r for r in self.nest.loops if r not in (self.chain.row, *self.chain.columns)]
+        others = math.prod(r.src[0].arg for r in around)
+        fits = max(1, min(fits, self.size // -(-MIN_ITEMS // others), self.size))
+        longest = max(n.arg.sizes[0] for n in rows)
+        itemsize = max(n.dtype.itemsize for n in rows)
+        tile = choose_tile(self.size, longest, itemsize, self.target, self.knobs)
+        if fits < tile.rows:
+            return fits
+        blocks = -(-self.size // (fits // tile.rows * tile.rows))
+        return -(-self.size // (blocks * tile.rows)) * tile.rows
+
+    # -- rows become blocks ---------------------------------------------------------------------
+
+    def _cut(self) -> None:
+        chain, row = self.chain, self.moves.loop(self.rows)
+        parts = {product: self._parts(product, row) for product in chain.products}
+        effects = [self._guarded(self._at(e, row, parts), row) for e in self.nest.effects]
+        columns = frozenset(chain.columns)
+        free = [free_ranges(effect)[effect] for effect in effects]
+        inner = [e for e, f in zip(effects, free, strict=True) if f & columns]
+        outer = [e for e, f in zip(effects, free, strict=True) if not f & columns]
+        if inner:
+            outer.append(Node(Op.END, dtypes.void, (*inner, *chain.columns), len(inner)))
+        around = [r for r in self.nest.loops if r is not chain.row and r not in columns]
+        block = [self.block] if self.block.op is Op.RANGE else []
+        end = Node(Op.END, dtypes.void, (*outer, *around, *block, row), len(outer))
+        self.moves.root = simplify(self.moves.root.substitute({self.nest.node: end}))
+
+    def _guarded(self, store: Node, row: Node) -> Node:
+        if self.whole:
+            return store
+        gate = self._inside(row)
+        gate = store.src[3] & gate if len(store.src) > 3 else gate
+        return store.replace(src=(*store.src[:3], gate))
+
+    def _inside(self, row: Node) -> Node:
+        """Whether there is a row `row` in the block; the last block can have fewer."""
+        return TRUE if self.whole else self.first + row < self.size
+
+    def _parts(self, reduce: Node, row: Node) -> Node:
+        """A last product as the sum of its chunks' products, each of them kept."""
+        moves, steps, columns = self.moves, reduce.src[1], self.chain.columns
+        size = steps.src[0].arg
+        chunks = -(-size // self.knobs.block_steps)
+        per_chunk = -(-size // chunks)
+        fill, fresh = moves.loop(self.rows), moves.copies(columns)
+        part = total = Node.index(0)
+        value = self._at(reduce, fill).substitute(fresh)
+        if chunks > 1:
+            part, total, step = moves.loop(chunks), moves.loop(chunks), moves.loop(per_chunk)
+            position = part * per_chunk + step
+            guard = TRUE if per_chunk * chunks == size else position < size
+            value = replace_ranges(value, {steps: Split(position, (step,), guard)})
+            steps = step
+        self.chunks.append(_Chunks(part, total, steps))
+        self.part_columns.update(fresh.values())
+        loops = (*((part,) if chunks > 1 else ()), fill, *fresh.values())
+        src = (
+            value, self._inside(fill), part, fill, *fresh.values(), total, row, *columns, *loops,
+        )  # fmt: skip
+        sizes = (chunks, self.rows, *(r.src[0].arg for r in columns))
+        stage = Node(Op.STAGE, reduce.dtype, src, StageArg("shared", sizes))
+        self.made.append(_Filled(fill, loops))
+        if chunks == 1:
+            return stage
+        return Node(Op.REDUCE, reduce.dtype, (stage, total), ReduceArg(Op.ADD))
+
+    def _at(self, root: Node, row: Node, known: dict[Node, Node] | None = None) -> Node:
+        """`root` for row `row` of the block, with what the kernel keeps as blocks."""
+        loop, free = self.chain.row, self.free
+        new = {loop: self.first + row, **(known or {})}
+        inside = lambda n: n not in new and loop in free[n] and not self._is_block(n, root)
+        for node in root.toposort(inside):
+            if node in new:
+                continue
+            if loop not in free[node]:
+                new[node] = node
+            elif self._is_block(node, root):
+                new[node] = self._block(node, row)
+            elif node.op is Op.LOAD and not self.whole:  # of rows that there are
+                last = new[loop].minimum(self.size - 1)
+                src = (s.substitute({loop: last}) for s in node.src[1:])
+                new[node] = node.replace(src=(node.src[0], *src))
+            else:
+                src = tuple(new[s] for s in node.src)
+                new[node] = node if src == node.src else rebuild(node, src)
+        return new[root]
+
+    def _is_block(self, node: Node, root: Node) -> bool:
+        """Whether a block keeps `node`: a row, or a statistic of a row."""
+        if node is root or self.chain.row not in self.free[node]:
+            return False
+        if node.op is Op.REDUCE:
+            return self.free[node] <= frozenset(self.nest.loops) - frozenset(self.chain.columns)
+        return is_kept(node)
+
+    def _block(self, node: Node, row: Node) -> Node:
+        """Row `row` of the block that keeps `node`."""
+        kept = node.op is Op.STAGE
+        key = (*node.src[:3], *closed_ranges(node)) if kept else (node,)
+        if key not in self.filled:
+            fill = self.moves.loop(self.rows)
+            value = self._at(node.src[0] if kept else node, fill)
+            loops = (fill, *closed_ranges(node)) if kept else (fill,)
+            self.filled[key] = (value, self._inside(fill), *loops)
+            self.made.append(_Filled(fill, loops))
+        value, gate, *loops = self.filled[key]
+        places, reads, sizes = (loops[0],), (row,), (self.rows,)
+        if kept:
+            places, reads = (loops[0], node.src[2]), (row, node.src[3])
+            sizes = (self.rows, *node.arg.sizes)
+        src = (value, gate, *places, *reads, *loops)
+        return Node(Op.STAGE, node.dtype, src, StageArg("shared", sizes))
+
+    # -- every block gets a schedule --------------------------------------------------------------
+
+    def _outer_as_grid(self) -> dict[Node, Node]:
+        """The loops around the rows as grid; columns as lanes."""
+        chain, moves = self.chain, self.moves
+        around = [r for r in self.nest.loops if r is not chain.row and r not in chain.columns]
+        grid = moves.copies(around, dict.fromkeys(around, "grid"))
+        splits = {r: Split(n, (n,)) for r, n in grid.items()}
+        if chain.columns:
+            last = chain.columns[-1]
+            splits[last] = moves.tiled(last, (self._lanes(chain.products[0]), "vector"))
+        moves.apply(splits, "rows in blocks as grid")
+        return grid
+
+    def _lanes(self, value: Node) -> int:
+        return max(2, min(self.target.lanes(value.dtype), self.target.max_lanes))
+
+    def _schedule(self, filled: _Filled) -> None:
+        stages = self.moves.root.toposort()
+        stage = next(n for n in stages if n.op is Op.STAGE and filled.row in closed_ranges(n))
+        column = filled.loops[-1]
+        inner = stage.src[0].toposort(lambda n: n.op is not Op.STAGE)
+        reduces = [n for n in inner if n.op is Op.REDUCE]
+        if column is filled.row:  # a statistic
+            splits = {
+                n.src[-1]: self._along(n.src[-1], UNROLL, stage, _reads_row(n)) for n in reduces
+            }
+            self.moves.apply(splits, "statistics of the rows of a block")
+            return
+        product = next((n for n in reduces if self._is_product(n, filled.row, column)), None)
+        if product is not None:
+            self._tile(filled.row, column, product)
+            return
+        self.moves.apply({column: self._along(column, UNROLL, stage)}, "rows of a block as lanes")
+
+    def _along(self, loop: Node, copies: int, value: Node, is_of_row: bool = True) -> Split:
+        """A loop, one along rows if `is_of_row`, as `copies` of vectors."""
+        split = self.moves.tiled(loop, (copies, "unroll"), (self._lanes(value), "vector"))
+        if is_of_row:
+            self._note(split)
+        return split
+
+    def _note(self, split: Split) -> None:
+        """Remember what a loop along rows has become: those of one step have no loop of their own.
+
+        They read all of a row, so that all of it has to be filled.
+        """
+        outer = split.ranges[0]
+        inner = split.ranges[1:] if outer.arg.kind == "loop" else split.ranges
+        length = math.prod(r.src[0].arg for r in inner)
+        self.lengths.add(length)
+        if outer.arg.kind == "loop":
+            self.along[outer] = length
+
+    def _is_product(self, reduce: Node, row: Node, column: Node) -> bool:
+        factors = factors_of(reduce.src[0])
+        if factors is None or reduce.arg.op is not Op.ADD:
+            return False
+        free = free_ranges(reduce)
+        used = {frozenset(free[factor] & {row, column}) for factor in factors}
+        return used == {frozenset((row,)), frozenset((column,))}
+
+    def _tile(self, row: Node, column: Node, reduce: Node) -> None:
+        """A product whose result is a block, in register tiles; panels of columns outside."""
+        moves, steps = self.moves, reduce.src[1:]
+        size, itemsize = column.src[0].arg, reduce.dtype.itemsize
+        tile = choose_tile(self.rows, size, itemsize, self.target, self.knobs)
+        tile = Tile(math.gcd(tile.rows, self.rows), tile.vectors, tile.lanes)
+        rows = moves.tiled(row, (tile.rows, "unroll"))
+        columns = moves.tiled(column, (tile.vectors, "unroll"), (tile.lanes, "vector"))
+        if column not in self.part_columns:
+            self._note(columns)
+        take("matmul_tile")
+        moves.apply({row: rows, column: columns}, f"tile {tile.rows} x {tile.vectors} vectors")
+        made = {*rows.ranges, *columns.ranges}
+        stages = [
+            n for n in moves.root.toposort() if n.op is Op.STAGE and made <= set(closed_ranges(n))
+        ]
+        closed = closed_ranges(stages[0])
+        order = sorted(closed, key=lambda r: _depth(r, rows, columns))
+        value = self._with_packed(stages[0].src[0], steps, rows, columns, tile)
+        mapping = {
+            n: n.replace(src=(value, *n.src[1 : len(n.src) - len(closed)], *order)) for n in stages
+        }
+        moves.root = simplify(moves.root.substitute(mapping))
+
+    def _with_packed(
+        self,
+        value: Node,
+        steps: tuple[Node, ...],
+        rows: Split,
+        columns: Split,
+        tile: Tile,
+    ) -> Node:
+        """`value` with the operand of the columns packed, unless it is read in vectors as it is."""
+        inner = value.toposort(lambda n: n.op is not Op.STAGE)
+        reduce = next(n for n in inner if n.op is Op.REDUCE and n.src[1:] == steps)
+        factors = factors_of(reduce.src[0])
+        assert factors is not None
+        free = free_ranges(reduce)
+        x, y = factors if free[factors[0]] & frozenset(rows.ranges) else factors[::-1]
+        if all(stride(index, columns.ranges[-1]) == 1 for index in reads_of(y)):
+            return value
+        # Every loop that the operand depends on numbers its panels: those of chunks of steps, too.
+        inside = {*steps, *(r for r in columns.ranges if r.arg.kind != "loop")}
+        around = sorted(free[y] - inside, key=lambda r: r.arg.number)
+        position = Node.index(0)
+        for r in steps:
+            position = position * r.src[0].arg + r
+        packed = pack_columns(
+            self.moves, y, steps, simplify(position), columns, tile, tuple(around)
+        )
+        return value.substitute({reduce: reduce.replace(src=(x * packed, *steps))})
+
+    # -- rows that a mask cuts short --------------------------------------------------------------
+
+    def _span(self) -> Span | None:
+        """What counts of the rows of a block, if a mask says that it is not all of them."""
+        rows = {n.src[2]: n.src[0] for n in self.chain.rows}
+        reduces = [n for n in self.nest.node.toposort() if is_along_row(n)]
+        sizes = {n.arg.sizes[0] for n in self.chain.rows}
+        if len(sizes) > 1:
+            return None
+        limits = limits_of(reduces, rows, sizes.pop())
+        around = frozenset(self.nest.loops) - frozenset(self.chain.columns)
+        return limits and limits.of_rows(self.chain.row, self.first, self.rows, around)
+
+    def _bound(self, span: Span) -> None:
+        """Let the loops along rows run no further than a mask lets anything count."""
+        # Whole steps of every loop: none reads what another has not filled.
+        whole = span.rounded(math.lcm(*self.lengths))
+        bounded = {r: whole.loop(r, step) for r, step in self.along.items()}
+        for chunk in self.chunks:
+            mine, size = span, chunk.step.src[0].arg
+            if chunk.part.op is Op.RANGE:
+                for r in (chunk.part, chunk.total):
+                    bounded[r] = span.loop(r, size)
+                mine = span.less(bounded[chunk.part].expr * size)
+            bounded[chunk.step] = mine.loop(chunk.step, 1)
+        self.moves.root = simplify(replace_ranges(self.moves.root, bounded))
+        take("masked_bounds")
+        self.moves.log.append("rows within their mask")
+
+
+def is_along_row(node: Node) -> bool:
+    """Whether a REDUCE combines elements of a row that is kept."""
+    if node.op is not Op.REDUCE:
+        return False
+    inner = node.src[0].toposort(lambda n: n.op is not Op.STAGE)
+    return any(is_kept(n) and n.src[3] in node.src for n in inner)
+
+
+def _reads_row(reduce: Node) -> bool:
+    """Whether a reduction, before it is cut, reads a row of a block along its last loop."""
+    loop = reduce.src[-1]
+    inner = reduce.src[0].toposort()
+    return any(n.op is Op.STAGE and len(n.arg.sizes) == 2 and n.src[5] is loop for n in inner)
+
+
+def _depth(loop: Node, rows: Split, columns: Split) -> int:
+    """Chunks, panels, tiles of rows, then what is inside of a tile."""
+    if loop.arg.kind != "loop":
+        return 3
+    return 2 if loop in rows.ranges else 1 if loop in columns.ranges else 0

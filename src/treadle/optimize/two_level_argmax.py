@@ -1,0 +1,122 @@
+"""Places of extremes: first the block that the extreme is in, then its place there.
+
+    REDUCE(joined(key(r), place(r)), r; MAX)
+      ->  best = REDUCE(joined(REDUCE(key(8*b + k), k; MAX), blocks - 1 - b), b; MAX)
+          REDUCE(joined(key(8*b' + k), place(8*b' + k)), k; MAX)
+
+A key that is computed twice may be rounded twice, so that none is asked to equal another. Nearly
+all of the time goes into the first line, where an element takes a key and one maximum now:
+comparisons and places are for blocks. Of equal keys the first one is in the first of their blocks.
+Down a column a block is a few rows; along a row it is a few vectors, in which each lane compares
+the elements of its own, and may win for the whole block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..dtype import dtypes
+from ..ir.choices import take
+from ..ir.key_value import goes_on, joined, place_of, split
+from ..ir.loops import free_ranges, steps_of
+from ..ir.node import Node, alu
+from ..ir.op import Op
+from ..target import Target
+from .column_reduction import BLOCK, is_down_columns
+from .moves import Moves
+from .nest import Nest, reads_of, sequential_loops, stride
+
+__all__ = ["find_blocks_first"]
+
+# With fewer blocks, looking through one of them takes longer than it saves: down a column, elements
+# of neighbouring results are in blocks of their own, and read one by one.
+LEAST_ALONG, LEAST_DOWN = 8, 64
+FEWEST_ROWS = 8  # fewer are cut into chunks that workers share
+
+
+def find_blocks_first(moves: Moves, target: Target) -> None:
+    """Look for the blocks of extremes first, wherever places go on along a loop."""
+    seen: set[Node] = set()
+    while (found := next(_candidates(moves, target, seen), None)) is not None:
+        reduce, lanes = found
+        seen.add(reduce)
+        place = _in_blocks(moves, reduce, lanes, seen)
+        moves.root = moves.root.substitute({reduce: place})
+        name = f"r{reduce.src[1].arg.number}"
+        take("two_level_argmax")
+        moves.log.append(f"find the block of {BLOCK * lanes} steps of {name} first")
+
+
+def _candidates(moves: Moves, target: Target, seen: set[Node]) -> Iterator[tuple[Node, int]]:
+    """Reductions to places, and how many neighbours are side by side in a vector along them."""
+    for nest in moves.nests():
+        if nest.node.op is not Op.END or nest.is_scheduled or sequential_loops(nest):
+            continue
+        for reduce in nest.reduces():
+            if reduce in seen or not _is_in_order(reduce):
+                continue
+            lanes = _lanes_along(nest, reduce, target)
+            least = LEAST_DOWN if lanes == 1 else LEAST_ALONG
+            if lanes and steps_of(reduce.src[1]) >= least * BLOCK * lanes:
+                yield reduce, lanes
+
+
+def _is_in_order(reduce: Node) -> bool:
+    halves = split(reduce.src[0])
+    if len(reduce.src) != 2 or reduce.src[1].arg.kind != "loop" or halves is None:
+        return False
+    key, place = halves
+    free, loop = free_ranges(key), reduce.src[1]
+    nested = any(n.op in (Op.REDUCE, Op.STAGE) and loop in free[n] for n in key.toposort())
+    return not nested and goes_on(place, reduce.arg.op, loop)
+
+
+def _lanes_along(nest: Nest, reduce: Node, target: Target) -> int:
+    """The lanes of a vector if elements lie along the loop, 1 if across it; else 0."""
+    if is_down_columns(nest, reduce):
+        return 1
+    steps = [stride(index, reduce.src[1]) for index in reads_of(reduce.src[0])]
+    along = 1 in steps and all(step in (0, 1) for step in steps)
+    along = along and steps_of(*nest.loops) >= FEWEST_ROWS
+    return min(target.lanes(dtypes.uint32), target.max_lanes) if along else 0
+
+
+def _in_blocks(moves: Moves, reduce: Node, lanes: int, seen: set[Node]) -> Node:
+    """What `reduce` gives, the new reductions being `seen`."""
+    halves, op, loop = split(reduce.src[0]), reduce.arg.op, reduce.src[1]
+    assert halves is not None  # it is in order
+    key, _ = halves
+    size = BLOCK * lanes
+    blocks, rest = divmod(steps_of(loop), size)
+    at = lambda node, position: node.substitute({loop: position})
+
+    block = moves.loop(blocks)
+    row, lane, within = _within(moves, lanes)
+    number = block.cast(dtypes.uint32)
+    number = number if op is Op.MIN else number.like(blocks - 1) - number
+    most = Node(Op.REDUCE, key.dtype, (at(key, block * size + within), row), reduce.arg)
+    value = joined(most, number)
+    best = Node(Op.REDUCE, value.dtype, (value, block, *lane), reduce.arg)
+
+    first = place_of(best).cast(dtypes.index)
+    first = first if op is Op.MIN else (blocks - 1) - first
+    row, lane, within = _within(moves, lanes)
+    value = at(reduce.src[0], first * size + within)
+    result = Node(Op.REDUCE, value.dtype, (value, row, *lane), reduce.arg)
+    seen.update((most, best, result))
+    if rest:
+        last = moves.loop(rest, "unroll" if lanes == 1 else "loop")
+        value = at(reduce.src[0], last + blocks * size)
+        end = Node(Op.REDUCE, value.dtype, (value, last), reduce.arg)
+        seen.add(end)
+        result = alu(op, result, end)
+    return result
+
+
+def _within(moves: Moves, lanes: int) -> tuple[Node, tuple[Node, ...], Node]:
+    """Loops over a block: the one over rows or vectors, that over lanes, and the place in it."""
+    row = moves.loop(BLOCK, "unroll")
+    if lanes == 1:
+        return row, (), row
+    lane = moves.loop(lanes, "vector")
+    return row, (lane,), row * lanes + lane

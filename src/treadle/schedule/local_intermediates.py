@@ -1,0 +1,157 @@
+"""Values that a kernel keeps row by row: chains of matmul-like reductions without the middle.
+
+    softmax(q @ k.T) @ v
+
+Each row of the scores is wanted three times for one row of the result: by its maximum, by its sum,
+and by the second product. Computed where it is wanted it would cost three products, stored it would
+be a matrix of tokens by tokens. The kernel keeps it in memory of its own instead (a shared STAGE),
+and the heuristic makes blocks of rows of it (optimize/chained_matmul.py). The same goes for
+everything between the two products.
+
+That pays where the middle is larger than what it is computed from: the operands of the first
+product are then read again for each block of rows, which is cheaper than the way through memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..dtype import dtypes
+from ..ir.interval import bounds
+from ..ir.node import Node
+from ..ir.op import ALU, Op
+from ..ir.shape import size_product
+from .plan import FACTOR, LEAVES, STORED, Demand, Group, Kept, distinct, is_heavy, ranges_in
+
+__all__ = ["EVERYWHERE", "Keeping", "is_large_middle", "keep_rows", "may_keep_below"]
+
+MIN_ROW = 16  # elements; shorter rows fill no vectors
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """Which kernels keep rows: none of those of the roots `without`.
+
+    What lies between two products is so many times as large as all that it is computed from, the
+    `gain`, where it is better kept than stored.
+    """
+
+    gain: float = 2
+    without: frozenset[Node] = frozenset()
+
+
+EVERYWHERE = Keeping()
+
+
+def keep_rows(node: Node, demands: list[Demand], keeping: Keeping) -> Kept | None:
+    """How the one kernel that all `demands` are of keeps `node` row by row, if it should."""
+    group = demands[0].group
+    if group.root in keeping.without:
+        return None
+    wanted = _starts(node, demands, group, keeping) or (group.kept and _continues(node, demands))
+    axis = _row_axis(node, demands) if wanted else None
+    if axis is None:
+        return None
+    ranges = list(demands[0].index)
+    ranges[axis] = group.fresh_range(node.shape[axis])
+    return Kept(tuple(ranges), group=group, axis=axis)
+
+
+def _starts(node: Node, demands: list[Demand], group: Group, keeping: Keeping) -> bool:
+    """Whether `node` is the middle of a chain that is better not stored.
+
+    It is the factor of a product and comes from one, or a product that another reduction combines.
+    """
+    if group.root.op in (Op.SCAN, Op.SCATTER, Op.DISTRIBUTE):
+        return False
+    if node.op in ALU:
+        return any(d.heavy == FACTOR for d in demands) and is_large_middle(node, keeping)
+    return is_heavy(node) and may_keep_below(demands) and is_large_middle(node, keeping)
+
+
+def may_keep_below(demands: list[Demand]) -> bool:
+    """Whether one kernel's demands are all of reductions that combine elements of a row.
+
+    A sum of sums is none: it is one sum over the loops of both.
+    """
+    return all(d.body and not d.heavy and not d.linear for d in demands)
+
+
+def is_large_middle(node: Node, keeping: Keeping) -> bool:
+    """Whether `node` is so much larger than what it is computed from that it is not worth storing.
+
+    Kernels that keep rows of it compute them anew, each for itself.
+    """
+    sizes = (*node.shape, *(s for below in node.src for s in below.shape))
+    if not all(isinstance(size, int) for size in sizes):
+        return False
+    return size_product(node.shape) >= keeping.gain * _operands(node)
+
+
+def _operands(node: Node) -> int:
+    """How many elements `node` is computed from: of leaves, and of the factors of products."""
+    total = 0
+    pending, seen = [node], {node}
+    while pending:
+        item = pending.pop()
+        if item.op in (Op.CONST, Op.IOTA):
+            continue
+        if item.op in LEAVES or item.op in STORED or item.op is Op.AFTER:
+            total += distinct(item)
+        elif is_heavy(item):
+            product = item.src[0]
+            while product.op is not Op.MUL:
+                product = product.src[0]
+            total += sum(distinct(factor) for factor in product.src)
+        else:
+            new = [s for s in item.src if s not in seen]
+            seen.update(new)
+            pending.extend(new)
+    return total
+
+
+def _continues(node: Node, demands: list[Demand]) -> bool:
+    """Whether a kernel that keeps rows wants `node` more than once, or beside another product."""
+    if node.op not in ALU and node.op is not Op.REDUCE:
+        return False
+    crowded = any(d.body or d.home.heavy for d in demands)
+    return len(demands) > 1 or (is_heavy(node) and crowded)
+
+
+def _row_axis(node: Node, demands: list[Demand]) -> int | None:
+    """The axis that each demand runs through with a loop of its own, all else being the same."""
+    candidates = [
+        axis
+        for axis, size in enumerate(node.shape)
+        if all(_runs_through(d.index[axis], size) for d in demands)
+        and all(_loop_is_inner(d, axis) for d in demands)
+    ]
+    if len(candidates) != 1 or any(d.dynamic for d in demands):
+        return None
+    (axis,) = candidates
+    rows = {(*d.index[:axis], *d.index[axis + 1 :]) for d in demands}
+    (row, *others) = rows
+    sizes = (*node.shape[:axis], *node.shape[axis + 1 :])
+    inside = all(_is_inside(i, size) for i, size in zip(row, sizes, strict=True))
+    # Where a row begins depends on the loops of the kernel alone.
+    inside = inside and ranges_in(row) <= ranges_in(demands[0].group.ranges)
+    return axis if not others and inside else None
+
+
+def _runs_through(position: Node, size: Any) -> bool:
+    if position.op is not Op.RANGE or position.src[0].op is not Op.CONST:
+        return False
+    return position.src[0].arg == size and size >= MIN_ROW
+
+
+def _loop_is_inner(demand: Demand, axis: int) -> bool:
+    """Whether the loop of `axis` is one of a reduction, or fills another row."""
+    loop = demand.index[axis]
+    filled = demand.home.loop if isinstance(demand.home, Kept) else None
+    return loop in demand.body or loop is filled
+
+
+def _is_inside(position: Node, size: object) -> bool:
+    low, high = bounds(position) if position.dtype is dtypes.index else (-1, 0)
+    return isinstance(size, int) and low >= 0 and high < size

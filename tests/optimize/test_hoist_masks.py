@@ -1,0 +1,98 @@
+"""Masks of products: each on one factor, and gates that the other factor's zero makes needless."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from treadle import Tensor
+from treadle.ir.op import Op
+from treadle.optimize.hoist_masks import distribute_over_product
+from treadle.optimize.matmul_problem import recognise
+from treadle.optimize.moves import Moves
+
+
+def kernel(tensor):
+    """The AST of the last kernel that computes `tensor`, masks distributed."""
+    return distribute_over_product(tensor.schedule()[-1].ast)
+
+
+def factors(ast):
+    reduce = next(n for n in ast.toposort() if n.op is Op.REDUCE)
+    assert reduce.src[0].op is Op.MUL
+    return reduce.src[0].src
+
+
+def conv(size, channels, out, window, **options):
+    x = Tensor.rand(2, channels, size, size, device="CPU").realize()
+    w = Tensor.rand(out, channels, window, window, device="CPU").realize()
+    y = x.conv2d(w, **options)
+    return x, w, y, Tensor.rand(*y.shape, device="CPU").realize()
+
+
+def problems(tensor):
+    """The matmul-like problems that the last kernel of `tensor` is seen as."""
+    moves = Moves(tensor.schedule()[-1].ast)
+    moves.split_digits()
+    moves.root = distribute_over_product(moves.root)
+    moves.merge_all()
+    return [found for nest in moves.nests() if (found := recognise(nest)) is not None]
+
+
+def is_tiled(tensor):
+    return bool(problems(tensor))
+
+
+def sizes(loops):
+    return sorted(r.src[0].arg for r in loops)
+
+
+def test_a_mask_around_a_product_moves_onto_one_factor():
+    a, b = Tensor.rand(8, 6, device="CPU").realize(), Tensor.rand(8, 6, device="CPU").realize()
+    masked = (a.pad(((1, 1), (0, 0))) * b.pad(((1, 1), (0, 0)))).sum(1)
+    gates = [len(f.src) > 2 for f in factors(kernel(masked))]
+    assert gates.count(True) >= 1
+    np.testing.assert_allclose(
+        masked.numpy(), np.pad((a.numpy() * b.numpy()).sum(1), (1, 1)), rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"padding": 1}, {}, {"padding": 1, "stride": 2}, {"padding": 2, "dilation": 2}],
+    ids=["padded", "plain", "strided", "dilated"],
+)
+def test_gradients_of_convolutions_are_matmuls(options):
+    x, w, y, g = conv(12, 6, 10, 3, **options)
+    assert is_tiled(y.gradient(x, gradient=g)[0])
+    assert is_tiled(y.gradient(w, gradient=g)[0])
+
+
+@pytest.mark.parametrize(("size", "window"), [(24, 3), (24, 7), (25, 3), (26, 4)])
+def test_the_gradient_of_a_strided_convolution_meets_no_zeros(size, window):
+    """Half of the offsets on each axis, and images that the places between strides share."""
+    x, _, y, g = conv(size, 6, 10, window, padding=1, stride=2)
+    (problem,) = problems(y.gradient(x, gradient=g)[0])
+    half, pixels = -(-window // 2), size // 2 + (size % 2 or window % 2 == 0)
+    assert sizes(problem.steps) == sorted((10, half, half))
+    assert sizes(problem.rows) == [2, 2, 6]
+    assert sizes(problem.columns) == sorted((2, pixels, pixels))
+
+
+def test_weights_are_read_without_a_gate():
+    x, _, y, g = conv(12, 6, 10, 3, padding=1)
+    assert [len(f.src) for f in factors(kernel(y.gradient(x, gradient=g)[0]))].count(2) == 1
+
+
+def test_a_gate_that_keeps_a_load_inside_stays():
+    a, b = Tensor.rand(8, 6, device="CPU").realize(), Tensor.rand(8, 6, device="CPU").realize()
+    both = (a.pad(((0, 0), (2, 2))) * b.pad(((0, 0), (2, 2)))).sum(1)
+    assert all(len(f.src) == 4 for f in factors(kernel(both)))
+    np.testing.assert_allclose(both.numpy(), (a.numpy() * b.numpy()).sum(1), rtol=1e-5)
+
+
+def test_a_reduction_cut_into_uneven_chunks_is_right():
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((70, 8209)), rng.standard_normal((8209, 40))  # 8209 is a prime
+    x, y = Tensor(a.astype(np.float32), device="CPU"), Tensor(b.astype(np.float32), device="CPU")
+    np.testing.assert_allclose((x @ y).numpy(), a @ b, rtol=1e-3, atol=1e-2)
