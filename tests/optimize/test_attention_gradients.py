@@ -16,7 +16,7 @@ from treadle.ir.op import Op
 from treadle.ir.verify import verify_kernel, verify_linear
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
-from treadle.schedule.schedule import schedule
+from treadle.schedule.passes import schedule
 from treadle.target import Target
 
 from ..render.banks import ways_of

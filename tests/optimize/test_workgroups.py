@@ -16,7 +16,7 @@ from treadle.lower.count_iterations import most_steps
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
 from treadle.schedule.limits import fits
-from treadle.schedule.schedule import schedule
+from treadle.schedule.passes import schedule
 from treadle.target import Workgroup, host_target
 
 GROUP = Workgroup(128, 256, 16 << 10)

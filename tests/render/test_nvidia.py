@@ -19,7 +19,7 @@ from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
 from treadle.render.cuda import CUDARenderer
 from treadle.render.ptx import PTXRenderer
-from treadle.schedule.schedule import schedule
+from treadle.schedule.passes import schedule
 from treadle.target import NVIDIA_ARCHITECTURES, Target
 
 from .assembler import assembled, need, touches_sums

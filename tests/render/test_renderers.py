@@ -23,7 +23,7 @@ from treadle.render.llvm import LLVMRenderer
 from treadle.render.opencl import OpenCLRenderer
 from treadle.render.wgsl import WGSLRenderer
 from treadle.runtime.cpu import CpuDevice, Entry, Launch, Phase
-from treadle.schedule.schedule import schedule
+from treadle.schedule.passes import schedule
 from treadle.target import Target, Workgroup, host_target
 
 RNG = np.random.default_rng(0)

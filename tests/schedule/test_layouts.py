@@ -8,7 +8,7 @@ import pytest
 from treadle import Tensor, TinyJit
 from treadle.engine.realized import current
 from treadle.ir.op import Op
-from treadle.schedule.schedule import schedule
+from treadle.schedule.passes import schedule
 from treadle.target import Target
 
 TARGET = Target.parse("x86-64-v4")

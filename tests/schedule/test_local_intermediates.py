@@ -8,7 +8,7 @@ import pytest
 from treadle import Tensor
 from treadle.ir.op import Op
 from treadle.ir.shape import size_product
-from treadle.schedule.schedule import schedule
+from treadle.schedule.passes import schedule
 from treadle.target import Target
 from treadle.target.data import Workgroup
 

@@ -22,9 +22,12 @@ from ..ir.interval import bounds
 from ..ir.node import Node
 from ..ir.op import ALU, Op
 from ..ir.shape import size_product
+from ..target import Target
 from .plan import FACTOR, LEAVES, STORED, Demand, Group, Kept, distinct, is_heavy, ranges_in
 
-__all__ = ["EVERYWHERE", "Keeping", "is_large_middle", "keep_rows", "may_keep_below"]
+__all__ = [
+    "EVERYWHERE", "Keeping", "is_large_middle", "keep_rows", "keeping_of", "may_keep_below",
+]  # fmt: skip
 
 MIN_ROW = 16  # elements; shorter rows fill no vectors
 
@@ -42,6 +45,14 @@ class Keeping:
 
 
 EVERYWHERE = Keeping()
+FUSED_GAIN = 0.25  # where what is kept never leaves registers, so that nothing is read anew
+
+
+def keeping_of(target: Target | None) -> Keeping | None:
+    """Which kernels may keep rows, as far as the target says."""
+    if target is None or target.workgroup is None:
+        return EVERYWHERE
+    return Keeping(gain=FUSED_GAIN) if target.matrix_units else None
 
 
 def keep_rows(node: Node, demands: list[Demand], keeping: Keeping) -> Kept | None:
