@@ -18,6 +18,7 @@ from treadle.engine.programs import Programs
 from treadle.engine.run import scheduled
 from treadle.engine.translation import Translator
 from treadle.errors import OutOfMemory
+from treadle.ir.loops import loop_size
 from treadle.ir.op import Op
 from treadle.ir.text import render
 from treadle.optimize import heuristic
@@ -169,7 +170,7 @@ PLANTED = """
 import os, signal
 from treadle.engine import measure, trial
 from treadle.engine.remote_measure import serve
-from treadle.ir.loops import Split, replace_ranges
+from treadle.ir.loops import Split, loop_size, replace_ranges
 from treadle.ir.op import Op
 from treadle.optimize.parameters import Knobs
 real = measure.optimize
@@ -181,13 +182,13 @@ def optimize(ast, target, knobs=Knobs()):
 measure.optimize, OWN = optimize, Knobs()
 def longest(ast):  # the longest loop of a reduction
     loops = [r for n in ast.toposort() if n.op is Op.REDUCE for r in n.src[1:]]
-    return max((r for r in loops if r.arg.kind == "loop"), key=lambda r: r.src[0].arg)
+    return max((r for r in loops if r.arg.kind == "loop"), key=loop_size)
 def with_steps(ast, count):
     old, steps = longest(ast), longest(ast).src[0]
     new = old.replace(src=(steps.const(steps.dtype, count),))
     return replace_ranges(ast, {old: Split(new % steps.arg, (new,))})
 """
-WITHOUT_LAST_STEP = "def spoil(ast): return with_steps(ast, longest(ast).src[0].arg - 1)"
+WITHOUT_LAST_STEP = "def spoil(ast): return with_steps(ast, loop_size(longest(ast)) - 1)"
 ENDLESS = "def spoil(ast): return with_steps(ast, 1 << 60)"
 FAR_AWAY = """
 def spoil(ast):
@@ -406,7 +407,7 @@ def test_what_is_stored_behind_the_end_is_wrong():
 def test_a_sample_holds_the_first_and_the_last_results():
     kernel = kernel_of(numbers(256, 256) @ numbers(256, 256))
     small = sampled(kernel.ast, 1 << 17)
-    sizes = [n.src[0].arg for n in small.toposort() if n.op is Op.RANGE]
+    sizes = [loop_size(n) for n in small.toposort() if n.op is Op.RANGE]
     assert sorted(sizes) == [16, 16, 256]
     assert sampled(kernel.ast, 1 << 30) is kernel.ast
     assert sampled(kernel.ast, 1 << 10) is None

@@ -7,6 +7,7 @@ import pytest
 
 from treadle import Context, Tensor
 from treadle.engine.run import scheduled
+from treadle.ir.loops import loop_size
 from treadle.ir.op import Op
 from treadle.ir.rules.index import linear_terms
 from treadle.lower.passes import lower
@@ -171,7 +172,7 @@ def test_tiles_are_guarded_where_they_do_not_divide_the_loop(size, inner, guarde
     (kernel,) = scheduled([((filled(5) + 1).node, "CPU")])
     moves = Moves(kernel.ast)
     split = moves.tiled(moves.loop(size), (inner, "vector"))
-    covered = np.prod([r.src[0].arg for r in split.ranges])
+    covered = loop_size(*split.ranges)
     assert covered == -(-size // inner) * inner
     assert (split.guard.op is not Op.CONST) == guarded
 
@@ -246,7 +247,7 @@ def test_a_scatter_of_whole_rows_takes_its_places_in_order():
     ast, _ = optimized(gradient)
     scatter = ast.src[-1]
     places = scatter.src[-1]
-    assert (places.arg.kind, places.src[0].arg) == ("loop", 8)
+    assert (places.arg.kind, loop_size(places)) == ("loop", 8)
 
 
 def test_a_pass_of_a_sort_moves_each_line_in_order_and_lines_in_parallel():
@@ -255,8 +256,8 @@ def test_a_pass_of_a_sort_moves_each_line_in_order_and_lines_in_parallel():
     assert len(moved) == 4
     ast, _ = optimize(moved[1].ast, TARGET)
     (lines, steps) = ast.src[0].src[1:]
-    assert (lines.arg.kind, lines.src[0].arg) == ("grid", 16)
-    assert (steps.arg.kind, steps.src[0].arg) == ("loop", 1000)
+    assert (lines.arg.kind, loop_size(lines)) == ("grid", 16)
+    assert (steps.arg.kind, loop_size(steps)) == ("loop", 1000)
 
 
 def test_top_k_never_sorts_all_of_a_line():

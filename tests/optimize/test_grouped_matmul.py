@@ -7,6 +7,7 @@ import pytest
 
 from treadle import Tensor
 from treadle.engine.run import scheduled
+from treadle.ir.loops import loop_size
 from treadle.ir.op import Op
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
@@ -44,7 +45,7 @@ def test_all_products_of_a_nest_get_one_tile_that_fits_the_registers(arch):
     unrolled = {r for r in ast.toposort() if r.op is Op.RANGE and r.arg.kind == "unroll"}
     stored = ast.src[-1].src[0]
     rows = [r for r in unrolled if r in stored.src[1].toposort()]
-    count = 3 * int(np.prod([r.src[0].arg for r in rows], dtype=int))
+    count = 3 * loop_size(*rows)
     assert 3 <= count < target.vector_registers
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from treadle import Context, Device, Tensor, dtypes
+from treadle.ir.loops import loop_size
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_kernel, verify_linear
 from treadle.lower.passes import lower
@@ -43,7 +44,7 @@ def test_what_has_other_types_or_few_lines_is_not():
 def test_a_tile_is_as_large_as_leaves_groups_enough():
     for rows, groups in ((4096, 32 * 32), (512, 16 * 8)):
         _, ast, _ = kernel(numbers(rows, 32) @ numbers(32, rows), TARGET)
-        grid = [n.src[0].arg for n in ast.toposort() if n.op is Op.RANGE and n.arg.kind == "grid"]
+        grid = [loop_size(n) for n in ast.toposort() if n.op is Op.RANGE and n.arg.kind == "grid"]
         assert math.prod(grid) == groups
 
 

@@ -1,6 +1,5 @@
 """Both renderers and both compilers against the interpreter, and what the text looks like."""
 
-import math
 import shutil
 from dataclasses import replace
 
@@ -13,6 +12,7 @@ from treadle.compile.llvm import LLVMCompiler
 from treadle.dtype import _to_np_dtype
 from treadle.engine.memory import read
 from treadle.engine.realized import current
+from treadle.ir.loops import loop_size
 from treadle.ir.op import Op
 from treadle.ir.shape import size_product
 from treadle.ir.verify import verify_linear
@@ -99,7 +99,7 @@ def compiled_value(tensor, target, renderer, compiler):
             keep.append(np.zeros(scratch.arg.size, _to_np_dtype(scratch.dtype)))
             arguments.append(keep[-1].ctypes.data)
         phases = [
-            Phase(library.address(f"k_{i}"), math.prod(r.src[0].arg for r in p.grid), 1)
+            Phase(library.address(f"k_{i}"), loop_size(*p.grid), 1)
             for i, p in enumerate(lowered.phases)
         ]
         device.run([Launch(phases, arguments)])

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from ..dtype import dtypes
 from ..ir.args import RangeArg, RegisterRef
 from ..ir.choices import take
-from ..ir.loops import identity
+from ..ir.loops import has_fixed_size, identity, loop_size
 from ..ir.node import Node, alu, behind_after
 from ..ir.op import Op
 from .linearize import Phase
@@ -89,9 +89,9 @@ def _place(loops: tuple[Node, ...], part: int) -> tuple[Node, int] | None:
     """
     inner = 1
     for loop in reversed(loops):
-        if loop.src[0].op is not Op.CONST:
+        if not has_fixed_size(loop):
             return (loop, 1) if 4 * inner >= part else None
-        steps = loop.src[0].arg
+        steps = loop_size(loop)
         if inner * steps > LONG:
             return loop, _even(steps, max(1, part // inner))
         inner *= steps
@@ -157,7 +157,7 @@ class _Program:
             yield from self._parts(outer, cut)
             self.inner[loop], self.new[loop] = (outer,), outer
             return
-        steps, size = loop.src[0].arg, loop.like(cut.size)
+        steps, size = loop_size(loop), loop.like(cut.size)
         count = loop.like(-(-steps // cut.size))
         outer = self._range(count, loop)
         yield from self._parts(outer, cut)

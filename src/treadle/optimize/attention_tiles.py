@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from ..dtype import dtypes
 from ..ir.args import RegisterRef
 from ..ir.attention import EACH, is_kept, narrow_factor
-from ..ir.loops import TRUE, Split, replace_ranges, steps_of
+from ..ir.loops import TRUE, Split, loop_size, replace_ranges
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -94,9 +94,9 @@ class Tiles:
         shape: Shape,
     ) -> None:  # fmt: skip
         self.moves, self.unit, self.row, self.key, self.shape = moves, unit, row, key, shape
-        self.blocks = -(-steps_of(row) // shape.rows)
+        self.blocks = -(-loop_size(row) // shape.rows)
         loop = moves.loop(self.blocks, "grid") if self.blocks > 1 else Node.index(0)
-        self.batch = {r: moves.loop(steps_of(r), "grid") for r in batch}
+        self.batch = {r: moves.loop(loop_size(r), "grid") for r in batch}
         self.grid = (*self.batch.values(), *((loop,) if self.blocks > 1 else ()))
         self.block = loop
         self.subgroup = moves.loop(SUBGROUPS, "local")
@@ -121,7 +121,7 @@ class Tiles:
         """
         order = nest.node.toposort()
         fills = {n.src[2]: n.src[0] for n in order if is_kept(n)}
-        limits = limits_of(filter(is_along_row, order), fills, steps_of(self.key))
+        limits = limits_of(filter(is_along_row, order), fills, loop_size(self.key))
         if limits is None:
             return
         if limits.ends and self.block.op is Op.RANGE:
@@ -132,7 +132,7 @@ class Tiles:
 
     def over_keys(self) -> tuple[Node, Node]:
         """A loop over the tiles that count for the rows of a block, and the first key of each."""
-        whole = self.moves.loop(-(-steps_of(self.key) // self.shape.keys))
+        whole = self.moves.loop(-(-loop_size(self.key) // self.shape.keys))
         if self.span is None:
             return whole, whole * self.shape.keys
         split = self.span.substitute(self.batch).loop(whole, self.shape.keys)
@@ -147,9 +147,9 @@ class Tiles:
 
     def is_inside(self, loop: Node, place: Node) -> Node:
         """Whether a loop has such a step, which keys of a tile always are if tiles are whole."""
-        if loop is self.key and steps_of(loop) % self.shape.keys == 0:
+        if loop is self.key and loop_size(loop) % self.shape.keys == 0:
             return TRUE
-        guard = simplify(place < steps_of(loop))
+        guard = simplify(place < loop_size(loop))
         return TRUE if guard.value == 1 else guard
 
     def row_of(self, product: int, half: int) -> Node:
@@ -247,7 +247,7 @@ class Tiles:
             for _ in range(self.shape.products)
         ]  # fmt: skip
         self.add_products(
-            sums, steps_of(depth) // EACH,
+            sums, loop_size(depth) // EACH,
             lambda product, step: self.words_of_x(rows, product, step, *again),
             lambda block, step: self.words_of_y(keys, block, step), tile,
         )  # fmt: skip
@@ -277,7 +277,7 @@ class Tiles:
 
 def power_of_two(loop: Node) -> int:
     """How long lines along `loop` are: longer, so that they can be swizzled."""
-    return 1 << (steps_of(loop) - 1).bit_length()
+    return 1 << (loop_size(loop) - 1).bit_length()
 
 
 def words_of_weights(halves: list[list[Node]], step: int) -> list[Node]:

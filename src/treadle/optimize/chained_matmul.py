@@ -21,7 +21,7 @@ have several such products of the same rows, and store statistics of them
 from __future__ import annotations
 
 from ..ir.attention import is_kept, is_of_product, without_rows
-from ..ir.loops import TRUE, free_ranges
+from ..ir.loops import TRUE, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
@@ -100,7 +100,7 @@ def _recognise(nest: Nest) -> Chain | None:
     shared = [r for r in shared if all(r not in free[n] for n in others)]
     if not shared:
         return None
-    return Chain(max(shared, key=lambda r: r.src[0].arg), columns, products, rows)
+    return Chain(max(shared, key=loop_size), columns, products, rows)
 
 
 def _fits(index: Node, columns: tuple[Node, ...]) -> bool:

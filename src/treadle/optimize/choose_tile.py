@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..ir.choices import take
-from ..ir.loops import free_ranges, steps_of
+from ..ir.loops import free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
@@ -50,13 +50,13 @@ def best_way(
     tile = _tile_for(problem, target, knobs)
     swapped = replace(problem, x=problem.y, y=problem.x, rows=problem.columns, columns=problem.rows)
     problem, swapped = _with_windows(moves, problem), _with_windows(moves, swapped)
-    if steps_of(*swapped.rows) < 2 or steps_of(*swapped.columns) < 4:
+    if loop_size(*swapped.rows) < 2 or loop_size(*swapped.columns) < 4:
         return problem, tile
     other = _tile_for(swapped, target, knobs)
     # Results that lie apart are stored one by one, unless the rows of a tile lie side by side: then
     # they are turned in registers. What is added to them is read one by one.
     is_turned = any(stride(nest.stores()[0], r) == 1 for r in swapped.rows)
-    apart = steps_of(*problem.rows) * steps_of(*problem.columns) / steps_of(*problem.steps)
+    apart = loop_size(*problem.rows) * loop_size(*problem.columns) / loop_size(*problem.steps)
     apart *= (TURNED if is_turned else 1) + _matrices_added(nest, problem)
     most = ABOUT_AS_MUCH if _packed(swapped) + SPARED < _packed(problem) else CLEARLY_LESS
     if _cost(swapped, other) + apart < most * _cost(problem, tile):
@@ -71,7 +71,7 @@ def _packed(problem: Problem) -> int:
     if problem.windows is not None or lasts(problem.x):
         return 0
     loops = (*problem.batch, *problem.rows, *problem.steps)
-    return steps_of(*loops) * problem.reduce.dtype.itemsize
+    return loop_size(*loops) * problem.reduce.dtype.itemsize
 
 
 def _matrices_added(nest: Nest, problem: Problem) -> int:
@@ -91,7 +91,7 @@ def _with_windows(moves: Moves, problem: Problem) -> Problem:
 
 
 def _tile_for(problem: Problem, target: Target, knobs: Knobs) -> Tile:
-    rows, columns = steps_of(*problem.rows), steps_of(*problem.columns)
+    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
     return choose_tile(rows, columns, problem.reduce.dtype.itemsize, target, knobs)
 
 
@@ -136,7 +136,7 @@ def choose_tile(
 
 def _cost(problem: Problem, tile: Tile) -> float:
     """About how many vector instructions each step takes, packing included."""
-    rows, columns = steps_of(*problem.rows), steps_of(*problem.columns)
+    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
     vectors = -(-columns // tile.columns) * tile.vectors
     row_tiles = -(-rows // tile.rows)
     products = row_tiles * tile.rows * vectors
@@ -158,7 +158,7 @@ def _copying(problem: Problem, windows: Windows, tile: Tile) -> float:
     if windows.is_in_place:
         return 0.0
     loops = free_ranges(windows.image)[windows.image].difference(problem.batch)
-    return 2 * PACK * steps_of(*loops) / tile.lanes / steps_of(*problem.steps)
+    return 2 * PACK * loop_size(*loops) / tile.lanes / loop_size(*problem.steps)
 
 
 def is_scattered(factor: Node, along: tuple[Node, ...], steps: tuple[Node, ...]) -> bool:
@@ -170,13 +170,13 @@ def is_scattered(factor: Node, along: tuple[Node, ...], steps: tuple[Node, ...])
 def _packing(factor: Node, along: tuple[Node, ...], steps: tuple[Node, ...], tile: Tile) -> float:
     """About how many instructions it takes to pack a vector of a factor."""
     reads = reads_of(factor)
-    is_long = steps_of(along[-1]) >= tile.lanes or len(along) == 1
+    is_long = loop_size(along[-1]) >= tile.lanes or len(along) == 1
     if is_long and all(stride(index, along[-1]) == 1 for index in reads):
         if len(along) == 1:
             return PACK
         # Borders, and rows that end within vectors, are masks.
-        return (2 if steps_of(along[-1]) % tile.lanes == 0 or not gating(factor) else 3) * PACK
-    is_run = steps_of(steps[-1]) >= tile.lanes // 2 or len(steps) == 1
+        return (2 if loop_size(along[-1]) % tile.lanes == 0 or not gating(factor) else 3) * PACK
+    is_run = loop_size(steps[-1]) >= tile.lanes // 2 or len(steps) == 1
     is_turned = is_run and all(stride(index, steps[-1]) == 1 for index in reads)
     return 2 * PACK if is_turned else 2 * tile.lanes  # else element by element
 
@@ -186,13 +186,13 @@ def is_in_place(problem: Problem, tile: Tile) -> bool:
 
     Where that is in several loops, rows lie along the steps, so that each is read line by line.
     """
-    if -(-steps_of(*problem.columns) // tile.columns) >= PACK_REUSE:
+    if -(-loop_size(*problem.columns) // tile.columns) >= PACK_REUSE:
         return False
     if len(problem.steps) == 1:
         return True
     last = problem.steps[-1]
     is_row = all(stride(index, last) == 1 for index in reads_of(problem.x))
-    return is_row and steps_of(last) >= MIN_RUN and not gating(problem.x)
+    return is_row and loop_size(last) >= MIN_RUN and not gating(problem.x)
 
 
 def is_at_hand(problem: Problem, target: Target) -> bool:
@@ -204,4 +204,4 @@ def is_at_hand(problem: Problem, target: Target) -> bool:
     x, steps = problem.x, problem.steps
     if len(steps) != 1 or x.op is not Op.LOAD or stride(x.src[1], steps[0]) != 1 or lasts(x):
         return False
-    return steps_of(*problem.rows, *steps) * x.dtype.itemsize <= target.l2 // 2
+    return loop_size(*problem.rows, *steps) * x.dtype.itemsize <= target.l2 // 2

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 
 from ..dtype import dtypes
 from ..ir.args import StageArg
-from ..ir.loops import TRUE, Split, steps_of
+from ..ir.loops import TRUE, Split, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -112,7 +112,7 @@ def staged(
     lines.
     """
     mine = tuple(r for r in line.ranges if r.arg.kind != "grid")
-    lines, width = steps_of(*mine), factor.dtype.itemsize
+    lines, width = loop_size(*mine), factor.dtype.itemsize
     each = PIECE // width
     item, lane = moves.loop(items, "local"), moves.loop(each, "vector")
     pieces = lines * depth // each

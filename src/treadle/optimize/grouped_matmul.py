@@ -11,7 +11,7 @@ scheduler makes such nests of the gates of a cell.
 from __future__ import annotations
 
 from ..ir.choices import take
-from ..ir.loops import free_ranges, steps_of
+from ..ir.loops import free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
@@ -32,7 +32,7 @@ def tile_gates(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> bool:
     if len(problems) < 2:
         return False
     continued = _add_products_first(moves, {problem.reduce for problem in problems})
-    rows, columns = steps_of(*problems[0].rows), steps_of(*problems[0].columns)
+    rows, columns = loop_size(*problems[0].rows), loop_size(*problems[0].columns)
     beside = max(sum(p.steps == q.steps for q in problems) for p in problems)
     itemsize = problems[0].reduce.dtype.itemsize
     sums = len(problems) - continued

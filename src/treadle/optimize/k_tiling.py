@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..ir.choices import take
-from ..ir.loops import TRUE, Split, free_ranges, steps_of
+from ..ir.loops import TRUE, Split, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -47,8 +47,8 @@ def undigit(number: Node, loops: tuple[Node, ...]) -> list[Node]:
     """The digits of `number` for `loops`, outermost first: what `number_of` puts together."""
     found = []
     for r in reversed(loops):
-        found.append(number % r.src[0].arg)
-        number = number // r.src[0].arg
+        found.append(number % loop_size(r))
+        number = number // loop_size(r)
     return found[::-1]
 
 
@@ -75,10 +75,10 @@ def cut_product(
 ) -> Cut:
     """Cut a problem's loops and put those of groups outermost, then those of items."""
     steps = problem.steps
-    batch = {r: moves.loop(r.src[0].arg, "grid") for r in problem.batch}
+    batch = {r: moves.loop(loop_size(r), "grid") for r in problem.batch}
     splits = {r: Split(new, (new,)) for r, new in batch.items()}
     inner = moves.loop(depth)
-    total = steps_of(*steps)
+    total = loop_size(*steps)
     slices = -(-total // depth)
     outer = moves.loop(slices) if slices > 1 else None
     position = inner if outer is None else outer * depth + inner

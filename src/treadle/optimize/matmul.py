@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..ir.loops import Split, steps_of
+from ..ir.loops import Split, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -45,8 +45,8 @@ def tile_matmul(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> bool:
     problem = recognise(nest)
     if problem is None:
         return False
-    rows, columns, steps = (steps_of(*r) for r in (problem.rows, problem.columns, problem.steps))
-    if rows * columns * steps * steps_of(*problem.batch) < MIN_WORK or rows < 2 or columns < 4:
+    rows, columns, steps = (loop_size(*r) for r in (problem.rows, problem.columns, problem.steps))
+    if rows * columns * steps * loop_size(*problem.batch) < MIN_WORK or rows < 2 or columns < 4:
         return False
     problem = _with_contiguous_steps(moves, problem)
     problem, tile = best_way(moves, nest, problem, target, knobs)
@@ -59,7 +59,7 @@ def tile_matmul(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> bool:
 
 def _with_contiguous_steps(moves: Moves, problem: Problem) -> Problem:
     """The problem with the step innermost in which the larger factor to pack is contiguous."""
-    rows, columns = steps_of(*problem.rows), steps_of(*problem.columns)
+    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
     by_size = [problem.y, problem.x] if columns >= rows else [problem.x, problem.y]
     factor = next((f for f in by_size if not lasts(f)), None)
     if factor is None or len(problem.steps) == 1:
@@ -76,8 +76,8 @@ def _with_contiguous_steps(moves: Moves, problem: Problem) -> Problem:
 
 def _cut_reduction(moves: Moves, problem: Problem, chunks: int) -> bool:
     """Cut the longest loop of the reduction into chunks, each a matmul of its own."""
-    loop = max(problem.steps, key=lambda r: r.src[0].arg)
-    size = loop.src[0].arg
+    loop = max(problem.steps, key=loop_size)
+    size = loop_size(loop)
     chunks = min(chunks, size)
     if chunks < 2:
         return False
@@ -99,7 +99,7 @@ def _apply(moves: Moves, problem: Problem, tile: Tile, target: Target) -> None:
     steps = problem.steps
     in_place = is_in_place(problem, tile) or is_at_hand(problem, target)
     is_packed = problem.windows is None and not in_place
-    flat = moves.loop(steps_of(*steps)) if len(steps) > 1 and is_packed else None
+    flat = moves.loop(loop_size(*steps)) if len(steps) > 1 and is_packed else None
     cut = cut_in_tiles(moves, problem, tile)
     reduce = next(
         n for n in moves.root.toposort() if n.op is Op.REDUCE and n.src[1:] == steps

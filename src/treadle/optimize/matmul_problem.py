@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir.loops import free_ranges, steps_of
+from ..ir.loops import free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from .nest import Nest, reads_of, stride
@@ -69,9 +69,9 @@ def _column(nest: Nest, factors: tuple[Node, Node]) -> Node | None:
     """
     steps = {stride(nest.stores()[0], r): r for r in nest.loops}
     inner = steps.get(1)
-    if inner is None or steps_of(inner) > MAX_INTERLEAVED:
+    if inner is None or loop_size(inner) > MAX_INTERLEAVED:
         return inner
-    outer = steps.get(steps_of(inner))
+    outer = steps.get(loop_size(inner))
     if outer is None:
         return inner
     for x, y in (factors, factors[::-1]):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir.choices import take
-from ..ir.loops import TRUE, Split, steps_of
+from ..ir.loops import TRUE, Split, loop_size
 from ..ir.node import Node
 from ..ir.rules.index import simplify
 from .choose_tile import Tile
@@ -42,24 +42,24 @@ def cut_in_tiles(moves: Moves, problem: Problem, tile: Tile) -> Cut:
         ((), problem.rows) if problem.windows is None else _image_loops(problem.rows, tile)
     )
     outer_columns, columns = _panel_loops(problem.columns, tile)
-    row_tiles = -(-steps_of(*rows) // tile.rows)
-    panels = -(-steps_of(*columns) // tile.columns)
-    items = steps_of(*problem.batch) * steps_of(*outer_columns) * panels
-    parts = min(steps_of(*images) * row_tiles, -(-MIN_ITEMS // items))
+    row_tiles = -(-loop_size(*rows) // tile.rows)
+    panels = -(-loop_size(*columns) // tile.columns)
+    items = loop_size(*problem.batch) * loop_size(*outer_columns) * panels
+    parts = min(loop_size(*images) * row_tiles, -(-MIN_ITEMS // items))
 
     splits: dict[Node, Split] = {}
     for r in (*problem.batch, *outer_columns):
-        new = moves.loop(r.src[0].arg, "grid")
+        new = moves.loop(loop_size(r), "grid")
         splits[r] = Split(new, (new,))
     column = moves.loop(panels, "grid") if panels > 1 else None
     column_split = _tiled(
-        moves, steps_of(*columns), column, ((tile.vectors, "unroll"), (tile.lanes, "vector"))
+        moves, loop_size(*columns), column, ((tile.vectors, "unroll"), (tile.lanes, "vector"))
     )
     splits.update(moves.flatten(columns, column_split))
-    image_split = _image_split(moves, steps_of(*images), parts)
+    image_split = _image_split(moves, loop_size(*images), parts)
     splits.update(moves.flatten(images, image_split))
-    blocks = -(-parts // steps_of(*(r for r in image_split.ranges if r.arg.kind == "grid")))
-    row_split = _row_split(moves, steps_of(*rows), tile, blocks)
+    blocks = -(-parts // loop_size(*(r for r in image_split.ranges if r.arg.kind == "grid")))
+    row_split = _row_split(moves, loop_size(*rows), tile, blocks)
     splits.update(moves.flatten(rows, row_split))
     take("matmul_tile")
     moves.apply(splits, f"tile {tile.rows} x {tile.vectors} vectors")
@@ -78,7 +78,7 @@ def _panel_loops(
     """(loops outside, innermost loops that are cut into panels): the fewest that fill panels."""
     for start in range(len(columns) - 1, -1, -1):
         inner = columns[start:]
-        if steps_of(*inner) % tile.columns == 0 or steps_of(*inner) >= 16 * tile.columns:
+        if loop_size(*inner) % tile.columns == 0 or loop_size(*inner) >= 16 * tile.columns:
             return columns[:start], inner
     return (), columns
 
@@ -89,7 +89,7 @@ def _image_loops(rows: tuple[Node, ...], tile: Tile) -> tuple[tuple[Node, ...], 
     So that results of a tile lie side by side, in one image.
     """
     for start in range(len(rows) - 1, 0, -1):
-        size = steps_of(*rows[start:])
+        size = loop_size(*rows[start:])
         if -size % tile.rows <= size * PADDED_ROWS:
             return rows[:start], rows[start:]
     return (), rows
@@ -114,7 +114,7 @@ def _tiled(
             loops.append(moves.loop(extent, kind))
             expr = expr + loops[-1]
     expr = simplify(expr)
-    count = 1 if outer is None else outer.src[0].arg
+    count = 1 if outer is None else loop_size(outer)
     guard = expr < size
     return Split(expr, tuple(loops), simplify(guard) if count * tile != size else TRUE)
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from ..dtype import DType
 from ..ir.choices import take
 from ..ir.conditions import parts
-from ..ir.loops import Split, number_of, steps_of
+from ..ir.loops import Split, loop_size, number_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -64,7 +64,7 @@ class _Tile:
 def tile_for_matrix_units(moves: Moves, problem: Problem, target: Target) -> bool:
     """Put a problem on matrix units if the target has them for it; says whether it did."""
     unit = unit_for(problem, target.matrix_units)
-    sizes = [steps_of(*r) for r in (problem.rows, problem.columns, problem.steps)]
+    sizes = [loop_size(*r) for r in (problem.rows, problem.columns, problem.steps)]
     if unit is None or min(sizes) < FEW:
         return False
     tile = _choose(problem, unit, target)
@@ -113,12 +113,12 @@ def _choose(problem: Problem, unit: MatrixUnit, target: Target) -> _Tile:
     """The largest tile of which the output has enough."""
     assert target.workgroup is not None
     high, wide = SUBGROUPS[0] * unit.rows, SUBGROUPS[1] * unit.columns
-    rows, columns = steps_of(*problem.rows), steps_of(*problem.columns)
+    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
     each_row = each_column = MOST
 
     def groups() -> int:
         tiles = -(-rows // (high * each_row)) * -(-columns // (wide * each_column))
-        return steps_of(*problem.batch) * tiles
+        return loop_size(*problem.batch) * tiles
 
     while each_row > 1 and (high * each_row // 2 >= rows or groups() < target.workgroup.busy):
         each_row //= 2
@@ -126,12 +126,12 @@ def _choose(problem: Problem, unit: MatrixUnit, target: Target) -> _Tile:
         wide * each_column // 2 >= columns or groups() < target.workgroup.busy
     ):
         each_column //= 2
-    depth = 2 * unit.steps if steps_of(*problem.steps) > unit.steps else unit.steps
+    depth = 2 * unit.steps if loop_size(*problem.steps) > unit.steps else unit.steps
     lines = (high * each_row, wide * each_column)
     slice_bytes = sum(most_bytes(n, depth, unit.dtype.itemsize) for n in lines)
     room = target.workgroup.shared_bytes // GROUPS_AT_A_TIME - RESERVED
     buffers = max(1, min(MOST_BUFFERS, room // slice_bytes))
-    return _Tile(each_row, each_column, depth, min(buffers, -(-steps_of(*problem.steps) // depth)))
+    return _Tile(each_row, each_column, depth, min(buffers, -(-loop_size(*problem.steps) // depth)))
 
 
 def _of_rows(tile: _Tile, rows: int) -> tuple[tuple[int, str], ...]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ..dtype import dtypes
 from ..ir.args import MatrixLayout, StageArg, TensorBox
-from ..ir.loops import TRUE, Split, steps_of
+from ..ir.loops import TRUE, Split, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
@@ -87,7 +87,7 @@ def stored(
     So many slices as `buffers` are in memory at a time where pieces are copied as they are.
     """
     mine = _tile_of(line)
-    lines = steps_of(*mine)
+    lines = loop_size(*mine)
     wide, each = ROW // factor.dtype.itemsize, PIECE // factor.dtype.itemsize
     can_turn = factor.dtype.itemsize == TURNED and lines % wide == 0
     is_turned = can_turn and not is_contiguous(factor, inner) and is_contiguous(factor, mine[-1])
@@ -179,7 +179,7 @@ def tensor_of(
     size = factor.dtype.itemsize
     whole = all(apart * size % PIECE == 0 for apart in (offset, *(n for _, n in axes[1:])))
     fits = whole and (not is_turned or size in (TURNED, HELD))
-    long = any(loop.src[0].arg >= LONGEST for loop, _ in axes)
+    long = any(loop_size(loop) >= LONGEST for loop, _ in axes)
     if axes[0][1] != 1 or long or len(axes) > MOST_AXES:
         return None
     return Tensor(memory, offset, tuple(axes), is_turned, fits)
@@ -189,7 +189,7 @@ def bulk(moves: Moves, tensor: Tensor, line: Split, cut: Cut, depth: int, buffer
     """The slices of a tensor for one tile of lines, so many of them in memory at a time."""
     assert cut.outer is not None
     mine, dtype = _tile_of(line), tensor.memory.dtype
-    lines, wide = steps_of(*mine), ROW // dtype.itemsize
+    lines, wide = loop_size(*mine), ROW // dtype.itemsize
     first = simplify(line.expr.substitute({r: Node.index(0) for r in mine}))
     step, turn = cut.outer * depth, None
     places, box, zeros = (step, first), (wide, lines), (Node.index(0),) * 3
@@ -199,7 +199,7 @@ def bulk(moves: Moves, tensor: Tensor, line: Split, cut: Cut, depth: int, buffer
         number = Node.index(0) if turn is None else turn
         places, box, stored_at = (first + number * wide, step), (wide, depth), (number, *zeros[1:])
     others = tuple(cut.batch[loop] for loop, _ in tensor.axes[2:])
-    shape = tuple(loop.src[0].arg for loop, _ in tensor.axes)
+    shape = tuple(loop_size(loop) for loop, _ in tensor.axes)
     strides = tuple(apart for _, apart in tensor.axes[1:])
     arg = TensorBox(tensor.offset, shape, strides, box + (1,) * len(others))
     src = (tensor.memory, *(simplify(place) for place in (*places, *others)))

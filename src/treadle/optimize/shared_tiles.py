@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from ..ir.args import StageArg
 from ..ir.choices import take
-from ..ir.loops import TRUE, Split, number_of, steps_of
+from ..ir.loops import TRUE, Split, loop_size, number_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -69,8 +69,8 @@ def tile_for_groups(moves: Moves, nest: Nest, target: Target) -> bool:
     problem, group = recognise(nest), target.workgroup
     if problem is None or group is None:
         return False
-    rows, columns, steps = (steps_of(*r) for r in (problem.rows, problem.columns, problem.steps))
-    work = rows * columns * steps * steps_of(*problem.batch)
+    rows, columns, steps = (loop_size(*r) for r in (problem.rows, problem.columns, problem.steps))
+    work = rows * columns * steps * loop_size(*problem.batch)
     if work < MIN_WORK or min(rows, columns, steps) < 4:
         return False
     if tile_for_warpgroups(moves, problem, target):
@@ -86,7 +86,7 @@ def tile_for_groups(moves: Moves, nest: Nest, target: Target) -> bool:
 
 def _choose(problem: Problem, group: Workgroup) -> _Tile | None:
     """The largest square-like tile that the output fills, often enough, and shared memory holds."""
-    rows, columns, steps = (steps_of(*r) for r in (problem.rows, problem.columns, problem.steps))
+    rows, columns, steps = (loop_size(*r) for r in (problem.rows, problem.columns, problem.steps))
     items = min(group.items, 256)
     wide = 1 << ((items.bit_length() - 1 + 1) // 2)
     high = items // wide
@@ -100,7 +100,7 @@ def _choose(problem: Problem, group: Workgroup) -> _Tile | None:
 
     def groups() -> int:
         tiles = -(-rows // (high * each_row)) * -(-columns // (wide * each_column))
-        return steps_of(*problem.batch) * tiles
+        return loop_size(*problem.batch) * tiles
 
     while groups() < group.busy and max(each_row, each_column) > SMALL:
         if each_row > each_column:
@@ -131,7 +131,7 @@ def _near(high: int, wide: int, group: Workgroup) -> tuple[int, int]:
 
 
 def _apply(moves: Moves, problem: Problem, tile: _Tile) -> None:
-    rows, columns = steps_of(*problem.rows), steps_of(*problem.columns)
+    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
     of_rows = _parts(tile.rows, tile.high, tile.near[0], tile.together)
     of_columns = _parts(tile.columns, tile.wide, tile.near[1], tile.together)
     row, column = spread(moves, rows, of_rows), spread(moves, columns, of_columns)
@@ -175,7 +175,7 @@ def _order_items(
 def _staged(moves: Moves, factor: Node, line: Split, inner: Node, tile: _Tile) -> Node:
     """`factor` for one slice of steps and one tile of lines (rows or columns), in shared memory."""
     mine = tuple(r for r in line.ranges if r.arg.kind != "grid")
-    lines = steps_of(*mine)
+    lines = loop_size(*mine)
     here = number_of(mine)
     along_steps = is_contiguous(factor, inner)
     width = 1 if along_steps or tile.buffers == 1 else tile.together

@@ -48,7 +48,7 @@ from dataclasses import dataclass, replace
 
 from ..ir.args import WgmmaArg
 from ..ir.choices import take
-from ..ir.loops import Split, number_of, steps_of
+from ..ir.loops import Split, loop_size, number_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -97,11 +97,11 @@ def tile_for_warpgroups(moves: Moves, problem: Problem, target: Target) -> bool:
     unit = unit_for(problem, target.warpgroup_units)
     if unit is None:
         return False
-    rows, columns, steps = (steps_of(*r) for r in (problem.rows, problem.columns, problem.steps))
+    rows, columns, steps = (loop_size(*r) for r in (problem.rows, problem.columns, problem.steps))
     if min(rows, columns, steps) < LEAST:
         return False
     problem, tensors = _arranged(moves, problem, unit)
-    rows, columns = steps_of(*problem.rows), steps_of(*problem.columns)
+    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
     tile = _choose(problem, unit, target)
     is_held = tensors is not None and tensors[0].fits and tensors[0].is_held
     along_rows = _is_along(moves, problem.rows)
@@ -133,7 +133,7 @@ def _arranged(moves: Moves, problem: Problem, unit: MatrixUnit) -> tuple[Problem
     if tensors is None:
         return problem, None
     x_held, y_held = (tensor.fits and tensor.is_held for tensor in tensors)
-    rows, columns = steps_of(*problem.rows), steps_of(*problem.columns)
+    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
     if y_held and (rows < columns or not x_held):
         take("swapped_matmul")
         moves.log.append("swap rows and columns")
@@ -171,7 +171,7 @@ def _choose(problem: Problem, unit: MatrixUnit, target: Target) -> _Tile:
     """The tile with which the output should take the least time."""
     assert target.workgroup is not None
     busy, depth = target.workgroup.busy, ROW // unit.dtype.itemsize
-    rows, columns, batch = (steps_of(*r) for r in (problem.rows, problem.columns, problem.batch))
+    rows, columns, batch = (loop_size(*r) for r in (problem.rows, problem.columns, problem.batch))
 
     def cost(tile: _Tile) -> float:
         groups = batch * math.ceil(rows / tile.rows) * math.ceil(columns / tile.columns)
@@ -259,7 +259,7 @@ def _operands(
 ) -> tuple[Operand, Operand]:
     """Both factors of a slice in shared memory."""
     row, column = lines
-    buffers = 1 if cut.outer is None else min(tile.buffers, cut.outer.src[0].arg)
+    buffers = 1 if cut.outer is None else min(tile.buffers, loop_size(cut.outer))
     if tensors is not None and buffers > 1:
         x, y = tensors
         x = x if x.fits else packed(moves, x, tile.items)
