@@ -24,7 +24,7 @@ from treadle.ir.text import render
 from treadle.optimize import heuristic
 from treadle.optimize.parameters import Knobs, neighbours
 from treadle.optimize.sample import sampled
-from treadle.target import Target
+from treadle.target import parse_target
 
 OWN = Knobs()
 RANDOM = np.random.default_rng(4)
@@ -414,7 +414,7 @@ def test_a_sample_holds_the_first_and_the_last_results():
 
 
 def test_neighbours_differ_in_one_knob_and_every_knob_has_some():
-    target = Target.parse("x86-64-v3")
+    target = parse_target("x86-64-v3")
     found = list(neighbours(Knobs(), target))
     changed = [
         [name for name in vars(Knobs()) if getattr(k, name) != getattr(Knobs(), name)]

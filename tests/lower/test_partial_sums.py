@@ -15,9 +15,9 @@ from treadle.ir.verify import verify_linear
 from treadle.lower.partial_sums import PART
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
-from treadle.target import Target
+from treadle.target import parse_target
 
-TARGET = Target.parse("x86-64-v3")
+TARGET = parse_target("x86-64-v3")
 RANDOM = np.random.default_rng(5)
 
 
@@ -64,7 +64,7 @@ def test_windows_of_an_image_are_added_in_parts():
 
 def test_each_step_of_a_loop_whose_length_is_not_known_is_a_part():
     images = filled(2, 32, 28, 28).conv2d(filled(32, 32, 3, 3), padding=1)
-    found = programs(images, Target.parse("x86-64-v4"))
+    found = programs(images, parse_target("x86-64-v4"))
     (product,) = filter(rows, found)
     loops = [n for n in product.src if n.op is Op.RANGE and n.arg.kind == "loop"]
     assert any(not has_fixed_size(loop) for loop in loops)

@@ -21,10 +21,10 @@ from treadle.optimize.heuristic import optimize
 from treadle.render.c import CRenderer
 from treadle.render.llvm import LLVMRenderer
 from treadle.render.opencl import OpenCLRenderer
-from treadle.target import Target
+from treadle.target import parse_target
 
-TARGET = replace(Target.parse("x86-64-v4"), l1=16 << 10, l2=1 << 20)
-NARROW = replace(Target.parse("x86-64-v3"), l1=16 << 10, l2=1 << 20)
+TARGET = replace(parse_target("x86-64-v4"), l1=16 << 10, l2=1 << 20)
+NARROW = replace(parse_target("x86-64-v3"), l1=16 << 10, l2=1 << 20)
 STEPS, COLUMNS = 512, 320
 LLVM = LLVMRenderer(triple="x86_64-unknown-linux-gnu", vector_bits=512)
 RANDOM = np.random.default_rng(11)

@@ -18,12 +18,12 @@ from treadle.lower.multi_buffering import ASYNCHRONOUS
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
 from treadle.schedule.schedule import schedule
-from treadle.target import Target
+from treadle.target import parse_target
 
 from ..render.banks import ways_of
 from .references import attention
 
-TARGET = Target.parse("sm_80")
+TARGET = parse_target("sm_80")
 BOTH = pytest.mark.parametrize("device", ["CUDA", "CUDA:PTX"])
 
 
@@ -84,7 +84,7 @@ def test_other_types_and_sizes_are_not():
         q, k, v = heads(*shape, dtype=dtype)
         assert not is_one_kernel(q.scaled_dot_product_attention(k, v))
     old = kernels(heads(64, 64)[0].scaled_dot_product_attention(*heads(64, 64)[1:]),
-                  Target.parse("sm_75"))  # fmt: skip
+                  parse_target("sm_75"))  # fmt: skip
     assert len(old) == 3
 
 
@@ -146,7 +146,7 @@ def test_matrix_units_are_what_a_tile_waits_for(width):
     shape = (64, 4096, width)
     q, k, v = (Tensor.full(shape, n, dtype=dtypes.bfloat16).contiguous() for n in range(3))
     Tensor.realize(q, k, v)
-    target = Target.parse("sm_90a")
+    target = parse_target("sm_90a")
     (kernel,) = kernels(q.scaled_dot_product_attention(k, v, is_causal=True), target)
     (phase,) = lower(optimize(kernel.ast, target)[0], len(kernel.buffers), target).phases
     nodes = phase.program.src

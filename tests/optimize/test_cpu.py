@@ -13,9 +13,9 @@ from treadle.ir.rules.index import linear_terms
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
 from treadle.optimize.moves import Moves
-from treadle.target import Target
+from treadle.target import parse_target
 
-TARGET = Target.parse("x86-64-v3")
+TARGET = parse_target("x86-64-v3")
 RANDOM = np.random.default_rng(12)
 
 
@@ -196,7 +196,7 @@ def test_a_long_reduction_inside_a_matmul():
 def test_the_lanes_of_convolutions_are_channels_where_rows_fill_no_vectors(size, is_swapped):
     image = filled(1, 64, size, size).conv2d(filled(128, 64, 3, 3), padding=1)
     (kernel,) = scheduled([(image.node, image.device)])
-    _, log = optimize(kernel.ast, Target.parse("x86-64-v4"))
+    _, log = optimize(kernel.ast, parse_target("x86-64-v4"))
     assert ("swap rows and columns" in log) == is_swapped
 
 

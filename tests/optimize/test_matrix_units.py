@@ -10,11 +10,11 @@ from treadle.ir.loops import loop_size
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_kernel, verify_linear
 from treadle.lower.passes import lower
-from treadle.target import Target
+from treadle.target import parse_target
 
 from .references import kernel, on_device_and_exactly
 
-TARGET = Target.parse("sm_80")
+TARGET = parse_target("sm_80")
 RANDOM = np.random.default_rng(3)
 
 
@@ -32,7 +32,7 @@ def test_halves_and_bfloat16_are_multiplied_by_matrix_units():
         assert is_on_units(numbers(64, 64, dtype=dtype) @ numbers(64, 64, dtype=dtype))
     x, y = numbers(64, 64), numbers(64, 64)
     assert is_on_units((x.relu() @ y.T).gelu())
-    assert not is_on_units(x @ y, Target.parse("sm_75"))
+    assert not is_on_units(x @ y, parse_target("sm_75"))
 
 
 def test_what_has_other_types_or_few_lines_is_not():

@@ -18,10 +18,10 @@ from treadle.lower.passes import lower
 from treadle.optimize import heuristic
 from treadle.optimize.heuristic import optimize
 from treadle.optimize.row_pipelining import overlap_rows
-from treadle.target import Target
+from treadle.target import parse_target
 
-TARGET = replace(Target.parse("x86-64-v4"), l1=48 << 10, l2=1 << 20, l3=1 << 20)
-NARROW = replace(Target.parse("x86-64-v3"), l1=48 << 10, l2=1 << 20, l3=1 << 20)
+TARGET = replace(parse_target("x86-64-v4"), l1=48 << 10, l2=1 << 20, l3=1 << 20)
+NARROW = replace(parse_target("x86-64-v3"), l1=48 << 10, l2=1 << 20, l3=1 << 20)
 DONE = "compute rows ahead, in blocks of"
 RANDOM = np.random.default_rng(7)
 
