@@ -171,7 +171,7 @@ def test_neighbouring_loops_merge_where_memory_allows():
 def test_tiles_are_guarded_where_they_do_not_divide_the_loop(size, inner, guarded):
     (kernel,) = scheduled([((filled(5) + 1).node, "CPU")])
     moves = Moves(kernel.ast)
-    split = moves.tiled(moves.loop(size), (inner, "vector"))
+    split = moves.tiled(size, (inner, "vector"))
     covered = loop_size(*split.ranges)
     assert covered == -(-size // inner) * inner
     assert (split.guard.op is not Op.CONST) == guarded

@@ -11,7 +11,7 @@ from treadle.ir.loops import loop_size
 from treadle.ir.op import Op
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
-from treadle.optimize.parameters import Knobs
+from treadle.optimize.parameters import Parameters
 from treadle.target import parse_target
 
 TARGETS = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
@@ -75,5 +75,5 @@ def test_values_of_awkward_sizes(rows, width, inputs):
 
 
 def test_a_search_may_leave_them_without_tiles():
-    _, log = optimize(kernel(cell()).ast, parse_target("x86-64-v4"), Knobs(is_tiled=False))
+    _, log = optimize(kernel(cell()).ast, parse_target("x86-64-v4"), Parameters(is_tiled=False))
     assert not any("side by side" in line for line in log)

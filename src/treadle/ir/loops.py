@@ -19,8 +19,8 @@ from .rules.index import simplify
 from .shape import size_max
 
 __all__ = [
-    "Split", "closed_ranges", "free_ranges", "has_fixed_size", "identity", "loop_size", "number_of",
-    "replace_ranges", "simplify_kernel",
+    "Split", "closed_ranges", "digits_of", "free_ranges", "has_fixed_size", "identity",
+    "loop_size", "number_of", "replace_ranges", "simplify_kernel",
 ]  # fmt: skip
 
 Ranges = frozenset[Node]
@@ -50,6 +50,15 @@ def number_of(loops: tuple[Node, ...]) -> Node:
     for r in loops:
         total = total * loop_size(r) + r
     return simplify(total)
+
+
+def digits_of(number: Node, loops: tuple[Node, ...]) -> list[Node]:
+    """The digits of `number` for RANGEs of fixed sizes, outermost first: undoes `number_of`."""
+    found = []
+    for r in reversed(loops):
+        found.append(number % loop_size(r))
+        number = number // loop_size(r)
+    return found[::-1]
 
 
 def closed_ranges(node: Node) -> tuple[Node, ...]:

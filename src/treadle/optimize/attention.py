@@ -48,7 +48,7 @@ from .attention_tiles import (
     words_of_weights,
     zeros,
 )
-from .fragments import GROUPS_OF_LINES, Operand
+from .fragments import GROUPS_OF_LINES, FragmentOperand
 from .moves import Moves
 from .nest import Nest
 
@@ -103,7 +103,7 @@ class _Row:
 class Attending:
     """One pass of a block over its keys."""
 
-    def __init__(self, tiles: Tiles, found: Attention, query: Operand) -> None:
+    def __init__(self, tiles: Tiles, found: Attention, query: FragmentOperand) -> None:
         self.tiles, self.found, self.query, self.unit = tiles, found, query, tiles.unit
         self.scale, score = _scaled(found)
         self.score, self.shown = shown_where(score)

@@ -36,7 +36,7 @@ from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import MatrixUnit, Workgroup
-from .fragments import GROUPS_OF_LINES, WORDS, Lane, Operand, staged
+from .fragments import GROUPS_OF_LINES, WORDS, FragmentOperand, Lane, staged
 from .masked_bounds import Span, limits_of
 from .moves import Moves
 from .nest import Nest
@@ -104,7 +104,7 @@ class Tiles:
         self.registers = 0
         self.held = shape.products  # rows of 16 whose words an item would hold at a time
         self.span: Span | None = None
-        self.operands: dict[tuple[Node, int], Operand] = {}
+        self.operands: dict[tuple[Node, int], FragmentOperand] = {}
         self.inside: dict[int, Node] = {}
 
     @property
@@ -165,19 +165,19 @@ class Tiles:
         """Which products of rows there are, each with its upper and lower half."""
         return [(product, half) for product in range(self.shape.products) for half in range(2)]
 
-    def of_rows(self, factor: Node, depth: Node) -> Operand:
+    def of_rows(self, factor: Node, depth: Node) -> FragmentOperand:
         """A factor of the block's rows, along `depth`."""
         return self._staged(
             factor, self.row, self.block * self.shape.rows, self.shape.rows, depth, 1
         )
 
-    def of_keys(self, factor: Node, inner: Node, first: Node) -> Operand:
+    def of_keys(self, factor: Node, inner: Node, first: Node) -> FragmentOperand:
         """A factor of the tile of keys from `first` on, along `inner`: a line for each key."""
         return self._staged(factor, self.key, first, self.shape.keys, inner, BUFFERS)
 
     def _staged(
         self, factor: Node, loop: Node, first: Node, lines: int, inner: Node, buffers: int
-    ) -> Operand:
+    ) -> FragmentOperand:
         """So many lines of a factor from `first` on; what is the same lies in memory once."""
         long = power_of_two(inner)
         line, along = self._inside(lines), self._inside(-long)
@@ -238,7 +238,9 @@ class Tiles:
                     now.append(mine[block].src[1])
             done = now
 
-    def scores(self, rows: Operand, keys: Operand, depth: Node, tile: Node) -> list[list[Node]]:
+    def scores(
+        self, rows: FragmentOperand, keys: FragmentOperand, depth: Node, tile: Node
+    ) -> list[list[Node]]:
         """The sums of products of rows and a tile's keys that an item has, by eight keys."""
         again = (tile,) if power_of_two(depth) * self.held > HELD else ()
         sums = [
@@ -253,7 +255,9 @@ class Tiles:
         )  # fmt: skip
         return sums
 
-    def words_of_x(self, operand: Operand, product: int, step: int, *again: Node) -> list[Node]:
+    def words_of_x(
+        self, operand: FragmentOperand, product: int, step: int, *again: Node
+    ) -> list[Node]:
         """An item's words of the rows of one product; read anew in each step of loops `again`."""
         upper = (self.subgroup * self.shape.products + product) * 2
         words = operand.words(
@@ -261,7 +265,7 @@ class Tiles:
         )
         return [words(Node.index(number)) for number in range(4)]
 
-    def words_of_y(self, operand: Operand, block: int, step: int) -> list[Node]:
+    def words_of_y(self, operand: FragmentOperand, block: int, step: int) -> list[Node]:
         """An item's words of eight columns; those of two times eight are read at once."""
         first = block // 2 * 2
         words = operand.words(4, self.lane, lambda n: n // 2 + first, lambda n: n % 2 + 2 * step)

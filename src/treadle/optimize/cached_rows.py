@@ -77,7 +77,7 @@ def _stage(
 
 def _fill(moves: Moves, along: Node, dtype: DType, target: Target) -> Split:
     lanes = min(target.lanes(dtype), target.max_lanes)
-    return moves.tiled(along, (UNROLL, "unroll"), (max(lanes, 2), "vector"))
+    return moves.tiled(loop_size(along), (UNROLL, "unroll"), (max(lanes, 2), "vector"))
 
 
 def _row(value: Node, along: Node, fill: Split) -> Callable[[Node], Node]:

@@ -28,13 +28,13 @@ from ..target import Target
 from .matmul_problem import factors_of
 from .moves import Moves
 from .nest import Nest, sequential_loops, stride
-from .parameters import Knobs
+from .parameters import Parameters
 from .row_blocking import Blocks, Chain
 
 __all__ = ["block_chains"]
 
 
-def block_chains(moves: Moves, target: Target, knobs: Knobs) -> None:
+def block_chains(moves: Moves, target: Target, parameters: Parameters) -> None:
     """Cut the rows of every chain of products into blocks."""
     moves.root = without_rows(moves.root, lambda row: not is_of_product(row))
     for nest in moves.nests():
@@ -42,7 +42,7 @@ def block_chains(moves: Moves, target: Target, knobs: Knobs) -> None:
             nest = _without_factors(moves, nest)
             chain = _recognise(nest)
             if chain is not None:
-                Blocks(moves, nest, chain, target, knobs).make()
+                Blocks(moves, nest, chain, target, parameters).make()
 
 
 def _kept_factor(reduce: Node) -> tuple[Node, Node] | None:

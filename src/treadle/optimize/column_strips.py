@@ -84,9 +84,7 @@ class Strips:
         size, moves = self.size, self.moves
         if self.strip is not None:
             take("column_strips")
-        split = moves.tiled(
-            moves.loop(size.columns), (size.copies, "unroll"), (size.lanes, "vector")
-        )
+        split = moves.tiled(size.columns, (size.copies, "unroll"), (size.lanes, "vector"))
         position, around = split.expr, ()
         if self.strip is not None:
             position, around = self.strip * size.columns + position, (self.strip,)

@@ -1,7 +1,7 @@
 """The schedule that is picked at once, from the kernel's shape and the target's numbers.
 
     optimize(ast, target)  ->  (ast with grid, unroll and vector loops, the list of moves)
-    optimize(ast, target, knobs)  ->  the same, with other numbers (see parameters.py)
+    optimize(ast, target, parameters)  ->  the same, with other numbers (see parameters.py)
 
 In this order: sums of one element become loads; neighbouring loops merge; chains of products get
 blocks of rows; reductions that read the same share a loop; long reductions with few results are cut
@@ -41,7 +41,7 @@ from .matmul import tile_matmul
 from .moves import Moves
 from .nest import Nest, contiguity, reads_of, sequential_loops, stride
 from .one_hot_gather import pick_elements
-from .parameters import Knobs
+from .parameters import Parameters
 from .remainders import cut_off_remainders
 from .row_pipelining import overlap_rows
 from .row_scans import scan_rows
@@ -54,7 +54,7 @@ from .workgroups import schedule_workgroups
 __all__ = ["optimize"]
 
 MAX_CHUNKS = 64
-DEFAULT = Knobs()
+DEFAULT = Parameters()
 FEW_ITEMS = 8
 MANY_RESULTS = 1 << 14
 LONG_FOR_ITEM = 1 << 15  # steps that one work item takes by itself, and may on every driver
@@ -65,22 +65,22 @@ NARROW, MANY_STRIPS = 8, 64  # vectors of a strip of columns, unless there are s
 MAX_COPIES = 256
 
 
-def optimize(ast: Node, target: Target, knobs: Knobs = DEFAULT) -> tuple[Node, list[str]]:
+def optimize(ast: Node, target: Target, parameters: Parameters = DEFAULT) -> tuple[Node, list[str]]:
     """A better kernel with the same meaning, and the moves that led there."""
     with choices_of() as choices:
-        root, log = _optimized(ast, target, knobs)
+        root, log = _optimized(ast, target, parameters)
     if not shared_by_lanes(root):
         for name in choices:
             take(name)
     else:
         # A row that a kernel keeps is one step's: no schedule above knows how to give lanes theirs.
-        root, log = _optimized(without_rows(ast), target, knobs, keeps_rows=False)
+        root, log = _optimized(without_rows(ast), target, parameters, keeps_rows=False)
         log.insert(0, "compute rows where they are read")
     return root, log
 
 
 def _optimized(
-    ast: Node, target: Target, knobs: Knobs, keeps_rows: bool = True
+    ast: Node, target: Target, parameters: Parameters, keeps_rows: bool = True
 ) -> tuple[Node, list[str]]:
     moves = Moves(widen_sums(ast, target))
     if any(n.op is Op.RANGE and not has_fixed_size(n) for n in ast.toposort()):
@@ -91,14 +91,14 @@ def _optimized(
     moves.root = distribute_over_product(moves.root)
     moves.merge_all()
     if target.workgroup is None:
-        block_chains(moves, target, knobs)
+        block_chains(moves, target, parameters)
     else:
         attend_in_tiles(moves, target)
         differentiate_in_tiles(moves, target)
     join_reductions(moves)
     if target.workgroup is None:
         find_blocks_first(moves, target)
-    _group_long_reductions(moves, target, knobs)
+    _group_long_reductions(moves, target, parameters)
     schedule_texels(moves, target)
     if target.workgroup is not None:
         schedule_workgroups(moves, target)
@@ -112,13 +112,14 @@ def _optimized(
         if nest is None:
             overlap_rows(moves, target)
             return moves.root, moves.log
-        is_tiled = knobs.is_tiled and (
-            tile_matmul(moves, nest, target, knobs) or tile_gates(moves, nest, target, knobs)
+        is_tiled = parameters.is_tiled and (
+            tile_matmul(moves, nest, target, parameters)
+            or tile_gates(moves, nest, target, parameters)
         )
-        if not is_tiled and knobs.lanes == 0:
+        if not is_tiled and parameters.lanes == 0:
             is_tiled = total_columns(moves, nest, target) or scan_rows(moves, nest, target)
         if not (is_tiled or interleave(moves, nest, target) or transpose(moves, nest, target)):
-            _general(moves, nest, target, knobs)
+            _general(moves, nest, target, parameters)
         done.update(n.loops for n in moves.nests() if n.is_scheduled)
         if not is_tiled and nest.loops in [n.loops for n in moves.nests()]:
             done.add(nest.loops)
@@ -138,7 +139,7 @@ def _symbolic(moves: Moves) -> tuple[Node, list[str]]:
 # -- long reductions ------------------------------------------------------------------------------
 
 
-def _group_long_reductions(moves: Moves, target: Target, knobs: Knobs) -> None:
+def _group_long_reductions(moves: Moves, target: Target, parameters: Parameters) -> None:
     """Cut reductions with few results into chunks; each chunk's result is kept, then combined."""
     seen: set[Node] = set()
     while True:  # a group changes what stands around it: look again after each
@@ -156,7 +157,7 @@ def _group_long_reductions(moves: Moves, target: Target, knobs: Knobs) -> None:
             if chunks > 1:
                 moves.group(reduce, reduce.src[1], chunks)
                 continue
-        total = _group(moves, nest, reduce, target, knobs)
+        total = _group(moves, nest, reduce, target, parameters)
         if total is not None:
             seen.add(total)
 
@@ -175,14 +176,16 @@ def _is_alone(nest: Nest, reduce: Node) -> bool:
     return [n for n in nest.reduces() if not is_unrolled(n)] == [reduce]
 
 
-def _group(moves: Moves, nest: Nest, reduce: Node, target: Target, knobs: Knobs) -> Node | None:
+def _group(
+    moves: Moves, nest: Nest, reduce: Node, target: Target, parameters: Parameters
+) -> Node | None:
     """Cut `reduce` if it is long enough; the loop that combines the chunks, if there are any."""
     results = loop_size(*free_ranges(reduce)[reduce])
     loop = max(reduce.src[1:], key=loop_size)
     items = results if target.workgroup is not None else _shares(nest, results, target)
     if items < FEW_ITEMS:
         work = results * loop_size(*reduce.src[1:]) * _inner_work(reduce)
-        chunks = min(work // knobs.chunk, MAX_CHUNKS // items)
+        chunks = min(work // parameters.chunk, MAX_CHUNKS // items)
     else:
         chunks = _chunks_for_items(reduce, results, target)
     chunks = min(loop_size(loop), chunks)
@@ -221,7 +224,7 @@ def _is_sequential(nest: Nest) -> bool:
 # -- every other nest -----------------------------------------------------------------------------
 
 
-def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
+def _general(moves: Moves, nest: Nest, target: Target, parameters: Parameters) -> None:
     ordered_steps = sequential_loops(nest)
     strip = _strip(nest, ordered_steps)
     if strip is not None:
@@ -229,35 +232,35 @@ def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
         return
     _unroll_small_reductions(moves, nest)
     nest = _same(moves, nest)
-    cut_off_remainders(moves, nest, lanes_of(nest, target, 2) * knobs.copies)
+    cut_off_remainders(moves, nest, lanes_of(nest, target, 2) * parameters.copies)
     nest = _same(moves, nest)
-    vector = _nth_vector(nest, ordered_steps, knobs.lanes)
+    vector = _nth_vector(nest, ordered_steps, parameters.lanes)
     lanes = lanes_of(nest, target, 2)
     splits: dict[Node, Split] = {}
     described = []
     scan = scan_along_row(nest, ordered_steps, lanes) if vector is None else None
     if scan is not None:
         take("lane_scan")
-        splits[scan] = moves.tiled(scan, (lanes, "vector"))
+        splits[scan] = moves.tiled(loop_size(scan), (lanes, "vector"))
         described.append(f"scan in the lanes of r{scan.arg.number}")
     if vector is not None:
         take("lane_results")
         pieces = in_pieces(moves, nest, vector, lanes)
-        splits[vector] = pieces or _vector_tile(moves, nest, vector, lanes, knobs)
+        splits[vector] = pieces or _vector_tile(moves, nest, vector, lanes, parameters)
         described.append(f"vector r{vector.arg.number}")
     free, pair = free_ranges(nest.node), None
     for reduce in nest.reduces():
         own = _best_reduce_vector(nest, reduce, scan if vector is None else vector, free)
         if own is not None and own not in splits:
             sharing = _sharing(nest, reduce)
-            copies = 1 if sharing else knobs.copies
+            copies = 1 if sharing else parameters.copies
             pair = None if sharing or ordered_steps else pair_of_rows(nest, reduce, own)
             halves = halves_of_row(moves, reduce, own, copies, lanes) if pair is None else None
             take("lane_reduction")
             if halves is not None:
                 take("dual_streams")
             splits[own] = halves or _reduce_tile(moves, own, lanes, copies)
-            splits |= {r: moves.tiled(r, (loop_size(r), "unroll")) for r in sharing}
+            splits |= {r: moves.tiled(loop_size(r), (loop_size(r), "unroll")) for r in sharing}
             described.append(f"vector r{own.arg.number} in its reduction")
             described.extend(f"unroll r{r.arg.number}" for r in sharing)
             if halves:
@@ -268,7 +271,9 @@ def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
     grid = _grid_loops(nest, vector, ordered_steps)
     if pair is not None:
         take("dual_streams")
-        splits[pair] = moves.tiled(pair, (2, "unroll"), outer="grid" if pair in grid else "loop")
+        splits[pair] = moves.tiled(
+            loop_size(pair), (2, "unroll"), outer="grid" if pair in grid else "loop"
+        )
         described.append(f"pairs of r{pair.arg.number}")
     for r in grid:
         if r not in splits:
@@ -284,7 +289,7 @@ def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
         and loop_size(grid[-1]) >= SIDE_BY_SIDE * FEW_ITEMS
     ):
         take("parallel_scans")
-        splits[grid[-1]] = moves.tiled(grid[-1], (SIDE_BY_SIDE, "unroll"), outer="grid")
+        splits[grid[-1]] = moves.tiled(loop_size(grid[-1]), (SIDE_BY_SIDE, "unroll"), outer="grid")
         described.append(f"{SIDE_BY_SIDE} of r{grid[-1].arg.number} side by side")
     if splits:
         moves.apply(splits, "; ".join([*described, f"grid of {len(grid)} loops"]))
@@ -366,7 +371,7 @@ def _in_strips(moves: Moves, nest: Nest, strip: Node, sequential: tuple[Node, ..
     """Each worker takes a strip of neighbours through all the steps that must run in order."""
     width = min(STRIP, -(-loop_size(strip) // FEW_ITEMS))
     splits = {r: _whole_as_grid(moves, r) for r in nest.loops if r not in (*sequential, strip)}
-    splits[strip] = moves.tiled(strip, (width, "loop"), outer="grid")
+    splits[strip] = moves.tiled(loop_size(strip), (width, "loop"), outer="grid")
     moves.reorder(nest, (*(r for r in nest.loops if r not in sequential), *sequential))
     take("scatter_strips")
     moves.apply(splits, f"strips of {width} of r{strip.arg.number}")
@@ -412,11 +417,13 @@ def _reduce_score(reduce: Node, loop: Node) -> int:
     return total
 
 
-def _vector_tile(moves: Moves, nest: Nest, vector: Node, lanes: int, knobs: Knobs) -> Split:
+def _vector_tile(
+    moves: Moves, nest: Nest, vector: Node, lanes: int, parameters: Parameters
+) -> Split:
     size = loop_size(vector)
     lanes = min(lanes, 1 << (size - 1).bit_length())
     column = _is_sequential(nest) or any(vector in free_ranges(n)[n] for n in nest.reduces())
-    most = knobs.column_copies if column else knobs.copies
+    most = parameters.column_copies if column else parameters.copies
     if column and (
         _is_costly(nest) or len(nest.reduces()) > 1 or _strips(nest, most * lanes) < MANY_STRIPS
     ):
@@ -426,7 +433,7 @@ def _vector_tile(moves: Moves, nest: Nest, vector: Node, lanes: int, knobs: Knob
         most //= 2
     while most > 1 and size % (most * lanes) and size < 8 * most * lanes:
         most //= 2
-    return moves.tiled(vector, (most, "unroll"), (lanes, "vector"))
+    return moves.tiled(loop_size(vector), (most, "unroll"), (lanes, "vector"))
 
 
 def _strips(nest: Nest, columns: int) -> int:
@@ -442,7 +449,7 @@ def _reduce_tile(moves: Moves, loop: Node, lanes: int, copies: int) -> Split:
     lanes = min(lanes, 1 << (size.bit_length() - 1))
     while copies > 1 and (copies * lanes > size or (size % (copies * lanes) and size < 512)):
         copies //= 2
-    return moves.tiled(loop, (copies, "unroll"), (lanes, "vector"))
+    return moves.tiled(loop_size(loop), (copies, "unroll"), (lanes, "vector"))
 
 
 def _nesting(nest: Nest, vector: Node | None, sequential: tuple[Node, ...]) -> tuple[Node, ...]:

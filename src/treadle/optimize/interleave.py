@@ -49,7 +49,7 @@ def interleave(moves: Moves, nest: Nest, target: Target) -> bool:
     copies = max(1, HALF_LINE // (lanes * min(value.dtype.itemsize for value in nest.values)))
     copies = copies if size % (copies * lanes) == 0 else 1
     tile = ((copies, "unroll"), (lanes, "vector"))
-    splits[along] = moves.tiled(along, *tile, outer="loop" if is_busy else "grid")
+    splits[along] = moves.tiled(loop_size(along), *tile, outer="loop" if is_busy else "grid")
     inner = (channels,) if shared is None else (shared, channels)
     splits.update({r: _whole(moves, r, "unroll") for r in inner})
     moves.reorder(nest, (*grid, along, *inner))

@@ -83,7 +83,7 @@ def pack_rows(
     if lies_across:
         for r, n in moves.copies(steps[:-1], dict.fromkeys(steps, "grid")).items():
             fill[r] = Split(n, (n,))
-        fill[steps[-1]] = moves.tiled(steps[-1], (STRIPE, "loop"), outer="grid")
+        fill[steps[-1]] = moves.tiled(loop_size(steps[-1]), (STRIPE, "loop"), outer="grid")
     copies = moves.copies(around, dict.fromkeys(around, "grid"))
     fill |= {r: Split(n, (n,)) for r, n in copies.items()}
     rest = [r for r in (*steps, *inner) if r not in fill]
@@ -93,7 +93,7 @@ def pack_rows(
         # A square of steps and rows at a time, so that rows which lie along steps are transposed.
         if not lies_across:
             fill |= _in_squares(moves, x, steps, side)
-        fill |= {r: moves.tiled(r, (side, "vector")) for r in inner}
+        fill |= {r: moves.tiled(loop_size(r), (side, "vector")) for r in inner}
     take("packed_rows")
     if lies_across:
         take("striped_packing")
@@ -121,5 +121,5 @@ def _in_squares(moves: Moves, value: Node, steps: tuple[Node, ...], side: int) -
             break
         run = (r, *run)
     if len(run) < 2:
-        return {steps[-1]: moves.tiled(steps[-1], (side, "unroll"))}
-    return moves.flatten(run, moves.tiled(moves.loop(loop_size(*run)), (side, "unroll")))
+        return {steps[-1]: moves.tiled(loop_size(steps[-1]), (side, "unroll"))}
+    return moves.flatten(run, moves.tiled(loop_size(*run), (side, "unroll")))

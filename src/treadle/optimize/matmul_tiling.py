@@ -1,6 +1,6 @@
 """The loops of a matmul-like nest as tiles: panels of columns, and blocks of rows, as grid.
 
-cut_in_tiles(moves, problem, tile)  ->  Cut(rows, columns): what the loops have become
+tile_loops(moves, problem, tile)  ->  LoopTiling(rows, columns): what the loops have become
 """
 
 from __future__ import annotations
@@ -8,21 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir.choices import take
-from ..ir.loops import TRUE, Split, loop_size
+from ..ir.loops import Split, loop_size
 from ..ir.node import Node
-from ..ir.rules.index import simplify
 from .choose_tile import Tile
-from .matmul_problem import Problem
+from .matmul_problem import MatmulProblem
 from .moves import Moves
 
-__all__ = ["Cut", "cut_in_tiles"]
+__all__ = ["LoopTiling", "tile_loops"]
 
 MIN_ITEMS = 8
 PADDED_ROWS = 1 / 64  # of an image's pixels: that many more are computed than there are
 
 
 @dataclass(frozen=True)
-class Cut:
+class LoopTiling:
     """What the loops over rows of tiles and over the columns of panels have become.
 
     `splits` says it of all loops; `outermost` is the first loop of the rows that are cut into
@@ -36,8 +35,8 @@ class Cut:
     parts: int
 
 
-def cut_in_tiles(moves: Moves, problem: Problem, tile: Tile) -> Cut:
-    """Cut the loops around the reduction of `problem`; its own stay as they are."""
+def tile_loops(moves: Moves, problem: MatmulProblem, tile: Tile) -> LoopTiling:
+    """LoopTiling the loops around the reduction of `problem`; its own stay as they are."""
     images, rows = (
         ((), problem.rows) if problem.windows is None else _image_loops(problem.rows, tile)
     )
@@ -51,10 +50,8 @@ def cut_in_tiles(moves: Moves, problem: Problem, tile: Tile) -> Cut:
     for r in (*problem.batch, *outer_columns):
         new = moves.loop(loop_size(r), "grid")
         splits[r] = Split(new, (new,))
-    column = moves.loop(panels, "grid") if panels > 1 else None
-    column_split = _tiled(
-        moves, loop_size(*columns), column, ((tile.vectors, "unroll"), (tile.lanes, "vector"))
-    )
+    in_panel = ((tile.vectors, "unroll"), (tile.lanes, "vector"))
+    column_split = moves.tiled(loop_size(*columns), *in_panel, outer="grid")
     splits.update(moves.flatten(columns, column_split))
     image_split = _image_split(moves, loop_size(*images), parts)
     splits.update(moves.flatten(images, image_split))
@@ -69,7 +66,7 @@ def cut_in_tiles(moves: Moves, problem: Problem, tile: Tile) -> Cut:
     # row stand together: then its few vectors stay in registers, and one element of x at a time.
     order = lambda r: (r.arg.kind != "grid", r in column_split.ranges)
     moves.reorder(nest, tuple(sorted(nest.loops, key=order)))
-    return Cut(row_split, column_split, splits, rows[0], parts)
+    return LoopTiling(row_split, column_split, splits, rows[0], parts)
 
 
 def _panel_loops(
@@ -98,25 +95,7 @@ def _image_loops(rows: tuple[Node, ...], tile: Tile) -> tuple[tuple[Node, ...], 
 def _image_split(moves: Moves, count: int, blocks: int) -> Split:
     """`count` images in equal parts: in at least `blocks`, if there are as many."""
     parts = next(n for n in range(min(blocks, count), count + 1) if count % n == 0)
-    return moves.tiled(Node.range(count, 0), (parts, "grid"), (count // parts, "loop"))
-
-
-def _tiled(
-    moves: Moves, size: int, outer: Node | None, inner: tuple[tuple[int, str], ...]
-) -> Split:
-    loops = [] if outer is None else [outer]
-    expr = Node.index(0) if outer is None else outer
-    tile = 1
-    for extent, kind in inner:
-        tile *= extent
-        expr = expr * extent
-        if extent > 1:
-            loops.append(moves.loop(extent, kind))
-            expr = expr + loops[-1]
-    expr = simplify(expr)
-    count = 1 if outer is None else loop_size(outer)
-    guard = expr < size
-    return Split(expr, tuple(loops), simplify(guard) if count * tile != size else TRUE)
+    return moves.digits(count, (parts, "grid"), (count // parts, "loop"))
 
 
 def _row_split(moves: Moves, size: int, tile: Tile, blocks: int) -> Split:
@@ -124,14 +103,4 @@ def _row_split(moves: Moves, size: int, tile: Tile, blocks: int) -> Split:
     tiles = -(-size // tile.rows)
     per_block = -(-tiles // blocks)
     blocks = -(-tiles // per_block)
-    loops: list[Node] = []
-    expr = Node.index(0)
-    for extent, kind in ((blocks, "grid"), (per_block, "loop"), (tile.rows, "unroll")):
-        expr = expr * extent
-        if extent > 1:
-            loops.append(moves.loop(extent, kind))
-            expr = expr + loops[-1]
-    expr = simplify(expr)
-    covered = blocks * per_block * tile.rows
-    guard = TRUE if covered == size else simplify(expr < size)
-    return Split(expr, tuple(loops), guard)
+    return moves.digits(size, (blocks, "grid"), (per_block, "loop"), (tile.rows, "unroll"))

@@ -63,26 +63,25 @@ class Moves:
 
     # -- loops ----------------------------------------------------------------------------------
 
-    def tiled(self, loop: Node, *inner: tuple[int, str], outer: str = "loop") -> Split:
-        """`loop` in tiles: (size, kind) of the tile's loops, outermost first.
+    def tiled(self, size: int, *inner: tuple[int, str], outer: str = "loop") -> Split:
+        """A loop of `size` in tiles: (size, kind) of the tile's loops, outermost first."""
+        count = -(-size // math.prod(extent for extent, _ in inner))
+        return self.digits(size, (count, outer), *inner)
 
-        No loop is made for a size of 1. Where the tile does not divide the loop, a guard says so.
+    def digits(self, size: int, *extents: tuple[int, str]) -> Split:
+        """A loop of `size` as one loop for each (extent, kind), outermost first.
+
+        No loop is made for an extent of 1. Where they reach further together, a guard says so.
         """
-        size = loop_size(loop)
-        tile = math.prod(count for count, _ in inner)
-        count = -(-size // tile)
-        loops: list[Node] = []
-        expr = Node.index(0)
-        for extent, kind in ((count, outer), *inner):
-            if extent == 1:
-                expr = expr * extent
-                continue
-            new = self.loop(extent, kind)
-            loops.append(new)
-            expr = expr * extent + new
+        expr, loops = Node.index(0), []
+        for extent, kind in extents:
+            expr = expr * extent
+            if extent > 1:
+                loops.append(self.loop(extent, kind))
+                expr = expr + loops[-1]
         expr = simplify(expr)
-        guard = TRUE if size % tile == 0 else expr < size
-        return Split(expr, tuple(loops), guard)
+        is_exact = math.prod(extent for extent, _ in extents) == size
+        return Split(expr, tuple(loops), TRUE if is_exact else simplify(expr < size))
 
     def flatten(self, loops: tuple[Node, ...], flat: Split) -> dict[Node, Split]:
         """Splits that make `loops` the digits of one flat position; only the first is guarded."""

@@ -17,22 +17,22 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from .moves import Moves
-from .shared_operands import PIECE, Tensor
+from .shared_operands import PIECE, SourceTensor
 
 __all__ = ["packed"]
 
 SQUARE = 32  # neighbours that a subgroup reads, and writes
 
 
-def packed(moves: Moves, tensor: Tensor, items: int) -> Tensor:
+def packed(moves: Moves, tensor: SourceTensor, items: int) -> SourceTensor:
     """`tensor` along its steps, by groups of so many items."""
     (line, _), (step, _) = tensor.axes[:2] if tensor.is_turned else tensor.axes[1::-1]
     others = tensor.axes[2:]
     each = PIECE // tensor.memory.dtype.itemsize
     steps = -(-loop_size(step) // each) * each
     batch = {loop: moves.loop(loop_size(loop), "grid") for loop, _ in others}
-    down = moves.tiled(moves.loop(loop_size(line)), *_across(items), outer="grid")
-    along = moves.tiled(moves.loop(loop_size(step)), (SQUARE, "local"), outer="grid")
+    down = moves.tiled(loop_size(line), *_across(items), outer="grid")
+    along = moves.tiled(loop_size(step), (SQUARE, "local"), outer="grid")
     value = _element(moves, tensor, batch, {line: down, step: along}, items)
     gate = simplify(down.guard & along.guard)
     sizes = (*(loop_size(loop) for loop in batch), loop_size(line), steps)
@@ -46,7 +46,7 @@ def packed(moves: Moves, tensor: Tensor, items: int) -> Tensor:
     for loop in reversed(batch):
         axes.insert(2, (loop, apart))
         apart *= loop_size(loop)
-    return Tensor(stage, 0, tuple(axes), False)
+    return SourceTensor(stage, 0, tuple(axes), False)
 
 
 def _across(items: int) -> tuple[tuple[int, str], ...]:
@@ -56,7 +56,11 @@ def _across(items: int) -> tuple[tuple[int, str], ...]:
 
 
 def _element(
-    moves: Moves, tensor: Tensor, batch: dict[Node, Node], splits: dict[Node, Split], items: int
+    moves: Moves,
+    tensor: SourceTensor,
+    batch: dict[Node, Node],
+    splits: dict[Node, Split],
+    items: int,
 ) -> Node:
     """What an item stores, read where it is or, turned, through shared memory."""
     if not tensor.is_turned:
@@ -80,7 +84,7 @@ def _first(split: Split) -> Node:
     return split.expr.substitute({r: Node.index(0) for r in split.ranges if r.arg.kind != "grid"})
 
 
-def _load(tensor: Tensor, batch: dict[Node, Node], places: dict[Node, Node]) -> Node:
+def _load(tensor: SourceTensor, batch: dict[Node, Node], places: dict[Node, Node]) -> Node:
     """An element of the tensor, or 0 outside of it."""
     index, held = Node.index(tensor.offset), TRUE
     for loop, apart in tensor.axes:

@@ -41,7 +41,7 @@ def _schedule(moves: Moves, nest: Nest, store: Node, target: Target) -> None:
         inner, kind = max(1, texels // SLICES), "loop"
     while texels % inner:
         inner -= 1
-    splits = {along: moves.tiled(along, (inner, kind), (TEXEL, "vector"), outer="grid")}
+    splits = {along: moves.tiled(loop_size(along), (inner, kind), (TEXEL, "vector"), outer="grid")}
     for r in order[:-1]:
         new = moves.loop(loop_size(r), "grid")
         splits[r] = Split(new, (new,))

@@ -33,8 +33,8 @@ def transpose(moves: Moves, nest: Nest, target: Target) -> bool:
     others = tuple(r for r in nest.loops if r not in found)
     splits = {r: _whole(moves, r) for r in others}
     squares = min(BLOCK, -(-loop_size(read) // lanes))
-    splits[read] = moves.tiled(read, (squares, "loop"), (lanes, "unroll"), outer="grid")
-    splits[written] = moves.tiled(written, (lanes, "vector"))
+    splits[read] = moves.tiled(loop_size(read), (squares, "loop"), (lanes, "unroll"), outer="grid")
+    splits[written] = moves.tiled(loop_size(written), (lanes, "vector"))
     moves.reorder(nest, (*others, read, written))
     take("square_transpose")
     moves.apply(splits, f"transpose squares of {lanes}")

@@ -210,10 +210,10 @@ def keep_image(
     grid = loops[: loops.index(windows.joined[0]) + 1]
     fill = {r: Split(n, (n,)) for r, n in moves.copies(loops, dict.fromkeys(grid, "grid")).items()}
     if loops[-1] not in grid:
-        fill[loops[-1]] = moves.tiled(loops[-1], (lanes, "vector"))
+        fill[loops[-1]] = moves.tiled(loop_size(loops[-1]), (lanes, "vector"))
     column = windows.joined[-1]
     if windows.has_inner_channels and column not in grid:  # squares of memory, turned in registers
-        fill[column] = moves.tiled(column, (lanes, "unroll"))
+        fill[column] = moves.tiled(loop_size(column), (lanes, "unroll"))
     stage = moves.staged(windows.image, "grid", tuple(sizes), loops, fill)
     take("window_image")
     moves.log.append("keep the image (grid)")

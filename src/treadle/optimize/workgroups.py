@@ -118,7 +118,7 @@ def _group_for_each_row(moves: Moves, nest: Nest, rows: tuple[Node, ...], group:
     moves.reorder(nest, (*rows, *rest))
     splits = {r: _whole(moves, r, "grid") for r in rows}
     if rest:
-        splits[rest[-1]] = moves.tiled(rest[-1], (items, "local"))
+        splits[rest[-1]] = moves.tiled(loop_size(rest[-1]), (items, "local"))
     take("workgroup_rows")
     moves.apply(splits, f"a group of {items} items for each of {len(rows)} loops' steps")
     made = frozenset(r for split in splits.values() for r in split.ranges)
@@ -174,7 +174,7 @@ def _item_for_each_result(moves: Moves, nest: Nest, target: Target, group: Workg
         width = lanes if r is best else 1
         count = min(left, _power_above(-(-loop_size(r) // width)))
         left //= count
-        splits[r] = moves.tiled(r, (count, "local"), (width, "vector"), outer="grid")
+        splits[r] = moves.tiled(loop_size(r), (count, "local"), (width, "vector"), outer="grid")
     items = loop_size(
         *(r for split in splits.values() for r in split.ranges if r.arg.kind == "local")
     )
