@@ -11,6 +11,7 @@ import pytest
 from treadle import Device, Tensor
 from treadle.engine.run import scheduled
 from treadle.errors import DeviceError
+from treadle.ir.loops import loop_size
 from treadle.ir.op import Op
 from treadle.lower.count_iterations import most_steps
 from treadle.lower.passes import lower
@@ -42,7 +43,7 @@ def stages(ast, scope="shared"):
 
 
 def sizes(ast, kind):
-    return [n.src[0].arg for n in ast.toposort() if n.op is Op.RANGE and n.arg.kind == kind]
+    return [loop_size(n) for n in ast.toposort() if n.op is Op.RANGE and n.arg.kind == kind]
 
 
 CASES = {

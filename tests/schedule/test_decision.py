@@ -17,7 +17,7 @@ from treadle.schedule.local_intermediates import EVERYWHERE
 from treadle.schedule.plan import Demand, Group, weigh
 from treadle.schedule.reasons import decision_on
 from treadle.schedule.revisions import bind_fewer_buffers, join_kernels, order_writes
-from treadle.target import Target
+from treadle.target import parse_target
 
 
 def _filled(*shape):
@@ -85,5 +85,5 @@ def test_a_draft_is_a_value():
 
 
 def test_a_revision_leaves_a_draft_that_it_has_nothing_against():
-    draft = Draft(_graph(_filled(8, 8) + 1), "CPU", Target.parse("x86-64-v3"), EVERYWHERE)
+    draft = Draft(_graph(_filled(8, 8) + 1), "CPU", parse_target("x86-64-v3"), EVERYWHERE)
     assert all(revise(draft) is None for revise in (join_kernels, bind_fewer_buffers, order_writes))

@@ -24,7 +24,7 @@ import numpy as np
 from ..dtype import DType
 from ..errors import InternalError
 from .elementwise import constant_array
-from .loops import closed_ranges, free_ranges, identity, steps_of
+from .loops import closed_ranges, free_ranges, has_fixed_size, identity, loop_size
 from .node import Node
 from .op import ALU, Op
 from .rounding import Value, elementwise, exact, total
@@ -97,10 +97,10 @@ class KernelMeaning:
                 value = node.src[1] if node.op is Op.UPDATE else node.src[0]
                 scanned = set(closed) if node.op is Op.UPDATE else set()
                 inside = (self._free[value] | set(closed)) - (outer - scanned)
-                most += math.prod(steps_of(r) for r in inside)
+                most += loop_size(*inside)
         for end in self._ends():
             if _scatters(end):  # an element looks at all places, and computes few values
-                most += math.prod(steps_of(r) for r in closed_ranges(end)) // 16
+                most += loop_size(*closed_ranges(end)) // 16
         return most
 
     def _ends(self) -> list[Node]:
@@ -264,7 +264,7 @@ class KernelMeaning:
     ) -> Value:
         """`term` combined over all steps of `loops`, or over those up to `last`."""
         op, dtype = node.arg.op if node.op is Op.REDUCE else node.arg, term.dtype
-        sizes = [steps_of(r) for r in loops]
+        sizes = [loop_size(r) for r in loops]
         block = max(1, BLOCK // max(1, frame.size))
         parts: list[Value] = []
         for begin in range(0, math.prod(sizes), block):
@@ -277,7 +277,7 @@ class KernelMeaning:
             found = broadcast(found, shape)
             holds: Array | None = None if last is None else steps[0] <= last
             for r, step in bound.items():
-                if r.src[0].op is not Op.CONST:
+                if not has_fixed_size(r):
                     is_there = step < self._number(r.src[0], inner)
                     holds = is_there if holds is None else holds & is_there
             if holds is not None:

@@ -19,6 +19,7 @@ from typing import Any
 
 from ..dtype import dtypes
 from ..ir.interval import bounds
+from ..ir.loops import has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import ALU, Op
 from ..ir.shape import size_product
@@ -151,9 +152,9 @@ def _row_axis(node: Node, demands: list[Demand]) -> int | None:
 
 
 def _runs_through(position: Node, size: Any) -> bool:
-    if position.op is not Op.RANGE or position.src[0].op is not Op.CONST:
+    if position.op is not Op.RANGE or not has_fixed_size(position):
         return False
-    return position.src[0].arg == size and size >= MIN_ROW
+    return loop_size(position) == size and size >= MIN_ROW
 
 
 def _loop_is_inner(demand: Demand, axis: int) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from ..dtype import dtypes
 from ..errors import InternalError
 from ..ir.args import ParamRef, ReduceArg, RegisterRef, StageArg
-from ..ir.loops import identity
+from ..ir.loops import identity, loop_size
 from ..ir.node import Node, as_index, rebuild
 from ..ir.op import ALU, MOVEMENT, SAME, Op
 from ..ir.rules.index import simplify
@@ -175,7 +175,7 @@ class _Builder:
     def _from_row(self, node: Node, kept: Kept, position: Node) -> Node:
         """One element of a row that the kernel keeps."""
         value, loop = self.values[node, kept.ranges, TRUE], kept.loop
-        arg = StageArg("shared", (loop.src[0].arg,))
+        arg = StageArg("shared", (loop_size(loop),))
         return Node(Op.STAGE, node.dtype, (value, TRUE, loop, position, loop), arg)
 
     def _moved(self, node: Node, index: Index, valid: Node) -> tuple[Key, Node]:

@@ -8,7 +8,7 @@ that is cheap. A reduction that moves into a kernel leaves a Claim there, which 
 
 from __future__ import annotations
 
-from ..ir.loops import steps_of
+from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, SAME, Op
 from ..ir.shape import size_max, size_product
@@ -95,7 +95,7 @@ def _why_store_elementwise(node: Node, demands: list[Demand], weight: Weight) ->
 def _is_read_often(node: Node, demand: Demand) -> bool:
     """Whether a product reads `node`, or a reduction over windows that overlap."""
     loops = ranges_in(demand.index)
-    is_windowed = loops & frozenset(demand.body) and steps_of(*loops) > 2 * _elements(node)
+    is_windowed = loops & frozenset(demand.body) and loop_size(*loops) > 2 * _elements(node)
     return demand.heavy == FACTOR or bool(is_windowed and not demand.linear)
 
 
@@ -120,7 +120,7 @@ def _is_computed_anew(node: Node, demand: Demand) -> bool:
         return False
     times = 1
     for r in demand.results - ranges_in(demand.index):
-        times *= steps_of(r)
+        times *= loop_size(r)
     return times >= MIN_ROWS and times * _elements(node) > SMALL_WORK
 
 
@@ -254,7 +254,7 @@ def _in_row(node: Node, home: Home, used: frozenset[Node], heavy: bool) -> str |
         return "a matmul-like reduction is used again by inner loops"
     if any(not (used <= other or other <= used) for other in home.row_stats):
         return "two reductions over different rows do not nest"
-    rows = steps_of(*used)
+    rows = loop_size(*used)
     if rows < MIN_ROWS and rows * _reduce_size(node) > SMALL_WORK:
         return "too few rows to compute in parallel beside their users"
     return Claim(home, used)
