@@ -32,7 +32,7 @@ from ..schedule.passes import schedule
 from ..schedule.textures import image_of
 from ..transforms.complex_to_real import in_reals
 from .backends import Device, compile_cache
-from .bindings import with_given
+from .bindings import with_bindings
 from .kernels import compiled, known_kernel
 from .loading import digest
 from .memory import memory_of
@@ -52,14 +52,14 @@ def program_of(
     """The Program for `roots` on `device`, the buffers and the variables' values to run it with."""
     program, inputs, key = _known(roots, device)
     if program is not None:  # and so there is no BIND in the graph
-        return program, inputs, with_given({})
+        return program, inputs, with_bindings({})
     roots, values = unbind(roots)
     with _lock:
         program, inputs, key = _known(roots, device)
         if program is None:
             program = _saved_or_built(roots, device, inputs, key)
             _programs.put(key, program)
-    return program, inputs, with_given(values)
+    return program, inputs, with_bindings(values)
 
 
 def _known(roots: Sequence[Node], device: str) -> tuple[Program | None, list[BufferRef], Any]:

@@ -25,7 +25,7 @@ from ..schedule.passes import schedule
 from ..schedule.shard import Spread, Value, partition, spread_over
 from ..transforms.complex_to_real import in_reals
 from .backends import Device
-from .bindings import with_given
+from .bindings import with_bindings
 from .check import check_values
 from .effects import (
     commit,
@@ -363,7 +363,7 @@ def _interpret(roots: list[Node], device: str, effects: list[Node]) -> list[Node
 
     memory = {stored_below(e).arg: read(stored_below(e).arg).copy() for e in effects}
     plain, bound = unbind(roots)
-    known = with_given(bound)
+    known = with_bindings(bound)
     values = interpret_many(plain, lambda ref: memory[ref] if ref in memory else read(ref), known)
     found = [
         None

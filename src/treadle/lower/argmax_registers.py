@@ -17,10 +17,10 @@ from ..ir.loops import identity
 from ..ir.node import Node, alu
 from ..ir.op import Op
 
-__all__ = ["updates_of_keyed"]
+__all__ = ["argmax_updates"]
 
 
-def updates_of_keyed(
+def argmax_updates(
     key: Node, place: Node, op: Op, outer: tuple[Node, ...], loops: tuple[Node, ...], number: int
 ) -> list[Node]:
     """The UPDATEs of a place and of a key, whose registers have the numbers behind `number`."""

@@ -17,12 +17,12 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
 
-__all__ = ["say_rounding"]
+__all__ = ["round_explicitly"]
 
 _SMALLEST, _LARGEST = 1.5 * 2.0**23, 1.75 * 2.0**23
 
 
-def say_rounding(root: Node) -> Node:
+def round_explicitly(root: Node) -> Node:
     """`root` with float32 rounding by addition turned into ROUND."""
 
     def step(node: Node) -> Node | None:

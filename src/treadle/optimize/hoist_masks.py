@@ -15,10 +15,10 @@ from ..ir.loops import free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 
-__all__ = ["distribute_over_product", "masked"]
+__all__ = ["hoist_masks", "masked"]
 
 
-def distribute_over_product(root: Node) -> Node:
+def hoist_masks(root: Node) -> Node:
     """`root` with the masks of products under sums on one factor each."""
     mapping = {}
     for node in root.toposort():

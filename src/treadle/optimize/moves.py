@@ -4,7 +4,7 @@ Each move takes a kernel AST and returns a new one. A schedule is a list of move
 `Moves.log` so that it can be printed and compared.
 
     split   r  ->  outer * factor + inner        merge   r0, r1  ->  one loop
-    group   a long reduction  ->  partial results of chunks, then their combination
+    split   a long reduction  ->  partial results of chunks, then their combination
     stage   an operand  ->  packed into memory of its own first
 """
 
@@ -192,7 +192,7 @@ class Moves:
         src = (replace_ranges(value, fill), guard, *places, *index, *loops)
         return Node(Op.STAGE, value.dtype, src, StageArg(scope, sizes))  # type: ignore[arg-type]
 
-    def group(
+    def split_reduction(
         self,
         reduce: Node,
         loop: Node,
@@ -234,10 +234,10 @@ class Moves:
         combined = Node(Op.REDUCE, reduce.dtype, (stage, total), ReduceArg(reduce.arg.op))
         self.root = simplify(self.root.substitute({reduce: combined}))
         take("split_reduction")
-        self.log.append(f"group r{loop.arg.number} into {chunks} chunks")
+        self.log.append(f"split the reduction over r{loop.arg.number} into {chunks} chunks")
         return total
 
-    def share(
+    def share_reduction(
         self, reduce: Node, loop: Node, items: int, subgroup: tuple[int, int] | None = None
     ) -> list[Node]:
         """Share a reduction over `loop` among the items of a group.

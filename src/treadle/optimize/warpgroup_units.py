@@ -61,7 +61,7 @@ from .nest import stride
 from .packed_operands import packed
 from .shared_operands import ROW, SharedOperand, SourceTensor, bulk, stored, tensor_of
 
-__all__ = ["tile_for_warpgroups"]
+__all__ = ["tile_for_warpgroup_units"]
 
 WARPS = 4  # of a warpgroup
 GROUPS_OF_ROWS = 8  # g
@@ -92,7 +92,7 @@ class _Tile:
         return self.warpgroups * WARPS * GROUPS_OF_ROWS * PAIRS
 
 
-def tile_for_warpgroups(moves: Moves, problem: MatmulProblem, target: Target) -> bool:
+def tile_for_warpgroup_units(moves: Moves, problem: MatmulProblem, target: Target) -> bool:
     """Put a problem on units of warpgroups if the target has them; says whether it did."""
     unit = unit_for(problem, target.warpgroup_units)
     if unit is None:

@@ -17,7 +17,7 @@ from ..ir.op import Op
 from ..target import Target, Workgroup
 from .moves import Moves
 from .nest import Nest, contiguity, sequential_loops, stride
-from .shared_tiles import tile_for_groups
+from .shared_tiles import tile_for_workgroups
 
 __all__ = ["schedule_workgroups"]
 
@@ -38,7 +38,7 @@ def schedule_workgroups(moves: Moves, target: Target) -> None:
             return
         old = {r for n in moves.nests() for r in n.loops}
         scalar_done = scalar_done or not nest.loops
-        if not tile_for_groups(moves, nest, target):
+        if not tile_for_workgroups(moves, nest, target):
             _general(moves, nest, target, group)
         done.update(nest.loops)
         done.update(r for n in moves.nests() for r in n.loops if r not in old)
@@ -131,7 +131,7 @@ def _group_for_each_row(moves: Moves, nest: Nest, rows: tuple[Node, ...], group:
         reduce, loop = found
         mine = min(items, _power_below(loop_size(loop)))
         subgroup = group.subgroup if _is_for_subgroups(reduce) else None
-        shared.update(moves.share(reduce, loop, mine, subgroup))
+        shared.update(moves.share_reduction(reduce, loop, mine, subgroup))
 
 
 def _is_for_subgroups(reduce: Node) -> bool:
