@@ -28,9 +28,6 @@ OF_USERS = {"treadle.engine.jit", "treadle.engine.pickled_functions"}
 # A module of each circle that is not broken yet.
 KNOWN = {
     "treadle.array_api",
-    "treadle.emulate.cuda.context",
-    "treadle.emulate.ptx.emit",
-    "treadle.emulate.ptx.execute",
     "treadle.ir.node",
     "treadle.target.data",
     "treadle.tensor.core",
