@@ -28,7 +28,6 @@ OF_USERS = {"treadle.engine.jit", "treadle.engine.pickled_functions"}
 # A module of each circle that is not broken yet.
 KNOWN = {
     "treadle.array_api",
-    "treadle.ir.node",
     "treadle.target.data",
     "treadle.tensor.core",
     "treadle.transforms.grad",
