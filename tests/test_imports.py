@@ -30,7 +30,6 @@ KNOWN = {
     "treadle.array_api",
     "treadle.target.data",
     "treadle.tensor.core",
-    "treadle.transforms.grad",
 }
 
 Graph = dict[str, dict[str, int]]  # module -> what it imports -> the line
