@@ -29,7 +29,6 @@ OF_USERS = {"treadle.engine.jit", "treadle.engine.pickled_functions"}
 KNOWN = {
     "treadle.array_api",
     "treadle.target.data",
-    "treadle.tensor.core",
 }
 
 Graph = dict[str, dict[str, int]]  # module -> what it imports -> the line
