@@ -27,7 +27,6 @@ OF_USERS = {"treadle.engine.jit", "treadle.engine.pickled_functions"}
 
 # A module of each circle that is not broken yet.
 KNOWN = {
-    "treadle.array_api",
     "treadle.target.data",
 }
 
