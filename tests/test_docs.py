@@ -14,7 +14,7 @@ import pytest
 from treadle import Device
 
 ROOT = Path(__file__).parent.parent
-PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))]
+PAGES = ["README.md", *sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("docs/**/*.md"))]
 # What pages import of other projects, none of which treadle needs, and the extra that brings each.
 # The quickstart's digits are scikit-learn's, which treadle imports there.
 PEERS = {
@@ -97,5 +97,6 @@ def test_links_lead_somewhere(page):
 
 
 def test_the_index_leads_to_every_page():
-    linked = re.findall(r"\]\((\w[\w-]*\.md)", (ROOT / "docs/index.md").read_text(encoding="utf-8"))
+    index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
+    linked = re.findall(r"\]\((\w[\w/-]*\.md)", index)
     assert {f"docs/{name}" for name in linked} == {*PAGES} - {"README.md", "docs/index.md"}

@@ -6,6 +6,7 @@ import pytest
 
 from treadle.dtype import dtypes
 from treadle.ir.args import ParamRef
+from treadle.ir.loops import loop_size
 from treadle.ir.node import Node
 from treadle.ir.op import Op
 from treadle.lower.padded_rows import MOST_ZEROS, with_lines
@@ -54,4 +55,4 @@ def test_all_other_loads_stay(options):
 
 def test_there_are_not_any_number_of_zeros():
     channel = Node.range(MOST_ZEROS + 1, 1, "loop")
-    assert not lines(PIXEL * channel.src[0].arg + channel, INSIDE)
+    assert not lines(PIXEL * loop_size(channel) + channel, INSIDE)

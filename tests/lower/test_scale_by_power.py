@@ -19,7 +19,7 @@ from treadle.lower.scale_by_power import say_scaling
 from treadle.optimize.heuristic import optimize
 from treadle.render.c import CRenderer
 from treadle.render.llvm import LLVMRenderer
-from treadle.target import Target
+from treadle.target import parse_target
 
 SPECIAL = [0.0, -0.0, 88.7, 88.8, -87.4, -103.9, -104.1, np.inf, -np.inf, np.nan]
 
@@ -51,7 +51,7 @@ def test_what_is_no_whole_vector_is_left_alone():
 
 @pytest.mark.parametrize(("arch", "has_it"), [("x86-64-v4", True), ("x86-64-v3", False)])
 def test_targets_that_have_the_instruction_use_it(arch, has_it):
-    target = Target.parse(arch)
+    target = parse_target(arch)
     (kernel,) = scheduled([(Tensor.ones(64, 256, device="CPU").realize().exp().node, "CPU")])
     ast, _ = optimize(kernel.ast, target)
     lowered = lower(ast, len(kernel.buffers), target)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from treadle import Tensor
+from treadle.ir.loops import loop_size
 from treadle.ir.op import Op
 from treadle.optimize.hoist_masks import distribute_over_product
 from treadle.optimize.matmul_problem import recognise
@@ -44,7 +45,7 @@ def is_tiled(tensor):
 
 
 def sizes(loops):
-    return sorted(r.src[0].arg for r in loops)
+    return sorted(loop_size(r) for r in loops)
 
 
 def test_a_mask_around_a_product_moves_onto_one_factor():

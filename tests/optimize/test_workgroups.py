@@ -11,12 +11,13 @@ import pytest
 from treadle import Device, Tensor
 from treadle.engine.run import scheduled
 from treadle.errors import DeviceError
+from treadle.ir.loops import loop_size
 from treadle.ir.op import Op
 from treadle.lower.count_iterations import most_steps
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
 from treadle.schedule.limits import fits
-from treadle.schedule.schedule import schedule
+from treadle.schedule.passes import schedule
 from treadle.target import Workgroup, host_target
 
 GROUP = Workgroup(128, 256, 16 << 10)
@@ -42,7 +43,7 @@ def stages(ast, scope="shared"):
 
 
 def sizes(ast, kind):
-    return [n.src[0].arg for n in ast.toposort() if n.op is Op.RANGE and n.arg.kind == kind]
+    return [loop_size(n) for n in ast.toposort() if n.op is Op.RANGE and n.arg.kind == kind]
 
 
 CASES = {

@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from ..ir.loops import has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import ALU, COMPARE, Op
 from ..ir.rounding import epsilon
@@ -41,7 +42,7 @@ def can_be_judged(kernel: Kernel) -> bool:
     nodes = kernel.ast.toposort()
     if any(n.op in IN_ORDER or (n.op is Op.PARAM and n.arg.image) for n in nodes):
         return False
-    if any(n.op is Op.RANGE and n.src[0].op is not Op.CONST for n in nodes):
+    if any(n.op is Op.RANGE and not has_fixed_size(n) for n in nodes):
         return False
     memory = [b.arg.token if b.op is Op.BUFFER else b for b in kernel.buffers]
     if len(set(memory)) < len(memory) or len({n for n in nodes if n.op is Op.PARAM}) < len(memory):
@@ -73,7 +74,7 @@ def tolerance(nodes: list[Node]) -> float | None:
     total = 32 * max((epsilon(n.dtype) for n in floats if n.op in ALU), default=0.0)
     for node in floats:
         if node.op is Op.REDUCE and node.arg.op in (Op.ADD, Op.MUL):
-            steps, one = math.prod(r.src[0].arg for r in node.src[1:]), epsilon(node.dtype)
+            steps, one = loop_size(*node.src[1:]), epsilon(node.dtype)
             if steps * one > LOOSEST:  # no walk any more: small terms are lost altogether
                 return None
             total += 4 * one * math.sqrt(steps)

@@ -26,7 +26,7 @@ from ..render.llvm import LLVMRenderer
 from ..runtime.buffer import HostAllocator, HostBuffer
 from ..runtime.cpu import CpuDevice
 from ..runtime.null import NullDevice
-from ..target import Target, host_target, nvidia_target
+from ..target import Target, host_target, nvidia_target, parse_target
 from .cache import CompileCache, digest_of_sources
 from .selection import (
     COMPILERS,
@@ -264,7 +264,7 @@ def _open_cpu(
     choice: Choice, make_compiler: Callable[[Target], Any], make_renderer: Callable[..., Any]
 ) -> Opened:
     host = host_target()
-    target = Target.parse(choice.arch) if choice.arch else host
+    target = parse_target(choice.arch) if choice.arch else host
     if target.workgroup is not None:
         raise SettingError(f"{choice.full_name}: {choice.arch} is no processor's architecture")
     if choice.runtime != "NULL":  # whatever instructions it uses, it runs on this machine

@@ -17,7 +17,7 @@ from ..compile.clang import ClangCompiler
 from ..compile.llvm import LLVMCompiler
 from ..errors import DeviceError, InternalError
 from ..runtime.loader import load_object
-from ..target import Target, host_target
+from ..target import Target, host_target, parse_target
 from .backends import cuda_driver
 from .selection import LATER
 
@@ -110,7 +110,7 @@ def _about_cuda(make_compiler: Callable[[Target], Any]) -> str:
     from ..runtime.cuda import describe, target_of
 
     missing: list[str] = []
-    about, target = "", Target.parse("sm_80")
+    about, target = "", parse_target("sm_80")
     try:
         driver = cuda_driver(None)
         about = describe(driver)

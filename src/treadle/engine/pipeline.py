@@ -28,7 +28,7 @@ from ..ir.text import render as node_text
 from ..ir.versions import stored_below
 from ..schedule.kernel import Kernel
 from ..schedule.memory import Life, plan, plan_blocks
-from ..schedule.schedule import schedule
+from ..schedule.passes import schedule
 from ..schedule.textures import image_of
 from ..transforms.complex_to_real import in_reals
 from .backends import Device, compile_cache

@@ -21,7 +21,7 @@ from ..ir.shape import size_product
 from ..ir.symbolic import size_with, unbind
 from ..ir.versions import stored_below
 from ..schedule.kernel import Kernel
-from ..schedule.schedule import schedule
+from ..schedule.passes import schedule
 from ..schedule.shard import Spread, Value, partition, spread_over
 from ..transforms.complex_to_real import in_reals
 from .backends import Device

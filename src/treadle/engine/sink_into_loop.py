@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..ir.loops import steps_of
+from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.op import MOVEMENT, Op
 from ..ir.recurrence import Loop, siblings, stand_in
@@ -89,9 +89,9 @@ def _product(rows: Node, target: Target) -> tuple[Node, Node, int] | None:
     (row, of_row), (matrix, of_matrix) = factors
     if step not in of_row or step in ranges_in(of_matrix):
         return None
-    count = steps_of(*(ranges_in(of_row) - summed - {step}))
-    nbytes = steps_of(*ranges_in(of_matrix)) * matrix.dtype.itemsize
-    is_better = count >= MIN_ROWS and steps_of(*summed) >= MIN_STEPS and nbytes <= target.l2
+    count = loop_size(*(ranges_in(of_row) - summed - {step}))
+    nbytes = loop_size(*ranges_in(of_matrix)) * matrix.dtype.itemsize
+    is_better = count >= MIN_ROWS and loop_size(*summed) >= MIN_STEPS and nbytes <= target.l2
     return (row, matrix, of_row.index(step)) if is_better else None
 
 

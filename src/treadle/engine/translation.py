@@ -8,7 +8,6 @@ that. So a Translator and its Jobs can be sent to another process (see workers.p
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import DeviceError
 from ..ir.args import TensorBox
 from ..ir.choices import choices_of
+from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.rules.index import remembered
 from ..ir.text import parse
@@ -103,7 +103,7 @@ class Translator:
 
 def entry_of(symbol: str, phase: Phase, variables: Sequence[str], work: int) -> tuple[Any, ...]:
     """The fields of the Entry that describes `phase`, as JSON keeps them."""
-    grid = math.prod(r.src[0].arg for r in phase.grid)
+    grid = loop_size(*phase.grid)
     slots = [(p.arg.slot, param_bytes(p), written) for p, written in phase.params]
     places = [variables.index(name) for name in phase.variables]
     boxes = [_boxes(param, box) for param, box in phase.boxes]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from ..dtype import DType, dtypes
 from ..ir.choices import take
-from ..ir.loops import free_ranges
+from ..ir.loops import free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -35,7 +35,7 @@ def find_side(store: Node, sides: Sequence[Node], has_masks: bool) -> Node | Non
         is_free = not any(side in free[gate] for gate in gates) or _has_masks(
             value.dtype, has_masks
         )
-        if is_free and side.src[0].arg > 1 and contiguous(place, side) is not None:
+        if is_free and loop_size(side) > 1 and contiguous(place, side) is not None:
             return side
     return None
 

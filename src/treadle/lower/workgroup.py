@@ -12,12 +12,10 @@ A loop over the items of a subgroup is gone likewise: each of them takes the ste
 
 from __future__ import annotations
 
-import math
-
 from ..dtype import dtypes
 from ..errors import InternalError
 from ..ir.args import VarArg
-from ..ir.loops import closed_ranges
+from ..ir.loops import closed_ranges, has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -33,7 +31,7 @@ def lower_work_items(root: Node) -> tuple[Node, int]:
     """
     ends = [node for node in root.toposort() if node.op is Op.END]
     local = {end: [r for r in closed_ranges(end) if r.arg.kind == "local"] for end in ends}
-    counts = {end: math.prod(r.src[0].arg for r in loops) for end, loops in local.items()}
+    counts = {end: loop_size(*loops) for end, loops in local.items()}
     items = max(counts.values(), default=1)
     if items == 1:
         return root, 1
@@ -41,14 +39,14 @@ def lower_work_items(root: Node) -> tuple[Node, int]:
     digits: dict[Node, Node] = {}
     for r in root.toposort():
         if r.op is Op.RANGE and r.arg.kind == "subgroup":
-            if r.src[0].op is Op.CONST and items % r.src[0].arg:
+            if has_fixed_size(r) and items % loop_size(r):
                 raise InternalError(f"a group of {items} items has no full subgroups of {r!r}")
             digits[r] = _work_item("lane", size_max(r.src[0]))
     for end in ends:
         step = 1
         for r in reversed(local[end]):
-            digits[r] = simplify(item // step % r.src[0].arg)
-            step *= r.src[0].arg
+            digits[r] = simplify(item // step % loop_size(r))
+            step *= loop_size(r)
     new: dict[Node, Node] = {}
     for node in root.toposort():
         closed = digits.keys() & closed_ranges(node)

@@ -10,13 +10,12 @@ Only costly functions are worth the detour through memory, and only rows that fi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from ..dtype import DType
 from ..ir.args import StageArg
 from ..ir.choices import take
-from ..ir.loops import Split, free_ranges, replace_ranges
+from ..ir.loops import Split, free_ranges, loop_size, replace_ranges
 from ..ir.node import Node
 from ..ir.op import TRANSCENDENTAL, Op
 from ..ir.rules.index import simplify
@@ -44,8 +43,8 @@ def _keep(moves: Moves, nest: Nest, reduce: Node, target: Target) -> None:
     if reduce not in free or len(reduce.src) != 2 or not free[reduce] < frozenset(nest.loops):
         return
     along, rest = reduce.src[1], [r for r in nest.loops if r not in free[reduce]]
-    size = along.src[0].arg
-    if len(rest) != 1 or rest[0].src[0].arg != size or along.arg.kind != "loop":
+    size = loop_size(along)
+    if len(rest) != 1 or loop_size(rest[0]) != size or along.arg.kind != "loop":
         return
     fits = target.l2 // 4
     outside = {n for n in nest.nodes() if n in free and rest[0] in free[n]}
@@ -73,17 +72,17 @@ def _stage(
     made = {reduce: replace_ranges(reduce, {along: fill}) for reduce in reduced}
     moves.root = simplify(moves.root.substitute(made | {again: kept(column)}))
     take("cached_rows")
-    moves.log.append(f"keep a row of {along.src[0].arg} (shared)")
+    moves.log.append(f"keep a row of {loop_size(along)} (shared)")
 
 
 def _fill(moves: Moves, along: Node, dtype: DType, target: Target) -> Split:
     lanes = min(target.lanes(dtype), target.max_lanes)
-    return moves.tiled(along, (UNROLL, "unroll"), (max(lanes, 2), "vector"))
+    return moves.tiled(loop_size(along), (UNROLL, "unroll"), (max(lanes, 2), "vector"))
 
 
 def _row(value: Node, along: Node, fill: Split) -> Callable[[Node], Node]:
     """A STAGE of `value` for all of `along`, as a function of the place that is read."""
-    size = along.src[0].arg
+    size = loop_size(along)
     filled = replace_ranges(value, {along: fill})
     arg = StageArg("shared", (size,))
     return lambda at: Node(
@@ -107,7 +106,7 @@ def _keep_gathered(moves: Moves, nest: Nest, load: Node, target: Target) -> None
     row, place, size = found
     rows = tuple(r for r in nest.loops if r in free_ranges(row)[row])
     rest = [r for r in nest.loops if r not in rows]
-    reads = math.prod(r.src[0].arg for r in rest)
+    reads = loop_size(*rest)
     if size < MIN_ROW or size * load.dtype.itemsize > target.l2 // 4 or reads * MOST_SKIPPED < size:
         return
     if not rows or not rest or free_ranges(load)[load] != frozenset(nest.loops):

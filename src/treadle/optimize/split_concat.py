@@ -14,7 +14,7 @@ import math
 
 from ..dtype import dtypes
 from ..ir.choices import take
-from ..ir.loops import TRUE, Split, free_ranges
+from ..ir.loops import TRUE, Split, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
@@ -30,7 +30,7 @@ FEW_ROWS = 8  # that workers share: of fewer, each piece would be on one of them
 def in_pieces(moves: Moves, nest: Nest, vector: Node, lanes: int) -> Split | None:
     """The loop `vector` as pieces side by side, where masks say that its rows are made of some."""
     pieces = _pieces(nest, vector)
-    length = vector.src[0].arg // pieces
+    length = loop_size(vector) // pieces
     if pieces == 1 or length % lanes:
         return None
     outer, piece = moves.loop(length // lanes), moves.loop(pieces, "unroll")
@@ -43,7 +43,7 @@ def in_pieces(moves: Moves, nest: Nest, vector: Node, lanes: int) -> Split | Non
 def rows_in_pieces(moves: Moves, nest: Nest, loop: Node) -> Split | None:
     """A `loop` around the vectors likewise: a step computes a row of each piece."""
     pieces = _pieces(nest, loop)
-    length = loop.src[0].arg // pieces
+    length = loop_size(loop) // pieces
     if pieces == 1 or length < FEW_ROWS:
         return None
     row, piece = moves.loop(length), moves.loop(pieces, "unroll")
@@ -54,7 +54,7 @@ def rows_in_pieces(moves: Moves, nest: Nest, loop: Node) -> Split | None:
 
 def _pieces(nest: Nest, loop: Node) -> int:
     """Of how many pieces, all of one length, `loop` is put together; 1 if that is not so."""
-    size, borders = loop.src[0].arg, _borders(nest, loop)
+    size, borders = loop_size(loop), _borders(nest, loop)
     if not borders or nest.reduces():
         return 1
     pieces = size // math.gcd(size, *borders)

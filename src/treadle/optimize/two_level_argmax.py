@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from ..dtype import dtypes
 from ..ir.choices import take
 from ..ir.key_value import goes_on, joined, place_of, split
-from ..ir.loops import free_ranges, steps_of
+from ..ir.loops import free_ranges, loop_size
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from ..target import Target
@@ -57,7 +57,7 @@ def _candidates(moves: Moves, target: Target, seen: set[Node]) -> Iterator[tuple
                 continue
             lanes = _lanes_along(nest, reduce, target)
             least = LEAST_DOWN if lanes == 1 else LEAST_ALONG
-            if lanes and steps_of(reduce.src[1]) >= least * BLOCK * lanes:
+            if lanes and loop_size(reduce.src[1]) >= least * BLOCK * lanes:
                 yield reduce, lanes
 
 
@@ -77,7 +77,7 @@ def _lanes_along(nest: Nest, reduce: Node, target: Target) -> int:
         return 1
     steps = [stride(index, reduce.src[1]) for index in reads_of(reduce.src[0])]
     along = 1 in steps and all(step in (0, 1) for step in steps)
-    along = along and steps_of(*nest.loops) >= FEWEST_ROWS
+    along = along and loop_size(*nest.loops) >= FEWEST_ROWS
     return min(target.lanes(dtypes.uint32), target.max_lanes) if along else 0
 
 
@@ -87,7 +87,7 @@ def _in_blocks(moves: Moves, reduce: Node, lanes: int, seen: set[Node]) -> Node:
     assert halves is not None  # it is in order
     key, _ = halves
     size = BLOCK * lanes
-    blocks, rest = divmod(steps_of(loop), size)
+    blocks, rest = divmod(loop_size(loop), size)
     at = lambda node, position: node.substitute({loop: position})
 
     block = moves.loop(blocks)

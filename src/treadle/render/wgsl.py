@@ -22,6 +22,7 @@ from typing import Any
 
 from ..dtype import DType, dtypes
 from ..errors import InternalError
+from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..lower.linearize import Phase
@@ -118,7 +119,7 @@ class _WGSLFunction(WGSLMemory):
             )
 
     def header(self) -> list[str]:
-        groups = math.prod(r.src[0].arg for r in self.phase.grid)
+        groups = loop_size(*self.phase.grid)
         arguments = (
             "@builtin(workgroup_id) group_id: vec3<u32>",
             "@builtin(num_workgroups) group_counts: vec3<u32>",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from ..ir.loops import closed_ranges, free_ranges, steps_of
+from ..ir.loops import closed_ranges, free_ranges, loop_size
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms
@@ -56,7 +56,7 @@ def accesses_of(kernel: Kernel) -> Accesses:
         inner = sorted((r for r in used if r not in loops), key=lambda r: r.arg.number)
         key = (memory, node.op, _renamed(place, inner))
         width = node.src[2].dtype.itemsize if node.op is Op.STORE else node.dtype.itemsize
-        moved[key] = width * steps_of(*used)
+        moved[key] = width * loop_size(*used)
         walks.update(_walk(place, loops, inner, memory))
     steps = max(moved.values(), default=0)
     shared = frozenset(

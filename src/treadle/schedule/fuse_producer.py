@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ..ir.loops import closed_ranges, free_ranges, steps_of
+from ..ir.loops import closed_ranges, free_ranges, has_fixed_size, loop_size
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms
@@ -33,7 +33,7 @@ def is_of_products(kernel: Kernel) -> bool:
     ordered = (Op.STAGE, Op.UPDATE, Op.AFTER)  # a scan or scatter is no product of its own loops
     if not rows or column is None or any(n.op in ordered for n in end.toposort()):
         return False
-    if steps_of(*rows) < MIN_ROWS or steps_of(column) < MIN_COLUMNS:
+    if loop_size(*rows) < MIN_ROWS or loop_size(column) < MIN_COLUMNS:
         return False
     reduces = [n for n in end.toposort() if n.op is Op.REDUCE]
     return all(_is_product(reduce, frozenset(rows), column) for reduce in reduces)
@@ -44,7 +44,7 @@ def _is_product(reduce: Node, rows: frozenset[Node], column: Node) -> bool:
     if reduce.arg.op is not Op.ADD or product.op is not Op.MUL or len(reduce.src) != 2:
         return False
     step, free = reduce.src[1], free_ranges(reduce)
-    if step.src[0].op is not Op.CONST or steps_of(step) < MIN_STEPS:
+    if not has_fixed_size(step) or loop_size(step) < MIN_STEPS:
         return False
     used = {free[factor] for factor in product.src}
     return used == {rows | {step}, frozenset((column, step))} and all(map(_is_read, product.src))
@@ -63,7 +63,7 @@ def reads_once(kernel: Kernel, root: Node) -> bool:
     In blocks of neighbours: the same loops run through each, and some columns lie between.
     """
     end = kernel.ast.src[0]
-    loops = [r for r in closed_ranges(end) if steps_of(r) > 1]
+    loops = [r for r in closed_ranges(end) if loop_size(r) > 1]
     slot = kernel.buffers.index(root)
     reads = [n for n in end.toposort() if n.op is Op.LOAD and _slot(n) == slot]
     if not reads or len(reads) > MOST_BLOCKS or any(len(read.src) > 2 for read in reads):
@@ -75,8 +75,8 @@ def reads_once(kernel: Kernel, root: Node) -> bool:
     *outer, block = sorted(loops, key=lambda r: -terms[r])
     if not outer or block is not closed_ranges(end)[-1] or terms[block] != 1:
         return False
-    width, line = steps_of(block), terms[outer[-1]]
-    apart = all(terms[r] >= terms[s] * steps_of(s) for r, s in pairwise((*outer, block)))
+    width, line = loop_size(block), terms[outer[-1]]
+    apart = all(terms[r] >= terms[s] * loop_size(s) for r, s in pairwise((*outer, block)))
     starts = {start for _, start in places}
     inside = all(start % width == 0 and start + width <= line for start in starts)
     return apart and inside and line % width == 0 and len(starts) == len(reads)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..ir.loops import closed_ranges, steps_of
+from ..ir.loops import closed_ranges, has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms
@@ -76,10 +76,10 @@ class _Access:
         return len(loops) == 2 and len(self.results.intersection(loops)) == 1
 
     def _summed(self, axis: int) -> int:
-        return max(r.src[0].arg for r in self.along(axis) if r not in self.results)
+        return max(loop_size(r) for r in self.along(axis) if r not in self.results)
 
     def _kept(self, axis: int) -> int:
-        return max(r.src[0].arg for r in self.along(axis) if r in self.results)
+        return max(loop_size(r) for r in self.along(axis) if r in self.results)
 
 
 def store_channels_last(
@@ -144,13 +144,13 @@ def _is_short(reduce: Node) -> bool:
     value = reduce.src[0]
     while value.op is Op.WHERE:
         value = value.src[1]
-    return value.op is not Op.MUL and steps_of(*reduce.src[1:]) <= FEW_PIXELS
+    return value.op is not Op.MUL and loop_size(*reduce.src[1:]) <= FEW_PIXELS
 
 
 def _axes(place: Node, shape: Shape) -> dict[Node, int | None]:
     terms, _ = linear_terms(place)
-    loops = (r for r in terms if r.op is Op.RANGE and r.src[0].op is Op.CONST)
-    return {loop: _axis(loop.src[0].arg, abs(terms[loop]), shape) for loop in loops}
+    loops = (r for r in terms if r.op is Op.RANGE and has_fixed_size(r))
+    return {loop: _axis(loop_size(loop), abs(terms[loop]), shape) for loop in loops}
 
 
 def _axis(count: int, step: int, shape: Shape) -> int | None:

@@ -19,12 +19,16 @@ from typing import Any
 
 from ..dtype import dtypes
 from ..ir.interval import bounds
+from ..ir.loops import has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import ALU, Op
 from ..ir.shape import size_product
+from ..target import Target
 from .plan import FACTOR, LEAVES, STORED, Demand, Group, Kept, distinct, is_heavy, ranges_in
 
-__all__ = ["EVERYWHERE", "Keeping", "is_large_middle", "keep_rows", "may_keep_below"]
+__all__ = [
+    "EVERYWHERE", "Keeping", "is_large_middle", "keep_rows", "keeping_of", "may_keep_below",
+]  # fmt: skip
 
 MIN_ROW = 16  # elements; shorter rows fill no vectors
 
@@ -42,6 +46,14 @@ class Keeping:
 
 
 EVERYWHERE = Keeping()
+FUSED_GAIN = 0.25  # where what is kept never leaves registers, so that nothing is read anew
+
+
+def keeping_of(target: Target | None) -> Keeping | None:
+    """Which kernels may keep rows, as far as the target says."""
+    if target is None or target.workgroup is None:
+        return EVERYWHERE
+    return Keeping(gain=FUSED_GAIN) if target.matrix_units else None
 
 
 def keep_rows(node: Node, demands: list[Demand], keeping: Keeping) -> Kept | None:
@@ -140,9 +152,9 @@ def _row_axis(node: Node, demands: list[Demand]) -> int | None:
 
 
 def _runs_through(position: Node, size: Any) -> bool:
-    if position.op is not Op.RANGE or position.src[0].op is not Op.CONST:
+    if position.op is not Op.RANGE or not has_fixed_size(position):
         return False
-    return position.src[0].arg == size and size >= MIN_ROW
+    return loop_size(position) == size and size >= MIN_ROW
 
 
 def _loop_is_inner(demand: Demand, axis: int) -> bool:

@@ -11,10 +11,11 @@ from typing import Any
 from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, TRANSCENDENTAL, Op
 from ..ir.shape import size_max, size_product
+from .decision import Decision, Home
 from .index import Index, unwindow_steps
 
 __all__ = [
-    "COSTLY", "FACTOR", "LEAVES", "PRODUCT", "STORED", "Demand", "Group", "Home", "Kept", "Plan",
+    "COSTLY", "FACTOR", "LEAVES", "PRODUCT", "STORED", "Demand", "Group", "Kept", "Plan",
     "Weight", "distinct", "is_heavy", "ranges_in", "weigh",
 ]  # fmt: skip
 
@@ -45,15 +46,6 @@ class Demand:
     linear: bool = False
     dynamic: bool = False
     results: frozenset[Node] = frozenset()
-
-
-@dataclass(eq=False)
-class Home:
-    """Loops that fill memory; at most one matmul-like reduction runs inside them."""
-
-    ranges: Index
-    heavy: bool = False
-    row_stats: list[frozenset[Node]] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -96,7 +88,7 @@ class Group(Home):
 
 @dataclass(eq=False)
 class Plan:
-    """The outcome: the kernels' groups by root, and why each root is one.
+    """The outcome: what was decided about each node, and the kernels' groups by root.
 
     `kept` are the values that groups keep row by row, `rows` everything that they compute along
     such a row; `joined` roots are stored by the group of another root. `above` says which roots are
@@ -104,7 +96,7 @@ class Plan:
     """
 
     groups: dict[Node, Group] = field(default_factory=dict)
-    reasons: dict[Node, str] = field(default_factory=dict)
+    decisions: dict[Node, Decision] = field(default_factory=dict)
     reduce_ranges: dict[tuple[Group, Node, Index], tuple[Node, ...]] = field(default_factory=dict)
     own_loops: dict[Node, Index] = field(default_factory=dict)
     kept: dict[tuple[Group, Node], Kept] = field(default_factory=dict)

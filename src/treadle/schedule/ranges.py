@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from ..dtype import dtypes
 from ..errors import InternalError
 from ..ir.args import ParamRef, ReduceArg, RegisterRef, StageArg
-from ..ir.loops import identity
+from ..ir.loops import identity, loop_size
 from ..ir.node import Node, as_index, rebuild
 from ..ir.op import ALU, MOVEMENT, SAME, Op
 from ..ir.rules.index import simplify
@@ -24,7 +24,6 @@ from .fuse import reduce_index
 from .index import TRUE, Index, flat_index, gathered_index, places_index, source_index
 from .kernel import Kernel
 from .plan import Group, Kept, Plan, ranges_in
-from .reasons import OUTPUT
 from .store_order import in_order
 from .textures import image_of
 
@@ -61,7 +60,8 @@ class _Builder:
             self.buffers.append(storage)
         is_new = storage.op is not Op.BUFFER
         lasts = not is_new and storage.arg.lasts
-        is_passed_on = is_new and self.plan.reasons.get(storage, OUTPUT) != OUTPUT
+        decision = self.plan.decisions.get(storage)
+        is_passed_on = is_new and decision is not None and not decision.is_output
         size = size_product(storage.shape)
         ref = ParamRef(slot, size, image_of(storage), lasts, is_new, is_passed_on)
         return Node(Op.PARAM, storage.dtype, (), ref)
@@ -175,7 +175,7 @@ class _Builder:
     def _from_row(self, node: Node, kept: Kept, position: Node) -> Node:
         """One element of a row that the kernel keeps."""
         value, loop = self.values[node, kept.ranges, TRUE], kept.loop
-        arg = StageArg("shared", (loop.src[0].arg,))
+        arg = StageArg("shared", (loop_size(loop),))
         return Node(Op.STAGE, node.dtype, (value, TRUE, loop, position, loop), arg)
 
     def _moved(self, node: Node, index: Index, valid: Node) -> tuple[Key, Node]:
@@ -293,7 +293,7 @@ def build_kernel(
     make = _FORMS.get(roots[0].op)
     effects = make(builder) if make else _together(builder, roots)
     slots = tuple(builder.param(storage_of(root)).arg.slot for root in roots)
-    reason = plan.reasons[roots[0]]
+    reason = plan.decisions[roots[0]].reason
     if len(roots) > 1:
         reason = f"{reason}; it and {len(roots) - 1} more are stored over the same loops"
     ast, buffers = Node.sink(effects), tuple(builder.buffers)

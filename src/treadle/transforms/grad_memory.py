@@ -51,11 +51,12 @@ def _scatter_add(node: Node, g: Node) -> tuple[Node | None, ...]:
 def _scatter_extreme(node: Node, g: Node) -> tuple[Node | None, ...]:
     """All that equal the result share its gradient."""
     base, index, values = node.src
-    won = values.eq(_take(node, node)).cast(g.dtype)
-    own = base.eq(node).cast(g.dtype)
-    count = Node(Op.SCATTER, g.dtype, (own, index, won), replace(node.arg, op=Op.ADD))
-    share = g / count.maximum(1.0)
-    return share * own, None, _take(node, share) * won
+    won, own = values.eq(_take(node, node)), base.eq(node)
+    wide = sum_acc_dtype(g.dtype)
+    counted = (own.cast(wide), index, won.cast(wide))
+    count = Node(Op.SCATTER, wide, counted, replace(node.arg, op=Op.ADD))
+    share = (g.cast(wide) / count.maximum(1.0)).cast(g.dtype)
+    return share * own.cast(g.dtype), None, _take(node, share) * won.cast(g.dtype)
 
 
 def _scatter_product(node: Node, g: Node) -> tuple[Node | None, ...]:

@@ -1,0 +1,238 @@
+"""Nodes whose sources mean different things, with these sources by name.
+
+    Load.of(node).index                                  node.src[1]
+    Store.of(node).gate                                  node.src[3], TRUE where there is none
+    Stage.of(node)._replace(value=x, loops=()).node()    the same STAGE with two sources changed
+
+A view is a value: it is made where a node is read, and makes a node again. It trusts the node to be
+of its op. The sources of an elementwise op are unpacked instead: `condition, yes, no = node.src`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..dtype import DType, dtypes
+from .args import ReduceArg, StageArg
+from .conditions import TRUE
+from .node import Node
+from .op import Op
+
+__all__ = [
+    "After", "Assign", "End", "Gather", "Load", "Reduce", "Register", "Scatter", "Stage", "Store",
+    "Update", "bound_of", "operand", "operands",
+]  # fmt: skip
+
+Nodes = tuple[Node, ...]
+
+
+def operand(node: Node) -> Node:
+    """The one source of a node, or the first of several: what is converted, moved or cut."""
+    return node.src[0]
+
+
+def operands(node: Node) -> tuple[Node, Node]:
+    """Both sources of a node with two: left and right, or a value and a number."""
+    left, right = node.src
+    return left, right
+
+
+def bound_of(loop: Node) -> Node:
+    """What a RANGE stays below: a constant, or a number that is known at launch."""
+    return loop.src[0]
+
+
+class Load(NamedTuple):
+    """LOAD: `memory[index]`, or `other` where `gate` does not hold."""
+
+    memory: Node
+    index: Node
+    gate: Node
+    other: Node
+    dtype: DType
+
+    @classmethod
+    def of(cls, node: Node) -> Load:
+        memory, index, *gated = node.src
+        gate, other = gated or (TRUE, Node.const(node.dtype, 0))
+        return cls(memory, index, gate, other, node.dtype)
+
+    @property
+    def is_gated(self) -> bool:
+        return self.gate is not TRUE
+
+    def node(self) -> Node:
+        gated = (self.gate, self.other) if self.is_gated else ()
+        return Node(Op.LOAD, self.dtype, (self.memory, self.index, *gated))
+
+
+class Store(NamedTuple):
+    """STORE: `memory[index] = value` where `gate` holds; `how` is the node's arg."""
+
+    memory: Node
+    index: Node
+    value: Node
+    gate: Node = TRUE
+    how: Any = None
+
+    @classmethod
+    def of(cls, node: Node) -> Store:
+        memory, index, value, *gate = node.src
+        return cls(memory, index, value, gate[0] if gate else TRUE, node.arg)
+
+    @property
+    def is_gated(self) -> bool:
+        return self.gate is not TRUE
+
+    def node(self) -> Node:
+        gated = (self.gate,) if self.is_gated else ()
+        return Node(Op.STORE, dtypes.void, (self.memory, self.index, self.value, *gated), self.how)
+
+
+class Reduce(NamedTuple):
+    """REDUCE in a kernel: `value` combined as `arg` says over `loops`."""
+
+    value: Node
+    loops: Nodes
+    arg: ReduceArg
+
+    @classmethod
+    def of(cls, node: Node) -> Reduce:
+        return cls(node.src[0], node.src[1:], node.arg)
+
+    def node(self) -> Node:
+        return Node(Op.REDUCE, self.value.dtype, (self.value, *self.loops), self.arg)
+
+
+class End(NamedTuple):
+    """END: `effects`, looped over `loops`."""
+
+    effects: Nodes
+    loops: Nodes
+
+    @classmethod
+    def of(cls, node: Node) -> End:
+        return cls(node.src[: node.arg], node.src[node.arg :])
+
+    def node(self) -> Node:
+        return Node(Op.END, dtypes.void, (*self.effects, *self.loops), len(self.effects))
+
+
+class Stage(NamedTuple):
+    """STAGE: `value`, where `gate`, kept at `filled` over `loops`, and read at `read`.
+
+    Both places have an index for each axis of `arg.sizes`.
+    """
+
+    value: Node
+    gate: Node
+    filled: Nodes
+    read: Nodes
+    loops: Nodes
+    arg: StageArg
+    dtype: DType
+
+    @classmethod
+    def of(cls, node: Node) -> Stage:
+        n = len(node.arg.sizes)
+        value, gate, *more = node.src
+        filled, read, loops = tuple(more[:n]), tuple(more[n : 2 * n]), tuple(more[2 * n :])
+        return cls(value, gate, filled, read, loops, node.arg, node.dtype)
+
+    def node(self) -> Node:
+        src = (self.value, self.gate, *self.filled, *self.read, *self.loops)
+        return Node(Op.STAGE, self.dtype, src, self.arg)
+
+
+class Register(NamedTuple):
+    """REGISTER: a mutable value that is `start` at the beginning of each iteration of `loops`."""
+
+    start: Node
+    loops: Nodes
+    arg: Any
+    dtype: DType
+
+    @classmethod
+    def of(cls, node: Node) -> Register:
+        return cls(node.src[0], node.src[1:], node.arg, node.dtype)
+
+    def node(self) -> Node:
+        return Node(Op.REGISTER, self.dtype, (self.start, *self.loops), self.arg)
+
+
+class Update(NamedTuple):
+    """UPDATE: `register` combined by `op` with `value`, or set to it, in each step of `loops`."""
+
+    register: Node
+    value: Node
+    loops: Nodes
+    op: Op | None
+
+    @classmethod
+    def of(cls, node: Node) -> Update:
+        return cls(node.src[0], node.src[1], node.src[2:], node.arg)
+
+    def node(self) -> Node:
+        return Node(Op.UPDATE, dtypes.void, (self.register, self.value, *self.loops), self.op)
+
+
+class After(NamedTuple):
+    """AFTER: `value`, once `effects` have happened."""
+
+    value: Node
+    effects: Nodes
+
+    @classmethod
+    def of(cls, node: Node) -> After:
+        return cls(node.src[0], node.src[1:])
+
+    def node(self) -> Node:
+        return Node(Op.AFTER, self.value.dtype, (self.value, *self.effects))
+
+
+class Assign(NamedTuple):
+    """ASSIGN: `value` is written into `target`, a view of a buffer."""
+
+    target: Node
+    value: Node
+
+    @classmethod
+    def of(cls, node: Node) -> Assign:
+        return cls(*node.src)
+
+    def node(self) -> Node:
+        return Node(Op.ASSIGN, self.target.dtype, (self.target, self.value))
+
+
+class Gather(NamedTuple):
+    """GATHER: elements of `source` at the places `index` along an axis, as `arg` says."""
+
+    source: Node
+    index: Node
+    arg: Any
+
+    @classmethod
+    def of(cls, node: Node) -> Gather:
+        source, index = node.src
+        return cls(source, index, node.arg)
+
+    def node(self) -> Node:
+        return Node(Op.GATHER, self.source.dtype, (self.source, self.index), self.arg)
+
+
+class Scatter(NamedTuple):
+    """SCATTER: `base` with `values` combined into the places `index` along an axis."""
+
+    base: Node
+    index: Node
+    values: Node
+    arg: Any
+
+    @classmethod
+    def of(cls, node: Node) -> Scatter:
+        base, index, values = node.src
+        return cls(base, index, values, node.arg)
+
+    def node(self) -> Node:
+        src = (self.base, self.index, self.values)
+        return Node(Op.SCATTER, self.base.dtype, src, self.arg)

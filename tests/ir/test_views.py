@@ -1,0 +1,108 @@
+"""Views: the sources of a node by name, and nodes made of such names."""
+
+from __future__ import annotations
+
+import pytest
+
+from treadle.dtype import dtypes
+from treadle.ir.args import (
+    BufferRef,
+    GatherArg,
+    ParamRef,
+    ReduceArg,
+    RegisterRef,
+    ScatterArg,
+    StageArg,
+    Token,
+)  # fmt: skip
+from treadle.ir.conditions import TRUE
+from treadle.ir.node import Node
+from treadle.ir.op import Op
+from treadle.ir.views import (
+    After,
+    Assign,
+    End,
+    Gather,
+    Load,
+    Reduce,
+    Register,
+    Scatter,
+    Stage,
+    Store,
+    Update,
+    bound_of,
+    operand,
+    operands,
+)  # fmt: skip
+
+F = dtypes.float32
+MEMORY = Node(Op.PARAM, F, (), ParamRef(0, 64))
+ROW, COLUMN = Node.range(8, 0), Node.range(4, 1)
+GATE = ROW < 5
+VALUE = Node.const(F, 2.5)
+
+
+def test_a_load_without_a_gate_is_read_everywhere() -> None:
+    load = Load.of(Node(Op.LOAD, F, (MEMORY, ROW)))
+    assert (load.memory, load.index, load.gate, load.other.value) == (MEMORY, ROW, TRUE, 0)
+    assert not load.is_gated
+
+
+def test_a_gate_makes_a_load_of_four_sources_and_its_absence_one_of_two() -> None:
+    plain = Node(Op.LOAD, F, (MEMORY, ROW))
+    gated = Load.of(plain)._replace(gate=GATE, other=VALUE).node()
+    assert gated.src == (MEMORY, ROW, GATE, VALUE)
+    assert Load.of(gated)._replace(gate=TRUE).node() is plain
+
+
+def test_a_store_keeps_how_it_stores() -> None:
+    store = Store(MEMORY, ROW, VALUE, GATE, "how").node()
+    assert (store.dtype, store.src, store.arg) == (dtypes.void, (MEMORY, ROW, VALUE, GATE), "how")
+    assert Store.of(store)._replace(gate=TRUE).node().src == (MEMORY, ROW, VALUE)
+
+
+def test_a_stage_has_a_place_for_each_axis_to_fill_and_to_read() -> None:
+    arg = StageArg("shared", (8, 4))
+    node = Node(Op.STAGE, F, (VALUE, TRUE, ROW, COLUMN, COLUMN, ROW, ROW, COLUMN), arg)
+    stage = Stage.of(node)
+    assert (stage.filled, stage.read, stage.loops) == ((ROW, COLUMN), (COLUMN, ROW), (ROW, COLUMN))
+    assert Stage.of(stage._replace(loops=()).node()).loops == ()
+
+
+MADE = {
+    Load: Node(Op.LOAD, F, (MEMORY, ROW, GATE, VALUE)),
+    Store: Node(Op.STORE, dtypes.void, (MEMORY, ROW, VALUE)),
+    Reduce: Node(Op.REDUCE, F, (VALUE, ROW, COLUMN), ReduceArg(Op.ADD, ())),
+    End: Node(Op.END, dtypes.void, (Store(MEMORY, ROW, VALUE).node(), ROW, COLUMN), 1),
+    Stage: Node(Op.STAGE, F, (VALUE, GATE, ROW, COLUMN, ROW), StageArg("grid", (8,))),
+    Register: Node(Op.REGISTER, F, (VALUE, ROW), RegisterRef(3)),
+    Update: Node(Op.UPDATE, dtypes.void, (MEMORY, VALUE, COLUMN), Op.ADD),
+    After: Node(Op.AFTER, F, (MEMORY, ROW, COLUMN)),
+}
+
+
+@pytest.mark.parametrize("view", MADE)
+def test_a_view_makes_the_node_that_it_was_made_of(view: type) -> None:
+    assert view.of(MADE[view]).node() is MADE[view]
+
+
+def test_views_of_whole_tensors_name_their_sources() -> None:
+    lines = Node(Op.BUFFER, F, (), BufferRef(Token(), 12, "CPU"))
+    places = Node(Op.BUFFER, dtypes.int32, (), BufferRef(Token(), 3, "CPU"))
+    gather = Node(Op.GATHER, F, (lines, places), GatherArg(0))
+    assert (Gather.of(gather).source, Gather.of(gather).index) == (lines, places)
+    assert Gather.of(gather).node() is gather
+    scatter = Node(Op.SCATTER, F, (lines, places, gather), ScatterArg(0, Op.ADD))
+    assert Scatter.of(scatter).values is gather
+    assert Scatter.of(scatter).node() is scatter
+    assign = Node(Op.ASSIGN, F, (lines, lines))
+    assert Assign.of(assign).node() is assign
+
+
+def test_operands_of_another_number_are_refused() -> None:
+    total = Node(Op.ADD, F, (VALUE, Node(Op.LOAD, F, (MEMORY, ROW))))
+    assert operands(total) == total.src
+    assert operand(total) is VALUE
+    with pytest.raises(ValueError, match="unpack"):
+        operands(GATE.where(ROW, COLUMN))
+    assert bound_of(ROW).value == 8
