@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from . import device, dtype, fft, helpers, nn, windows
     from .config import Context
     from .dtype import dtypes
-    from .engine.backends import Device
     from .engine.counters import GlobalCounters
+    from .engine.devices import Device
     from .engine.jit import TinyJit, jit
     from .func import grad, hessian, jacfwd, jacrev, jvp, scan, value_and_grad, vjp, vmap
     from .helpers import fetch, getenv
@@ -62,7 +62,7 @@ __all__ = [
 __version__ = "0.1.0"  # the package's metadata is made from this line
 
 _HOMES = {
-    "Context": ".config", "Device": ".engine.backends", "GlobalCounters": ".engine.counters",
+    "Context": ".config", "Device": ".engine.devices", "GlobalCounters": ".engine.counters",
     "Tensor": ".tensor", "TinyJit": ".engine.jit", "dtypes": ".dtype", "jit": ".engine.jit",
     "Variable": ".ir.symbolic", "from_dlpack": ".interop", "fetch": ".helpers",
     "getenv": ".helpers",

@@ -25,8 +25,8 @@ from ..ir.op import MOVEMENT, Op
 from ..ir.versions import stored_below
 from ..runtime.base import Launch
 from .arguments import is_traced, memories_of, over, refreshed
-from .backends import Device
 from .change_counters import changes
+from .devices import Device
 from .memory import Memory, adopt, buffers_of, from_host, memory_of, moment, read
 from .prepacked import Kept, Room
 from .realized import (

@@ -35,7 +35,7 @@ from ..ir.op import Op
 from ..ir.rounding import Value
 from ..ir.versions import view_base
 from ..schedule.kernel import Kernel
-from .backends import Device, Opened
+from .devices import Device, Opened
 from .error_context import blamed
 from .memory import Memory
 from .program import CompiledKernel, Place

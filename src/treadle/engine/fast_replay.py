@@ -21,10 +21,10 @@ from ..config import scope, settings
 from ..ir.node import Node
 from ..ir.op import Op
 from .arguments import Found, Glance, exchanged, signature_of
-from .backends import Device
 from .capture import Capture, step_state
 from .change_counters import changes
 from .counters import count
+from .devices import Device
 from .memory import Memory, Promise, moment
 from .steps import HostCall, Transfer
 

@@ -23,7 +23,7 @@ from ..ir.op import CUTS, Op
 from ..ir.recurrence import Loop, siblings, without
 from ..transforms.matrices import siblings as results_of
 from ..transforms.recurrence import rows
-from .backends import Device
+from .devices import Device
 from .memory import Memory, adopt, memory_of, new_memory
 from .realized import holders, is_backed, remember, resolve
 from .recurrence import run_loop

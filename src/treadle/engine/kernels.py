@@ -27,9 +27,10 @@ from ..ir.text import render
 from ..optimize.heuristic import optimize
 from ..schedule.kernel import Kernel
 from ..target import host_target
-from .backends import Opened, compile_cache
+from .cache import compile_cache
 from .child import available
 from .counters import GlobalCounters
+from .devices import Opened
 from .error_context import blamed
 from .loading import digest, load
 from .program import CompiledKernel

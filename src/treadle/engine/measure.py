@@ -22,7 +22,7 @@ from ..ir.rules.index import remembered
 from ..ir.text import parse
 from ..optimize.heuristic import optimize
 from ..optimize.parameters import Parameters
-from .backends import Device, Opened
+from .devices import Device, Opened
 from .loading import digest, load
 from .translation import Job, Translator
 from .trial import Arrays, Candidate, Trial

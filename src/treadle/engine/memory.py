@@ -20,8 +20,8 @@ from ..errors import InternalError, UserError
 from ..ir.args import BufferRef, Placeholder, ShardArg, Token
 from ..ir.node import Node
 from ..ir.op import Op
-from .backends import Device
 from .change_counters import changes
+from .devices import Device
 from .realized import remember
 
 if TYPE_CHECKING:

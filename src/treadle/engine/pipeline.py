@@ -31,8 +31,9 @@ from ..schedule.memory import Life, plan, plan_blocks
 from ..schedule.passes import schedule
 from ..schedule.textures import image_of
 from ..transforms.complex_to_real import in_reals
-from .backends import Device, compile_cache
 from .bindings import with_bindings
+from .cache import compile_cache
+from .devices import Device
 from .kernels import compiled, known_kernel
 from .loading import digest
 from .memory import memory_of

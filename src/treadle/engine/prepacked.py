@@ -23,9 +23,9 @@ from typing import Any
 from ..config import settings
 from ..ir.choices import note_kernel
 from ..runtime.base import Entry, Launch
-from .backends import Device, Opened
 from .call_scope import ValueOfCall
 from .change_counters import changes
+from .devices import Device, Opened
 from .memory import Memory, moment
 from .program import CompiledKernel
 from .steps import Run

@@ -16,7 +16,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.recurrence import Loop, siblings
 from ..ir.shape import Shape, size_product
-from .backends import Device
+from .devices import Device
 from .launching import run_program
 from .memory import Memory, adopt, memory_of, new_memory
 from .pipeline import program_of

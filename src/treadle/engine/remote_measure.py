@@ -22,8 +22,8 @@ from typing import Any, Self
 
 from ..config import Context
 from ..optimize.parameters import Parameters
-from .backends import Device
 from .child import Child, Parent, available, parent
+from .devices import Device
 from .measure import Measurer, SearchTask, Verdict
 
 __all__ = ["Ended", "NotStarted", "RemoteMeasurer", "serve"]

@@ -24,9 +24,9 @@ from ..schedule.kernel import Kernel
 from ..schedule.passes import schedule
 from ..schedule.shard import Spread, Value, partition, spread_over
 from ..transforms.complex_to_real import in_reals
-from .backends import Device
 from .bindings import with_bindings
 from .check import check_values
+from .devices import Device
 from .effects import (
     commit,
     is_stored,

@@ -28,7 +28,7 @@ from .program import packed
 from .report import report_compilation
 
 if TYPE_CHECKING:
-    from .backends import Opened
+    from .devices import Opened
 
 __all__ = ["Job", "Translator", "entry_of"]
 

@@ -30,7 +30,7 @@ from .agreement import agree, tolerance
 from .prepacked import left_out
 
 if TYPE_CHECKING:
-    from .backends import Opened
+    from .devices import Opened
     from .program import CompiledKernel
 
 __all__ = ["Arrays", "Build", "Candidate", "Trial"]

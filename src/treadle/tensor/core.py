@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from ..dtype import DType
-from ..engine.backends import Device
+from ..engine.devices import Device
 from ..engine.memory import to_host
 from ..engine.realized import resolve
 from ..engine.run import lock, realize, scheduled

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..array_namespace import array_namespace
 from ..dtype import DType, ImageDType, dtypes, to_dtype
-from ..engine.backends import Device
+from ..engine.devices import Device
 from ..engine.memory import Memory, adopt
 from ..errors import (
     ArgumentError,

@@ -16,7 +16,7 @@ import time
 from typing import Any, ClassVar, Self
 
 from ..dtype import DType, dtypes
-from ..engine.backends import Device
+from ..engine.devices import Device
 from ..engine.memory import from_host
 from ..engine.realized import current, resolve
 from ..engine.storages import shown, storage_of
