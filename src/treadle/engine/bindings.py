@@ -1,4 +1,4 @@
-"""Values of variables that a computation is given beside those that its graph binds.
+"""Bindings: values of variables that a computation has beside those that its graph binds.
 
 with binding({"n": 3}): ...    while a function is captured, whose graphs have the bare variable
 with_bindings({"m": 4})         -> {"n": 3, "m": 4}

@@ -1,4 +1,4 @@
-"""What no one kernel computes.
+"""Boundaries of kernels: nodes that no one kernel computes.
 
 COPY, from one device to another; HOST, a function of NumPy's; RECUR, a loop over kernels.
 

@@ -1,4 +1,4 @@
-"""Schedules of one kernel against the heuristic's: compiled, checked and timed in this process.
+"""Measurements: schedules of one kernel beside the heuristic's, compiled, checked and timed.
 
     measurer = Measurer(task)
     measurer.own()                          Verdict("right", 0.0041): the heuristic's choice

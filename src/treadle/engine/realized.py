@@ -1,4 +1,4 @@
-"""What has been computed: the memory that holds a node's value, and who can still ask for it.
+"""Realized nodes: the memory that holds a node's value, and who can still ask for it.
 
     remember(node, memory)    resolve(node) -> memory    current([graph]) -> the graph on memory
 

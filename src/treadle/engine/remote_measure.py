@@ -1,4 +1,4 @@
-"""A Measurer in a process of its own: a schedule that crashes or never ends costs that process.
+"""A Measurer in a process of its own: a schedule that crashes or hangs costs that process.
 
     with RemoteMeasurer(task) as measurer:
         measurer.own(seconds=5.0)                    ->  Verdict

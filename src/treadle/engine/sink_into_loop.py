@@ -1,4 +1,4 @@
-"""Products with the rows of a sequence that a loop better computes in its own steps.
+"""Products with the rows of a sequence, moved into the steps of a loop.
 
     rows of xs @ w, each added to h @ u in its step   ->  x @ w + h @ u in each step
 

@@ -1,4 +1,4 @@
-"""What PyTorch's operators that look elements up, or order them, mean: more rows of the table."""
+"""ATen's operators that gather, scatter and sort: more rows of the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The extreme of keys with their places, in two registers half as wide as both together.
+"""argmax in two registers: a key and its index, each half as wide as both together.
 
     REDUCE(key << 32 | place, r; MAX)
       ->  UPDATE(place, WHERE(best < key, place', place)), then UPDATE(best, key; MAX)

@@ -1,4 +1,4 @@
-"""How many loop steps one work item takes in a phase, at most.
+"""The number of loop iterations that one work item takes in a phase, at most.
 
     for i in 300: for j in 300: ...   ->  300 * (300 + 1 + 1) + 1
 

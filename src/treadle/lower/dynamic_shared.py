@@ -1,4 +1,4 @@
-"""Where the LOCAL memory of a group lies, if a kernel asks for it at its launch.
+"""Shared memory that a kernel asks for at its launch, and where its parts lie.
 
     local0: 40 bytes, local1: 100 bytes at a multiple of 64  ->  local0 at 0, local1 at 64
 

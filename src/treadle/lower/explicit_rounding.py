@@ -1,4 +1,4 @@
-"""For targets that reassociate floats: rounding is said, not provoked.
+"""Rounding as an operation, for targets that reassociate floats.
 
     (x + magic) - magic           ->  ROUND(x)             magic = 1.5 * 2**23 + n: adding it rounds
     BITCAST int32 of (x + magic)  ->  int32(ROUND(x)) + bits of magic

@@ -1,4 +1,4 @@
-"""STAGEs in several buffers: slices on their way while the items of a group work on one.
+"""STAGEs in several buffers: the next slices arrive while work items use one.
 
     for i in S:  use(STAGE(value[i]))        in B buffers
       ->

@@ -1,4 +1,4 @@
-"""Stores that go around the caches: whole lines of large results that nobody reads back.
+"""Stores around the caches: whole lines of large results that nobody reads back.
 
     STORE(p0, r0*64 + 0, v0), ..., STORE(p0, r0*64 + 48, v3)   each becomes a STORE with arg STREAM
 

@@ -1,4 +1,4 @@
-"""Lines of memory, or zeros in their place: what lies beyond the borders of an image.
+"""Padded rows: the address of a row of memory, or of zeros beyond an image's borders.
 
     for c: LOAD(p, base + c, gate, 0)
       ->  line = LINE(p, base, gate);  for c: LOAD(line, c)

@@ -1,4 +1,4 @@
-"""The columns of a block of vectors, turned in registers.
+"""The transpose of a block of vectors, in registers.
 
 a0 a1 a2 a3   b0 b1 b2 b3   ..   transposed(rows)  ->  a0 b0 c0 d0   a1 b1 c1 d1   ..
 

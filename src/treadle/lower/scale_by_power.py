@@ -1,4 +1,4 @@
-"""Products with powers of two become one instruction on targets that have it.
+"""Products with powers of two: one instruction, on targets that have it.
 
     value * 2**(n >> 1) * 2**(n - (n >> 1))  ->  SCALE(value, n)
 

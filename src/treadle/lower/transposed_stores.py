@@ -1,4 +1,4 @@
-"""Vectors whose lanes lie far apart in memory, each beside the same lane of the next vector.
+"""Stores of a transposed tile: lanes that lie far apart become vectors of neighbours.
 
     out[lane * far + n] = v_n[lane], n = 0 .. 5
       ->  for each lane a vector of v_0[lane] .. v_5[lane], stored under a mask of six

@@ -1,4 +1,4 @@
-"""Rows that a kernel would compute twice, or reads in any order, are kept in cache instead.
+"""Rows kept in cache: costly ones that a kernel uses twice, and ones that it gathers from.
 
     softmax: exp(x[r] - max) is summed over r, and wanted again for each column c
       ->  a STAGE holds the row of exponentials; the sum and the columns read it

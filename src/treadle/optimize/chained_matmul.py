@@ -1,4 +1,4 @@
-"""Chains of products: blocks of rows of what lies between stay in each worker's cache.
+"""Chains of products: the rows between two products stay in a worker's cache.
 
     out[i, d] = sum over j of x[i, j] * y[j, d]      x[i, :] is a row that the kernel keeps,
     x[i, j] = f(sum over c of p[i, c] * q[j, c])     computed by a product itself (attention)

@@ -1,4 +1,4 @@
-"""Reductions down columns: a few rows at a time are added to a row of totals in the nearest cache.
+"""Reductions down columns: a row of totals in the first-level cache takes several rows at a time.
 
     out[c] = sum of x[r, c] over r
       ->  totals[c] = x[0, c] + ... + x[7, c] for all c of a strip

@@ -1,4 +1,4 @@
-"""Reductions over the same elements become one loop.
+"""Fusion of reductions: those over the same elements become one loop.
 
     sum of x[r0, r1] over r1, sum of x[r0, r2]**2 over r2   ->  both over r1: x is read once
 

@@ -1,4 +1,4 @@
-"""Several products over the same rows and columns: tiles of registers side by side.
+"""Several products over the same rows and columns, computed in one register tile.
 
     i, f, g, o = h @ w_i, h @ w_f, h @ w_g, h @ w_o; c = f * c + i * g   in one nest of loops
 

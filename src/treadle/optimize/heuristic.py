@@ -8,7 +8,7 @@ blocks of rows; reductions that read the same share a loop; long reductions with
 into chunks that workers share, and long columns into parts; matmul-like nests get
 register tiles and packed operands; every other nest gets its best contiguous loop as lanes, a few
 copies for instruction parallelism, and its outer loops as grid. Nothing here depends on the number
-of threads, so results do not either. Processors with work-groups have no chains, and go their own
+of threads, so results do not either. Processors with workgroups have no chains, and go their own
 way after long reductions: see workgroups.py.
 """
 

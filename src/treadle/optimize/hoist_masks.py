@@ -1,4 +1,4 @@
-"""Products under sums, with what masks them on one factor alone.
+"""Masks around a product, moved onto one of its factors.
 
     WHERE(c, a * b, 0)                    ->  (a where c) * b
     LOAD(a, gate c) * LOAD(b, gate c)     ->  LOAD(a, gate c) * LOAD(b)    b is readable everywhere

@@ -1,4 +1,4 @@
-"""Products cut for groups of work items: a tile of the output each, slices of the sum one by one.
+"""Products in workgroups: a tile of the output for each, slices of k one after the other.
 
     out[i, j] = sum over k of x[i, k] * y[k, j]
       ->  i and j as digits (group, item, which of the item's), k as outer * depth + inner

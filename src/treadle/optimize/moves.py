@@ -240,7 +240,7 @@ class Moves:
     def share_reduction(
         self, reduce: Node, loop: Node, items: int, subgroup: tuple[int, int] | None = None
     ) -> list[Node]:
-        """Share a reduction over `loop` among the items of a group.
+        """Share a reduction over `loop` among the work items of a workgroup.
 
         Neighbouring items read neighbouring positions. They combine their parts in a tree of two
         levels, or by `subgroup`, the least and the most items of one. Returns the loops for that.
@@ -264,7 +264,7 @@ class Moves:
         return combining
 
     def _by_tree(self, value: Node, item: Node) -> tuple[Node, list[Node]]:
-        """What all items of a group have as `value`, combined in memory, level by level."""
+        """The `value` of all work items of a workgroup, combined in memory, level by level."""
         arg, parts, combining = value.arg, loop_size(item), []
         while parts > FEW_PARTS:
             kept = 1 << (parts.bit_length() // 2)
@@ -280,7 +280,7 @@ class Moves:
     def _by_subgroup(
         self, value: Node, item: Node, least: int, most: int
     ) -> tuple[Node, list[Node]]:
-        """What all items of a group have as `value`, combined once by each of its subgroups.
+        """The `value` of all work items of a workgroup, combined once by each of its subgroups.
 
         Every item leaves its value in memory. Then each subgroup reads the values of all items,
         neighbours side by side, and combines what its items have read without memory. So there is
@@ -307,7 +307,7 @@ class Moves:
 
 
 def _shared_line(value: Node, item: Node, place: Node) -> Node:
-    """What each item of a group computes as `value`, kept for all of them and read at `place`."""
+    """What each work item computes as `value`, kept for its workgroup and read at `place`."""
     arg = StageArg("shared", (loop_size(item),))
     return Node(Op.STAGE, value.dtype, (value, TRUE, item, place, item), arg)
 

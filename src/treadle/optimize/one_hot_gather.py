@@ -1,4 +1,4 @@
-"""Sums that pick one element are loads of it.
+"""Gathers written as sums: a sum over a one-hot mask becomes a load.
 
     sum over r of WHERE(k == r, x[r], 0)  ->  WHERE(0 <= k < size, x[k], 0)
 

@@ -1,4 +1,4 @@
-"""Rows on their way one behind the other: one loop reads one, computes the next, stores a third.
+"""A pipeline of rows: one loop reads a row, computes the next and stores a third.
 
     for row (grid):
       max = max of x[row, c] over c

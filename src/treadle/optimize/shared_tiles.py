@@ -1,8 +1,8 @@
-"""Matmul-like nests on work-groups: tiles of both operands in shared memory.
+"""Matmul-like nests in workgroups: tiles of both operands in shared memory.
 
     out[i, j] = epilogue(sum over k of x[i, k] * y[k, j])
 
-A group computes a tile of the output, an item a few rows by a few columns of it, spread so that
+A workgroup computes a tile of the output, an item a few rows by a few columns of it, spread so that
 neighbouring items hold neighbouring columns, or neighbouring pieces of as many columns as the
 target loads at once. Where subgroups have a fixed size, the items of one are near in rows too: 32
 of them in 4 x 8, with 8 x 8 results each, read 96 different numbers for each step of k, in 2 x 16

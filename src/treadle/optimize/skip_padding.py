@@ -1,4 +1,4 @@
-"""Steps of a window that meet no pixel: tiles of results at an image's borders go without them.
+"""Padding of convolutions: tiles at an image's borders skip the steps beyond it.
 
     for tile: for ky in range(5): acc += image[y + ky - 2, ..] * w[ky, ..]
       ->  for tile: for ky in range(first(tile), end(tile)): ...

@@ -1,4 +1,4 @@
-"""Rows that are put together from pieces: one step computes a vector of each piece.
+"""Concatenations, split: one step computes a vector of each part.
 
     out[j] = j < n ? x[j] : y[j - n]   ->   out[j] = x[j]; out[n + j] = y[j]     for j < n
 

@@ -1,4 +1,4 @@
-"""Places of extremes: first the block that the extreme is in, then its place there.
+"""argmax in two levels: first the block that holds the extreme, then its index there.
 
     REDUCE(joined(key(r), place(r)), r; MAX)
       ->  best = REDUCE(joined(REDUCE(key(8*b + k), k; MAX), blocks - 1 - b), b; MAX)

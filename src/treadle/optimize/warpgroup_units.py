@@ -2,8 +2,8 @@
 
     out[i, j] = sum over k of x[i, k] * y[k, j],  x and y of one dtype of one to four bytes
 
-A group of one or two warpgroups computes a tile of the output, each of them 64 rows by all of its
-columns. Slices of both operands are in shared STAGEs, in rows of 128 bytes: of k, or where an
+A workgroup of one or two warpgroups computes a tile of the output, each of them 64 rows by all of
+its columns. Slices of both operands are in shared STAGEs, in rows of 128 bytes: of k, or where an
 operand is contiguous in its lines (rows of x, columns of y), of those. Rows are swizzled, as the
 units take them without conflicts of banks.
 

@@ -1,4 +1,4 @@
-"""Products that one kernel alone reads, each element once, are computed where it reads them.
+"""Fusion with a producer: a product that one kernel reads is computed where it is read.
 
     s = x @ w + h @ u over (32, 1024)
     i, f, g, o = the four blocks of 256 columns of s

@@ -1,4 +1,4 @@
-"""Values that a kernel keeps row by row: chains of matmul-like reductions without the middle.
+"""Intermediate rows that stay in their kernel: chains of products without the middle in memory.
 
     softmax(q @ k.T) @ v
 

@@ -1,4 +1,4 @@
-"""The stores of one kernel: in which order, and whether they may stand in one loop nest at all.
+"""The order of a kernel's stores, and whether one loop nest can hold them at all.
 
     x = f(x, y); y = g(y, old x)   ->  y's store first: it loads x, which x's store overwrites
     x = old y; y = old x           ->  no order is right
