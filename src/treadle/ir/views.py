@@ -20,7 +20,7 @@ from .op import Op
 
 __all__ = [
     "Access", "After", "Assign", "End", "Gather", "Load", "Reduce", "Register", "Scatter", "Stage",
-    "Store", "Update", "bound_of", "operand", "operands", "places_of",
+    "Store", "Update", "behind_reshape", "bound_of", "operand", "operands", "places_of",
 ]  # fmt: skip
 
 Nodes = tuple[Node, ...]
@@ -29,6 +29,13 @@ Nodes = tuple[Node, ...]
 def operand(node: Node) -> Node:
     """The one source of a node, or the first of several: what is converted, moved or cut."""
     return node.src[0]
+
+
+def behind_reshape(node: Node) -> Node:
+    """What RESHAPEs are of."""
+    while node.op is Op.RESHAPE:
+        node = node.src[0]
+    return node
 
 
 def operands(node: Node) -> tuple[Node, Node]:
