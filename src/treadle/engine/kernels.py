@@ -195,6 +195,6 @@ def _work(kernel: Kernel) -> tuple[int, int]:
         if node.op in ALU and node.dtype.kind in ("float", "int", "uint"):
             ops += times(free[node])
         elif node.op is Op.REDUCE:
-            ops += times(free[node] | frozenset(node.src[1:]))
+            ops += times(free[node] | frozenset(closed_ranges(node)))
     nbytes = sum(b.dtype.itemsize * size_max(size_product(b.shape)) for b in kernel.buffers)
     return ops, nbytes

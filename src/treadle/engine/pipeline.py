@@ -26,6 +26,7 @@ from ..ir.shape import size_max, size_product
 from ..ir.symbolic import unbind
 from ..ir.text import render as node_text
 from ..ir.versions import stored_below
+from ..ir.views import operand
 from ..schedule.kernel import Kernel
 from ..schedule.memory import Life, plan, plan_blocks
 from ..schedule.passes import schedule
@@ -175,7 +176,7 @@ def _marked(roots: Sequence[Node], inputs: list[BufferRef]) -> Sequence[Node]:
 
 
 def _has_work(root: Node) -> bool:
-    return 0 not in (root.src[0].shape if root.op is Op.ASSIGN else root.shape)
+    return 0 not in (operand(root).shape if root.op is Op.ASSIGN else root.shape)
 
 
 def _key(buffer: Node) -> object:

@@ -35,6 +35,7 @@ from ..ir.op import MOVEMENT, Op
 from ..ir.origin import mark
 from ..ir.shape import size_product
 from ..ir.versions import stored_below
+from ..ir.views import operand
 from ..schedule.shard import axis_of, sharded
 from ..transforms.updates import as_value
 from .modes import no_grad
@@ -122,7 +123,7 @@ AS_IT_IS = frozenset((Op.BUFFER, Op.AFTER, Op.RESHAPE, Op.DETACH))
 def shows_exposed(node: Node) -> bool:
     """Whether `node` is memory, as it is, that others know by its address."""
     while node.op in (Op.RESHAPE, Op.DETACH):
-        node = resolve(node.src[0])
+        node = resolve(operand(node))
     if node.op not in (Op.BUFFER, Op.AFTER):
         return False
     return not isinstance(stored_below(node).arg.token, Placeholder) and is_exposed(node)
