@@ -9,7 +9,10 @@ Names are loaded when they are first used, so that importing the package costs n
 from __future__ import annotations
 
 import importlib as _importlib
-from typing import TYPE_CHECKING
+
+from .array_namespace import load_by as _load_array_namespace_by
+
+TYPE_CHECKING = False  # as type checkers know it; importing it would cost more than all the rest
 
 if TYPE_CHECKING:
     from typing import Any
@@ -71,6 +74,9 @@ _HOMES = {
 
 
 _MODULES = ("device", "dtype", "fft", "helpers", "nn", "windows")
+
+
+_load_array_namespace_by(lambda: _importlib.import_module(".array_api", __name__))
 
 
 def __getattr__(name: str) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 from treadle import Context, Device, Tensor, TinyJit, Variable, dtypes, nn
 from treadle.errors import DeviceError
-from treadle.target import Target
+from treadle.target import parse_target
 
 __all__ = ["SCENARIOS", "opens"]
 
@@ -278,7 +278,7 @@ def opens(device: str) -> str | None:
     """Why a device cannot run programs here, or None if it can."""
     level = device.partition(":LLVM:")[2]
     if level and device.startswith("CPU"):
-        if Target.parse(level).vector_bytes > Target.parse("native").vector_bytes:
+        if parse_target(level).vector_bytes > parse_target("native").vector_bytes:
             return "this processor's vectors are shorter"
     try:
         Tensor([1.0], device=device).add(1.0).realize()

@@ -4,18 +4,23 @@ import ctypes
 import os
 import stat
 
+import numpy as np
 import pytest
 
+from treadle import Tensor
 from treadle.compile import ClangCompiler
 from treadle.compile.clang import target_flags
 from treadle.engine.inventory import inventory
 from treadle.errors import DeviceError, InternalError
 from treadle.runtime.loader import load_object
-from treadle.target import Target, host_target
+from treadle.target import host_target, parse_target
 
 missing = ClangCompiler(host_target()).available()
 needs_clang = pytest.mark.skipif(missing is not None, reason=missing or "")
 
+LANES = """typedef float lanes __attribute__((ext_vector_type(16)));
+void f(lanes *x) { *x *= 2; }
+"""
 SQUARE = "long square(long x) { return x * x; }"
 
 
@@ -49,15 +54,43 @@ def test_copies_and_tables_resolve_in_this_process():
 @needs_clang
 @pytest.mark.parametrize("arch", ["x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"])
 def test_other_targets_compile(arch):
-    assembly = ClangCompiler(Target.parse(arch)).assembly(SQUARE)
+    assembly = ClangCompiler(parse_target(arch)).assembly(SQUARE)
     assert ("imul" in assembly) == arch.startswith("x86")
 
 
 @needs_clang
 def test_features_reach_clang():
-    scale = "void f(float *x) { for (int i = 0; i < 64; i++) x[i] *= 2; }"
-    assert "zmm" in ClangCompiler(Target.parse("x86-64-v4")).assembly(scale)
-    assert "zmm" not in ClangCompiler(Target.parse("x86_64,x86-64-v4,-avx512f")).assembly(scale)
+    assert "zmm" in ClangCompiler(parse_target("x86-64-v4")).assembly(LANES)
+    assert "zmm" not in ClangCompiler(parse_target("x86_64,x86-64-v4,-avx512f")).assembly(LANES)
+
+
+FUSED = """#pragma clang fp contract({})
+typedef float lanes __attribute__((ext_vector_type(8)));
+lanes of_lanes(lanes a, lanes b, lanes c) {{ lanes d = a * b; return d + c; }}
+float of_one(float a, float b, float c) {{ float d = a * b; return d + c; }}
+"""
+
+
+@needs_clang
+@pytest.mark.parametrize(("contract", "count"), [("fast", 2), ("off", 0)])
+def test_the_text_says_whether_products_and_sums_are_fused(contract, count):
+    """REPRODUCIBLE=1 asks for "off", and exponentials were a unit away from what folds."""
+    compiler = ClangCompiler(parse_target("x86-64-v3"))
+    assert compiler.assembly(FUSED.format(contract)).count("vfmadd") == count
+
+
+@needs_clang
+def test_a_step_reads_what_it_has_stored():
+    """clang 14 put rows side by side in lanes, and then loaded before it stored."""
+    weights = np.arange(54, dtype=np.float32).reshape(2, 3, 9)
+    x = Tensor(np.zeros((2, 3, 4), np.float32), device="CPU:CLANG", requires_grad=True)
+    (x.interpolate(9, "area") * Tensor(weights, device="CPU:CLANG")).sum().backward()
+    expected = np.zeros((2, 3, 4))
+    for i in range(9):
+        places = range(i * 4 // 9, -(-(i + 1) * 4 // 9))
+        for place in places:
+            expected[..., place] += weights[..., i] / len(places)
+    np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-6)
 
 
 @needs_clang
@@ -73,7 +106,7 @@ def test_rejected_source_is_saved_and_named():
 
 @needs_clang
 def test_an_unknown_cpu_is_told_with_a_way_out():
-    compiler = ClangCompiler(Target.parse("x86_64,znver99"))
+    compiler = ClangCompiler(parse_target("x86_64,znver99"))
     assert compiler.cpu == "znver99"
     with pytest.raises(DeviceError, match=r"cannot compile for znver99.*use a newer clang"):
         compiler.compile(SQUARE)
@@ -147,14 +180,14 @@ echo "$@"
     ],
 )
 def test_an_old_clang_compiles_for_the_newest_cpu_that_it_knows(arch, cpu, flag, tmp_path):
-    compiler = ClangCompiler(Target.parse(arch), script(tmp_path, OLD_CLANG))
+    compiler = ClangCompiler(parse_target(arch), script(tmp_path, OLD_CLANG))
     assert compiler.cpu == cpu
     assert flag in compiler.compile(SQUARE).decode().split()
 
 
 @needs_shell
 def test_an_older_cpu_gets_the_features_of_the_newer_one(tmp_path):
-    compiler = ClangCompiler(Target.parse("x86_64,znver5,-avx512vnni"), script(tmp_path, OLD_CLANG))
+    compiler = ClangCompiler(parse_target("x86_64,znver5,-avx512vnni"), script(tmp_path, OLD_CLANG))
     words = compiler.compile(SQUARE).decode().split()
     told = [word for word in words if word[1:].startswith(("avx512", "avx2"))]
     assert {"+avx2", "+avx512f", "+avx512vl", "+avx512bf16", "+avx512vbmi"} <= {*told}
@@ -165,9 +198,8 @@ def test_an_older_cpu_gets_the_features_of_the_newer_one(tmp_path):
 @needs_clang
 @pytest.mark.parametrize("cpu", ["znver5", "graniterapids", "meteorlake"])
 def test_any_clang_compiles_for_todays_processors(cpu):
-    target = Target.parse(f"x86_64,{cpu}")
-    scale = "void f(float *x) { for (int i = 0; i < 64; i++) x[i] *= 2; }"
-    assembly = ClangCompiler(target).assembly(scale)
+    target = parse_target(f"x86_64,{cpu}")
+    assembly = ClangCompiler(target).assembly(LANES)
     assert ("zmm" in assembly) == (target.vector_bytes == 64)
 
 
@@ -197,7 +229,7 @@ def test_doctor_says_no_where_a_clang_compiles_nothing(monkeypatch, tmp_path):
 
 
 def test_flags_name_triple_cpu_and_each_feature():
-    flags = target_flags(Target.parse("aarch64,neoverse-v1,bf16"))
+    flags = target_flags(parse_target("aarch64,neoverse-v1,bf16"))
     assert "-mcpu=neoverse-v1" in flags
     assert flags[-8:] == [
         "-Xclang", "-target-feature", "-Xclang", "+neon",

@@ -8,14 +8,14 @@ import pytest
 from treadle.compile import nvrtc
 from treadle.compile.nvrtc import NVRTCCompiler
 from treadle.errors import DeviceError, InternalError
-from treadle.target import Target
+from treadle.target import parse_target
 
 SOURCE = 'extern "C" __global__ void f(float *a) { a[threadIdx.x] *= 2.0f; }'
 
 
 @pytest.fixture
 def target():
-    found = Target.parse("sm_90a")
+    found = parse_target("sm_90a")
     missing = NVRTCCompiler(found).available()
     if missing:
         pytest.skip(missing)
@@ -51,6 +51,6 @@ def test_a_missing_library_says_what_brings_it(monkeypatch):
     monkeypatch.setattr(nvrtc.importlib, "import_module", fail)
     monkeypatch.setattr(nvrtc, "_binding", nvrtc._binding.__wrapped__)
     monkeypatch.setattr(nvrtc, "_architectures", nvrtc._architectures.__wrapped__)
-    said = NVRTCCompiler(Target.parse("sm_80")).available()
+    said = NVRTCCompiler(parse_target("sm_80")).available()
     assert said is not None
     assert "No module named 'cuda.bindings.nvrtc'); `pip install \"treadle[cuda]\"`" in said

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from treadle import Context, Tensor, TinyJit
+from treadle import Context, Tensor, TinyJit, dtypes
 from treadle.engine import kernels, pipeline
 from treadle.engine.check_kernels import TALLY
 from treadle.engine.prepacked import Kept
@@ -85,6 +86,84 @@ def test_a_wrong_fusion_is_told_from_a_wrong_kernel(
     y = Tensor(np.arange(5, dtype=np.float32)) * 1.25
     with pytest.raises(KernelMismatch, match="what the graph says that was fused into it"):
         y.realize()
+
+
+def _miscombined(ast: Node, op: Op | None, more: float) -> Node:
+    """`ast` with a scatter that combines by another op, or whose last value is `more` larger."""
+    for end in ast.src:
+        store = end.src[0]
+        memory, place, value, inside = store.src if len(store.src) == 4 else (store, *[None] * 3)
+        if memory.op is not Op.AFTER or memory.src[0].op is not Op.PARAM:
+            continue
+        is_old = [s.op is Op.LOAD and s.src[0] is memory for s in value.src]
+        term = value.src[is_old.index(False)] if any(is_old) else value
+        if more:
+            loop = end.src[-1]
+            constants = (Node.const(term.dtype, n) for n in (more, 0))
+            last = loop.alu(Op.CMPEQ, loop.src[0] - 1).where(*constants)
+            wrong = value.substitute({term: term + last})
+        else:
+            old = Node(Op.LOAD, value.dtype, (memory, place, inside, Node.const(value.dtype, 0)))
+            wrong = term if op is None else old.alu(op, term)
+        return ast.substitute({store: store.replace(src=(memory, place, wrong, inside))})
+    return ast
+
+
+MISTAKES = [
+    ("sum", dtypes.float32, None, 0), ("sum", dtypes.float32, Op.MAX, 0),
+    ("sum", dtypes.float32, None, 1e-2), ("sum", dtypes.float16, None, 0.5),
+    ("sum", dtypes.int32, None, 1), ("prod", dtypes.float32, Op.ADD, 0),
+    ("prod", dtypes.float32, None, 1e-2), ("amax", dtypes.float32, Op.MIN, 0),
+    ("amin", dtypes.int32, None, 0), ("set", dtypes.float32, Op.ADD, 0),
+    ("set", dtypes.float32, None, 1e-5), ("set", dtypes.int32, None, 1),
+]  # fmt: skip
+NAMES = [f"{how}-{dtype.name}-{op and op.name}-{more}" for how, dtype, op, more in MISTAKES]
+
+
+@pytest.mark.parametrize(
+    ("where", "number"),
+    [*(("kernel", n) for n in range(len(MISTAKES))), *(("graph", n) for n in (0, 4, 7, 11))],
+    ids=[*(f"kernel-{name}" for name in NAMES), *(f"graph-{NAMES[n]}" for n in (0, 4, 7, 11))],
+)
+def test_a_wrong_scatter_is_found(
+    where: str, number: int, checked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    how, dtype, op, more = MISTAKES[number]
+    rng = np.random.default_rng(0)
+    size = 40 + 2 * number + (where == "graph")  # of its own: wrong programs are remembered
+    places = Tensor(np.append(rng.integers(0, size, 3000), 7).astype(np.int32)).realize()
+    values = Tensor(np.append(rng.uniform(0.99, 1.01, 3000), 1.0).astype(np.float32) * 3)
+    values = (values / 3 if how == "prod" else values).cast(dtype).realize()
+    base = Tensor.ones(size, dtype=dtype).contiguous().realize()
+
+    right, scheduled = kernels.optimize, pipeline.schedule
+
+    def schedule(*args: object) -> tuple[list[Kernel], list[Node]]:
+        found, nodes = scheduled(*args)  # type: ignore[arg-type]
+        return [replace(k, ast=_miscombined(k.ast, op, more)) for k in found], nodes
+
+    if where == "graph":
+        monkeypatch.setattr(pipeline, "schedule", schedule)
+    else:
+        wrong = lambda ast, target: right(_miscombined(ast, op, more), target)
+        monkeypatch.setattr(kernels, "optimize", wrong)
+    said = "its loops compute before any" if where == "kernel" else "the graph says that was fused"
+    if how == "set":
+        found = base.scatter(0, places, values)
+    else:
+        found = base.scatter_reduce(0, places, values, how)
+    with pytest.raises(KernelMismatch, match=said):
+        found.realize()
+
+
+def test_a_scatter_of_many_values_to_one_place_is_right_within_its_roundings(checked: None) -> None:
+    before = TALLY.unknown, dict(TALLY.skipped)
+    places = Tensor.zeros(300_000, dtype="int32").contiguous().realize()
+    values = Tensor.full((300_000,), 1.1).contiguous().realize()
+    for how in ("sum", "amax", "mean"):
+        Tensor.zeros(3).contiguous().scatter_reduce(0, places, values, how).realize()
+    Tensor.zeros(3).contiguous().scatter(0, places, values).realize()
+    assert before == (TALLY.unknown, TALLY.skipped)
 
 
 def test_what_a_kernel_overwrites_is_saved_first(checked: None) -> None:

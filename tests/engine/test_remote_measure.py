@@ -15,12 +15,12 @@ import pytest
 from treadle import Context, Tensor
 from treadle.engine import kernels, remote_measure
 from treadle.engine.devices import Device
-from treadle.engine.measure import Problem
-from treadle.engine.remote_measure import RemoteContest
+from treadle.engine.measure import SearchTask
+from treadle.engine.remote_measure import RemoteMeasurer
 from treadle.engine.run import scheduled
 from treadle.errors import SettingError
 from treadle.ir.text import render
-from treadle.optimize.parameters import Knobs
+from treadle.optimize.parameters import Parameters
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals and limits are POSIX's")
 
@@ -117,7 +117,7 @@ search.PATIENCE = 1000
         "import sys, time\n"
         "from treadle.engine import measure\n"
         "from treadle.engine.remote_measure import serve\n"
-        "measure.Contest.attempt = lambda *a: time.sleep(1000)\n"
+        "measure.Measurer.attempt = lambda *a: time.sleep(1000)\n"
     )
     process = started(tmp_path / "cache", code, DEBUG="1")
     while not children(process.pid):
@@ -179,39 +179,39 @@ def test_a_width_that_is_none_is_refused(value):
 
 
 @pytest.fixture
-def problem():
+def task():
     """A product of two matrices."""
     x = Tensor(np.ones((64, 64), np.float32), device="CPU").realize()
     ((kernel,), opened) = scheduled([((x @ x).node, "CPU")]), Device["CPU"]
-    return Problem.of(kernel, kernels._job("tried", kernel, render(kernel.ast)), opened)
+    return SearchTask.of(kernel, kernels._job("tried", kernel, render(kernel.ast)), opened)
 
 
-def test_one_process_serves_several_kernels(problem, monkeypatch):
+def test_one_process_serves_several_kernels(task, monkeypatch):
     remote_measure._end_idle()
     started = []
     real = remote_measure._started
     monkeypatch.setattr(remote_measure, "_started", lambda: started.append(1) or real())
     for _ in range(3):
-        with RemoteContest(problem) as contest:
-            own = contest.own(60.0)
+        with RemoteMeasurer(task) as measurer:
+            own = measurer.own(60.0)
             assert own.outcome == "right"
-            assert contest.attempt(Knobs(), own.seconds, 60.0).outcome == "known"
-            verdict = contest.attempt(Knobs(tile=(2, 4)), own.seconds, 60.0)
+            assert measurer.attempt(Parameters(), own.seconds, 60.0).outcome == "known"
+            verdict = measurer.attempt(Parameters(tile=(2, 4)), own.seconds, 60.0)
             assert verdict.outcome == "right"
-            assert contest.compare(Knobs(tile=(2, 4)), 60.0).moves == verdict.moves
+            assert measurer.compare(Parameters(tile=(2, 4)), 60.0).moves == verdict.moves
     assert len(started) == 1
 
 
-def test_a_process_that_has_ended_by_itself_is_started_anew(problem):
+def test_a_process_that_has_ended_by_itself_is_started_anew(task):
     for _ in range(2):
-        with RemoteContest(problem) as contest:
-            assert contest.own(60.0).outcome == "right"
+        with RemoteMeasurer(task) as measurer:
+            assert measurer.own(60.0).outcome == "right"
         (idle,) = remote_measure._idle
         idle.process.kill()
         idle.process.wait()
 
 
-def test_a_process_that_nobody_asks_ends(problem, monkeypatch, tmp_path):
+def test_a_process_that_nobody_asks_ends(task, monkeypatch, tmp_path):
     (tmp_path / "planted.py").write_text(
         "from treadle.engine import remote_measure\n"
         "from treadle.engine.remote_measure import serve\n"
@@ -220,25 +220,25 @@ def test_a_process_that_nobody_asks_ends(problem, monkeypatch, tmp_path):
     remote_measure._end_idle()
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(remote_measure, "_module", "planted")
-    with RemoteContest(problem) as contest:
-        assert contest.own(60.0).outcome == "right"
+    with RemoteMeasurer(task) as measurer:
+        assert measurer.own(60.0).outcome == "right"
     (idle,) = remote_measure._idle
     assert idle.process.wait(timeout=60) == 0
     remote_measure._end_idle()
 
 
-def test_a_process_that_was_interrupted_serves_nobody_else(problem):
-    contest = RemoteContest(problem)
-    contest.own(60.0)
-    child = contest._child
-    contest.__exit__(KeyboardInterrupt)
+def test_a_process_that_was_interrupted_serves_nobody_else(task):
+    measurer = RemoteMeasurer(task)
+    measurer.own(60.0)
+    child = measurer._child
+    measurer.__exit__(KeyboardInterrupt)
     assert child.process.returncode is not None
     assert remote_measure._idle == []
 
 
-def test_another_device_is_noticed(problem):
-    with RemoteContest(Problem(**{**vars(problem), "made_by": "somebody else"})) as contest:
-        verdict = contest.own(60.0)
+def test_another_device_is_noticed(task):
+    with RemoteMeasurer(SearchTask(**{**vars(task), "made_by": "somebody else"})) as measurer:
+        verdict = measurer.own(60.0)
     assert verdict.outcome == "failed"
     assert "another device" in verdict.reason
 
@@ -285,4 +285,4 @@ def test_the_setting_reaches_what_is_tried():
         x = Tensor(np.ones((8, 8), np.float32), device="CPU").realize()
         (kernel,) = scheduled([((x @ x).node, "CPU")])
         job = kernels._job("tried", kernel, render(kernel.ast))
-        assert Problem.of(kernel, job, Device["CPU"]).options["REPRODUCIBLE"]
+        assert SearchTask.of(kernel, job, Device["CPU"]).options["REPRODUCIBLE"]

@@ -18,14 +18,15 @@ from treadle.engine.programs import Programs
 from treadle.engine.run import scheduled
 from treadle.engine.translation import Translator
 from treadle.errors import OutOfMemory
+from treadle.ir.loops import loop_size
 from treadle.ir.op import Op
 from treadle.ir.text import render
 from treadle.optimize import heuristic
-from treadle.optimize.parameters import Knobs, neighbours
+from treadle.optimize.parameters import Parameters, neighbours
 from treadle.optimize.sample import sampled
-from treadle.target import Target
+from treadle.target import parse_target
 
-OWN = Knobs()
+OWN = Parameters()
 RANDOM = np.random.default_rng(4)
 
 
@@ -169,25 +170,25 @@ PLANTED = """
 import os, signal
 from treadle.engine import measure, trial
 from treadle.engine.remote_measure import serve
-from treadle.ir.loops import Split, replace_ranges
+from treadle.ir.loops import Split, loop_size, replace_ranges
 from treadle.ir.op import Op
-from treadle.optimize.parameters import Knobs
+from treadle.optimize.parameters import Parameters
 real = measure.optimize
-def optimize(ast, target, knobs=Knobs()):
-    found, moves = real(ast, target, knobs)
-    if knobs != OWN:
+def optimize(ast, target, parameters=Parameters()):
+    found, moves = real(ast, target, parameters)
+    if parameters != OWN:
         found, moves = spoil(found), [*moves, "spoilt"]
     return found, moves
-measure.optimize, OWN = optimize, Knobs()
+measure.optimize, OWN = optimize, Parameters()
 def longest(ast):  # the longest loop of a reduction
     loops = [r for n in ast.toposort() if n.op is Op.REDUCE for r in n.src[1:]]
-    return max((r for r in loops if r.arg.kind == "loop"), key=lambda r: r.src[0].arg)
+    return max((r for r in loops if r.arg.kind == "loop"), key=loop_size)
 def with_steps(ast, count):
     old, steps = longest(ast), longest(ast).src[0]
     new = old.replace(src=(steps.const(steps.dtype, count),))
     return replace_ranges(ast, {old: Split(new % steps.arg, (new,))})
 """
-WITHOUT_LAST_STEP = "def spoil(ast): return with_steps(ast, longest(ast).src[0].arg - 1)"
+WITHOUT_LAST_STEP = "def spoil(ast): return with_steps(ast, loop_size(longest(ast)) - 1)"
 ENDLESS = "def spoil(ast): return with_steps(ast, 1 << 60)"
 FAR_AWAY = """
 def spoil(ast):
@@ -290,8 +291,8 @@ def test_a_program_that_cannot_start_processes_is_told_once_and_searches_later(m
 def test_no_candidate_is_begun_after_the_time_is_up(monkeypatch):
     monkeypatch.setattr(search, "SECONDS", 4.0)
     monkeypatch.setattr(search, "MAX_CANDIDATES", 100)
-    asked, real, x = [], search.RemoteContest.attempt, numbers(64, 64)
-    monkeypatch.setattr(search.RemoteContest, "attempt", lambda *a: asked.append(a) or real(*a))
+    asked, real, x = [], search.RemoteMeasurer.attempt, numbers(64, 64)
+    monkeypatch.setattr(search.RemoteMeasurer, "attempt", lambda *a: asked.append(a) or real(*a))
     ticks = itertools.count()
     kernel = kernel_of(x @ x)
     search.best_schedule(kernel, job_of(kernel), Device["CPU"], 4, lambda: next(ticks))
@@ -406,21 +407,21 @@ def test_what_is_stored_behind_the_end_is_wrong():
 def test_a_sample_holds_the_first_and_the_last_results():
     kernel = kernel_of(numbers(256, 256) @ numbers(256, 256))
     small = sampled(kernel.ast, 1 << 17)
-    sizes = [n.src[0].arg for n in small.toposort() if n.op is Op.RANGE]
+    sizes = [loop_size(n) for n in small.toposort() if n.op is Op.RANGE]
     assert sorted(sizes) == [16, 16, 256]
     assert sampled(kernel.ast, 1 << 30) is kernel.ast
     assert sampled(kernel.ast, 1 << 10) is None
 
 
-def test_neighbours_differ_in_one_knob_and_every_knob_has_some():
-    target = Target.parse("x86-64-v3")
-    found = list(neighbours(Knobs(), target))
+def test_neighbours_differ_in_one_parameter_and_every_parameter_has_some():
+    target = parse_target("x86-64-v3")
+    found = list(neighbours(Parameters(), target))
     changed = [
-        [name for name in vars(Knobs()) if getattr(k, name) != getattr(Knobs(), name)]
+        [name for name in vars(Parameters()) if getattr(k, name) != getattr(Parameters(), name)]
         for k in found
     ]
     assert all(len(names) == 1 for names in changed)
-    assert {names[0] for names in changed} == set(vars(Knobs()))
+    assert {names[0] for names in changed} == set(vars(Parameters()))
     assert len(set(found)) == len(found)
 
 
@@ -430,9 +431,9 @@ def test_every_neighbour_computes_the_same(name):
     opened, y = Device["CPU"], PROGRAMS[name](numbers(61, 130))
     for kernel in scheduled([(y.node, y.device)]):
         one, seen = trial_of(kernel), set()
-        for knobs in neighbours(Knobs(), opened.target):
-            ast, moves = heuristic.optimize(kernel.ast, opened.target, knobs)
+        for parameters in neighbours(Parameters(), opened.target):
+            ast, moves = heuristic.optimize(kernel.ast, opened.target, parameters)
             if ast not in seen:
                 seen.add(ast)
                 _, found = one.result(one.candidate(ast, moves))
-                assert one.matches_reference(found), (knobs, moves)
+                assert one.matches_reference(found), (parameters, moves)

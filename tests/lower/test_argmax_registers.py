@@ -11,9 +11,9 @@ from treadle.ir.op import Op
 from treadle.ir.verify import verify_linear
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
-from treadle.target import Target
+from treadle.target import parse_target
 
-TARGET = Target.parse("x86-64-v4")
+TARGET = parse_target("x86-64-v4")
 RANDOM = np.random.default_rng(3)
 DTYPES = [dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.int8, dtypes.uint32, dtypes.bool]
 

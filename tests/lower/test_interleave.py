@@ -15,9 +15,9 @@ from treadle.ir.op import Op
 from treadle.lower.expand import expand
 from treadle.lower.interleave import interleaved
 from treadle.optimize.heuristic import optimize
-from treadle.target import Target
+from treadle.target import parse_target
 
-TARGET = Target.parse("x86-64-v4")
+TARGET = parse_target("x86-64-v4")
 RANDOM = np.random.default_rng(5)
 
 

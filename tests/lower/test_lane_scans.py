@@ -11,9 +11,9 @@ from treadle.ir.op import Op
 from treadle.ir.verify import verify_linear
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
-from treadle.target import Target
+from treadle.target import parse_target
 
-TARGETS = {name: Target.parse(name) for name in ("x86-64-v2", "x86-64-v3", "x86-64-v4")}
+TARGETS = {name: parse_target(name) for name in ("x86-64-v2", "x86-64-v3", "x86-64-v4")}
 RANDOM = np.random.default_rng(8)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from treadle.dtype import dtypes
 from treadle.ir.args import ParamRef
+from treadle.ir.loops import loop_size
 from treadle.ir.node import Node
 from treadle.ir.op import Op
 from treadle.lower.linearize import linearize
@@ -20,7 +21,7 @@ def test_a_grid_is_around_all_loops(kinds):
     loops = [Node.range(SIZES[kind], number, kind) for number, kind in enumerate(kinds)]
     place = Node.index(0)
     for r in loops:
-        place = place * r.src[0].arg + r
+        place = place * loop_size(r) + r
     memory = Node(Op.PARAM, dtypes.int32, (), ParamRef(0, 5 * 7 * 5))
     store = Node(Op.STORE, dtypes.void, (memory, place, place.cast(dtypes.int32)))
     end = Node(Op.END, dtypes.void, (store, *loops), 1)

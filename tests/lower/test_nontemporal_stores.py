@@ -15,9 +15,9 @@ from treadle.lower.nontemporal_stores import STREAM
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
 from treadle.render.llvm import LLVMRenderer
-from treadle.target import Target
+from treadle.target import parse_target
 
-WIDE, NARROW = (replace(Target.parse(f"x86-64-v{level}"), l3=1 << 16) for level in (4, 3))
+WIDE, NARROW = (replace(parse_target(f"x86-64-v{level}"), l3=1 << 16) for level in (4, 3))
 SIDE = 256  # 256 KiB of floats: more than those caches hold
 
 

@@ -11,6 +11,7 @@ import pytest
 from treadle import Context, Tensor, TinyJit
 from treadle.dtype import dtypes
 from treadle.engine.run import scheduled
+from treadle.ir.loops import loop_size
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_linear
 from treadle.lower.nontemporal_stores import CACHE_LINE, split_index
@@ -20,10 +21,10 @@ from treadle.optimize.heuristic import optimize
 from treadle.render.c import CRenderer
 from treadle.render.llvm import LLVMRenderer
 from treadle.render.opencl import OpenCLRenderer
-from treadle.target import Target
+from treadle.target import parse_target
 
-TARGET = replace(Target.parse("x86-64-v4"), l1=16 << 10, l2=1 << 20)
-NARROW = replace(Target.parse("x86-64-v3"), l1=16 << 10, l2=1 << 20)
+TARGET = replace(parse_target("x86-64-v4"), l1=16 << 10, l2=1 << 20)
+NARROW = replace(parse_target("x86-64-v3"), l1=16 << 10, l2=1 << 20)
 STEPS, COLUMNS = 512, 320
 LLVM = LLVMRenderer(triple="x86_64-unknown-linux-gnu", vector_bits=512)
 RANDOM = np.random.default_rng(11)
@@ -53,7 +54,7 @@ def lines(phase, index):
     """The lines of memory at an index in all steps of the loops around it, panel by panel."""
     used = [n for n in index.toposort() if n.op is Op.RANGE]
     ranges = [phase.grid[-1], *(r for r in used if r is not phase.grid[-1])]
-    grid = np.meshgrid(*(np.arange(r.src[0].arg) for r in ranges), indexing="ij")
+    grid = np.meshgrid(*(np.arange(loop_size(r)) for r in ranges), indexing="ij")
     known = dict(zip(ranges, grid, strict=True))
     for node in index.toposort():
         if node.op is Op.CONST:
@@ -101,7 +102,7 @@ def test_tiles_ask_for_equally_many_lines_of_the_next_panel(lasts):
     index = hint.src[1]
     used = [n for n in index.toposort() if n.op is Op.RANGE]
     tile = next(n for n in phase.program.src if n in used and n not in phase.grid)
-    tiles = tile.src[0].arg
+    tiles = loop_size(tile)
     assert tiles == 8
     of_tiles = [lines(phase, index.substitute({tile: tile.like(n)}))[0] for n in range(tiles)]
     assert {len(asked) for asked in of_tiles} == {STEPS * 4 // tiles}

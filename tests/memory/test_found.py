@@ -338,3 +338,40 @@ def test_two_tensors_for_what_was_one(device):
     second[0:1, 1:2].assign(Tensor([[2.0]], device=device))
     assert first.tolist() == [[4, 4], [4, 4]]
     assert second.tolist() == [[4, 2], [4, 4]]
+
+
+@pytest.mark.parametrize("index", [[0], 0, np.array([True, False, False])], ids=str)
+def test_what_a_detached_view_shows_stays_detached_where_a_part_is_written(device, index):
+    leaf = Tensor([1.0, 3.0, 4.0], device=device).requires_grad_()
+    cut = (leaf * leaf).detach()
+    kept = cut[...]
+    cut[index] = 5
+    (leaf * cut).sum().backward()
+    assert leaf.grad.tolist() == [5, 9, 16]
+    assert kept.tolist() == [1, 9, 16]
+
+
+@pytest.mark.parametrize("index", [[0], 0, np.array([True, False, False])], ids=str)
+def test_gradients_of_what_a_write_leaves_flow_on_once_it_is_computed(device, index):
+    leaf = Tensor([1.0, 3.0, 4.0], device=device).requires_grad_()
+    square = leaf * leaf
+    square[index] = 5
+    square.realize()
+    square[1:2] = 7
+    (square.realize() * 2).sum().backward()
+    assert leaf.grad.tolist() == [0, 0, 16]
+
+
+@pytest.mark.parametrize("axis", [0, 1, None])
+def test_gradients_of_what_was_read_of_a_sharded_leaf_before_it_was_written(axis):
+    devices = ("CPU", "CPU:1")
+    values = np.arange(12, dtype=np.float32).reshape(3, 4)
+    leaf = Tensor(values).shard(devices, axis).requires_grad_()
+    other = Tensor([[1.0], [2.0], [3.0]]).shard(devices).requires_grad_()
+    square = leaf * leaf
+    with Tensor.no_grad():
+        leaf[::-1] = 7.0
+    (other * square).sum().backward()
+    assert leaf.grad.tolist() == (2 * values * [[1], [2], [3]]).tolist()
+    assert other.grad.tolist() == (values**2).sum(1, keepdims=True).tolist()
+    assert leaf.tolist() == [[7] * 4] * 3

@@ -16,14 +16,14 @@ from treadle.ir.op import Op
 from treadle.ir.verify import verify_kernel, verify_linear
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
-from treadle.schedule.schedule import schedule
-from treadle.target import Target
+from treadle.schedule.passes import schedule
+from treadle.target import parse_target
 
 from ..render.banks import ways_of
 from .references import attention
 from .test_attention import BOTH, heads
 
-TARGET = Target.parse("sm_80")
+TARGET = parse_target("sm_80")
 
 
 def given(*shape, keys=None, dtype=dtypes.bfloat16, device="CPU"):
@@ -98,7 +98,7 @@ PAIRS = [
 
 @pytest.mark.parametrize(("arch", "width"), PAIRS)
 def test_kernels_are_legal_keep_to_shared_memory_and_meet_in_no_bank(arch, width):
-    target = Target.parse(arch)
+    target = parse_target(arch)
     for kernel in kernels(results(*given(512, width), is_causal=True), target):
         ast, _ = optimize(kernel.ast, target)
         verify_kernel(ast)

@@ -8,7 +8,7 @@ import pytest
 from treadle import Tensor, TinyJit
 from treadle.ir.op import Op
 from treadle.optimize.heuristic import optimize
-from treadle.target import Target
+from treadle.target import parse_target
 
 from .references import attention, kernel
 
@@ -24,7 +24,7 @@ def on_cpu(*arrays):
 
 
 def log_of(tensor, target):
-    return kernel(tensor, Target.parse(target))[1:]
+    return kernel(tensor, parse_target(target))[1:]
 
 
 def check(got, expected, tolerance=2e-6):
@@ -113,7 +113,7 @@ def test_a_triangular_product_stops_at_the_diagonal():
     x, y, z = on_cpu(a, b, c)
     out = (x @ y.transpose()).tril() @ z
     (kernel,) = out.schedule()
-    _, log = optimize(kernel.ast, Target.parse("x86-64-v3"))
+    _, log = optimize(kernel.ast, parse_target("x86-64-v3"))
     assert "rows within their mask" in log
     wide = [n.astype(np.float64) for n in (a, b, c)]
     check(out, np.tril(wide[0] @ wide[1].T) @ wide[2])

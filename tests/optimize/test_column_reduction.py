@@ -15,9 +15,9 @@ from treadle.engine.run import scheduled
 from treadle.ir.verify import verify_linear
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
-from treadle.target import Target
+from treadle.target import parse_target
 
-TARGETS = [Target.parse(f"x86-64-v{level}") for level in (2, 3, 4)]
+TARGETS = [parse_target(f"x86-64-v{level}") for level in (2, 3, 4)]
 RANDOM = np.random.default_rng(7)
 # Rows that fill blocks and parts, and rows and columns that do not; inner axes; the least.
 SHAPES = [

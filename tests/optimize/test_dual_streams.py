@@ -9,9 +9,9 @@ from treadle import Tensor
 from treadle.dtype import dtypes
 from treadle.engine.run import scheduled
 from treadle.optimize.heuristic import optimize
-from treadle.target import Target
+from treadle.target import parse_target
 
-TARGET = Target.parse("x86-64-v4")
+TARGET = parse_target("x86-64-v4")
 RANDOM = np.random.default_rng(3)
 
 

@@ -7,11 +7,12 @@ import pytest
 
 from treadle import Tensor
 from treadle.engine.run import scheduled
+from treadle.ir.loops import loop_size
 from treadle.ir.op import Op
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
-from treadle.optimize.parameters import Knobs
-from treadle.target import Target
+from treadle.optimize.parameters import Parameters
+from treadle.target import parse_target
 
 TARGETS = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
 
@@ -37,19 +38,19 @@ def kernel(tensor):
 
 @pytest.mark.parametrize("arch", TARGETS)
 def test_all_products_of_a_nest_get_one_tile_that_fits_the_registers(arch):
-    target = Target.parse(arch)
+    target = parse_target(arch)
     ast, log = optimize(kernel(cell(inputs=32)).ast, target)
     assert "3 of 6 products side by side" in log
     assert log.count("pack columns (shared)") == 6
     unrolled = {r for r in ast.toposort() if r.op is Op.RANGE and r.arg.kind == "unroll"}
     stored = ast.src[-1].src[0]
     rows = [r for r in unrolled if r in stored.src[1].toposort()]
-    count = 3 * int(np.prod([r.src[0].arg for r in rows], dtype=int))
+    count = 3 * loop_size(*rows)
     assert 3 <= count < target.vector_registers
 
 
 def test_the_second_product_of_a_sum_goes_on_where_the_first_ended():
-    target = Target.parse("x86-64-v4")
+    target = parse_target("x86-64-v4")
     found = kernel(cell(inputs=32))
     ast, _ = optimize(found.ast, target)
     program = lower(ast, len(found.buffers), target).phases[-1].program
@@ -74,5 +75,5 @@ def test_values_of_awkward_sizes(rows, width, inputs):
 
 
 def test_a_search_may_leave_them_without_tiles():
-    _, log = optimize(kernel(cell()).ast, Target.parse("x86-64-v4"), Knobs(is_tiled=False))
+    _, log = optimize(kernel(cell()).ast, parse_target("x86-64-v4"), Parameters(is_tiled=False))
     assert not any("side by side" in line for line in log)

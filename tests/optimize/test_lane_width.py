@@ -8,9 +8,9 @@ from treadle import Tensor, dtypes
 from treadle.engine.run import scheduled
 from treadle.optimize.lane_width import lanes_of, widest_itemsize
 from treadle.optimize.nest import nests_of
-from treadle.target import Target
+from treadle.target import parse_target
 
-TARGET = Target.parse("x86-64-v4")
+TARGET = parse_target("x86-64-v4")
 
 
 def nest_of(tensor):

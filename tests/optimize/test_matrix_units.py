@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 
 from treadle import Context, Device, Tensor, dtypes
+from treadle.ir.loops import loop_size
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_kernel, verify_linear
 from treadle.lower.passes import lower
-from treadle.target import Target
+from treadle.target import parse_target
 
 from .references import kernel, on_device_and_exactly
 
-TARGET = Target.parse("sm_80")
+TARGET = parse_target("sm_80")
 RANDOM = np.random.default_rng(3)
 
 
@@ -31,7 +32,7 @@ def test_halves_and_bfloat16_are_multiplied_by_matrix_units():
         assert is_on_units(numbers(64, 64, dtype=dtype) @ numbers(64, 64, dtype=dtype))
     x, y = numbers(64, 64), numbers(64, 64)
     assert is_on_units((x.relu() @ y.T).gelu())
-    assert not is_on_units(x @ y, Target.parse("sm_75"))
+    assert not is_on_units(x @ y, parse_target("sm_75"))
 
 
 def test_what_has_other_types_or_few_lines_is_not():
@@ -43,7 +44,7 @@ def test_what_has_other_types_or_few_lines_is_not():
 def test_a_tile_is_as_large_as_leaves_groups_enough():
     for rows, groups in ((4096, 32 * 32), (512, 16 * 8)):
         _, ast, _ = kernel(numbers(rows, 32) @ numbers(32, rows), TARGET)
-        grid = [n.src[0].arg for n in ast.toposort() if n.op is Op.RANGE and n.arg.kind == "grid"]
+        grid = [loop_size(n) for n in ast.toposort() if n.op is Op.RANGE and n.arg.kind == "grid"]
         assert math.prod(grid) == groups
 
 

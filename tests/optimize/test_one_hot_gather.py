@@ -9,9 +9,9 @@ from treadle import Tensor, dtypes
 from treadle.engine.run import scheduled
 from treadle.ir.op import Op
 from treadle.optimize.heuristic import optimize
-from treadle.target import Target
+from treadle.target import parse_target
 
-TARGET = Target.parse("x86-64-v3")
+TARGET = parse_target("x86-64-v3")
 VALUES = np.random.default_rng(8).standard_normal((6, 300)).astype(np.float32)
 
 

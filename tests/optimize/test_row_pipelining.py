@@ -10,17 +10,18 @@ import pytest
 from treadle import Tensor
 from treadle.engine.cache import CompileCache
 from treadle.engine.run import scheduled
+from treadle.ir.loops import has_fixed_size, loop_size
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_linear
 from treadle.lower.nontemporal_stores import STREAM
 from treadle.lower.passes import lower
 from treadle.optimize import heuristic
 from treadle.optimize.heuristic import optimize
-from treadle.optimize.row_pipelining import overlap_rows
-from treadle.target import Target
+from treadle.optimize.row_pipelining import pipeline_rows
+from treadle.target import parse_target
 
-TARGET = replace(Target.parse("x86-64-v4"), l1=48 << 10, l2=1 << 20, l3=1 << 20)
-NARROW = replace(Target.parse("x86-64-v3"), l1=48 << 10, l2=1 << 20, l3=1 << 20)
+TARGET = replace(parse_target("x86-64-v4"), l1=48 << 10, l2=1 << 20, l3=1 << 20)
+NARROW = replace(parse_target("x86-64-v3"), l1=48 << 10, l2=1 << 20, l3=1 << 20)
 DONE = "compute rows ahead, in blocks of"
 RANDOM = np.random.default_rng(7)
 
@@ -57,10 +58,10 @@ def small_caches(monkeypatch):
     logs = []
 
     def overlap(moves, target):
-        overlap_rows(moves, replace(target, l3=512 << 10))
+        pipeline_rows(moves, replace(target, l3=512 << 10))
         logs.append(moves.log)
 
-    monkeypatch.setattr(heuristic, "overlap_rows", overlap)
+    monkeypatch.setattr(heuristic, "pipeline_rows", overlap)
     # Nor are such kernels left for others on disk, or found there.
     monkeypatch.setattr(CompileCache, "get", lambda self, key: None)
     monkeypatch.setattr(CompileCache, "put", lambda self, key, value: None)
@@ -93,10 +94,7 @@ def test_the_row_that_comes_after_all_is_asked_for_once(name, rows):
         n
         for h in hints
         for n in h.src[1].toposort()
-        if n.op is Op.RANGE
-        and n.arg.kind == "loop"
-        and n.src[0].op is Op.CONST
-        and n.src[0].arg == 16
+        if n.op is Op.RANGE and n.arg.kind == "loop" and has_fixed_size(n) and loop_size(n) == 16
     }
     others = {n for h in hints for n in h.src[1].toposort() if n.op is Op.RANGE} - {block, loop}
     (row,) = others

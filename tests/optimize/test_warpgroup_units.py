@@ -14,11 +14,11 @@ from treadle.ir.op import Op
 from treadle.ir.verify import verify_kernel, verify_linear
 from treadle.lower.passes import lower
 from treadle.optimize import warpgroup_units
-from treadle.target import Target
+from treadle.target import parse_target
 
 from .references import kernel, on_device_and_exactly
 
-TARGET = Target.parse("sm_90a")
+TARGET = parse_target("sm_90a")
 DEVICES = ["CUDA:NVRTC:sm_90a", "CUDA:PTX:sm_90a"]
 RANDOM = np.random.default_rng(5)
 
@@ -61,8 +61,8 @@ def test_what_is_large_enough_is_multiplied_by_warpgroups():
         assert Op.WGMMA in ops(numbers(128, 128, dtype=dtype) @ numbers(128, 128, dtype=dtype))
     x, y = numbers(128, 128), numbers(128, 128)
     assert Op.WGMMA in ops((x.relu() @ y.T).gelu())
-    assert Op.WGMMA not in ops(x @ y, Target.parse("sm_90"))
-    assert Op.WGMMA not in ops(x @ y, Target.parse("sm_100a"))
+    assert Op.WGMMA not in ops(x @ y, parse_target("sm_90"))
+    assert Op.WGMMA not in ops(x @ y, parse_target("sm_100a"))
     assert Op.MMA in ops(numbers(32, 128) @ y)
 
 

@@ -17,9 +17,9 @@ from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
 from treadle.optimize.nest import stride
 from treadle.render.llvm import LLVMRenderer
-from treadle.target import Target
+from treadle.target import parse_target
 
-TARGET = Target.parse("x86-64-v4")
+TARGET = parse_target("x86-64-v4")
 RANDOM = np.random.default_rng(5)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from treadle.ir.evaluate import evaluate
+from treadle.ir.loops import has_fixed_size, loop_size
 from treadle.ir.node import Node, behind_after
 from treadle.ir.op import Op
 from treadle.lower.linearize import Phase
@@ -30,7 +31,7 @@ def ways_of(phase: Phase) -> Iterator[int]:
 
 def _step_of(loop: Node) -> int:
     """One in the middle, or the first of a loop as long as those around it say."""
-    return loop.src[0].arg // 2 if loop.src[0].op is Op.CONST else 0
+    return loop_size(loop) // 2 if has_fixed_size(loop) else 0
 
 
 def _ways(addresses: np.ndarray) -> int:

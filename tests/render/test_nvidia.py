@@ -19,8 +19,8 @@ from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
 from treadle.render.cuda import CUDARenderer
 from treadle.render.ptx import PTXRenderer
-from treadle.schedule.schedule import schedule
-from treadle.target import NVIDIA_ARCHITECTURES, Target
+from treadle.schedule.passes import schedule
+from treadle.target import NVIDIA_ARCHITECTURES, parse_target
 
 from .assembler import assembled, need, touches_sums
 from .kernels import apply, elementwise, empty, run
@@ -96,7 +96,7 @@ FAMILIES = NVIDIA_ARCHITECTURES if "FULL_TESTS" in os.environ else _EACH
 @cache
 def phases(program, arch):
     """The linear programs of one program of the corpus."""
-    target, found = Target.parse(arch), []
+    target, found = parse_target(arch), []
     for kernel in schedule(current([CORPUS[program]().node])[0], "CPU", target)[0]:
         ast, _ = optimize(kernel.ast, target)
         found += lower(ast, len(kernel.buffers), target).phases
@@ -113,7 +113,7 @@ def lowered_for(arch):
 
 @pytest.mark.parametrize("arch", NVIDIA_ARCHITECTURES)
 def test_nvrtc_makes_machine_code_of_every_kernel(arch):
-    target = Target.parse(arch)
+    target = parse_target(arch)
     compiler = need(NVRTCCompiler(target, "cubin"))
     source = CUDARenderer(target).render("k", lowered_for(arch), ())
     assert compiler.compile(source).startswith(b"\x7fELF")
@@ -121,7 +121,7 @@ def test_nvrtc_makes_machine_code_of_every_kernel(arch):
 
 @pytest.mark.parametrize("arch", NVIDIA_ARCHITECTURES)
 def test_ptx_of_the_embedded_llvm_assembles(arch, tmp_path):
-    target = Target.parse(arch)
+    target = parse_target(arch)
     ptx = PTXCompiler(target).compile(PTXRenderer(target).render("k", lowered_for(arch), ()))
     figures = assembled(ptx, arch, tmp_path)
     assert sorted(figures) == list(range(len(lowered_for(arch))))
@@ -166,7 +166,7 @@ BOTH = pytest.mark.parametrize(
 
 @BOTH
 def test_products_by_warpgroups_keep_to_their_registers(renderer, compiler, tmp_path):
-    target, found = Target.parse("sm_90a"), phases_for_warpgroups()
+    target, found = parse_target("sm_90a"), phases_for_warpgroups()
     text = renderer(target).render("k", found, ())
     ptx = need(compiler(target)).compile(text).rstrip(b"\0")
     figures = assembled(ptx, "sm_90a", tmp_path)
@@ -183,8 +183,8 @@ def test_products_by_warpgroups_keep_to_their_registers(renderer, compiler, tmp_
 @BOTH
 def test_sums_are_not_read_before_they_are_there(renderer, compiler, tmp_path):
     """Assemblers know of the wait, but did put instructions before it that they made of two."""
-    text = renderer(Target.parse("sm_90a")).render("k", phases_for_warpgroups(), ())
-    ptx = need(compiler(Target.parse("sm_90a"))).compile(text).rstrip(b"\0")
+    text = renderer(parse_target("sm_90a")).render("k", phases_for_warpgroups(), ())
+    ptx = need(compiler(parse_target("sm_90a"))).compile(text).rstrip(b"\0")
     assembled(ptx, "sm_90a", tmp_path)
     found = touches_sums(tmp_path)
     assert len(found) == len(phases_for_warpgroups())
@@ -194,7 +194,7 @@ def test_sums_are_not_read_before_they_are_there(renderer, compiler, tmp_path):
 @cache
 def phases_of_attention(arch):
     """Causal attention with as many columns as q's words stay in registers for, and at most."""
-    target, found = Target.parse(arch), []
+    target, found = parse_target(arch), []
     for width in (64, 128):
         q, k, v = (Tensor.zeros(16, 2048, width, dtype=dtypes.bfloat16) for _ in range(3))
         q, k, v = (t.contiguous().realize() for t in (q, k, v))
@@ -207,7 +207,7 @@ def phases_of_attention(arch):
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120a"])
 @BOTH
 def test_attention_keeps_to_its_registers(renderer, compiler, arch, tmp_path):
-    target = Target.parse(arch)
+    target = parse_target(arch)
     text = renderer(target).render("k", phases_of_attention(arch), ())
     ptx = need(compiler(target)).compile(text).rstrip(b"\0")
     figures = assembled(ptx, arch, tmp_path)
@@ -219,7 +219,7 @@ def test_attention_keeps_to_its_registers(renderer, compiler, arch, tmp_path):
 
 
 def ptx_of(program, renderer, compiler, contract):
-    target = Target.parse("sm_80")
+    target = parse_target("sm_80")
     text = renderer(target, contract).render("k", phases(program, "sm_80"), ())
     return need(compiler(target)).compile(text).decode()
 

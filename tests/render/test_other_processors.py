@@ -13,7 +13,7 @@ from treadle.engine.run import scheduled
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
 from treadle.render.llvm import LLVMRenderer
-from treadle.target import Target
+from treadle.target import parse_target
 
 MACHINES = {"aarch64": 183, "aarch64,neoverse-v1,fullfp16": 183, "x86-64-v2": 62, "x86-64-v3": 62}
 
@@ -57,7 +57,7 @@ def sources(tensor, target):
 @pytest.mark.parametrize("arch", MACHINES)
 @pytest.mark.parametrize("name", [*PRODUCTS, *OTHERS])
 def test_every_kernel_is_assembled(name, arch):
-    target = Target.parse(arch)
+    target = parse_target(arch)
     for text in sources((PRODUCTS | OTHERS)[name](), target):
         code = LLVMCompiler(target).compile(text)
         assert b"k_0" in code
@@ -69,7 +69,7 @@ def test_every_kernel_is_assembled(name, arch):
 @pytest.mark.parametrize("name", [*PRODUCTS, *OTHERS])
 def test_no_kernel_calls_a_function(name, arch):
     # LLVM knows what a target lacks as a function of some library, one element at a time.
-    target = Target.parse(arch)
+    target = parse_target(arch)
     for text in sources((PRODUCTS | OTHERS)[name](), target):
         assembly = LLVMCompiler(target).assembly(text)
         assert not re.findall(r"^\s+(?:bl|blr|callq?)\s.*$", assembly, re.MULTILINE)
@@ -81,7 +81,7 @@ PRODUCT = r"fmla|vfmadd|\bmulps"
 @pytest.mark.parametrize("arch", ["aarch64", "x86-64-v2", "x86-64-v3"])
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_the_inner_loop_of_a_product_touches_no_stack(name, arch):
-    target = Target.parse(arch)
+    target = parse_target(arch)
     *_, text = sources(PRODUCTS[name](), target)
     loops = re.finditer(
         r"^(\.LBB\w+):(.*?)(?=^\.LBB|\Z)",

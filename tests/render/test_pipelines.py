@@ -20,7 +20,7 @@ from treadle.optimize.heuristic import optimize
 from treadle.render.cuda import CUDARenderer
 from treadle.render.nvidia import copied
 from treadle.render.ptx import PTXRenderer
-from treadle.target import Target
+from treadle.target import parse_target
 
 from .assembler import assembled, need
 from .banks import ways_of
@@ -31,7 +31,7 @@ RANDOM = np.random.default_rng(5)
 
 def large_tiles(arch):
     """A target that makes no tile smaller to have more groups."""
-    target = Target.parse(arch)
+    target = parse_target(arch)
     return dataclasses.replace(target, workgroup=dataclasses.replace(target.workgroup, busy=1))
 
 
@@ -131,7 +131,7 @@ LARGE = {"sm_80": ("bfloat16", "int8", "float32"), "sm_120a": ("float16", "fp8e4
     ("renderer", "compiler"), [(CUDARenderer, NVRTCCompiler), (PTXRenderer, PTXCompiler)]
 )
 def test_the_largest_tiles_fit_into_registers(arch, renderer, compiler, tmp_path):
-    target = Target.parse(arch)
+    target = parse_target(arch)
     target = dataclasses.replace(
         target, matrix_units=(*target.matrix_units, *target.rounding_units)
     )

@@ -16,7 +16,7 @@ from treadle.ir.node import Node
 from treadle.ir.op import Op
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
-from treadle.schedule.schedule import schedule
+from treadle.schedule.passes import schedule
 
 from .conftest import PRINTING, need
 from .kernels import apply, elementwise, empty, load, param, run, source

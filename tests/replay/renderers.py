@@ -18,7 +18,7 @@ from treadle.render.wgsl import WGSLRenderer
 from treadle.runtime.cl import platforms
 from treadle.runtime.webgpu import adapter
 from treadle.runtime.webgpu.structures import LIMITS
-from treadle.target import Target, nvidia_target
+from treadle.target import Target, nvidia_target, parse_target
 
 __all__ = ["RENDERERS"]
 
@@ -28,7 +28,7 @@ CACHES = {"l1": 32 << 10, "l2": 1 << 20, "l3": 32 << 20}
 
 
 def _processor(arch: str) -> Target:
-    return replace(Target.parse(arch), cores=CORES, **CACHES)
+    return replace(parse_target(arch), cores=CORES, **CACHES)
 
 
 def _llvm(arch: str) -> Made:

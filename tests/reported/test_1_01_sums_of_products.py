@@ -11,7 +11,7 @@ from treadle.errors import DeviceError
 from treadle.ir.verify import verify_linear
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
-from treadle.target import Target
+from treadle.target import parse_target
 
 ROWS, COLUMNS = 64, 128
 LENGTHS = (64, 192, 500, 1024)
@@ -23,7 +23,7 @@ PROCESSORS = ("CPU", *(f"CPU:LLVM:{level}" for level in LEVELS), "CPU:CLANG")
 def processor(request):
     """Each kind of processor whose instructions this one has, by the name of its device."""
     level = request.param.split(":")[-1]
-    if level in LEVELS and Target.parse(level).vector_bytes > Target.parse("native").vector_bytes:
+    if level in LEVELS and parse_target(level).vector_bytes > parse_target("native").vector_bytes:
         pytest.skip(f"{request.param}: this processor's vectors are shorter")
     try:
         Tensor([1.0], device=request.param).add(1.0).realize()
@@ -119,7 +119,7 @@ def test_1_01_gradient_of_attention_to_itself(device):
 def test_1_01_parts_of_a_sum_begin_at_zero(arch):
     x, y = (Tensor(random(n, *s)).realize() for n, s in enumerate([(64, 256), (256, 128)]))
     z, w = (t.contiguous().realize() for t in (x + 1, y + 1))
-    target = Target.parse(arch)
+    target = parse_target(arch)
     (kernel,) = scheduled([((x @ y + z @ w).node, x.device)])
     ast, _ = optimize(kernel.ast, target)
     phases = lower(ast, len(kernel.buffers), target).phases

@@ -12,7 +12,7 @@ from treadle.engine.run import scheduled
 from treadle.ir.verify import verify_linear
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
-from treadle.target import Target
+from treadle.target import parse_target
 
 # (batch, channels in, channels out, size) of a 1x1 convolution
 REPORTED = [(2, 32, 16, 112), (4, 16, 24, 64), (8, 32, 16, 56)]
@@ -43,7 +43,7 @@ def test_2_01_hints_are_of_loops_that_are_open(sizes, arch):
     batch, inside, outside, size = sizes
     image = Tensor(np.ones((batch, inside, size, size), np.float32)).realize()
     arriving = Tensor(np.ones((batch, outside, size, size), np.float32)).realize()
-    target = Target.parse(arch)
+    target = parse_target(arch)
     result = weight_gradient(image, arriving)
     for kernel in scheduled([(result.node, result.device)]):
         ast, _ = optimize(kernel.ast, target)

@@ -5,12 +5,12 @@ import pytest
 from treadle.errors import DeviceError
 from treadle.runtime.base import Entry
 from treadle.runtime.null import NullDevice
-from treadle.target import Target
+from treadle.target import parse_target
 
 
 @pytest.fixture
 def null():
-    return NullDevice("NULL", Target.parse("aarch64"))
+    return NullDevice("NULL", parse_target("aarch64"))
 
 
 def test_buffers_count_bytes_but_have_no_contents(null):

@@ -15,7 +15,7 @@ from treadle.compile import LLVMCompiler
 from treadle.runtime.cpu import CpuDevice, Entry, Launch, Phase
 from treadle.runtime.pool import WorkerPool
 from treadle.runtime.pool_ir import pool_ir
-from treadle.target import Target, host_target
+from treadle.target import host_target, parse_target
 
 
 @pytest.mark.parametrize("grain", [1, 3, 64, 999, 1000, 5000])
@@ -168,7 +168,7 @@ LINUX, MACOS, WINDOWS = "unknown-linux-gnu", "apple-macosx11.0.0", "pc-windows-m
     ],
 )
 def test_the_pool_compiles_for_every_target(arch, system):
-    target = Target.parse(arch)
+    target = parse_target(arch)
     foreign = dataclasses.replace(target, triple=f"{target.triple.split('-')[0]}-{system}")
     assembly = LLVMCompiler(foreign).assembly(pool_ir(foreign))
     assert "treadle_replay" in assembly

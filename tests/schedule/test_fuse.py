@@ -9,7 +9,7 @@ from treadle import Tensor, nn
 from treadle.engine.pipeline import program_of
 from treadle.engine.realized import current
 from treadle.ir.op import Op
-from treadle.schedule.schedule import schedule
+from treadle.schedule.passes import schedule
 
 
 def kernels(*tensors):

@@ -8,10 +8,10 @@ import pytest
 from treadle import Tensor, TinyJit
 from treadle.engine.realized import current
 from treadle.ir.op import Op
-from treadle.schedule.schedule import schedule
-from treadle.target import Target
+from treadle.schedule.passes import schedule
+from treadle.target import parse_target
 
-TARGET = Target.parse("x86-64-v4")
+TARGET = parse_target("x86-64-v4")
 RANDOM = np.random.default_rng(8)
 
 
@@ -85,7 +85,7 @@ def test_few_channels_stay_as_they_are():
     assert not any(op is Op.CONTIGUOUS for op, _ in stored(chain(*small)))
 
 
-@pytest.mark.parametrize("target", [None, Target.parse("sm_80")], ids=["unknown", "groups"])
+@pytest.mark.parametrize("target", [None, parse_target("sm_80")], ids=["unknown", "groups"])
 def test_other_targets_store_rows_of_pixels(target):
     found = stored(chain(*weights(*SHAPES)), target=target)
     assert not any(op is Op.CONTIGUOUS for op, _ in found)

@@ -14,7 +14,7 @@ from treadle.engine.run import scheduled
 from treadle.errors import DeviceError
 from treadle.runtime.webgpu import device as webgpu
 from treadle.schedule.limits import fits
-from treadle.schedule.schedule import schedule
+from treadle.schedule.passes import schedule
 from treadle.target import host_target
 
 RANDOM = np.random.default_rng(3)

@@ -8,8 +8,8 @@ import pytest
 from treadle import Tensor
 from treadle.ir.op import Op
 from treadle.ir.shape import size_product
-from treadle.schedule.schedule import schedule
-from treadle.target import Target
+from treadle.schedule.passes import schedule
+from treadle.target import parse_target
 from treadle.target.data import Workgroup
 
 LONG, SHORT, WIDTH = 256, 32, 16
@@ -105,7 +105,7 @@ def test_scores_that_are_wanted_themselves_are_stored():
 def test_groups_of_work_items_keep_no_rows():
     q, k, v, _ = operands()
     nodes = [q.scaled_dot_product_attention(k, v).node]
-    target = replace(Target.parse("x86-64-v3"), workgroup=Workgroup())
+    target = replace(parse_target("x86-64-v3"), workgroup=Workgroup())
     kernels, _ = schedule(nodes, "CPU", target)
     assert len(kernels) == 3
     assert not any(n.op is Op.STAGE for kernel in kernels for n in kernel.ast.toposort())

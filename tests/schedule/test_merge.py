@@ -8,7 +8,7 @@ from treadle.engine import kernels, pipeline
 from treadle.engine.cache import CompileCache
 from treadle.engine.programs import Programs
 from treadle.ir.op import Op
-from treadle.schedule import schedule as scheduling
+from treadle.schedule import passes as scheduling
 
 
 def filled(*shape, device="CPU", seed=0, dtype=np.float32):

@@ -130,6 +130,44 @@ def test_scatter_reduce_matches_pytorch(device, reduce, include_self):
     )  # fmt: skip
 
 
+HALVES = pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+
+
+@HALVES
+@pytest.mark.parametrize("reduce", ["sum", "mean", "prod"])
+def test_what_scatters_combine_of_halves_is_rounded_once(device, reduce, dtype):
+    data = np.random.default_rng(0).uniform(0.9, 1.12, 700).astype(np.float32)
+    source = Tensor(data, device=device).cast(dtype).realize()
+    values = source.float().numpy().astype(np.float64)
+    wanted = getattr(np, reduce)(values)
+    start = Tensor.full((2,), reduce == "prod", dtype=dtype, device=device).contiguous()
+    places = Tensor.ones(700, dtype="int32", device=device)
+    with Context(CHECK_KERNELS=device != "REF"):
+        found = start.scatter_reduce(0, places, source, reduce, include_self=reduce != "mean")
+        half_a_unit = {"float16": 2.0**-11, "bfloat16": 2.0**-8}[dtype]
+        assert found[1].item() == pytest.approx(wanted, rel=1.01 * half_a_unit)
+
+
+@HALVES
+def test_rows_of_halves_add_up_in_float32(device, dtype):
+    weight = Tensor.full((3, 4), 1.5, dtype=dtype, device=device).contiguous()
+    bag = Tensor.ones(1, 700, dtype="int32", device=device)
+    assert bag.embedding_bag(weight, mode="mean").tolist() == [[1.5] * 4]
+    rows = Tensor.zeros(3, dtype=dtype, device=device).index_add(
+        0, bag[0], Tensor.ones(700, dtype=dtype, device=device)
+    )
+    assert rows.tolist() == [0, Tensor([700.0]).cast(dtype).item(), 0]
+
+
+@HALVES
+def test_all_that_tie_for_a_scattered_maximum_share_its_gradient(device, dtype):
+    source = Tensor.ones(700, dtype=dtype, device=device, requires_grad=True)
+    start = Tensor.zeros(1, dtype=dtype, device=device)
+    places = Tensor.zeros(700, dtype="int32", device=device)
+    start.scatter_reduce(0, places, source, "amax").sum().backward()
+    assert source.grad.tolist() == [Tensor([1 / 700]).cast(dtype).item()] * 700
+
+
 def test_scatter_matches_pytorch(device):
     base = np.zeros((2, 4), np.float32)
     index = np.array([[3, 0], [1, 2]])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..config import settings
 from ..errors import DeviceError, InternalError, SettingError
-from ..target import Target, host_target
+from ..target import Target, host_target, parse_target
 from .record import Backend, Request, Toolchain
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ __all__ = ["CPU", "LLVM"]
 
 
 def _processor(request: Request) -> Target:
-    target = Target.parse(request.arch) if request.arch else host_target()
+    target = parse_target(request.arch) if request.arch else host_target()
     if target.workgroup is not None:
         raise SettingError(f"{request.full_name}: {request.arch} is no processor's architecture")
     return target

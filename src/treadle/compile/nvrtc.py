@@ -1,7 +1,7 @@
 """CUDA C becomes PTX or machine code through NVRTC, NVIDIA's runtime compiler.
 
-    NVRTCCompiler(Target.parse("sm_90")).compile(source)           ->  PTX text
-    NVRTCCompiler(Target.parse("sm_90"), "cubin").compile(source)  ->  an ELF of SASS
+    NVRTCCompiler(parse_target("sm_90")).compile(source)           ->  PTX text
+    NVRTCCompiler(parse_target("sm_90"), "cubin").compile(source)  ->  an ELF of SASS
 
 It needs neither a GPU nor a driver. One surprise: PTX is of NVRTC's own version, and a driver
 refuses any that is newer than itself. Machine code of the same major version it takes, so that is

@@ -1,6 +1,6 @@
 """LLVM IR text becomes PTX, in this process, through llvmlite.
 
-    PTXCompiler(Target.parse("sm_90")).compile("define ptx_kernel void @f() { ret void }")  ->  PTX
+    PTXCompiler(parse_target("sm_90")).compile("define ptx_kernel void @f() { ret void }")  ->  PTX
 
 A machine with nothing but the driver runs it: the driver makes machine code of PTX. LLVM writes the
 oldest version of PTX that has the architecture, which every driver that knows it takes. It does not

@@ -23,6 +23,7 @@ from ..ir.args import Placeholder, Token
 from ..ir.node import Node, toposort
 from ..ir.op import MOVEMENT, Op
 from ..ir.versions import stored_below
+from ..ir.views import operand
 from ..runtime.base import Launch
 from .arguments import is_traced, memories_of, over, refreshed
 from .change_counters import changes
@@ -469,7 +470,7 @@ def _memory_below(node: Node) -> set[Memory]:
 def _is_view(node: Node) -> bool:
     """Whether a graph is movements of memory."""
     while node.op in MOVEMENT or node.op is Op.DETACH:
-        node = resolve(node.src[0])
+        node = resolve(operand(node))
     return is_backed(node)
 
 

@@ -1,4 +1,4 @@
-"""The straight way through a replay: nothing is asked that cannot have changed since the last.
+"""The fast path of a replay: only what may have changed since the last one is looked at.
 
     settled = Settled(glances)
     straight = straight_of(capture, span)     None where a replay is more than kernels

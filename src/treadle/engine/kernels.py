@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import time
 import weakref
 from collections.abc import Iterator, Sequence
@@ -19,7 +18,7 @@ from ..config import settings
 from ..dtype import dtypes
 from ..errors import DTypeError, StaleCodeError, TreadleError
 from ..ir.choices import choices_of
-from ..ir.loops import closed_ranges, free_ranges
+from ..ir.loops import closed_ranges, free_ranges, has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import ALU, Op
 from ..ir.rules.index import remembered
@@ -180,7 +179,7 @@ def _describe(ast: Node) -> str:
     """A readable name: what the kernel reduces, and the sizes of its loops."""
     kinds = {n.arg.op.name.lower() for n in ast.toposort() if n.op is Op.REDUCE}
     loops = closed_ranges(ast.src[-1])
-    sizes = "_".join(str(r.src[0].arg) for r in loops if r.src[0].op is Op.CONST)
+    sizes = "_".join(str(loop_size(r)) for r in loops if has_fixed_size(r))
     return "_".join(["reduce" if kinds else "map", *sorted(kinds), sizes or "1"])
 
 
@@ -189,13 +188,13 @@ def _work(kernel: Kernel) -> tuple[int, int]:
     free = free_ranges(kernel.ast)
 
     def times(ranges: frozenset[Node]) -> int:
-        return math.prod(r.src[0].arg for r in ranges if r.src[0].op is Op.CONST)
+        return loop_size(*(r for r in ranges if has_fixed_size(r)))
 
     ops = 0
     for node in kernel.ast.toposort():
         if node.op in ALU and node.dtype.kind in ("float", "int", "uint"):
             ops += times(free[node])
         elif node.op is Op.REDUCE:
-            ops += times(free[node] | frozenset(node.src[1:]))
+            ops += times(free[node] | frozenset(closed_ranges(node)))
     nbytes = sum(b.dtype.itemsize * size_max(size_product(b.shape)) for b in kernel.buffers)
     return ops, nbytes

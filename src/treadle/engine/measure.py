@@ -1,12 +1,12 @@
-"""Schedules of one kernel against the heuristic's: compiled, checked and timed in this process.
+"""Measurements: schedules of one kernel beside the heuristic's, compiled, checked and timed.
 
-    contest = Contest(problem)
-    contest.own()                       Verdict("right", 0.0041): the heuristic's choice
-    contest.attempt(knobs, 0.0041)      Verdict("right", 0.0039), or "wrong", "known" or "failed"
-    contest.compare(knobs)              both once more, in turns
+    measurer = Measurer(task)
+    measurer.own()                          Verdict("right", 0.0041): the heuristic's choice
+    measurer.attempt(parameters, 0.0041)    Verdict("right", 0.0039), "wrong", "known" or "failed"
+    measurer.compare(parameters)            both once more, in turns
 
 It runs code that nobody has seen run before, so the search has it in another process (see
-remote_measure.py). What it is told is a Problem, which says all there is to know of a kernel.
+remote_measure.py). What it is told is a SearchTask, which says all there is to know of a kernel.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..ir.node import Node
 from ..ir.rules.index import remembered
 from ..ir.text import parse
 from ..optimize.heuristic import optimize
-from ..optimize.parameters import Knobs
+from ..optimize.parameters import Parameters
 from .devices import Device, Opened
 from .loading import digest, load
 from .translation import Job, Translator
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..schedule.kernel import Kernel
     from .program import CompiledKernel
 
-__all__ = ["Contest", "Problem", "Verdict"]
+__all__ = ["Measurer", "SearchTask", "Verdict"]
 
 MAX_LAUNCHES = 40  # of each candidate
 MEASURING = 0.04  # seconds of them, at most
@@ -41,7 +41,7 @@ DUELLING = 0.2  # seconds of them, at most
 
 
 @dataclass(frozen=True)
-class Problem:
+class SearchTask:
     """A kernel whose schedules are wanted: `writes` are the slots that it stores into.
 
     `made_by` says who compiles for `device`, which has to be the same in each process, and
@@ -55,8 +55,8 @@ class Problem:
     options: dict[str, Any]
 
     @classmethod
-    def of(cls, kernel: Kernel, job: Job, opened: Opened) -> Problem:
-        """The problem that `kernel` is on a device."""
+    def of(cls, kernel: Kernel, job: Job, opened: Opened) -> SearchTask:
+        """The task that `kernel` is on a device."""
         options = {
             "CACHE": settings.CACHE,
             "CPU_COUNT": getattr(opened.runtime, "threads", 0),
@@ -79,43 +79,43 @@ class Verdict:
     reason: str = ""
 
 
-class Contest:
+class Measurer:
     """Memory of a kernel, and the schedules that have run on it. Raises what making it raises."""
 
-    def __init__(self, problem: Problem) -> None:
-        opened = Device[problem.device]
-        if digest(opened) != problem.made_by:
-            raise InternalError(f"{problem.device} is another device in this process")
-        self._job, self._opened = problem.job, opened
+    def __init__(self, task: SearchTask) -> None:
+        opened = Device[task.device]
+        if digest(opened) != task.made_by:
+            raise InternalError(f"{task.device} is another device in this process")
+        self._job, self._opened = task.job, opened
         self._translator = Translator.of(opened)
         with remembered():
-            self._ast = parse(problem.job.text)
-            self._trial = Trial(self._ast, problem.writes, opened, self._build)
+            self._ast = parse(task.job.text)
+            self._trial = Trial(self._ast, task.writes, opened, self._build)
         self._seen: set[Node] = set()
 
     def _build(self, ast: Node, moves: list[str]) -> CompiledKernel:
         made = self._translator.finished(self._job, ast, moves)
         return load("tried", *made, "tried", self._opened)
 
-    def _candidate(self, knobs: Knobs) -> Candidate:
-        return self._trial.candidate(*optimize(self._ast, self._translator.target, knobs))
+    def _candidate(self, parameters: Parameters) -> Candidate:
+        return self._trial.candidate(*optimize(self._ast, self._translator.target, parameters))
 
     def own(self) -> Verdict:
         """The heuristic's choice, compared with the kernel before any move."""
         if self._trial.reference is None:
             return Verdict("failed", reason="nothing can tell whether its results are right")
         with remembered():
-            self._own = self._candidate(Knobs())
+            self._own = self._candidate(Parameters())
         self._seen.add(self._own.ast)
         first, self._expected = self._trial.result(self._own)
         if not self._trial.matches_reference(self._expected):
             return Verdict("wrong", moves=self._own.moves)
         return Verdict("right", self._time(self._own, first), moves=self._own.moves)
 
-    def attempt(self, knobs: Knobs, best: float) -> Verdict:
-        """What `knobs` give, compared with the heuristic's choice; `best` is the least so far."""
+    def attempt(self, parameters: Parameters, best: float) -> Verdict:
+        """The schedule of `parameters` beside the heuristic's; `best` is the least time so far."""
         with remembered():
-            ast, moves = optimize(self._ast, self._translator.target, knobs)
+            ast, moves = optimize(self._ast, self._translator.target, parameters)
             if ast in self._seen:
                 return Verdict("known", moves=moves)
             self._seen.add(ast)
@@ -125,10 +125,10 @@ class Contest:
             return Verdict("wrong", moves=moves)
         return Verdict("right", self._time(candidate, first, best), moves=moves)
 
-    def compare(self, knobs: Knobs) -> Verdict:
-        """What `knobs` give and the heuristic's choice, in turns: the least of each."""
+    def compare(self, parameters: Parameters) -> Verdict:
+        """What `parameters` give and the heuristic's choice, in turns: the least of each."""
         with remembered():
-            candidate = self._candidate(knobs)
+            candidate = self._candidate(parameters)
         mine: list[float] = []
         theirs: list[float] = []
         while len(mine) < DUELS and sum(mine) + sum(theirs) < DUELLING:

@@ -1,4 +1,4 @@
-"""Memory that lasts from call to call of a captured function, and what is kept of it.
+"""Memory that lasts from call to call of a captured function, and its packed copies.
 
     with expect_replays(inputs, before):     memory that the last call did not assign to, lasts
         lasts(memory)                        True for the weights of a network

@@ -1,8 +1,8 @@
-"""A Contest in a process of its own: a schedule that crashes or never ends costs that process.
+"""A Measurer in a process of its own: a schedule that crashes or hangs costs that process.
 
-    with RemoteContest(problem) as contest:
-        contest.own(seconds=5.0)                    ->  Verdict
-        contest.attempt(knobs, best, seconds=2.0)   ->  Verdict; raises Ended
+    with RemoteMeasurer(task) as measurer:
+        measurer.own(seconds=5.0)                    ->  Verdict
+        measurer.attempt(parameters, best, seconds=2.0)   ->  Verdict; raises Ended
 
 Each request has so many seconds: whoever takes longer is killed, and what it was doing is lost with
 it. The next request starts another. A start takes as long as trying several schedules, so one
@@ -21,12 +21,12 @@ import threading
 from typing import Any, Self
 
 from ..config import Context
-from ..optimize.parameters import Knobs
+from ..optimize.parameters import Parameters
 from .child import Child, Parent, available, parent
 from .devices import Device
-from .measure import Contest, Problem, Verdict
+from .measure import Measurer, SearchTask, Verdict
 
-__all__ = ["Ended", "NotStarted", "RemoteContest", "serve"]
+__all__ = ["Ended", "NotStarted", "RemoteMeasurer", "serve"]
 
 START_SECONDS = 30.0  # at most, on a machine that is busy
 AWAKE_SECONDS = 5.0  # until one that has been started before must have answered
@@ -48,11 +48,11 @@ class NotStarted(Exception):
     """There can be no process for trials here; the message says why."""
 
 
-class RemoteContest:
+class RemoteMeasurer:
     """The schedules of one kernel. Ctrl-C ends the process that is at it."""
 
-    def __init__(self, problem: Problem) -> None:
-        self._problem = problem
+    def __init__(self, task: SearchTask) -> None:
+        self._task = task
         self._child: Child | None = None
         self._opening = START_SECONDS
 
@@ -68,18 +68,18 @@ class RemoteContest:
             _end(self._child)
 
     def own(self, seconds: float) -> Verdict:
-        """As `Contest.own`. Raises Ended, and NotStarted."""
+        """As `Measurer.own`. Raises Ended, and NotStarted."""
         self._opening = seconds
         self._child = _awake() or _started()
-        return self._ask(seconds, "own", self._problem)
+        return self._ask(seconds, "own", self._task)
 
-    def attempt(self, knobs: Knobs, best: float, seconds: float) -> Verdict:
-        """As `Contest.attempt`. Raises Ended, and NotStarted."""
-        return self._ask_again(seconds, "attempt", knobs, best)
+    def attempt(self, parameters: Parameters, best: float, seconds: float) -> Verdict:
+        """As `Measurer.attempt`. Raises Ended, and NotStarted."""
+        return self._ask_again(seconds, "attempt", parameters, best)
 
-    def compare(self, knobs: Knobs, seconds: float) -> Verdict:
-        """As `Contest.compare`. Raises Ended, and NotStarted."""
-        return self._ask_again(seconds, "compare", knobs)
+    def compare(self, parameters: Parameters, seconds: float) -> Verdict:
+        """As `Measurer.compare`. Raises Ended, and NotStarted."""
+        return self._ask_again(seconds, "compare", parameters)
 
     def _ask_again(self, seconds: float, *request: Any) -> Verdict:
         if self._child is None:  # the one before has ended
@@ -182,7 +182,7 @@ def serve() -> None:
     with parent() as asker:
         requests: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         threading.Thread(target=_listen, args=(asker, requests), daemon=True).start()
-        contest = None
+        measurer = None
         while True:
             try:
                 name, *args = requests.get(timeout=IDLE_SECONDS)
@@ -192,15 +192,15 @@ def serve() -> None:
                 asker.send(None)
                 continue
             if name == "own":
-                contest = None  # its memory goes before there is any other
+                measurer = None  # its memory goes before there is any other
                 for opened in Device.opened:
                     opened.allocator.trim()
-                (problem,) = args
-                options, args = problem.options, []
+                (task,) = args
+                options, args = task.options, []
             try:
                 with Context(**options):
-                    contest = contest or Contest(problem)
-                    verdict = getattr(contest, name)(*args)
+                    measurer = measurer or Measurer(task)
+                    verdict = getattr(measurer, name)(*args)
             except Exception as error:  # memory, above all: there are other schedules
                 verdict = Verdict("failed", reason=f"{type(error).__name__}: {error}")
             asker.send(verdict)

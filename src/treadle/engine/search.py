@@ -27,10 +27,10 @@ from ..config import settings
 from ..ir.choices import forget_choices
 from ..ir.node import Node
 from ..optimize.heuristic import optimize
-from ..optimize.parameters import Knobs, neighbours
+from ..optimize.parameters import Parameters, neighbours
 from .agreement import can_be_judged
-from .measure import Problem, Verdict
-from .remote_measure import Ended, NotStarted, RemoteContest
+from .measure import SearchTask, Verdict
+from .remote_measure import Ended, NotStarted, RemoteMeasurer
 from .translation import Job
 
 if TYPE_CHECKING:
@@ -72,9 +72,9 @@ def best_schedule(
         return own, False
     start = clock()
     try:
-        with RemoteContest(Problem.of(kernel, job, opened)) as contest:
-            search = _Search(contest, opened, width, clock)
-            knobs, said = search.run()
+        with RemoteMeasurer(SearchTask.of(kernel, job, opened)) as measurer:
+            search = _Search(measurer, opened, width, clock)
+            parameters, said = search.run()
     except NotStarted as why:
         _refused.append(str(why))
         warnings.warn(
@@ -87,14 +87,14 @@ def best_schedule(
     except Warning:  # where they are errors
         raise
     except Exception as error:  # memory, above all: the kernel itself may still run
-        knobs, said = None, f"the search ended: {error}"
+        parameters, said = None, f"the search ended: {error}"
     _say(1, f"{job.name}: {said}, in {clock() - start:.1f} s")
-    if knobs is None:
+    if parameters is None:
         return own, True
     ast, moves = own
-    if knobs != Knobs():
+    if parameters != Parameters():
         forget_choices()
-        ast, moves = optimize(kernel.ast, opened.code_target, knobs)
+        ast, moves = optimize(kernel.ast, opened.code_target, parameters)
     return (ast, [*moves, f"the best of {search.count} schedules"]), True
 
 
@@ -102,20 +102,20 @@ class _Search:
     """`count` schedules were compiled: those that turn out to be another's are not counted."""
 
     def __init__(
-        self, contest: RemoteContest, opened: Opened, width: int, clock: Callable[[], float]
+        self, measurer: RemoteMeasurer, opened: Opened, width: int, clock: Callable[[], float]
     ) -> None:
-        self.contest, self.target, self.width, self.clock = contest, opened.target, width, clock
+        self.measurer, self.target, self.width, self.clock = measurer, opened.target, width, clock
         self.count = self.ended = 0
         self.warned = False
-        self.seconds: dict[Knobs, float] = {}  # of those that were measured
-        self.tried: set[Knobs] = {Knobs()}
+        self.seconds: dict[Parameters, float] = {}  # of those that were measured
+        self.tried: set[Parameters] = {Parameters()}
 
-    def run(self) -> tuple[Knobs | None, str]:
+    def run(self) -> tuple[Parameters | None, str]:
         """The winner, None where the kernel cannot be tried, and what to say of it."""
         start = self.clock()
         self.end = start + SECONDS
         try:
-            own = self.contest.own(SECONDS + GRACE)
+            own = self.measurer.own(SECONDS + GRACE)
         except Ended as why:
             if why.crashed:
                 self._warn(f"the heuristic's schedule of a kernel is not used in BEAM: {why}", [])
@@ -126,60 +126,62 @@ class _Search:
             return None, f"not tried, {own.reason or 'it is wrong'}"
         self.patience = max(PATIENCE, OWN_TIMES * (self.clock() - start))
         self.count += 1
-        self.seconds[Knobs()] = own.seconds
+        self.seconds[Parameters()] = own.seconds
         while self._round():
             pass
         return self._winner()
 
     @property
-    def best(self) -> Knobs:
+    def best(self) -> Parameters:
         return min(self.seconds, key=self.seconds.__getitem__)
 
     def _round(self) -> bool:
         """Measure the neighbours of the best; whether one of them is the best now."""
         before = self.best
         for start in sorted(self.seconds, key=self.seconds.__getitem__)[: self.width]:
-            for knobs in neighbours(start, self.target):
+            for parameters in neighbours(start, self.target):
                 is_over = self.clock() >= self.end or self.count >= MAX_CANDIDATES
                 if is_over or self.ended >= MAX_ENDED:
                     return False
-                if knobs not in self.tried:
-                    self.tried.add(knobs)
-                    self._try(knobs)
+                if parameters not in self.tried:
+                    self.tried.add(parameters)
+                    self._try(parameters)
         return self.best != before
 
-    def _try(self, knobs: Knobs) -> None:
-        """Measure what `knobs` give, if that is new and right."""
+    def _try(self, parameters: Parameters) -> None:
+        """Measure what `parameters` give, if that is new and right."""
         left = max(0.0, self.end - self.clock()) + GRACE
         try:
-            verdict = self.contest.attempt(knobs, self.seconds[self.best], min(self.patience, left))
+            verdict = self.measurer.attempt(
+                parameters, self.seconds[self.best], min(self.patience, left)
+            )
         except Ended as why:
             self.ended += 1
             self.count += 1
-            _say(3, f"{knobs}: dropped, {why}")
+            _say(3, f"{parameters}: dropped, {why}")
             if why.crashed:
-                self._warn(f"a schedule is not used: {why}", [str(knobs)])
+                self._warn(f"a schedule is not used: {why}", [str(parameters)])
             return
         self.count += verdict.outcome != "known"
         if verdict.outcome == "right":
-            self.seconds[knobs] = verdict.seconds
-            _say(3, f"{knobs}: {verdict.seconds * 1e6:.1f} us")
+            self.seconds[parameters] = verdict.seconds
+            _say(3, f"{parameters}: {verdict.seconds * 1e6:.1f} us")
         elif verdict.outcome == "failed":  # it cannot be made, or not run: there are others
-            _say(3, f"{knobs}: dropped, {verdict.reason}")
+            _say(3, f"{parameters}: dropped, {verdict.reason}")
         elif verdict.outcome == "wrong":
             self._warn_of_wrong(verdict)
 
-    def _winner(self) -> tuple[Knobs, str]:
+    def _winner(self) -> tuple[Parameters, str]:
         """The best, if it is clearly quicker where it and the heuristic's choice run in turns."""
         said = f"the heuristic's is the best of {self.count}"
-        if self.best == Knobs():
-            return Knobs(), said
+        if self.best == Parameters():
+            return Parameters(), said
         try:
-            verdict = self.contest.compare(self.best, self.patience)
+            verdict = self.measurer.compare(self.best, self.patience)
         except Ended as why:
-            return Knobs(), f"{said}, since in the end {why}"
+            return Parameters(), f"{said}, since in the end {why}"
         if verdict.outcome != "right" or verdict.seconds >= CLEARLY * verdict.own:
-            return Knobs(), said
+            return Parameters(), said
         return self.best, (
             f"{verdict.own / verdict.seconds:.2f} times as fast with {self.best}, "
             f"the best of {self.count}"

@@ -8,7 +8,6 @@ that. So a Translator and its Jobs can be sent to another process (see workers.p
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 from ..errors import DeviceError
 from ..ir.args import TensorBox
 from ..ir.choices import choices_of
+from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.rules.index import remembered
 from ..ir.text import parse
-from ..lower.count_iterations import most_steps
+from ..lower.count_iterations import most_iterations
 from ..lower.linearize import Phase, param_bytes
 from ..lower.passes import lower
 from ..optimize.heuristic import optimize
@@ -92,7 +92,7 @@ class Translator:
     def _check_steps(self, phases: Sequence[Phase]) -> None:
         """Raises DeviceError if a loop is so long that the device's driver would end it early."""
         limit = self.target.max_steps
-        steps = max(map(most_steps, phases), default=0)
+        steps = max(map(most_iterations, phases), default=0)
         if limit is not None and steps > limit:
             raise DeviceError(
                 f"[realize] {self.device}: one work item would take {steps} loop steps, but the "
@@ -103,7 +103,7 @@ class Translator:
 
 def entry_of(symbol: str, phase: Phase, variables: Sequence[str], work: int) -> tuple[Any, ...]:
     """The fields of the Entry that describes `phase`, as JSON keeps them."""
-    grid = math.prod(r.src[0].arg for r in phase.grid)
+    grid = loop_size(*phase.grid)
     slots = [(p.arg.slot, param_bytes(p), written) for p, written in phase.params]
     places = [variables.index(name) for name in phase.variables]
     boxes = [_boxes(param, box) for param, box in phase.boxes]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ..dtype import DType
 from ..target import MatrixUnit
-from .loops import closed_ranges, free_ranges
+from .loops import closed_ranges, free_ranges, loop_size
 from .node import Node
 from .op import Op
 
@@ -78,8 +78,8 @@ def recognise_attention(end: Node) -> Attention | None:
 
 def unit_of(found: Attention, units: Iterable[MatrixUnit]) -> MatrixUnit | None:
     """The one of `units` for both products: it takes all factors as they are before they widen."""
-    lengths = [r.src[0].arg for r in (found.depth, found.column)]
-    lines = [r.src[0].arg for r in (found.row, found.key)]
+    lengths = [loop_size(r) for r in (found.depth, found.column)]
+    lines = [loop_size(r) for r in (found.row, found.key)]
     if any(n % EACH or n > LONGEST for n in lengths) or min(lines) < EACH:
         return None
     factors = (found.query, found.of_key, found.value, found.weight)

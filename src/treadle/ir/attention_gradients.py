@@ -28,7 +28,7 @@ from .attention import (
     unless,
     without_rows,
 )
-from .loops import closed_ranges, free_ranges
+from .loops import closed_ranges, free_ranges, loop_size
 from .node import Node
 from .op import Op
 from .rules.index import simplify
@@ -149,8 +149,8 @@ def unit_for(found: Gradients, units: Iterable[MatrixUnit]) -> MatrixUnit | None
         attention = found.statistics.attention
         factors += (attention.query, attention.of_key, attention.value)
         depths.append(attention.depth)
-    lengths = [r.src[0].arg for r in (*depths, found.column)]
-    lines = [r.src[0].arg for r in (found.row, found.key)]
+    lengths = [loop_size(r) for r in (*depths, found.column)]
+    lines = [loop_size(r) for r in (found.row, found.key)]
     if any(n % EACH or n > LONGEST for n in lengths) or min(lines) < EACH:
         return None
     for unit in units:

@@ -196,11 +196,12 @@ class GraphMeaning:
 
     def _through(
         self, op: Op, node: Node, sizes: list[int], index: Index,
-        term: Callable[[list[Array]], Any],
+        term: Callable[[list[Array]], Any], terms: Array | None = None,
     ) -> Step:  # fmt: skip
         """Terms combined by `op` over axes of `sizes`.
 
-        term(steps) gives the (node, index) of the terms at some steps, and where there are any.
+        term(steps) gives the (node, index) of the terms at some steps, and where there are any;
+        `terms` is how many there are, where they are combined one after the other.
         """
         shape = np.broadcast_shapes(*(i.shape for i in index))
         depth, count = len(shape), math.prod(sizes)
@@ -214,10 +215,11 @@ class GraphMeaning:
             if holds is not None:
                 found = chosen(holds, found, nothing(op, node.dtype))
             axes = (len(number), *(1,) * depth)
-            parts.append(total(op, node.dtype, broadcast(found, _shape(found.value.shape, axes))))
+            found = broadcast(found, _shape(found.value.shape, axes))
+            parts.append(total(op, node.dtype, found, terms))
         if not parts:
             return exact(nothing(op, node.dtype))
-        return parts[0] if len(parts) == 1 else total(op, node.dtype, stacked(parts))
+        return parts[0] if len(parts) == 1 else total(op, node.dtype, stacked(parts), terms)
 
     def _reduce(self, node: Node, index: Index) -> Step:
         (source,), axes = node.src, node.arg.axes
@@ -295,43 +297,42 @@ class GraphMeaning:
             found[axis] = steps[0]
             return tuple(found), tuple(found)
 
+        def put(steps: list[Array]) -> Any:
+            """Which of `steps` write here, and which may write elsewhere."""
+            place = yield where, tuple(self._one(i) for i in places_of(steps)[0])
+            unsure = np.zeros((), bool) if place.error is None else place.error > 0
+            return (place.value == index[axis]) & is_there, unsure & is_there
+
         def term(steps: list[Array]) -> Any:
-            at, places = places_of(steps)
-            place = yield where, tuple(self._one(i) for i in at)
-            if place.error is not None:
-                raise NotPlain("its places are computed from rounded numbers")
-            return values, places, (place.value == index[axis]) & is_there
+            holds, _ = yield from put(steps)
+            return values, places_of(steps)[1], holds
 
         start = yield base, index
         if 0 in lines:
             return start
-        if op is not None:
-            added = yield from self._through(op, node, sizes, index, term)
-            both = stacked([start, added]) if start.value.shape == added.value.shape else None
-            if both is None:
-                shape = np.broadcast_shapes(start.value.shape, added.value.shape)
-                both = stacked([broadcast(start, shape), broadcast(added, shape)])
-            return total(op, node.dtype, both)
         shape = np.broadcast_shapes(*(i.shape for i in index))
-        if math.prod(sizes) * math.prod(shape) > BLOCK:
-            raise NotPlain("it writes to too many places")
-        number = np.arange(math.prod(sizes)).reshape(-1, *(1,) * len(shape))
-        _, _, holds = yield from term(digits(number, sizes))
-        last = np.max(np.where(holds, number, -1), axis=0)
-        _, places = places_of(digits(np.maximum(last, 0), sizes))
-        written = yield values, tuple(self._one(i) for i in places)
-        whole = np.broadcast_shapes(written.value.shape, start.value.shape, last.shape)
-        one, other = broadcast(written, whole), broadcast(start, whole)
-        is_written = np.broadcast_to(last >= 0, whole)
-        error = None
-        if one.error is not None or other.error is not None:
-            zero = np.zeros(whole)
-            error = np.where(
-                is_written,
-                zero if one.error is None else one.error,
-                zero if other.error is None else other.error,
-            )
-        return Value(np.where(is_written, one.value, other.value), error)
+        hits, last, unsure = np.zeros(shape, int), np.full(shape, -1), np.zeros(shape, bool)
+        block = max(1, BLOCK // max(1, math.prod(shape)))
+        for begin in range(0, math.prod(sizes), block):
+            number = np.arange(begin, min(begin + block, math.prod(sizes)))
+            number = number.reshape(-1, *(1,) * len(shape))
+            holds, off = yield from put(digits(number, sizes))
+            hits = hits + np.sum(np.broadcast_to(holds, (len(number), *shape)), axis=0)
+            last = np.maximum(last, np.max(np.where(holds, number, -1), axis=0))
+            unsure = unsure | np.any(np.broadcast_to(off, (len(number), *shape)), axis=0)
+        if op is None:
+            _, places = places_of(digits(np.maximum(last, 0), sizes))
+            found = yield values, tuple(self._one(i) for i in places)
+            found = _either(last >= 0, found, start)
+        else:
+            added = yield from self._through(op, node, sizes, index, term, hits)
+            shape = np.broadcast_shapes(start.value.shape, added.value.shape)
+            both = stacked([broadcast(start, shape), broadcast(added, shape)])
+            found = total(op, node.dtype, both, hits)
+        if not np.any(unsure):
+            return found
+        known = 0.0 if found.error is None else found.error
+        return Value(found.value, np.where(unsure, np.inf, known))
 
     # -- leaves -----------------------------------------------------------------------------------
 
@@ -347,6 +348,15 @@ class GraphMeaning:
     def _iota(self, node: Node, index: Index) -> Step:
         return exact(cast_array(index[0], node.dtype))
         yield
+
+
+def _either(holds: Array, one: Value, other: Value) -> Value:
+    """`one` where `holds`, else `other`."""
+    shape = np.broadcast_shapes(holds.shape, one.value.shape, other.value.shape)
+    errors = [0.0 if value.error is None else value.error for value in (one, other)]
+    is_exact = one.error is None and other.error is None
+    error = None if is_exact else np.broadcast_to(np.where(holds, *errors), shape)
+    return Value(np.where(holds, one.value, other.value), error)
 
 
 def _shape(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:

@@ -6,14 +6,16 @@
 
 Everything is computed in float64, with bounds of its error (see rounding.py). A value is pulled:
 what a sum goes through is a new first axis of its terms, in blocks, and what does not depend on it
-is computed outside. Raises NotPlain for what is no function of the memory before: counters, and
-reads of what the kernel itself has stored.
+is computed outside. Of a scatter all places are computed, and the values that fall on some of them.
+Raises NotPlain for what is no function of the memory before: counters, and other reads of what the
+kernel itself has stored.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,7 +24,7 @@ import numpy as np
 from ..dtype import DType
 from ..errors import InternalError
 from .elementwise import constant_array
-from .loops import closed_ranges, free_ranges, identity, steps_of
+from .loops import closed_ranges, free_ranges, has_fixed_size, identity, loop_size
 from .node import Node
 from .op import ALU, Op
 from .rounding import Value, elementwise, exact, total
@@ -35,6 +37,7 @@ __all__ = [
 
 Array = np.ndarray
 BLOCK = 1 << 18  # elements that are computed at once
+MOST_SCATTERED = 1 << 24  # values of a scatter, of all of which the places are computed
 
 
 class NotPlain(Exception):
@@ -76,10 +79,11 @@ class KernelMeaning:
         self._refuse()
 
     def _refuse(self) -> None:
+        scattered = {end.src[0].src[0] for end in self._ends() if _scatters(end)}
         for node in self._sink.toposort():
             if node.op is Op.TICKET:
                 raise NotPlain("it counts while it stores")
-            if node.op is Op.AFTER and node.src[0].op is Op.PARAM:
+            if node.op is Op.AFTER and node.src[0].op is Op.PARAM and node not in scattered:
                 raise NotPlain("it reads what it has stored")
 
     @property
@@ -93,7 +97,10 @@ class KernelMeaning:
                 value = node.src[1] if node.op is Op.UPDATE else node.src[0]
                 scanned = set(closed) if node.op is Op.UPDATE else set()
                 inside = (self._free[value] | set(closed)) - (outer - scanned)
-                most += math.prod(steps_of(r) for r in inside)
+                most += loop_size(*inside)
+        for end in self._ends():
+            if _scatters(end):  # an element looks at all places, and computes few values
+                most += loop_size(*closed_ranges(end)) // 16
         return most
 
     def _ends(self) -> list[Node]:
@@ -102,18 +109,26 @@ class KernelMeaning:
     def stores(self, count: int, seed: int = 0) -> Iterator[Stored]:
         """Each STORE at `count` of its steps, the first and last ones among them."""
         for end in self._ends():
-            loops = closed_ranges(end)
-            outside = _Frame(None, {}, 1, 0)
-            sizes = [int(self._number(r.src[0], outside)) for r in loops]
-            if 0 in sizes:
-                continue
-            steps = sampled_steps(sizes, count, seed)
-            bound = dict(zip(loops, steps, strict=True))
-            frame = _Frame(outside, bound, len(steps[0]) if steps else 1, 1)
-            effects = end.src[: end.arg]
-            last = {effect.src[0]: effect for effect in effects}  # of several to one memory
-            for store in last.values():
-                yield self._stored(store, frame)
+            if _scatters(end):
+                for start in self._plain_stores(end.src[0].src[0].src[1], count, seed):
+                    yield self._scattered(end, start)
+            else:
+                yield from self._plain_stores(end, count, seed)
+
+    def _plain_stores(self, end: Node, count: int, seed: int) -> Iterator[Stored]:
+        loops, outside = closed_ranges(end), _Frame(None, {}, 1, 0)
+        sizes = self._sizes(loops, outside)
+        if 0 in sizes:
+            return
+        steps = sampled_steps(sizes, count, seed)
+        frame = _Frame(outside, _bound(loops, steps), len(steps[0]) if steps else 1, 1)
+        effects = end.src[: end.arg]
+        last = {effect.src[0]: effect for effect in effects}  # of several to one memory
+        for store in last.values():
+            yield self._stored(store, frame)
+
+    def _sizes(self, loops: Sequence[Node], outside: _Frame) -> list[int]:
+        return [int(self._number(r.src[0], outside)) for r in loops]
 
     def _number(self, node: Node, frame: _Frame) -> Array:
         return self._value(node, frame).value
@@ -131,6 +146,52 @@ class KernelMeaning:
             error = None if found.error is None else found.error[holds]
             places, found = places[holds], Value(found.value[holds], error)
         return Stored(memory.arg.slot, places, found)
+
+    # -- scatters -------------------------------------------------------------------------------
+
+    def _scattered(self, end: Node, start: Stored) -> Stored:
+        """What a scatter leaves at the places of `start`, which it begins with."""
+        op, term = _combined(end.src[0])
+        places, first = np.unique(start.places, return_index=True)
+        before = _picked(start.value, first)
+        numbers, terms = [np.arange(len(places))], [before]
+        for number, value in self._written(end, term, places):
+            numbers.append(number)
+            terms.append(value)
+        number, value = np.concatenate(numbers), joined(terms)
+        order = np.argsort(number, kind="stable")
+        begins = np.searchsorted(number[order], np.arange(len(places) + 1))
+        found = []
+        for begin, stop in itertools.pairwise(begins):
+            mine = order[begin:stop] if op is not None else order[stop - 1 : stop]
+            here = _picked(value, mine)
+            found.append(here if op is None else _alone(total(op, term.dtype, here, len(mine))))
+        return Stored(start.slot, places, joined(found))
+
+    def _written(self, end: Node, term: Node, places: Array) -> Iterator[tuple[Array, Value]]:
+        """Numbers of the places that are written, in the order of writing, and the values."""
+        loops, outside = closed_ranges(end), _Frame(None, {}, 1, 0)
+        sizes = self._sizes(loops, outside)
+        if math.prod(sizes) > MOST_SCATTERED:
+            raise NotPlain("it scatters too many values")
+        for begin in range(0, math.prod(sizes), BLOCK):
+            number = np.arange(begin, min(begin + BLOCK, math.prod(sizes)))
+            steps = digits(number, sizes)
+            at = self._place(end.src[0], _Frame(outside, _bound(loops, steps), len(number), 1))
+            nearest = np.minimum(np.searchsorted(places, at), len(places) - 1)
+            hits = np.flatnonzero(places[nearest] == at)
+            if hits.size:
+                bound = _bound(loops, [step[hits] for step in steps])
+                value = self._value(term, _Frame(outside, bound, hits.size, 1))
+                yield nearest[hits], broadcast(value, (hits.size,))
+
+    def _place(self, store: Node, frame: _Frame) -> Array:
+        """Where `store` writes in each step, -1 where it does not."""
+        known = [self._value(node, frame) for node in (store.src[1], *store.src[3:])]
+        if any(value.error is not None and np.any(value.error > 0) for value in known):
+            raise NotPlain("its places are computed from rounded numbers")
+        place, *gate = (np.broadcast_to(value.value, (frame.size,)) for value in known)
+        return np.where(gate[0], place, -1) if gate else place
 
     # -- values ---------------------------------------------------------------------------------
 
@@ -203,7 +264,7 @@ class KernelMeaning:
     ) -> Value:
         """`term` combined over all steps of `loops`, or over those up to `last`."""
         op, dtype = node.arg.op if node.op is Op.REDUCE else node.arg, term.dtype
-        sizes = [steps_of(r) for r in loops]
+        sizes = [loop_size(r) for r in loops]
         block = max(1, BLOCK // max(1, frame.size))
         parts: list[Value] = []
         for begin in range(0, math.prod(sizes), block):
@@ -216,7 +277,7 @@ class KernelMeaning:
             found = broadcast(found, shape)
             holds: Array | None = None if last is None else steps[0] <= last
             for r, step in bound.items():
-                if r.src[0].op is not Op.CONST:
+                if not has_fixed_size(r):
                     is_there = step < self._number(r.src[0], inner)
                     holds = is_there if holds is None else holds & is_there
             if holds is not None:
@@ -253,6 +314,40 @@ _FORMS = {
     Op.STAGE: KernelMeaning._stage,
     Op.AFTER: KernelMeaning._after,
 }
+
+
+def _scatters(end: Node) -> bool:
+    """Whether loops put values at computed places of what other loops have filled."""
+    memory = end.src[0].src[0]
+    is_after = memory.op is Op.AFTER and memory.src[0].op is Op.PARAM and len(memory.src) == 2
+    return is_after and end.arg == 1 and memory.src[1].op is Op.END and memory.src[1].arg == 1
+
+
+def _combined(store: Node) -> tuple[Op | None, Node]:
+    """How a scatter's values are combined with what is there, None: not at all; and the values."""
+    memory, value = store.src[0], store.src[2]
+    is_old = lambda node: node.op is Op.LOAD and node.src[0] is memory
+    op, term = None, value
+    others = [source for source in value.src if not is_old(source)]
+    if value.op in (Op.ADD, Op.MUL, Op.MAX, Op.MIN) and len(others) == 1:
+        op, term = value.op, others[0]
+    if any(is_old(node) for node in term.toposort()):
+        raise NotPlain("it reads what it has stored")
+    return op, term
+
+
+def _bound(loops: Sequence[Node], steps: list[Array]) -> dict[Node, Array]:
+    return dict(zip(loops, steps, strict=True))
+
+
+def _picked(value: Value, which: Array) -> Value:
+    """Some elements of a vector."""
+    return Value(value.value[which], None if value.error is None else value.error[which])
+
+
+def _alone(value: Value) -> Value:
+    """A scalar as a vector of one element."""
+    return Value(value.value.reshape(1), None if value.error is None else value.error.reshape(1))
 
 
 def digits(number: Array, sizes: list[int]) -> list[Array]:
@@ -301,6 +396,15 @@ def stacked(parts: list[Value]) -> Value:
     shape = value.shape[1:]
     errors = [np.zeros(shape) if p.error is None else p.error for p in parts]
     return Value(value, np.stack([np.broadcast_to(error, shape) for error in errors]))
+
+
+def joined(parts: list[Value]) -> Value:
+    """Vectors one after the other."""
+    value = np.concatenate([part.value for part in parts])
+    if all(part.error is None for part in parts):
+        return Value(value)
+    errors = [np.zeros(p.value.shape) if p.error is None else p.error for p in parts]
+    return Value(value, np.concatenate(errors))
 
 
 def _either(one: Array | None, other: Array | None) -> Array | None:

@@ -19,8 +19,8 @@ from .rules.index import simplify
 from .shape import size_max
 
 __all__ = [
-    "Split", "closed_ranges", "free_ranges", "identity", "number_of", "replace_ranges",
-    "simplify_kernel", "steps_of",
+    "Split", "closed_ranges", "digits_of", "free_ranges", "has_fixed_size", "identity",
+    "loop_size", "number_of", "replace_ranges", "simplify_kernel",
 ]  # fmt: skip
 
 Ranges = frozenset[Node]
@@ -33,18 +33,32 @@ def identity(op: Op, dtype: DType) -> Node:
     return Node.const(dtype, value)
 
 
-def steps_of(*loops: Node) -> int:
-    """How many steps RANGEs take together: the most, where a size is known at launch only."""
+def loop_size(*loops: Node) -> int:
+    """How many iterations RANGEs have together: the most, where one is known at launch only."""
     sizes = (loop.src[0] for loop in loops)
     return math.prod(size.arg if size.op is Op.CONST else size_max(size) for size in sizes)
+
+
+def has_fixed_size(loop: Node) -> bool:
+    """Whether a RANGE has the same size in every launch."""
+    return loop.src[0].op is Op.CONST
 
 
 def number_of(loops: tuple[Node, ...]) -> Node:
     """The number whose digits are RANGEs of fixed sizes, outermost first."""
     total = Node.index(0)
     for r in loops:
-        total = total * r.src[0].arg + r
+        total = total * loop_size(r) + r
     return simplify(total)
+
+
+def digits_of(number: Node, loops: tuple[Node, ...]) -> list[Node]:
+    """The digits of `number` for RANGEs of fixed sizes, outermost first: undoes `number_of`."""
+    found = []
+    for r in reversed(loops):
+        found.append(number % loop_size(r))
+        number = number // loop_size(r)
+    return found[::-1]
 
 
 def closed_ranges(node: Node) -> tuple[Node, ...]:

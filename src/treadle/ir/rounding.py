@@ -172,7 +172,7 @@ def _with(arrays: Sequence[Array], number: int, moved: Array) -> list[Array]:
     return [*arrays[:number], moved, *arrays[number + 1 :]]
 
 
-def _rounded(value: Array, dtype: DType, count: float) -> Array:
+def _rounded(value: Array, dtype: DType, count: float | Array) -> Array:
     return count * epsilon(dtype) * np.abs(value) + _range(dtype)[0]
 
 
@@ -194,8 +194,11 @@ _COMBINE: dict[Op, np.ufunc] = {
 }  # fmt: skip
 
 
-def total(op: Op, dtype: DType, terms: Value) -> Value:
-    """The first axis of `terms` combined by `op`: ADD, MUL, MAX or MIN."""
+def total(op: Op, dtype: DType, terms: Value, count: Array | int | None = None) -> Value:
+    """The first axis of `terms` combined by `op`: ADD, MUL, MAX or MIN.
+
+    `count`: how many of them are combined one after the other, where that is known (a SCATTER).
+    """
     ufunc, (value, error) = _COMBINE[op], terms
     with np.errstate(all="ignore"):
         found = np.asarray(ufunc.reduce(value, axis=0, dtype=value.dtype))
@@ -214,11 +217,13 @@ def total(op: Op, dtype: DType, terms: Value) -> Value:
         magnitude = np.abs(value)
         if op is Op.ADD:
             off = np.broadcast_to(spread, value.shape).sum(axis=0)
-            off = off + _rounded(magnitude.sum(axis=0), inner, SUMMED[op])
+            rounded = np.maximum(SUMMED[op], 0 if count is None else np.asarray(count) / 2)
+            off = off + _rounded(magnitude.sum(axis=0), inner, rounded)
         else:
             product = magnitude.prod(axis=0)
             off = (magnitude + spread).prod(axis=0) - product
-            off = off + _rounded(product, inner, SUMMED[op] + len(value))
+            rounded = SUMMED[op] + np.asarray(len(value) if count is None else count)
+            off = off + _rounded(product, inner, rounded)
         if narrow:
             off = off + _rounded(found, dtype, 1)
         return _in_range(found, np.where(np.isnan(off), np.inf, off), dtype)

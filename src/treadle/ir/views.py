@@ -19,8 +19,8 @@ from .node import Node
 from .op import Op
 
 __all__ = [
-    "After", "Assign", "End", "Gather", "Load", "Reduce", "Register", "Scatter", "Stage", "Store",
-    "Update", "bound_of", "operand", "operands",
+    "Access", "After", "Assign", "End", "Gather", "Load", "Reduce", "Register", "Scatter", "Stage",
+    "Store", "Update", "behind_reshape", "bound_of", "operand", "operands", "places_of",
 ]  # fmt: skip
 
 Nodes = tuple[Node, ...]
@@ -29,6 +29,13 @@ Nodes = tuple[Node, ...]
 def operand(node: Node) -> Node:
     """The one source of a node, or the first of several: what is converted, moved or cut."""
     return node.src[0]
+
+
+def behind_reshape(node: Node) -> Node:
+    """What RESHAPEs are of."""
+    while node.op is Op.RESHAPE:
+        node = node.src[0]
+    return node
 
 
 def operands(node: Node) -> tuple[Node, Node]:
@@ -40,6 +47,22 @@ def operands(node: Node) -> tuple[Node, Node]:
 def bound_of(loop: Node) -> Node:
     """What a RANGE stays below: a constant, or a number that is known at launch."""
     return loop.src[0]
+
+
+def places_of(node: Node) -> Node:
+    """The indices that a GATHER reads at, or a SCATTER writes to."""
+    return node.src[1]
+
+
+class Access(NamedTuple):
+    """What LOAD, STORE and PREFETCH begin with: element `index` of `memory`."""
+
+    memory: Node
+    index: Node
+
+    @classmethod
+    def of(cls, node: Node) -> Access:
+        return cls(node.src[0], node.src[1])
 
 
 class Load(NamedTuple):

@@ -1,4 +1,4 @@
-"""STAGEs of BOXes: a producer copies slices into several buffers, the items of a group read them.
+"""STAGEs of BOXes: a producer copies slices into several buffers, work items read them.
 
     for i in S:  sums += WGMMA(STAGE(BOX(x, .., i)), STAGE(BOX(y, .., i)))      in B buffers
       ->
@@ -26,7 +26,7 @@ from ..dtype import dtypes
 from ..errors import InternalError
 from ..ir.args import LocalRef
 from ..ir.choices import take
-from ..ir.loops import closed_ranges, free_ranges
+from ..ir.loops import closed_ranges, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -111,7 +111,7 @@ def _loop_of(product: Node) -> Node:
 
 
 def _items(end: Node) -> int:
-    return size_product(tuple(r.src[0].arg for r in closed_ranges(end) if r.arg.kind == "local"))
+    return loop_size(*(r for r in closed_ranges(end) if r.arg.kind == "local"))
 
 
 def _memory(stage: Node, number: int) -> Node:

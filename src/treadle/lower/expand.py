@@ -20,16 +20,16 @@ from typing import Any
 from ..dtype import DType, dtypes
 from ..errors import InternalError
 from ..ir.args import RegisterRef
-from ..ir.loops import TRUE, closed_ranges, free_ranges
+from ..ir.loops import TRUE, closed_ranges, free_ranges, loop_size
 from ..ir.node import Node, alu, alu_dtype
 from ..ir.op import ALU, Op
 from ..ir.rules.index import simplify
 from .interleave import store_interleaved
 from .lane_scans import scanned
 from .lanes import broadcast, contiguous, lane_condition, segments, without_lane
-from .register_transpose import columns_of
+from .register_transpose import transposed
 from .strided_lanes import strided
-from .transposed_stores import find_side, store_turned
+from .transposed_stores import find_side, store_transposed
 
 __all__ = ["expand"]
 
@@ -72,7 +72,7 @@ class _Expander:
     def run(self, root: Node) -> Node:
         for node in root.toposort():
             self.axes[node] = self._axes(node)
-            sizes = [range(r.src[0].arg) for r in self.axes[node]]
+            sizes = [range(loop_size(r)) for r in self.axes[node]]
             self.copies[node] = {}
             for where in itertools.product(*sizes):
                 self.copies[node][where] = self._copy(node, where)
@@ -132,7 +132,7 @@ class _Expander:
         if node.arg.kind == "unroll":
             return Node.index(position[node])
         if node.arg.kind == "vector":
-            return Node(Op.LANES, dtypes.index.vec(node.src[0].arg))
+            return Node(Op.LANES, dtypes.index.vec(loop_size(node)))
         return node
 
     def _scalar(self, node: Node, position: dict[Node, int], lane: dict[Node, int]) -> Node:
@@ -176,7 +176,7 @@ class _Expander:
         vector = self._vector(node)
         if vector is None or vector not in self.free[node.src[1]] | self._gate_free(node, 2):
             return self._lane_load(node, position, {})
-        count = vector.src[0].arg
+        count = loop_size(vector)
         index = self._scalar(node.src[1], position, {})
         base = contiguous(index, vector)
         if base is None:
@@ -208,7 +208,7 @@ class _Expander:
     def _extract(self, node: Node, position: dict[Node, int]) -> Node:
         """A lane by its number, or as many as the number has values in a vector RANGE."""
         whole, vector = self._at(node.src[0], position), self._vector(node.src[1])
-        steps = [{}] if vector is None else [{vector: n} for n in range(vector.src[0].arg)]
+        steps = [{}] if vector is None else [{vector: n} for n in range(loop_size(vector))]
         numbers = [self._scalar(node.src[1], position, lane).arg for lane in steps]
         lanes = [Node(Op.EXTRACT, node.dtype, (whole,), number) for number in numbers]
         return (
@@ -226,7 +226,7 @@ class _Expander:
         found = segments(index, gate, vector)
         if found is None:
             return None
-        count = vector.src[0].arg
+        count = loop_size(vector)
         memory = self._at(node.src[0], position)
         other = broadcast(node.src[3] if gated else Node.const(node.dtype, 0), count)
         ends = [following.first for following in found[1:]] + [Node.index(count)]
@@ -256,16 +256,16 @@ class _Expander:
         around = {r: n for r, n in position.items() if r is not across}
         key = (node, tuple(around.get(r) for r in self.axes[node]))
         if key not in self.blocks:
-            lanes = range(vector.src[0].arg)
+            lanes = range(loop_size(vector))
             rows = [self._row(node, around, vector, lane, across) for lane in lanes]
-            self.blocks[key] = columns_of(rows)
+            self.blocks[key] = transposed(rows)
         return self.blocks[key][position[across]]
 
     def _row(
         self, node: Node, around: dict[Node, int], vector: Node, lane: int, across: Node
     ) -> Node:
         """The vector over `across` that a load gives for one lane of `vector`."""
-        count = across.src[0].arg
+        count = loop_size(across)
         base = contiguous(self._scalar(node.src[1], around, {vector: lane}), across)
         assert base is not None
         src = [self._at(node.src[0], around), base]
@@ -299,7 +299,7 @@ class _Expander:
                 gate = self._scalar(node.src[3], position, {})
                 src += [] if gate.op is Op.CONST and gate.arg else [gate]
             return Node(Op.STORE, dtypes.void, tuple(src), node.arg)
-        count = vector.src[0].arg
+        count = loop_size(vector)
         index = self._scalar(node.src[1], position, {})
         base = contiguous(index, vector)
         if base is None:
@@ -334,7 +334,7 @@ class _Expander:
             return None
         base, step = found
         tied = self.free[gates[0]] if gates else frozenset()
-        sides = (r for r in self.axes[node] if r.src[0].arg == step and r not in tied)
+        sides = (r for r in self.axes[node] if loop_size(r) == step and r not in tied)
         side = next((r for r in sides if contiguous(place, r) is not None), None)
         if side is None:
             return None
@@ -354,18 +354,18 @@ class _Expander:
         _, place, value, *gates = node.src
         around = {r: n for r, n in position.items() if r is not side}
         places = []
-        for number in range(vector.src[0].arg):
+        for number in range(loop_size(vector)):
             lane = {vector: number}
             gate = self._scalar(gates[0], around, lane) if gates else TRUE
             places.append((self._scalar(place, around, lane), gate))
-        rows = [self._at(value, around | {side: n}) for n in range(side.src[0].arg)]
-        return Node.sink(tuple(store_turned(memory, rows, side, places, self.has_masks)))
+        rows = [self._at(value, around | {side: n}) for n in range(loop_size(side))]
+        return Node.sink(tuple(store_transposed(memory, rows, side, places, self.has_masks)))
 
     def _store_lanes(
         self, node: Node, position: dict[Node, int], vector: Node, memory: Node, value: Node
     ) -> Node:
         stores, place = [], node.src[1]
-        for number in range(vector.src[0].arg):
+        for number in range(loop_size(vector)):
             lane = {vector: number}
             one = value
             if value.dtype.count > 1:
@@ -384,7 +384,7 @@ class _Expander:
     def _inner(self, ranges: tuple[Node, ...]) -> tuple[tuple[Node, ...], list[dict[Node, int]]]:
         loops = tuple(r for r in ranges if r.arg.kind in ("loop", "grid"))
         unrolled = [r for r in ranges if r.arg.kind == "unroll"]
-        sizes = [range(r.src[0].arg) for r in unrolled]
+        sizes = [range(loop_size(r)) for r in unrolled]
         combos = itertools.product(*sizes)
         return loops, [dict(zip(unrolled, combo, strict=True)) for combo in combos]
 
@@ -396,7 +396,7 @@ class _Expander:
         for combo in combos:
             value = self._at(node.src[0], position | combo)
             if vector is not None:
-                value = broadcast(value, vector.src[0].arg)
+                value = broadcast(value, loop_size(vector))
             parts.append(
                 Node(Op.REDUCE, value.dtype, (value, *loops), node.arg) if loops else value
             )
@@ -416,7 +416,7 @@ class _Expander:
         vector = self._vector(node)
         init = self._at(node.src[0], position)
         if vector is not None:
-            init = broadcast(init, vector.src[0].arg)
+            init = broadcast(init, loop_size(vector))
         loops = self._loops_of(node.src[1:])
         self.registers += 1  # copies are different registers: the number tells them apart
         return Node(Op.REGISTER, init.dtype, (init, *loops), RegisterRef(self.registers))
@@ -439,7 +439,7 @@ class _Expander:
         register, update = node.src
         vector, outer = self._vector(update), self._loops_of(register.src[1:])
         assert vector is not None  # else it runs along no lanes
-        value = broadcast(self._at(update.src[1], position), vector.src[0].arg)
+        value = broadcast(self._at(update.src[1], position), loop_size(vector))
         self.registers += 1
         is_wide = self.has_float64 and update.arg is Op.ADD and register.dtype is dtypes.float32
         loops = self._loops_of(update.src[2:])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..dtype import dtypes
 from ..ir.choices import take
-from ..ir.loops import TRUE
+from ..ir.loops import TRUE, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from .lanes import broadcast, lane_condition
@@ -25,7 +25,7 @@ def store_interleaved(
     `width` is how many bytes can be moved anywhere at once.
     """
     take("interleaved_stores")
-    lanes = vector.src[0].arg
+    lanes = loop_size(vector)
     wide = [broadcast(value, lanes) for value in values]
     is_whole = gate is TRUE
     stores, place = [], 0

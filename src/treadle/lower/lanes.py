@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ..dtype import dtypes
 from ..ir.choices import take
-from ..ir.loops import TRUE, free_ranges
+from ..ir.loops import TRUE, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
@@ -57,7 +57,7 @@ def lane_condition(condition: Node, vector: Node, first: int = 0, each: int = 1)
     Element n of it is for lane (`first` + n) // `each`. A comparison of the lane number, times
     something, with what is the same for all lanes is one with a scalar: no wide arithmetic.
     """
-    count = vector.src[0].arg
+    count = loop_size(vector)
     if vector not in free_ranges(condition)[condition]:
         return broadcast(condition, count)
     if count == 1:  # a vector of one lane is a number
@@ -106,7 +106,7 @@ def segments(index: Node, gate: Node, vector: Node) -> list[Segment] | None:
         return None
     position, length = rows
     start = contiguous(position, vector)
-    lanes, size = vector.src[0].arg, length.arg
+    lanes, size = loop_size(vector), length.arg
     count = (lanes - 2 + size) // size + 1
     if start is None or count > MOST_SEGMENTS:
         return None

@@ -1,4 +1,4 @@
-"""Lines of memory, or zeros in their place: what lies beyond the borders of an image.
+"""Padded rows: the address of a row of memory, or of zeros beyond an image's borders.
 
     for c: LOAD(p, base + c, gate, 0)
       ->  line = LINE(p, base, gate);  for c: LOAD(line, c)
@@ -11,17 +11,17 @@ loop reads without asking.
 from __future__ import annotations
 
 from ..ir.choices import take
-from ..ir.loops import free_ranges
+from ..ir.loops import free_ranges, has_fixed_size, loop_size
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
 
-__all__ = ["with_lines"]
+__all__ = ["with_padded_rows"]
 
 MOST_ZEROS = 1 << 12  # that a kernel brings along
 
 
-def with_lines(root: Node) -> Node:
+def with_padded_rows(root: Node) -> Node:
     """`root` with LINEs for what loops read element by element under a gate of all their steps."""
     order = root.toposort()
     written = {behind_after(n.src[0]) for n in order if n.op is Op.STORE}
@@ -33,7 +33,7 @@ def with_lines(root: Node) -> Node:
             is_read = memory.op is Op.PARAM and memory.arg.image is None and memory not in written
             if is_read and step is not None and _is_zero(other):
                 place = (memory, simplify(index - step), gate)
-                line = Node(Op.LINE, node.dtype, place, step.src[0].arg)
+                line = Node(Op.LINE, node.dtype, place, loop_size(step))
                 found[node] = Node(Op.LOAD, node.dtype, (line, step))
     if found:
         take("padded_rows")
@@ -45,10 +45,10 @@ def _step(index: Node, gate: Node) -> Node | None:
     terms, _ = linear_terms(index)
     free = free_ranges(Node.sink((index, gate)))
     for loop, coefficient in terms.items():
-        is_plain = loop.op is Op.RANGE and loop.arg.kind == "loop" and loop.src[0].op is Op.CONST
+        is_plain = loop.op is Op.RANGE and loop.arg.kind == "loop" and has_fixed_size(loop)
         others = (gate, *(term for term in terms if term is not loop))
         if is_plain and coefficient == 1 and not any(loop in free[other] for other in others):
-            return loop if loop.src[0].arg <= MOST_ZEROS else None
+            return loop if loop_size(loop) <= MOST_ZEROS else None
     return None
 
 

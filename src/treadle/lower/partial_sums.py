@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from ..dtype import dtypes
 from ..ir.args import RangeArg, RegisterRef
 from ..ir.choices import take
-from ..ir.loops import identity
+from ..ir.loops import has_fixed_size, identity, loop_size
 from ..ir.node import Node, alu, behind_after
 from ..ir.op import Op
 from .linearize import Phase
@@ -31,7 +31,7 @@ MORE_PARTS = 4 / 3  # times as many, if they are equal then
 
 
 @dataclass
-class _Cut:
+class _Parts:
     """A loop that becomes parts of `size` steps, the registers that sum in it, the loops around.
 
     Those are what the sums run over as well. Parts of one step have no loop of their own.
@@ -52,18 +52,18 @@ def with_partial_sums(phase: Phase) -> Phase:
     return replace(phase, program=phase.program.replace(src=program))
 
 
-def _cuts(program: Sequence[Node]) -> dict[Node, _Cut]:
+def _cuts(program: Sequence[Node]) -> dict[Node, _Parts]:
     """The loops to cut."""
     sums: dict[tuple[Node, ...], list[Node]] = {}
     for register, update in _sums(program):
         sums.setdefault(update.src[2:], []).append(register)
-    cuts: dict[Node, _Cut] = {}
+    cuts: dict[Node, _Parts] = {}
     for loops, registers in sums.items():
         part = PART if len(registers) > FEW else SHORT_PART
         found = _place(loops, part)
         if found is not None and found[0] not in cuts:
             loop, size = found
-            cuts[loop] = _Cut(size, registers, loops[: loops.index(loop)])
+            cuts[loop] = _Parts(size, registers, loops[: loops.index(loop)])
     return cuts
 
 
@@ -89,9 +89,9 @@ def _place(loops: tuple[Node, ...], part: int) -> tuple[Node, int] | None:
     """
     inner = 1
     for loop in reversed(loops):
-        if loop.src[0].op is not Op.CONST:
+        if not has_fixed_size(loop):
             return (loop, 1) if 4 * inner >= part else None
-        steps = loop.src[0].arg
+        steps = loop_size(loop)
         if inner * steps > LONG:
             return loop, _even(steps, max(1, part // inner))
         inner *= steps
@@ -108,7 +108,7 @@ def _even(steps: int, part: int) -> int:
 class _Program:
     """A program with its loops cut."""
 
-    def __init__(self, program: Sequence[Node], cuts: dict[Node, _Cut]) -> None:
+    def __init__(self, program: Sequence[Node], cuts: dict[Node, _Parts]) -> None:
         self.program, self.cuts = program, cuts
         self.new: dict[Node, Node] = {}
         self.inner: dict[Node, tuple[Node, ...]] = {}  # the loops that became of one
@@ -151,13 +151,13 @@ class _Program:
         for loop in loops:
             yield from self.inner.get(loop, (self._of(loop),))
 
-    def _open(self, loop: Node, cut: _Cut) -> Iterator[Node]:
+    def _open(self, loop: Node, cut: _Parts) -> Iterator[Node]:
         if cut.size == 1:
             outer = loop.replace(src=(self._of(loop.src[0]),))
             yield from self._parts(outer, cut)
             self.inner[loop], self.new[loop] = (outer,), outer
             return
-        steps, size = loop.src[0].arg, loop.like(cut.size)
+        steps, size = loop_size(loop), loop.like(cut.size)
         count = loop.like(-(-steps // cut.size))
         outer = self._range(count, loop)
         yield from self._parts(outer, cut)
@@ -174,7 +174,7 @@ class _Program:
         self.inner[loop], self.new[loop] = (outer, inner), place
         yield from (inner, place)
 
-    def _parts(self, outer: Node, cut: _Cut) -> Iterator[Node]:
+    def _parts(self, outer: Node, cut: _Parts) -> Iterator[Node]:
         yield outer
         for register in cut.registers:
             yield self._part(register, (*self._loops(cut.around), outer))
@@ -195,7 +195,7 @@ class _Program:
         self.parts[register] = made
         return made
 
-    def _close(self, end: Node, cut: _Cut) -> Iterator[Node]:
+    def _close(self, end: Node, cut: _Parts) -> Iterator[Node]:
         outer, *inner = self.inner[end.src[0]]
         if inner:
             self.ended = Node(Op.END, dtypes.void, (*inner,), 0)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..dtype import dtypes
+from ..ir.loops import has_fixed_size
 from ..ir.node import Node, alu, behind_after
 from ..ir.op import ALU, Op
 from .nontemporal_stores import CACHE_LINE, split_index
@@ -73,7 +74,7 @@ def at_most(value: Node, most: int) -> Node:
 
 
 def are_constant(loops: Sequence[Node]) -> bool:
-    return all(r.src[0].op is Op.CONST for r in loops)
+    return all(has_fixed_size(r) for r in loops)
 
 
 def is_plain(memory: Node) -> bool:

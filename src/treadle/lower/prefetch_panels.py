@@ -17,6 +17,7 @@ import math
 from collections.abc import Sequence
 
 from ..dtype import dtypes
+from ..ir.loops import loop_size
 from ..ir.node import Node, alu, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms
@@ -41,9 +42,9 @@ def hint_for_panel(
     if tile in used or not used.issuperset(steps) or not are_constant([tile, *steps]):
         return None
     lines = -(-row.nbytes // CACHE_LINE)
-    nbytes = math.prod(r.src[0].arg for r in steps) * row.nbytes
+    nbytes = loop_size(*steps) * row.nbytes
     following = following_row(index, grid)
-    if following is None or tile.src[0].arg < lines or not l1 <= nbytes <= l2 // 2:
+    if following is None or loop_size(tile) < lines or not l1 <= nbytes <= l2 // 2:
         return None
     per_line = CACHE_LINE // memory.dtype.scalar.itemsize
     place = _evenly(following, tile, steps, nbytes // CACHE_LINE, per_line)
@@ -60,7 +61,7 @@ def _evenly(
     None where its steps do not lie side by side, in the order of `steps`.
     """
     terms, _ = linear_terms(panel)
-    sizes = [r.src[0].arg for r in steps]
+    sizes = [loop_size(r) for r in steps]
     count = math.prod(sizes)
     apart, number = lines * per_line // count, tile.like(0)
     for n, step in enumerate(steps):
@@ -68,7 +69,7 @@ def _evenly(
         if terms.get(step) != apart * inside:
             return None
         number += step * inside
-    shift = (tile.src[0].arg * count // lines).bit_length() - 1
+    shift = (loop_size(tile) * count // lines).bit_length() - 1
     if lines * per_line % count or (lines << shift) % count:
         return None
     number += at_most(tile, (lines << shift) // count - 1) * count
@@ -99,14 +100,14 @@ def hint_for_packing(
         return None
     ((memory, dtype, base),) = bases
     following = None if base is None else following_row(base, grid)
-    nbytes = dtype.itemsize * len(places) * packing.src[0].arg
+    nbytes = dtype.itemsize * len(places) * loop_size(packing)
     bits = (len(places) - 1).bit_length()
-    turns = tile.src[0].arg * step.src[0].arg // (packing.src[0].arg << bits)
+    turns = loop_size(tile) * loop_size(step) // (loop_size(packing) << bits)
     if following is None or turns == 0 or not l1 <= nbytes <= l2 // 2:
         return None
     shift = turns.bit_length() - 1
-    used = max(1, (packing.src[0].arg << bits + shift) // step.src[0].arg)
-    number = at_most(tile, used - 1) * step.src[0].arg + step
+    used = max(1, (loop_size(packing) << bits + shift) // loop_size(step))
+    number = at_most(tile, used - 1) * loop_size(step) + step
     number = alu(Op.SHR, number, number.like(shift))
     line = alu(Op.AND, number, number.like((1 << bits) - 1))
     if len(places) < 1 << bits:

@@ -38,6 +38,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from ..ir.loops import loop_size
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms
@@ -76,7 +77,7 @@ def hints_for_row(
     for row in rows_in(loop.body, with_masked=True):
         memory, index = row.first.src[:2]
         place = memory, index.substitute({step: step.like(0)})
-        nbytes = step.src[0].arg * row.nbytes
+        nbytes = loop_size(step) * row.nbytes
         following = following_row(index, rows) if is_plain(memory) else None
         if place in passed and following is not None and nbytes <= l2 // 2:
             passed.remove(place)
@@ -132,7 +133,7 @@ def _is_stream(row: Row, loop: Loop, least_bytes: int) -> bool:
     terms, _ = linear_terms(index)
     per_step = row.nbytes // memory.dtype.scalar.itemsize
     step = loop.loops[-1]
-    whole = step.src[0].arg * per_step
+    whole = loop_size(step) * per_step
     if set(terms) != set(loop.loops) or terms[step] != per_step:
         return False
     return whole * memory.dtype.scalar.itemsize >= 4 * AHEAD or whole in terms.values()
@@ -172,7 +173,7 @@ def hints_for_rows_ahead(loop: Loop, rows: Sequence[Node], l2: int, in_blocks: b
         return []
     loads = [n for n in loop.body if n.op is Op.LOAD and n.dtype.count > 1 and is_plain(n.src[0])]
     step = loop.loops[-1]
-    if step.src[0].arg * sum(n.dtype.itemsize for n in loads) > l2 // 2:
+    if loop_size(step) * sum(n.dtype.itemsize for n in loads) > l2 // 2:
         return []
     level, hints = 1 if in_blocks else 2, []
     for load in loads:

@@ -1,4 +1,4 @@
-"""Lanes that lie two to four elements apart, as masked accesses to whole vectors and shuffles.
+"""Strided lanes: two to four elements apart, as masked whole vectors and shuffles.
 
 x[base + 2 * lane], 8 lanes  ->  the even elements of x[base..base+7] and of x[base+8..base+15]
 
@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ..dtype import dtypes
 from ..ir.choices import take
+from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from .lanes import broadcast, lane_condition, without_lane
@@ -30,7 +31,7 @@ class Strided(NamedTuple):
 
     @property
     def lanes(self) -> int:
-        return self.vector.src[0].arg
+        return loop_size(self.vector)
 
     def load(self, memory: Node, gate: Node, other: Node) -> Node:
         """The lanes where `gate` holds, `other` elsewhere."""
@@ -82,6 +83,6 @@ def strided(index: Node, vector: Node) -> Strided | None:
     if found is None:
         return None
     base, step = found
-    if not 1 < step <= MOST_STEP or 2 * step > vector.src[0].arg:
+    if not 1 < step <= MOST_STEP or 2 * step > loop_size(vector):
         return None
     return Strided(vector, base, step)

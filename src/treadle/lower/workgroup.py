@@ -1,4 +1,4 @@
-"""Loops over the items of a group become arithmetic on the item's number.
+"""Loops over the work items of a workgroup become arithmetic on the item's number.
 
     out[g, l0, l1], l0 of 4 and l1 of 8 items  ->  out[g, item // 8, item % 8] for 0 <= item < 32
 
@@ -12,12 +12,10 @@ A loop over the items of a subgroup is gone likewise: each of them takes the ste
 
 from __future__ import annotations
 
-import math
-
 from ..dtype import dtypes
 from ..errors import InternalError
 from ..ir.args import VarArg
-from ..ir.loops import closed_ranges
+from ..ir.loops import closed_ranges, has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -27,13 +25,13 @@ __all__ = ["lower_work_items"]
 
 
 def lower_work_items(root: Node) -> tuple[Node, int]:
-    """`root` without local and subgroup RANGEs, and the number of items in a group.
+    """`root` without local and subgroup RANGEs, and the number of work items in a workgroup.
 
     Raises InternalError where subgroups of a fixed size would not all be full.
     """
     ends = [node for node in root.toposort() if node.op is Op.END]
     local = {end: [r for r in closed_ranges(end) if r.arg.kind == "local"] for end in ends}
-    counts = {end: math.prod(r.src[0].arg for r in loops) for end, loops in local.items()}
+    counts = {end: loop_size(*loops) for end, loops in local.items()}
     items = max(counts.values(), default=1)
     if items == 1:
         return root, 1
@@ -41,14 +39,14 @@ def lower_work_items(root: Node) -> tuple[Node, int]:
     digits: dict[Node, Node] = {}
     for r in root.toposort():
         if r.op is Op.RANGE and r.arg.kind == "subgroup":
-            if r.src[0].op is Op.CONST and items % r.src[0].arg:
+            if has_fixed_size(r) and items % loop_size(r):
                 raise InternalError(f"a group of {items} items has no full subgroups of {r!r}")
             digits[r] = _work_item("lane", size_max(r.src[0]))
     for end in ends:
         step = 1
         for r in reversed(local[end]):
-            digits[r] = simplify(item // step % r.src[0].arg)
-            step *= r.src[0].arg
+            digits[r] = simplify(item // step % loop_size(r))
+            step *= loop_size(r)
     new: dict[Node, Node] = {}
     for node in root.toposort():
         closed = digits.keys() & closed_ranges(node)

@@ -2,8 +2,8 @@
 
     out[i, c] = sum over j of softmax(s[i, :])[j] * y[j, c]         (ir/attention.py)
 
-A group computes a block of rows (attention_tiles.py) and goes through the keys once, a tile at a
-time. For every row it carries the largest score so far, the sum of the weights, and the sums of
+A workgroup computes a block of rows (attention_tiles.py) and goes through the keys once, a tile at
+a time. For every row it carries the largest score so far, the sum of the weights, and the sums of
 weights times y, all as if that score were the largest of all:
 
     for each tile of keys:
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from ..dtype import dtypes
 from ..ir.attention import EACH, Attention, recognise_attention, unit_of
 from ..ir.choices import take
-from ..ir.loops import steps_of
+from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -48,7 +48,7 @@ from .attention_tiles import (
     words_of_weights,
     zeros,
 )
-from .fragments import GROUPS_OF_LINES, Operand
+from .fragments import GROUPS_OF_LINES, FragmentOperand
 from .moves import Moves
 from .nest import Nest
 
@@ -76,7 +76,7 @@ def _make(moves: Moves, nest: Nest, found: Attention, unit: MatrixUnit, target: 
         tiles = BUFFERS * shape.keys * (long + wide)
         return (shape.rows * long + tiles) * unit.dtype.itemsize
 
-    results = steps_of(found.row) * steps_of(*found.batch)
+    results = loop_size(found.row) * loop_size(*found.batch)
     shape = choose(SHAPES, nbytes, results, target.workgroup)
     tiles = Tiles(moves, unit, found.row, found.key, found.batch, shape)
     tiles.limit(nest, found.column)
@@ -103,14 +103,14 @@ class _Row:
 class Attending:
     """One pass of a block over its keys."""
 
-    def __init__(self, tiles: Tiles, found: Attention, query: Operand) -> None:
+    def __init__(self, tiles: Tiles, found: Attention, query: FragmentOperand) -> None:
         self.tiles, self.found, self.query, self.unit = tiles, found, query, tiles.unit
         self.scale, score = _scaled(found)
         self.score, self.shown = shown_where(score)
         self.tile, self.first_key = tiles.over_keys()
         products = range(tiles.shape.products)
         self.rows = [[self._carried(), self._carried()] for _ in products]
-        blocks = range(steps_of(found.column) // GROUPS_OF_LINES)
+        blocks = range(loop_size(found.column) // GROUPS_OF_LINES)
         self.sums = [[tiles.register(zeros(self.unit)) for _ in blocks] for _ in products]
         self.is_masked = False  # whether scores are, before they are weighed
         self.done = self.tile  # the END of the pass, once it is made

@@ -2,10 +2,10 @@
 
     dq[i, c] = sum over j of ds[i, j] * k[j, c]         (ir/attention_gradients.py)
 
-A group has a block of rows i (attention_tiles.py). If statistics of rows are its own to compute, it
-goes through the keys as attention does (attention.py), which gives the largest score and the sum of
-exponentials of each row, and the shift as the product of two rows, the result's and its gradient's.
-Then it goes through the keys for the sums:
+A workgroup has a block of rows i (attention_tiles.py). If statistics of rows are its own to
+compute, it goes through the keys as attention does (attention.py), which gives the largest score
+and the sum of exponentials of each row, and the shift as the product of two rows, the result's and
+its gradient's. Then it goes through the keys for the sums:
 
     for each tile of keys:
         s = q @ k.T;  dp = g @ v.T                                      MMAs
@@ -34,7 +34,7 @@ from ..ir.attention_gradients import (
     without_rounding,
 )
 from ..ir.choices import take
-from ..ir.loops import TRUE, free_ranges, steps_of
+from ..ir.loops import TRUE, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -93,14 +93,14 @@ class _Kernel:
             self.rows[attention.query] = attention.depth
         widths = map(power_of_two, (found.column, *self.rows.values()))
         shapes = SHAPES if max(widths) <= NARROW else SHAPES[1:]
-        results = steps_of(found.row) * steps_of(*found.batch)
+        results = loop_size(found.row) * loop_size(*found.batch)
         shape = choose(shapes, self._bytes, results, target.workgroup)
         self.tiles = Tiles(moves, unit, found.row, found.key, found.batch, shape)
         self.tiles.held = len(self.rows)
         self.tiles.limit(nest, found.column)
 
     def _bytes(self, shape: Shape) -> int:
-        """The shared memory of a group: its rows, and tiles of keys in both passes."""
+        """The shared memory of a workgroup: its rows, and tiles of keys in both passes."""
         found = self.found
         tiles = {p.of_key.src[0].src[0]: power_of_two(p.depth) for p in found.products}
         tiles |= {one.value.src[0].src[0]: power_of_two(found.column) for one in found.sums}
@@ -154,7 +154,7 @@ class _Kernel:
         assert depth is not None
         assert factor is not None
         parts = []
-        for block in range(steps_of(depth) // GROUPS_OF_LINES):
+        for block in range(loop_size(depth) // GROUPS_OF_LINES):
             for side in map(Node.index, range(2)):
                 places = {self.found.row: self.tiles.row_of(*half),
                           depth: self.tiles.column_of(block, side)}  # fmt: skip
@@ -192,7 +192,7 @@ class _Kernel:
         }  # fmt: skip
         elements, staged = self._elements(first_key)
         elements = self._hidden(elements, scores, first_key, tile)
-        blocks = range(steps_of(found.column) // GROUPS_OF_LINES)
+        blocks = range(loop_size(found.column) // GROUPS_OF_LINES)
         results, effects = [], []
         for one, element in zip(found.sums, elements, strict=True):
             first = [tiles.register(zeros(self.unit)) for _ in blocks]

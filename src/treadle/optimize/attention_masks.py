@@ -14,7 +14,7 @@ import math
 from typing import NamedTuple
 
 from ..dtype import dtypes
-from ..ir.loops import TRUE, steps_of
+from ..ir.loops import TRUE, loop_size
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
@@ -94,7 +94,7 @@ def _is_cut(tiles: Tiles, shown: Node | None, first_key: Node) -> Node | None:
         return None
     total = Node.index(0)
     if tiles.is_inside(tiles.key, keys[1]) is not TRUE:
-        more = [*more, keys[1] - steps_of(tiles.key)]
+        more = [*more, keys[1] - loop_size(tiles.key)]
     for one in more:
         total = total.maximum((one + 1).maximum(0).minimum(1))
     return simplify(total)

@@ -1,6 +1,6 @@
 """Blocks of rows against tiles of keys on matrix units: what kernels of attention have in common.
 
-A group has a block of rows, each of its subgroups some of them, and goes through tiles of keys.
+A workgroup has a block of rows, each of its subgroups some of them, and goes through tiles of keys.
 What an item has of the sums of one product (see matrix_units.py) is what it needs as words of x for
 the next: rows g and g + 8, columns 2t and 2t + 1 of two neighbouring products are k of one. So
 what is computed of scores goes from one product to the other as it is, in registers, and a row is
@@ -31,12 +31,12 @@ from dataclasses import dataclass
 from ..dtype import dtypes
 from ..ir.args import RegisterRef
 from ..ir.attention import EACH, is_kept, narrow_factor
-from ..ir.loops import TRUE, Split, replace_ranges, steps_of
+from ..ir.loops import TRUE, Split, loop_size, replace_ranges
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import MatrixUnit, Workgroup
-from .fragments import GROUPS_OF_LINES, WORDS, Lane, Operand, staged
+from .fragments import GROUPS_OF_LINES, WORDS, FragmentOperand, Lane, staged
 from .masked_bounds import Span, limits_of
 from .moves import Moves
 from .nest import Nest
@@ -74,7 +74,7 @@ def choose(
 ) -> Shape:
     """The first of `shapes` of which two groups fit, else one; one with few rows for few results.
 
-    `nbytes` is the shared memory of a group that computes `results` rows with others.
+    `nbytes` is the shared memory of a workgroup that computes `results` rows with others.
     """
     if results < shapes[0].rows * group.busy:
         shapes = [shape for shape in shapes if shape.products == 1]
@@ -94,9 +94,9 @@ class Tiles:
         shape: Shape,
     ) -> None:  # fmt: skip
         self.moves, self.unit, self.row, self.key, self.shape = moves, unit, row, key, shape
-        self.blocks = -(-steps_of(row) // shape.rows)
+        self.blocks = -(-loop_size(row) // shape.rows)
         loop = moves.loop(self.blocks, "grid") if self.blocks > 1 else Node.index(0)
-        self.batch = {r: moves.loop(steps_of(r), "grid") for r in batch}
+        self.batch = {r: moves.loop(loop_size(r), "grid") for r in batch}
         self.grid = (*self.batch.values(), *((loop,) if self.blocks > 1 else ()))
         self.block = loop
         self.subgroup = moves.loop(SUBGROUPS, "local")
@@ -104,7 +104,7 @@ class Tiles:
         self.registers = 0
         self.held = shape.products  # rows of 16 whose words an item would hold at a time
         self.span: Span | None = None
-        self.operands: dict[tuple[Node, int], Operand] = {}
+        self.operands: dict[tuple[Node, int], FragmentOperand] = {}
         self.inside: dict[int, Node] = {}
 
     @property
@@ -121,7 +121,7 @@ class Tiles:
         """
         order = nest.node.toposort()
         fills = {n.src[2]: n.src[0] for n in order if is_kept(n)}
-        limits = limits_of(filter(is_along_row, order), fills, steps_of(self.key))
+        limits = limits_of(filter(is_along_row, order), fills, loop_size(self.key))
         if limits is None:
             return
         if limits.ends and self.block.op is Op.RANGE:
@@ -132,7 +132,7 @@ class Tiles:
 
     def over_keys(self) -> tuple[Node, Node]:
         """A loop over the tiles that count for the rows of a block, and the first key of each."""
-        whole = self.moves.loop(-(-steps_of(self.key) // self.shape.keys))
+        whole = self.moves.loop(-(-loop_size(self.key) // self.shape.keys))
         if self.span is None:
             return whole, whole * self.shape.keys
         split = self.span.substitute(self.batch).loop(whole, self.shape.keys)
@@ -147,9 +147,9 @@ class Tiles:
 
     def is_inside(self, loop: Node, place: Node) -> Node:
         """Whether a loop has such a step, which keys of a tile always are if tiles are whole."""
-        if loop is self.key and steps_of(loop) % self.shape.keys == 0:
+        if loop is self.key and loop_size(loop) % self.shape.keys == 0:
             return TRUE
-        guard = simplify(place < steps_of(loop))
+        guard = simplify(place < loop_size(loop))
         return TRUE if guard.value == 1 else guard
 
     def row_of(self, product: int, half: int) -> Node:
@@ -165,19 +165,19 @@ class Tiles:
         """Which products of rows there are, each with its upper and lower half."""
         return [(product, half) for product in range(self.shape.products) for half in range(2)]
 
-    def of_rows(self, factor: Node, depth: Node) -> Operand:
+    def of_rows(self, factor: Node, depth: Node) -> FragmentOperand:
         """A factor of the block's rows, along `depth`."""
         return self._staged(
             factor, self.row, self.block * self.shape.rows, self.shape.rows, depth, 1
         )
 
-    def of_keys(self, factor: Node, inner: Node, first: Node) -> Operand:
+    def of_keys(self, factor: Node, inner: Node, first: Node) -> FragmentOperand:
         """A factor of the tile of keys from `first` on, along `inner`: a line for each key."""
         return self._staged(factor, self.key, first, self.shape.keys, inner, BUFFERS)
 
     def _staged(
         self, factor: Node, loop: Node, first: Node, lines: int, inner: Node, buffers: int
-    ) -> Operand:
+    ) -> FragmentOperand:
         """So many lines of a factor from `first` on; what is the same lies in memory once."""
         long = power_of_two(inner)
         line, along = self._inside(lines), self._inside(-long)
@@ -238,7 +238,9 @@ class Tiles:
                     now.append(mine[block].src[1])
             done = now
 
-    def scores(self, rows: Operand, keys: Operand, depth: Node, tile: Node) -> list[list[Node]]:
+    def scores(
+        self, rows: FragmentOperand, keys: FragmentOperand, depth: Node, tile: Node
+    ) -> list[list[Node]]:
         """The sums of products of rows and a tile's keys that an item has, by eight keys."""
         again = (tile,) if power_of_two(depth) * self.held > HELD else ()
         sums = [
@@ -247,13 +249,15 @@ class Tiles:
             for _ in range(self.shape.products)
         ]  # fmt: skip
         self.add_products(
-            sums, steps_of(depth) // EACH,
+            sums, loop_size(depth) // EACH,
             lambda product, step: self.words_of_x(rows, product, step, *again),
             lambda block, step: self.words_of_y(keys, block, step), tile,
         )  # fmt: skip
         return sums
 
-    def words_of_x(self, operand: Operand, product: int, step: int, *again: Node) -> list[Node]:
+    def words_of_x(
+        self, operand: FragmentOperand, product: int, step: int, *again: Node
+    ) -> list[Node]:
         """An item's words of the rows of one product; read anew in each step of loops `again`."""
         upper = (self.subgroup * self.shape.products + product) * 2
         words = operand.words(
@@ -261,7 +265,7 @@ class Tiles:
         )
         return [words(Node.index(number)) for number in range(4)]
 
-    def words_of_y(self, operand: Operand, block: int, step: int) -> list[Node]:
+    def words_of_y(self, operand: FragmentOperand, block: int, step: int) -> list[Node]:
         """An item's words of eight columns; those of two times eight are read at once."""
         first = block // 2 * 2
         words = operand.words(4, self.lane, lambda n: n // 2 + first, lambda n: n % 2 + 2 * step)
@@ -277,7 +281,7 @@ class Tiles:
 
 def power_of_two(loop: Node) -> int:
     """How long lines along `loop` are: longer, so that they can be swizzled."""
-    return 1 << (steps_of(loop) - 1).bit_length()
+    return 1 << (loop_size(loop) - 1).bit_length()
 
 
 def words_of_weights(halves: list[list[Node]], step: int) -> list[Node]:

@@ -1,4 +1,4 @@
-"""Rows that a kernel would compute twice, or reads in any order, are kept in cache instead.
+"""Rows kept in cache: costly ones that a kernel uses twice, and ones that it gathers from.
 
     softmax: exp(x[r] - max) is summed over r, and wanted again for each column c
       ->  a STAGE holds the row of exponentials; the sum and the columns read it
@@ -10,13 +10,12 @@ Only costly functions are worth the detour through memory, and only rows that fi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from ..dtype import DType
 from ..ir.args import StageArg
 from ..ir.choices import take
-from ..ir.loops import Split, free_ranges, replace_ranges
+from ..ir.loops import Split, free_ranges, loop_size, replace_ranges
 from ..ir.node import Node
 from ..ir.op import TRANSCENDENTAL, Op
 from ..ir.rules.index import simplify
@@ -24,14 +23,14 @@ from ..target import Target
 from .moves import Moves
 from .nest import Nest, place_in_row, sequential_loops
 
-__all__ = ["keep_costly_rows", "keep_gathered_rows"]
+__all__ = ["cache_costly_rows", "cache_gathered_rows"]
 
 MIN_ROW = 64
 MOST_SKIPPED = 8  # a row is kept if one of so many elements is read
 UNROLL = 4
 
 
-def keep_costly_rows(moves: Moves, target: Target) -> None:
+def cache_costly_rows(moves: Moves, target: Target) -> None:
     """Make a STAGE of each costly row that a reduction and the output both compute."""
     for nest in moves.nests():
         if nest.node.op is Op.END and not nest.is_scheduled and not sequential_loops(nest):
@@ -44,8 +43,8 @@ def _keep(moves: Moves, nest: Nest, reduce: Node, target: Target) -> None:
     if reduce not in free or len(reduce.src) != 2 or not free[reduce] < frozenset(nest.loops):
         return
     along, rest = reduce.src[1], [r for r in nest.loops if r not in free[reduce]]
-    size = along.src[0].arg
-    if len(rest) != 1 or rest[0].src[0].arg != size or along.arg.kind != "loop":
+    size = loop_size(along)
+    if len(rest) != 1 or loop_size(rest[0]) != size or along.arg.kind != "loop":
         return
     fits = target.l2 // 4
     outside = {n for n in nest.nodes() if n in free and rest[0] in free[n]}
@@ -73,17 +72,17 @@ def _stage(
     made = {reduce: replace_ranges(reduce, {along: fill}) for reduce in reduced}
     moves.root = simplify(moves.root.substitute(made | {again: kept(column)}))
     take("cached_rows")
-    moves.log.append(f"keep a row of {along.src[0].arg} (shared)")
+    moves.log.append(f"keep a row of {loop_size(along)} (shared)")
 
 
 def _fill(moves: Moves, along: Node, dtype: DType, target: Target) -> Split:
     lanes = min(target.lanes(dtype), target.max_lanes)
-    return moves.tiled(along, (UNROLL, "unroll"), (max(lanes, 2), "vector"))
+    return moves.tiled(loop_size(along), (UNROLL, "unroll"), (max(lanes, 2), "vector"))
 
 
 def _row(value: Node, along: Node, fill: Split) -> Callable[[Node], Node]:
     """A STAGE of `value` for all of `along`, as a function of the place that is read."""
-    size = along.src[0].arg
+    size = loop_size(along)
     filled = replace_ranges(value, {along: fill})
     arg = StageArg("shared", (size,))
     return lambda at: Node(
@@ -91,7 +90,7 @@ def _row(value: Node, along: Node, fill: Split) -> Callable[[Node], Node]:
     )
 
 
-def keep_gathered_rows(moves: Moves, target: Target) -> None:
+def cache_gathered_rows(moves: Moves, target: Target) -> None:
     """Make a STAGE of each row of memory that is read in any order, if much of it is."""
     for nest in moves.nests():
         if nest.node.op is Op.END and not sequential_loops(nest):
@@ -107,7 +106,7 @@ def _keep_gathered(moves: Moves, nest: Nest, load: Node, target: Target) -> None
     row, place, size = found
     rows = tuple(r for r in nest.loops if r in free_ranges(row)[row])
     rest = [r for r in nest.loops if r not in rows]
-    reads = math.prod(r.src[0].arg for r in rest)
+    reads = loop_size(*rest)
     if size < MIN_ROW or size * load.dtype.itemsize > target.l2 // 4 or reads * MOST_SKIPPED < size:
         return
     if not rows or not rest or free_ranges(load)[load] != frozenset(nest.loops):

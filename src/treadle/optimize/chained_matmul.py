@@ -1,4 +1,4 @@
-"""Chains of products: blocks of rows of what lies between stay in each worker's cache.
+"""Chains of products: the rows between two products stay in a worker's cache.
 
     out[i, d] = sum over j of x[i, j] * y[j, d]      x[i, :] is a row that the kernel keeps,
     x[i, j] = f(sum over c of p[i, c] * q[j, c])     computed by a product itself (attention)
@@ -21,20 +21,20 @@ have several such products of the same rows, and store statistics of them
 from __future__ import annotations
 
 from ..ir.attention import is_kept, is_of_product, without_rows
-from ..ir.loops import TRUE, free_ranges
+from ..ir.loops import TRUE, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
 from .matmul_problem import factors_of
 from .moves import Moves
 from .nest import Nest, sequential_loops, stride
-from .parameters import Knobs
+from .parameters import Parameters
 from .row_blocking import Blocks, Chain
 
-__all__ = ["block_chains"]
+__all__ = ["block_chained_matmul"]
 
 
-def block_chains(moves: Moves, target: Target, knobs: Knobs) -> None:
+def block_chained_matmul(moves: Moves, target: Target, parameters: Parameters) -> None:
     """Cut the rows of every chain of products into blocks."""
     moves.root = without_rows(moves.root, lambda row: not is_of_product(row))
     for nest in moves.nests():
@@ -42,7 +42,7 @@ def block_chains(moves: Moves, target: Target, knobs: Knobs) -> None:
             nest = _without_factors(moves, nest)
             chain = _recognise(nest)
             if chain is not None:
-                Blocks(moves, nest, chain, target, knobs).make()
+                Blocks(moves, nest, chain, target, parameters).make()
 
 
 def _kept_factor(reduce: Node) -> tuple[Node, Node] | None:
@@ -100,7 +100,7 @@ def _recognise(nest: Nest) -> Chain | None:
     shared = [r for r in shared if all(r not in free[n] for n in others)]
     if not shared:
         return None
-    return Chain(max(shared, key=lambda r: r.src[0].arg), columns, products, rows)
+    return Chain(max(shared, key=loop_size), columns, products, rows)
 
 
 def _fits(index: Node, columns: tuple[Node, ...]) -> bool:

@@ -1,6 +1,7 @@
-"""How a matmul-like nest is cut: the tile of registers, and which factor's loop lanes run over.
+"""The tile of a matmul-like nest: how many rows and vectors, and which factor lanes run over.
 
-    best_way(moves, nest, problem, target, knobs)  ->  (problem, tile), rows as columns if better
+    best_tiling(moves, nest, problem, target, parameters)
+        ->  (problem, tile), with rows and columns exchanged if that is better
 
 Decided by counting vector instructions: products, loads, and what packing takes.
 """
@@ -10,17 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..ir.choices import take
-from ..ir.loops import free_ranges, steps_of
+from ..ir.loops import free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
-from .matmul_problem import Problem, lasts
+from .matmul_problem import MatmulProblem, lasts
 from .moves import Moves
 from .nest import Nest, gating, reads_of, stride
-from .parameters import Knobs
+from .parameters import Parameters
 from .windows import Windows, find_windows
 
-__all__ = ["Tile", "best_way", "choose_tile", "is_at_hand", "is_in_place", "is_scattered"]
+__all__ = ["Tile", "best_tiling", "choose_tile", "is_at_hand", "is_in_place", "is_scattered"]
 
 PACK_REUSE = 2
 PACK = 3.0  # instructions to pack a vector that is read as one
@@ -43,20 +44,20 @@ class Tile:
         return self.vectors * self.lanes
 
 
-def best_way(
-    moves: Moves, nest: Nest, problem: Problem, target: Target, knobs: Knobs
-) -> tuple[Problem, Tile]:
+def best_tiling(
+    moves: Moves, nest: Nest, problem: MatmulProblem, target: Target, parameters: Parameters
+) -> tuple[MatmulProblem, Tile]:
     """The problem as it is or, where that takes clearly less, with its rows as columns."""
-    tile = _tile_for(problem, target, knobs)
+    tile = _tile_for(problem, target, parameters)
     swapped = replace(problem, x=problem.y, y=problem.x, rows=problem.columns, columns=problem.rows)
     problem, swapped = _with_windows(moves, problem), _with_windows(moves, swapped)
-    if steps_of(*swapped.rows) < 2 or steps_of(*swapped.columns) < 4:
+    if loop_size(*swapped.rows) < 2 or loop_size(*swapped.columns) < 4:
         return problem, tile
-    other = _tile_for(swapped, target, knobs)
+    other = _tile_for(swapped, target, parameters)
     # Results that lie apart are stored one by one, unless the rows of a tile lie side by side: then
     # they are turned in registers. What is added to them is read one by one.
     is_turned = any(stride(nest.stores()[0], r) == 1 for r in swapped.rows)
-    apart = steps_of(*problem.rows) * steps_of(*problem.columns) / steps_of(*problem.steps)
+    apart = loop_size(*problem.rows) * loop_size(*problem.columns) / loop_size(*problem.steps)
     apart *= (TURNED if is_turned else 1) + _matrices_added(nest, problem)
     most = ABOUT_AS_MUCH if _packed(swapped) + SPARED < _packed(problem) else CLEARLY_LESS
     if _cost(swapped, other) + apart < most * _cost(problem, tile):
@@ -66,15 +67,15 @@ def best_way(
     return problem, tile
 
 
-def _packed(problem: Problem) -> int:
+def _packed(problem: MatmulProblem) -> int:
     """The bytes of memory that packed rows take."""
     if problem.windows is not None or lasts(problem.x):
         return 0
     loops = (*problem.batch, *problem.rows, *problem.steps)
-    return steps_of(*loops) * problem.reduce.dtype.itemsize
+    return loop_size(*loops) * problem.reduce.dtype.itemsize
 
 
-def _matrices_added(nest: Nest, problem: Problem) -> int:
+def _matrices_added(nest: Nest, problem: MatmulProblem) -> int:
     """How many elements are read for each result beside those of the product."""
     outside = nest.node.toposort(lambda n: n is not problem.reduce and n.op is not Op.STAGE)
     reads = [n for n in outside if n.op is Op.LOAD]
@@ -83,30 +84,30 @@ def _matrices_added(nest: Nest, problem: Problem) -> int:
     return sum(bool(free[n] & rows and free[n] & columns) for n in reads)
 
 
-def _with_windows(moves: Moves, problem: Problem) -> Problem:
+def _with_windows(moves: Moves, problem: MatmulProblem) -> MatmulProblem:
     if lasts(problem.x):
         return problem
     windows = find_windows(moves, problem.x, problem.rows, problem.steps, problem.batch)
     return replace(problem, windows=windows)
 
 
-def _tile_for(problem: Problem, target: Target, knobs: Knobs) -> Tile:
-    rows, columns = steps_of(*problem.rows), steps_of(*problem.columns)
-    return choose_tile(rows, columns, problem.reduce.dtype.itemsize, target, knobs)
+def _tile_for(problem: MatmulProblem, target: Target, parameters: Parameters) -> Tile:
+    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
+    return choose_tile(rows, columns, problem.reduce.dtype.itemsize, target, parameters)
 
 
 def choose_tile(
-    rows: int, columns: int, itemsize: int, target: Target, knobs: Knobs,
+    rows: int, columns: int, itemsize: int, target: Target, parameters: Parameters,
     beside: int = 1, sums: int = 1,
 ) -> Tile:  # fmt: skip
-    """The tile with the least padding and the most work for each load, if `knobs` name none.
+    """The tile with the least padding and the most work for each load, if `parameters` name none.
 
     So many products `beside` each other have such a tile each, of the same rows; of all that the
     nest computes, so many `sums` are in registers in the end.
     """
     lanes = min(max(2, target.vector_bytes // itemsize), target.max_lanes)
-    if knobs.tile is not None:
-        height, vectors = knobs.tile
+    if parameters.tile is not None:
+        height, vectors = parameters.tile
         return Tile(min(height, rows), min(vectors, -(-columns // lanes)), lanes)
     registers = target.vector_registers - 4
     best: tuple[float, Tile] | None = None
@@ -134,9 +135,9 @@ def choose_tile(
     return best[1]
 
 
-def _cost(problem: Problem, tile: Tile) -> float:
+def _cost(problem: MatmulProblem, tile: Tile) -> float:
     """About how many vector instructions each step takes, packing included."""
-    rows, columns = steps_of(*problem.rows), steps_of(*problem.columns)
+    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
     vectors = -(-columns // tile.columns) * tile.vectors
     row_tiles = -(-rows // tile.rows)
     products = row_tiles * tile.rows * vectors
@@ -153,12 +154,12 @@ def _cost(problem: Problem, tile: Tile) -> float:
     return max(products, loads) + packing
 
 
-def _copying(problem: Problem, windows: Windows, tile: Tile) -> float:
+def _copying(problem: MatmulProblem, windows: Windows, tile: Tile) -> float:
     """About how many instructions each step takes for the copy of an image, turned in squares."""
     if windows.is_in_place:
         return 0.0
     loops = free_ranges(windows.image)[windows.image].difference(problem.batch)
-    return 2 * PACK * steps_of(*loops) / tile.lanes / steps_of(*problem.steps)
+    return 2 * PACK * loop_size(*loops) / tile.lanes / loop_size(*problem.steps)
 
 
 def is_scattered(factor: Node, along: tuple[Node, ...], steps: tuple[Node, ...]) -> bool:
@@ -170,32 +171,32 @@ def is_scattered(factor: Node, along: tuple[Node, ...], steps: tuple[Node, ...])
 def _packing(factor: Node, along: tuple[Node, ...], steps: tuple[Node, ...], tile: Tile) -> float:
     """About how many instructions it takes to pack a vector of a factor."""
     reads = reads_of(factor)
-    is_long = steps_of(along[-1]) >= tile.lanes or len(along) == 1
+    is_long = loop_size(along[-1]) >= tile.lanes or len(along) == 1
     if is_long and all(stride(index, along[-1]) == 1 for index in reads):
         if len(along) == 1:
             return PACK
         # Borders, and rows that end within vectors, are masks.
-        return (2 if steps_of(along[-1]) % tile.lanes == 0 or not gating(factor) else 3) * PACK
-    is_run = steps_of(steps[-1]) >= tile.lanes // 2 or len(steps) == 1
+        return (2 if loop_size(along[-1]) % tile.lanes == 0 or not gating(factor) else 3) * PACK
+    is_run = loop_size(steps[-1]) >= tile.lanes // 2 or len(steps) == 1
     is_turned = is_run and all(stride(index, steps[-1]) == 1 for index in reads)
     return 2 * PACK if is_turned else 2 * tile.lanes  # else element by element
 
 
-def is_in_place(problem: Problem, tile: Tile) -> bool:
+def is_in_place(problem: MatmulProblem, tile: Tile) -> bool:
     """Whether rows are read where they are: too few panels use them for packing to be worth it.
 
     Where that is in several loops, rows lie along the steps, so that each is read line by line.
     """
-    if -(-steps_of(*problem.columns) // tile.columns) >= PACK_REUSE:
+    if -(-loop_size(*problem.columns) // tile.columns) >= PACK_REUSE:
         return False
     if len(problem.steps) == 1:
         return True
     last = problem.steps[-1]
     is_row = all(stride(index, last) == 1 for index in reads_of(problem.x))
-    return is_row and steps_of(last) >= MIN_RUN and not gating(problem.x)
+    return is_row and loop_size(last) >= MIN_RUN and not gating(problem.x)
 
 
-def is_at_hand(problem: Problem, target: Target) -> bool:
+def is_at_hand(problem: MatmulProblem, target: Target) -> bool:
     """Whether rows of memory, each contiguous, are read as quickly where they are.
 
     They stay in the second-level cache beside the panels, and a phase and its barrier are saved: in
@@ -204,4 +205,4 @@ def is_at_hand(problem: Problem, target: Target) -> bool:
     x, steps = problem.x, problem.steps
     if len(steps) != 1 or x.op is not Op.LOAD or stride(x.src[1], steps[0]) != 1 or lasts(x):
         return False
-    return steps_of(*problem.rows, *steps) * x.dtype.itemsize <= target.l2 // 2
+    return loop_size(*problem.rows, *steps) * x.dtype.itemsize <= target.l2 // 2

@@ -1,4 +1,4 @@
-"""Reductions down columns: a few rows at a time are added to a row of totals in the nearest cache.
+"""Reductions down columns: a row of totals in the first-level cache takes several rows at a time.
 
     out[c] = sum of x[r, c] over r
       ->  totals[c] = x[0, c] + ... + x[7, c] for all c of a strip
@@ -15,12 +15,10 @@ decides how large errors become. The totals of parts are added in float64.
 
 from __future__ import annotations
 
-import math
-
 from ..dtype import DType, dtypes
 from ..ir.choices import take
 from ..ir.key_value import goes_on, is_better, joined, split, wide_parts
-from ..ir.loops import free_ranges, steps_of
+from ..ir.loops import free_ranges, loop_size
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from ..target import Target
@@ -29,7 +27,7 @@ from .lane_width import lanes_of
 from .moves import Moves
 from .nest import Nest, reads_of, sequential_loops, stride
 
-__all__ = ["BLOCK", "is_down_columns", "is_unrolled", "steps_of_part", "total_columns"]
+__all__ = ["BLOCK", "is_down_columns", "is_unrolled", "reduce_columns", "steps_of_part"]
 
 Parts = tuple[Node, ...]  # a number, or a key and its place
 
@@ -78,18 +76,18 @@ def _rows_of_step(reduce: Node) -> int:
     """How many rows a step of `reduce` reads already."""
     loop = reduce.src[1]
     inner = [n for n in reduce.src[0].toposort() if n.op is Op.REDUCE and loop in free_ranges(n)[n]]
-    return max((steps_of(*n.src[1:]) for n in inner), default=1)
+    return max((loop_size(*n.src[1:]) for n in inner), default=1)
 
 
 def steps_of_part(reduce: Node) -> int:
     """How many steps down a long column make a part: a divisor of their number, if possible."""
     rows = KEYED_PART_ROWS if wide_parts(reduce.src[0]) else PART_ROWS
-    steps, most = steps_of(reduce.src[1]), max(1, rows // _rows_of_step(reduce))
+    steps, most = loop_size(reduce.src[1]), max(1, rows // _rows_of_step(reduce))
     near = range(most, most * 5 // 8, -1) if steps >= 2 * most else ()
     return next((n for n in near if steps % n == 0), most)
 
 
-def total_columns(moves: Moves, nest: Nest, target: Target) -> bool:
+def reduce_columns(moves: Moves, nest: Nest, target: Target) -> bool:
     """Schedule `nest`, if it is made of reductions down the same columns. Whether it is."""
     reduces = [n for n in nest.reduces() if not is_unrolled(n)]
     if not reduces or any(r.arg.kind != "loop" for r in nest.loops) or sequential_loops(nest):
@@ -104,7 +102,7 @@ def total_columns(moves: Moves, nest: Nest, target: Target) -> bool:
     if any(n.op is Op.STAGE and n.arg.scope == "shared" for n in nest.nodes()):
         return False
     rows = max(1, BLOCK // max(map(_rows_of_step, reduces)))
-    if steps_of(row) < 2 * rows or (rows > 1 and any(len(_parts(r)) > 1 for r in reduces)):
+    if loop_size(row) < 2 * rows or (rows > 1 and any(len(_parts(r)) > 1 for r in reduces)):
         return False  # too short, or keys that are not looked for by their blocks
     size = _strip_size(nest, reduces, column, target)
     if size is None:
@@ -116,14 +114,14 @@ def total_columns(moves: Moves, nest: Nest, target: Target) -> bool:
 def _strip_size(nest: Nest, reduces: list[Node], column: Node, target: Target) -> StripSize | None:
     """Strips whose totals leave a part of the first-level cache to what is read."""
     nodes = len(Node.sink([reduce.src[0] for reduce in reduces]).toposort())
-    copies, lanes, columns = COPIES, lanes_of(nest, target, 2), steps_of(column)
+    copies, lanes, columns = COPIES, lanes_of(nest, target, 2), loop_size(column)
     while copies > 1 and (copies * BLOCK * nodes > MOST_NODES or copies * lanes > columns):
         copies //= 2
     totals = sum(_dtype_of_total(reduce, target).itemsize for reduce in reduces)
     narrow = min(n.dtype.itemsize for reduce in reduces for n in _memories(reduce))
     return strip_size(
         columns,
-        others=math.prod(steps_of(r) for r in nest.loops if r is not column),
+        others=loop_size(*(r for r in nest.loops if r is not column)),
         most=target.l1 * 2 // 3 // totals,
         least=min(LEAST_STRIP // narrow, columns),
         copies=copies,
@@ -153,7 +151,7 @@ class _Totals:
 
     def schedule(self, nest: Nest, reduces: list[Node]) -> None:
         """Fill rows of totals for `reduces`, and read them where those were."""
-        blocks, rest = divmod(steps_of(self.row), self.rows)
+        blocks, rest = divmod(loop_size(self.row), self.rows)
         begun = [self._begun(reduce, rest) for reduce in reduces]
         memories = [tuple(self.strips.memory(p.dtype) for p in parts) for parts in begun]
         memories = self._stored(memories, begun, ())

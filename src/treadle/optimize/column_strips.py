@@ -1,4 +1,4 @@
-"""Strips of columns, with a row of memory that holds a number for each of them (LOCAL).
+"""Strips of columns, with a row of memory that holds a total for each (LOCAL).
 
     for strip (grid): for column in strip: memory[column] = first(column)
                       for row: for column in strip: memory[column] = next(row, column, memory)
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ..dtype import DType, dtypes
 from ..ir.args import LocalRef
 from ..ir.choices import take
-from ..ir.loops import TRUE, Split, replace_ranges, steps_of
+from ..ir.loops import TRUE, Split, loop_size, replace_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from .moves import Moves
@@ -84,13 +84,11 @@ class Strips:
         size, moves = self.size, self.moves
         if self.strip is not None:
             take("column_strips")
-        split = moves.tiled(
-            moves.loop(size.columns), (size.copies, "unroll"), (size.lanes, "vector")
-        )
+        split = moves.tiled(size.columns, (size.copies, "unroll"), (size.lanes, "vector"))
         position, around = split.expr, ()
         if self.strip is not None:
             position, around = self.strip * size.columns + position, (self.strip,)
-        count = steps_of(self.column)
+        count = loop_size(self.column)
         guard = TRUE if count == size.strips * size.columns else position < count
         return Split(position, (*around, *split.ranges), guard)
 
@@ -105,7 +103,7 @@ class Strips:
     def as_grid(self, nest: Nest, but: tuple[Node, ...] = ()) -> dict[Node, Split]:
         """What the other loops of `nest` become, and the column those."""
         others = (r for r in nest.loops if r is not self.column and r not in but)
-        new = {r: self.moves.loop(steps_of(r), "grid") for r in others}
+        new = {r: self.moves.loop(loop_size(r), "grid") for r in others}
         return {r: Split(n, (n,)) for r, n in new.items()}
 
 

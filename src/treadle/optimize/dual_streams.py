@@ -1,4 +1,4 @@
-"""Reductions that read memory at two places at a time.
+"""Reductions that read two streams of memory at a time.
 
     sum over k of x[r, k]    ->   for r in pairs: rows r and r + 1 together
     sum over k of x[k]       ->   sum over k of x[k] + x[n/2 + k]
@@ -11,7 +11,7 @@ do rows of bytes that are widened, by reading but once the vector that they are 
 from __future__ import annotations
 
 from ..ir.key_value import wide_parts
-from ..ir.loops import TRUE, Split, steps_of
+from ..ir.loops import TRUE, Split, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -30,16 +30,16 @@ def pair_of_rows(nest: Nest, reduce: Node, loop: Node) -> Node | None:
     rows = nest.loops[-1] if nest.loops else None
     if rows is None or len(nest.reduces()) != 1 or wide_parts(reduce.src[0]):
         return None
-    if steps_of(rows) % 2 or steps_of(*nest.loops) < MANY_ROWS:
+    if loop_size(rows) % 2 or loop_size(*nest.loops) < MANY_ROWS:
         return None
     return rows if _bytes_of_row(reduce, loop, rows) >= LONG_ROW else None
 
 
 def halves_of_row(moves: Moves, reduce: Node, loop: Node, copies: int, lanes: int) -> Split | None:
     """`loop` with `copies` vectors of both halves in each step, where they are long enough."""
-    half = steps_of(loop) // 2
+    half = loop_size(loop) // 2
     is_long = _bytes_of_row(reduce, loop, loop) >= 2 * LONG_HALF
-    if wide_parts(reduce.src[0]) or not is_long or steps_of(loop) % (2 * copies * lanes):
+    if wide_parts(reduce.src[0]) or not is_long or loop_size(loop) % (2 * copies * lanes):
         return None
     outer, place = moves.loop(half // (copies * lanes)), moves.loop(2, "unroll")
     copy, lane = moves.loop(copies, "unroll"), moves.loop(lanes, "vector")
@@ -51,7 +51,7 @@ def _bytes_of_row(reduce: Node, loop: Node, rows: Node) -> int:
     """What `reduce` reads along `loop`, but for what all steps of `rows` read."""
     loads = reduce.src[0].toposort(lambda n: n.op is not Op.STAGE)
     return sum(
-        load.dtype.itemsize * steps_of(loop)
+        load.dtype.itemsize * loop_size(loop)
         for load in loads
         if load.op is Op.LOAD and stride(load.src[1], loop) == 1 and stride(load.src[1], rows) != 0
     )

@@ -19,14 +19,14 @@ from typing import Literal, NamedTuple
 
 from ..dtype import dtypes
 from ..ir.args import StageArg
-from ..ir.loops import TRUE, Split, steps_of
+from ..ir.loops import TRUE, Split, digits_of, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
-from .k_tiling import fill_of, is_contiguous, undigit
+from .k_tiling import fill_of, is_contiguous
 from .moves import Moves
 
-__all__ = ["GROUPS_OF_LINES", "WORDS", "Lane", "Operand", "most_bytes", "staged"]
+__all__ = ["GROUPS_OF_LINES", "WORDS", "FragmentOperand", "Lane", "most_bytes", "staged"]
 
 PIECE = 16  # bytes that are copied at a time, and of k that a unit takes of a line at a time
 WIDEST_LINE = 128  # bytes of a STAGE that are swizzled together
@@ -45,14 +45,14 @@ class Lane(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Operand:
+class FragmentOperand:
     """A STAGE of one slice. One that `is_swapped` has k where it says lines, and lines where k."""
 
     stage: Node
     arrangement: Arrangement
     is_swapped: bool = False
 
-    def swapped(self) -> Operand:
+    def swapped(self) -> FragmentOperand:
         """The transposed factor, from the same memory; elements have two bytes."""
         return replace(self, is_swapped=not self.is_swapped)
 
@@ -105,14 +105,14 @@ def _place(
 
 def staged(
     moves: Moves, factor: Node, line: Split, inner: Node, depth: int, items: int, buffers: int
-) -> Operand:
+) -> FragmentOperand:
     """`factor` for one slice of `depth` steps and one tile of lines, in so many buffers.
 
     Each of `items` copies whole pieces along what is contiguous in memory: k, or neighbouring
     lines.
     """
     mine = tuple(r for r in line.ranges if r.arg.kind != "grid")
-    lines, width = steps_of(*mine), factor.dtype.itemsize
+    lines, width = loop_size(*mine), factor.dtype.itemsize
     each = PIECE // width
     item, lane = moves.loop(items, "local"), moves.loop(each, "vector")
     pieces = lines * depth // each
@@ -126,7 +126,7 @@ def staged(
     else:
         arrangement, sizes = _across(lines, depth, width)
         deep, place = piece // (lines // each) % depth, piece % (lines // each) * each + lane
-    split = {inner: deep, **dict(zip(mine, undigit(place, mine), strict=True))}
+    split = {inner: deep, **dict(zip(mine, digits_of(place, mine), strict=True))}
     filled = factor.substitute({r: simplify(value) for r, value in split.items()})
     gate = TRUE if turns * items == pieces else simplify(piece < pieces)
     closed = (item, lane) if turn is None else (turn, item, lane)
@@ -134,7 +134,7 @@ def staged(
     swizzle = 0 if arrangement == "columns" else sizes[-1] * width
     arg = StageArg("shared", sizes, buffers, fill_of(filled, buffers), swizzle)
     src = (filled, gate, *index, *(Node.index(0) for _ in sizes), *closed)
-    return Operand(Node(Op.STAGE, factor.dtype, src, arg), arrangement)
+    return FragmentOperand(Node(Op.STAGE, factor.dtype, src, arg), arrangement)
 
 
 def _across(lines: int, depth: int, width: int) -> tuple[Arrangement, tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""Several products over the same rows and columns: tiles of registers side by side.
+"""Several products over the same rows and columns, computed in one register tile.
 
     i, f, g, o = h @ w_i, h @ w_f, h @ w_g, h @ w_o; c = f * c + i * g   in one nest of loops
 
@@ -11,34 +11,34 @@ scheduler makes such nests of the gates of a cell.
 from __future__ import annotations
 
 from ..ir.choices import take
-from ..ir.loops import free_ranges, steps_of
+from ..ir.loops import free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
 from .choose_tile import choose_tile, is_at_hand, is_in_place
 from .matmul_packing import pack_columns, pack_rows, panel_numbers
-from .matmul_problem import Problem, factors_of, lasts, uses
-from .matmul_tiling import cut_in_tiles
+from .matmul_problem import MatmulProblem, factors_of, lasts, uses
+from .matmul_tiling import tile_loops
 from .moves import Moves
 from .nest import Nest, stride
-from .parameters import Knobs
+from .parameters import Parameters
 
-__all__ = ["tile_gates"]
+__all__ = ["tile_grouped_matmul"]
 
 
-def tile_gates(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> bool:
+def tile_grouped_matmul(moves: Moves, nest: Nest, target: Target, parameters: Parameters) -> bool:
     """Tile `nest` if it holds several products of its rows and columns; says whether it did."""
     problems = _problems(nest)
     if len(problems) < 2:
         return False
     continued = _add_products_first(moves, {problem.reduce for problem in problems})
-    rows, columns = steps_of(*problems[0].rows), steps_of(*problems[0].columns)
+    rows, columns = loop_size(*problems[0].rows), loop_size(*problems[0].columns)
     beside = max(sum(p.steps == q.steps for q in problems) for p in problems)
     itemsize = problems[0].reduce.dtype.itemsize
     sums = len(problems) - continued
-    tile = choose_tile(rows, columns, itemsize, target, knobs, beside, sums)
+    tile = choose_tile(rows, columns, itemsize, target, parameters, beside, sums)
     kept = {p.steps: is_in_place(p, tile) or is_at_hand(p, target) for p in problems}
-    cut = cut_in_tiles(moves, problems[0], tile)
+    tiling = tile_loops(moves, problems[0], tile)
     take("grouped_matmul")
     moves.log.append(f"{beside} of {len(problems)} products side by side")
     new: dict[Node, Node] = {}
@@ -47,20 +47,20 @@ def tile_gates(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> bool:
         steps = reduce.src[1:]
         factors = factors_of(reduce.src[0])
         assert factors is not None
-        x, y = factors if uses(factors[0], cut.rows.ranges) else factors[::-1]
+        x, y = factors if uses(factors[0], tiling.rows.ranges) else factors[::-1]
         (step,) = steps
         if x not in packed and kept[steps]:
             packed[x] = x
         elif x not in packed:
-            packed[x] = pack_rows(moves, x, steps, step, cut.rows, tile, target)
-        around = panel_numbers(y, steps, cut.columns) if lasts(y) else None
-        panel = pack_columns(moves, y, steps, step, cut.columns, tile, around)
+            packed[x] = pack_rows(moves, x, steps, step, tiling.rows, tile, target)
+        around = panel_numbers(y, steps, tiling.columns) if lasts(y) else None
+        panel = pack_columns(moves, y, steps, step, tiling.columns, tile, around)
         new[reduce] = Node(Op.REDUCE, reduce.dtype, (packed[x] * panel, *steps), reduce.arg)
     moves.root = moves.root.substitute(new)
     return True
 
 
-def _problems(nest: Nest) -> list[Problem]:
+def _problems(nest: Nest) -> list[MatmulProblem]:
     """The products of a nest, if all its reductions are such of one loop each."""
     inner = [r for r in nest.loops if all(stride(index, r) == 1 for index in nest.stores())]
     if len(inner) != 1 or len(nest.loops) < 2:
@@ -70,7 +70,7 @@ def _problems(nest: Nest) -> list[Problem]:
     return problems if len(problems) == len(found) else []
 
 
-def _problem(nest: Nest, reduce: Node, inner: list[Node]) -> Problem | None:
+def _problem(nest: Nest, reduce: Node, inner: list[Node]) -> MatmulProblem | None:
     factors, free = factors_of(reduce.src[0]), free_ranges(reduce)
     if reduce.arg.op is not Op.ADD or factors is None or len(reduce.src) != 2:
         return None
@@ -79,7 +79,7 @@ def _problem(nest: Nest, reduce: Node, inner: list[Node]) -> Problem | None:
         rows, columns = free[x] & loops, free[y] & loops
         if rows | columns == loops and not rows & columns and columns == {*inner}:
             in_order = tuple(r for r in nest.loops if r in rows)
-            return Problem(reduce, x, y, (), in_order, tuple(inner))
+            return MatmulProblem(reduce, x, y, (), in_order, tuple(inner))
     return None
 
 

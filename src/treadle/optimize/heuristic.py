@@ -1,14 +1,14 @@
 """The schedule that is picked at once, from the kernel's shape and the target's numbers.
 
     optimize(ast, target)  ->  (ast with grid, unroll and vector loops, the list of moves)
-    optimize(ast, target, knobs)  ->  the same, with other numbers (see parameters.py)
+    optimize(ast, target, parameters)  ->  the same, with other numbers (see parameters.py)
 
 In this order: sums of one element become loads; neighbouring loops merge; chains of products get
 blocks of rows; reductions that read the same share a loop; long reductions with few results are cut
 into chunks that workers share, and long columns into parts; matmul-like nests get
 register tiles and packed operands; every other nest gets its best contiguous loop as lanes, a few
 copies for instruction parallelism, and its outer loops as grid. Nothing here depends on the number
-of threads, so results do not either. Processors with work-groups have no chains, and go their own
+of threads, so results do not either. Processors with workgroups have no chains, and go their own
 way after long reductions: see workgroups.py.
 """
 
@@ -19,42 +19,42 @@ from collections.abc import Iterator
 
 from ..ir.attention import without_rows
 from ..ir.choices import choices_of, take
-from ..ir.loops import Split, free_ranges, steps_of
+from ..ir.loops import Split, free_ranges, has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import TRANSCENDENTAL, Op
 from ..ir.verify import shared_by_lanes
 from ..target import Target
 from .attention import attend_in_tiles
 from .attention_gradients import differentiate_in_tiles
-from .cached_rows import keep_costly_rows, keep_gathered_rows
-from .chained_matmul import block_chains
-from .column_reduction import is_down_columns, is_unrolled, steps_of_part, total_columns
+from .cached_rows import cache_costly_rows, cache_gathered_rows
+from .chained_matmul import block_chained_matmul
+from .column_reduction import is_down_columns, is_unrolled, reduce_columns, steps_of_part
 from .dual_streams import halves_of_row, pair_of_rows
 from .float64_accumulation import widen_sums
-from .fuse_reductions import join_reductions
-from .grouped_matmul import tile_gates
-from .hoist_masks import distribute_over_product
+from .fuse_reductions import fuse_reductions
+from .grouped_matmul import tile_grouped_matmul
+from .hoist_masks import hoist_masks
 from .interleave import interleave
 from .lane_scans import scan_along_row
 from .lane_width import lanes_of
 from .matmul import tile_matmul
 from .moves import Moves
 from .nest import Nest, contiguity, reads_of, sequential_loops, stride
-from .one_hot_gather import pick_elements
-from .parameters import Knobs
+from .one_hot_gather import gather_one_hot
+from .parameters import Parameters
 from .remainders import cut_off_remainders
-from .row_pipelining import overlap_rows
+from .row_pipelining import pipeline_rows
 from .row_scans import scan_rows
-from .split_concat import in_pieces, rows_in_pieces
+from .split_concat import split_concat, split_concat_rows
 from .texels import schedule_texels
 from .transposes import transpose
-from .two_level_argmax import find_blocks_first
+from .two_level_argmax import two_level_argmax
 from .workgroups import schedule_workgroups
 
 __all__ = ["optimize"]
 
 MAX_CHUNKS = 64
-DEFAULT = Knobs()
+DEFAULT = Parameters()
 FEW_ITEMS = 8
 MANY_RESULTS = 1 << 14
 LONG_FOR_ITEM = 1 << 15  # steps that one work item takes by itself, and may on every driver
@@ -65,60 +65,61 @@ NARROW, MANY_STRIPS = 8, 64  # vectors of a strip of columns, unless there are s
 MAX_COPIES = 256
 
 
-def optimize(ast: Node, target: Target, knobs: Knobs = DEFAULT) -> tuple[Node, list[str]]:
+def optimize(ast: Node, target: Target, parameters: Parameters = DEFAULT) -> tuple[Node, list[str]]:
     """A better kernel with the same meaning, and the moves that led there."""
     with choices_of() as choices:
-        root, log = _optimized(ast, target, knobs)
+        root, log = _optimized(ast, target, parameters)
     if not shared_by_lanes(root):
         for name in choices:
             take(name)
     else:
         # A row that a kernel keeps is one step's: no schedule above knows how to give lanes theirs.
-        root, log = _optimized(without_rows(ast), target, knobs, keeps_rows=False)
+        root, log = _optimized(without_rows(ast), target, parameters, keeps_rows=False)
         log.insert(0, "compute rows where they are read")
     return root, log
 
 
 def _optimized(
-    ast: Node, target: Target, knobs: Knobs, keeps_rows: bool = True
+    ast: Node, target: Target, parameters: Parameters, keeps_rows: bool = True
 ) -> tuple[Node, list[str]]:
     moves = Moves(widen_sums(ast, target))
-    if any(n.op is Op.RANGE and n.src[0].op is not Op.CONST for n in ast.toposort()):
+    if any(n.op is Op.RANGE and not has_fixed_size(n) for n in ast.toposort()):
         return _symbolic(moves)
     if not any(n.op in (Op.UPDATE, Op.TICKET) for n in ast.toposort()):
         moves.split_digits()
-    pick_elements(moves)
-    moves.root = distribute_over_product(moves.root)
+    gather_one_hot(moves)
+    moves.root = hoist_masks(moves.root)
     moves.merge_all()
     if target.workgroup is None:
-        block_chains(moves, target, knobs)
+        block_chained_matmul(moves, target, parameters)
     else:
         attend_in_tiles(moves, target)
         differentiate_in_tiles(moves, target)
-    join_reductions(moves)
+    fuse_reductions(moves)
     if target.workgroup is None:
-        find_blocks_first(moves, target)
-    _group_long_reductions(moves, target, knobs)
+        two_level_argmax(moves, target)
+    _split_long_reductions(moves, target, parameters)
     schedule_texels(moves, target)
     if target.workgroup is not None:
         schedule_workgroups(moves, target)
         return moves.root, moves.log
     if keeps_rows:
-        keep_costly_rows(moves, target)
-        keep_gathered_rows(moves, target)
+        cache_costly_rows(moves, target)
+        cache_gathered_rows(moves, target)
     done: set[tuple[Node, ...]] = set()
     while True:
         nest = next((n for n in moves.nests() if _loops_left(n, done)), None)
         if nest is None:
-            overlap_rows(moves, target)
+            pipeline_rows(moves, target)
             return moves.root, moves.log
-        is_tiled = knobs.is_tiled and (
-            tile_matmul(moves, nest, target, knobs) or tile_gates(moves, nest, target, knobs)
+        is_tiled = parameters.is_tiled and (
+            tile_matmul(moves, nest, target, parameters)
+            or tile_grouped_matmul(moves, nest, target, parameters)
         )
-        if not is_tiled and knobs.lanes == 0:
-            is_tiled = total_columns(moves, nest, target) or scan_rows(moves, nest, target)
+        if not is_tiled and parameters.lanes == 0:
+            is_tiled = reduce_columns(moves, nest, target) or scan_rows(moves, nest, target)
         if not (is_tiled or interleave(moves, nest, target) or transpose(moves, nest, target)):
-            _general(moves, nest, target, knobs)
+            _general(moves, nest, target, parameters)
         done.update(n.loops for n in moves.nests() if n.is_scheduled)
         if not is_tiled and nest.loops in [n.loops for n in moves.nests()]:
             done.add(nest.loops)
@@ -138,7 +139,7 @@ def _symbolic(moves: Moves) -> tuple[Node, list[str]]:
 # -- long reductions ------------------------------------------------------------------------------
 
 
-def _group_long_reductions(moves: Moves, target: Target, knobs: Knobs) -> None:
+def _split_long_reductions(moves: Moves, target: Target, parameters: Parameters) -> None:
     """Cut reductions with few results into chunks; each chunk's result is kept, then combined."""
     seen: set[Node] = set()
     while True:  # a group changes what stands around it: look again after each
@@ -152,11 +153,11 @@ def _group_long_reductions(moves: Moves, target: Target, knobs: Knobs) -> None:
         nest, reduce = left[0]
         seen.add(reduce)
         if target.workgroup is None and _is_alone(nest, reduce) and is_down_columns(nest, reduce):
-            chunks = steps_of(reduce.src[1]) // steps_of_part(reduce)
+            chunks = loop_size(reduce.src[1]) // steps_of_part(reduce)
             if chunks > 1:
-                moves.group(reduce, reduce.src[1], chunks)
+                moves.split_reduction(reduce, reduce.src[1], chunks)
                 continue
-        total = _group(moves, nest, reduce, target, knobs)
+        total = _split(moves, nest, reduce, target, parameters)
         if total is not None:
             seen.add(total)
 
@@ -175,18 +176,20 @@ def _is_alone(nest: Nest, reduce: Node) -> bool:
     return [n for n in nest.reduces() if not is_unrolled(n)] == [reduce]
 
 
-def _group(moves: Moves, nest: Nest, reduce: Node, target: Target, knobs: Knobs) -> Node | None:
+def _split(
+    moves: Moves, nest: Nest, reduce: Node, target: Target, parameters: Parameters
+) -> Node | None:
     """Cut `reduce` if it is long enough; the loop that combines the chunks, if there are any."""
-    results = steps_of(*free_ranges(reduce)[reduce])
-    loop = max(reduce.src[1:], key=steps_of)
+    results = loop_size(*free_ranges(reduce)[reduce])
+    loop = max(reduce.src[1:], key=loop_size)
     items = results if target.workgroup is not None else _shares(nest, results, target)
     if items < FEW_ITEMS:
-        work = results * steps_of(*reduce.src[1:]) * _inner_work(reduce)
-        chunks = min(work // knobs.chunk, MAX_CHUNKS // items)
+        work = results * loop_size(*reduce.src[1:]) * _inner_work(reduce)
+        chunks = min(work // parameters.chunk, MAX_CHUNKS // items)
     else:
         chunks = _chunks_for_items(reduce, results, target)
-    chunks = min(steps_of(loop), chunks)
-    return moves.group(reduce, loop, chunks) if chunks > 1 else None
+    chunks = min(loop_size(loop), chunks)
+    return moves.split_reduction(reduce, loop, chunks) if chunks > 1 else None
 
 
 def _shares(nest: Nest, results: int, target: Target) -> int:
@@ -194,7 +197,7 @@ def _shares(nest: Nest, results: int, target: Target) -> int:
     vector = _best_vector(nest, ())
     if vector is None:
         return results
-    return -(-results // min(steps_of(vector), NARROW * lanes_of(nest, target, 2)))
+    return -(-results // min(loop_size(vector), NARROW * lanes_of(nest, target, 2)))
 
 
 def _chunks_for_items(reduce: Node, results: int, target: Target) -> int:
@@ -203,7 +206,7 @@ def _chunks_for_items(reduce: Node, results: int, target: Target) -> int:
     if target.workgroup is None or is_busy:
         return 1
     # Two more for each loop, as drivers count.
-    steps = math.prod(steps_of(r) + 2 for r in reduce.src[1:]) * (_inner_work(reduce) + 1)
+    steps = math.prod(loop_size(r) + 2 for r in reduce.src[1:]) * (_inner_work(reduce) + 1)
     return 1 if steps <= LONG_FOR_ITEM else -(-4 * steps // LONG_FOR_ITEM)
 
 
@@ -211,7 +214,7 @@ def _inner_work(reduce: Node) -> int:
     """The steps of the longest reduction that runs for each step of `reduce`."""
     free, loops = free_ranges(reduce), frozenset(reduce.src[1:])
     inner = [n for n in reduce.src[0].toposort() if n.op is Op.REDUCE and free[n] & loops]
-    return max((steps_of(*n.src[1:]) for n in inner), default=1)
+    return max((loop_size(*n.src[1:]) for n in inner), default=1)
 
 
 def _is_sequential(nest: Nest) -> bool:
@@ -221,7 +224,7 @@ def _is_sequential(nest: Nest) -> bool:
 # -- every other nest -----------------------------------------------------------------------------
 
 
-def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
+def _general(moves: Moves, nest: Nest, target: Target, parameters: Parameters) -> None:
     ordered_steps = sequential_loops(nest)
     strip = _strip(nest, ordered_steps)
     if strip is not None:
@@ -229,35 +232,35 @@ def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
         return
     _unroll_small_reductions(moves, nest)
     nest = _same(moves, nest)
-    cut_off_remainders(moves, nest, lanes_of(nest, target, 2) * knobs.copies)
+    cut_off_remainders(moves, nest, lanes_of(nest, target, 2) * parameters.copies)
     nest = _same(moves, nest)
-    vector = _nth_vector(nest, ordered_steps, knobs.lanes)
+    vector = _nth_vector(nest, ordered_steps, parameters.lanes)
     lanes = lanes_of(nest, target, 2)
     splits: dict[Node, Split] = {}
     described = []
     scan = scan_along_row(nest, ordered_steps, lanes) if vector is None else None
     if scan is not None:
         take("lane_scan")
-        splits[scan] = moves.tiled(scan, (lanes, "vector"))
+        splits[scan] = moves.tiled(loop_size(scan), (lanes, "vector"))
         described.append(f"scan in the lanes of r{scan.arg.number}")
     if vector is not None:
         take("lane_results")
-        pieces = in_pieces(moves, nest, vector, lanes)
-        splits[vector] = pieces or _vector_tile(moves, nest, vector, lanes, knobs)
+        pieces = split_concat(moves, nest, vector, lanes)
+        splits[vector] = pieces or _vector_tile(moves, nest, vector, lanes, parameters)
         described.append(f"vector r{vector.arg.number}")
     free, pair = free_ranges(nest.node), None
     for reduce in nest.reduces():
         own = _best_reduce_vector(nest, reduce, scan if vector is None else vector, free)
         if own is not None and own not in splits:
             sharing = _sharing(nest, reduce)
-            copies = 1 if sharing else knobs.copies
+            copies = 1 if sharing else parameters.copies
             pair = None if sharing or ordered_steps else pair_of_rows(nest, reduce, own)
             halves = halves_of_row(moves, reduce, own, copies, lanes) if pair is None else None
             take("lane_reduction")
             if halves is not None:
                 take("dual_streams")
             splits[own] = halves or _reduce_tile(moves, own, lanes, copies)
-            splits |= {r: moves.tiled(r, (steps_of(r), "unroll")) for r in sharing}
+            splits |= {r: moves.tiled(loop_size(r), (loop_size(r), "unroll")) for r in sharing}
             described.append(f"vector r{own.arg.number} in its reduction")
             described.extend(f"unroll r{r.arg.number}" for r in sharing)
             if halves:
@@ -268,11 +271,13 @@ def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
     grid = _grid_loops(nest, vector, ordered_steps)
     if pair is not None:
         take("dual_streams")
-        splits[pair] = moves.tiled(pair, (2, "unroll"), outer="grid" if pair in grid else "loop")
+        splits[pair] = moves.tiled(
+            loop_size(pair), (2, "unroll"), outer="grid" if pair in grid else "loop"
+        )
         described.append(f"pairs of r{pair.arg.number}")
     for r in grid:
         if r not in splits:
-            rows = rows_in_pieces(moves, nest, r) if vector is not None else None
+            rows = split_concat_rows(moves, nest, r) if vector is not None else None
             splits[r] = _outer_as_grid(moves, rows) if rows else _whole_as_grid(moves, r)
     if vector in grid:
         splits[vector] = _outer_as_grid(moves, splits[vector])
@@ -281,10 +286,10 @@ def _general(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> None:
         and scan is None
         and grid
         and _is_sequential(nest)
-        and steps_of(grid[-1]) >= SIDE_BY_SIDE * FEW_ITEMS
+        and loop_size(grid[-1]) >= SIDE_BY_SIDE * FEW_ITEMS
     ):
         take("parallel_scans")
-        splits[grid[-1]] = moves.tiled(grid[-1], (SIDE_BY_SIDE, "unroll"), outer="grid")
+        splits[grid[-1]] = moves.tiled(loop_size(grid[-1]), (SIDE_BY_SIDE, "unroll"), outer="grid")
         described.append(f"{SIDE_BY_SIDE} of r{grid[-1].arg.number} side by side")
     if splits:
         moves.apply(splits, "; ".join([*described, f"grid of {len(grid)} loops"]))
@@ -300,7 +305,7 @@ def _unroll_small_reductions(moves: Moves, nest: Nest) -> None:
     splits: dict[Node, Split] = {}
     budget = MAX_COPIES
     for reduce in nest.reduces():
-        count = steps_of(*reduce.src[1:])
+        count = loop_size(*reduce.src[1:])
         cost = count * len([n for n in reduce.src[0].toposort() if n.op is Op.LOAD])
         if count > SMALL_REDUCE or cost > budget or any(r in splits for r in reduce.src[1:]):
             continue
@@ -308,7 +313,7 @@ def _unroll_small_reductions(moves: Moves, nest: Nest) -> None:
             continue  # steps side by side would each read a row of their own, too many for caches
         budget -= cost
         for r in reduce.src[1:]:
-            new = moves.loop(steps_of(r), "unroll")
+            new = moves.loop(loop_size(r), "unroll")
             splits[r] = Split(new, (new,))
     if splits:
         take("unrolled_reduction")
@@ -317,7 +322,7 @@ def _unroll_small_reductions(moves: Moves, nest: Nest) -> None:
 
 def _best_vector(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
     """The output loop to make lanes of, if any serves better than the reductions' own loops."""
-    candidates = [r for r in nest.loops if r not in sequential and steps_of(r) > 1]
+    candidates = [r for r in nest.loops if r not in sequential and loop_size(r) > 1]
     if not candidates:
         return None
     best = max(candidates, key=lambda r: (contiguity(nest, r), nest.loops.index(r)))
@@ -328,13 +333,13 @@ def _best_vector(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
         for reduce in nest.reduces()
         if best in free[reduce]
         for r in reduce.src[1:]
-        if r.arg.kind == "loop" and steps_of(r) >= 8
+        if r.arg.kind == "loop" and loop_size(r) >= 8
     ]
     if any(rival >= score for rival in rivals):
         return None
     if score <= 0 and not any(stride(i, best) == 1 for i in nest.stores()):
         return None
-    return best if steps_of(best) >= 4 else None
+    return best if loop_size(best) >= 4 else None
 
 
 def _nth_vector(nest: Nest, sequential: tuple[Node, ...], number: int) -> Node | None:
@@ -342,7 +347,7 @@ def _nth_vector(nest: Nest, sequential: tuple[Node, ...], number: int) -> Node |
     best = _best_vector(nest, sequential)
     if number == 0:
         return best
-    others = [r for r in nest.loops if r not in sequential and r is not best and steps_of(r) >= 4]
+    others = [r for r in nest.loops if r not in sequential and r is not best and loop_size(r) >= 4]
     others.sort(key=lambda r: -contiguity(nest, r))
     ranked = [best, *others] if best is None else [best, None, *others]
     return ranked[min(number, len(ranked) - 1)]
@@ -353,7 +358,7 @@ def _strip(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
     stores = [(e.src[0].op is Op.AFTER, e.src[1]) for e in nest.effects]
     reads = [index for value in nest.values for index in reads_of(value)]
     for r in nest.loops:
-        if r in sequential or steps_of(r) <= FEW_ITEMS:
+        if r in sequential or loop_size(r) <= FEW_ITEMS:
             continue
         if not any(stride(index, r) == 1 for index in reads):
             continue
@@ -364,9 +369,9 @@ def _strip(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
 
 def _in_strips(moves: Moves, nest: Nest, strip: Node, sequential: tuple[Node, ...]) -> None:
     """Each worker takes a strip of neighbours through all the steps that must run in order."""
-    width = min(STRIP, -(-steps_of(strip) // FEW_ITEMS))
+    width = min(STRIP, -(-loop_size(strip) // FEW_ITEMS))
     splits = {r: _whole_as_grid(moves, r) for r in nest.loops if r not in (*sequential, strip)}
-    splits[strip] = moves.tiled(strip, (width, "loop"), outer="grid")
+    splits[strip] = moves.tiled(loop_size(strip), (width, "loop"), outer="grid")
     moves.reorder(nest, (*(r for r in nest.loops if r not in sequential), *sequential))
     take("scatter_strips")
     moves.apply(splits, f"strips of {width} of r{strip.arg.number}")
@@ -382,12 +387,12 @@ def _best_reduce_vector(
     if vector is not None and vector in inside:
         return None
     others = [r for r in inside if r.arg.kind == "vector"]
-    candidates = [r for r in reduce.src[1:] if r.arg.kind == "loop" and steps_of(r) >= 4]
+    candidates = [r for r in reduce.src[1:] if r.arg.kind == "loop" and loop_size(r) >= 4]
     if others or not candidates:
         return None
     if any(n.op is Op.REDUCE and free[n] & frozenset(candidates) for n in reduce.src[0].toposort()):
         return None  # an inner reduction runs once for each step; its own loop is the lanes
-    best = max(candidates, key=lambda r: (_reduce_score(reduce, r), steps_of(r)))
+    best = max(candidates, key=lambda r: (_reduce_score(reduce, r), loop_size(r)))
     return best if _reduce_score(reduce, best) > 0 else None
 
 
@@ -396,7 +401,7 @@ def _sharing(nest: Nest, reduce: Node) -> tuple[Node, ...]:
     found: list[Node] = []
     copies = 1
     for r in reversed(nest.loops):
-        copies *= steps_of(r)
+        copies *= loop_size(r)
         used = [stride(index, r) != 0 for index in reads_of(reduce.src[0])]
         if copies > SMALL_REDUCE or all(used) or not any(used):
             break
@@ -412,11 +417,13 @@ def _reduce_score(reduce: Node, loop: Node) -> int:
     return total
 
 
-def _vector_tile(moves: Moves, nest: Nest, vector: Node, lanes: int, knobs: Knobs) -> Split:
-    size = steps_of(vector)
+def _vector_tile(
+    moves: Moves, nest: Nest, vector: Node, lanes: int, parameters: Parameters
+) -> Split:
+    size = loop_size(vector)
     lanes = min(lanes, 1 << (size - 1).bit_length())
     column = _is_sequential(nest) or any(vector in free_ranges(n)[n] for n in nest.reduces())
-    most = knobs.column_copies if column else knobs.copies
+    most = parameters.column_copies if column else parameters.copies
     if column and (
         _is_costly(nest) or len(nest.reduces()) > 1 or _strips(nest, most * lanes) < MANY_STRIPS
     ):
@@ -426,11 +433,11 @@ def _vector_tile(moves: Moves, nest: Nest, vector: Node, lanes: int, knobs: Knob
         most //= 2
     while most > 1 and size % (most * lanes) and size < 8 * most * lanes:
         most //= 2
-    return moves.tiled(vector, (most, "unroll"), (lanes, "vector"))
+    return moves.tiled(loop_size(vector), (most, "unroll"), (lanes, "vector"))
 
 
 def _strips(nest: Nest, columns: int) -> int:
-    return steps_of(*nest.loops) // columns
+    return loop_size(*nest.loops) // columns
 
 
 def _is_costly(nest: Nest) -> bool:
@@ -438,11 +445,11 @@ def _is_costly(nest: Nest) -> bool:
 
 
 def _reduce_tile(moves: Moves, loop: Node, lanes: int, copies: int) -> Split:
-    size = steps_of(loop)
+    size = loop_size(loop)
     lanes = min(lanes, 1 << (size.bit_length() - 1))
     while copies > 1 and (copies * lanes > size or (size % (copies * lanes) and size < 512)):
         copies //= 2
-    return moves.tiled(loop, (copies, "unroll"), (lanes, "vector"))
+    return moves.tiled(loop_size(loop), (copies, "unroll"), (lanes, "vector"))
 
 
 def _nesting(nest: Nest, vector: Node | None, sequential: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -477,12 +484,12 @@ def _grid_loops(nest: Nest, vector: Node | None, sequential: tuple[Node, ...]) -
         if any(s and not s & {r} and s <= frozenset(grid) for s in stats) and items >= 2:
             break
         grid.append(r)
-        items *= steps_of(r)
+        items *= loop_size(r)
     return tuple(grid)
 
 
 def _whole_as_grid(moves: Moves, loop: Node) -> Split:
-    new = moves.loop(steps_of(loop), "grid")
+    new = moves.loop(loop_size(loop), "grid")
     return Split(new, (new,))
 
 
@@ -492,7 +499,7 @@ def _outer_as_grid(moves: Moves, split: Split) -> Split:
     mapping: dict[Node, Node] = {}
     for r in split.ranges:
         if r.arg.kind == "loop":
-            new = moves.loop(steps_of(r), "grid")
+            new = moves.loop(loop_size(r), "grid")
             mapping[r] = new
             loops.append(new)
         else:
@@ -504,7 +511,7 @@ def _make_grid(moves: Moves, nest: Nest, loops: tuple[Node, ...]) -> None:
     splits = {}
     sequential = sequential_loops(nest)
     for r in loops:
-        if r in sequential or r.src[0].op is not Op.CONST:
+        if r in sequential or not has_fixed_size(r):
             return
         splits[r] = _whole_as_grid(moves, r)
     if splits:

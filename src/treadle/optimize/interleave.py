@@ -8,10 +8,8 @@ places that lie apart. The copies' vectors are woven into one another instead (l
 
 from __future__ import annotations
 
-import math
-
 from ..ir.choices import take
-from ..ir.loops import Split
+from ..ir.loops import Split, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
@@ -36,32 +34,32 @@ def interleave(moves: Moves, nest: Nest, target: Target) -> bool:
     if found is None:
         return False
     channels, along = found
-    size = along.src[0].arg
+    size = loop_size(along)
     lanes = lanes_of(nest, target, 2, along)
     lanes = lanes if lanes <= size else lanes_of(nest, target, 4, along)
-    nodes = len(nest.nodes()) * channels.src[0].arg
+    nodes = len(nest.nodes()) * loop_size(channels)
     if size < lanes or nodes > MOST_NODES:
         return False
     others = tuple(r for r in nest.loops if r not in found)
     shared = _sharing(nest, others, MOST_NODES // nodes)
     grid = tuple(r for r in others if r is not shared)
     splits = {r: _whole(moves, r, "grid") for r in grid}
-    is_busy = math.prod(r.src[0].arg for r in grid) >= BUSY
+    is_busy = loop_size(*grid) >= BUSY
     # Narrow results: so many that the copies together fill lines of memory.
     copies = max(1, HALF_LINE // (lanes * min(value.dtype.itemsize for value in nest.values)))
     copies = copies if size % (copies * lanes) == 0 else 1
     tile = ((copies, "unroll"), (lanes, "vector"))
-    splits[along] = moves.tiled(along, *tile, outer="loop" if is_busy else "grid")
+    splits[along] = moves.tiled(loop_size(along), *tile, outer="loop" if is_busy else "grid")
     inner = (channels,) if shared is None else (shared, channels)
     splits.update({r: _whole(moves, r, "unroll") for r in inner})
     moves.reorder(nest, (*grid, along, *inner))
     take("interleaved_results")
-    moves.apply(splits, f"interleave {channels.src[0].arg} vectors of {lanes}")
+    moves.apply(splits, f"interleave {loop_size(channels)} vectors of {lanes}")
     return True
 
 
 def _whole(moves: Moves, loop: Node, kind: str) -> Split:
-    new = moves.loop(loop.src[0].arg, kind)
+    new = moves.loop(loop_size(loop), kind)
     return Split(new, (new,))
 
 
@@ -69,7 +67,7 @@ def _sharing(nest: Nest, loops: tuple[Node, ...], room: int) -> Node | None:
     """A short loop whose steps, unrolled, share what some load of theirs gives."""
     loads = [index for value in nest.values for index in reads_of(value)]
     for loop in loops:
-        if loop.src[0].arg <= min(MOST_SHARING, room):
+        if loop_size(loop) <= min(MOST_SHARING, room):
             steps = {stride(index, loop) for index in loads}
             if 0 in steps and len(steps) > 1:
                 return loop
@@ -81,7 +79,7 @@ def _loops(nest: Nest) -> tuple[Node, Node] | None:
     stores = nest.stores()
     loads = [index for value in nest.values for index in reads_of(value)]
     for channels in nest.loops:
-        count = channels.src[0].arg
+        count = loop_size(channels)
         if not 1 < count <= MOST_CHANNELS or any(stride(s, channels) != 1 for s in stores):
             continue
         if any(stride(index, channels) != 0 for index in loads):

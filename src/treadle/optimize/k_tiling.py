@@ -1,4 +1,4 @@
-"""Products cut for groups of work items: a tile of the output each, slices of the sum one by one.
+"""Products in workgroups: a tile of the output for each, slices of k one after the other.
 
     out[i, j] = sum over k of x[i, k] * y[k, j]
       ->  i and j as digits (group, item, which of the item's), k as outer * depth + inner
@@ -8,28 +8,29 @@ What each item does with its slices is said in `shared_tiles` and `matrix_units`
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from ..ir.choices import take
-from ..ir.loops import TRUE, Split, free_ranges, steps_of
+from ..ir.loops import TRUE, Split, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
-from .hoist_masks import distribute_over_product
-from .matmul_problem import Problem, factors_of
+from .hoist_masks import hoist_masks
+from .matmul_problem import MatmulProblem, factors_of
 from .moves import Moves
 from .nest import stride
 
 __all__ = [
-    "Cut", "cut_product", "fill_of", "is_contiguous", "spread", "undigit",
+    "TiledProduct",
+    "fill_of",
+    "is_contiguous",
+    "tile_product",
 ]  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Cut:
+class TiledProduct:
     """The reduction once it is cut, and its factors; `outer` is None where one slice is all.
 
     `batch` says what became of the loops that both factors have.
@@ -43,42 +44,15 @@ class Cut:
     batch: dict[Node, Node]
 
 
-def undigit(number: Node, loops: tuple[Node, ...]) -> list[Node]:
-    """The digits of `number` for `loops`, outermost first: what `number_of` puts together."""
-    found = []
-    for r in reversed(loops):
-        found.append(number % r.src[0].arg)
-        number = number // r.src[0].arg
-    return found[::-1]
-
-
-def spread(moves: Moves, size: int, parts: Iterable[tuple[int, str]]) -> Split:
-    """`size` as a group's number and `parts`, (extent, kind) from the outermost on.
-
-    No loop is made for an extent of 1.
-    """
-    parts = tuple(parts)
-    tile = math.prod(extent for extent, _ in parts)
-    number = -(-size // tile)
-    expr, loops = Node.index(0), []
-    for extent, kind in ((number, "grid"), *parts):
-        expr = expr * extent
-        if extent > 1:
-            loops.append(moves.loop(extent, kind))
-            expr = expr + loops[-1]
-    expr = simplify(expr)
-    return Split(expr, tuple(loops), TRUE if number * tile == size else simplify(expr < size))
-
-
-def cut_product(
-    moves: Moves, problem: Problem, row: Split, column: Split, depth: int, what: str
-) -> Cut:
-    """Cut a problem's loops and put those of groups outermost, then those of items."""
+def tile_product(
+    moves: Moves, problem: MatmulProblem, row: Split, column: Split, depth: int, what: str
+) -> TiledProduct:
+    """TiledProduct a problem's loops and put those of groups outermost, then those of items."""
     steps = problem.steps
-    batch = {r: moves.loop(r.src[0].arg, "grid") for r in problem.batch}
+    batch = {r: moves.loop(loop_size(r), "grid") for r in problem.batch}
     splits = {r: Split(new, (new,)) for r, new in batch.items()}
     inner = moves.loop(depth)
-    total = steps_of(*steps)
+    total = loop_size(*steps)
     slices = -(-total // depth)
     outer = moves.loop(slices) if slices > 1 else None
     position = inner if outer is None else outer * depth + inner
@@ -90,7 +64,7 @@ def cut_product(
     splits.update(moves.flatten(steps, step))
     take("k_tiling")
     moves.apply(splits, what)
-    moves.root = distribute_over_product(moves.root)
+    moves.root = hoist_masks(moves.root)
     made = {r for split in (row, column) for r in split.ranges}
     nest = next(n for n in moves.nests() if made & set(n.loops))
     moves.reorder(nest, tuple(sorted(nest.loops, key=_order)))
@@ -98,13 +72,11 @@ def cut_product(
         n for n in moves.root.toposort() if n.op is Op.REDUCE and set(loops) <= set(n.src[1:])
     )
     factors = factors_of(reduce.src[0])
-    assert (
-        factors is not None
-    )  # `recognise` saw the product, `distribute_over_product` uncovered it
+    assert factors is not None  # `recognise` saw the product, `hoist_masks` uncovered it
     x, y = factors
     if not free_ranges(x)[x] & frozenset(row.ranges):
         x, y = y, x
-    return Cut(reduce, x, y, inner, outer, batch)
+    return TiledProduct(reduce, x, y, inner, outer, batch)
 
 
 def is_contiguous(factor: Node, loop: Node) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from .nest import Nest, stride
@@ -22,7 +23,7 @@ def scan_along_row(nest: Nest, ordered: tuple[Node, ...], lanes: int) -> Node | 
         return None
     (loop,), (update,) = ordered, updates
     is_product = update.arg is Op.MUL and update.src[0].dtype.is_float
-    if is_product or loop.src[0].arg < LEAST_VECTORS * lanes:
+    if is_product or loop_size(loop) < LEAST_VECTORS * lanes:
         return None
     steps = [(stride(access.index, loop), access.is_store) for access in nest.accesses()]
     return loop if all(step == 1 or (step == 0 and not store) for step, store in steps) else None

@@ -1,4 +1,4 @@
-"""Where the rows of a chain of products begin and end, if a mask makes the rest -inf or 0.
+"""Bounds of a row under a mask: from where to where it is neither -inf nor 0.
 
     s = where(j <= i, q @ k.T, -inf);  softmax(s) @ v
       ->  for row i, s is -inf and exp(s - max) is 0 from j = i + 1 on, so that the maximum, the sum
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from ..dtype import DType
 from ..ir.fold import fold_scalar
 from ..ir.interval import bounds
-from ..ir.loops import Split, free_ranges
+from ..ir.loops import Split, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import ALU, Op
 from ..ir.rules.index import linear_terms, simplify, sum_terms
@@ -48,7 +48,7 @@ class Span:
     def loop(self, whole: Node, length: int) -> Split:
         """The steps of the loop `whole`, each `length` long, that touch the span."""
         begin = simplify((self.begin // length).maximum(0))
-        end = simplify(((self.end + (length - 1)) // length).minimum(whole.src[0].arg))
+        end = simplify(((self.end + (length - 1)) // length).minimum(loop_size(whole)))
         new = whole.replace(src=(simplify(end - begin),))
         return Split(simplify(new + begin), (new,))
 

@@ -16,20 +16,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..ir.loops import Split, steps_of
+from ..ir.loops import Split, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import Target
-from .choose_tile import Tile, best_way, is_at_hand, is_in_place, is_scattered
-from .hoist_masks import distribute_over_product
+from .choose_tile import Tile, best_tiling, is_at_hand, is_in_place, is_scattered
+from .hoist_masks import hoist_masks
 from .matmul_packing import flat_position, pack_columns, pack_rows, panel_numbers
-from .matmul_problem import Problem, factors_of, lasts, recognise, uses
-from .matmul_tiling import cut_in_tiles
+from .matmul_problem import MatmulProblem, factors_of, lasts, recognise, uses
+from .matmul_tiling import tile_loops
 from .moves import Moves
 from .nest import Nest, reads_of, stride
-from .parameters import Knobs
-from .skip_padding import without_borders
+from .parameters import Parameters
+from .skip_padding import skip_padding
 from .windows import Windows, keep_image
 
 __all__ = ["tile_matmul"]
@@ -37,7 +37,7 @@ __all__ = ["tile_matmul"]
 MIN_WORK = 1 << 15
 
 
-def tile_matmul(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> bool:
+def tile_matmul(moves: Moves, nest: Nest, target: Target, parameters: Parameters) -> bool:
     """Tile `nest` if it is matmul-like and large enough, or cut it; says whether it did.
 
     What it is cut into are nests of their own, as yet without tiles.
@@ -45,21 +45,21 @@ def tile_matmul(moves: Moves, nest: Nest, target: Target, knobs: Knobs) -> bool:
     problem = recognise(nest)
     if problem is None:
         return False
-    rows, columns, steps = (steps_of(*r) for r in (problem.rows, problem.columns, problem.steps))
-    if rows * columns * steps * steps_of(*problem.batch) < MIN_WORK or rows < 2 or columns < 4:
+    rows, columns, steps = (loop_size(*r) for r in (problem.rows, problem.columns, problem.steps))
+    if rows * columns * steps * loop_size(*problem.batch) < MIN_WORK or rows < 2 or columns < 4:
         return False
     problem = _with_contiguous_steps(moves, problem)
-    problem, tile = best_way(moves, nest, problem, target, knobs)
-    limit = max(256, knobs.panel_bytes // (tile.columns * problem.reduce.dtype.itemsize))
+    problem, tile = best_tiling(moves, nest, problem, target, parameters)
+    limit = max(256, parameters.panel_bytes // (tile.columns * problem.reduce.dtype.itemsize))
     if steps > limit and _cut_reduction(moves, problem, -(-steps // limit)):
         return True
     _apply(moves, problem, tile, target)
     return True
 
 
-def _with_contiguous_steps(moves: Moves, problem: Problem) -> Problem:
+def _with_contiguous_steps(moves: Moves, problem: MatmulProblem) -> MatmulProblem:
     """The problem with the step innermost in which the larger factor to pack is contiguous."""
-    rows, columns = steps_of(*problem.rows), steps_of(*problem.columns)
+    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
     by_size = [problem.y, problem.x] if columns >= rows else [problem.x, problem.y]
     factor = next((f for f in by_size if not lasts(f)), None)
     if factor is None or len(problem.steps) == 1:
@@ -74,23 +74,23 @@ def _with_contiguous_steps(moves: Moves, problem: Problem) -> Problem:
     return replace(problem, reduce=reduce)
 
 
-def _cut_reduction(moves: Moves, problem: Problem, chunks: int) -> bool:
+def _cut_reduction(moves: Moves, problem: MatmulProblem, chunks: int) -> bool:
     """Cut the longest loop of the reduction into chunks, each a matmul of its own."""
-    loop = max(problem.steps, key=lambda r: r.src[0].arg)
-    size = loop.src[0].arg
+    loop = max(problem.steps, key=loop_size)
+    size = loop_size(loop)
     chunks = min(chunks, size)
     if chunks < 2:
         return False
     even = next(n for n in range(chunks, size + 1) if size % n == 0)
     # Partial results lie as tiles hold them, and are turned once, where they are combined.
     axes = tuple(axis for axis in (problem.batch, problem.rows, problem.columns) if axis)
-    moves.group(problem.reduce, loop, even if even <= 2 * chunks else chunks, axes)
-    moves.root = distribute_over_product(moves.root)
+    moves.split_reduction(problem.reduce, loop, even if even <= 2 * chunks else chunks, axes)
+    moves.root = hoist_masks(moves.root)
     moves.merge_all()
     return True
 
 
-def _apply(moves: Moves, problem: Problem, tile: Tile, target: Target) -> None:
+def _apply(moves: Moves, problem: MatmulProblem, tile: Tile, target: Target) -> None:
     packing_order = problem.steps
     if problem.windows is not None:
         problem = _with_image(moves, problem, problem.windows, tile, target)
@@ -99,26 +99,26 @@ def _apply(moves: Moves, problem: Problem, tile: Tile, target: Target) -> None:
     steps = problem.steps
     in_place = is_in_place(problem, tile) or is_at_hand(problem, target)
     is_packed = problem.windows is None and not in_place
-    flat = moves.loop(steps_of(*steps)) if len(steps) > 1 and is_packed else None
-    cut = cut_in_tiles(moves, problem, tile)
+    flat = moves.loop(loop_size(*steps)) if len(steps) > 1 and is_packed else None
+    tiling = tile_loops(moves, problem, tile)
     reduce = next(
         n for n in moves.root.toposort() if n.op is Op.REDUCE and n.src[1:] == steps
     )  # loops of the reduction itself are still as they were
     factors = factors_of(reduce.src[0])
     assert factors is not None
-    x, y = factors if uses(factors[0], cut.rows.ranges) else factors[::-1]
+    x, y = factors if uses(factors[0], tiling.rows.ranges) else factors[::-1]
     position = flat_position(packing_order)
     # What takes long to pack is not packed by each worker for itself.
     is_slow = is_scattered(problem.y, problem.columns, packing_order)
-    is_shared = lasts(y) or (cut.parts > 1 and is_slow)
-    around = panel_numbers(y, steps, cut.columns) if is_shared else None
-    packed_y = pack_columns(moves, y, packing_order, position, cut.columns, tile, around)
+    is_shared = lasts(y) or (tiling.parts > 1 and is_slow)
+    around = panel_numbers(y, steps, tiling.columns) if is_shared else None
+    packed_y = pack_columns(moves, y, packing_order, position, tiling.columns, tile, around)
     if is_packed:
-        x = pack_rows(moves, x, steps, position, cut.rows, tile, target)
+        x = pack_rows(moves, x, steps, position, tiling.rows, tile, target)
     if flat is None:
         new = Node(Op.REDUCE, reduce.dtype, (x * packed_y, *steps), reduce.arg)
         if problem.windows is not None and x.op is Op.STAGE:
-            new = without_borders(new, problem.windows, cut.outermost, cut.splits)
+            new = skip_padding(new, problem.windows, tiling.outermost, tiling.splits)
         moves.root = moves.root.substitute({reduce: new})
         return
     digits = moves.flatten(steps, Split(flat, (flat,)))
@@ -128,8 +128,8 @@ def _apply(moves: Moves, problem: Problem, tile: Tile, target: Target) -> None:
 
 
 def _with_image(
-    moves: Moves, problem: Problem, windows: Windows, tile: Tile, target: Target
-) -> Problem:
+    moves: Moves, problem: MatmulProblem, windows: Windows, tile: Tile, target: Target
+) -> MatmulProblem:
     """The problem with its rows read from the image, or from one copy of it."""
     x = problem.x
     if not (windows.is_in_place and target.chooses_addresses):

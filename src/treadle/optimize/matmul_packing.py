@@ -7,7 +7,7 @@ pack_rows(...)       [tile][step][row of the tile], once for all
 from __future__ import annotations
 
 from ..ir.choices import take
-from ..ir.loops import Split, free_ranges, number_of, steps_of
+from ..ir.loops import Split, free_ranges, loop_size, number_of
 from ..ir.node import Node
 from ..ir.rules.index import simplify
 from ..target import Target
@@ -24,7 +24,7 @@ STRIPE = 8  # steps that all tiles are packed for before the next ones
 def flat_position(steps: tuple[Node, ...]) -> Node:
     position = Node.index(0)
     for r in steps:
-        position = position * r.src[0].arg + r
+        position = position * loop_size(r) + r
     return simplify(position)
 
 
@@ -58,7 +58,7 @@ def pack_columns(
     fill = {r: Split(n, (n,)) for r, n in copies.items()} | fill
     take("packed_columns" if scope == "shared" else "packed_columns_for_all")
     moves.log.append(f"pack columns ({scope})")
-    sizes = (*(r.src[0].arg for r in around), steps_of(*steps), tile.columns)
+    sizes = (*(loop_size(r) for r in around), loop_size(*steps), tile.columns)
     return moves.staged(y, scope, sizes, (*around, position, number_of(lane_loops)), fill)
 
 
@@ -76,14 +76,14 @@ def pack_rows(
     inner = tuple(r for r in rows.ranges if r.arg.kind == "unroll")
     batch = tuple(sorted(free - frozenset((*steps, *rows.ranges)), key=lambda r: r.arg.number))
     around = (*batch, *(r for r in rows.ranges if r.arg.kind != "unroll"))
-    sizes = (*(r.src[0].arg for r in around), steps_of(*steps), steps_of(*inner))
+    sizes = (*(loop_size(r) for r in around), loop_size(*steps), loop_size(*inner))
     index = (*around, position, number_of(inner))
     fill: dict[Node, Split] = {}
     lies_across = _lies_across(x, steps)
     if lies_across:
         for r, n in moves.copies(steps[:-1], dict.fromkeys(steps, "grid")).items():
             fill[r] = Split(n, (n,))
-        fill[steps[-1]] = moves.tiled(steps[-1], (STRIPE, "loop"), outer="grid")
+        fill[steps[-1]] = moves.tiled(loop_size(steps[-1]), (STRIPE, "loop"), outer="grid")
     copies = moves.copies(around, dict.fromkeys(around, "grid"))
     fill |= {r: Split(n, (n,)) for r, n in copies.items()}
     rest = [r for r in (*steps, *inner) if r not in fill]
@@ -93,7 +93,7 @@ def pack_rows(
         # A square of steps and rows at a time, so that rows which lie along steps are transposed.
         if not lies_across:
             fill |= _in_squares(moves, x, steps, side)
-        fill |= {r: moves.tiled(r, (side, "vector")) for r in inner}
+        fill |= {r: moves.tiled(loop_size(r), (side, "vector")) for r in inner}
     take("packed_rows")
     if lies_across:
         take("striped_packing")
@@ -110,16 +110,16 @@ def _lies_across(x: Node, steps: tuple[Node, ...]) -> bool:
     """
     places = [stride(index, steps[-1]) for index in reads_of(x)]
     is_far = all(s is not None and s * x.dtype.itemsize >= FAR for s in places)
-    return is_far and steps_of(*steps) > STRIPE
+    return is_far and loop_size(*steps) > STRIPE
 
 
 def _in_squares(moves: Moves, value: Node, steps: tuple[Node, ...], side: int) -> dict[Node, Split]:
     """The innermost steps, as many as `value` is contiguous in, `side` unrolled ones at a time."""
     run: tuple[Node, ...] = ()
     for r in reversed(steps):
-        if any(stride(index, r) != steps_of(*run) for index in reads_of(value)):
+        if any(stride(index, r) != loop_size(*run) for index in reads_of(value)):
             break
         run = (r, *run)
     if len(run) < 2:
-        return {steps[-1]: moves.tiled(steps[-1], (side, "unroll"))}
-    return moves.flatten(run, moves.tiled(moves.loop(steps_of(*run)), (side, "unroll")))
+        return {steps[-1]: moves.tiled(loop_size(steps[-1]), (side, "unroll"))}
+    return moves.flatten(run, moves.tiled(loop_size(*run), (side, "unroll")))

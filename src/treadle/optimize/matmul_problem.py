@@ -1,6 +1,6 @@
 """Matmul-like nests: their reduction, their factors, and whose loops are whose.
 
-recognise(nest)  ->  Problem(reduce, x, y, batch, rows, columns), or None
+recognise(nest)  ->  MatmulProblem(reduce, x, y, batch, rows, columns), or None
 
 out[i, j] = epilogue(sum over k of x[i, k] * y[k, j])
 """
@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir.loops import free_ranges, steps_of
+from ..ir.loops import free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from .nest import Nest, reads_of, stride
 from .windows import Windows
 
-__all__ = ["Problem", "factors_of", "lasts", "recognise", "uses"]
+__all__ = ["MatmulProblem", "factors_of", "lasts", "recognise", "uses"]
 
 MAX_INTERLEAVED = 4
 
 
 @dataclass(frozen=True)
-class Problem:
+class MatmulProblem:
     """A matmul-like nest: its reduction, its factors, and whose loops are whose."""
 
     reduce: Node
@@ -37,7 +37,7 @@ class Problem:
         return self.reduce.src[1:]
 
 
-def recognise(nest: Nest) -> Problem | None:
+def recognise(nest: Nest) -> MatmulProblem | None:
     """The matmul-like problem that a nest is, or None."""
     reduces = nest.reduces()
     if len(reduces) != 1 or len(nest.stores()) != 1:
@@ -57,7 +57,9 @@ def recognise(nest: Nest) -> Problem | None:
         of_x, of_y = free[x] & loops, free[y] & loops
         if of_x | of_y == loops and of_x - of_y and column in of_y - of_x:
             pick = lambda wanted: tuple(r for r in nest.loops if r in wanted)
-            return Problem(reduce, x, y, pick(of_x & of_y), pick(of_x - of_y), pick(of_y - of_x))
+            return MatmulProblem(
+                reduce, x, y, pick(of_x & of_y), pick(of_x - of_y), pick(of_y - of_x)
+            )
     return None
 
 
@@ -69,9 +71,9 @@ def _column(nest: Nest, factors: tuple[Node, Node]) -> Node | None:
     """
     steps = {stride(nest.stores()[0], r): r for r in nest.loops}
     inner = steps.get(1)
-    if inner is None or steps_of(inner) > MAX_INTERLEAVED:
+    if inner is None or loop_size(inner) > MAX_INTERLEAVED:
         return inner
-    outer = steps.get(steps_of(inner))
+    outer = steps.get(loop_size(inner))
     if outer is None:
         return inner
     for x, y in (factors, factors[::-1]):

@@ -1,6 +1,6 @@
-"""The loops of a matmul-like nest as tiles: panels of columns, and blocks of rows, as grid.
+"""The loops of a matmul-like nest as tiles: panels of columns and blocks of rows, as grid.
 
-cut_in_tiles(moves, problem, tile)  ->  Cut(rows, columns): what the loops have become
+tile_loops(moves, problem, tile)  ->  LoopTiling(rows, columns): what the loops have become
 """
 
 from __future__ import annotations
@@ -8,21 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir.choices import take
-from ..ir.loops import TRUE, Split, steps_of
+from ..ir.loops import Split, loop_size
 from ..ir.node import Node
-from ..ir.rules.index import simplify
 from .choose_tile import Tile
-from .matmul_problem import Problem
+from .matmul_problem import MatmulProblem
 from .moves import Moves
 
-__all__ = ["Cut", "cut_in_tiles"]
+__all__ = ["LoopTiling", "tile_loops"]
 
 MIN_ITEMS = 8
 PADDED_ROWS = 1 / 64  # of an image's pixels: that many more are computed than there are
 
 
 @dataclass(frozen=True)
-class Cut:
+class LoopTiling:
     """What the loops over rows of tiles and over the columns of panels have become.
 
     `splits` says it of all loops; `outermost` is the first loop of the rows that are cut into
@@ -36,30 +35,28 @@ class Cut:
     parts: int
 
 
-def cut_in_tiles(moves: Moves, problem: Problem, tile: Tile) -> Cut:
-    """Cut the loops around the reduction of `problem`; its own stay as they are."""
+def tile_loops(moves: Moves, problem: MatmulProblem, tile: Tile) -> LoopTiling:
+    """LoopTiling the loops around the reduction of `problem`; its own stay as they are."""
     images, rows = (
         ((), problem.rows) if problem.windows is None else _image_loops(problem.rows, tile)
     )
     outer_columns, columns = _panel_loops(problem.columns, tile)
-    row_tiles = -(-steps_of(*rows) // tile.rows)
-    panels = -(-steps_of(*columns) // tile.columns)
-    items = steps_of(*problem.batch) * steps_of(*outer_columns) * panels
-    parts = min(steps_of(*images) * row_tiles, -(-MIN_ITEMS // items))
+    row_tiles = -(-loop_size(*rows) // tile.rows)
+    panels = -(-loop_size(*columns) // tile.columns)
+    items = loop_size(*problem.batch) * loop_size(*outer_columns) * panels
+    parts = min(loop_size(*images) * row_tiles, -(-MIN_ITEMS // items))
 
     splits: dict[Node, Split] = {}
     for r in (*problem.batch, *outer_columns):
-        new = moves.loop(r.src[0].arg, "grid")
+        new = moves.loop(loop_size(r), "grid")
         splits[r] = Split(new, (new,))
-    column = moves.loop(panels, "grid") if panels > 1 else None
-    column_split = _tiled(
-        moves, steps_of(*columns), column, ((tile.vectors, "unroll"), (tile.lanes, "vector"))
-    )
+    in_panel = ((tile.vectors, "unroll"), (tile.lanes, "vector"))
+    column_split = moves.tiled(loop_size(*columns), *in_panel, outer="grid")
     splits.update(moves.flatten(columns, column_split))
-    image_split = _image_split(moves, steps_of(*images), parts)
+    image_split = _image_split(moves, loop_size(*images), parts)
     splits.update(moves.flatten(images, image_split))
-    blocks = -(-parts // steps_of(*(r for r in image_split.ranges if r.arg.kind == "grid")))
-    row_split = _row_split(moves, steps_of(*rows), tile, blocks)
+    blocks = -(-parts // loop_size(*(r for r in image_split.ranges if r.arg.kind == "grid")))
+    row_split = _row_split(moves, loop_size(*rows), tile, blocks)
     splits.update(moves.flatten(rows, row_split))
     take("matmul_tile")
     moves.apply(splits, f"tile {tile.rows} x {tile.vectors} vectors")
@@ -69,7 +66,7 @@ def cut_in_tiles(moves: Moves, problem: Problem, tile: Tile) -> Cut:
     # row stand together: then its few vectors stay in registers, and one element of x at a time.
     order = lambda r: (r.arg.kind != "grid", r in column_split.ranges)
     moves.reorder(nest, tuple(sorted(nest.loops, key=order)))
-    return Cut(row_split, column_split, splits, rows[0], parts)
+    return LoopTiling(row_split, column_split, splits, rows[0], parts)
 
 
 def _panel_loops(
@@ -78,7 +75,7 @@ def _panel_loops(
     """(loops outside, innermost loops that are cut into panels): the fewest that fill panels."""
     for start in range(len(columns) - 1, -1, -1):
         inner = columns[start:]
-        if steps_of(*inner) % tile.columns == 0 or steps_of(*inner) >= 16 * tile.columns:
+        if loop_size(*inner) % tile.columns == 0 or loop_size(*inner) >= 16 * tile.columns:
             return columns[:start], inner
     return (), columns
 
@@ -89,7 +86,7 @@ def _image_loops(rows: tuple[Node, ...], tile: Tile) -> tuple[tuple[Node, ...], 
     So that results of a tile lie side by side, in one image.
     """
     for start in range(len(rows) - 1, 0, -1):
-        size = steps_of(*rows[start:])
+        size = loop_size(*rows[start:])
         if -size % tile.rows <= size * PADDED_ROWS:
             return rows[:start], rows[start:]
     return (), rows
@@ -98,25 +95,7 @@ def _image_loops(rows: tuple[Node, ...], tile: Tile) -> tuple[tuple[Node, ...], 
 def _image_split(moves: Moves, count: int, blocks: int) -> Split:
     """`count` images in equal parts: in at least `blocks`, if there are as many."""
     parts = next(n for n in range(min(blocks, count), count + 1) if count % n == 0)
-    return moves.tiled(Node.range(count, 0), (parts, "grid"), (count // parts, "loop"))
-
-
-def _tiled(
-    moves: Moves, size: int, outer: Node | None, inner: tuple[tuple[int, str], ...]
-) -> Split:
-    loops = [] if outer is None else [outer]
-    expr = Node.index(0) if outer is None else outer
-    tile = 1
-    for extent, kind in inner:
-        tile *= extent
-        expr = expr * extent
-        if extent > 1:
-            loops.append(moves.loop(extent, kind))
-            expr = expr + loops[-1]
-    expr = simplify(expr)
-    count = 1 if outer is None else outer.src[0].arg
-    guard = expr < size
-    return Split(expr, tuple(loops), simplify(guard) if count * tile != size else TRUE)
+    return moves.digits(count, (parts, "grid"), (count // parts, "loop"))
 
 
 def _row_split(moves: Moves, size: int, tile: Tile, blocks: int) -> Split:
@@ -124,14 +103,4 @@ def _row_split(moves: Moves, size: int, tile: Tile, blocks: int) -> Split:
     tiles = -(-size // tile.rows)
     per_block = -(-tiles // blocks)
     blocks = -(-tiles // per_block)
-    loops: list[Node] = []
-    expr = Node.index(0)
-    for extent, kind in ((blocks, "grid"), (per_block, "loop"), (tile.rows, "unroll")):
-        expr = expr * extent
-        if extent > 1:
-            loops.append(moves.loop(extent, kind))
-            expr = expr + loops[-1]
-    expr = simplify(expr)
-    covered = blocks * per_block * tile.rows
-    guard = TRUE if covered == size else simplify(expr < size)
-    return Split(expr, tuple(loops), guard)
+    return moves.digits(size, (blocks, "grid"), (per_block, "loop"), (tile.rows, "unroll"))

@@ -2,7 +2,7 @@
 
     out[i, j] = sum over k of x[i, k] * y[k, j],  x and y of one narrow type (or tf32, see below)
 
-A group computes a tile of the output, each of its subgroups some rows and columns of that, as
+A workgroup computes a tile of the output, each of its subgroups some rows and columns of that, as
 products of 16 rows by 8 columns over 32 bytes of k. Slices of both operands are in shared STAGEs
 (fragments.py), in several buffers if there are several slices, so that the next ones arrive while
 one is multiplied.
@@ -26,15 +26,15 @@ from dataclasses import dataclass
 from ..dtype import DType
 from ..ir.choices import take
 from ..ir.conditions import parts
-from ..ir.loops import Split, number_of, steps_of
+from ..ir.loops import Split, loop_size, number_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import MatrixUnit, Target
 from .fragments import GROUPS_OF_LINES, WORDS, Lane, most_bytes, staged
 from .hoist_masks import masked
-from .k_tiling import Cut, cut_product, spread
-from .matmul_problem import Problem
+from .k_tiling import TiledProduct, tile_product
+from .matmul_problem import MatmulProblem
 from .moves import Moves
 
 __all__ = ["narrowed", "tile_for_matrix_units", "unit_for"]
@@ -61,27 +61,27 @@ class _Tile:
     buffers: int
 
 
-def tile_for_matrix_units(moves: Moves, problem: Problem, target: Target) -> bool:
+def tile_for_matrix_units(moves: Moves, problem: MatmulProblem, target: Target) -> bool:
     """Put a problem on matrix units if the target has them for it; says whether it did."""
     unit = unit_for(problem, target.matrix_units)
-    sizes = [steps_of(*r) for r in (problem.rows, problem.columns, problem.steps)]
+    sizes = [loop_size(*r) for r in (problem.rows, problem.columns, problem.steps)]
     if unit is None or min(sizes) < FEW:
         return False
     tile = _choose(problem, unit, target)
-    row = spread(moves, sizes[0], _of_rows(tile, sizes[0]))
-    column = spread(moves, sizes[1], _of_columns(tile))
+    row = moves.tiled(sizes[0], *_of_rows(tile, sizes[0]), outer="grid")
+    column = moves.tiled(sizes[1], *_of_columns(tile), outer="grid")
     high, wide = SUBGROUPS
     what = f"a group of {high} x {wide} subgroups for each tile"
-    cut = cut_product(moves, problem, row, column, tile.depth, what)
+    tiled = tile_product(moves, problem, row, column, tile.depth, what)
     _order_items(moves, row, column)
-    total = _product(moves, cut, row, column, unit, tile)
-    moves.root = moves.root.substitute({cut.reduce: total})
+    total = _product(moves, tiled, row, column, unit, tile)
+    moves.root = moves.root.substitute({tiled.reduce: total})
     take("matrix_units")
     moves.log.append(f"{unit.rows} x {unit.columns} products on matrix units")
     return True
 
 
-def unit_for(problem: Problem, units: tuple[MatrixUnit, ...]) -> MatrixUnit | None:
+def unit_for(problem: MatmulProblem, units: tuple[MatrixUnit, ...]) -> MatrixUnit | None:
     """The one of `units` for the dtype that both factors had before they were widened."""
     wanted = problem.reduce.dtype
     for unit in units:
@@ -109,16 +109,16 @@ def narrowed(value: Node, dtype: DType) -> Node | None:
     return None
 
 
-def _choose(problem: Problem, unit: MatrixUnit, target: Target) -> _Tile:
+def _choose(problem: MatmulProblem, unit: MatrixUnit, target: Target) -> _Tile:
     """The largest tile of which the output has enough."""
     assert target.workgroup is not None
     high, wide = SUBGROUPS[0] * unit.rows, SUBGROUPS[1] * unit.columns
-    rows, columns = steps_of(*problem.rows), steps_of(*problem.columns)
+    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
     each_row = each_column = MOST
 
     def groups() -> int:
         tiles = -(-rows // (high * each_row)) * -(-columns // (wide * each_column))
-        return steps_of(*problem.batch) * tiles
+        return loop_size(*problem.batch) * tiles
 
     while each_row > 1 and (high * each_row // 2 >= rows or groups() < target.workgroup.busy):
         each_row //= 2
@@ -126,12 +126,12 @@ def _choose(problem: Problem, unit: MatrixUnit, target: Target) -> _Tile:
         wide * each_column // 2 >= columns or groups() < target.workgroup.busy
     ):
         each_column //= 2
-    depth = 2 * unit.steps if steps_of(*problem.steps) > unit.steps else unit.steps
+    depth = 2 * unit.steps if loop_size(*problem.steps) > unit.steps else unit.steps
     lines = (high * each_row, wide * each_column)
     slice_bytes = sum(most_bytes(n, depth, unit.dtype.itemsize) for n in lines)
     room = target.workgroup.shared_bytes // GROUPS_AT_A_TIME - RESERVED
     buffers = max(1, min(MOST_BUFFERS, room // slice_bytes))
-    return _Tile(each_row, each_column, depth, min(buffers, -(-steps_of(*problem.steps) // depth)))
+    return _Tile(each_row, each_column, depth, min(buffers, -(-loop_size(*problem.steps) // depth)))
 
 
 def _of_rows(tile: _Tile, rows: int) -> tuple[tuple[int, str], ...]:
@@ -167,7 +167,7 @@ def _order_items(moves: Moves, row: Split, column: Split) -> None:
 
 
 def _product(
-    moves: Moves, cut: Cut, row: Split, column: Split, unit: MatrixUnit, tile: _Tile
+    moves: Moves, tiled: TiledProduct, row: Split, column: Split, unit: MatrixUnit, tile: _Tile
 ) -> Node:
     """One result of the item, of the four sums that its products have."""
     *rows, half, g = (r for r in row.ranges if r.arg.kind != "grid")
@@ -175,8 +175,10 @@ def _product(
     lane, step = Lane(g, t), moves.loop(tile.depth // unit.steps)
     items = SUBGROUPS[0] * SUBGROUPS[1] * GROUPS_OF_LINES * WORDS
     x, y = (
-        staged(moves, _narrow(factor, unit.dtype), line, cut.inner, tile.depth, items, tile.buffers)
-        for factor, line in ((cut.x, row), (cut.y, column))
+        staged(
+            moves, _narrow(factor, unit.dtype), line, tiled.inner, tile.depth, items, tile.buffers
+        )
+        for factor, line in ((tiled.x, row), (tiled.y, column))
     )
     upper = number_of(tuple(rows)) * 2
     of_x = x.words(4, lane, lambda n: upper + n % 2, lambda n: step * 2 + n // 2)
@@ -189,10 +191,10 @@ def _product(
         of_y = y.words(2, lane, lambda _: wide, lambda n: step * 2 + n % 2)
     words += [of_y(second + number) for number in range(2)]
     sums = Node(Op.MMA, unit.sums.vec(4), tuple(words), unit.name)
-    loops = (step,) if cut.outer is None else (cut.outer, step)
-    total = Node(Op.REDUCE, sums.dtype, (sums, *loops), cut.reduce.arg)
+    loops = (step,) if tiled.outer is None else (tiled.outer, step)
+    total = Node(Op.REDUCE, sums.dtype, (sums, *loops), tiled.reduce.arg)
     one = Node(Op.EXTRACT, unit.sums, (total, simplify(half * 2 + which)))
-    return one.cast(cut.reduce.dtype)
+    return one.cast(tiled.reduce.dtype)
 
 
 def _narrow(factor: Node, dtype: DType) -> Node:

@@ -4,7 +4,7 @@ Each move takes a kernel AST and returns a new one. A schedule is a list of move
 `Moves.log` so that it can be printed and compared.
 
     split   r  ->  outer * factor + inner        merge   r0, r1  ->  one loop
-    group   a long reduction  ->  partial results of chunks, then their combination
+    split   a long reduction  ->  partial results of chunks, then their combination
     stage   an operand  ->  packed into memory of its own first
 """
 
@@ -23,10 +23,11 @@ from ..ir.loops import (
     Split,
     closed_ranges,
     free_ranges,
+    has_fixed_size,
     identity,
+    loop_size,
     number_of,
     replace_ranges,
-    steps_of,
 )  # fmt: skip
 from ..ir.node import Node
 from ..ir.op import Op
@@ -62,30 +63,29 @@ class Moves:
 
     # -- loops ----------------------------------------------------------------------------------
 
-    def tiled(self, loop: Node, *inner: tuple[int, str], outer: str = "loop") -> Split:
-        """`loop` in tiles: (size, kind) of the tile's loops, outermost first.
+    def tiled(self, size: int, *inner: tuple[int, str], outer: str = "loop") -> Split:
+        """A loop of `size` in tiles: (size, kind) of the tile's loops, outermost first."""
+        count = -(-size // math.prod(extent for extent, _ in inner))
+        return self.digits(size, (count, outer), *inner)
 
-        No loop is made for a size of 1. Where the tile does not divide the loop, a guard says so.
+    def digits(self, size: int, *extents: tuple[int, str]) -> Split:
+        """A loop of `size` as one loop for each (extent, kind), outermost first.
+
+        No loop is made for an extent of 1. Where they reach further together, a guard says so.
         """
-        size = loop.src[0].arg
-        tile = math.prod(count for count, _ in inner)
-        count = -(-size // tile)
-        loops: list[Node] = []
-        expr = Node.index(0)
-        for extent, kind in ((count, outer), *inner):
-            if extent == 1:
-                expr = expr * extent
-                continue
-            new = self.loop(extent, kind)
-            loops.append(new)
-            expr = expr * extent + new
+        expr, loops = Node.index(0), []
+        for extent, kind in extents:
+            expr = expr * extent
+            if extent > 1:
+                loops.append(self.loop(extent, kind))
+                expr = expr + loops[-1]
         expr = simplify(expr)
-        guard = TRUE if size % tile == 0 else expr < size
-        return Split(expr, tuple(loops), guard)
+        is_exact = math.prod(extent for extent, _ in extents) == size
+        return Split(expr, tuple(loops), TRUE if is_exact else simplify(expr < size))
 
     def flatten(self, loops: tuple[Node, ...], flat: Split) -> dict[Node, Split]:
         """Splits that make `loops` the digits of one flat position; only the first is guarded."""
-        sizes = [r.src[0].arg for r in loops]
+        sizes = [loop_size(r) for r in loops]
         splits = {}
         step = math.prod(sizes)
         for number, (r, size) in enumerate(zip(loops, sizes, strict=True)):
@@ -103,9 +103,9 @@ class Moves:
         """Make two loops of each one whose digits are used, as those of a reshaped axis are."""
         while (found := self._digits()) is not None:
             loop, ahead, step = found
-            outer, inner = self.loop(-(-(steps_of(loop) + ahead) // step)), self.loop(step)
+            outer, inner = self.loop(-(-(loop_size(loop) + ahead) // step)), self.loop(step)
             position = outer * step + inner - ahead
-            guard = TRUE if (steps_of(loop) + ahead) % step == 0 else position < loop.src[0]
+            guard = TRUE if (loop_size(loop) + ahead) % step == 0 else position < loop.src[0]
             guard = guard & ~(position < 0) if ahead else guard
             split = Split(position, (outer, inner), guard)
             take("split_digits")
@@ -121,10 +121,10 @@ class Moves:
                 continue
             terms, ahead = linear_terms(node.src[0])
             loop, step = next(iter(terms), node), node.src[1].arg
-            if terms != {loop: 1} or loop.op is not Op.RANGE or not _fixed_size(loop):
+            if terms != {loop: 1} or loop.op is not Op.RANGE or not has_fixed_size(loop):
                 continue
-            if 1 < step < steps_of(loop) and 0 <= ahead < step:
-                if step <= SHORT_STRIDE or (ahead == 0 and steps_of(loop) % step == 0):
+            if 1 < step < loop_size(loop) and 0 <= ahead < step:
+                if step <= SHORT_STRIDE or (ahead == 0 and loop_size(loop) % step == 0):
                     return loop, ahead, step
         return None
 
@@ -134,7 +134,7 @@ class Moves:
             pair = self._mergeable()
             if pair is None:
                 return
-            size = pair[0].src[0].arg * pair[1].src[0].arg
+            size = loop_size(pair[0]) * loop_size(pair[1])
             flat = self.loop(size)
             take("merged_loops")
             self.apply(self.flatten(pair, Split(flat, (flat,))), f"merge {_name(pair)}")
@@ -143,7 +143,7 @@ class Moves:
         uses = _index_uses(self.root)
         for loops in _closed_lists(self.root):
             for outer, inner in itertools.pairwise(loops):
-                if _fixed_size(outer) and _fixed_size(inner) and _merges(outer, inner, uses):
+                if has_fixed_size(outer) and has_fixed_size(inner) and _merges(outer, inner, uses):
                     if self._closed_together(outer, inner):
                         return outer, inner
         return None
@@ -172,7 +172,7 @@ class Moves:
     ) -> dict[Node, Node]:
         """Fresh loops of the same sizes."""
         kinds = kinds or {}
-        return {r: self.loop(r.src[0].arg, str(kinds.get(r, r.arg.kind))) for r in loops}
+        return {r: self.loop(loop_size(r), str(kinds.get(r, r.arg.kind))) for r in loops}
 
     def staged(
         self,
@@ -192,7 +192,7 @@ class Moves:
         src = (replace_ranges(value, fill), guard, *places, *index, *loops)
         return Node(Op.STAGE, value.dtype, src, StageArg(scope, sizes))  # type: ignore[arg-type]
 
-    def group(
+    def split_reduction(
         self,
         reduce: Node,
         loop: Node,
@@ -208,10 +208,10 @@ class Moves:
             order = [r for nest in self.nests() for r in nest.loops]
             axes = tuple((r,) for r in sorted(free_ranges(reduce)[reduce], key=order.index))
         free = [r for axis in axes for r in axis]
-        per_chunk = -(-loop.src[0].arg // chunks)
+        per_chunk = -(-loop_size(loop) // chunks)
         part, inner, total = self.loop(chunks), self.loop(per_chunk), self.loop(chunks)
         position = part * per_chunk + inner
-        guard = TRUE if chunks * per_chunk == loop.src[0].arg else position < loop.src[0].arg
+        guard = TRUE if chunks * per_chunk == loop_size(loop) else position < loop_size(loop)
         rest = tuple(r for r in reduce.src[1:] if r is not loop)
         fresh_inner = self.copies(rest)
         partial = replace_ranges(
@@ -226,7 +226,7 @@ class Moves:
         inside = dict.fromkeys(r for n in own if n.op is Op.REDUCE for r in n.src[1:])
         fresh = self.copies((*free, *inside))
         value = partial.substitute(fresh)
-        sizes = (chunks, *(steps_of(*axis) for axis in axes))
+        sizes = (chunks, *(loop_size(*axis) for axis in axes))
         kept = [number_of(axis) for axis in axes]
         stored = [place.substitute(fresh) for place in kept]
         src = (value, TRUE, part, *stored, total, *kept, part, *(fresh[r] for r in free))
@@ -234,18 +234,18 @@ class Moves:
         combined = Node(Op.REDUCE, reduce.dtype, (stage, total), ReduceArg(reduce.arg.op))
         self.root = simplify(self.root.substitute({reduce: combined}))
         take("split_reduction")
-        self.log.append(f"group r{loop.arg.number} into {chunks} chunks")
+        self.log.append(f"split the reduction over r{loop.arg.number} into {chunks} chunks")
         return total
 
-    def share(
+    def share_reduction(
         self, reduce: Node, loop: Node, items: int, subgroup: tuple[int, int] | None = None
     ) -> list[Node]:
-        """Share a reduction over `loop` among the items of a group.
+        """Share a reduction over `loop` among the work items of a workgroup.
 
         Neighbouring items read neighbouring positions. They combine their parts in a tree of two
         levels, or by `subgroup`, the least and the most items of one. Returns the loops for that.
         """
-        size = loop.src[0].arg
+        size = loop_size(loop)
         item, turn = self.loop(items, "local"), self.loop(-(-size // items))
         position = turn * items + item
         guard = TRUE if size % items == 0 else position < size
@@ -264,8 +264,8 @@ class Moves:
         return combining
 
     def _by_tree(self, value: Node, item: Node) -> tuple[Node, list[Node]]:
-        """What all items of a group have as `value`, combined in memory, level by level."""
-        arg, parts, combining = value.arg, item.src[0].arg, []
+        """The `value` of all work items of a workgroup, combined in memory, level by level."""
+        arg, parts, combining = value.arg, loop_size(item), []
         while parts > FEW_PARTS:
             kept = 1 << (parts.bit_length() // 2)
             inner, following = self.loop(parts // kept), self.loop(kept, "local")
@@ -280,7 +280,7 @@ class Moves:
     def _by_subgroup(
         self, value: Node, item: Node, least: int, most: int
     ) -> tuple[Node, list[Node]]:
-        """What all items of a group have as `value`, combined once by each of its subgroups.
+        """The `value` of all work items of a workgroup, combined once by each of its subgroups.
 
         Every item leaves its value in memory. Then each subgroup reads the values of all items,
         neighbours side by side, and combines what its items have read without memory. So there is
@@ -291,7 +291,7 @@ class Moves:
         Where its size is open as well, a subgroup counts its items, so that nothing depends on
         whether it is full. One of a fixed size that divides the group is full.
         """
-        items = item.src[0].arg
+        items = loop_size(item)
         count = Node.index(most)
         if least != most or items % most:
             count = Node(Op.WORK_ITEM, dtypes.index, (), VarArg("lanes", 1, most))
@@ -307,8 +307,8 @@ class Moves:
 
 
 def _shared_line(value: Node, item: Node, place: Node) -> Node:
-    """What each item of a group computes as `value`, kept for all of them and read at `place`."""
-    arg = StageArg("shared", (item.src[0].arg,))
+    """What each work item computes as `value`, kept for its workgroup and read at `place`."""
+    arg = StageArg("shared", (loop_size(item),))
     return Node(Op.STAGE, value.dtype, (value, TRUE, item, place, item), arg)
 
 
@@ -321,10 +321,6 @@ def _filled_by(node: Node) -> tuple[Any, ...]:
 
 def _name(loops: Iterable[Node]) -> str:
     return ", ".join(f"r{r.arg.number}" for r in loops)
-
-
-def _fixed_size(loop: Node) -> bool:
-    return loop.src[0].op is Op.CONST
 
 
 def _closed_lists(root: Node) -> list[tuple[Node, ...]]:
@@ -345,7 +341,7 @@ def _index_uses(root: Node) -> list[Node]:
 
 
 def _merges(outer: Node, inner: Node, uses: list[Node]) -> bool:
-    size = inner.src[0].arg
+    size = loop_size(inner)
     for index in uses:
         terms, _ = linear_terms(index)
         step_out, step_in = terms.pop(outer, 0), terms.pop(inner, 0)

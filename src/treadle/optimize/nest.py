@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ..ir.conditions import parts
 from ..ir.interval import bounds
-from ..ir.loops import closed_ranges, free_ranges, steps_of
+from ..ir.loops import closed_ranges, free_ranges, loop_size
 from ..ir.node import Node, as_index
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify, sum_terms
@@ -85,7 +85,7 @@ class Nest:
         for node in self.reduces():
             weight = REDUCE_WEIGHT
             if node.src[0].op is Op.STAGE:  # partial results: all that a step does is to read one
-                weight = max(weight, min(steps_of(*node.src[1:]), MOST_WEIGHT))
+                weight = max(weight, min(loop_size(*node.src[1:]), MOST_WEIGHT))
             weights |= dict.fromkeys(reads_of(node.src[0]), weight)
         for node in self.nodes():
             index = _index_of(node)

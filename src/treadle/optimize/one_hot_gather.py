@@ -1,4 +1,4 @@
-"""Sums that pick one element are loads of it.
+"""Gathers written as sums: a sum over a one-hot mask becomes a load.
 
     sum over r of WHERE(k == r, x[r], 0)  ->  WHERE(0 <= k < size, x[k], 0)
 
@@ -10,21 +10,21 @@ from __future__ import annotations
 
 from ..dtype import dtypes
 from ..ir.choices import take
-from ..ir.loops import free_ranges
+from ..ir.loops import free_ranges, has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from .moves import Moves
 
-__all__ = ["pick_elements"]
+__all__ = ["gather_one_hot"]
 
 
-def pick_elements(moves: Moves) -> None:
+def gather_one_hot(moves: Moves) -> None:
     """Replace each sum over a loop of which all steps but one are 0."""
     while (found := _picking(moves.root)) is not None:
         reduce, place = found
         loop, mask = reduce.src[1], _without_sign(reduce.src[0])
         value = mask.src[1] if mask is reduce.src[0] else -mask.src[1]
-        is_there = (place >= 0) & (place < loop.src[0].arg)
+        is_there = (place >= 0) & (place < loop_size(loop))
         position = is_there.where(place, 0).cast(dtypes.index)
         picked = is_there.where(value.substitute({loop: position}), 0)
         moves.root = moves.root.substitute({reduce: picked})
@@ -41,7 +41,7 @@ def _picking(root: Node) -> tuple[Node, Node] | None:
         mask, loop = _without_sign(reduce.src[0]), reduce.src[1]
         if mask.op is not Op.WHERE or not _is_zero(mask.src[2]) or mask.src[0].op is not Op.CMPEQ:
             continue
-        if loop.src[0].op is not Op.CONST or _is_reduced(mask.src[1], loop, free):
+        if not has_fixed_size(loop) or _is_reduced(mask.src[1], loop, free):
             continue
         for place, step in (mask.src[0].src, mask.src[0].src[::-1]):
             if _is_step(step, loop) and loop not in free[place]:
@@ -61,7 +61,7 @@ def _is_zero(node: Node) -> bool:
 def _is_step(node: Node, loop: Node) -> bool:
     """Whether `node` is the loop's position, as an integer that holds all of them."""
     if node.op is Op.CAST and node.dtype.kind in ("int", "uint"):
-        return node.src[0] is loop and loop.src[0].arg - 1 <= node.dtype.max
+        return node.src[0] is loop and loop_size(loop) - 1 <= node.dtype.max
     return node is loop
 
 

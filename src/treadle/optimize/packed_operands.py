@@ -12,41 +12,41 @@ from __future__ import annotations
 
 from ..ir.args import StageArg
 from ..ir.choices import take
-from ..ir.loops import TRUE, Split, steps_of
+from ..ir.loops import TRUE, Split, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from .moves import Moves
-from .shared_operands import PIECE, Tensor
+from .shared_operands import PIECE, SourceTensor
 
 __all__ = ["packed"]
 
 SQUARE = 32  # neighbours that a subgroup reads, and writes
 
 
-def packed(moves: Moves, tensor: Tensor, items: int) -> Tensor:
+def packed(moves: Moves, tensor: SourceTensor, items: int) -> SourceTensor:
     """`tensor` along its steps, by groups of so many items."""
     (line, _), (step, _) = tensor.axes[:2] if tensor.is_turned else tensor.axes[1::-1]
     others = tensor.axes[2:]
     each = PIECE // tensor.memory.dtype.itemsize
-    steps = -(-steps_of(step) // each) * each
-    batch = {loop: moves.loop(steps_of(loop), "grid") for loop, _ in others}
-    down = moves.tiled(moves.loop(steps_of(line)), *_across(items), outer="grid")
-    along = moves.tiled(moves.loop(steps_of(step)), (SQUARE, "local"), outer="grid")
+    steps = -(-loop_size(step) // each) * each
+    batch = {loop: moves.loop(loop_size(loop), "grid") for loop, _ in others}
+    down = moves.tiled(loop_size(line), *_across(items), outer="grid")
+    along = moves.tiled(loop_size(step), (SQUARE, "local"), outer="grid")
     value = _element(moves, tensor, batch, {line: down, step: along}, items)
     gate = simplify(down.guard & along.guard)
-    sizes = (*(steps_of(loop) for loop in batch), steps_of(line), steps)
+    sizes = (*(loop_size(loop) for loop in batch), loop_size(line), steps)
     zeros = (Node.index(0),) * len(sizes)
     loops = (*batch.values(), *down.ranges, *along.ranges)
     src = (value, gate, *batch.values(), down.expr, along.expr, *zeros, *loops)
     stage = Node(Op.STAGE, value.dtype, src, StageArg("grid", sizes))
     take("transposed_operand")
     moves.log.append("pack a factor (grid)")
-    axes, apart = [(step, 1), (line, steps)], steps * steps_of(line)
+    axes, apart = [(step, 1), (line, steps)], steps * loop_size(line)
     for loop in reversed(batch):
         axes.insert(2, (loop, apart))
-        apart *= steps_of(loop)
-    return Tensor(stage, 0, tuple(axes), False)
+        apart *= loop_size(loop)
+    return SourceTensor(stage, 0, tuple(axes), False)
 
 
 def _across(items: int) -> tuple[tuple[int, str], ...]:
@@ -56,7 +56,11 @@ def _across(items: int) -> tuple[tuple[int, str], ...]:
 
 
 def _element(
-    moves: Moves, tensor: Tensor, batch: dict[Node, Node], splits: dict[Node, Split], items: int
+    moves: Moves,
+    tensor: SourceTensor,
+    batch: dict[Node, Node],
+    splits: dict[Node, Split],
+    items: int,
 ) -> Node:
     """What an item stores, read where it is or, turned, through shared memory."""
     if not tensor.is_turned:
@@ -80,13 +84,13 @@ def _first(split: Split) -> Node:
     return split.expr.substitute({r: Node.index(0) for r in split.ranges if r.arg.kind != "grid"})
 
 
-def _load(tensor: Tensor, batch: dict[Node, Node], places: dict[Node, Node]) -> Node:
+def _load(tensor: SourceTensor, batch: dict[Node, Node], places: dict[Node, Node]) -> Node:
     """An element of the tensor, or 0 outside of it."""
     index, held = Node.index(tensor.offset), TRUE
     for loop, apart in tensor.axes:
         place = places[loop] if loop in places else batch[loop]
         index = index + place * apart
-        held = held & (place < steps_of(loop)) if loop in places else held
+        held = held & (place < loop_size(loop)) if loop in places else held
     dtype, index, held = tensor.memory.dtype, simplify(index), simplify(held)
     gate = () if held.value == 1 else (held, Node.const(dtype, 0))
     return Node(Op.LOAD, dtype, (tensor.memory, index, *gate))

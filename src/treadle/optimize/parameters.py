@@ -1,8 +1,8 @@
-"""Knobs: the numbers by which one schedule of the heuristic differs from another.
+"""Parameters: the numbers by which one schedule of the heuristic differs from another.
 
-    optimize(ast, target)                               the heuristic's own choice, Knobs()
-    optimize(ast, target, Knobs(tile=(6, 2)))           register tiles of 6 rows x 2 vectors
-    neighbours(Knobs(), target)                         Knobs with one number changed
+    optimize(ast, target)                               the heuristic's own choice, Parameters()
+    optimize(ast, target, Parameters(tile=(6, 2)))           register tiles of 6 rows x 2 vectors
+    neighbours(Parameters(), target)                         Parameters with one number changed
 
 A search (engine/search.py) measures what the neighbours give; most change nothing in most kernels.
 """
@@ -14,9 +14,9 @@ from dataclasses import dataclass, fields, replace
 
 from ..target import Target
 
-__all__ = ["Knobs", "neighbours"]
+__all__ = ["Parameters", "neighbours"]
 
-# What each ordered knob can be: a neighbour is one step up or down.
+# What each ordered parameter can be: a neighbour is one step up or down.
 LADDERS: dict[str, tuple[int, ...]] = {
     "panel_bytes": (1 << 17, 1 << 18, 1 << 19, 1 << 20, 1 << 21),
     "lanes": (0, 1, 2, 3),
@@ -32,7 +32,7 @@ MIN_ACCUMULATORS = 6  # fewer leave the multipliers idle
 
 
 @dataclass(frozen=True)
-class Knobs:
+class Parameters:
     """The defaults are the heuristic's choice.
 
     Matmul-like nests: `tile` is (rows, vectors) of their register tiles, None for the one with the
@@ -59,16 +59,16 @@ class Knobs:
         return ", ".join(f"{f.name}={getattr(self, f.name)}" for f in changed) or "default"
 
 
-def neighbours(knobs: Knobs, target: Target) -> Iterator[Knobs]:
-    """`knobs` with one of them changed, in a fixed order."""
+def neighbours(parameters: Parameters, target: Target) -> Iterator[Parameters]:
+    """`parameters` with one of them changed, in a fixed order."""
     for name, ladder in LADDERS.items():
-        place = ladder.index(getattr(knobs, name))
+        place = ladder.index(getattr(parameters, name))
         for value in (*ladder[place + 1 : place + 2], *ladder[max(0, place - 1) : place]):
-            yield replace(knobs, **{name: value})
-    yield replace(knobs, is_tiled=not knobs.is_tiled)
-    if knobs.is_tiled:
+            yield replace(parameters, **{name: value})
+    yield replace(parameters, is_tiled=not parameters.is_tiled)
+    if parameters.is_tiled:
         for shape in _tiles(target):
-            yield replace(knobs, tile=shape)
+            yield replace(parameters, tile=shape)
 
 
 def _tiles(target: Target) -> list[tuple[int, int]]:

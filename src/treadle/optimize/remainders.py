@@ -8,7 +8,7 @@ A mask is a few instructions for each vector, as many as a maximum takes itself.
 from __future__ import annotations
 
 from ..ir.choices import take
-from ..ir.loops import free_ranges
+from ..ir.loops import free_ranges, loop_size
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from .moves import Moves
@@ -26,7 +26,7 @@ def cut_off_remainders(moves: Moves, nest: Nest, block: int) -> None:
     cut: dict[Node, Node] = {}
     for reduce in nest.reduces():
         loop = reduce.src[1]
-        size = loop.src[0].arg
+        size = loop_size(loop)
         if len(reduce.src) != 2 or size % block == 0 or size < MANY_BLOCKS * block:
             continue
         if loop.arg.kind != "loop" or not _is_row(reduce, loop) or _is_nested(reduce, loop, free):

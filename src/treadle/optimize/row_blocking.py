@@ -1,4 +1,4 @@
-"""Rows that a kernel keeps become blocks of rows: the cut, and a schedule for each block.
+"""Blocks of rows: the schedule of a chain of products, and of each loop in it.
 
 See chained_matmul.py for what the kernels are. Everything that depends on the row is computed for
 row `first + r` of a block, with a loop r of its own wherever a block is filled:
@@ -17,7 +17,7 @@ from ..dtype import dtypes
 from ..ir.args import ReduceArg, StageArg
 from ..ir.attention import is_kept
 from ..ir.choices import take
-from ..ir.loops import TRUE, Ranges, Split, closed_ranges, free_ranges, replace_ranges
+from ..ir.loops import TRUE, Ranges, Split, closed_ranges, free_ranges, loop_size, replace_ranges
 from ..ir.node import Node, rebuild
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -28,7 +28,7 @@ from .matmul_packing import pack_columns
 from .matmul_problem import factors_of
 from .moves import Moves
 from .nest import Nest, reads_of, stride
-from .parameters import Knobs
+from .parameters import Parameters
 
 __all__ = ["Blocks", "Chain", "is_along_row"]
 
@@ -78,12 +78,12 @@ class Blocks:
     first: Node
 
     def __init__(
-        self, moves: Moves, nest: Nest, chain: Chain, target: Target, knobs: Knobs
+        self, moves: Moves, nest: Nest, chain: Chain, target: Target, parameters: Parameters
     ) -> None:
         self.moves, self.nest, self.chain, self.target = moves, nest, chain, target
-        self.knobs = knobs
+        self.parameters = parameters
         self.free = free_ranges(nest.node)
-        self.size = chain.row.src[0].arg
+        self.size = loop_size(chain.row)
         self.rows = self._rows_of_a_block()
         blocks = -(-self.size // self.rows)
         self.block = moves.loop(blocks, "grid") if blocks > 1 else Node.index(0)
@@ -112,13 +112,13 @@ class Blocks:
         """As many as the cache holds, in whole tiles, but enough blocks for all workers."""
         rows = [n for n in self.chain.rows if self.chain.row in self.free[n]]
         fills = {n.src[:3]: n.arg.sizes[0] * n.dtype.itemsize for n in rows}
-        fits = min(self.target.l2 // 2, self.knobs.block_bytes) // sum(fills.values())
+        fits = min(self.target.l2 // 2, self.parameters.block_bytes) // sum(fills.values())
         around = [r for r in self.nest.loops if r not in (self.chain.row, *self.chain.columns)]
-        others = math.prod(r.src[0].arg for r in around)
+        others = loop_size(*around)
         fits = max(1, min(fits, self.size // -(-MIN_ITEMS // others), self.size))
         longest = max(n.arg.sizes[0] for n in rows)
         itemsize = max(n.dtype.itemsize for n in rows)
-        tile = choose_tile(self.size, longest, itemsize, self.target, self.knobs)
+        tile = choose_tile(self.size, longest, itemsize, self.target, self.parameters)
         if fits < tile.rows:
             return fits
         blocks = -(-self.size // (fits // tile.rows * tile.rows))
@@ -155,8 +155,8 @@ class Blocks:
     def _parts(self, reduce: Node, row: Node) -> Node:
         """A last product as the sum of its chunks' products, each of them kept."""
         moves, steps, columns = self.moves, reduce.src[1], self.chain.columns
-        size = steps.src[0].arg
-        chunks = -(-size // self.knobs.block_steps)
+        size = loop_size(steps)
+        chunks = -(-size // self.parameters.block_steps)
         per_chunk = -(-size // chunks)
         fill, fresh = moves.loop(self.rows), moves.copies(columns)
         part = total = Node.index(0)
@@ -173,7 +173,7 @@ class Blocks:
         src = (
             value, self._inside(fill), part, fill, *fresh.values(), total, row, *columns, *loops,
         )  # fmt: skip
-        sizes = (chunks, self.rows, *(r.src[0].arg for r in columns))
+        sizes = (chunks, self.rows, *(loop_size(r) for r in columns))
         stage = Node(Op.STAGE, reduce.dtype, src, StageArg("shared", sizes))
         self.made.append(_Filled(fill, loops))
         if chunks == 1:
@@ -237,7 +237,7 @@ class Blocks:
         splits = {r: Split(n, (n,)) for r, n in grid.items()}
         if chain.columns:
             last = chain.columns[-1]
-            splits[last] = moves.tiled(last, (self._lanes(chain.products[0]), "vector"))
+            splits[last] = moves.tiled(loop_size(last), (self._lanes(chain.products[0]), "vector"))
         moves.apply(splits, "rows in blocks as grid")
         return grid
 
@@ -264,7 +264,9 @@ class Blocks:
 
     def _along(self, loop: Node, copies: int, value: Node, is_of_row: bool = True) -> Split:
         """A loop, one along rows if `is_of_row`, as `copies` of vectors."""
-        split = self.moves.tiled(loop, (copies, "unroll"), (self._lanes(value), "vector"))
+        split = self.moves.tiled(
+            loop_size(loop), (copies, "unroll"), (self._lanes(value), "vector")
+        )
         if is_of_row:
             self._note(split)
         return split
@@ -276,7 +278,7 @@ class Blocks:
         """
         outer = split.ranges[0]
         inner = split.ranges[1:] if outer.arg.kind == "loop" else split.ranges
-        length = math.prod(r.src[0].arg for r in inner)
+        length = loop_size(*inner)
         self.lengths.add(length)
         if outer.arg.kind == "loop":
             self.along[outer] = length
@@ -292,11 +294,11 @@ class Blocks:
     def _tile(self, row: Node, column: Node, reduce: Node) -> None:
         """A product whose result is a block, in register tiles; panels of columns outside."""
         moves, steps = self.moves, reduce.src[1:]
-        size, itemsize = column.src[0].arg, reduce.dtype.itemsize
-        tile = choose_tile(self.rows, size, itemsize, self.target, self.knobs)
+        size, itemsize = loop_size(column), reduce.dtype.itemsize
+        tile = choose_tile(self.rows, size, itemsize, self.target, self.parameters)
         tile = Tile(math.gcd(tile.rows, self.rows), tile.vectors, tile.lanes)
-        rows = moves.tiled(row, (tile.rows, "unroll"))
-        columns = moves.tiled(column, (tile.vectors, "unroll"), (tile.lanes, "vector"))
+        rows = moves.tiled(loop_size(row), (tile.rows, "unroll"))
+        columns = moves.tiled(loop_size(column), (tile.vectors, "unroll"), (tile.lanes, "vector"))
         if column not in self.part_columns:
             self._note(columns)
         take("matmul_tile")
@@ -335,7 +337,7 @@ class Blocks:
         around = sorted(free[y] - inside, key=lambda r: r.arg.number)
         position = Node.index(0)
         for r in steps:
-            position = position * r.src[0].arg + r
+            position = position * loop_size(r) + r
         packed = pack_columns(
             self.moves, y, steps, simplify(position), columns, tile, tuple(around)
         )
@@ -360,7 +362,7 @@ class Blocks:
         whole = span.rounded(math.lcm(*self.lengths))
         bounded = {r: whole.loop(r, step) for r, step in self.along.items()}
         for chunk in self.chunks:
-            mine, size = span, chunk.step.src[0].arg
+            mine, size = span, loop_size(chunk.step)
             if chunk.part.op is Op.RANGE:
                 for r in (chunk.part, chunk.total):
                     bounded[r] = span.loop(r, size)

@@ -1,4 +1,4 @@
-"""Rows on their way one behind the other: one loop reads one, computes the next, stores a third.
+"""A pipeline of rows: one loop reads a row, computes the next and stores a third.
 
     for row (grid):
       max = max of x[row, c] over c
@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from ..dtype import dtypes
 from ..ir.args import LocalRef
 from ..ir.choices import take
-from ..ir.loops import closed_ranges, free_ranges, steps_of
+from ..ir.loops import closed_ranges, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -34,7 +34,7 @@ from ..target import Target
 from .moves import Moves
 from .nest import Nest, nests_of, sequential_loops
 
-__all__ = ["overlap_rows"]
+__all__ = ["pipeline_rows"]
 
 MOST_ROWS, LEAST_ROWS = 32, 8  # of a block, which computes one or two more
 MANY_BLOCKS = 128  # for many workers to have several each
@@ -45,7 +45,7 @@ Loops = tuple[Node, ...]
 Ahead = dict[Node, int]  # what rows leave for later loops: so many rows before it is stored
 
 
-def overlap_rows(moves: Moves, target: Target) -> None:
+def pipeline_rows(moves: Moves, target: Target) -> None:
     """Compute rows ahead in each nest that stores long rows to memory that no cache holds."""
     for nest in nests_of(moves.root):
         if nest.node.op is not Op.END or not _streams(nest, target.l3):
@@ -56,7 +56,7 @@ def overlap_rows(moves: Moves, target: Target) -> None:
             continue
         ahead = _ahead(nest, grid)
         joined = _joined(ahead, inner)
-        rows = min(MOST_ROWS, grid[-1].src[0].arg, steps_of(*grid) // MANY_BLOCKS)
+        rows = min(MOST_ROWS, loop_size(grid[-1]), loop_size(*grid) // MANY_BLOCKS)
         if joined and rows >= LEAST_ROWS and _is_long(nest, inner, max(ahead.values()), target):
             overlap = _Overlap(moves, nest, grid, rows, ahead).apply(joined)
             moves.root = simplify(moves.root.substitute({nest.node: overlap}))
@@ -79,10 +79,10 @@ def _streams(nest: Nest, l3: int) -> bool:
 
 def _is_long(nest: Nest, inner: Loops, ahead: int, target: Target) -> bool:
     """Whether a row takes many steps, and all on their way fit the second-level cache."""
-    if inner[0].arg.kind != "loop" or inner[0].src[0].arg < LEAST_STEPS:
+    if inner[0].arg.kind != "loop" or loop_size(inner[0]) < LEAST_STEPS:
         return False
     reads = {n.src[0]: n.dtype.itemsize for n in nest.nodes() if n.op in (Op.LOAD, Op.STAGE)}
-    return (ahead + MORE_IN_CACHE) * steps_of(*inner) * sum(reads.values()) <= target.l2
+    return (ahead + MORE_IN_CACHE) * loop_size(*inner) * sum(reads.values()) <= target.l2
 
 
 def _ahead(nest: Nest, grid: Loops) -> Ahead:
@@ -151,7 +151,7 @@ class _Overlap:
     def __init__(self, moves: Moves, nest: Nest, grid: Loops, rows: int, ahead: Ahead) -> None:
         *self.around, self.row = grid
         self.effects, self.inner = Node.sink(nest.effects), nest.loops[len(grid) :]
-        count = self.row.src[0].arg
+        count = loop_size(self.row)
         self.last = count - 1
         self.block = moves.loop(-(-count // rows), "grid")
         self.first = self.block * rows

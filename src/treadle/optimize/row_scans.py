@@ -11,11 +11,9 @@ rounded once, however many rows are above it, as lower/wide_scans.py does for al
 
 from __future__ import annotations
 
-import math
-
 from ..dtype import DType, dtypes
 from ..ir.choices import take
-from ..ir.loops import steps_of
+from ..ir.loops import has_fixed_size, loop_size
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from ..target import Target
@@ -33,7 +31,7 @@ MOST_NODES = 256  # what is computed in a row: more leaves no room for several
 def scan_rows(moves: Moves, nest: Nest, target: Target) -> bool:
     """Schedule `nest`, if it is a scan down columns. Whether it is."""
     update, row = _update_of(nest), sequential_loops(nest)
-    if update is None or len(row) != 1 or steps_of(*row) < 2 * ROWS:
+    if update is None or len(row) != 1 or loop_size(*row) < 2 * ROWS:
         return False
     column = _column_of(nest, row[0])
     if column is None or len(nest.nodes()) > MOST_NODES:
@@ -41,8 +39,8 @@ def scan_rows(moves: Moves, nest: Nest, target: Target) -> bool:
     dtype = _dtype_of_totals(update, target)
     widest = max(effect.src[2].dtype.itemsize for effect in nest.effects)
     size = strip_size(
-        steps_of(column),
-        others=math.prod(steps_of(r) for r in nest.loops if r not in (column, *row)),
+        loop_size(column),
+        others=loop_size(*(r for r in nest.loops if r not in (column, *row))),
         most=target.l1 // 3 // dtype.itemsize,
         least=LEAST_STRIP // widest,
         copies=1,
@@ -63,7 +61,7 @@ def _update_of(nest: Nest) -> Node | None:
     if any(n.op in (Op.TICKET, Op.REDUCE, Op.STAGE) for n in nodes):
         return None
     plain = all(e.op is Op.STORE and e.src[0].op is Op.PARAM for e in nest.effects)
-    fixed = all(r.src[0].op is Op.CONST for r in nest.loops)
+    fixed = all(has_fixed_size(r) for r in nest.loops)
     return updates[0] if plain and fixed and updates[0].arg is not None else None
 
 
@@ -87,11 +85,11 @@ def _dtype_of_totals(update: Node, target: Target) -> DType:
 
 def _scan(moves: Moves, nest: Nest, update: Node, row: Node, strips: Strips, dtype: DType) -> None:
     totals = strips.memory(dtype)
-    count = ROWS + steps_of(row) % ROWS
+    count = ROWS + loop_size(row) % ROWS
     first = [Node.index(n) for n in range(count)]
     start = update.src[0].src[0].cast(dtype)
     begun = strips.over_columns(_rows(nest, update, row, first, start, strips, totals))
-    step = moves.loop((steps_of(row) - count) // ROWS)
+    step = moves.loop((loop_size(row) - count) // ROWS)
     later = [step * ROWS + (count + n) for n in range(ROWS)]
     totals = Node(Op.AFTER, totals.dtype, (totals, begun))
     effects = _rows(nest, update, row, later, strips.held(totals), strips, totals)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from ..ir.loops import Split, closed_ranges, free_ranges, replace_ranges, steps_of
+from ..ir.loops import Split, closed_ranges, free_ranges, loop_size, replace_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -24,8 +24,8 @@ FEWEST = 4  # steps that are left of each loop
 def sampled(ast: Node, steps: int) -> Node | None:
     """`ast` with so few results that it takes at most `steps` steps; None if there is no way."""
     around = _loops_around(ast)
-    kept = {r: steps_of(r) for n in ast.toposort() if n.op is Op.END for r in closed_ranges(n)}
-    while sum(math.prod(kept.get(r, steps_of(r)) for r in loops) for loops in around) > steps:
+    kept = {r: loop_size(r) for n in ast.toposort() if n.op is Op.END for r in closed_ranges(n)}
+    while sum(math.prod(kept.get(r, loop_size(r)) for r in loops) for loops in around) > steps:
         loop = max(kept, key=lambda r: kept[r], default=None)
         if loop is None or kept[loop] <= FEWEST:
             return None
@@ -33,9 +33,9 @@ def sampled(ast: Node, steps: int) -> Node | None:
     moves = Moves(ast)
     splits = {}
     for r, count in kept.items():
-        if count < steps_of(r):
+        if count < loop_size(r):
             new = moves.loop(count)
-            splits[r] = Split(simplify(new * (steps_of(r) - 1) // (count - 1)), (new,))
+            splits[r] = Split(simplify(new * (loop_size(r) - 1) // (count - 1)), (new,))
     return simplify(replace_ranges(ast, splits)) if splits else ast
 
 

@@ -4,10 +4,10 @@
     or, where neighbouring lines are contiguous in memory, 64 lines of one step
 
 An operand is one slice of steps of one tile of lines, in a STAGE. Stored ones are put there by the
-items of the group, whatever they are computed from. Bulk ones are boxes of a tensor in memory,
-which a copy engine brings by a description of the tensor: `tensor_of` says where that is possible.
-Units read float32 as TF32, without its last 13 bits: those who store it round it before, and so
-does the engine.
+work items of the workgroup, whatever they are computed from. Bulk ones are boxes of a tensor in
+memory, which a copy engine brings by a description of the tensor: `tensor_of` says where that is
+possible. Units read float32 as TF32, without its last 13 bits: those who store it round it before,
+and so does the engine.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dataclasses import dataclass
 
 from ..dtype import dtypes
 from ..ir.args import MatrixLayout, StageArg, TensorBox
-from ..ir.loops import TRUE, Split, steps_of
+from ..ir.loops import TRUE, Split, digits_of, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
-from .k_tiling import Cut, fill_of, is_contiguous, undigit
+from .k_tiling import TiledProduct, fill_of, is_contiguous
 from .moves import Moves
 
-__all__ = ["HELD", "PIECE", "ROW", "Operand", "Tensor", "bulk", "stored", "tensor_of"]
+__all__ = ["HELD", "PIECE", "ROW", "SharedOperand", "SourceTensor", "bulk", "stored", "tensor_of"]
 
 ROW = 128  # bytes of a row in shared memory
 BLOCK = 8 * ROW  # what is swizzled together
@@ -40,7 +40,7 @@ LONGEST = 1 << 31  # elements of an axis
 
 
 @dataclass(frozen=True)
-class Operand:
+class SharedOperand:
     """A STAGE of one slice of `lines`, in rows of lines if `is_turned`."""
 
     stage: Node
@@ -81,13 +81,13 @@ def _sizes(lines: int, depth: int, wide: int, is_turned: bool) -> tuple[int, ...
 
 def stored(
     moves: Moves, factor: Node, line: Split, inner: Node, depth: int, items: int, buffers: int
-) -> Operand:
+) -> SharedOperand:
     """`factor` for one slice and one tile of lines, stored by all items in whole pieces.
 
     So many slices as `buffers` are in memory at a time where pieces are copied as they are.
     """
     mine = _tile_of(line)
-    lines = steps_of(*mine)
+    lines = loop_size(*mine)
     wide, each = ROW // factor.dtype.itemsize, PIECE // factor.dtype.itemsize
     can_turn = factor.dtype.itemsize == TURNED and lines % wide == 0
     is_turned = can_turn and not is_contiguous(factor, inner) and is_contiguous(factor, mine[-1])
@@ -103,7 +103,7 @@ def stored(
     else:  # neighbours read neighbouring lines, if nothing else
         deep, place = piece // lines * each + lane, piece % lines
     deep, place = simplify(deep), simplify(place)
-    where = {inner: deep, **dict(zip(mine, undigit(place, mine), strict=True))}
+    where = {inner: deep, **dict(zip(mine, digits_of(place, mine), strict=True))}
     filled = factor.substitute({r: simplify(value) for r, value in where.items()})
     if filled.dtype is dtypes.float32:
         filled = _as_tf32(filled)
@@ -119,7 +119,7 @@ def stored(
     else:
         arg = StageArg("shared", sizes, swizzle=ROW)
     stage = Node(Op.STAGE, factor.dtype, src, arg)
-    return Operand(stage, lines, depth, is_turned)
+    return SharedOperand(stage, lines, depth, is_turned)
 
 
 def _as_tf32(value: Node) -> Node:
@@ -139,7 +139,7 @@ def _tile_of(line: Split) -> tuple[Node, ...]:
 
 
 @dataclass(frozen=True)
-class Tensor:
+class SourceTensor:
     """What a factor is read from: element `offset` of `memory` on, axes by their loops.
 
     `axes` are (loop, elements between its steps), the contiguous one first, then that of the other
@@ -161,7 +161,7 @@ class Tensor:
 
 def tensor_of(
     factor: Node | None, lines: tuple[Node, ...], steps: tuple[Node, ...], batch: tuple[Node, ...]
-) -> Tensor | None:
+) -> SourceTensor | None:
     """The tensor that a factor is in these loops: of five axes at most, contiguous in one."""
     if factor is None or factor.op is not Op.LOAD:
         return None
@@ -179,27 +179,29 @@ def tensor_of(
     size = factor.dtype.itemsize
     whole = all(apart * size % PIECE == 0 for apart in (offset, *(n for _, n in axes[1:])))
     fits = whole and (not is_turned or size in (TURNED, HELD))
-    long = any(loop.src[0].arg >= LONGEST for loop, _ in axes)
+    long = any(loop_size(loop) >= LONGEST for loop, _ in axes)
     if axes[0][1] != 1 or long or len(axes) > MOST_AXES:
         return None
-    return Tensor(memory, offset, tuple(axes), is_turned, fits)
+    return SourceTensor(memory, offset, tuple(axes), is_turned, fits)
 
 
-def bulk(moves: Moves, tensor: Tensor, line: Split, cut: Cut, depth: int, buffers: int) -> Operand:
+def bulk(
+    moves: Moves, tensor: SourceTensor, line: Split, tiled: TiledProduct, depth: int, buffers: int
+) -> SharedOperand:
     """The slices of a tensor for one tile of lines, so many of them in memory at a time."""
-    assert cut.outer is not None
+    assert tiled.outer is not None
     mine, dtype = _tile_of(line), tensor.memory.dtype
-    lines, wide = steps_of(*mine), ROW // dtype.itemsize
+    lines, wide = loop_size(*mine), ROW // dtype.itemsize
     first = simplify(line.expr.substitute({r: Node.index(0) for r in mine}))
-    step, turn = cut.outer * depth, None
+    step, turn = tiled.outer * depth, None
     places, box, zeros = (step, first), (wide, lines), (Node.index(0),) * 3
     stored_at = zeros
     if tensor.is_turned:
         turn = moves.loop(lines // wide, "unroll") if lines > wide else None
         number = Node.index(0) if turn is None else turn
         places, box, stored_at = (first + number * wide, step), (wide, depth), (number, *zeros[1:])
-    others = tuple(cut.batch[loop] for loop, _ in tensor.axes[2:])
-    shape = tuple(loop.src[0].arg for loop, _ in tensor.axes)
+    others = tuple(tiled.batch[loop] for loop, _ in tensor.axes[2:])
+    shape = tuple(loop_size(loop) for loop, _ in tensor.axes)
     strides = tuple(apart for _, apart in tensor.axes[1:])
     arg = TensorBox(tensor.offset, shape, strides, box + (1,) * len(others))
     src = (tensor.memory, *(simplify(place) for place in (*places, *others)))
@@ -208,4 +210,4 @@ def bulk(moves: Moves, tensor: Tensor, line: Split, cut: Cut, depth: int, buffer
     sizes = _sizes(lines, depth, wide, tensor.is_turned)
     stage_arg = StageArg("shared", sizes, buffers, "boxes", ROW)
     stage = Node(Op.STAGE, dtype, (value, TRUE, *stored_at, *zeros, *closed), stage_arg)
-    return Operand(stage, lines, depth, tensor.is_turned)
+    return SharedOperand(stage, lines, depth, tensor.is_turned)

@@ -1,8 +1,8 @@
-"""Matmul-like nests on work-groups: tiles of both operands in shared memory.
+"""Matmul-like nests in workgroups: tiles of both operands in shared memory.
 
     out[i, j] = epilogue(sum over k of x[i, k] * y[k, j])
 
-A group computes a tile of the output, an item a few rows by a few columns of it, spread so that
+A workgroup computes a tile of the output, an item a few rows by a few columns of it, spread so that
 neighbouring items hold neighbouring columns, or neighbouring pieces of as many columns as the
 target loads at once. Where subgroups have a fixed size, the items of one are near in rows too: 32
 of them in 4 x 8, with 8 x 8 results each, read 96 different numbers for each step of k, in 2 x 16
@@ -20,19 +20,19 @@ from dataclasses import dataclass
 
 from ..ir.args import StageArg
 from ..ir.choices import take
-from ..ir.loops import TRUE, Split, number_of, steps_of
+from ..ir.loops import TRUE, Split, digits_of, loop_size, number_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import Target, Workgroup
-from .k_tiling import cut_product, fill_of, is_contiguous, spread, undigit
-from .matmul_problem import Problem, recognise
+from .k_tiling import fill_of, is_contiguous, tile_product
+from .matmul_problem import MatmulProblem, recognise
 from .matrix_units import tile_for_matrix_units
 from .moves import Moves
 from .nest import Nest
-from .warpgroup_units import tile_for_warpgroups
+from .warpgroup_units import tile_for_warpgroup_units
 
-__all__ = ["tile_for_groups"]
+__all__ = ["tile_for_workgroups"]
 
 MIN_WORK = 1 << 15
 DEPTH = 16  # steps of the reduction in a slice
@@ -64,16 +64,16 @@ class _Tile:
         return self.high * self.wide
 
 
-def tile_for_groups(moves: Moves, nest: Nest, target: Target) -> bool:
+def tile_for_workgroups(moves: Moves, nest: Nest, target: Target) -> bool:
     """Tile `nest` if it is matmul-like and large enough; says whether it did."""
     problem, group = recognise(nest), target.workgroup
     if problem is None or group is None:
         return False
-    rows, columns, steps = (steps_of(*r) for r in (problem.rows, problem.columns, problem.steps))
-    work = rows * columns * steps * steps_of(*problem.batch)
+    rows, columns, steps = (loop_size(*r) for r in (problem.rows, problem.columns, problem.steps))
+    work = rows * columns * steps * loop_size(*problem.batch)
     if work < MIN_WORK or min(rows, columns, steps) < 4:
         return False
-    if tile_for_warpgroups(moves, problem, target):
+    if tile_for_warpgroup_units(moves, problem, target):
         return True
     if tile_for_matrix_units(moves, problem, target):
         return True
@@ -84,9 +84,9 @@ def tile_for_groups(moves: Moves, nest: Nest, target: Target) -> bool:
     return True
 
 
-def _choose(problem: Problem, group: Workgroup) -> _Tile | None:
+def _choose(problem: MatmulProblem, group: Workgroup) -> _Tile | None:
     """The largest square-like tile that the output fills, often enough, and shared memory holds."""
-    rows, columns, steps = (steps_of(*r) for r in (problem.rows, problem.columns, problem.steps))
+    rows, columns, steps = (loop_size(*r) for r in (problem.rows, problem.columns, problem.steps))
     items = min(group.items, 256)
     wide = 1 << ((items.bit_length() - 1 + 1) // 2)
     high = items // wide
@@ -100,7 +100,7 @@ def _choose(problem: Problem, group: Workgroup) -> _Tile | None:
 
     def groups() -> int:
         tiles = -(-rows // (high * each_row)) * -(-columns // (wide * each_column))
-        return steps_of(*problem.batch) * tiles
+        return loop_size(*problem.batch) * tiles
 
     while groups() < group.busy and max(each_row, each_column) > SMALL:
         if each_row > each_column:
@@ -130,17 +130,20 @@ def _near(high: int, wide: int, group: Workgroup) -> tuple[int, int]:
     return (rows, columns) if high % rows == 0 and wide % columns == 0 else (1, wide)
 
 
-def _apply(moves: Moves, problem: Problem, tile: _Tile) -> None:
-    rows, columns = steps_of(*problem.rows), steps_of(*problem.columns)
+def _apply(moves: Moves, problem: MatmulProblem, tile: _Tile) -> None:
+    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
     of_rows = _parts(tile.rows, tile.high, tile.near[0], tile.together)
     of_columns = _parts(tile.columns, tile.wide, tile.near[1], tile.together)
-    row, column = spread(moves, rows, of_rows), spread(moves, columns, of_columns)
+    row = moves.tiled(rows, *of_rows, outer="grid")
+    column = moves.tiled(columns, *of_columns, outer="grid")
     what = f"a group of {tile.high} x {tile.wide} items for each tile"
-    cut = cut_product(moves, problem, row, column, tile.depth, what)
+    tiled = tile_product(moves, problem, row, column, tile.depth, what)
     _order_items(moves, (_local(row, of_rows), _local(column, of_columns)))
-    x, y = (_staged(moves, *each, cut.inner, tile) for each in ((cut.x, row), (cut.y, column)))
-    reduce = cut.reduce.replace(src=(x * y, *cut.reduce.src[1:]))
-    moves.root = moves.root.substitute({cut.reduce: reduce})
+    x, y = (
+        _staged(moves, *each, tiled.inner, tile) for each in ((tiled.x, row), (tiled.y, column))
+    )
+    reduce = tiled.reduce.replace(src=(x * y, *tiled.reduce.src[1:]))
+    moves.root = moves.root.substitute({tiled.reduce: reduce})
     take("shared_tiles")
     moves.log.append("both operands in shared tiles")
 
@@ -175,7 +178,7 @@ def _order_items(
 def _staged(moves: Moves, factor: Node, line: Split, inner: Node, tile: _Tile) -> Node:
     """`factor` for one slice of steps and one tile of lines (rows or columns), in shared memory."""
     mine = tuple(r for r in line.ranges if r.arg.kind != "grid")
-    lines = steps_of(*mine)
+    lines = loop_size(*mine)
     here = number_of(mine)
     along_steps = is_contiguous(factor, inner)
     width = 1 if along_steps or tile.buffers == 1 else tile.together
@@ -189,9 +192,8 @@ def _staged(moves: Moves, factor: Node, line: Split, inner: Node, tile: _Tile) -
         deep, place = flat % tile.depth, flat // tile.depth
     else:
         deep, place = flat // (lines // width) % tile.depth, flat % (lines // width) * width + lane
-    spread = {inner: deep, **dict(zip(mine, undigit(place, mine), strict=True))}
-    spread = {r: simplify(value) for r, value in spread.items()}
-    filled = factor.substitute(spread)
+    where = {inner: deep, **dict(zip(mine, digits_of(place, mine), strict=True))}
+    filled = factor.substitute({r: simplify(value) for r, value in where.items()})
     gate = TRUE if turns * tile.items == total else simplify(flat < total)
     sizes = (tile.depth, lines + tile.together if along_steps else lines)
     closed = tuple(r for r in (turn, item, lane) if r is not None and r.op is Op.RANGE)

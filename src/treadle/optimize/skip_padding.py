@@ -1,4 +1,4 @@
-"""Steps of a window that meet no pixel: tiles of results at an image's borders go without them.
+"""Padding of convolutions: tiles at an image's borders skip the steps beyond it.
 
     for tile: for ky in range(5): acc += image[y + ky - 2, ..] * w[ky, ..]
       ->  for tile: for ky in range(first(tile), end(tile)): ...
@@ -11,19 +11,19 @@ among the weights does not meet those zeros either.
 from __future__ import annotations
 
 from ..ir.choices import take
-from ..ir.loops import Split, free_ranges, replace_ranges, steps_of
+from ..ir.loops import Split, free_ranges, loop_size, replace_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from .masked_bounds import Span
 from .windows import Pair, Windows
 
-__all__ = ["without_borders"]
+__all__ = ["skip_padding"]
 
 WORTH = 1 / 128  # of all steps: fewer are not worth a loop whose size varies
 
 
-def without_borders(
+def skip_padding(
     reduce: Node, windows: Windows, outermost: Node, splits: dict[Node, Split]
 ) -> Node:
     """The REDUCE of a tile, as `splits` cut rows: in order along `outermost`, their first loop."""
@@ -37,7 +37,8 @@ def without_borders(
         if tile and pair.row is not outermost:
             continue
         first, last = (
-            start.substitute({r: Node.index(at * (steps_of(r) - 1)) for r in tile}) for at in (0, 1)
+            start.substitute({r: Node.index(at * (loop_size(r) - 1)) for r in tile})
+            for at in (0, 1)
         )
         take("skip_padding")
         span = _span(pair, inside, first, last)
@@ -55,7 +56,7 @@ def _inside(image: Node, both: Node) -> tuple[int, int] | None:
         return None
     if other.op is not Op.CONST or other.arg != 0:
         return None
-    begin, end = 0, steps_of(both)
+    begin, end = 0, loop_size(both)
     while begin < end and _never(gate, both, begin):
         begin += 1
     while begin < end and _never(gate, both, end - 1):
@@ -72,7 +73,7 @@ def _is_worth_it(pair: Pair, inside: tuple[int, int]) -> bool:
     """Whether enough steps of all rows together meet no pixel."""
     if pair.chunk is not None:
         return False
-    rows, steps = steps_of(pair.row), steps_of(pair.step)
+    rows, steps = loop_size(pair.row), loop_size(pair.step)
     places = (y * pair.stride + f * pair.dilation for y in range(rows) for f in range(steps))
     beyond = sum(not inside[0] <= place < inside[1] for place in places)
     return beyond >= WORTH * rows * steps
@@ -83,6 +84,6 @@ def _span(pair: Pair, inside: tuple[int, int], first: Node, last: Node) -> Span:
     begin = (inside[0] - last + (pair.dilation - 1)) // pair.dilation
     end = (inside[1] - 1 - first) // pair.dilation + 1
     if pair.runs_back:
-        size = steps_of(pair.step)
+        size = loop_size(pair.step)
         begin, end = size - end, size - begin
     return Span(begin, end)

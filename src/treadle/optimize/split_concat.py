@@ -1,4 +1,4 @@
-"""Rows that are put together from pieces: one step computes a vector of each piece.
+"""Concatenations, split: one step computes a vector of each part.
 
     out[j] = j < n ? x[j] : y[j - n]   ->   out[j] = x[j]; out[n + j] = y[j]     for j < n
 
@@ -14,23 +14,23 @@ import math
 
 from ..dtype import dtypes
 from ..ir.choices import take
-from ..ir.loops import TRUE, Split, free_ranges
+from ..ir.loops import TRUE, Split, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
 from .moves import Moves
 from .nest import Nest
 
-__all__ = ["in_pieces", "rows_in_pieces"]
+__all__ = ["split_concat", "split_concat_rows"]
 
 MOST = 8
 FEW_ROWS = 8  # that workers share: of fewer, each piece would be on one of them
 
 
-def in_pieces(moves: Moves, nest: Nest, vector: Node, lanes: int) -> Split | None:
+def split_concat(moves: Moves, nest: Nest, vector: Node, lanes: int) -> Split | None:
     """The loop `vector` as pieces side by side, where masks say that its rows are made of some."""
     pieces = _pieces(nest, vector)
-    length = vector.src[0].arg // pieces
+    length = loop_size(vector) // pieces
     if pieces == 1 or length % lanes:
         return None
     outer, piece = moves.loop(length // lanes), moves.loop(pieces, "unroll")
@@ -40,10 +40,10 @@ def in_pieces(moves: Moves, nest: Nest, vector: Node, lanes: int) -> Split | Non
     return Split(simplify(piece * length + outer * lanes + lane), (outer, piece, lane), TRUE)
 
 
-def rows_in_pieces(moves: Moves, nest: Nest, loop: Node) -> Split | None:
+def split_concat_rows(moves: Moves, nest: Nest, loop: Node) -> Split | None:
     """A `loop` around the vectors likewise: a step computes a row of each piece."""
     pieces = _pieces(nest, loop)
-    length = loop.src[0].arg // pieces
+    length = loop_size(loop) // pieces
     if pieces == 1 or length < FEW_ROWS:
         return None
     row, piece = moves.loop(length), moves.loop(pieces, "unroll")
@@ -54,7 +54,7 @@ def rows_in_pieces(moves: Moves, nest: Nest, loop: Node) -> Split | None:
 
 def _pieces(nest: Nest, loop: Node) -> int:
     """Of how many pieces, all of one length, `loop` is put together; 1 if that is not so."""
-    size, borders = loop.src[0].arg, _borders(nest, loop)
+    size, borders = loop_size(loop), _borders(nest, loop)
     if not borders or nest.reduces():
         return 1
     pieces = size // math.gcd(size, *borders)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..errors import InternalError
 from ..ir.choices import take
-from ..ir.loops import Split
+from ..ir.loops import Split, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
@@ -30,20 +30,20 @@ def schedule_texels(moves: Moves, target: Target) -> None:
 
 def _schedule(moves: Moves, nest: Nest, store: Node, target: Target) -> None:
     along = next((r for r in nest.loops if stride(store.src[1], r) == 1), None)
-    if along is None or along.src[0].arg % TEXEL:
+    if along is None or loop_size(along) % TEXEL:
         raise InternalError(f"a texture is written in whole texels, not by {store!r}")
     order = (*(r for r in nest.loops if r is not along), along)
     moves.reorder(nest, order)
-    texels = along.src[0].arg // TEXEL
+    texels = loop_size(along) // TEXEL
     if target.workgroup is not None:
         inner, kind = min(target.workgroup.items, texels), "local"
     else:
         inner, kind = max(1, texels // SLICES), "loop"
     while texels % inner:
         inner -= 1
-    splits = {along: moves.tiled(along, (inner, kind), (TEXEL, "vector"), outer="grid")}
+    splits = {along: moves.tiled(loop_size(along), (inner, kind), (TEXEL, "vector"), outer="grid")}
     for r in order[:-1]:
-        new = moves.loop(r.src[0].arg, "grid")
+        new = moves.loop(loop_size(r), "grid")
         splits[r] = Split(new, (new,))
     take("texel_groups")
     moves.apply(splits, f"texels in groups of {inner}")

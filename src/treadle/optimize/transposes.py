@@ -8,7 +8,7 @@ Read in the order of the output, each element would come from a line of its own.
 from __future__ import annotations
 
 from ..ir.choices import take
-from ..ir.loops import Split
+from ..ir.loops import Split, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
@@ -32,9 +32,9 @@ def transpose(moves: Moves, nest: Nest, target: Target) -> bool:
     read, written = found
     others = tuple(r for r in nest.loops if r not in found)
     splits = {r: _whole(moves, r) for r in others}
-    squares = min(BLOCK, -(-read.src[0].arg // lanes))
-    splits[read] = moves.tiled(read, (squares, "loop"), (lanes, "unroll"), outer="grid")
-    splits[written] = moves.tiled(written, (lanes, "vector"))
+    squares = min(BLOCK, -(-loop_size(read) // lanes))
+    splits[read] = moves.tiled(loop_size(read), (squares, "loop"), (lanes, "unroll"), outer="grid")
+    splits[written] = moves.tiled(loop_size(written), (lanes, "vector"))
     moves.reorder(nest, (*others, read, written))
     take("square_transpose")
     moves.apply(splits, f"transpose squares of {lanes}")
@@ -42,13 +42,13 @@ def transpose(moves: Moves, nest: Nest, target: Target) -> bool:
 
 
 def _whole(moves: Moves, loop: Node) -> Split:
-    new = moves.loop(loop.src[0].arg, "grid")
+    new = moves.loop(loop_size(loop), "grid")
     return Split(new, (new,))
 
 
 def _loops(nest: Nest, lanes: int) -> tuple[Node, Node] | None:
     """The loop that is contiguous in loads and the one that is in stores, where these differ."""
-    large = [r for r in nest.loops if r.src[0].arg >= lanes]
+    large = [r for r in nest.loops if loop_size(r) >= lanes]
     stores = nest.stores()
     written = next((r for r in large if all(stride(s, r) == 1 for s in stores)), None)
     if written is None:

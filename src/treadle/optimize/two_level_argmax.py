@@ -1,4 +1,4 @@
-"""Places of extremes: first the block that the extreme is in, then its place there.
+"""argmax in two levels: first the block that holds the extreme, then its index there.
 
     REDUCE(joined(key(r), place(r)), r; MAX)
       ->  best = REDUCE(joined(REDUCE(key(8*b + k), k; MAX), blocks - 1 - b), b; MAX)
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from ..dtype import dtypes
 from ..ir.choices import take
 from ..ir.key_value import goes_on, joined, place_of, split
-from ..ir.loops import free_ranges, steps_of
+from ..ir.loops import free_ranges, loop_size
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from ..target import Target
@@ -26,7 +26,7 @@ from .column_reduction import BLOCK, is_down_columns
 from .moves import Moves
 from .nest import Nest, reads_of, sequential_loops, stride
 
-__all__ = ["find_blocks_first"]
+__all__ = ["two_level_argmax"]
 
 # With fewer blocks, looking through one of them takes longer than it saves: down a column, elements
 # of neighbouring results are in blocks of their own, and read one by one.
@@ -34,7 +34,7 @@ LEAST_ALONG, LEAST_DOWN = 8, 64
 FEWEST_ROWS = 8  # fewer are cut into chunks that workers share
 
 
-def find_blocks_first(moves: Moves, target: Target) -> None:
+def two_level_argmax(moves: Moves, target: Target) -> None:
     """Look for the blocks of extremes first, wherever places go on along a loop."""
     seen: set[Node] = set()
     while (found := next(_candidates(moves, target, seen), None)) is not None:
@@ -57,7 +57,7 @@ def _candidates(moves: Moves, target: Target, seen: set[Node]) -> Iterator[tuple
                 continue
             lanes = _lanes_along(nest, reduce, target)
             least = LEAST_DOWN if lanes == 1 else LEAST_ALONG
-            if lanes and steps_of(reduce.src[1]) >= least * BLOCK * lanes:
+            if lanes and loop_size(reduce.src[1]) >= least * BLOCK * lanes:
                 yield reduce, lanes
 
 
@@ -77,7 +77,7 @@ def _lanes_along(nest: Nest, reduce: Node, target: Target) -> int:
         return 1
     steps = [stride(index, reduce.src[1]) for index in reads_of(reduce.src[0])]
     along = 1 in steps and all(step in (0, 1) for step in steps)
-    along = along and steps_of(*nest.loops) >= FEWEST_ROWS
+    along = along and loop_size(*nest.loops) >= FEWEST_ROWS
     return min(target.lanes(dtypes.uint32), target.max_lanes) if along else 0
 
 
@@ -87,7 +87,7 @@ def _in_blocks(moves: Moves, reduce: Node, lanes: int, seen: set[Node]) -> Node:
     assert halves is not None  # it is in order
     key, _ = halves
     size = BLOCK * lanes
-    blocks, rest = divmod(steps_of(loop), size)
+    blocks, rest = divmod(loop_size(loop), size)
     at = lambda node, position: node.substitute({loop: position})
 
     block = moves.loop(blocks)

@@ -2,8 +2,8 @@
 
     out[i, j] = sum over k of x[i, k] * y[k, j],  x and y of one dtype of one to four bytes
 
-A group of one or two warpgroups computes a tile of the output, each of them 64 rows by all of its
-columns. Slices of both operands are in shared STAGEs, in rows of 128 bytes: of k, or where an
+A workgroup of one or two warpgroups computes a tile of the output, each of them 64 rows by all of
+its columns. Slices of both operands are in shared STAGEs, in rows of 128 bytes: of k, or where an
 operand is contiguous in its lines (rows of x, columns of y), of those. Rows are swizzled, as the
 units take them without conflicts of banks.
 
@@ -48,20 +48,20 @@ from dataclasses import dataclass, replace
 
 from ..ir.args import WgmmaArg
 from ..ir.choices import take
-from ..ir.loops import Split, number_of, steps_of
+from ..ir.loops import Split, loop_size, number_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import MatrixUnit, Target
-from .k_tiling import Cut, cut_product, spread
-from .matmul_problem import Problem
+from .k_tiling import TiledProduct, tile_product
+from .matmul_problem import MatmulProblem
 from .matrix_units import narrowed, unit_for
 from .moves import Moves
 from .nest import stride
 from .packed_operands import packed
-from .shared_operands import ROW, Operand, Tensor, bulk, stored, tensor_of
+from .shared_operands import ROW, SharedOperand, SourceTensor, bulk, stored, tensor_of
 
-__all__ = ["tile_for_warpgroups"]
+__all__ = ["tile_for_warpgroup_units"]
 
 WARPS = 4  # of a warpgroup
 GROUPS_OF_ROWS = 8  # g
@@ -92,37 +92,39 @@ class _Tile:
         return self.warpgroups * WARPS * GROUPS_OF_ROWS * PAIRS
 
 
-def tile_for_warpgroups(moves: Moves, problem: Problem, target: Target) -> bool:
+def tile_for_warpgroup_units(moves: Moves, problem: MatmulProblem, target: Target) -> bool:
     """Put a problem on units of warpgroups if the target has them; says whether it did."""
     unit = unit_for(problem, target.warpgroup_units)
     if unit is None:
         return False
-    rows, columns, steps = (steps_of(*r) for r in (problem.rows, problem.columns, problem.steps))
+    rows, columns, steps = (loop_size(*r) for r in (problem.rows, problem.columns, problem.steps))
     if min(rows, columns, steps) < LEAST:
         return False
     problem, tensors = _arranged(moves, problem, unit)
-    rows, columns = steps_of(*problem.rows), steps_of(*problem.columns)
+    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
     tile = _choose(problem, unit, target)
     is_held = tensors is not None and tensors[0].fits and tensors[0].is_held
     along_rows = _is_along(moves, problem.rows)
-    row = spread(moves, rows, _of_rows(tile, rows, is_held, along_rows))
-    column = spread(moves, columns, _of_columns(tile, along_rows))
+    row = moves.tiled(rows, *_of_rows(tile, rows, is_held, along_rows), outer="grid")
+    column = moves.tiled(columns, *_of_columns(tile, along_rows), outer="grid")
     what = f"{tile.warpgroups} warpgroups for each {tile.rows} x {tile.columns}"
-    cut = cut_product(moves, problem, row, column, tile.depth, what)
+    tiled = tile_product(moves, problem, row, column, tile.depth, what)
     items = _items(row, column, is_held)
     _order_items(moves, row, items)
-    x, y = _operands(moves, cut, (row, column), tensors, unit, tile)
-    total = _product(cut, items, x, y, unit, is_held)
-    moves.root = moves.root.substitute({cut.reduce: total})
+    x, y = _operands(moves, tiled, (row, column), tensors, unit, tile)
+    total = _product(tiled, items, x, y, unit, is_held)
+    moves.root = moves.root.substitute({tiled.reduce: total})
     take("warpgroup_units")
     moves.log.append(f"{unit.rows} x {tile.columns} products on units of warpgroups")
     return True
 
 
-Tensors = tuple[Tensor, Tensor]
+Tensors = tuple[SourceTensor, SourceTensor]
 
 
-def _arranged(moves: Moves, problem: Problem, unit: MatrixUnit) -> tuple[Problem, Tensors | None]:
+def _arranged(
+    moves: Moves, problem: MatmulProblem, unit: MatrixUnit
+) -> tuple[MatmulProblem, Tensors | None]:
     """The problem as units take it best, maybe with its rows as columns, and both as tensors.
 
     What has to be held has to be x: units take words of one factor. Of two such factors the one
@@ -133,7 +135,7 @@ def _arranged(moves: Moves, problem: Problem, unit: MatrixUnit) -> tuple[Problem
     if tensors is None:
         return problem, None
     x_held, y_held = (tensor.fits and tensor.is_held for tensor in tensors)
-    rows, columns = steps_of(*problem.rows), steps_of(*problem.columns)
+    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
     if y_held and (rows < columns or not x_held):
         take("swapped_matmul")
         moves.log.append("swap rows and columns")
@@ -150,11 +152,11 @@ def _if_enough(tensors: Tensors, rows: int, columns: int) -> Tensors | None:
     return tensors if x_pays and y_pays else None
 
 
-def _is_taken(y: Tensor) -> bool:
+def _is_taken(y: SourceTensor) -> bool:
     return y.fits and not y.is_held
 
 
-def _tensors(problem: Problem, unit: MatrixUnit) -> Tensors | None:
+def _tensors(problem: MatmulProblem, unit: MatrixUnit) -> Tensors | None:
     x, y = (narrowed(factor, unit.dtype) for factor in (problem.x, problem.y))
     of_x = tensor_of(x, problem.rows, problem.steps, problem.batch)
     of_y = tensor_of(y, problem.columns, problem.steps, problem.batch)
@@ -167,11 +169,11 @@ def _is_along(moves: Moves, loops: tuple[Node, ...]) -> bool:
     return any(stride(index, loops[-1]) == 1 for index in nest.stores())
 
 
-def _choose(problem: Problem, unit: MatrixUnit, target: Target) -> _Tile:
+def _choose(problem: MatmulProblem, unit: MatrixUnit, target: Target) -> _Tile:
     """The tile with which the output should take the least time."""
     assert target.workgroup is not None
     busy, depth = target.workgroup.busy, ROW // unit.dtype.itemsize
-    rows, columns, batch = (steps_of(*r) for r in (problem.rows, problem.columns, problem.batch))
+    rows, columns, batch = (loop_size(*r) for r in (problem.rows, problem.columns, problem.batch))
 
     def cost(tile: _Tile) -> float:
         groups = batch * math.ceil(rows / tile.rows) * math.ceil(columns / tile.columns)
@@ -251,15 +253,15 @@ def _order_items(moves: Moves, row: Split, items: _Items) -> None:
 
 def _operands(
     moves: Moves,
-    cut: Cut,
+    tiled: TiledProduct,
     lines: tuple[Split, Split],
     tensors: Tensors | None,
     unit: MatrixUnit,
     tile: _Tile,
-) -> tuple[Operand, Operand]:
+) -> tuple[SharedOperand, SharedOperand]:
     """Both factors of a slice in shared memory."""
     row, column = lines
-    buffers = 1 if cut.outer is None else min(tile.buffers, cut.outer.src[0].arg)
+    buffers = 1 if tiled.outer is None else min(tile.buffers, loop_size(tiled.outer))
     if tensors is not None and buffers > 1:
         x, y = tensors
         x = x if x.fits else packed(moves, x, tile.items)
@@ -267,20 +269,25 @@ def _operands(
         take("bulk_copies")
         moves.log.append(f"bulk copies into {buffers} buffers")
         return (
-            bulk(moves, x, row, cut, tile.depth, buffers),
-            bulk(moves, y, column, cut, tile.depth, buffers),
+            bulk(moves, x, row, tiled, tile.depth, buffers),
+            bulk(moves, y, column, tiled, tile.depth, buffers),
         )
-    taken = tuple(narrowed(factor, unit.dtype) for factor in (cut.x, cut.y))
+    taken = tuple(narrowed(factor, unit.dtype) for factor in (tiled.x, tiled.y))
     assert taken[0] is not None
     assert taken[1] is not None  # masks do not change that
     return (
-        stored(moves, taken[0], row, cut.inner, tile.depth, tile.items, buffers),
-        stored(moves, taken[1], column, cut.inner, tile.depth, tile.items, buffers),
+        stored(moves, taken[0], row, tiled.inner, tile.depth, tile.items, buffers),
+        stored(moves, taken[1], column, tiled.inner, tile.depth, tile.items, buffers),
     )
 
 
 def _product(
-    cut: Cut, items: _Items, x: Operand, y: Operand, unit: MatrixUnit, is_held: bool
+    tiled: TiledProduct,
+    items: _Items,
+    x: SharedOperand,
+    y: SharedOperand,
+    unit: MatrixUnit,
+    is_held: bool,
 ) -> Node:
     """One result of the item, of those that its product has."""
     turns = x.depth // unit.steps
@@ -292,7 +299,7 @@ def _product(
     else:
         of_x = x.read(number_of(items.warps) // WARPS * unit.rows)
     total = Node(Op.WGMMA, dtype, (of_x, y.read(Node.index(0))), arg)
-    if cut.outer is not None:
-        total = Node(Op.REDUCE, dtype, (total, cut.outer), cut.reduce.arg)
+    if tiled.outer is not None:
+        total = Node(Op.REDUCE, dtype, (total, tiled.outer), tiled.reduce.arg)
     number = simplify(items.eight * 4 + items.half * 2 + items.which)
-    return Node(Op.EXTRACT, dtype.scalar, (total, number)).cast(cut.reduce.dtype)
+    return Node(Op.EXTRACT, dtype.scalar, (total, number)).cast(tiled.reduce.dtype)

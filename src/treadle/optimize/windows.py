@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..ir.choices import take
-from ..ir.loops import Split, free_ranges, steps_of
+from ..ir.loops import Split, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
@@ -49,8 +49,8 @@ class Pair:
     @property
     def extent(self) -> int:
         """How many places they reach together."""
-        chunks = 0 if self.chunk is None else self.apart * (steps_of(self.chunk) - 1)
-        own = self.stride * (steps_of(self.row) - 1) + self.dilation * (steps_of(self.step) - 1)
+        chunks = 0 if self.chunk is None else self.apart * (loop_size(self.chunk) - 1)
+        own = self.stride * (loop_size(self.row) - 1) + self.dilation * (loop_size(self.step) - 1)
         return chunks + own + 1
 
     @property
@@ -73,7 +73,7 @@ class Pair:
     def _forward(self, loop: Node, place: Node | None = None) -> Node:
         """The loop, or `place` of it, counted from where the first pixel is read."""
         place = loop if place is None else place
-        return steps_of(loop) - 1 - place if self.runs_back else place
+        return loop_size(loop) - 1 - place if self.runs_back else place
 
     def joined(self, value: Node, both: Node) -> Node:
         """`value` with the loop `both` in place of what is read at the pair's places."""
@@ -99,7 +99,7 @@ class Windows:
     @property
     def has_inner_channels(self) -> bool:
         """Whether channels are innermost in the copy of the image."""
-        return steps_of(*self.channels) >= MIN_CHANNELS
+        return loop_size(*self.channels) >= MIN_CHANNELS
 
     @property
     def is_in_place(self) -> bool:
@@ -171,11 +171,11 @@ def _pair(x: Node, row: Node, step: Node, batch: tuple[Node, ...]) -> Pair | Non
         if of_row <= 0 or of_step == 0 or max(of_row, of_step) % min(of_row, of_step):
             continue
         near = min(of_row, of_step)
-        reach = of_step * steps_of(step)
+        reach = of_step * loop_size(step)
         chunk = next((r for r in batch if terms.get(r) == (-reach if runs_back else reach)), None)
-        steps = steps_of(step) * (1 if chunk is None else steps_of(chunk))
+        steps = loop_size(step) * (1 if chunk is None else loop_size(chunk))
         pair = Pair(row, step, of_row // near, of_step // near, chunk, reach // near, runs_back)
-        results, window = (pair.stride, steps_of(row)), (pair.dilation, steps)
+        results, window = (pair.stride, loop_size(row)), (pair.dilation, steps)
         if window[1] > results[1]:
             results, window = window, results
         if _overlap(results, window):
@@ -204,16 +204,16 @@ def keep_image(
         inside = (*windows.channels, *windows.joined)
     around = sorted(free.difference(inside), key=lambda r: (r in rows, r.arg.number))
     loops = (*around, *inside)
-    sizes = [steps_of(r) for r in loops]
+    sizes = [loop_size(r) for r in loops]
     first, more = _places_beyond(windows, rows, beyond)
     sizes[loops.index(first)] += more
     grid = loops[: loops.index(windows.joined[0]) + 1]
     fill = {r: Split(n, (n,)) for r, n in moves.copies(loops, dict.fromkeys(grid, "grid")).items()}
     if loops[-1] not in grid:
-        fill[loops[-1]] = moves.tiled(loops[-1], (lanes, "vector"))
+        fill[loops[-1]] = moves.tiled(loop_size(loops[-1]), (lanes, "vector"))
     column = windows.joined[-1]
     if windows.has_inner_channels and column not in grid:  # squares of memory, turned in registers
-        fill[column] = moves.tiled(column, (lanes, "unroll"))
+        fill[column] = moves.tiled(loop_size(column), (lanes, "unroll"))
     stage = moves.staged(windows.image, "grid", tuple(sizes), loops, fill)
     take("window_image")
     moves.log.append("keep the image (grid)")
@@ -223,7 +223,7 @@ def keep_image(
 
 def _places_beyond(windows: Windows, rows: tuple[Node, ...], beyond: int) -> tuple[Node, int]:
     """(the loop of the image that the outermost row moves along, how many places more it needs)."""
-    more = -(-beyond // max(1, steps_of(*rows[1:])))
+    more = -(-beyond // max(1, loop_size(*rows[1:])))
     for both, pair in zip(windows.joined, windows.pairs, strict=True):
         if pair.row is rows[0]:
             return both, more * pair.stride

@@ -1,8 +1,8 @@
-"""The schedule for processors that run groups of work items: grid, items, shared tiles.
+"""The schedule for processors that run workgroups: grid, items, shared tiles.
 
     x + y          ->  each item computes a few neighbouring elements; neighbours read neighbours
-    softmax(x)     ->  a group for each row; its items share the reductions through a STAGE
-    a @ b          ->  a group for each tile of the output; tiles of a and b are shared STAGEs
+    softmax(x)     ->  a workgroup for each row; its items share the reductions through a STAGE
+    a @ b          ->  a workgroup for each tile of the output; tiles of a and b are shared STAGEs
 
 The numbers (size of a group, shared memory, lanes) come from Target.workgroup. Nothing else here
 knows what device it is for.
@@ -10,16 +10,14 @@ knows what device it is for.
 
 from __future__ import annotations
 
-import math
-
 from ..ir.choices import take
-from ..ir.loops import Split, free_ranges, steps_of
+from ..ir.loops import Split, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target, Workgroup
 from .moves import Moves
 from .nest import Nest, contiguity, sequential_loops, stride
-from .shared_tiles import tile_for_groups
+from .shared_tiles import tile_for_workgroups
 
 __all__ = ["schedule_workgroups"]
 
@@ -28,7 +26,7 @@ MANY_RESULTS = 1 << 14  # with so many results there is work enough without shar
 
 
 def schedule_workgroups(moves: Moves, target: Target) -> None:
-    """Map every nest of the kernel to groups of work items."""
+    """Map every nest of the kernel to workgroups."""
     group = target.workgroup
     assert group is not None
     done: set[Node] = set()
@@ -40,7 +38,7 @@ def schedule_workgroups(moves: Moves, target: Target) -> None:
             return
         old = {r for n in moves.nests() for r in n.loops}
         scalar_done = scalar_done or not nest.loops
-        if not tile_for_groups(moves, nest, target):
+        if not tile_for_workgroups(moves, nest, target):
             _general(moves, nest, target, group)
         done.update(nest.loops)
         done.update(r for n in moves.nests() for r in n.loops if r not in old)
@@ -69,7 +67,7 @@ def _power_above(size: int) -> int:
 
 
 def _whole(moves: Moves, loop: Node, kind: str) -> Split:
-    new = moves.loop(steps_of(loop), kind)
+    new = moves.loop(loop_size(loop), kind)
     return Split(new, (new,))
 
 
@@ -77,7 +75,7 @@ def _whole(moves: Moves, loop: Node, kind: str) -> Split:
 
 
 def _rows_to_share(nest: Nest) -> tuple[Node, ...] | None:
-    """The loops whose steps become groups, if the items of a group should share reductions."""
+    """The loops whose steps become workgroups, if work items should share reductions."""
     reduces = nest.reduces()
     if not reduces or sequential_loops(nest):
         return None
@@ -89,7 +87,7 @@ def _rows_to_share(nest: Nest) -> tuple[Node, ...] | None:
     if rows == nest.loops and nest.loops:
         along = any(_contiguous_loads(n, r) for n in reduces for r in n.src[1:])
         across = any(_contiguous_loads(n, r) for n in reduces for r in nest.loops)
-        results = steps_of(*nest.loops)
+        results = loop_size(*nest.loops)
         if across and not along and results >= MIN_GROUPED:
             return None  # neighbouring results read neighbouring elements
         if results >= MANY_RESULTS and not along:
@@ -100,13 +98,13 @@ def _rows_to_share(nest: Nest) -> tuple[Node, ...] | None:
 def _loop_to_share(reduce: Node, rows: frozenset[Node]) -> Node | None:
     """The loop of a reduction to share: contiguous if there is one, and long enough."""
     free = free_ranges(reduce)
-    loops = [r for r in reduce.src[1:] if r.arg.kind == "loop" and steps_of(r) >= MIN_GROUPED]
+    loops = [r for r in reduce.src[1:] if r.arg.kind == "loop" and loop_size(r) >= MIN_GROUPED]
     if not loops or not free[reduce] <= rows:
         return None
     inner = [n for n in reduce.src[0].toposort() if n.op is Op.REDUCE]
     if any(free[n] & frozenset(reduce.src[1:]) for n in inner):
         return None  # each item would compute all of the inner one
-    return max(loops, key=lambda r: (_contiguous_loads(reduce, r), steps_of(r)))
+    return max(loops, key=lambda r: (_contiguous_loads(reduce, r), loop_size(r)))
 
 
 def _contiguous_loads(node: Node, loop: Node) -> int:
@@ -115,12 +113,12 @@ def _contiguous_loads(node: Node, loop: Node) -> int:
 
 def _group_for_each_row(moves: Moves, nest: Nest, rows: tuple[Node, ...], group: Workgroup) -> None:
     rest = tuple(r for r in nest.loops if r not in rows)
-    longest = max(steps_of(r) for n in nest.reduces() for r in n.src[1:])
+    longest = max(loop_size(r) for n in nest.reduces() for r in n.src[1:])
     items = min(group.items, _power_below(longest))
     moves.reorder(nest, (*rows, *rest))
     splits = {r: _whole(moves, r, "grid") for r in rows}
     if rest:
-        splits[rest[-1]] = moves.tiled(rest[-1], (items, "local"))
+        splits[rest[-1]] = moves.tiled(loop_size(rest[-1]), (items, "local"))
     take("workgroup_rows")
     moves.apply(splits, f"a group of {items} items for each of {len(rows)} loops' steps")
     made = frozenset(r for split in splits.values() for r in split.ranges)
@@ -131,9 +129,9 @@ def _group_for_each_row(moves: Moves, nest: Nest, rows: tuple[Node, ...], group:
         if found is None:
             return
         reduce, loop = found
-        mine = min(items, _power_below(steps_of(loop)))
+        mine = min(items, _power_below(loop_size(loop)))
         subgroup = group.subgroup if _is_for_subgroups(reduce) else None
-        shared.update(moves.share(reduce, loop, mine, subgroup))
+        shared.update(moves.share_reduction(reduce, loop, mine, subgroup))
 
 
 def _is_for_subgroups(reduce: Node) -> bool:
@@ -170,15 +168,15 @@ def _item_for_each_result(moves: Moves, nest: Nest, target: Target, group: Workg
     order = (*(r for r in free if r is not best), best, *ordered)
     moves.reorder(nest, order)
     lanes = _lanes(nest, best, target)
-    left = min(group.items, _power_above(steps_of(*free) // lanes))
+    left = min(group.items, _power_above(loop_size(*free) // lanes))
     splits: dict[Node, Split] = {}
     for r in reversed([r for r in order if r not in ordered]):
         width = lanes if r is best else 1
-        count = min(left, _power_above(-(-steps_of(r) // width)))
+        count = min(left, _power_above(-(-loop_size(r) // width)))
         left //= count
-        splits[r] = moves.tiled(r, (count, "local"), (width, "vector"), outer="grid")
-    items = math.prod(
-        steps_of(r) for split in splits.values() for r in split.ranges if r.arg.kind == "local"
+        splits[r] = moves.tiled(loop_size(r), (count, "local"), (width, "vector"), outer="grid")
+    items = loop_size(
+        *(r for split in splits.values() for r in split.ranges if r.arg.kind == "local")
     )
     take("workgroup_elements")
     moves.apply(splits, f"groups of {items} items, {lanes} results each")
@@ -188,7 +186,7 @@ def _lanes(nest: Nest, loop: Node, target: Target) -> int:
     """How many neighbouring results an item computes: a vector, where every access allows it."""
     widest = max(n.dtype.itemsize for n in nest.nodes() if n.dtype.kind not in ("index", "void"))
     lanes = min(max(1, target.vector_bytes // widest), target.max_lanes)
-    if widest > 4 or nest.reduces() or steps_of(loop) % lanes:
+    if widest > 4 or nest.reduces() or loop_size(loop) % lanes:
         return 1
     steps = (stride(access.index, loop) for access in nest.accesses())
     return lanes if all(step in (0, 1) for step in steps) else 1

@@ -2,7 +2,7 @@
 
 Each phase becomes a compute entry point with bindings of its own, numbered from 0: one for each
 piece of memory that it uses (wgsl_memory.py), in the order of the slots, then one uniform with the
-launch-time integers. A slice of the grid is a work-group.
+launch-time integers. A slice of the grid is a workgroup.
 
 WGSL has 32-bit numbers and perhaps halves. Smaller integers are kept wrapped in 32 bits. 64-bit
 integers are pairs of words: wgsl_int64.py computes with them. A vector of them is an
@@ -22,6 +22,7 @@ from typing import Any
 
 from ..dtype import DType, dtypes
 from ..errors import InternalError
+from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..lower.linearize import Phase
@@ -118,7 +119,7 @@ class _WGSLFunction(WGSLMemory):
             )
 
     def header(self) -> list[str]:
-        groups = math.prod(r.src[0].arg for r in self.phase.grid)
+        groups = loop_size(*self.phase.grid)
         arguments = (
             "@builtin(workgroup_id) group_id: vec3<u32>",
             "@builtin(num_workgroups) group_counts: vec3<u32>",

@@ -1,6 +1,6 @@
 """A device that does nothing: for tests of scheduling and for looking at another target's code.
 
-    NullDevice("NULL", Target.parse("aarch64")).run(launches)   # returns at once
+    NullDevice("NULL", parse_target("aarch64")).run(launches)   # returns at once
 
 Its buffers have distinct addresses and sizes but no memory, so reading one is an error.
 """

@@ -3,7 +3,7 @@
 Walks the tensor graph from the outputs down. Every node learns its demands: which kernel wants it,
 at which index, inside which reductions. A node with memory of its own (a global STAGE) starts a
 kernel; all others are inlined. Each decision is recorded with its reason (reasons.py) in
-`Plan.reasons`.
+`Plan.decisions`.
 
     softmax(x):  max and sum are wanted once for each row by one kernel  ->  one kernel
     relu(a @ b + c):  the matmul is wanted once for each element         ->  one kernel
@@ -24,6 +24,8 @@ from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, SAME, Op
 from ..ir.rules.index import simplify
 from ..ir.shape import same_size
+from ..ir.views import Assign, operand
+from .decision import Decision, Home
 from .index import Index, gathered_index, places_index, source_index, unwindow_index
 from .local_intermediates import EVERYWHERE, Keeping, is_large_middle, keep_rows, may_keep_below
 from .multi_output import host_of, note_row
@@ -34,14 +36,13 @@ from .plan import (
     STORED,
     Demand,
     Group,
-    Home,
     Plan,
     Weight,
     is_heavy,
     ranges_in,
     weigh,
 )
-from .reasons import reason_to_store
+from .reasons import decision_on
 
 __all__ = ["decide", "reduce_index"]
 
@@ -69,30 +70,50 @@ def decide(
         if keeping and node not in forced and node not in wanted and weights[node].chained:
             uses = _in_each_kernel(node, mine, weights, plan, keeping)
             if uses is not None:
+                plan.decisions[node] = Decision(node, False, "kernels keep the rows that they use")
                 for demand in uses:
                     _inline(plan, node, demand, demands)
                 plan.pass_above(node)
                 continue
-        reason = reason_to_store(node, mine, weights, wanted, forced, plan)
-        if node.op is Op.AFTER:
-            plan.pass_above(node)
-            continue  # it is its buffer; the effects are ASSIGNs, stored whether demanded or not
+        decision = decision_on(node, mine, weights, wanted, forced)
+        plan.decisions[node] = decision
         host = None
-        if reason is not None and not (node in forced or node in wanted or node.op in STORED):
-            host = host_of(node, mine, plan)
-        if host is not None and reason_to_store(node, [host], weights, set(), {}, plan) is None:
-            plan.reasons[node] = f"{reason}, and one of them computes it anyway"
+        if decision.is_stored and not (node in forced or node in wanted or node.op in STORED):
+            host = _host(node, mine, weights, plan)
+        if host is not None:
+            reason = f"{decision.reason}, and one of them computes it anyway"
+            plan.decisions[node] = replace(decision, reason=reason)
             plan.groups[node] = host.group
             host.group.places[node] = host.index
             _inline(plan, node, host, demands)
-        elif reason is not None:
-            plan.reasons[node] = reason
+        elif decision.is_stored:
             _start_group(plan, node, demands)
-        else:
+        elif node.op is not Op.AFTER:  # whose effects are ASSIGNs, stored whether wanted or not
+            _apply(decision)
             for demand in mine:
                 _inline(plan, node, demand, demands)
         plan.pass_above(node)
     return plan
+
+
+def _apply(decision: Decision) -> None:
+    """What is inlined leaves its claim at the kernel that computes it."""
+    if decision.claim is not None:
+        decision.claim.apply()
+
+
+def _host(
+    node: Node, demands: list[Demand], weights: dict[Node, Weight], plan: Plan
+) -> Demand | None:
+    """The demand of a kernel that computes all of `node` anyway, and can for all others."""
+    host = host_of(node, demands, plan)
+    if host is None:
+        return None
+    alone = decision_on(node, [host], weights, set(), {})
+    if alone.is_stored:
+        return None
+    _apply(alone)
+    return host
 
 
 def _in_each_kernel(
@@ -116,15 +137,19 @@ def _in_each_kernel(
         may = (g.kept or rows[g] or may_keep_below(mine) for g, mine in groups.items())
         if not (all(may) and is_large_middle(node, keeping)):
             return None
+    alone = {
+        group: decision_on(node, mine, weights, set(), {})
+        for group, mine in groups.items()
+        if rows[group] is None
+    }
+    if any(decision.is_stored for decision in alone.values()):
+        return None
     uses: list[Demand] = []
     for group, mine in groups.items():
         kept = rows[group]
-        if kept is not None:
-            uses.append(Demand(group, kept.ranges, kept))
-        elif reason_to_store(node, mine, weights, set(), {}, plan) is None:
-            uses.extend(mine)
-        else:
-            return None
+        uses += mine if kept is None else [Demand(group, kept.ranges, kept)]
+    for decision in alone.values():
+        _apply(decision)
     for demand in uses:
         note_row(plan, node, demand)
     for group, kept in rows.items():
@@ -137,7 +162,7 @@ def _in_each_kernel(
 def _start_group(
     plan: Plan, node: Node, demands: dict[Node, dict[tuple[Any, ...], Demand]]
 ) -> None:
-    shape = node.src[0].shape if node.op in (Op.ASSIGN, Op.DISTRIBUTE) else node.shape
+    shape = operand(node).shape if node.op in (Op.ASSIGN, Op.DISTRIBUTE) else node.shape
     host = plan.groups.get(plan.joined.get(node, node))
     if host is not None:
         plan.groups[node] = host
@@ -158,9 +183,9 @@ def _start_group(
         return
     start = Demand(group, group.ranges, group)
     if node.op is Op.ASSIGN:
-        _add(demands, node.src[1], start)
+        _add(demands, Assign.of(node).value, start)
     elif node.op in (Op.CONTIGUOUS, Op.SCAN):
-        _add(demands, node.src[0], start)
+        _add(demands, operand(node), start)
     else:
         _inline(plan, node, start, demands)
 
@@ -225,7 +250,7 @@ def _inline(
             _add(demands, source, inner)
     elif node.op in MOVEMENT:
         moved, _ = source_index(node, index)
-        _add(demands, node.src[0], replace(demand, index=moved))
+        _add(demands, operand(node), replace(demand, index=moved))
     elif node.op in (Op.REDUCE, Op.UNWINDOW):
         _inline_reduce(plan, node, demand, demands)
     elif node.op is Op.GATHER:
@@ -249,7 +274,7 @@ def _inline_reduce(
     inside = replace(
         demand, index=inner, body=body, heavy=heavy, linear=is_sum, results=ranges_in(index)
     )
-    _add(demands, node.src[0], inside)
+    _add(demands, operand(node), inside)
 
 
 def reduce_index(node: Node, index: Index, loops: tuple[Node, ...]) -> tuple[Index, Node]:
@@ -265,7 +290,7 @@ def reduce_index(node: Node, index: Index, loops: tuple[Node, ...]) -> tuple[Ind
     arg = node.arg
     position, offset = unwindow_index(arg, index[arg.axis], loops[0])
     position, offset = simplify(position), simplify(offset)
-    inside = (position >= 0) & (position < node.src[0].shape[arg.axis])
+    inside = (position >= 0) & (position < operand(node).shape[arg.axis])
     if arg.dilation > 1 and arg.stride > 1:
         inside = inside & (position * arg.stride + offset * arg.dilation).eq(index[arg.axis])
     inside = inside & (offset >= 0) & (offset < arg.size)

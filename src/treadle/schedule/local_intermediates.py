@@ -1,4 +1,4 @@
-"""Values that a kernel keeps row by row: chains of matmul-like reductions without the middle.
+"""Intermediate rows that stay in their kernel: chains of products without the middle in memory.
 
     softmax(q @ k.T) @ v
 
@@ -19,12 +19,17 @@ from typing import Any
 
 from ..dtype import dtypes
 from ..ir.interval import bounds
+from ..ir.loops import has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import ALU, Op
 from ..ir.shape import size_product
+from ..ir.views import operand
+from ..target import Target
 from .plan import FACTOR, LEAVES, STORED, Demand, Group, Kept, distinct, is_heavy, ranges_in
 
-__all__ = ["EVERYWHERE", "Keeping", "is_large_middle", "keep_rows", "may_keep_below"]
+__all__ = [
+    "EVERYWHERE", "Keeping", "is_large_middle", "keep_rows", "keeping_of", "may_keep_below",
+]  # fmt: skip
 
 MIN_ROW = 16  # elements; shorter rows fill no vectors
 
@@ -42,6 +47,14 @@ class Keeping:
 
 
 EVERYWHERE = Keeping()
+FUSED_GAIN = 0.25  # where what is kept never leaves registers, so that nothing is read anew
+
+
+def keeping_of(target: Target | None) -> Keeping | None:
+    """Which kernels may keep rows, as far as the target says."""
+    if target is None or target.workgroup is None:
+        return EVERYWHERE
+    return Keeping(gain=FUSED_GAIN) if target.matrix_units else None
 
 
 def keep_rows(node: Node, demands: list[Demand], keeping: Keeping) -> Kept | None:
@@ -100,9 +113,9 @@ def _operands(node: Node) -> int:
         if item.op in LEAVES or item.op in STORED or item.op is Op.AFTER:
             total += distinct(item)
         elif is_heavy(item):
-            product = item.src[0]
+            product = operand(item)
             while product.op is not Op.MUL:
-                product = product.src[0]
+                product = operand(product)
             total += sum(distinct(factor) for factor in product.src)
         else:
             new = [s for s in item.src if s not in seen]
@@ -140,9 +153,9 @@ def _row_axis(node: Node, demands: list[Demand]) -> int | None:
 
 
 def _runs_through(position: Node, size: Any) -> bool:
-    if position.op is not Op.RANGE or position.src[0].op is not Op.CONST:
+    if position.op is not Op.RANGE or not has_fixed_size(position):
         return False
-    return position.src[0].arg == size and size >= MIN_ROW
+    return loop_size(position) == size and size >= MIN_ROW
 
 
 def _loop_is_inner(demand: Demand, axis: int) -> bool:

@@ -1,4 +1,4 @@
-"""Kernels that keep rows, and compute more than one result from them.
+"""Kernels with several outputs, computed from the same intermediate rows.
 
     m = max(s), l = sum(exp(s - m)) of the rows of s = q @ k.T     are statistics of rows that the
     kernel of softmax(s) @ v keeps: it stores them for the kernels of the gradients
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 
+from ..ir.loops import has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from .plan import Demand, Group, Plan, is_heavy, ranges_in
@@ -37,7 +38,7 @@ def _covers(demand: Demand, node: Node) -> bool:
     if len(set(loops)) < len(loops) or not set(loops) <= ranges_in(demand.group.ranges):
         return False
     return all(
-        (i.src[0].arg if i.op is Op.RANGE and i.src[0].op is Op.CONST else 1) == size
+        (loop_size(i) if i.op is Op.RANGE and has_fixed_size(i) else 1) == size
         for i, size in zip(demand.index, node.shape, strict=True)
     )
 

@@ -11,10 +11,12 @@ from typing import Any
 from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, TRANSCENDENTAL, Op
 from ..ir.shape import size_max, size_product
+from ..ir.views import operand
+from .decision import Decision, Home
 from .index import Index, unwindow_steps
 
 __all__ = [
-    "COSTLY", "FACTOR", "LEAVES", "PRODUCT", "STORED", "Demand", "Group", "Home", "Kept", "Plan",
+    "COSTLY", "FACTOR", "LEAVES", "PRODUCT", "STORED", "Demand", "Group", "Kept", "Plan",
     "Weight", "distinct", "is_heavy", "ranges_in", "weigh",
 ]  # fmt: skip
 
@@ -45,15 +47,6 @@ class Demand:
     linear: bool = False
     dynamic: bool = False
     results: frozenset[Node] = frozenset()
-
-
-@dataclass(eq=False)
-class Home:
-    """Loops that fill memory; at most one matmul-like reduction runs inside them."""
-
-    ranges: Index
-    heavy: bool = False
-    row_stats: list[frozenset[Node]] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -96,7 +89,7 @@ class Group(Home):
 
 @dataclass(eq=False)
 class Plan:
-    """The outcome: the kernels' groups by root, and why each root is one.
+    """The outcome: what was decided about each node, and the kernels' groups by root.
 
     `kept` are the values that groups keep row by row, `rows` everything that they compute along
     such a row; `joined` roots are stored by the group of another root. `above` says which roots are
@@ -104,7 +97,7 @@ class Plan:
     """
 
     groups: dict[Node, Group] = field(default_factory=dict)
-    reasons: dict[Node, str] = field(default_factory=dict)
+    decisions: dict[Node, Decision] = field(default_factory=dict)
     reduce_ranges: dict[tuple[Group, Node, Index], tuple[Node, ...]] = field(default_factory=dict)
     own_loops: dict[Node, Index] = field(default_factory=dict)
     kept: dict[tuple[Group, Node], Kept] = field(default_factory=dict)
@@ -146,7 +139,7 @@ class Plan:
             sizes = (
                 [unwindow_steps(node.arg, index[node.arg.axis])]
                 if node.op is Op.UNWINDOW
-                else [node.src[0].shape[axis] for axis in node.arg.axes]
+                else [operand(node).shape[axis] for axis in node.arg.axes]
             )
             found = tuple(group.fresh_range(size) for size in sizes)
             self.reduce_ranges[key] = found
@@ -197,9 +190,9 @@ def is_heavy(node: Node) -> bool:
     """Whether a reduction is matmul-like: a sum of products whose two factors are both reused."""
     if node.op is not Op.REDUCE or node.arg.op is not Op.ADD:
         return False
-    product = node.src[0]
+    product = operand(node)
     while product.op in (Op.CAST, Op.RESHAPE, Op.PERMUTE):
-        product = product.src[0]
+        product = operand(product)
     if product.op is not Op.MUL:
         return False
     whole = size_product(size_max(s) for s in product.shape)
@@ -210,7 +203,7 @@ def distinct(node: Node) -> int:
     """How many different elements a factor has, at most."""
     least = size_product(size_max(s) for s in node.shape)
     while node.op in MOVEMENT or node.op is Op.CAST:
-        node = node.src[0]
+        node = operand(node)
         if node.op is not Op.CONST:
             least = min(least, size_product(size_max(s) for s in node.shape))
     return least

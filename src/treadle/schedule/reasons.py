@@ -1,33 +1,32 @@
-"""Why a node gets memory of its own.
+"""Whether a node gets memory of its own, and why.
 
-    reason_to_store(node, demands, ...)  ->  "3 kernels need it and it holds a reduction", or None
+    decision_on(node, demands, ...)  ->  Decision(node, True, "3 kernels need this reduction")
 
 A reduction is computed where it repeats nothing; what is elementwise, by each that wants it while
-that is cheap. A reduction that moves into a kernel is noted there, since it decides on the next.
+that is cheap. A reduction that moves into a kernel leaves a Claim there, which decides on the next.
 """
 
 from __future__ import annotations
 
-from ..ir.loops import steps_of
+from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, SAME, Op
 from ..ir.shape import size_max, size_product
+from ..ir.views import operand
+from .decision import Claim, Decision, Home
 from .plan import (
     COSTLY,
     FACTOR,
     LEAVES,
     STORED,
     Demand,
-    Home,
-    Plan,
     Weight,
     is_heavy,
     ranges_in,
 )
 
-__all__ = ["MAX_KERNEL_OPS", "OUTPUT", "reason_to_store"]
+__all__ = ["MAX_KERNEL_OPS", "decision_on"]
 
-OUTPUT = "it is an output"
 MAX_KERNEL_OPS = 600
 CHEAP_OPS = 10
 OPS_ABOVE_PRODUCT = 20
@@ -37,28 +36,28 @@ MIN_NESTED_REDUCE = 16
 _NO_PRODUCTS = frozenset((Op.REDUCE, Op.UNWINDOW, Op.GATHER))
 
 
-def reason_to_store(
+def decision_on(
     node: Node,
     demands: list[Demand],
     weights: dict[Node, Weight],
     outputs: set[Node],
     forced: dict[Node, str],
-    plan: Plan,
-) -> str | None:
-    """Why `node` gets memory of its own; None where all that want it compute it themselves."""
+) -> Decision:
+    """Whether `node` gets memory of its own, or all that want it compute it themselves."""
     if node in forced:
-        return forced[node]
+        return Decision(node, True, forced[node])
     if node.op is Op.AFTER:
-        return None
+        return Decision(node, False, "it is the memory that its effects write to")
     if node in outputs:
-        return OUTPUT
+        return Decision(node, True, "it is an output", is_output=True)
     if node.op in STORED:
-        return f"{node.op.name.lower()} has memory of its own"
+        return Decision(node, True, f"{node.op.name.lower()} has memory of its own")
     if node.op in MOVEMENT or node.op in SAME:
-        return None
+        return Decision(node, False, "it is another view of its source")
     if node.op in (Op.REDUCE, Op.UNWINDOW):
-        return _why_store_reduce(node, demands, weights[node], plan)
-    return _why_store_elementwise(node, demands, weights[node])
+        return _on_reduce(node, demands)
+    reason = _why_store_elementwise(node, demands, weights[node])
+    return Decision(node, reason is not None, reason or "it is cheap to compute where it is used")
 
 
 def _why_store_elementwise(node: Node, demands: list[Demand], weight: Weight) -> str | None:
@@ -97,7 +96,7 @@ def _why_store_elementwise(node: Node, demands: list[Demand], weight: Weight) ->
 def _is_read_often(node: Node, demand: Demand) -> bool:
     """Whether a product reads `node`, or a reduction over windows that overlap."""
     loops = ranges_in(demand.index)
-    is_windowed = loops & frozenset(demand.body) and steps_of(*loops) > 2 * _elements(node)
+    is_windowed = loops & frozenset(demand.body) and loop_size(*loops) > 2 * _elements(node)
     return demand.heavy == FACTOR or bool(is_windowed and not demand.linear)
 
 
@@ -122,7 +121,7 @@ def _is_computed_anew(node: Node, demand: Demand) -> bool:
         return False
     times = 1
     for r in demand.results - ranges_in(demand.index):
-        times *= steps_of(r)
+        times *= loop_size(r)
     return times >= MIN_ROWS and times * _elements(node) > SMALL_WORK
 
 
@@ -182,12 +181,12 @@ def _is_cheap_above_product(node: Node) -> bool:
 
 def _is_widened(node: Node) -> bool:
     """Whether a node holds the numbers of a smaller type."""
-    return node.op is Op.CAST and node.src[0].dtype.itemsize < node.dtype.itemsize
+    return node.op is Op.CAST and operand(node).dtype.itemsize < node.dtype.itemsize
 
 
 def _only_casts(node: Node) -> bool:
     while node.op in MOVEMENT or node.op is Op.CAST:
-        node = node.src[0]
+        node = operand(node)
     return node.op in LEAVES or node.op is Op.AFTER
 
 
@@ -195,9 +194,17 @@ def _own_ops(node: Node) -> bool:
     return node.op in ALU and size_product(node.shape) != 1
 
 
-def _why_store_reduce(node: Node, demands: list[Demand], weight: Weight, plan: Plan) -> str | None:
+def _on_reduce(node: Node, demands: list[Demand]) -> Decision:
     if not demands:
-        return None
+        return Decision(node, False, "no kernel needs it")
+    found = _why_store_reduce(node, demands)
+    if isinstance(found, str):
+        return Decision(node, True, found)
+    return Decision(node, False, "computing it there repeats nothing", found)
+
+
+def _why_store_reduce(node: Node, demands: list[Demand]) -> str | Claim | None:
+    """Why a reduction is stored, or else what it claims where it is computed, if anything."""
     if len(demands) > 1:
         where = "kernels" if len({d.group for d in demands}) > 1 else "indices"
         return f"{len(demands)} {where} need this reduction"
@@ -214,8 +221,8 @@ def _why_store_reduce(node: Node, demands: list[Demand], weight: Weight, plan: P
     if heavy and demand.group.root.op in (Op.SCAN, Op.SCATTER, Op.DISTRIBUTE):
         return "a matmul-like reduction is a kernel of its own"
     if used == ranges_in(home.ranges):
-        return _why_not_epilogue(home, heavy, demand)
-    return _why_not_row_stat(node, home, used, heavy)
+        return _in_epilogue(home, heavy, demand)
+    return _in_row(node, home, used, heavy)
 
 
 def _why_not_nested(node: Node, demand: Demand, used: frozenset[Node], heavy: bool) -> str | None:
@@ -235,28 +242,23 @@ def _why_not_nested(node: Node, demand: Demand, used: frozenset[Node], heavy: bo
     return None
 
 
-def _why_not_epilogue(home: Home, heavy: bool, demand: Demand) -> str | None:
+def _in_epilogue(home: Home, heavy: bool, demand: Demand) -> str | Claim:
+    """A reduction for each result of a kernel."""
     if home.heavy or (heavy and (home.row_stats or demand.body)):
         return "one kernel holds one matmul-like reduction"
-    if heavy:
-        home.heavy = True
-    else:
-        home.row_stats.append(ranges_in(home.ranges))
-    return None
+    return Claim(home, None if heavy else ranges_in(home.ranges))
 
 
-def _why_not_row_stat(node: Node, home: Home, used: frozenset[Node], heavy: bool) -> str | None:
+def _in_row(node: Node, home: Home, used: frozenset[Node], heavy: bool) -> str | Claim:
+    """A reduction for each row of a kernel's results."""
     if heavy or home.heavy:
         return "a matmul-like reduction is used again by inner loops"
     if any(not (used <= other or other <= used) for other in home.row_stats):
         return "two reductions over different rows do not nest"
-    rows = 1
-    for r in used:
-        rows *= steps_of(r)
+    rows = loop_size(*used)
     if rows < MIN_ROWS and rows * _reduce_size(node) > SMALL_WORK:
         return "too few rows to compute in parallel beside their users"
-    home.row_stats.append(used)
-    return None
+    return Claim(home, used)
 
 
 def _reduce_size(node: Node) -> int:
@@ -264,5 +266,5 @@ def _reduce_size(node: Node) -> int:
         return node.arg.size
     total = 1
     for axis in node.arg.axes:
-        total *= size_max(node.src[0].shape[axis])
+        total *= size_max(operand(node).shape[axis])
     return total

@@ -4,7 +4,7 @@ from treadle.target.arch import X86_CPUS, cpu_names
 from treadle.target.data import MatrixUnit, Target, Workgroup
 from treadle.target.host import available_cores, host_target
 from treadle.target.nvidia import NVIDIA_ARCHITECTURES, nvidia_target
-from treadle.target.parse import TARGET_NAMES, parse_arch
+from treadle.target.parse import TARGET_NAMES, parse_target
 
 __all__ = [
     "NVIDIA_ARCHITECTURES",
@@ -17,5 +17,5 @@ __all__ = [
     "cpu_names",
     "host_target",
     "nvidia_target",
-    "parse_arch",
+    "parse_target",
 ]

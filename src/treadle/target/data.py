@@ -1,7 +1,7 @@
 """`Target`: the facts about one processor that code generation and scheduling ask for.
 
-    Target.parse("x86_64,znver2,avx2").vector_bytes          -> 32
-    Target.parse("x86-64-v4").lanes(dtypes.float32)           -> 16
+    parse_target("x86_64,znver2,avx2").vector_bytes          -> 32
+    parse_target("x86-64-v4").lanes(dtypes.float32)           -> 16
 
 A Target holds no handle and opens nothing, so code for any of them can be made on any machine.
 One surprise: `dtypes` are the types with native arithmetic; every storage type can be loaded,
@@ -21,7 +21,7 @@ __all__ = ["MatrixUnit", "Target", "Workgroup"]
 
 @dataclass(frozen=True)
 class Workgroup:
-    """How a processor that runs groups of work items likes them.
+    """How a processor that runs workgroups likes them.
 
     `items` is the size of group to aim at, `most_items` the largest one allowed, `shared_bytes` the
     most memory that the items of one group share. Of that a kernel declares `declared_bytes` at
@@ -126,17 +126,6 @@ class Target:
     warpgroup_units: tuple[MatrixUnit, ...] = ()
     rounding_units: tuple[MatrixUnit, ...] = ()
     rounding_warpgroup_units: tuple[MatrixUnit, ...] = ()
-
-    @staticmethod
-    def parse(text: str) -> Target:
-        """The target that an arch string names: "native", "x86_64,znver2,-avx512f", "sm_90a".
-
-        Raises SettingError when the family is unknown or the string is malformed.
-        """
-        # The tables behind it make Targets, so they import this module.
-        from treadle.target.parse import parse_arch
-
-        return parse_arch(text)
 
     def lanes(self, dtype: DType) -> int:
         """How many elements of `dtype` one vector register holds, at least 1."""

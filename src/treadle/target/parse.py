@@ -20,14 +20,17 @@ from treadle.target.nvidia import NVIDIA_ARCHITECTURES, nvidia_target
 if TYPE_CHECKING:
     from treadle.target.data import Target
 
-__all__ = ["TARGET_NAMES", "parse_arch"]
+__all__ = ["TARGET_NAMES", "parse_target"]
 
 _PROCESSORS = ("native", *FAMILIES, *(level for level in X86_LEVELS if level != "x86-64"))
 TARGET_NAMES = (*_PROCESSORS, *NVIDIA_ARCHITECTURES)
 
 
-def parse_arch(text: str) -> Target:
-    """The target that `text` names. Raises SettingError for an unknown family or bad word."""
+def parse_target(text: str) -> Target:
+    """The target that an arch string names: "native", "x86_64,znver2,-avx512f", "sm_90a".
+
+    Raises SettingError when the family is unknown or the string is malformed.
+    """
     if text.startswith("sm_"):
         return nvidia_target(text)
     family, *words = (word.strip() for word in text.split(","))

@@ -412,15 +412,18 @@ class Elementwise(Core):
             )
         return x.cast(self.dtype)
 
-    def _write(self, value: Self, node: Node, part: Moves = ()) -> None:
-        """Write `node`, which is made of `value`, to what `part` shows of this tensor."""
+    def _write(self, value: Self, node: Node, part: Moves = (), is_partial: bool = False) -> None:
+        """Write `node`, which is made of `value`, to what `part` shows of this tensor.
+
+        `is_partial`: it is made of what was there, too.
+        """
         self._let_go(self.node)
         storage = storage_of(self)
         owner = self if self._moves is None else storage.tensor()
         graded = value._requires_grad is True
         if graded and owner is not None and owner.is_leaf:
             node, graded = Node(Op.DETACH, node.dtype, (node,)), False
-        if graded or not (part or self._moves):
+        if graded or not (part or self._moves or is_partial):
             storage.is_graded = graded
         if graded:
             for tensor in (owner, *on_the_way(self)):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from ..dtype import dtypes
+from ..dtype import DType, dtypes, sum_acc_dtype
 from ..errors import DTypeError, ShapeError
 from ..ir.args import GatherArg, ScatterArg
 from ..ir.node import Node
@@ -46,11 +46,24 @@ class Gathering(Reduce):
         arg = GatherArg(axis, along)
         return self._result(Node(Op.GATHER, self.dtype, (self.node, places.node), arg))
 
+    def _pick_checked(self, name: str, axis: int, places: Self) -> Self:
+        """The same for places that are looked at (CHECK_INDEX), none of them negative."""
+        checked = check_places(name, places, axis, self.shape[axis])
+        return self._pick(axis, places._result(checked))
+
     def _put(self, axis: int, places: Self, values: Self, op: Op | None = None) -> Self:
         """A copy with `values` at (or combined into) `places` of one axis; dropped outside."""
-        arg = ScatterArg(axis, op)
-        nodes = (self.node, places.node, values.node)
-        return self._result(Node(Op.SCATTER, self.dtype, nodes, arg), values)
+        return self._scattered(places, values, ScatterArg(axis, op))
+
+    def _combines_in(self, op: Op | None) -> DType:
+        """Half types add up and multiply in float32, as they do in a sum."""
+        combines = self.dtype.is_float and op in (Op.ADD, Op.MUL)
+        return sum_acc_dtype(self.dtype) if combines else self.dtype
+
+    def _scattered(self, places: Self, values: Self, arg: ScatterArg) -> Self:
+        wide = self._combines_in(arg.op)
+        nodes = (self._as(wide).node, places.node, values._as(wide).node)
+        return self._result(Node(Op.SCATTER, wide, nodes, arg), values)._as(self.dtype)
 
     def gather(self, dim: int, index: Self) -> Self:
         """Along one axis, the elements at the integers `index`; the result has its shape, and this
@@ -126,10 +139,7 @@ class Gathering(Reduce):
         if lines != index.shape:  # places outside are dropped: those beside the index are -1
             wide = index if index.dtype.itemsize >= 4 else index.cast(dtypes.int32)
             index, src = wide.add(1).pad_to(lines).sub(1), src.pad_to(lines)
-        arg = ScatterArg(axis, op, along=True)
-        return self._result(
-            Node(Op.SCATTER, self.dtype, (self.node, index.node, src.node), arg), src
-        )
+        return self._scattered(index, src, ScatterArg(axis, op, along=True))
 
     def _beside(self, index: Self) -> zip[tuple[Any, Any]]:
         """The sizes of this tensor, each with that of `index` on the same axis."""
@@ -158,14 +168,16 @@ class Gathering(Reduce):
         name = "scatter_reduce"
         src = self._scatter_source(name, index, src)
         op = _REDUCERS.get(reduce, Op.ADD)
-        base = self if include_self else self._emptied(dim, index, op)
-        total = base._scatter(name, dim, index, src, op)
+        wide = self._as(self._combines_in(op)) if reduce == "mean" else self
+        base = wide if include_self else wide._emptied(dim, index, op)
+        total = base._scatter(name, dim, index, src._as(wide.dtype), op)
         if reduce != "mean":
             return total
-        ones = self._filled(1).expand(index.shape)
-        start = self._filled(1 if include_self else 0).expand(self.shape)
+        ones = wide._filled(1).expand(index.shape)
+        start = wide._filled(1 if include_self else 0).expand(self.shape)
         count = start._scatter(name, dim, index, ones, Op.ADD).maximum(1)
-        return total.div(count, rounding_mode=None if self.dtype.is_float else "floor")
+        mean = total.div(count, rounding_mode=None if self.dtype.is_float else "floor")
+        return mean._as(self.dtype)
 
     def _emptied(self, dim: int, index: Self, op: Op) -> Self:
         """A copy with the neutral element of `op` at `index`."""

@@ -68,7 +68,7 @@ class Indexing(Sorting):
         plan = parse(self.shape, indices, self._to_index)
         new = self._result(plan.view(self._latest()))
         part, value = new._value_for(plan, value)
-        self._write(value, part(value.node), tuple(plan.moves))
+        self._write(value, part(value.node), tuple(plan.moves), is_partial=bool(plan.advanced))
 
     def _fill(self, mask: Any, value: Any) -> bool:
         """`x[mask] = scalar` needs no places, and neither does a mask of one element."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
-from ..dtype import dtypes, finfo
+from ..dtype import dtypes, finfo, sum_acc_dtype
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir.op import Op
 from .patches import Patches
@@ -128,13 +128,17 @@ class Layers(Patches):
         rows = weight[flat]
         if per_sample_weights is not None:
             rows = rows.mul(per_sample_weights.reshape((-1, 1)))
+        if mode == "mean":
+            rows = rows._as(sum_acc_dtype(rows.dtype))
         start = rows._filled(rows.dtype.min if mode == "max" else 0)
         start = start.expand((bags, weight.shape[1]))
         total = start._put(0, bag, rows, Op.MAX if mode == "max" else Op.ADD)
         if mode == "sum":
             return total
         count = bag._binned(bags, bag.ones_like()).unsqueeze(1)
-        return count.gt(0).where(total, 0.0) if mode == "max" else total.div(count.maximum(1))
+        if mode == "max":
+            return count.gt(0).where(total, 0.0)
+        return total.div(count.maximum(1))._as(weight.dtype)
 
     def _bags(self, offsets: Self | None, has_end: bool) -> tuple[Self, int]:
         """The bag of each of the flat elements, and how many bags there are."""

@@ -11,6 +11,7 @@ from ..errors import UserError
 from ..ir.args import GatherArg, ScatterArg
 from ..ir.node import Node
 from ..ir.op import MOVEMENT, Op
+from .grad_movement import adjoint
 from .shapes import constant
 
 __all__ = ["after", "assign", "copy", "gather", "movements", "multi", "scatter"]
@@ -50,11 +51,12 @@ def _scatter_add(node: Node, g: Node) -> tuple[Node | None, ...]:
 def _scatter_extreme(node: Node, g: Node) -> tuple[Node | None, ...]:
     """All that equal the result share its gradient."""
     base, index, values = node.src
-    won = values.eq(_take(node, node)).cast(g.dtype)
-    own = base.eq(node).cast(g.dtype)
-    count = Node(Op.SCATTER, g.dtype, (own, index, won), replace(node.arg, op=Op.ADD))
-    share = g / count.maximum(1.0)
-    return share * own, None, _take(node, share) * won
+    won, own = values.eq(_take(node, node)), base.eq(node)
+    wide = sum_acc_dtype(g.dtype)
+    counted = (own.cast(wide), index, won.cast(wide))
+    count = Node(Op.SCATTER, wide, counted, replace(node.arg, op=Op.ADD))
+    share = (g.cast(wide) / count.maximum(1.0)).cast(g.dtype)
+    return share * own.cast(g.dtype), None, _take(node, share) * won.cast(g.dtype)
 
 
 def _scatter_product(node: Node, g: Node) -> tuple[Node | None, ...]:
@@ -112,9 +114,7 @@ def assign(node: Node, g: Node) -> tuple[Node | None, ...]:
     return None, g
 
 
-def after(
-    node: Node, g: Node, adjoint: Callable[[list[Node], Node], Node]
-) -> tuple[Node | None, ...]:
+def after(node: Node, g: Node) -> tuple[Node | None, ...]:
     """What was overwritten gets no gradient, what was written gets that of its part."""
     parts: list[Node | None] = []
     for effect in reversed(node.src[1:]):

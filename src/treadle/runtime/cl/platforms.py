@@ -19,7 +19,7 @@ from treadle.dtype import DType, dtypes
 from treadle.errors import DeviceError, SettingError
 from treadle.runtime.cl.driver_cache import take_folder
 from treadle.runtime.cl.pocl import UNKNOWN, name_processor
-from treadle.target import Target, Workgroup, host_target
+from treadle.target import Target, Workgroup, host_target, parse_target
 
 __all__ = ["Facts", "binding", "describe", "find_devices", "target_of"]
 
@@ -220,7 +220,7 @@ def _processor(facts: Facts) -> Target:
     if cpu is None:
         return host_target()
     try:
-        known = Target.parse(f"x86_64,{cpu[1]}")
+        known = parse_target(f"x86_64,{cpu[1]}")
     except SettingError:  # a processor that treadle has no table of
         return host_target()
     host = host_target()

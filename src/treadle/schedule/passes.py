@@ -1,0 +1,109 @@
+"""The scheduler's passes, in order, each with why it stands where it does.
+
+    schedule([node], "CPU")  ->  [Kernel(...), ...]
+
+Copies between devices are made before: every graph here lives on one device. PREPARE changes the
+graph, REVISIONS look at the kernels that were decided on and may ask to decide once more, and merge
+is last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ..ir.choices import choices_of
+from ..ir.node import Node
+from ..ir.rules.index import remembered
+from ..target import Target
+from .draft import Draft
+from .kernel import Kernel
+from .kernel_choices import with_choices
+from .local_intermediates import keeping_of
+from .merge import merge
+from .prepare import fold_empty_loops, own_memory, without_checks
+from .revisions import (
+    bind_fewer_buffers,
+    join_kernels,
+    keep_what_runs,
+    order_writes,
+    store_in_layouts,
+    store_in_textures,
+)
+from .scans import cut_long_scans
+from .sorts import expand_sorts
+
+__all__ = ["schedule"]
+
+PREPARE: tuple[Callable[[list[Node], Target | None], list[Node]], ...] = (
+    # The engine looks at indices by graphs of its own.
+    without_checks,
+    # Kernels loop at least once, so what loops never goes first.
+    fold_empty_loops,
+    # Sorts become scans, scatters and distributions, which have kernels.
+    expand_sorts,
+    # An output that is no computation is a copy, which a kernel makes.
+    own_memory,
+    # Behind the sorts, which scan long lines.
+    cut_long_scans,
+)
+
+
+class Revision(NamedTuple):
+    """`revise` gives a draft that asks for something else, or None if it has nothing against one.
+
+    What is made `once` is not asked again.
+    """
+
+    revise: Callable[[Draft], Draft | None]
+    once: bool = False
+
+
+# The first that has something against a draft decides; all of them look at what comes of that.
+REVISIONS = (
+    # What is in textures is memory of its own, whatever else is decided.
+    Revision(store_in_textures, once=True),
+    # Kernels that keep the same rows are one, before any is built.
+    Revision(join_kernels),
+    # Then kernels are built, and must bind no more buffers than the device can.
+    Revision(bind_fewer_buffers),
+    # Groups of work items know few of the kernels that keep rows.
+    Revision(keep_what_runs),
+    # Layouts follow from the loops of the kernels.
+    Revision(store_in_layouts, once=True),
+    # Last, since only what is final has to be in an order.
+    Revision(order_writes),
+)
+
+
+def schedule(
+    outputs: Sequence[Node], device: str, target: Target | None = None
+) -> tuple[list[Kernel], list[Node]]:
+    """Every kernel that computes `outputs` on `device`, in order.
+
+    `target` tells how many buffers a kernel can have; without it, any number.
+    The second result holds the outputs as scheduled: where an output's graph had to change (an
+    empty reduction became a constant, a scatter of nothing a copy), the node that is stored for it.
+    """
+    with remembered(), choices_of() as made:
+        nodes = list(outputs)
+        for prepare in PREPARE:
+            nodes = prepare(nodes, target)
+        draft = _settled(Draft(nodes, device, target, keeping_of(target)))
+        kernels = merge(draft.kernels, draft.before, draft.plan, draft.nodes, target)
+        return [with_choices(kernel, draft.plan, made) for kernel in kernels], draft.nodes
+
+
+def _settled(draft: Draft) -> Draft:
+    """The draft that no revision has anything against."""
+    open_revisions = list(REVISIONS)
+    while True:
+        for revision in tuple(open_revisions):
+            if revision.once:
+                open_revisions.remove(revision)
+            revised = revision.revise(draft)
+            if revised is not None:
+                draft = revised
+                break
+        else:
+            return draft

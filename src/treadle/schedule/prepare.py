@@ -1,0 +1,50 @@
+"""Graphs made ready to be scheduled: no checks, no empty loops, every output a computation."""
+
+from __future__ import annotations
+
+from ..ir.loops import identity
+from ..ir.node import Node, substitute
+from ..ir.op import Op
+from ..ir.views import Scatter, operand
+from ..target import Target
+from .plan import LEAVES
+
+__all__ = ["fold_empty_loops", "own_memory", "without_checks"]
+
+
+def without_checks(nodes: list[Node], target: Target | None) -> list[Node]:
+    """Indices without their bounds."""
+    checked = {n: operand(n) for n in Node.sink(nodes).toposort() if n.op is Op.CHECKED}
+    return list(substitute(tuple(nodes), checked)) if checked else nodes
+
+
+def fold_empty_loops(nodes: list[Node], target: Target | None) -> list[Node]:
+    """What combines, pads or looks up nothing, as what it is then."""
+    mapping: dict[Node, Node] = {}
+    for node in Node.sink(nodes).toposort():
+        if 0 in node.shape:
+            continue
+        if node.op is Op.REDUCE and 0 in operand(node).shape:
+            mapping[node] = _filled(identity(node.arg.op, node.dtype), node)
+        if node.op in (Op.PAD, Op.UNWINDOW, Op.GATHER) and 0 in operand(node).shape:
+            mapping[node] = _filled(Node.const(node.dtype, 0), node)
+        if node.op is Op.SCATTER and 0 in Scatter.of(node).values.shape:
+            base = Scatter.of(node).base.substitute(mapping)
+            mapping[node] = Node(Op.CONTIGUOUS, node.dtype, (base,))
+    return [node.substitute(mapping) for node in nodes] if mapping else nodes
+
+
+def _filled(value: Node, like: Node) -> Node:
+    """`value` everywhere, in the shape of `like`."""
+    ones = Node(Op.RESHAPE, value.dtype, (value,), (1,) * len(like.shape))
+    return Node(Op.EXPAND, value.dtype, (ones,), like.shape)
+
+
+def own_memory(nodes: list[Node], target: Target | None) -> list[Node]:
+    """Outputs that are no computation, as copies of them; memory itself stays."""
+    return [
+        Node(Op.CONTIGUOUS, node.dtype, (node,))
+        if node.op in LEAVES and node.op is not Op.BUFFER
+        else node
+        for node in nodes
+    ]

@@ -1,0 +1,126 @@
+"""Revisions: what speaks against a draft of kernels, and the draft that takes that into account.
+
+Each takes a Draft and gives another one, or None if it has nothing against it (see passes.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..config import settings
+from ..ir.attention import recognise_attention, unit_of
+from ..ir.attention_gradients import recognise_gradients, unit_for
+from ..ir.choices import take
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.views import Assign
+from ..target import Target
+from .draft import Draft
+from .kernel import Kernel
+from .layouts import store_channels_last
+from .limits import cut_to_fit, fits
+from .local_intermediates import keeping_of
+from .multi_output import joinable
+from .order import copy_old_versions
+from .store_order import is_safe, stores_of
+from .textures import keep_in_images
+
+__all__ = [
+    "bind_fewer_buffers", "join_kernels", "keep_what_runs", "order_writes", "store_in_layouts",
+    "store_in_textures",
+]  # fmt: skip
+
+
+def store_in_textures(draft: Draft) -> Draft | None:
+    """Intermediate results in textures, if the user asks for them and there are such."""
+    target = draft.target
+    if not (target and target.max_image and settings.IMAGE):
+        return None
+    take("textures")
+    nodes = keep_in_images(draft.nodes, draft.plan, target.max_image, settings.FLOAT16)
+    return draft.of(nodes)
+
+
+def join_kernels(draft: Draft) -> Draft | None:
+    """Roots that the kernel of another root stores, since it keeps the same rows."""
+    more = joinable(draft.plan)
+    if more.keys() <= draft.joined.keys():
+        return None
+    return replace(draft, joined=draft.joined | more)
+
+
+def bind_fewer_buffers(draft: Draft) -> Draft | None:
+    """Kernels that bind more buffers than the device can, cut in two."""
+    target = draft.target
+    if target is None:
+        return None
+    crowded = [root for root, (kernel, _) in draft.built.items() if not fits(kernel, target)]
+    if not crowded:
+        return None
+    take("cut_to_fit")
+    reason = f"{target.name} binds at most {target.max_buffers} buffers at once"
+    return draft.storing({cut_to_fit(root, draft.plan.groups, target): reason for root in crowded})
+
+
+def keep_what_runs(draft: Draft) -> Draft | None:
+    """No rows in kernels that the target cannot run with them."""
+    target, keeping = draft.target, draft.keeping
+    if target is None or keeping is None:
+        return None
+    roots = (group.root for group in draft.plan.kernels if group.kept)
+    unfit = frozenset(root for root in roots if not _keeps(draft.built[root][0], target))
+    if not unfit:
+        return None
+    return replace(draft, keeping=replace(keeping, without=keeping.without | unfit))
+
+
+def _keeps(kernel: Kernel, target: Target) -> bool:
+    """Whether the target can run a kernel that keeps rows.
+
+    Workgroups know attention and its gradients alone.
+    """
+    return target.workgroup is None or all(_attends(end, target) for end in kernel.ast.src)
+
+
+def _attends(end: Node, target: Target) -> bool:
+    attention = recognise_attention(end)
+    if attention is not None:
+        return unit_of(attention, target.matrix_units) is not None
+    gradients = recognise_gradients(end)
+    return gradients is not None and unit_for(gradients, target.matrix_units) is not None
+
+
+def store_in_layouts(draft: Draft) -> Draft | None:
+    """Images with channels last where products read windows of them, on processors."""
+    target = draft.target
+    if target is None or target.workgroup is not None:
+        return None
+    kernels = [kernel for kernel, _ in draft.built.values()]
+    nodes = store_channels_last(draft.nodes, draft.plan, kernels)
+    if nodes == draft.nodes:
+        return None
+    take("channels_last")
+    return replace(draft.of(nodes), joined={}, keeping=keeping_of(target))
+
+
+def order_writes(draft: Draft) -> Draft | None:
+    """Values stored before the memory that they read is overwritten, or that memory copied."""
+    hazards = [r for r, (kernel, _) in draft.built.items() if _overwrites_what_it_reads(r, kernel)]
+    if not hazards:
+        _, hazard = draft.order
+        if hazard is None:
+            return None
+        hazards = [hazard]
+    values = [Assign.of(hazard).value for hazard in hazards]
+    values = [value for value in values if value not in draft.forced]
+    if values:
+        take("stored_before_overwrite")
+        reason = "it is assigned to memory that is still being read"
+        return draft.storing(dict.fromkeys(values, reason))
+    take("copied_version")  # one kernel reads what is there before it and after it
+    return draft.of(copy_old_versions(draft.nodes, hazards[0]))
+
+
+def _overwrites_what_it_reads(root: Node, kernel: Kernel) -> bool:
+    """Whether an ASSIGN's kernel reads its target elsewhere than where it writes."""
+    return root.op is Op.ASSIGN and not is_safe(stores_of(kernel.ast))
