@@ -37,6 +37,7 @@ from .lane_scans import scan_along_row
 from .matmul import tile_matmul
 from .moves import Moves
 from .nest import Nest, contiguity, reads_of, sequential_loops, stride
+from .output_reductions import share_loops, stage_parts
 from .overlap import overlap_rows
 from .picks import pick_elements
 from .pieces import in_pieces, rows_in_pieces
@@ -68,7 +69,11 @@ MAX_COPIES = 256
 def optimize(ast: Node, target: Target, knobs: Knobs = DEFAULT) -> tuple[Node, list[str]]:
     """A better kernel with the same meaning, and the moves that led there."""
     with choices_of() as choices:
-        root, log = _optimized(ast, target, knobs)
+        found = _with_outputs(ast, target, knobs)
+    if found is None:
+        with choices_of() as choices:
+            found = _optimized(ast, target, knobs)
+    root, log = found
     if not shared_by_lanes(root):
         for name in choices:
             take(name)
@@ -77,6 +82,25 @@ def optimize(ast: Node, target: Target, knobs: Knobs = DEFAULT) -> tuple[Node, l
         root, log = _optimized(without_rows(ast), target, knobs, keeps_rows=False)
         log.insert(0, "compute rows where they are read")
     return root, log
+
+
+def _with_outputs(ast: Node, target: Target, knobs: Knobs) -> tuple[Node, list[str]] | None:
+    """A kernel of an output and reductions over its loops, in one pass; None for any other."""
+    moves = Moves(widen_sums(ast, target))
+    if target.workgroup is not None or len(ast.src) == 1 or not share_loops(moves):
+        return None
+    moves.split_digits()
+    pick_elements(moves)
+    moves.merge_all()
+    keep_gathered_rows(moves, target)
+    output = next(nest for nest in moves.nests() if nest.node is moves.root.src[0])
+    _general(moves, output, target, knobs)
+    if not stage_parts(moves):
+        return None
+    for nest in moves.nests():
+        if not nest.is_scheduled:
+            _general(moves, nest, target, knobs)
+    return moves.root, moves.log
 
 
 def _optimized(

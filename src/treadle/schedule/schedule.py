@@ -31,6 +31,7 @@ from .layouts import store_channels_last
 from .limits import cut_to_fit, fits
 from .merge import merge
 from .order import copy_old_versions, needs_of, order_roots
+from .output_reductions import join_output_reductions
 from .plan import LEAVES, STORED, Plan
 from .ranges import build_kernel
 from .scans import cut_long_scans
@@ -104,7 +105,8 @@ def _scheduled(
             order, hazard = order_roots(before, reads)
             if hazard is None:
                 kernels = [built[root] for root in order]
-                return merge(kernels, before, plan, nodes, target), nodes, plan
+                merged = merge(kernels, before, plan, nodes, target)
+                return join_output_reductions(merged, target), nodes, plan
             hazards = [hazard]
         values = [hazard.src[1] for hazard in hazards if hazard.src[1] not in forced]
         forced.update(
