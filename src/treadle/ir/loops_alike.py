@@ -15,7 +15,9 @@ from .node import Node
 from .op import Op
 from .rules.index import linear_terms
 
-__all__ = ["is_elementwise", "loops_alike", "places_in", "reductions_of"]
+__all__ = [
+    "is_elementwise", "is_image", "is_plain_store", "loops_alike", "places_in", "reductions_of",
+]  # fmt: skip
 
 _NO_ELEMENTS = frozenset((Op.REDUCE, Op.STAGE, Op.REGISTER, Op.UPDATE, Op.TICKET, Op.END, Op.AFTER))
 Places = dict[Node, set[Node]]
@@ -25,10 +27,20 @@ def is_elementwise(end: Node) -> bool:
     """Whether `end` closes loops of fixed sizes over plain STOREs, each of one element a step."""
     if end.op is not Op.END or any(r.src[0].op is not Op.CONST for r in closed_ranges(end)):
         return False
-    stores = end.src[: end.arg]
-    plain = all(s.op is Op.STORE and len(s.src) == 3 and s.src[0].op is Op.PARAM for s in stores)
-    below = Node.sink(stores).toposort()
-    return plain and not any(node.op in _NO_ELEMENTS for node in below)
+    below = Node.sink(end.src[: end.arg]).toposort()
+    plain = all(map(is_plain_store, end.src[: end.arg]))
+    return plain and not any(node.op in _NO_ELEMENTS or is_image(node) for node in below)
+
+
+def is_plain_store(effect: Node) -> bool:
+    """Whether an effect is a STORE, in each step of its loops, to memory with addresses."""
+    is_memory = effect.op is Op.STORE and effect.src[0].op is Op.PARAM
+    return is_memory and len(effect.src) == 3 and effect.src[0].arg.image is None
+
+
+def is_image(node: Node) -> bool:
+    """Whether a node is an argument that is a texture."""
+    return node.op is Op.PARAM and node.arg.image is not None
 
 
 def reductions_of(end: Node) -> list[Node]:

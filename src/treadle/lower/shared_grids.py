@@ -20,17 +20,21 @@ __all__ = ["join_phases"]
 
 def join_phases(root: Node) -> Node:
     """The kernel `root`, whose STAGEs are lowered, with one phase for each grid."""
-    grids: dict[tuple[Node, ...], list[Node]] = {}
+    grids: dict[frozenset[Node], list[Node]] = {}
     for end in phase_ends(root):
-        grid = tuple(r for r in closed_ranges(end) if r.arg.kind == "grid")
-        if grid:
-            grids.setdefault(grid, []).append(end)
-    for grid, ends in grids.items():
+        if grid := _grid(end):
+            grids.setdefault(frozenset(grid), []).append(end)
+    for ends in grids.values():
         if len(ends) > 1:
+            grid = _grid(ends[0])
             effects = tuple(effect for end in ends for effect in _inside(end, grid))
             joined = Node(Op.END, dtypes.void, (*effects, *grid), len(effects))
             root = root.substitute(dict.fromkeys(ends, joined))
     return root if root.op is not Op.SINK else Node.sink(dict.fromkeys(root.src))
+
+
+def _grid(end: Node) -> tuple[Node, ...]:
+    return tuple(r for r in closed_ranges(end) if r.arg.kind == "grid")
 
 
 def _inside(end: Node, grid: tuple[Node, ...]) -> tuple[Node, ...]:

@@ -37,7 +37,7 @@ from .lane_scans import scan_along_row
 from .matmul import tile_matmul
 from .moves import Moves
 from .nest import Nest, contiguity, reads_of, sequential_loops, stride
-from .output_reductions import share_loops, stage_parts
+from .output_reductions import cut_off_ends, share_loops, stage_parts
 from .overlap import overlap_rows
 from .picks import pick_elements
 from .pieces import in_pieces, rows_in_pieces
@@ -93,14 +93,19 @@ def _with_outputs(ast: Node, target: Target, knobs: Knobs) -> tuple[Node, list[s
     pick_elements(moves)
     moves.merge_all()
     keep_gathered_rows(moves, target)
-    output = next(nest for nest in moves.nests() if nest.node is moves.root.src[0])
-    _general(moves, output, target, knobs)
+    cut_off_ends(moves, lanes_of(_output(moves), target, 2), knobs.copies)
+    _general(moves, _output(moves), target, knobs)
     if not stage_parts(moves):
         return None
     for nest in moves.nests():
         if not nest.is_scheduled:
             _general(moves, nest, target, knobs)
     return moves.root, moves.log
+
+
+def _output(moves: Moves) -> Nest:
+    """The nest of a kernel's first END."""
+    return next(nest for nest in moves.nests() if nest.node is moves.root.src[0])
 
 
 def _optimized(

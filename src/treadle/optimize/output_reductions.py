@@ -8,24 +8,27 @@
 The output is scheduled as if it were alone, and the reductions go through its loops as they are
 then. What workers share, the grid, gets a part of each reduction, in a STAGE whose loops are that
 very grid: loops that share RANGEs are one when phases are lowered (lower/shared_grids.py), and when
-registers are (lower/registers.py). Rows whose totals are wanted are stored as they are.
+registers are (lower/registers.py). Rows whose totals are wanted are stored as they are. What fills
+no whole vectors at the end of a row is an output and a reduction of its own in the same grid.
 """
 
 from __future__ import annotations
 
 from ..ir.args import ReduceArg, StageArg
 from ..ir.choices import take
-from ..ir.loops import TRUE, Split, closed_ranges, steps_of
+from ..ir.loops import TRUE, Split, closed_ranges, replace_ranges, steps_of
 from ..ir.loops_alike import loops_alike, reductions_of
-from ..ir.node import Node
+from ..ir.node import Node, alu
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from .moves import Moves
+from .nest import stride
 
-__all__ = ["share_loops", "stage_parts"]
+__all__ = ["cut_off_ends", "share_loops", "stage_parts"]
 
+MANY_BLOCKS = 16  # of copies of vectors in a row; in fewer, masks cost no more than another loop
 LEAST_STEPS = 512  # that a part is the result of: it is stored and read once more
-PART = 4096  # steps of a part where there are fewer: sums of so many in lanes are not cut again
+PART = 2048  # steps of a part where there are fewer
 
 Loops = tuple[Node, ...]
 
@@ -42,39 +45,69 @@ def share_loops(moves: Moves) -> bool:
     return True
 
 
+def cut_off_ends(moves: Moves, lanes: int, copies: int) -> None:
+    """Make an output, and reductions, of the ends of long rows that fill no `copies` of `lanes`."""
+    output, *totals = moves.root.src
+    results = {r for total in totals for r in closed_ranges(total)}
+    row = next((r for r in closed_ranges(output) if stride(output.src[0].src[1], r) == 1), None)
+    block = lanes * copies
+    if row is None or row in results or steps_of(row) < MANY_BLOCKS * block:
+        return
+    rest = steps_of(row) % block
+    if rest == 0:
+        return
+    first = steps_of(row) - rest
+    whole, tile = moves.loop(first), moves.loop(rest)
+    tiled = moves.tiled(tile, (-(-rest // lanes), "unroll"), (lanes, "vector"))
+    begin = {row: Split(whole, (whole,))}
+    end = {row: Split(simplify(tiled.expr + first), tiled.ranges, tiled.guard)}
+    cut = {
+        reduce: alu(reduce.arg.op, replace_ranges(reduce, begin), replace_ranges(reduce, end))
+        for total in totals
+        for reduce in reductions_of(total)
+    }
+    ends = (replace_ranges(output, begin), replace_ranges(output, end))
+    moves.root = simplify(Node.sink((*ends, *(total.substitute(cut) for total in totals))))
+    take("remainder_loop")
+    moves.log.append(f"cut off {rest} steps of r{row.arg.number}")
+
+
 def stage_parts(moves: Moves) -> bool:
     """Make parts of the reductions for each step of the output's grid; False if that cannot be."""
     _widen_grid(moves)
-    if not _cut_grid(moves):
+    _cut_grid(moves)
+    _tell_loops_apart(moves)
+    outputs, totals = _outputs_and_totals(moves.root)
+    made = [_in_parts(moves, total, outputs) for total in totals]
+    if not made or None in made:
         return False
-    output, *totals = moves.root.src
-    grid, inner = _grid_and_inner(output)
-    whole, made = set(closed_ranges(output)), []
-    for total in totals:
-        results = closed_ranges(total)
-        if not set(results) <= set(grid):
-            return False
-        if any({*results, *reduce.src[1:]} != whole for reduce in reductions_of(total)):
-            return False
-        made.append(_in_parts(moves, total, grid, inner))
-    moves.root = simplify(Node.sink((output, *made)))
+    moves.root = simplify(Node.sink((*outputs, *(end for end in made if end is not None))))
+    steps = steps_of(*_grid(outputs[0]))
     take("fused_reduction_output")
-    moves.log.append(f"a part of each reduction for each of {steps_of(*grid)} steps of the grid")
+    moves.log.append(f"a part of each reduction for each of {steps} steps of the grid")
     return True
 
 
-def _grid_and_inner(output: Node) -> tuple[Loops, Loops]:
-    """The loops of `output` that workers share, and the others."""
-    loops = closed_ranges(output)
-    grid = tuple(r for r in loops if r.arg.kind == "grid")
-    return grid, tuple(r for r in loops if r.arg.kind != "grid")
+def _outputs_and_totals(root: Node) -> tuple[list[Node], list[Node]]:
+    """The ENDs of the whole rows and, if they are apart, of their ends, and those that reduce."""
+    outputs = [end for end in root.src if not reductions_of(end)]
+    return outputs, [end for end in root.src if end not in outputs]
+
+
+def _grid(output: Node) -> Loops:
+    """The loops of `output` that workers share."""
+    return tuple(r for r in closed_ranges(output) if r.arg.kind == "grid")
+
+
+def _inner(output: Node) -> Loops:
+    return tuple(r for r in closed_ranges(output) if r.arg.kind != "grid")
 
 
 def _widen_grid(moves: Moves) -> None:
     """Let workers share the loops around results, too."""
-    output, *totals = moves.root.src
+    outputs, totals = _outputs_and_totals(moves.root)
     results = {r for total in totals for r in closed_ranges(total)}
-    loops = closed_ranges(output)
+    loops = closed_ranges(outputs[0])
     around = loops[: max((n for n, r in enumerate(loops) if r in results), default=-1) + 1]
     splits = {}
     for r in around:
@@ -85,39 +118,68 @@ def _widen_grid(moves: Moves) -> None:
         moves.apply(splits, f"grid of {len(splits)} more loops")
 
 
-def _cut_grid(moves: Moves) -> bool:
+def _cut_grid(moves: Moves) -> None:
     """Leave enough steps to each step of the grid, if need be by a loop that is cut off it."""
-    output, *totals = moves.root.src
-    grid, inner = _grid_and_inner(output)
-    if not grid or any(r.src[0].op is not Op.CONST for r in (*grid, *inner)):
-        return False
-    steps, last = steps_of(*inner), grid[-1]
+    outputs, totals = _outputs_and_totals(moves.root)
+    grid, steps = _grid(outputs[0]), steps_of(*_inner(outputs[0]))
+    results = {r for total in totals for r in closed_ranges(total)}
+    if not grid or grid[-1] in results or steps >= LEAST_STEPS:
+        return
+    last = grid[-1]
     count = min(-(-PART // steps), steps_of(last))
-    if steps < LEAST_STEPS and count > 1 and not any(last in closed_ranges(total) for total in totals):
+    if count > 1:
         size = steps_of(last)
         part = moves.loop(-(-size // count), "grid")
         rest = simplify((Node.index(size) - part * count).minimum(Node.index(count)))
         turn = moves.loop(count if size % count == 0 else rest)
         split = Split(part * count + turn, (part, turn))
         moves.apply({last: split}, f"parts of {count} of r{last.arg.number}")
-        steps *= count
-    return steps >= LEAST_STEPS
 
 
-def _in_parts(moves: Moves, total: Node, grid: Loops, inner: Loops) -> Node:
-    """The END `total` with each reduction as that of its parts, or as one that is whole."""
+def _tell_loops_apart(moves: Moves) -> None:
+    """Give the ends of rows loops of their own, but for those that workers share."""
+    outputs, _ = _outputs_and_totals(moves.root)
+    for end in outputs[1:]:
+        shared = set(closed_ranges(outputs[0]))
+        fresh = moves.copies(r for r in _inner(end) if r in shared)
+        own = set(_inner(end)) - shared
+        alike = [end, *(r for r in reductions_of(moves.root) if own & set(r.src[1:]))]
+        moves.root = moves.root.substitute({node: node.substitute(fresh) for node in alike})
+
+
+def _in_parts(moves: Moves, total: Node, outputs: list[Node]) -> Node | None:
+    """The END `total` with each reduction as that of its parts, or as one that is whole.
+
+    None where a reduction does not go through the loops of an output.
+    """
     results = closed_ranges(total)
-    if set(results) == set(grid):
-        whole = {r: Node(Op.REDUCE, r.dtype, (r.src[0], *inner), r.arg) for r in reductions_of(total)}
-        return total.substitute(whole)
+    found = {r: _output_of({*results, *r.src[1:]}, outputs) for r in reductions_of(total)}
+    homes = {reduce: output for reduce, output in found.items() if output is not None}
+    if len(homes) < len(found):
+        return None
+    parts = {r: r.replace(src=(r.src[0], *_inner(output))) for r, output in homes.items()}
+    if all(set(_grid(output)) == set(results) for output in homes.values()):
+        return total.substitute(parts)
     fresh = moves.copies(results, dict.fromkeys(results, "loop"))
-    made: dict[Node, Node] = {**fresh}
-    for reduce in reductions_of(total):
-        part = Node(Op.REDUCE, reduce.dtype, (reduce.src[0], *inner), reduce.arg)
-        rest = tuple(r for r in grid if r not in results)
-        reading = fresh | moves.copies(rest, dict.fromkeys(rest, "loop"))
-        src = (part, TRUE, *grid, *(reading[r] for r in grid), *grid)
-        stage = Node(Op.STAGE, reduce.dtype, src, StageArg("grid", tuple(map(steps_of, grid))))
-        loops = tuple(reading[r] for r in rest)
-        made[reduce] = Node(Op.REDUCE, reduce.dtype, (stage, *loops), ReduceArg(reduce.arg.op))
-    return total.substitute(made)
+    combined = {
+        reduce: _combined(moves, part, _grid(homes[reduce]), fresh)
+        for reduce, part in parts.items()
+    }
+    return total.substitute(fresh | combined)
+
+
+def _output_of(loops: set[Node], outputs: list[Node]) -> Node | None:
+    return next((end for end in outputs if set(closed_ranges(end)) == loops), None)
+
+
+def _combined(moves: Moves, part: Node, grid: Loops, results: dict[Node, Node]) -> Node:
+    """The reduction of what `part` is in each step of a grid that is not one of the `results`."""
+    if not grid:  # a single step
+        return part.substitute(moves.copies(part.src[1:]))
+    rest = moves.copies((r for r in grid if r not in results), dict.fromkeys(grid, "loop"))
+    reading = results | rest
+    src = (part, TRUE, *grid, *(reading[r] for r in grid), *grid)
+    stage = Node(Op.STAGE, part.dtype, src, StageArg("grid", tuple(map(steps_of, grid))))
+    if not rest:
+        return stage
+    return Node(Op.REDUCE, part.dtype, (stage, *rest.values()), ReduceArg(part.arg.op))

@@ -12,11 +12,19 @@ that is stored, and the largest index beside what is gathered (CHECK_INDEX) are 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ..ir.loops import closed_ranges, free_ranges, steps_of
-from ..ir.loops_alike import is_elementwise, loops_alike, places_in, reductions_of
+from ..ir.loops_alike import (
+    is_elementwise,
+    is_image,
+    is_plain_store,
+    loops_alike,
+    places_in,
+    reductions_of,
+)
 from ..ir.node import Node
 from ..ir.op import ALU, Op
 from ..ir.rules.index import linear_terms, simplify
@@ -26,8 +34,10 @@ from .reasons import MAX_KERNEL_OPS
 
 __all__ = ["join_output_reductions"]
 
-LEAST_BYTES = 1 << 21  # that a reduction need not read: fewer come from a cache
-WORTH = 8  # those are this part of what both kernels move, at least
+CACHES = 2  # times a second-level cache: what a reduction need not read is that much, at least
+WORTH = 8  # and this part of what both kernels move
+LEAST_ROW = 32  # elements of a result, which is stored and perhaps read once more
+WIDEST = 8  # bytes of an element
 MAX_BUFFERS = 12  # streams of memory that a processor follows at once
 
 
@@ -35,12 +45,15 @@ def join_output_reductions(kernels: Sequence[Kernel], target: Target | None) -> 
     """`kernels`, in order, with reductions in kernels of outputs. Groups of items do without."""
     if target is None or target.workgroup is not None:
         return list(kernels)
-    return _Joiner(kernels).joined()
+    return _Joiner(kernels, CACHES * target.l2).joined()
 
 
 class _Joiner:
-    def __init__(self, kernels: Sequence[Kernel]) -> None:
+    """Reductions join if they need not read `least` bytes then."""
+
+    def __init__(self, kernels: Sequence[Kernel], least: int) -> None:
         self.kernels: list[Kernel | None] = list(kernels)
+        self.least = least
         self.outputs: dict[object, list[int]] = {}  # places of kernels of elements, by memory
         for place, kernel in enumerate(kernels):
             if len(kernel.ast.src) == 1 and is_elementwise(kernel.ast.src[0]):
@@ -50,7 +63,7 @@ class _Joiner:
     def joined(self) -> list[Kernel]:
         if self.outputs:
             for place, kernel in enumerate(self.kernels):
-                if kernel is not None and _reduces_much(kernel):
+                if kernel is not None and _reduces(kernel, self.least):
                     self._join(place, kernel)
         return [kernel for kernel in self.kernels if kernel is not None]
 
@@ -61,7 +74,7 @@ class _Joiner:
             output = self.kernels[number]
             if output is None or not self._may_move(reduction, place, number):
                 continue
-            made = _together(output, reduction)
+            made = _together(output, reduction, self.least)
             if made is not None:
                 self.kernels[number], self.kernels[place] = made, None
                 return
@@ -81,19 +94,17 @@ class _Joiner:
         )
 
 
-def _reduces_much(kernel: Kernel) -> bool:
-    """Whether a kernel has plain reductions alone, in one nest, which read much memory."""
+def _reduces(kernel: Kernel, least: int) -> bool:
+    """Whether a kernel has plain reductions alone, in one nest, which may read `least` bytes."""
     if len(kernel.ast.src) != 1 or kernel.ast.src[0].op is not Op.END:
         return False
-    end = kernel.ast.src[0]
-    stores = end.src[: end.arg]
-    reduces = reductions_of(end)
-    if not reduces or any(s.op is not Op.STORE or s.src[0].op is not Op.PARAM for s in stores):
+    end, reduces = kernel.ast.src[0], reductions_of(kernel.ast.src[0])
+    if not reduces or not all(map(is_plain_store, end.src[: end.arg])):
         return False
-    if any(n.op in (Op.STAGE, Op.REGISTER, Op.TICKET) for n in end.toposort()):
+    if any(n.op in (Op.STAGE, Op.REGISTER, Op.AFTER) or is_image(n) for n in end.toposort()):
         return False
     loops = (*closed_ranges(end), *reduces[0].src[1:])
-    return all(r.src[0].op is Op.CONST for r in loops) and 8 * steps_of(*loops) >= LEAST_BYTES
+    return all(r.src[0].op is Op.CONST for r in loops) and WIDEST * steps_of(*loops) >= least
 
 
 def _key(buffer: Node) -> object:
@@ -113,7 +124,7 @@ def _conflict(one: Kernel, other: Kernel) -> bool:
     return bool(_written(one) & _keys(other) or _written(other) & _keys(one))
 
 
-def _together(output: Kernel, reduction: Kernel) -> Kernel | None:
+def _together(output: Kernel, reduction: Kernel, least: int) -> Kernel | None:
     """Both as one kernel, if their loops are alike and that pays."""
     buffers = [*output.buffers]
     slots = {_key(buffer): slot for slot, buffer in enumerate(buffers)}
@@ -127,9 +138,9 @@ def _together(output: Kernel, reduction: Kernel) -> Kernel | None:
     elements, *others = output.ast.src
     total = _beside(reduction.ast.src[0], output.ast, numbers)
     loops = loops_alike(elements, total)
-    if loops is None or _has_lanes_of_results(elements, total, loops):
+    if loops is None or not _has_rows(elements, total, loops):
         return None
-    if not _pays(elements, total, loops):
+    if not _pays(elements, total, loops, least):
         return None
     total = _with_stored(elements, total, loops)
     written = {store.src[0] for store in elements.src[: elements.arg]}
@@ -163,21 +174,27 @@ def _beside(total: Node, ast: Node, numbers: Sequence[int]) -> Node:
     return total.substitute(new)
 
 
-def _has_lanes_of_results(output: Node, total: Node, loops: dict[Node, Node]) -> bool:
-    """Whether neighbours in memory belong to different results: each lane would have its own."""
-    results = [loops[r] for r in closed_ranges(total)]
+def _has_rows(output: Node, total: Node, loops: dict[Node, Node]) -> bool:
+    """Whether neighbours in memory belong to the same result, LEAST_ROW of them at least.
+
+    Each lane of a vector would have a result of its own otherwise.
+    """
+    results = {loops[r] for r in closed_ranges(total)}
     places = [linear_terms(access.src[1])[0] for access in _accesses(output)]
-    return any(terms.get(r) == 1 for terms in places for r in results)
+    if any(terms.get(r) == 1 for terms in places for r in results):
+        return False
+    inner = itertools.takewhile(lambda r: r not in results, reversed(closed_ranges(output)))
+    return steps_of(*inner) >= LEAST_ROW
 
 
-def _pays(output: Node, total: Node, loops: dict[Node, Node]) -> bool:
-    """Whether much of what both move is moved once then, in large pieces."""
+def _pays(output: Node, total: Node, loops: dict[Node, Node], least: int) -> bool:
+    """Whether `least` bytes are read once then, and they are a good part of what both move."""
     known = places_in(output)
     loads = {simplify(n.substitute(loops)) for n in total.toposort() if n.op is Op.LOAD}
     shared = [load for load in loads if load.src[1] in known.get(load.src[0], ())]
     saved = sum(_bytes(shared))
     moved = sum(_bytes(loads)) + sum(_bytes(_accesses(output)))
-    return saved >= LEAST_BYTES and saved * WORTH >= moved
+    return saved >= least and saved * WORTH >= moved
 
 
 def _accesses(end: Node) -> list[Node]:
