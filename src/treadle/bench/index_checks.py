@@ -3,65 +3,42 @@
 gather axis 1: 9.72 ms with a flag for the indices, 9.55 ms without   ->  1.018
 
 Both replays read the same memory, in one process, in pairs whose order alternates.
+
+    python -m treadle.bench.index_checks [WORDS]
+
+prints medians, least times and, for machines that others use too, processor time: that of all
+threads, in which waiting for a core does not count.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator
-from typing import Any
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from ..config import Context
 from .libraries.tensor import TensorLibrary
 from .process import Overhead
 from .rows import works
-from .timing import interleave, median_ratio
+from .timing import timed
 from .work import Work
 
-__all__ = ["index_checks", "pairs_of"]
+__all__ = ["index_checks"]
 
 LIMIT = 1.02  # what a check may cost where the work takes a millisecond
 CAPTURED = 4  # calls, behind which a step replays
 PAIRS, QUICK_PAIRS = 25, 3
-SECONDS = 60.0  # no row takes as long as that
+MAX_BURST, BURST_SECONDS = 9, 0.01
+CHECKED, PLAIN = 1, 0
 
 
-def index_checks(quick: bool) -> list[Overhead]:
-    """A row for each one that is given indices."""
-    return [
-        Overhead(f"CHECK_INDEX over none: {work.name}", "x", LIMIT, _ratio(work, quick))
-        for work in works(quick)
-        if any(given.below for given in work.inputs)
-    ]
+class Times(NamedTuple):
+    """Seconds of one call: by the clock, and of all processors."""
 
-
-def _ratio(work: Work, quick: bool) -> Callable[[], float]:
-    def measure() -> float:
-        times = pairs_of(work, QUICK_PAIRS if quick else PAIRS)
-        return median_ratio(times["1"], times["0"])
-
-    return measure
-
-
-def pairs_of(work: Work, pairs: int) -> dict[str, list[float]]:
-    """Seconds of `work` in each pair of runs, by the value of CHECK_INDEX."""
-    library = _SameInputs()
-    runs = {str(value): _prepared(library, work, value) for value in (1, 0)}
-    return interleave(runs, pairs, SECONDS)
-
-
-def _prepared(library: _SameInputs, work: Work, value: int) -> Callable[[], Any]:
-    with Context(CHECK_INDEX=value):
-        library.begin()
-        run = library.prepare(work)
-        for _ in range(CAPTURED):
-            run()
-
-    def checked() -> Any:
-        with Context(CHECK_INDEX=value):
-            return run()
-
-    return checked
+    clock: float
+    processors: float
 
 
 class _SameInputs(TensorLibrary):
@@ -84,17 +61,77 @@ class _SameInputs(TensorLibrary):
         return found
 
 
-def _show() -> None:
-    """Every row's medians and least times, and the median of its pairs' ratios."""
-    for work in works(False):
-        if any(given.below for given in work.inputs):
-            times = pairs_of(work, PAIRS)
-            on, off = times["1"], times["0"]
-            print(
-                f"{work.name}: {median_ratio(on, off):.4f}, least times {min(on) / min(off):.4f}; "
-                f"{1e3 * statistics.median(on):.3f} and {1e3 * statistics.median(off):.3f} ms"
-            )
+def index_checks(quick: bool) -> list[Overhead]:
+    """A row for each one that is given indices."""
+    return [
+        Overhead(f"CHECK_INDEX over none: {work.name}", "x", LIMIT, _ratio(work, quick))
+        for work in _works(quick)
+    ]
+
+
+def _works(quick: bool) -> list[Work]:
+    return [work for work in works(quick) if any(given.below for given in work.inputs)]
+
+
+def _ratio(work: Work, quick: bool) -> Callable[[], float]:
+    def measure() -> float:
+        pairs = _pairs(work, QUICK_PAIRS if quick else PAIRS)
+        return statistics.median(on.clock / off.clock for on, off in pairs)
+
+    return measure
+
+
+def _pairs(work: Work, count: int) -> list[tuple[Times, Times]]:
+    """Times with CHECK_INDEX and without it."""
+    library = _SameInputs()
+    runs = {value: _prepared(library, work, value) for value in (CHECKED, PLAIN)}
+    burst = min(MAX_BURST, max(1, int(BURST_SECONDS / max(timed(runs[PLAIN]), 1e-9))))
+    found = []
+    for turn in range(count):
+        order = (CHECKED, PLAIN) if turn % 2 else (PLAIN, CHECKED)
+        times = {value: _times(runs[value], burst) for value in order}
+        found.append((times[CHECKED], times[PLAIN]))
+    return found
+
+
+def _prepared(library: _SameInputs, work: Work, value: int) -> Callable[[], Any]:
+    library.begin()
+    with Context(CHECK_INDEX=value):
+        run = library.prepare(work)
+        for _ in range(CAPTURED):
+            run()
+    return Context(CHECK_INDEX=value)(run)
+
+
+def _times(run: Callable[[], Any], burst: int) -> Times:
+    """The mean of some calls behind one that is not counted."""
+    run()
+    clock, processors = time.perf_counter(), time.process_time()
+    for _ in range(burst):
+        run()
+    ended, worked = time.perf_counter(), time.process_time()
+    return Times((ended - clock) / burst, (worked - processors) / burst)
+
+
+def _line(work: Work) -> str:
+    """What the pairs of a row say, in words."""
+    pairs = _pairs(work, PAIRS)
+    parts = []
+    for name in Times._fields:
+        on, off = ([getattr(one, name) for one in side] for side in zip(*pairs, strict=True))
+        ratio = statistics.median(a / b for a, b in zip(on, off, strict=True))
+        parts.append(
+            f"{name} {ratio:.3f} (least {min(on) / min(off):.3f}, of {1e3 * min(off):.2f} ms)"
+        )
+    return f"{work.name}: {'; '.join(parts)}"
+
+
+def main(words: Sequence[str]) -> None:
+    """A line for each row whose name has one of `words`, or for all."""
+    for work in _works(quick=False):
+        if not words or any(word in work.name for word in words):
+            print(_line(work), flush=True)
 
 
 if __name__ == "__main__":
-    _show()
+    main(sys.argv[1:])

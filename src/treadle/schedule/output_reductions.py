@@ -37,6 +37,7 @@ __all__ = ["join_output_reductions"]
 CACHES = 2  # times a second-level cache: what a reduction need not read is that much, at least
 WORTH = 8  # and this part of what both kernels move
 LEAST_ROW = 32  # elements of a result, which is stored and perhaps read once more
+SHORT_STRIDE = 4  # elements between lanes that still come as whole vectors
 WIDEST = 8  # bytes of an element
 MAX_BUFFERS = 12  # streams of memory that a processor follows at once
 
@@ -177,14 +178,28 @@ def _beside(total: Node, ast: Node, numbers: Sequence[int]) -> Node:
 def _has_rows(output: Node, total: Node, loops: dict[Node, Node]) -> bool:
     """Whether neighbours in memory belong to the same result, LEAST_ROW of them at least.
 
-    Each lane of a vector would have a result of its own otherwise.
+    Each lane of a vector would have a result of its own otherwise. And whether what is stored lies
+    as what is read: transposes and concatenations have better loops of their own.
     """
     results = {loops[r] for r in closed_ranges(total)}
-    places = [linear_terms(access.src[1])[0] for access in _accesses(output)]
-    if any(terms.get(r) == 1 for terms in places for r in results):
+    steps = [linear_terms(access.src[1])[0] for access in _accesses(output)]
+    rows = {r for found in steps for r, step in found.items() if r.op is Op.RANGE and step == 1}
+    if len(rows) != 1 or any(map(_is_padded, output.toposort())):
         return False
+    [row] = rows
     inner = itertools.takewhile(lambda r: r not in results, reversed(closed_ranges(output)))
-    return steps_of(*inner) >= LEAST_ROW
+    is_near = all(abs(found.get(row, 0)) <= SHORT_STRIDE for found in steps)
+    is_long = steps_of(row) >= LEAST_ROW and steps_of(*inner) >= LEAST_ROW
+    return is_near and is_long and row not in results
+
+
+def _is_padded(node: Node) -> bool:
+    """Whether a node is loaded in some steps of the loops alone, and 0 in the others."""
+    return (
+        node.op is Op.LOAD
+        and len(node.src) == 4
+        and not any(n.op is Op.LOAD for n in node.src[2].toposort())
+    )
 
 
 def _pays(output: Node, total: Node, loops: dict[Node, Node], least: int) -> bool:
