@@ -13,19 +13,18 @@ threads, in which waiting for a core does not count.
 from __future__ import annotations
 
 import statistics
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from ..config import Context
-from .libraries.tensor import TensorLibrary
-from .process import Overhead
-from .rows import works
-from .timing import timed
-from .work import Work
+from ...config import Context
+from ..libraries.tensor import TensorLibrary
+from ..process import Overhead
+from ..rows import works
+from ..timing import timed
+from ..work import Input, Work
 
-__all__ = ["index_checks"]
+__all__ = ["PAIRS", "Times", "index_checks", "indexed", "pairs_of"]
 
 LIMIT = 1.02  # what a check may cost where the work takes a millisecond
 CAPTURED = 4  # calls, behind which a step replays
@@ -65,23 +64,28 @@ def index_checks(quick: bool) -> list[Overhead]:
     """A row for each one that is given indices."""
     return [
         Overhead(f"CHECK_INDEX over none: {work.name}", "x", LIMIT, _ratio(work, quick))
-        for work in _works(quick)
+        for work in indexed(quick)
     ]
 
 
-def _works(quick: bool) -> list[Work]:
-    return [work for work in works(quick) if any(given.below for given in work.inputs)]
+def indexed(quick: bool) -> list[Work]:
+    """The rows that are given places or labels."""
+    return [work for work in works(quick) if any(map(_is_index, work.inputs))]
+
+
+def _is_index(given: Input) -> bool:
+    return given.below > 0 and given.dtype == "int32"
 
 
 def _ratio(work: Work, quick: bool) -> Callable[[], float]:
     def measure() -> float:
-        pairs = _pairs(work, QUICK_PAIRS if quick else PAIRS)
+        pairs = pairs_of(work, QUICK_PAIRS if quick else PAIRS)
         return statistics.median(on.clock / off.clock for on, off in pairs)
 
     return measure
 
 
-def _pairs(work: Work, count: int) -> list[tuple[Times, Times]]:
+def pairs_of(work: Work, count: int) -> list[tuple[Times, Times]]:
     """Times with CHECK_INDEX and without it."""
     library = _SameInputs()
     runs = {value: _prepared(library, work, value) for value in (CHECKED, PLAIN)}
@@ -111,27 +115,3 @@ def _times(run: Callable[[], Any], burst: int) -> Times:
         run()
     ended, worked = time.perf_counter(), time.process_time()
     return Times((ended - clock) / burst, (worked - processors) / burst)
-
-
-def _line(work: Work) -> str:
-    """What the pairs of a row say, in words."""
-    pairs = _pairs(work, PAIRS)
-    parts = []
-    for name in Times._fields:
-        on, off = ([getattr(one, name) for one in side] for side in zip(*pairs, strict=True))
-        ratio = statistics.median(a / b for a, b in zip(on, off, strict=True))
-        parts.append(
-            f"{name} {ratio:.3f} (least {min(on) / min(off):.3f}, of {1e3 * min(off):.2f} ms)"
-        )
-    return f"{work.name}: {'; '.join(parts)}"
-
-
-def main(words: Sequence[str]) -> None:
-    """A line for each row whose name has one of `words`, or for all."""
-    for work in _works(quick=False):
-        if not words or any(word in work.name for word in words):
-            print(_line(work), flush=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
