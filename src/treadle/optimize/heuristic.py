@@ -9,7 +9,8 @@ into chunks that workers share, and long columns into parts; matmul-like nests g
 register tiles and packed operands; every other nest gets its best contiguous loop as lanes, a few
 copies for instruction parallelism, and its outer loops as grid. Nothing here depends on the number
 of threads, so results do not either. Processors with work-groups have no chains, and go their own
-way after long reductions: see workgroups.py.
+way after long reductions: see workgroups.py. So does an output with reductions over its loops, from
+the beginning: see output_reductions.py.
 """
 
 from __future__ import annotations
