@@ -279,6 +279,57 @@ def channels_side_by_side(rng, scale):
     return Recipe(lambda o, a, b, c: o.stack([a + b, b * c, a - c], 1), parts, 3)
 
 
+# -- an output and what is reduced beside it ------------------------------------------------------
+
+
+@recipe
+def output_and_total(rng, scale):
+    n, m = near(rng, 1100, scale), rng.choice((1021, 1024, 1031))
+
+    def run(o, x):
+        y = o.relu(x) * 2 + x
+        return y, o.sum(y * y) / (n * m), o.mean(x)
+
+    return Recipe(run, [normal(rng, n, m)], 1)
+
+
+@recipe
+def output_and_rows(rng, scale):
+    n, m = near(rng, 1100, scale), rng.choice((960, 1000, 1031))
+    run = lambda o, x, b: (x * b, o.mean(x * b, 1), o.max(x, 1))
+    return Recipe(run, [normal(rng, n, m), normal(rng, m)], 1)
+
+
+@recipe
+def output_and_channels(rng, scale):
+    size = rng.choice((55, 56))
+
+    def run(o, x):
+        y = o.relu(x) + 1
+        return y, o.mean(y, (0, 2, 3))
+
+    return Recipe(run, [normal(rng, 8, near(rng, 40, scale), size, size)], 1)
+
+
+@recipe
+def loss_and_slopes(rng, scale):
+    n = near(rng, 1100000, scale)
+
+    def run(o, x, y):
+        d = x - y
+        return d * (2 / n), o.sum(d * d) / n
+
+    return Recipe(run, [normal(rng, n), normal(rng, n)], 2)
+
+
+@recipe
+def gathered_along_rows(rng, scale):
+    """Under CHECK_INDEX, with the largest index."""
+    n, k, m = near(rng, 1100, scale), 1500, rng.choice((1000, 1024))
+    found = places(rng, n * m, k).reshape(n, m)
+    return Recipe(lambda o, x, i: o.take(x, i, 1), [normal(rng, n, k), found], 1)
+
+
 # -- rows and columns -------------------------------------------------------------------------
 
 

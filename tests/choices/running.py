@@ -17,7 +17,8 @@ from treadle import Context, Device, Tensor
 from treadle.errors import TreadleError
 from treadle.ir.choices import Observed, observing
 
-from . import chains as chains  # which adds a recipe
+from . import beside as beside  # which adds a recipe, as
+from . import chains as chains  # this does
 from .operations import OfNumpy, OfTensor
 from .recipes import RECIPES, Recipe
 from .scenarios import SCENARIOS
