@@ -1,35 +1,24 @@
 """Programs in three parts: where a matrix comes from, what is done to it, what becomes of that.
 
 `chain(rng, scale)` draws a part of each table. A part alone has some choice made in its kernel; in
-a row they make choices meet. A function of `rng` makes it: its own inputs, and the function of the
-operations, the matrix and those inputs.
+a row they make choices meet.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from .operations import OfNumpy
+from .parts import Part, distributed
 from .recipes import Recipe, normal, places, recipe
+from .statistics import statistics
+from .terms import terms
 
 __all__ = ["CORES", "SINKS", "SOURCES", "chain", "chain_of"]
-
-
-class Part(NamedTuple):
-    """`run(operations, *inputs)`, or `run(operations, matrix, *inputs)` behind the first part.
-
-    The first `graded` of the inputs get gradients; where `ends`, none flow through.
-    """
-
-    run: Callable[..., Any]
-    inputs: list[np.ndarray]
-    graded: int = 0
-    ends: bool = False
-    loose: bool = False
 
 
 def _weights(rng: random.Random, *shape: int) -> np.ndarray:
@@ -42,6 +31,7 @@ def _weights(rng: random.Random, *shape: int) -> np.ndarray:
 Source = Callable[[random.Random, int, int], Part]
 SOURCES: dict[str, Source] = {
     "plain": lambda rng, n, k: Part(lambda o, x: x, [normal(rng, n, k)], 1),
+    "terms": terms,
     "every_second": lambda rng, n, k: Part(
         lambda o, x: x[:, ::2] + x[:, 1::2], [normal(rng, n, 2 * k)], 1
     ),
@@ -128,6 +118,50 @@ SOURCES: dict[str, Source] = {
 
 Core = Callable[[random.Random, tuple[int, ...]], Part]
 CORES: dict[str, Core] = {
+    "plain": lambda rng, shape: Part(lambda o, x: x, []),
+    "statistics": lambda rng, shape: statistics(rng, shape, 1),
+    "statistics_down": lambda rng, shape: statistics(rng, shape, 0),
+    "times_a_number": lambda rng, shape: Part(
+        lambda o, x, y: x * o.sum(o.exp(y - 1)), [normal(rng, 300)], 1
+    ),
+    "diagonal": lambda rng, shape: Part(
+        lambda o, x: o.sum(o.where(o.on_diagonal(x), x, 0.0), -1), []
+    ),
+    "picked_columns": lambda rng, shape: Part(lambda o, x: _picked_columns(o, x[:, :48]), []),
+    "one_hot_product": lambda rng, shape: Part(
+        lambda o, x, at: o.one_hot(at, shape[0]) @ x, [places(rng, 70, shape[0])]
+    ),
+    "picked_row": lambda rng, shape: Part(
+        lambda o, x, at: x * o.sum(o.where(o.transpose(o.is_at(at, shape[0]), 1, 0), x, 0.0), 0),
+        [places(rng, 1, shape[0])],
+    ),
+    "thin_product": lambda rng, shape: Part(
+        lambda o, x, w: x[:, :4] @ w, [_weights(rng, 4, rng.choice((96, 260)))], 1
+    ),
+    "sums_in_blocks": lambda rng, shape: Part(
+        lambda o, x: o.reshape(
+            o.sum(o.reshape(x, _blocks(shape), shape[0] // _blocks(shape), shape[1]), 1),
+            _blocks(shape), shape[1],
+        ) * 0.1, [],
+    ),
+    "normalised_blocks": lambda rng, shape: Part(
+        lambda o, x: o.reshape(
+            _normalised_blocks(o, o.reshape(x, _blocks(shape), -1, shape[1])), *shape
+        ), [],
+    ),
+    "taken_beside": lambda rng, shape: Part(
+        lambda o, x, y, at: o.take(y, at, 1) + o.softmax(x),
+        [normal(rng, *shape), places(rng, shape[0] * shape[1], shape[1]).reshape(shape)], 1,
+    ),
+    "cell": lambda rng, shape: Part(
+        lambda o, x, w, y, v: _cell(o, x @ w + y @ v),
+        [_weights(rng, shape[1], 192), normal(rng, shape[0], 48), _weights(rng, 48, 192)], 3,
+    ),
+    "cell_of_digits": lambda rng, shape: Part(
+        lambda o, x, w, y: _cell(o, x @ w) + o.reshape(
+            o.transpose(o.reshape(y, -1, 12, 4), 0, 2, 1), -1, 48
+        ), [_weights(rng, shape[1], 192), normal(rng, shape[0], 48)], 2,
+    ),
     "product": lambda rng, shape: Part(
         lambda o, x, w: x @ w, [_weights(rng, shape[1], rng.choice((8, 33, 64, 200)))], 1
     ),
@@ -234,6 +268,27 @@ CORES: dict[str, Core] = {
 }  # fmt: skip
 
 
+def _blocks(shape: tuple[int, ...]) -> int:
+    """Into how many blocks rows are cut: of some rows each."""
+    return next(b for b in (10, 5, 4, 3, 2, 1) if shape[0] % b == 0 and shape[0] > b)
+
+
+def _normalised_blocks(o: Any, x: Any) -> Any:
+    return (x - o.mean(x, 1)) / o.sqrt(o.var(x, 1) + 0.1)
+
+
+def _picked_columns(o: Any, x: Any) -> Any:
+    """The columns of a matrix, each as a sum of which all terms but one are 0."""
+    n, k = x.shape
+    wide = o.reshape(x, n, 1, k) + 0 * o.reshape(x, n, k, 1)
+    return o.reshape(o.sum(o.where(o.on_diagonal(wide), wide, 0.0), -1), n, k)
+
+
+def _cell(o: Any, gates: Any) -> Any:
+    i, f, g, e = (gates[:, at : at + 48] for at in range(0, 192, 48))
+    return o.sigmoid(e) * o.tanh(o.sigmoid(f) + o.sigmoid(i) * o.tanh(g))
+
+
 def _as_image(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
     """Rows as those of channels, where there is a whole number of them."""
     n, k = shape
@@ -259,7 +314,30 @@ SINKS: dict[str, Core] = {
     "several": lambda rng, shape: Part(lambda o, x: (x + 1, o.tanh(x), x * 0.25), []),
     "value_and_sums": lambda rng, shape: Part(lambda o, x: (x * 2, o.sum(x, -1), o.sum(x, 0)), []),
     "totals": lambda rng, shape: Part(lambda o, x: o.cumsum(x, 1), []),
-}
+    "joined_rows": lambda rng, shape: Part(
+        lambda o, x, y: o.cat([x, o.tanh(y) + x[:1]], 0), [normal(rng, *shape)], 1
+    ),
+    "rows_of_several": lambda rng, shape: Part(
+        lambda o, x: (o.softmax(x), o.exp(x * 0.1) - o.max(x, -1), x * o.sum(x, -1) * 0.1), []
+    ),
+    "sums_of_several": lambda rng, shape: Part(
+        lambda o, x, y: (o.sum(x * y, -1), o.max(x, -1), o.var(x, -1) if shape[1] > 1 else x),
+        [normal(rng, *shape)], 1,
+    ),
+    "sums_down_of_several": lambda rng, shape: Part(
+        lambda o, x, y: (o.sum(x * y, 0), o.max(x, 0), o.sum(o.exp(x * 0.1 - 1), 0)),
+        [normal(rng, *shape)], 1,
+    ),
+    "woven_twice": lambda rng, shape: Part(
+        lambda o, x: (o.stack([x, x * x, 1 - x], 2), o.stack([x + 1, x * 3, o.tanh(x)], 2)), []
+    ),
+    "turned_twice": lambda rng, shape: Part(
+        lambda o, x: (o.contiguous(o.transpose(x, 1, 0) * 2), o.transpose(o.tanh(x), 1, 0)), []
+    ),
+    "two_totals": lambda rng, shape: Part(
+        lambda o, x: (o.cumsum(x, 1) * 0.1, o.cumsum(x * 2, 0) * 0.1, o.tanh(x)), []
+    ),
+}  # fmt: skip
 
 ROWS = (6, 16, 33, 64, 100, 257, 640)
 COLUMNS = (8, 24, 64, 65, 130, 256, 1003)
@@ -278,35 +356,39 @@ def chain(rng, scale):
     return chain_of(rng, max(6, int(n * scale)), max(8, int(k * scale)), *parts)
 
 
+@recipe
+def beside(rng, scale):
+    """Several terms of one matrix, and what becomes of that: few results, or many."""
+    n, k = rng.choice((1, 3, 8, 33, 100)), rng.choice((8, 48, 64, 100, 256))
+    n, k = max(1, int(n * scale)), max(8, int(k * scale))
+    cores = rng.choice(([], [], [rng.choice([*CORES])]))
+    return chain_of(rng, n, k, "terms", *cores, rng.choice([*SINKS]))
+
+
 # What would take minutes of NumPy's time at the large sizes.
 _EXPENSIVE = frozenset((
     "product", "two_products", "products_of_columns", "attention", "images", "sorted",
     "product_from_the_left", "products_side_by_side", "product_of_product", "errors",
     "masked_product", "long_product", "images_twice", "strided_images",
+    "one_hot_product", "cell", "cell_of_digits",
 ))  # fmt: skip
 
 
-def chain_of(rng: random.Random, n: int, k: int, source: str, core: str, *rest: str) -> Recipe:
+def chain_of(rng: random.Random, n: int, k: int, source: str, *rest: str) -> Recipe:
     """The program of these parts, that begins with `n` rows and `k` columns."""
     parts = [SOURCES[source](rng, n, k)]
     shape = (n, k)
-    for name in (core, *rest[:-1]):
+    for name in rest[:-1]:
         if min(shape) >= LEAST:
             parts.append(CORES[name](rng, shape))
             shape = parts[-1].run(OfNumpy(), np.ones(shape), *parts[-1].inputs).shape
     parts.append(SINKS[rest[-1]](rng, shape))
-    graded = [x for part in parts for x in part.inputs[: part.graded]]
-    others = [x for part in parts for x in part.inputs[part.graded :]]
+    whole = distributed(parts)
 
     def run(o, *inputs):
-        found, more = iter(inputs[: len(graded)]), iter(inputs[len(graded) :])
         x = ()
-        for part in parts:
-            own = [next(found) for _ in range(part.graded)]
-            own += [next(more) for _ in part.inputs[part.graded :]]
+        for part, own in zip(parts, whole.of_each(inputs), strict=True):
             x = (part.run(o, *x, *own),)
         return x[0]
 
-    ends = any(part.ends for part in parts)
-    loose = any(part.loose for part in parts)
-    return Recipe(run, [*graded, *others], 0 if ends else len(graded), loose)
+    return Recipe(run, whole.inputs, 0 if whole.ends else whole.graded, whole.loose)

@@ -170,8 +170,9 @@ def half_product(rng, scale):
 
 @recipe
 def attention(rng, scale):
-    heads, t, d = rng.choice((1, 2)), near(rng, 160, scale), rng.choice((16, 24, 32))
-    inputs = [normal(rng, 1, heads, t, d) for _ in range(3)]
+    batch, heads = rng.choice((1, 2)), rng.choice((1, 2))
+    t, d = near(rng, 160, scale), rng.choice((16, 24, 32))
+    inputs = [normal(rng, batch, heads, t, d) for _ in range(3)]
     return Recipe(lambda o, q, k, v: o.attend(q, k, v, False), inputs, 3)
 
 
@@ -222,6 +223,59 @@ def attention_then_product(rng, scale):
         return o.tanh(y @ o.transpose(y, 1, 0)) @ y
 
     return Recipe(run, [normal(rng, t, 40), numbers(rng, 40, d)], 2)
+
+
+@recipe
+def rows_between_products(rng, scale):
+    """The middle is larger than what it is computed from, so that a kernel keeps rows of it."""
+    n, k, m = near(rng, 96, scale), rng.choice((4, 6)), rng.choice((96, 260))
+    between = rng.choice(BETWEEN)
+    inputs = [normal(rng, n, k), normal(rng, k, m), numbers(rng, m, 24), np.tri(n, m, dtype=bool)]
+    return Recipe(lambda o, x, w, v, mask: between(o, x @ w, mask) @ v, inputs, 3)
+
+
+BETWEEN = [
+    lambda o, s, mask: o.relu(s),
+    lambda o, s, mask: (s - o.mean(s, -1)) / o.sqrt(o.var(s, -1) + 0.1),
+    lambda o, s, mask: o.softmax(o.where(mask, s, -1e30)),
+    lambda o, s, mask: s * (1 / (1 + o.sum(s * s, -1))),
+    lambda o, s, mask: o.where(mask, o.tanh(s), 0.0),
+    lambda o, s, mask: o.exp(s - o.max(s, -1)),
+]
+
+
+@recipe
+def attention_of_heads(rng, scale):
+    """Of two in a batch, heads from one product, side by side in the end."""
+    t, h, d = near(rng, 72, scale), 3, 16
+    causal = rng.choice((False, True))
+
+    def run(o, q, k, v):
+        heads = [o.transpose(o.reshape(x, 2, t, h, d), 0, 2, 1, 3) for x in (q, k, v)]
+        found = o.attend(*heads, causal)
+        return o.reshape(o.transpose(found, 0, 2, 1, 3), 2, t, h * d) * 0.5
+
+    return Recipe(run, [normal(rng, 2, t, h * d) for _ in range(3)], 3)
+
+
+@recipe
+def attention_of_parts(rng, scale):
+    """Factors are every second element, padded, or at places."""
+    t, d = near(rng, 120, scale), 16
+    way, causal = rng.choice(WAYS), rng.choice((False, True))
+    inputs = [normal(rng, 1, 1, t, d) for _ in range(2)]
+    return Recipe(
+        lambda o, q, k, v, at: o.attend(*way(o, q, k, v, at), causal),
+        [*inputs, normal(rng, 1, 1, t, 2 * d), places(rng, t, t)], 3,
+    )  # fmt: skip
+
+
+WAYS = [
+    lambda o, q, k, v, at: (q, k, v[..., ::2]),
+    lambda o, q, k, v, at: (o.pad(q, 1, 3), o.pad(k, 1, 3), v),
+    lambda o, q, k, v, at: (q[:, :, at], k[:, :, at], v),
+    lambda o, q, k, v, at: (o.flip(q, 3), k, o.flip(v, 2)),
+]
 
 
 # -- images -----------------------------------------------------------------------------------

@@ -1,0 +1,129 @@
+"""Matrices that one kernel computes from inputs of its own, several of which it adds up.
+
+`terms(rng, n, k)` draws two or three. Each alone has some choice made for it; in the loops of one
+kernel these choices meet, as those of reductions of different kinds do for one result.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .parts import Part, distributed
+from .recipes import normal, places
+
+__all__ = ["TERMS", "terms"]
+
+Term = Callable[[random.Random, int, int], Part]
+MANY, FEW_RESULTS = 1500, 600
+
+
+def _steps(rng: random.Random, n: int, k: int) -> int:
+    """How many steps a reduction has: few, or so many that workers share them."""
+    return rng.choice((3, 20, 40, MANY if n * k <= FEW_RESULTS else 70))
+
+
+TERMS: dict[str, Term] = {
+    "sums_down": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.sum(x, 0), n, k) * 0.1, [normal(rng, _steps(rng, n, k), n, k)], 1
+    ),
+    "sums_along": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.sum(x, 2), n, k) * 0.1, [normal(rng, n, k, _steps(rng, n, k))], 1
+    ),
+    "costly_sums_down": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.sum(o.exp(x * 0.1 - 1), 0), n, k) * 0.1,
+        [normal(rng, _steps(rng, n, k), n, k)], 1,
+    ),
+    "sums_across": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.sum(x, 1), n, k) * 0.1, [normal(rng, n, _steps(rng, n, k), k)], 1
+    ),
+    "variances_down": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.var(x, 0), n, k), [normal(rng, _steps(rng, n, k), n, k)], 1
+    ),
+    "variances_along": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.var(x, 2), n, k), [normal(rng, n, k, _steps(rng, n, k))], 1
+    ),
+    "masked_sums": lambda rng, n, k: Part(
+        lambda o, x, y, mask: o.reshape(o.sum(o.where(mask, x * y, 0.0), 2), n, k),
+        [*_pair(rng, n, k, 24), np.tri(k, 24, dtype=bool)], 2,
+    ),
+    "masked_sums_down": lambda rng, n, k: Part(
+        lambda o, x, y, mask: o.reshape(o.sum(o.where(mask, x * y, 0.0), 0), n, k) * 0.1,
+        [*_pair(rng, 30, n, k), np.tri(n, k, dtype=bool)], 2,
+    ),
+    "sums_of_sums": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.sum(o.tanh(o.sum(x, 3)), 2), n, k) * 0.1,
+        [normal(rng, n, k, 5, 40)], 1,
+    ),
+    "places_along": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.argmax(x, 2), n, k) * 0.01, [normal(rng, n, k, 70)], 0, True
+    ),
+    "places_down": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.argmax(x, 0), n, k) * 0.01, [normal(rng, 600, n, k)], 0, True
+    ),
+    "largest_of_rows": lambda rng, n, k: Part(lambda o, x: o.max(x, -1), [normal(rng, n, 90)], 1),
+    "variances_of_rows": lambda rng, n, k: Part(lambda o, x: o.var(x, -1), [normal(rng, n, 90)], 1),
+    "sums_of_columns": lambda rng, n, k: Part(lambda o, x: o.sum(x, 0), [normal(rng, 30, k)], 1),
+    "sum_of_all": lambda rng, n, k: Part(lambda o, x: o.sum(o.tanh(x)), [normal(rng, 300)], 1),
+    "softmax": lambda rng, n, k: Part(lambda o, x: o.softmax(x), [normal(rng, n, k)], 1),
+    "normalised": lambda rng, n, k: Part(
+        lambda o, x: (x - o.mean(x, -1)) / o.sqrt(o.var(x, -1) + 0.1), [normal(rng, n, k)], 1
+    ),
+    "taken": lambda rng, n, k: Part(
+        lambda o, x, at: o.take(x, at, 1),
+        [normal(rng, n, 80), places(rng, n * k, 80).reshape(n, k)], 1,
+    ),
+    "picked": lambda rng, n, k: Part(
+        lambda o, x, at: o.sum(o.where(o.is_at(at, 60), x, 0.0), -1),
+        [normal(rng, n, 60), places(rng, n, 60)], 1,
+    ),
+    "picked_down": lambda rng, n, k: Part(
+        lambda o, x, at: o.reshape(
+            o.sum(o.where(o.reshape(o.is_at(at, 30), n, 30, 1), x, 0.0), 1), n, k
+        ), [normal(rng, n, 30, k), places(rng, n, 30)], 1,
+    ),
+    "rows": lambda rng, n, k: Part(
+        lambda o, x, at: o.rows(x, at), [normal(rng, 30, k), places(rng, n, 30)], 1
+    ),
+    "every_second": lambda rng, n, k: Part(lambda o, x: x[:, ::2], [normal(rng, n, 2 * k)], 1),
+    "folded": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.transpose(x, 1, 0), n, k), [normal(rng, n, k)], 1
+    ),
+    "joined": lambda rng, n, k: Part(
+        lambda o, x, y: o.cat([x, y], 1),
+        [normal(rng, n, k // 2), normal(rng, n, k - k // 2)], 2,
+    ),
+    "padded": lambda rng, n, k: Part(lambda o, x: o.pad(x, 1, 2), [normal(rng, n, k - 3)], 1),
+    "halves": lambda rng, n, k: Part(
+        lambda o, x: o.single(o.half(x)), [normal(rng, n, k)], 0, True, True
+    ),
+}  # fmt: skip
+
+
+def _pair(rng: random.Random, *shape: int) -> list[np.ndarray]:
+    return [normal(rng, *shape), normal(rng, *shape)]
+
+
+def terms(rng: random.Random, n: int, k: int) -> Part:
+    """Two or three of the table, added up or multiplied."""
+    names = rng.sample([*TERMS], rng.choice((2, 2, 3)))
+    return terms_of(rng, n, k, *names)
+
+
+def terms_of(rng: random.Random, n: int, k: int, *names: str) -> Part:
+    """Those of the table, added up or multiplied; with a matrix, so that it is one of n by k."""
+    matrix = Part(lambda o, x: x, [normal(rng, n, k)], 1)
+    parts = [matrix, *(TERMS[name](rng, n, k) for name in names)]
+    whole, multiplied = distributed(parts), rng.choice((False, True))
+
+    def run(o: Any, *inputs: Any) -> Any:
+        pairs = zip(parts, whole.of_each(inputs), strict=True)
+        first, *others = (part.run(o, *own) for part, own in pairs)
+        for other in others:
+            first = first * o.tanh(other) if multiplied else first + other
+        return first
+
+    return Part(run, whole.inputs, whole.graded, whole.ends, whole.loose)
