@@ -14,7 +14,7 @@ import numpy as np
 
 from .operations import OfNumpy
 from .parts import Part, distributed
-from .recipes import Recipe, normal, places, recipe
+from .recipes import RECIPES, Recipe, normal, places, recipe
 from .statistics import statistics
 from .terms import terms
 
@@ -67,6 +67,14 @@ SOURCES: dict[str, Source] = {
     ),
     "outer": lambda rng, n, k: Part(
         lambda o, x, y: o.tanh(x * y), [normal(rng, n, 1), normal(rng, 1, k)], 2
+    ),
+    "woven": lambda rng, n, k: Part(
+        lambda o, x, y: o.reshape(o.stack([x, y], 2), n, -1)[:, :k],
+        [normal(rng, n, (k + 1) // 2), normal(rng, n, (k + 1) // 2)], 2,
+    ),
+    "woven_whole": lambda rng, n, k: Part(
+        lambda o, x, y: o.reshape(o.stack([x, y, x * y], 2), n, -1),
+        [normal(rng, n, -(-k // 3)), normal(rng, n, -(-k // 3))], 2,
     ),
     "short_sums": lambda rng, n, k: Part(
         lambda o, x: o.reshape(o.sum(x, 2), n, k), [normal(rng, n, k, 4)], 1
@@ -298,6 +306,20 @@ def _as_image(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
 
 # -- what becomes of it --------------------------------------------------------------------------
 
+
+def _scattered_onto(rng: random.Random, shape: tuple[int, ...]) -> Part:
+    """Terms are added to a matrix, row by row or each at its own place: a kernel with two nests."""
+    added, count = terms(rng, 30, shape[1]), 30 * shape[1]
+    at = places(rng, 30, shape[0]), places(rng, count, shape[0]).reshape(30, -1)
+    each = rng.choice((False, True))
+
+    def run(o: Any, x: Any, *inputs: Any) -> Any:
+        values = added.run(o, *inputs[:-1])
+        return (o.spread if each else o.add_rows)(x, inputs[-1], values)
+
+    return Part(run, [*added.inputs, at[each]], 0, True, added.loose)
+
+
 SINKS: dict[str, Core] = {
     "plain": lambda rng, shape: Part(lambda o, x: x, []),
     "sums": lambda rng, shape: Part(lambda o, x: o.sum(x, -1), []),
@@ -314,6 +336,7 @@ SINKS: dict[str, Core] = {
     "several": lambda rng, shape: Part(lambda o, x: (x + 1, o.tanh(x), x * 0.25), []),
     "value_and_sums": lambda rng, shape: Part(lambda o, x: (x * 2, o.sum(x, -1), o.sum(x, 0)), []),
     "totals": lambda rng, shape: Part(lambda o, x: o.cumsum(x, 1), []),
+    "totals_down": lambda rng, shape: Part(lambda o, x: o.cumsum(x, 0), []),
     "joined_rows": lambda rng, shape: Part(
         lambda o, x, y: o.cat([x, o.tanh(y) + x[:1]], 0), [normal(rng, *shape)], 1
     ),
@@ -334,6 +357,7 @@ SINKS: dict[str, Core] = {
     "turned_twice": lambda rng, shape: Part(
         lambda o, x: (o.contiguous(o.transpose(x, 1, 0) * 2), o.transpose(o.tanh(x), 1, 0)), []
     ),
+    "scattered_onto": _scattered_onto,
     "two_totals": lambda rng, shape: Part(
         lambda o, x: (o.cumsum(x, 1) * 0.1, o.cumsum(x * 2, 0) * 0.1, o.tanh(x)), []
     ),
@@ -359,10 +383,26 @@ def chain(rng, scale):
 @recipe
 def beside(rng, scale):
     """Several terms of one matrix, and what becomes of that: few results, or many."""
-    n, k = rng.choice((1, 3, 8, 33, 100)), rng.choice((8, 48, 64, 100, 256))
+    n, k = rng.choice((1, 3, 4, 8, 33, 100)), rng.choice((8, 16, 48, 64, 100, 256))
+    if scale == 1 and rng.random() < 0.1:
+        n, k = 1030, 288
     n, k = max(1, int(n * scale)), max(8, int(k * scale))
     cores = rng.choice(([], [], [rng.choice([*CORES])]))
-    return chain_of(rng, n, k, "terms", *cores, rng.choice([*SINKS]))
+    found = chain_of(rng, n, k, "terms", *cores, rng.choice([*SINKS]))
+    return _with_images(rng, found) if rng.random() < 0.1 else found
+
+
+def _with_images(rng: random.Random, program: Recipe) -> Recipe:
+    """`program`, and two convolutions in its graph, whose images are stored channels last."""
+    images = RECIPES["convolutions_alone"](rng, 1.0)
+    count = len(images.inputs)
+
+    def run(o: Any, *inputs: Any) -> Any:
+        found = program.run(o, *inputs[count:])
+        others = found if isinstance(found, tuple) else (found,)
+        return (images.run(o, *inputs[:count]), *others)
+
+    return Recipe(run, [*images.inputs, *program.inputs], 0, program.loose)
 
 
 # What would take minutes of NumPy's time at the large sizes.
@@ -377,7 +417,7 @@ _EXPENSIVE = frozenset((
 def chain_of(rng: random.Random, n: int, k: int, source: str, *rest: str) -> Recipe:
     """The program of these parts, that begins with `n` rows and `k` columns."""
     parts = [SOURCES[source](rng, n, k)]
-    shape = (n, k)
+    shape = parts[0].run(OfNumpy(), *parts[0].inputs).shape
     for name in rest[:-1]:
         if min(shape) >= LEAST:
             parts.append(CORES[name](rng, shape))

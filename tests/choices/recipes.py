@@ -145,6 +145,19 @@ def cell(rng, scale):
 
 
 @recipe
+def long_cell(rng, scale):
+    """A few rows with many steps, which workers share."""
+    n, k, m = rng.choice((4, 5)), near(rng, 5000, scale), 16
+
+    def run(o, x, w, h, u):
+        s = x @ w + h @ u
+        return o.sigmoid(s[:, :m]) * o.tanh(s[:, m:])
+
+    inputs = [normal(rng, n, k), numbers(rng, k, 2 * m), normal(rng, n, 32)]
+    return Recipe(run, [*inputs, numbers(rng, 32, 2 * m)], 4)
+
+
+@recipe
 def residual_block(rng, scale):
     n, k = near(rng, 96, scale), near(rng, 128, scale)
 

@@ -18,12 +18,14 @@ from .recipes import normal, places
 __all__ = ["TERMS", "terms"]
 
 Term = Callable[[random.Random, int, int], Part]
-MANY, FEW_RESULTS = 1500, 600
+MANY, FEW_RESULTS, MANY_RESULTS = (700, 1003, 1500), 600, 60_000
 
 
 def _steps(rng: random.Random, n: int, k: int) -> int:
     """How many steps a reduction has: few, or so many that workers share them."""
-    return rng.choice((3, 20, 40, MANY if n * k <= FEW_RESULTS else 70))
+    if n * k > MANY_RESULTS:
+        return rng.choice((3, 12))
+    return rng.choice((3, 20, 40, rng.choice(MANY) if n * k <= FEW_RESULTS else 70))
 
 
 TERMS: dict[str, Term] = {
@@ -50,19 +52,33 @@ TERMS: dict[str, Term] = {
         lambda o, x, y, mask: o.reshape(o.sum(o.where(mask, x * y, 0.0), 2), n, k),
         [*_pair(rng, n, k, 24), np.tri(k, 24, dtype=bool)], 2,
     ),
+    "padded_products": lambda rng, n, k: Part(
+        lambda o, x, y: o.reshape(o.sum(o.pad(x, 1, 2) * o.pad(y, 1, 2), 2), n, k),
+        _pair(rng, n, k, 24), 2,
+    ),
     "masked_sums_down": lambda rng, n, k: Part(
         lambda o, x, y, mask: o.reshape(o.sum(o.where(mask, x * y, 0.0), 0), n, k) * 0.1,
         [*_pair(rng, 30, n, k), np.tri(n, k, dtype=bool)], 2,
+    ),
+    # No product for the scheduler, since a mask is around it: one of a kernel with others.
+    "masked_products": lambda rng, n, k: _masked_products(
+        rng, n, k, 4000 if n * k <= FEW_RESULTS else 40
     ),
     "sums_of_sums": lambda rng, n, k: Part(
         lambda o, x: o.reshape(o.sum(o.tanh(o.sum(x, 3)), 2), n, k) * 0.1,
         [normal(rng, n, k, 5, 40)], 1,
     ),
     "places_along": lambda rng, n, k: Part(
-        lambda o, x: o.reshape(o.argmax(x, 2), n, k) * 0.01, [normal(rng, n, k, 70)], 0, True
+        lambda o, x: o.reshape(o.argmax(x, 2), n, k) * 0.01,
+        [normal(rng, n, k, _steps(rng, n, k))], 0, True,
     ),
     "places_down": lambda rng, n, k: Part(
-        lambda o, x: o.reshape(o.argmax(x, 0), n, k) * 0.01, [normal(rng, 600, n, k)], 0, True
+        lambda o, x: o.reshape(o.argmax(x, 0), n, k) * 0.01,
+        [normal(rng, 600 if n * k <= MANY_RESULTS else 20, n, k)], 0, True,
+    ),
+    "sums_of_long_rows": lambda rng, n, k: Part(
+        lambda o, x, y, z, w: o.sum(x * y + z * w, -1) * 0.01,
+        [normal(rng, n, 8192 if n <= 33 else 256) for _ in range(4)], 4,
     ),
     "largest_of_rows": lambda rng, n, k: Part(lambda o, x: o.max(x, -1), [normal(rng, n, 90)], 1),
     "variances_of_rows": lambda rng, n, k: Part(lambda o, x: o.var(x, -1), [normal(rng, n, 90)], 1),
@@ -97,10 +113,21 @@ TERMS: dict[str, Term] = {
         [normal(rng, n, k // 2), normal(rng, n, k - k // 2)], 2,
     ),
     "padded": lambda rng, n, k: Part(lambda o, x: o.pad(x, 1, 2), [normal(rng, n, k - 3)], 1),
+    "mirrored": lambda rng, n, k: Part(lambda o, x: o.flip(x, 1) * 0.5, [normal(rng, n, k)], 1),
+    "turned": lambda rng, n, k: Part(lambda o, x: o.transpose(x, 1, 0), [normal(rng, k, n)], 1),
     "halves": lambda rng, n, k: Part(
         lambda o, x: o.single(o.half(x)), [normal(rng, n, k)], 0, True, True
     ),
 }  # fmt: skip
+
+
+def _masked_products(rng: random.Random, n: int, k: int, steps: int) -> Part:
+    def run(o: Any, x: Any, w: Any, mask: Any) -> Any:
+        wide = o.reshape(x, steps, n, 1) * o.reshape(w, steps, 1, k)
+        return o.reshape(o.sum(o.where(mask, wide, 0.0), 0), n, k) * 0.01
+
+    inputs = [normal(rng, steps, n), normal(rng, steps, k)]
+    return Part(run, [*inputs, np.arange(steps).reshape(-1, 1, 1) % 5 > 0], 2)
 
 
 def _pair(rng: random.Random, *shape: int) -> list[np.ndarray]:
