@@ -165,6 +165,10 @@ CORES: dict[str, Core] = {
         lambda o, x, w, y, v: _cell(o, x @ w + y @ v),
         [_weights(rng, shape[1], 192), normal(rng, shape[0], 48), _weights(rng, 48, 192)], 3,
     ),
+    "cell_of_a_batch": lambda rng, shape: Part(
+        lambda o, x, w, y, c: o.reshape(_cell_of_a_batch(o, x, w, y), 10, 48) + c,
+        [_weights(rng, shape[1], 192), normal(rng, 10, 96), normal(rng, 10, 48)], 3,
+    ) if shape[0] % 2 == 0 and shape[0] >= 10 else Part(lambda o, x: x, []),
     "cell_of_digits": lambda rng, shape: Part(
         lambda o, x, w, y: _cell(o, x @ w) + o.reshape(
             o.transpose(o.reshape(y, -1, 12, 4), 0, 2, 1), -1, 48
@@ -293,8 +297,14 @@ def _picked_columns(o: Any, x: Any) -> Any:
 
 
 def _cell(o: Any, gates: Any) -> Any:
-    i, f, g, e = (gates[:, at : at + 48] for at in range(0, 192, 48))
+    i, f, g, e = (gates[..., at : at + 48] for at in range(0, 192, 48))
     return o.sigmoid(e) * o.tanh(o.sigmoid(f) + o.sigmoid(i) * o.tanh(g))
+
+
+def _cell_of_a_batch(o: Any, x: Any, w: Any, y: Any) -> Any:
+    """A cell for five rows of each of two examples, with every second element of others."""
+    rows = o.reshape(x, 2, -1, x.shape[1])[:, :5]
+    return _cell(o, rows @ w) + o.reshape(y, 2, 5, 96)[:, :, ::2]
 
 
 def _as_image(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
@@ -311,7 +321,7 @@ def _scattered_onto(rng: random.Random, shape: tuple[int, ...]) -> Part:
     """Terms are added to a matrix, row by row or each at its own place: a kernel with two nests."""
     added, count = terms(rng, 30, shape[1]), 30 * shape[1]
     at = places(rng, 30, shape[0]), places(rng, count, shape[0]).reshape(30, -1)
-    each = rng.choice((False, True))
+    each = rng.choice((False, True, True))
 
     def run(o: Any, x: Any, *inputs: Any) -> Any:
         values = added.run(o, *inputs[:-1])
@@ -365,6 +375,7 @@ SINKS: dict[str, Core] = {
 
 ROWS = (6, 16, 33, 64, 100, 257, 640)
 COLUMNS = (8, 24, 64, 65, 130, 256, 1003)
+VALUES_ALONE = 0.25  # of programs: gradients make kernels store what else is computed in others
 LEAST = 4  # rows and columns that a part from the middle needs
 LARGE = ((2060, 2112), (3, 40_960), (9_000, 33), (600, 1500), (1030, 1024), (130, 4160))
 
@@ -384,12 +395,20 @@ def chain(rng, scale):
 def beside(rng, scale):
     """Several terms of one matrix, and what becomes of that: few results, or many."""
     n, k = rng.choice((1, 3, 4, 8, 33, 100)), rng.choice((8, 16, 48, 64, 100, 256))
-    if scale == 1 and rng.random() < 0.1:
-        n, k = 1030, 288
+    if scale == 1 and rng.random() < 0.2:
+        n, k = rng.choice(((1030, 520), (1, 2049), (2, 1030)))
     n, k = max(1, int(n * scale)), max(8, int(k * scale))
     cores = rng.choice(([], [], [rng.choice([*CORES])]))
     found = chain_of(rng, n, k, "terms", *cores, rng.choice([*SINKS]))
     return _with_images(rng, found) if rng.random() < 0.1 else found
+
+
+@recipe
+def scattered_onto_terms(rng, scale):
+    """Terms of one matrix, or what is put together, and others that are added at places."""
+    n, k = rng.choice((2, 4, 8, 33, 100)), rng.choice((16, 48, 64, 129, 256))
+    source = rng.choice(("terms", "terms", "terms", *SOURCES))
+    return chain_of(rng, max(2, int(n * scale)), max(8, int(k * scale)), source, "scattered_onto")
 
 
 def _with_images(rng: random.Random, program: Recipe) -> Recipe:
@@ -431,4 +450,5 @@ def chain_of(rng: random.Random, n: int, k: int, source: str, *rest: str) -> Rec
             x = (part.run(o, *x, *own),)
         return x[0]
 
-    return Recipe(run, whole.inputs, 0 if whole.ends else whole.graded, whole.loose)
+    graded = 0 if whole.ends or rng.random() < VALUES_ALONE else whole.graded
+    return Recipe(run, whole.inputs, graded, whole.loose)

@@ -258,6 +258,22 @@ BETWEEN = [
 
 
 @recipe
+def statistics_of_a_product(rng, scale):
+    """Rows of a product that is not stored, since numbers of its rows alone are wanted."""
+    n, k, m = near(rng, 96, scale), rng.choice((4, 6)), rng.choice((96, 260))
+    number = rng.choice(NUMBERS_OF_ROWS)
+    return Recipe(lambda o, x, w: number(o, x @ w), [normal(rng, n, k), normal(rng, k, m)])
+
+
+NUMBERS_OF_ROWS = [
+    lambda o, s: o.argmax(s, 1),
+    lambda o, s: o.sum(o.exp(s - o.max(s, -1)), -1),
+    lambda o, s: o.var(s, -1) * o.max(s, -1),
+    lambda o, s: (o.max(s, -1), o.sum(s * s, -1)),
+]
+
+
+@recipe
 def attention_of_heads(rng, scale):
     """Of two in a batch, heads from one product, side by side in the end."""
     t, h, d = near(rng, 72, scale), 3, 16

@@ -112,6 +112,9 @@ TERMS: dict[str, Term] = {
         lambda o, x, y: o.cat([x, y], 1),
         [normal(rng, n, k // 2), normal(rng, n, k - k // 2)], 2,
     ),
+    "part_of_rows": lambda rng, n, k: Part(
+        lambda o, x: x[:, 3 : k + 3] * 2, [normal(rng, n, k + 40)], 1
+    ),
     "padded": lambda rng, n, k: Part(lambda o, x: o.pad(x, 1, 2), [normal(rng, n, k - 3)], 1),
     "mirrored": lambda rng, n, k: Part(lambda o, x: o.flip(x, 1) * 0.5, [normal(rng, n, k)], 1),
     "turned": lambda rng, n, k: Part(lambda o, x: o.transpose(x, 1, 0), [normal(rng, k, n)], 1),
