@@ -16,7 +16,7 @@ from .operations import OfNumpy
 from .parts import Part, distributed
 from .recipes import RECIPES, Recipe, normal, places, recipe
 from .statistics import statistics
-from .terms import terms
+from .terms import TERMS, terms, terms_of
 
 __all__ = ["CORES", "SINKS", "SOURCES", "chain", "chain_of"]
 
@@ -404,6 +404,15 @@ def beside(rng, scale):
 
 
 @recipe
+def products_beside(rng, scale):
+    """A product that the scheduler takes for a sum, cut into chunks, and other terms."""
+    n, k = rng.choice(((2, 200), (3, 64), (4, 16), (7, 4), (7, 5), (7, 64)))
+    names = rng.sample([*TERMS], 2)
+    first = terms_of(rng, n, k, "masked_products", *names)
+    return _behind(rng, first, rng.choice([*SINKS]))
+
+
+@recipe
 def scattered_onto_terms(rng, scale):
     """Terms of one matrix, or what is put together, and others that are added at places."""
     n, k = rng.choice((2, 4, 8, 33, 100)), rng.choice((16, 48, 64, 129, 256))
@@ -435,8 +444,13 @@ _EXPENSIVE = frozenset((
 
 def chain_of(rng: random.Random, n: int, k: int, source: str, *rest: str) -> Recipe:
     """The program of these parts, that begins with `n` rows and `k` columns."""
-    parts = [SOURCES[source](rng, n, k)]
-    shape = parts[0].run(OfNumpy(), *parts[0].inputs).shape
+    return _behind(rng, SOURCES[source](rng, n, k), *rest)
+
+
+def _behind(rng: random.Random, first: Part, *rest: str) -> Recipe:
+    """The program of `first`, of cores and of a sink."""
+    parts = [first]
+    shape = first.run(OfNumpy(), *first.inputs).shape
     for name in rest[:-1]:
         if min(shape) >= LEAST:
             parts.append(CORES[name](rng, shape))

@@ -170,6 +170,17 @@ def residual_block(rng, scale):
 
 
 @recipe
+def long_product(rng, scale):
+    """So many steps that chunks of them are products of their own."""
+    n, k, m = rng.choice((5, 24)), near(rng, 17_000, scale), rng.choice((8, 40))
+    inputs = [normal(rng, n, k), numbers(rng, k, m), normal(rng, n, 2 * m), normal(rng, n, 80)]
+    return Recipe(
+        lambda o, x, w, y, z, at: o.tanh(x @ w) + y[:, ::2] * o.take(z, at, 1),
+        [*inputs, places(rng, n * m, 80).reshape(n, m)], rng.choice((0, 3)),
+    )  # fmt: skip
+
+
+@recipe
 def half_product(rng, scale):
     n, k, m = rng.choice((64, 65, 128)), rng.choice((64, 192, 256)), rng.choice((64, 128))
     return Recipe(
@@ -346,6 +357,13 @@ def pointwise_convolution(rng, scale):
     size = rng.choice((14, 28))
     w = normal(rng, 16, 32, 1, 1) * 0.1
     return Recipe(lambda o, x, w: o.conv(x, w, 1, 0), [normal(rng, 2, 32, size, size), w], 2)
+
+
+@recipe
+def large_images(rng, scale):
+    """So many pixels that the gradient of the weights is cut into chunks of them."""
+    size, w = near(rng, 72, scale), normal(rng, 8, 4, 3, 3) * 0.1
+    return Recipe(lambda o, x, w: o.conv(x, w, 1, 1), [normal(rng, 2, 4, size, size), w], 2)
 
 
 @recipe

@@ -57,12 +57,29 @@ def unexplained_pairs(seen: Observed, device: str) -> list[tuple[str, str]]:
 
 
 def _apart(pair: tuple[str, str]) -> str | None:
+    """Why two choices cannot meet in a kernel; None where nobody has said so."""
     for row in REASONS["apart"]:
         for one, other in (pair, pair[::-1]):
             if _among(one, row["one"]) and _among(other, row["other"]):
                 return row["reason"]
-    forms = [n for name in pair for n, row in enumerate(REASONS["form"]) if name in row["names"]]
-    return "a nest has one form" if len(set(forms)) == 2 else None
+    first, second = (_forms_of(name) for name in pair)
+    if not first or not second or any(_go_together(a, b) for a in first for b in second):
+        return None
+    return f"no kernel has a nest that is {_or(first)}, and one that is {_or(second)}"
+
+
+def _forms_of(name: str) -> list[str]:
+    """The forms of nests in which a choice is made; none for those that any nest can have."""
+    return [row["name"] for row in REASONS["form"] if name in row["choices"]]
+
+
+def _go_together(one: str, other: str) -> bool:
+    """Whether a kernel can have nests of both forms."""
+    return one == other or any({one, other} <= {*row["forms"]} for row in REASONS["kernel"])
+
+
+def _or(names: list[str]) -> str:
+    return " or ".join(names)
 
 
 def _among(name: str, names: list[str]) -> bool:

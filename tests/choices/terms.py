@@ -80,6 +80,11 @@ TERMS: dict[str, Term] = {
         lambda o, x, y, z, w: o.sum(x * y + z * w, -1) * 0.01,
         [normal(rng, n, 8192 if n <= 33 else 256) for _ in range(4)], 4,
     ),
+    "sum_of_two_sums": lambda rng, n, k: Part(
+        lambda o, x, y: o.reshape(o.sum(x, 0) + o.sum(y, 0), n, k) * 0.1,
+        [normal(rng, 21, n, k), normal(rng, 30, n, k)], 2,
+    ),
+    "number": lambda rng, n, k: _number(rng),
     "largest_of_rows": lambda rng, n, k: Part(lambda o, x: o.max(x, -1), [normal(rng, n, 90)], 1),
     "variances_of_rows": lambda rng, n, k: Part(lambda o, x: o.var(x, -1), [normal(rng, n, 90)], 1),
     "sums_of_columns": lambda rng, n, k: Part(lambda o, x: o.sum(x, 0), [normal(rng, 30, k)], 1),
@@ -125,12 +130,36 @@ TERMS: dict[str, Term] = {
 
 
 def _masked_products(rng: random.Random, n: int, k: int, steps: int) -> Part:
+    """Factors lie as they are, or are parts of the rows of wider matrices."""
+    before, apart = rng.choice((0, 0, 150)), rng.choice((1, 1, 2))
+
     def run(o: Any, x: Any, w: Any, mask: Any) -> Any:
+        x, w = x[:, before:], w[:, ::apart]
         wide = o.reshape(x, steps, n, 1) * o.reshape(w, steps, 1, k)
         return o.reshape(o.sum(o.where(mask, wide, 0.0), 0), n, k) * 0.01
 
-    inputs = [normal(rng, steps, n), normal(rng, steps, k)]
+    inputs = [normal(rng, steps, n + before), normal(rng, steps, apart * k)]
     return Part(run, [*inputs, np.arange(steps).reshape(-1, 1, 1) % 5 > 0], 2)
+
+
+NUMBERS: list[Callable[[Any, Any], Any]] = [
+    lambda o, x: o.var(x, -1),
+    lambda o, x: o.argmax(x, -1) * 0.01,
+    lambda o, x: o.max(x, -1) * o.sum(o.exp(x * 0.1), -1) * 0.01,
+    lambda o, x: o.sum(x[:, ::2], -1) * 0.1,
+    lambda o, x: o.sum(x[:, :7], -1),
+    lambda o, x: o.sum(o.where(x > 0, x * x, 0.0), -1) * 0.1,
+]
+
+
+def _number(rng: random.Random) -> Part:
+    """One number, which nearly every kernel can compute for itself."""
+    number = rng.choice(NUMBERS)
+    ends = number is NUMBERS[1]
+    return Part(
+        lambda o, x: o.reshape(number(o, x), 1, 1), [normal(rng, 1, rng.choice((300, 1003)))],
+        0 if ends else 1, ends,
+    )  # fmt: skip
 
 
 def _pair(rng: random.Random, *shape: int) -> list[np.ndarray]:
