@@ -68,6 +68,15 @@ SOURCES: dict[str, Source] = {
     "outer": lambda rng, n, k: Part(
         lambda o, x, y: o.tanh(x * y), [normal(rng, n, 1), normal(rng, 1, k)], 2
     ),
+    "joined_both_ways": lambda rng, n, k: Part(
+        lambda o, x, y, z: o.cat([o.cat([x, y * 2], 1), z], 0),
+        [*(normal(rng, -(-n // 2), -(-k // 16) * 8) for _ in range(2)),
+         normal(rng, -(-n // 2), -(-k // 16) * 16)], 3,
+    ),
+    "joined_digits": lambda rng, n, k: Part(
+        lambda o, x, y: o.cat([_in_fours(o, x), _in_fours(o, y)], 1),
+        [normal(rng, 4 * -(-n // 4), -(-k // 16) * 8) for _ in range(2)], 2,
+    ),
     "woven": lambda rng, n, k: Part(
         lambda o, x, y: o.reshape(o.stack([x, y], 2), n, -1)[:, :k],
         [normal(rng, n, (k + 1) // 2), normal(rng, n, (k + 1) // 2)], 2,
@@ -122,6 +131,12 @@ SOURCES: dict[str, Source] = {
 }  # fmt: skip
 
 
+def _in_fours(o: Any, x: Any) -> Any:
+    """The rows of a matrix in another order: every fourth, then those behind them."""
+    n, k = x.shape
+    return o.reshape(o.transpose(o.reshape(x, n // 4, 4, k), 1, 0, 2), n, k)
+
+
 # -- what is done to it --------------------------------------------------------------------------
 
 Core = Callable[[random.Random, tuple[int, ...]], Part]
@@ -166,9 +181,15 @@ CORES: dict[str, Core] = {
         [_weights(rng, shape[1], 192), normal(rng, shape[0], 48), _weights(rng, 48, 192)], 3,
     ),
     "cell_of_a_batch": lambda rng, shape: Part(
-        lambda o, x, w, y, c: o.reshape(_cell_of_a_batch(o, x, w, y), 10, 48) + c,
-        [_weights(rng, shape[1], 192), normal(rng, 10, 96), normal(rng, 10, 48)], 3,
-    ) if shape[0] % 2 == 0 and shape[0] >= 10 else Part(lambda o, x: x, []),
+        lambda o, x, w, y, v: _cell(
+            o, o.reshape(x, 2, -1, x.shape[1]) @ w + o.reshape(y, 2, -1, 48) @ v
+        ),
+        [_weights(rng, shape[1], 192), normal(rng, shape[0], 48), _weights(rng, 48, 192)], 3,
+    ) if shape[0] % 2 == 0 and shape[0] >= 8 else Part(lambda o, x: x, []),
+    "cell_of_every_second": lambda rng, shape: Part(
+        lambda o, x, w, y: _cell(o, x @ w) * y[:, ::2],
+        [_weights(rng, shape[1], 192), normal(rng, shape[0], 96)], 2,
+    ),
     "cell_of_digits": lambda rng, shape: Part(
         lambda o, x, w, y: _cell(o, x @ w) + o.reshape(
             o.transpose(o.reshape(y, -1, 12, 4), 0, 2, 1), -1, 48
@@ -301,12 +322,6 @@ def _cell(o: Any, gates: Any) -> Any:
     return o.sigmoid(e) * o.tanh(o.sigmoid(f) + o.sigmoid(i) * o.tanh(g))
 
 
-def _cell_of_a_batch(o: Any, x: Any, w: Any, y: Any) -> Any:
-    """A cell for five rows of each of two examples, with every second element of others."""
-    rows = o.reshape(x, 2, -1, x.shape[1])[:, :5]
-    return _cell(o, rows @ w) + o.reshape(y, 2, 5, 96)[:, :, ::2]
-
-
 def _as_image(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
     """Rows as those of channels, where there is a whole number of them."""
     n, k = shape
@@ -319,7 +334,8 @@ def _as_image(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
 
 def _scattered_onto(rng: random.Random, shape: tuple[int, ...]) -> Part:
     """Terms are added to a matrix, row by row or each at its own place: a kernel with two nests."""
-    added, count = terms(rng, 30, shape[1]), 30 * shape[1]
+    names = ["number", rng.choice([*TERMS])] if rng.random() < 0.5 else rng.sample([*TERMS], 2)
+    added, count = terms_of(rng, 30, shape[1], *names), 30 * shape[1]
     at = places(rng, 30, shape[0]), places(rng, count, shape[0]).reshape(30, -1)
     each = rng.choice((False, True, True))
 
@@ -368,6 +384,9 @@ SINKS: dict[str, Core] = {
         lambda o, x: (o.contiguous(o.transpose(x, 1, 0) * 2), o.transpose(o.tanh(x), 1, 0)), []
     ),
     "scattered_onto": _scattered_onto,
+    "totals_of_blocks": lambda rng, shape: Part(
+        lambda o, x: o.cumsum(o.reshape(x, _blocks(shape), -1, shape[1]), 2) * 0.1, []
+    ),
     "two_totals": lambda rng, shape: Part(
         lambda o, x: (o.cumsum(x, 1) * 0.1, o.cumsum(x * 2, 0) * 0.1, o.tanh(x)), []
     ),
@@ -415,8 +434,10 @@ def products_beside(rng, scale):
 @recipe
 def scattered_onto_terms(rng, scale):
     """Terms of one matrix, or what is put together, and others that are added at places."""
-    n, k = rng.choice((2, 4, 8, 33, 100)), rng.choice((16, 48, 64, 129, 256))
-    source = rng.choice(("terms", "terms", "terms", *SOURCES))
+    n, k = rng.choice((2, 4, 8, 33, 100)), rng.choice((16, 48, 64, 129, 256, 600))
+    joined = rng.choice(("joined", "joined_rows", "joined_digits", "joined_both_ways"))
+    others = "woven_whole", "turned", joined, rng.choice([*SOURCES])
+    source = rng.choice(("terms",) * len(others) + others)
     return chain_of(rng, max(2, int(n * scale)), max(8, int(k * scale)), source, "scattered_onto")
 
 

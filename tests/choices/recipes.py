@@ -202,8 +202,8 @@ def attention(rng, scale):
 
 @recipe
 def causal_attention(rng, scale):
-    t, d = near(rng, 200, scale), rng.choice((16, 32))
-    inputs = [normal(rng, 1, 2, t, d) for _ in range(3)]
+    batch, t, d = rng.choice((1, 2)), near(rng, 200, scale), rng.choice((16, 32))
+    inputs = [normal(rng, batch, 2, t, d) for _ in range(3)]
     return Recipe(lambda o, q, k, v: o.attend(q, k, v, True), inputs, 3)
 
 
@@ -255,7 +255,15 @@ def rows_between_products(rng, scale):
     n, k, m = near(rng, 96, scale), rng.choice((4, 6)), rng.choice((96, 260))
     between = rng.choice(BETWEEN)
     inputs = [normal(rng, n, k), normal(rng, k, m), numbers(rng, m, 24), np.tri(n, m, dtype=bool)]
-    return Recipe(lambda o, x, w, v, mask: between(o, x @ w, mask) @ v, inputs, 3)
+    is_padded = rng.random() < 0.3
+
+    def run(o, x, w, v, mask):
+        if is_padded:
+            x = o.pad(x, 1, 2)
+            w = o.transpose(o.pad(o.transpose(w, 1, 0), 1, 2), 1, 0)
+        return between(o, x @ w, mask) @ v
+
+    return Recipe(run, inputs, rng.choice((0, 3)))
 
 
 BETWEEN = [
@@ -315,6 +323,7 @@ WAYS = [
     lambda o, q, k, v, at: (o.pad(q, 1, 3), o.pad(k, 1, 3), v),
     lambda o, q, k, v, at: (q[:, :, at], k[:, :, at], v),
     lambda o, q, k, v, at: (o.flip(q, 3), k, o.flip(v, 2)),
+    lambda o, q, k, v, at: (o.transpose(o.pad(o.transpose(q, 0, 1, 3, 2), 2, 3), 0, 1, 3, 2), k, v),
 ]
 
 
@@ -364,6 +373,14 @@ def large_images(rng, scale):
     """So many pixels that the gradient of the weights is cut into chunks of them."""
     size, w = near(rng, 72, scale), normal(rng, 8, 4, 3, 3) * 0.1
     return Recipe(lambda o, x, w: o.conv(x, w, 1, 1), [normal(rng, 2, 4, size, size), w], 2)
+
+
+@recipe
+def deep_images(rng, scale):
+    """So many channels that the windows are cut into chunks of them."""
+    size, channels = rng.choice((5, 6)), near(rng, 700, scale)
+    inputs = [normal(rng, 1, channels, size, size), normal(rng, 16, channels, 3, 3) * 0.02]
+    return Recipe(lambda o, x, w: o.conv(x, w, 1, 1), inputs, rng.choice((0, 2)))
 
 
 @recipe

@@ -25,7 +25,9 @@ def _steps(rng: random.Random, n: int, k: int) -> int:
     """How many steps a reduction has: few, or so many that workers share them."""
     if n * k > MANY_RESULTS:
         return rng.choice((3, 12))
-    return rng.choice((3, 20, 40, rng.choice(MANY) if n * k <= FEW_RESULTS else 70))
+    return rng.choice(
+        (3, rng.choice((4, 8)), 20, 40, rng.choice(MANY) if n * k <= FEW_RESULTS else 70)
+    )
 
 
 TERMS: dict[str, Term] = {
@@ -148,6 +150,10 @@ NUMBERS: list[Callable[[Any, Any], Any]] = [
     lambda o, x: o.max(x, -1) * o.sum(o.exp(x * 0.1), -1) * 0.01,
     lambda o, x: o.sum(x[:, ::2], -1) * 0.1,
     lambda o, x: o.sum(x[:, :7], -1),
+    lambda o, x: o.sum(o.tanh(o.reshape(x[:, :300], 3, 5, 20)[:, :4])),
+    lambda o, x: o.sum(o.pad(x, 2, 1) * o.pad(x, 2, 1), -1) * 0.1,
+    lambda o, x: o.sum(o.tanh(o.sum(o.reshape(x[:, :300], 6, 50), -1) * 0.1), 0),
+    lambda o, x: o.sum(x, -1) + o.sum(x[:, :290] * 2, -1),
     lambda o, x: o.sum(o.where(x > 0, x * x, 0.0), -1) * 0.1,
 ]
 
