@@ -16,9 +16,9 @@ from .operations import OfNumpy
 from .parts import Part, distributed
 from .recipes import RECIPES, Recipe, normal, places, recipe
 from .statistics import statistics
-from .terms import TERMS, terms, terms_of
+from .terms import NUMBERS, TERMS, terms, terms_of
 
-__all__ = ["CORES", "SINKS", "SOURCES", "chain", "chain_of"]
+__all__ = ["CORES", "SINKS", "SOURCES", "behind", "chain", "chain_of", "scattered_of"]
 
 
 def _weights(rng: random.Random, *shape: int) -> np.ndarray:
@@ -333,11 +333,17 @@ def _as_image(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
 
 
 def _scattered_onto(rng: random.Random, shape: tuple[int, ...]) -> Part:
-    """Terms are added to a matrix, row by row or each at its own place: a kernel with two nests."""
-    names = ["number", rng.choice([*TERMS])] if rng.random() < 0.5 else rng.sample([*TERMS], 2)
+    """Terms are added to a matrix: a kernel with two nests."""
+    number = rng.choice([*NUMBERS, *TERMS])
+    return scattered_of(rng, shape, rng.random() < 0.6, number, rng.choice([*TERMS]))
+
+
+def scattered_of(
+    rng: random.Random, shape: tuple[int, ...], each: bool, *names: str
+) -> Part:  # fmt: skip
+    """Those terms, added row by row or `each` element at a place of its own."""
     added, count = terms_of(rng, 30, shape[1], *names), 30 * shape[1]
     at = places(rng, 30, shape[0]), places(rng, count, shape[0]).reshape(30, -1)
-    each = rng.choice((False, True, True))
 
     def run(o: Any, x: Any, *inputs: Any) -> Any:
         values = added.run(o, *inputs[:-1])
@@ -428,7 +434,7 @@ def products_beside(rng, scale):
     n, k = rng.choice(((2, 200), (3, 64), (4, 16), (7, 4), (7, 5), (7, 64)))
     names = rng.sample([*TERMS], 2)
     first = terms_of(rng, n, k, "masked_products", *names)
-    return _behind(rng, first, rng.choice([*SINKS]))
+    return behind(rng, first, rng.choice([*SINKS]))
 
 
 @recipe
@@ -465,18 +471,18 @@ _EXPENSIVE = frozenset((
 
 def chain_of(rng: random.Random, n: int, k: int, source: str, *rest: str) -> Recipe:
     """The program of these parts, that begins with `n` rows and `k` columns."""
-    return _behind(rng, SOURCES[source](rng, n, k), *rest)
+    return behind(rng, SOURCES[source](rng, n, k), *rest)
 
 
-def _behind(rng: random.Random, first: Part, *rest: str) -> Recipe:
-    """The program of `first`, of cores and of a sink."""
+def behind(rng: random.Random, first: Part, *rest: str | Core) -> Recipe:
+    """The program of `first`, of cores and of a sink, by name or as they are."""
     parts = [first]
     shape = first.run(OfNumpy(), *first.inputs).shape
     for name in rest[:-1]:
         if min(shape) >= LEAST:
-            parts.append(CORES[name](rng, shape))
+            parts.append((CORES[name] if isinstance(name, str) else name)(rng, shape))
             shape = parts[-1].run(OfNumpy(), np.ones(shape), *parts[-1].inputs).shape
-    parts.append(SINKS[rest[-1]](rng, shape))
+    parts.append((SINKS[rest[-1]] if isinstance(rest[-1], str) else rest[-1])(rng, shape))
     whole = distributed(parts)
 
     def run(o, *inputs):

@@ -15,7 +15,7 @@ import numpy as np
 from .parts import Part, distributed
 from .recipes import normal, places
 
-__all__ = ["TERMS", "terms"]
+__all__ = ["NUMBERS", "TERMS", "terms", "terms_of"]
 
 Term = Callable[[random.Random, int, int], Part]
 MANY, FEW_RESULTS, MANY_RESULTS = (700, 1003, 1500), 600, 60_000
@@ -62,10 +62,10 @@ TERMS: dict[str, Term] = {
         lambda o, x, y, mask: o.reshape(o.sum(o.where(mask, x * y, 0.0), 0), n, k) * 0.1,
         [*_pair(rng, 30, n, k), np.tri(n, k, dtype=bool)], 2,
     ),
-    # No product for the scheduler, since a mask is around it: one of a kernel with others.
-    "masked_products": lambda rng, n, k: _masked_products(
-        rng, n, k, 4000 if n * k <= FEW_RESULTS else 40
-    ),
+    # No products for the scheduler, since masks are around them: those of a kernel with others.
+    "masked_products": lambda rng, n, k: _masked_products(rng, n, k, 0, 1),
+    "masked_products_of_wide_rows": lambda rng, n, k: _masked_products(rng, n, k, 150, 1),
+    "masked_products_apart": lambda rng, n, k: _masked_products(rng, n, k, 0, 2),
     "sums_of_sums": lambda rng, n, k: Part(
         lambda o, x: o.reshape(o.sum(o.tanh(o.sum(x, 3)), 2), n, k) * 0.1,
         [normal(rng, n, k, 5, 40)], 1,
@@ -86,7 +86,6 @@ TERMS: dict[str, Term] = {
         lambda o, x, y: o.reshape(o.sum(x, 0) + o.sum(y, 0), n, k) * 0.1,
         [normal(rng, 21, n, k), normal(rng, 30, n, k)], 2,
     ),
-    "number": lambda rng, n, k: _number(rng),
     "largest_of_rows": lambda rng, n, k: Part(lambda o, x: o.max(x, -1), [normal(rng, n, 90)], 1),
     "variances_of_rows": lambda rng, n, k: Part(lambda o, x: o.var(x, -1), [normal(rng, n, 90)], 1),
     "sums_of_columns": lambda rng, n, k: Part(lambda o, x: o.sum(x, 0), [normal(rng, 30, k)], 1),
@@ -131,9 +130,9 @@ TERMS: dict[str, Term] = {
 }  # fmt: skip
 
 
-def _masked_products(rng: random.Random, n: int, k: int, steps: int) -> Part:
-    """Factors lie as they are, or are parts of the rows of wider matrices."""
-    before, apart = rng.choice((0, 0, 150)), rng.choice((1, 1, 2))
+def _masked_products(rng: random.Random, n: int, k: int, before: int, apart: int) -> Part:
+    """Factors are parts of rows that are so much wider, and elements so far apart."""
+    steps = 4000 if n * k <= FEW_RESULTS else 40 if n * k <= MANY_RESULTS else 6
 
     def run(o: Any, x: Any, w: Any, mask: Any) -> Any:
         x, w = x[:, before:], w[:, ::apart]
@@ -144,28 +143,30 @@ def _masked_products(rng: random.Random, n: int, k: int, steps: int) -> Part:
     return Part(run, [*inputs, np.arange(steps).reshape(-1, 1, 1) % 5 > 0], 2)
 
 
-NUMBERS: list[Callable[[Any, Any], Any]] = [
-    lambda o, x: o.var(x, -1),
-    lambda o, x: o.argmax(x, -1) * 0.01,
-    lambda o, x: o.max(x, -1) * o.sum(o.exp(x * 0.1), -1) * 0.01,
-    lambda o, x: o.sum(x[:, ::2], -1) * 0.1,
-    lambda o, x: o.sum(x[:, :7], -1),
-    lambda o, x: o.sum(o.tanh(o.reshape(x[:, :300], 3, 5, 20)[:, :4])),
-    lambda o, x: o.sum(o.pad(x, 2, 1) * o.pad(x, 2, 1), -1) * 0.1,
-    lambda o, x: o.sum(o.tanh(o.sum(o.reshape(x[:, :300], 6, 50), -1) * 0.1), 0),
-    lambda o, x: o.sum(x, -1) + o.sum(x[:, :290] * 2, -1),
-    lambda o, x: o.sum(o.where(x > 0, x * x, 0.0), -1) * 0.1,
-]
+NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
+    "variance_of_all": lambda o, x: o.var(x, -1),
+    "place_of_all": lambda o, x: o.argmax(x, -1) * 0.01,
+    "largest_of_all": lambda o, x: o.max(x, -1) * o.sum(o.exp(x * 0.1), -1) * 0.01,
+    "sum_of_every_second": lambda o, x: o.sum(x[:, ::2], -1) * 0.1,
+    "sum_of_few": lambda o, x: o.sum(x[:, :7], -1),
+    "masked_sum_of_all": lambda o, x: o.sum(o.where(x > 0, x * x, 0.0), -1) * 0.1,
+    "sum_of_axes": lambda o, x: o.sum(o.tanh(o.reshape(x[:, :300], 3, 5, 20)[:, :4])),
+    "padded_product": lambda o, x: o.sum(o.pad(x, 2, 1) * o.pad(x, 2, 1), -1) * 0.1,
+    "sum_of_row_sums": lambda o, x: o.sum(o.tanh(o.sum(o.reshape(x[:, :300], 6, 50), -1) * 0.1), 0),
+    "sum_of_both": lambda o, x: o.sum(x, -1) + o.sum(x[:, :290] * 2, -1),
+}
 
 
-def _number(rng: random.Random) -> Part:
+def _number(name: str, rng: random.Random) -> Part:
     """One number, which nearly every kernel can compute for itself."""
-    number = rng.choice(NUMBERS)
-    ends = number is NUMBERS[1]
+    number, ends = NUMBERS[name], name == "place_of_all"
     return Part(
         lambda o, x: o.reshape(number(o, x), 1, 1), [normal(rng, 1, rng.choice((300, 1003)))],
         0 if ends else 1, ends,
     )  # fmt: skip
+
+
+TERMS.update({name: lambda rng, n, k, name=name: _number(name, rng) for name in NUMBERS})
 
 
 def _pair(rng: random.Random, *shape: int) -> list[np.ndarray]:
