@@ -303,7 +303,7 @@ CORES: dict[str, Core] = {
 
 def _blocks(shape: tuple[int, ...]) -> int:
     """Into how many blocks rows are cut: of some rows each."""
-    return next(b for b in (10, 5, 4, 3, 2, 1) if shape[0] % b == 0 and shape[0] > b)
+    return next((b for b in (10, 5, 4, 3, 2) if shape[0] % b == 0 and shape[0] > b), 1)
 
 
 def _normalised_blocks(o: Any, x: Any) -> Any:
@@ -382,6 +382,9 @@ SINKS: dict[str, Core] = {
     "sums_down_of_several": lambda rng, shape: Part(
         lambda o, x, y: (o.sum(x * y, 0), o.max(x, 0), o.sum(o.exp(x * 0.1 - 1), 0)),
         [normal(rng, *shape)], 1,
+    ),
+    "woven_with_others": lambda rng, shape: Part(
+        lambda o, x, y: o.stack([x, y * 2, o.tanh(y)], 2), [normal(rng, *shape)], 1
     ),
     "woven_twice": lambda rng, shape: Part(
         lambda o, x: (o.stack([x, x * x, 1 - x], 2), o.stack([x + 1, x * 3, o.tanh(x)], 2)), []

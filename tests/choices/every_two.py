@@ -17,10 +17,24 @@ from .terms import NUMBERS, TERMS, terms_of
 __all__ = ["every_two"]
 
 # Rows and columns: few results; fewer, in a tile's way or across it; one long row; long rows.
-FEW, NARROW, TALL, LONG, LARGE = (3, 64), (7, 5), (7, 64), (1, 2049), (1030, 520)
+FEW, NARROW, TALL, LONG = (3, 64), (7, 5), (7, 64), (1, 2049)
+MANY, LARGE = (32, 64), (1030, 520)
 CUT = ("masked_products", "masked_products_of_wide_rows", "masked_products_apart")
 DOWN = ("sums_down", "costly_sums_down", "variances_down")
+MOVED = ("joined", "joined_rows", "turned")
 OF_ROWS = ("softmax", "normalised", "largest_of_rows", "mirrored", "part_of_rows")
+SEVERAL = 24
+# Without reductions, or with such as are taken for one of their terms.
+MOVED_SOURCES = ("plain", "every_second", "digits", "joined", "joined_digits", "joined_both_ways")
+MOVED_CORES = ("plain", "picked_columns", "picked_row", "taken")
+MOVED_SINKS = (
+    "turned",
+    "woven_with_others",
+    "joined",
+    "joined_rows",
+    "totals_down",
+    "turned_twice",
+)
 LARGE_SUMS = frozenset((
     "masked_sums", "padded_products", "masked_sums_down", "sums_of_sums", "places_along",
     "places_down", "sum_of_two_sums", *CUT,
@@ -36,6 +50,7 @@ ONTO = (
 
 def every_two() -> Iterator[tuple[str, Recipe]]:
     """Each program and what it is called."""
+    yield from _several()
     for number, (size, one, two) in enumerate(_pairs()):
         part = terms_of(random.Random(number), *size, one, two)
         yield f"{one} and {two}, {size}", _values(part)
@@ -44,6 +59,10 @@ def every_two() -> Iterator[tuple[str, Recipe]]:
         core = CORES["totals_down" if scan == "totals_of_long_rows" else scan]
         first = terms_of(rng, *size, term)
         yield f"{scan} of {term}", behind(rng, first._replace(ends=True), core, "plain")
+    for source, core, sink in itertools.product(MOVED_SOURCES, MOVED_CORES, MOVED_SINKS):
+        rng = random.Random(f"{source} {core} {sink}")
+        first = SOURCES[source](rng, 32, 264)._replace(ends=True)
+        yield f"{source}, {core}, {sink}", behind(rng, first, core, sink)
     for source, term in itertools.product(ONTO, (*NUMBERS, *CUT, "picked", "every_second", "rows")):
         rng = random.Random(f"{source} {term}")
         first = SOURCES[source](rng, 8, 48)
@@ -51,10 +70,36 @@ def every_two() -> Iterator[tuple[str, Recipe]]:
         yield f"{term} onto {source}", behind(rng, first, sink)
 
 
+def _several() -> Iterator[tuple[str, Recipe]]:
+    """Six terms at a time, with a product among them, a row or a column; and scans of six."""
+    few = {FEW: CUT, TALL: CUT, NARROW: CUT, LONG: DOWN, MANY: MOVED, LARGE: OF_ROWS}
+    for number, (size, first) in itertools.product(range(SEVERAL), few.items()):
+        rng = random.Random(f"{number} {size}")
+        others = [name for name in TERMS if size != LARGE or name not in LARGE_SUMS]
+        names = [rng.choice(first), *rng.sample(others, 2 if size == LARGE else 5)]
+        yield f"{', '.join(names)}, {size}", _values(terms_of(rng, *size, *names))
+    for number, (scan, size) in itertools.product(range(SEVERAL), SCANS.items()):
+        rng = random.Random(f"{number} {scan}")
+        first = terms_of(rng, *size, *rng.sample([*TERMS], 5))
+        core = CORES["totals_down" if scan == "totals_of_long_rows" else scan]
+        yield f"{scan} of several, {number}", behind(rng, first._replace(ends=True), core, "plain")
+    for number, source in itertools.product(range(SEVERAL), ONTO):
+        rng = random.Random(f"{number} {source}")
+        first = SOURCES[source](rng, *rng.choice(((8, 48), (4, 600), (32, 64))))
+        names = rng.sample([*NUMBERS, "picked", "every_second", "rows", "largest_of_rows"], 4)
+        sink = lambda rng, shape, names=names: scattered_of(rng, shape, True, *names)
+        yield f"several onto {source}, {number}", behind(rng, first, sink)
+
+
 def _pairs() -> Iterator[tuple[tuple[int, int], str, str]]:
     for one, two in itertools.combinations(TERMS, 2):
         yield FEW, one, two
-    for sizes, first in (((NARROW, TALL), CUT), ((LONG,), DOWN), ((LARGE,), OF_ROWS)):
+    for sizes, first in (
+        ((NARROW, TALL), CUT),
+        ((LONG,), DOWN),
+        ((MANY,), MOVED),
+        ((LARGE,), OF_ROWS),
+    ):
         for size, one, two in itertools.product(sizes, first, TERMS):
             if size != LARGE or two not in LARGE_SUMS:
                 yield size, one, two

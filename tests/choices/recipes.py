@@ -173,9 +173,19 @@ def residual_block(rng, scale):
 def long_product(rng, scale):
     """So many steps that chunks of them are products of their own."""
     n, k, m = rng.choice((5, 24)), near(rng, 17_000, scale), rng.choice((8, 40))
-    inputs = [normal(rng, n, k), numbers(rng, k, m), normal(rng, n, 2 * m), normal(rng, n, 80)]
+    inputs = [normal(rng, n, k), numbers(rng, k, m), normal(rng, n, 2 * m)]
     return Recipe(
-        lambda o, x, w, y, z, at: o.tanh(x @ w) + y[:, ::2] * o.take(z, at, 1),
+        lambda o, x, w, y: o.tanh(x @ w) + y[:, ::2], inputs, rng.choice((0, 3))
+    )  # fmt: skip
+
+
+@recipe
+def long_product_of_columns(rng, scale):
+    """The same of rows that lie across the steps, with values at places in the end."""
+    n, k, m = rng.choice((24, 150)), near(rng, 17_000, scale), rng.choice((24, 40))
+    inputs = [normal(rng, k, n), numbers(rng, k, m), normal(rng, n, 80)]
+    return Recipe(
+        lambda o, x, w, z, at: o.transpose(x, 1, 0) @ w + o.take(z, at, 1),
         [*inputs, places(rng, n * m, 80).reshape(n, m)], rng.choice((0, 3)),
     )  # fmt: skip
 
@@ -258,9 +268,9 @@ def rows_between_products(rng, scale):
     is_padded = rng.random() < 0.3
 
     def run(o, x, w, v, mask):
-        if is_padded:
-            x = o.pad(x, 1, 2)
-            w = o.transpose(o.pad(o.transpose(w, 1, 0), 1, 2), 1, 0)
+        if is_padded:  # with zeros in place of what is beside it
+            x = o.pad(x[:, 1:-1], 1, 1)
+            w = o.transpose(o.pad(o.transpose(w[1:-1], 1, 0), 1, 1), 1, 0)
         return between(o, x @ w, mask) @ v
 
     return Recipe(run, inputs, rng.choice((0, 3)))
@@ -371,14 +381,14 @@ def pointwise_convolution(rng, scale):
 @recipe
 def large_images(rng, scale):
     """So many pixels that the gradient of the weights is cut into chunks of them."""
-    size, w = near(rng, 72, scale), normal(rng, 8, 4, 3, 3) * 0.1
+    size, w = near(rng, 112, scale), normal(rng, 8, 4, 3, 3) * 0.1
     return Recipe(lambda o, x, w: o.conv(x, w, 1, 1), [normal(rng, 2, 4, size, size), w], 2)
 
 
 @recipe
 def deep_images(rng, scale):
     """So many channels that the windows are cut into chunks of them."""
-    size, channels = rng.choice((5, 6)), near(rng, 700, scale)
+    size, channels = rng.choice((5, 6)), near(rng, 1000, scale)
     inputs = [normal(rng, 1, channels, size, size), normal(rng, 16, channels, 3, 3) * 0.02]
     return Recipe(lambda o, x, w: o.conv(x, w, 1, 1), inputs, rng.choice((0, 2)))
 

@@ -118,6 +118,10 @@ TERMS: dict[str, Term] = {
         lambda o, x, y: o.cat([x, y], 1),
         [normal(rng, n, k // 2), normal(rng, n, k - k // 2)], 2,
     ),
+    "joined_rows": lambda rng, n, k: Part(
+        lambda o, x, y: o.cat([x, y], 0)[:n],
+        [normal(rng, n // 2, k), normal(rng, n - n // 2, k)] if n > 1 else _pair(rng, 1, k), 2,
+    ),
     "part_of_rows": lambda rng, n, k: Part(
         lambda o, x: x[:, 3 : k + 3] * 2, [normal(rng, n, k + 40)], 1
     ),
