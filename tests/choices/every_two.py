@@ -9,7 +9,7 @@ import itertools
 import random
 from collections.abc import Iterator
 
-from .chains import CORES, SOURCES, behind, scattered_of
+from .chains import CORES, SOURCES, Core, behind, scattered_of
 from .parts import Part
 from .recipes import Recipe
 from .terms import NUMBERS, TERMS, terms_of
@@ -17,9 +17,10 @@ from .terms import NUMBERS, TERMS, terms_of
 __all__ = ["every_two"]
 
 # Rows and columns: few results; fewer, in a tile's way or across it; one long row; long rows.
-FEW, NARROW, TALL, LONG = (3, 64), (7, 5), (7, 64), (1, 2049)
+FEW, NARROW, TALL, SHORT, LONG = (3, 64), (7, 5), (7, 64), (7, 24), (1, 2049)
 MANY, LARGE = (32, 64), (1030, 520)
 CUT = ("masked_products", "masked_products_of_wide_rows", "masked_products_apart")
+SHARED = ("masked_products_of_fewer_steps",)  # whose columns are packed for all workers
 DOWN = ("sums_down", "costly_sums_down", "variances_down")
 MOVED = ("joined", "joined_rows", "turned")
 OF_ROWS = ("softmax", "normalised", "largest_of_rows", "mirrored", "part_of_rows")
@@ -37,7 +38,7 @@ MOVED_SINKS = (
 )
 LARGE_SUMS = frozenset((
     "masked_sums", "padded_products", "masked_sums_down", "sums_of_sums", "places_along",
-    "places_down", "sum_of_two_sums", *CUT,
+    "places_down", "sum_of_two_sums", *CUT, *SHARED,
 ))  # fmt: skip
 SCANS = {
     "totals": (33, 100), "totals_down": (33, 64), "products_down": (64, 40),
@@ -72,23 +73,32 @@ def every_two() -> Iterator[tuple[str, Recipe]]:
 
 def _several() -> Iterator[tuple[str, Recipe]]:
     """Six terms at a time, with a product among them, a row or a column; and scans of six."""
-    few = {FEW: CUT, TALL: CUT, NARROW: CUT, LONG: DOWN, MANY: MOVED, LARGE: OF_ROWS}
+    few = {FEW: CUT, TALL: CUT, NARROW: CUT, SHORT: SHARED, LONG: DOWN, MANY: MOVED}
+    few |= {LARGE: OF_ROWS}
     for number, (size, first) in itertools.product(range(SEVERAL), few.items()):
         rng = random.Random(f"{number} {size}")
         others = [name for name in TERMS if size != LARGE or name not in LARGE_SUMS]
-        names = [rng.choice(first), *rng.sample(others, 2 if size == LARGE else 5)]
+        names = [rng.choice(first), *rng.sample(others, 1 if size == LARGE else 5)]
         yield f"{', '.join(names)}, {size}", _values(terms_of(rng, *size, *names))
     for number, (scan, size) in itertools.product(range(SEVERAL), SCANS.items()):
         rng = random.Random(f"{number} {scan}")
         first = terms_of(rng, *size, *rng.sample([*TERMS], 5))
         core = CORES["totals_down" if scan == "totals_of_long_rows" else scan]
         yield f"{scan} of several, {number}", behind(rng, first._replace(ends=True), core, "plain")
+    for number, size in itertools.product(range(SEVERAL), ((64, 128), (300, 12))):
+        rng = random.Random(f"onto {number} {size}")
+        first = terms_of(rng, *size, rng.choice((*SHARED, "masked_products")))
+        yield f"several onto a product, {number}", behind(rng, first, _onto(rng, 4))
     for number, source in itertools.product(range(SEVERAL), ONTO):
         rng = random.Random(f"{number} {source}")
         first = SOURCES[source](rng, *rng.choice(((8, 48), (4, 600), (32, 64))))
-        names = rng.sample([*NUMBERS, "picked", "every_second", "rows", "largest_of_rows"], 4)
-        sink = lambda rng, shape, names=names: scattered_of(rng, shape, True, *names)
-        yield f"several onto {source}, {number}", behind(rng, first, sink)
+        yield f"several onto {source}, {number}", behind(rng, first, _onto(rng, 4))
+
+
+def _onto(rng: random.Random, count: int) -> Core:
+    """So many terms, most of them numbers, each element of which is added at a place."""
+    names = rng.sample([*NUMBERS, "picked", "every_second", "rows", "largest_of_rows"], count)
+    return lambda rng, shape: scattered_of(rng, shape, True, *names)
 
 
 def _pairs() -> Iterator[tuple[tuple[int, int], str, str]]:

@@ -212,7 +212,7 @@ def attention(rng, scale):
 
 @recipe
 def causal_attention(rng, scale):
-    batch, t, d = rng.choice((1, 2)), near(rng, 200, scale), rng.choice((16, 32))
+    batch, t, d = rng.choice((1, 2)), near(rng, 200, scale), rng.choice((16, 32, 192))
     inputs = [normal(rng, batch, 2, t, d) for _ in range(3)]
     return Recipe(lambda o, q, k, v: o.attend(q, k, v, True), inputs, 3)
 
@@ -291,14 +291,17 @@ def statistics_of_a_product(rng, scale):
     """Rows of a product that is not stored, since numbers of its rows alone are wanted."""
     n, k, m = near(rng, 96, scale), rng.choice((4, 6)), rng.choice((96, 260))
     number = rng.choice(NUMBERS_OF_ROWS)
-    return Recipe(lambda o, x, w: number(o, x @ w), [normal(rng, n, k), normal(rng, k, m)])
+    inputs = [normal(rng, n, k), normal(rng, k, m), np.tri(n, m, dtype=bool)]
+    return Recipe(lambda o, x, w, mask: number(o, x @ w, mask), inputs)
 
 
 NUMBERS_OF_ROWS = [
-    lambda o, s: o.argmax(s, 1),
-    lambda o, s: o.sum(o.exp(s - o.max(s, -1)), -1),
-    lambda o, s: o.var(s, -1) * o.max(s, -1),
-    lambda o, s: (o.max(s, -1), o.sum(s * s, -1)),
+    lambda o, s, mask: o.argmax(s, 1),
+    lambda o, s, mask: o.argmax(o.where(mask, s, -1e30), 1),
+    lambda o, s, mask: (o.argmax(s, 1), o.argmax(-s, 1)),
+    lambda o, s, mask: o.sum(o.exp(s - o.max(s, -1)), -1),
+    lambda o, s, mask: (o.var(s, -1), o.max(s, -1)),
+    lambda o, s, mask: (o.max(s, -1), o.sum(s * s, -1)),
 ]
 
 

@@ -66,6 +66,7 @@ TERMS: dict[str, Term] = {
     "masked_products": lambda rng, n, k: _masked_products(rng, n, k, 0, 1),
     "masked_products_of_wide_rows": lambda rng, n, k: _masked_products(rng, n, k, 150, 1),
     "masked_products_apart": lambda rng, n, k: _masked_products(rng, n, k, 0, 2),
+    "masked_products_of_fewer_steps": lambda rng, n, k: _masked_products(rng, n, k, 0, 2, 400),
     "sums_of_sums": lambda rng, n, k: Part(
         lambda o, x: o.reshape(o.sum(o.tanh(o.sum(x, 3)), 2), n, k) * 0.1,
         [normal(rng, n, k, 5, 40)], 1,
@@ -134,14 +135,18 @@ TERMS: dict[str, Term] = {
 }  # fmt: skip
 
 
-def _masked_products(rng: random.Random, n: int, k: int, before: int, apart: int) -> Part:
+def _masked_products(
+    rng: random.Random, n: int, k: int, before: int, apart: int, most: int = 4032
+) -> Part:
     """Factors are parts of rows that are so much wider, and elements so far apart."""
-    steps = 4000 if n * k <= FEW_RESULTS else 40 if n * k <= MANY_RESULTS else 6
+    steps = most if n * k <= FEW_RESULTS or most == 400 else 40
+    steps = steps if n * k <= MANY_RESULTS else 6
 
     def run(o: Any, x: Any, w: Any, mask: Any) -> Any:
         x, w = x[:, before:], w[:, ::apart]
-        wide = o.reshape(x, steps, n, 1) * o.reshape(w, steps, 1, k)
-        return o.reshape(o.sum(o.where(mask, wide, 0.0), 0), n, k) * 0.01
+        factors = o.reshape(x, steps, n, 1), o.reshape(w, steps, 1, k)
+        one, other = factors[::-1] if before else factors  # the mask goes to the first
+        return o.reshape(o.sum(o.where(mask, one * other, 0.0), 0), n, k) * 0.01
 
     inputs = [normal(rng, steps, n + before), normal(rng, steps, apart * k)]
     return Part(run, [*inputs, np.arange(steps).reshape(-1, 1, 1) % 5 > 0], 2)
