@@ -396,6 +396,10 @@ SINKS: dict[str, Core] = {
     "totals_of_blocks": lambda rng, shape: Part(
         lambda o, x: o.cumsum(o.reshape(x, _blocks(shape), -1, shape[1]), 2) * 0.1, []
     ),
+    "totals_within": lambda rng, shape: Part(
+        lambda o, x: o.cumsum(o.reshape(x, shape[0], -1, shape[1] // 2), 1) * 0.1
+        if shape[1] % 2 == 0 else x, [],
+    ),
     "two_totals": lambda rng, shape: Part(
         lambda o, x: (o.cumsum(x, 1) * 0.1, o.cumsum(x * 2, 0) * 0.1, o.tanh(x)), []
     ),

@@ -62,7 +62,7 @@ def every_two() -> Iterator[tuple[str, Recipe]]:
         yield f"{scan} of {term}", behind(rng, first._replace(ends=True), core, "plain")
     for source, core, sink in itertools.product(MOVED_SOURCES, MOVED_CORES, MOVED_SINKS):
         rng = random.Random(f"{source} {core} {sink}")
-        first = SOURCES[source](rng, 32, 264)._replace(ends=True)
+        first = SOURCES[source](rng, 32, 264)
         yield f"{source}, {core}, {sink}", behind(rng, first, core, sink)
     for source, term in itertools.product(ONTO, (*NUMBERS, *CUT, "picked", "every_second", "rows")):
         rng = random.Random(f"{source} {term}")
@@ -85,6 +85,15 @@ def _several() -> Iterator[tuple[str, Recipe]]:
         first = terms_of(rng, *size, *rng.sample([*TERMS], 5))
         core = CORES["totals_down" if scan == "totals_of_long_rows" else scan]
         yield f"{scan} of several, {number}", behind(rng, first._replace(ends=True), core, "plain")
+    for term in TERMS:
+        if term not in LARGE_SUMS:
+            rng = random.Random(f"ahead {term}")
+            first = terms_of(rng, *LARGE, "softmax", "part_of_rows", term)
+            yield f"rows ahead and {term}", _values(first)
+    for number in range(4):
+        rng = random.Random(f"ahead onto {number}")
+        first = terms_of(rng, *LARGE, "softmax", "part_of_rows")
+        yield f"several onto rows ahead, {number}", behind(rng, first, _onto(rng, 2))
     for number, size in itertools.product(range(SEVERAL), ((64, 128), (300, 12))):
         rng = random.Random(f"onto {number} {size}")
         first = terms_of(rng, *size, rng.choice((*SHARED, "masked_products")))

@@ -219,8 +219,9 @@ def causal_attention(rng, scale):
 
 @recipe
 def long_attention(rng, scale):
-    t = near(rng, 512, scale)
-    inputs = [normal(rng, 1, 1, t, 32) for _ in range(3)]
+    t, d = rng.choice(((512, 32), (820, 192)))
+    t = near(rng, t, scale)
+    inputs = [normal(rng, 1, 1, t, d) for _ in range(3)]
     return Recipe(lambda o, q, k, v: o.attend(q, k, v, True), inputs, 3)
 
 
@@ -333,7 +334,7 @@ def attention_of_parts(rng, scale):
 
 WAYS = [
     lambda o, q, k, v, at: (q, k, v[..., ::2]),
-    lambda o, q, k, v, at: (o.pad(q, 1, 3), o.pad(k, 1, 3), v),
+    lambda o, q, k, v, at: (o.pad(q[..., 2:-2], 2, 2), o.pad(k[..., 2:-2], 2, 2), v),
     lambda o, q, k, v, at: (q[:, :, at], k[:, :, at], v),
     lambda o, q, k, v, at: (o.flip(q, 3), k, o.flip(v, 2)),
     lambda o, q, k, v, at: (o.transpose(o.pad(o.transpose(q, 0, 1, 3, 2), 2, 3), 0, 1, 3, 2), k, v),

@@ -12,7 +12,9 @@ from pathlib import Path
 
 from treadle.ir.choices import CHOICES, Observed
 
-__all__ = ["REASONS", "kind_of", "matrix", "merged", "unexplained", "unexplained_pairs"]
+__all__ = [
+    "REASONS", "kind_of", "matrix", "merged", "unexplained", "unexplained_pairs", "unmet_pairs",
+]  # fmt: skip
 
 REASONS = tomllib.loads((Path(__file__).parent / "unreached.toml").read_text(encoding="utf-8"))
 
@@ -50,10 +52,25 @@ def _fits(device: str, on: str) -> bool:
 
 
 def unexplained_pairs(seen: Observed, device: str) -> list[tuple[str, str]]:
-    """The pairs of reached choices that never met and have no written reason for that."""
+    """The pairs of reached choices that never met, have no written reason, and are not listed."""
+    listed = _listed_as_unmet()
+    return [pair for pair in _not_met(seen) if pair not in listed and _apart(pair) is None]
+
+
+def unmet_pairs(seen: Observed) -> list[tuple[str, str]]:
+    """The pairs that are listed as ones that can meet, and that did not."""
+    listed = _listed_as_unmet()
+    return [pair for pair in _not_met(seen) if pair in listed]
+
+
+def _not_met(seen: Observed) -> list[tuple[str, str]]:
     reached, met = sorted(seen.reached()), seen.pairs()
-    pairs = ((a, b) for a in reached for b in reached if a < b)
-    return [pair for pair in pairs if pair not in met and _apart(pair) is None]
+    return [(a, b) for a in reached for b in reached if a < b and (a, b) not in met]
+
+
+def _listed_as_unmet() -> set[tuple[str, str]]:
+    pairs = ((row["one"], other) for row in REASONS["unmet"] for other in row["other"])
+    return {(min(pair), max(pair)) for pair in pairs}
 
 
 def _apart(pair: tuple[str, str]) -> str | None:
@@ -100,6 +117,7 @@ def matrix(seen: Observed, device: str) -> str:
     missing = [name for name in CHOICES if name not in reached]
     lines += [f"    {name:26} {_reason(name, device) or 'NO REASON'}" for name in missing]
     apart = unexplained_pairs(seen, device)
+    lines.append(f"{len(unmet_pairs(seen))} pairs can meet, and no program makes them meet yet")
     lines.append(f"{len(apart)} pairs did not meet for no written reason")
     lines += [f"    {a} and {b}" for a, b in apart]
     return "\n".join(lines)

@@ -24,7 +24,7 @@ MANY, FEW_RESULTS, MANY_RESULTS = (700, 1003, 1500), 600, 60_000
 def _steps(rng: random.Random, n: int, k: int) -> int:
     """How many steps a reduction has: few, or so many that workers share them."""
     if n * k > MANY_RESULTS:
-        return rng.choice((3, 12))
+        return rng.choice((3, 8, 12))
     return rng.choice(
         (3, rng.choice((4, 8)), 20, 40, rng.choice(MANY) if n * k <= FEW_RESULTS else 70)
     )
@@ -36,6 +36,10 @@ TERMS: dict[str, Term] = {
     ),
     "sums_along": lambda rng, n, k: Part(
         lambda o, x: o.reshape(o.sum(x, 2), n, k) * 0.1, [normal(rng, n, k, _steps(rng, n, k))], 1
+    ),
+    "sums_of_eight": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.sum(o.tanh(x), 2), n, k) * 0.1,
+        [normal(rng, n, k, rng.choice((4, 8)))], 1,
     ),
     "costly_sums_down": lambda rng, n, k: Part(
         lambda o, x: o.reshape(o.sum(o.exp(x * 0.1 - 1), 0), n, k) * 0.1,
@@ -88,6 +92,9 @@ TERMS: dict[str, Term] = {
         [normal(rng, 21, n, k), normal(rng, 30, n, k)], 2,
     ),
     "largest_of_rows": lambda rng, n, k: Part(lambda o, x: o.max(x, -1), [normal(rng, n, 90)], 1),
+    "places_of_rows": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.argmax(x, 1), n, 1) * 0.01, [normal(rng, n, 700)], 0, True
+    ),
     "variances_of_rows": lambda rng, n, k: Part(lambda o, x: o.var(x, -1), [normal(rng, n, 90)], 1),
     "sums_of_columns": lambda rng, n, k: Part(lambda o, x: o.sum(x, 0), [normal(rng, 30, k)], 1),
     "sum_of_all": lambda rng, n, k: Part(lambda o, x: o.sum(o.tanh(x)), [normal(rng, 300)], 1),

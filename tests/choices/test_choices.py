@@ -8,7 +8,14 @@ import pytest
 
 from treadle.ir.choices import CHOICES, Observed, choices_of, choosing, note_kernel, observing, take
 
-from .report import REASONS, matrix, merged, unexplained, unexplained_pairs
+from .report import (
+    REASONS,
+    matrix,
+    merged,
+    unexplained,
+    unexplained_pairs,
+    unmet_pairs,
+)
 from .running import run_all, run_every_two
 from .scenarios import opens
 
@@ -97,6 +104,8 @@ def test_every_written_reason_is_about_a_choice_that_there_is() -> None:
     assert len(forms) == len(REASONS["form"])
     assert {name for row in forms.values() for name in row["choices"]} <= CHOICES.keys()
     assert {name for row in REASONS["kernel"] for name in row["forms"]} <= forms.keys()
+    unmet = {name for row in REASONS["unmet"] for name in (row["one"], *row["other"])}
+    assert unmet <= CHOICES.keys()
 
 
 def test_a_choice_without_programs_needs_a_reason() -> None:
@@ -114,7 +123,18 @@ def test_pairs_that_met_are_seen() -> None:
     assert unexplained_pairs(seen, "CPU") == []
     seen.kernels[frozenset({"row_scan", "reduction_epilogue"})] += 1
     assert ("matmul_tile", "reduction_epilogue") in unexplained_pairs(seen, "CPU")
-    assert ("matmul_tile", "row_scan") not in unexplained_pairs(seen, "CPU")
+    assert ("matmul_tile", "row_scan") not in unexplained_pairs(seen, "CPU")  # other forms
+
+
+def test_pairs_can_meet_in_one_nest_or_in_two_of_a_kernel() -> None:
+    seen = Observed()
+    for name in ("cached_rows", "matmul_tile", "row_pipelining", "scatter_strips", "row_scan"):
+        seen.kernels[frozenset({name})] += 1
+    unexplained = {*unexplained_pairs(seen, "CPU"), *unmet_pairs(seen)}
+    assert ("cached_rows", "matmul_tile") in unexplained  # a sum in chunks beside it
+    assert ("matmul_tile", "scatter_strips") in unexplained  # what is added to
+    assert ("matmul_tile", "row_pipelining") not in unexplained  # few results, and many
+    assert ("row_scan", "scatter_strips") not in unexplained  # kernels of their own
 
 
 def test_choices_are_recorded_for_the_block_that_asks() -> None:
