@@ -428,7 +428,7 @@ def beside(rng, scale):
     """Several terms of one matrix, and what becomes of that: few results, or many."""
     n, k = rng.choice((1, 3, 4, 8, 33, 100)), rng.choice((8, 16, 48, 64, 100, 256))
     if scale == 1 and rng.random() < 0.2:
-        n, k = rng.choice(((1030, 520), (1, 2049), (2, 1030)))
+        n, k = rng.choice(((1030, 640), (1, 2049), (2, 1030)))
     n, k = max(1, int(n * scale)), max(8, int(k * scale))
     cores = rng.choice(([], [], [rng.choice([*CORES])]))
     found = chain_of(rng, n, k, "terms", *cores, rng.choice([*SINKS]))

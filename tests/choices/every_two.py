@@ -18,7 +18,7 @@ __all__ = ["every_two"]
 
 # Rows and columns: few results; fewer, in a tile's way or across it; one long row; long rows.
 FEW, NARROW, TALL, SHORT, LONG = (3, 64), (7, 5), (7, 64), (7, 24), (1, 2049)
-MANY, LARGE = (32, 64), (1030, 520)
+MANY, LARGE = (32, 64), (1030, 640)
 CUT = ("masked_products", "masked_products_of_wide_rows", "masked_products_apart")
 SHARED = ("masked_products_of_fewer_steps",)  # whose columns are packed for all workers
 DOWN = ("sums_down", "costly_sums_down", "variances_down")

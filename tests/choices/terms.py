@@ -87,9 +87,11 @@ TERMS: dict[str, Term] = {
         lambda o, x, y, z, w: o.sum(x * y + z * w, -1) * 0.01,
         [normal(rng, n, 8192 if n <= 33 else 256) for _ in range(4)], 4,
     ),
+    # The loops of the second sum become one, which is newer than that of the first: it goes on.
     "sum_of_two_sums": lambda rng, n, k: Part(
-        lambda o, x, y: o.reshape(o.sum(x, 0) + o.sum(y, 0), n, k) * 0.1,
-        [normal(rng, 21, n, k), normal(rng, 30, n, k)], 2,
+        lambda o, x, y: (
+            o.reshape(o.sum(x, 0), n, k) + o.reshape(o.sum(y, (0, 1)), n, k)
+        ) * 0.1, [normal(rng, 21, n, k), normal(rng, 5, 6, n, k)], 2,
     ),
     "largest_of_rows": lambda rng, n, k: Part(lambda o, x: o.max(x, -1), [normal(rng, n, 90)], 1),
     "places_of_rows": lambda rng, n, k: Part(
