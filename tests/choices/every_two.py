@@ -37,8 +37,8 @@ MOVED_SINKS = (
     "turned_twice",
 )
 LARGE_SUMS = frozenset((
-    "masked_sums", "padded_products", "masked_sums_down", "sums_of_sums", "places_along",
-    "places_down", "sum_of_two_sums", *CUT, *SHARED,
+    "masked_sums", "padded_products", "masked_sums_down", "sums_of_sums", "sums_of_sums_down",
+    "places_along", "places_down", "sum_of_two_sums", *CUT, *SHARED,
 ))  # fmt: skip
 SCANS = {
     "totals": (33, 100), "totals_down": (33, 64), "products_down": (64, 40),

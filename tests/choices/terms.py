@@ -75,6 +75,10 @@ TERMS: dict[str, Term] = {
         lambda o, x: o.reshape(o.sum(o.tanh(o.sum(x, 3)), 2), n, k) * 0.1,
         [normal(rng, n, k, 5, 40)], 1,
     ),
+    "sums_of_sums_down": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.sum(o.tanh(o.sum(x, 1)), 0), n, k) * 0.1,
+        [normal(rng, 5, 20, n, k)], 1,
+    ),
     "places_along": lambda rng, n, k: Part(
         lambda o, x: o.reshape(o.argmax(x, 2), n, k) * 0.01,
         [normal(rng, n, k, _steps(rng, n, k))], 0, True,
@@ -92,6 +96,10 @@ TERMS: dict[str, Term] = {
         lambda o, x, y: (
             o.reshape(o.sum(x, 0), n, k) + o.reshape(o.sum(y, (0, 1)), n, k)
         ) * 0.1, [normal(rng, 21, n, k), normal(rng, 5, 6, n, k)], 2,
+    ),
+    "sums_of_wide_rows": lambda rng, n, k: Part(
+        lambda o, x: o.sum(x, -1) * 0.01,
+        [normal(rng, n, max(90, 66_000 // n) if n >= 8 else 90)], 1,
     ),
     "largest_of_rows": lambda rng, n, k: Part(lambda o, x: o.max(x, -1), [normal(rng, n, 90)], 1),
     "places_of_rows": lambda rng, n, k: Part(
@@ -171,6 +179,7 @@ NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
     "sum_of_axes": lambda o, x: o.sum(o.tanh(o.reshape(x[:, :300], 3, 5, 20)[:, :4])),
     "padded_product": lambda o, x: o.sum(o.pad(x, 2, 1) * o.pad(x, 2, 1), -1) * 0.1,
     "sum_of_row_sums": lambda o, x: o.sum(o.tanh(o.sum(o.reshape(x[:, :300], 6, 50), -1) * 0.1), 0),
+    "sum_of_many": lambda o, x: o.sum(x, -1) * 0.01,
     "sum_of_both": lambda o, x: o.sum(x, -1) + o.sum(x[:, :290] * 2, -1),
 }
 
@@ -178,8 +187,9 @@ NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
 def _number(name: str, rng: random.Random) -> Part:
     """One number, which nearly every kernel can compute for itself."""
     number, ends = NUMBERS[name], name == "place_of_all"
+    size = 1 << 15 if name == "sum_of_many" else rng.choice((300, 1003))
     return Part(
-        lambda o, x: o.reshape(number(o, x), 1, 1), [normal(rng, 1, rng.choice((300, 1003)))],
+        lambda o, x: o.reshape(number(o, x), 1, 1), [normal(rng, 1, size)],
         0 if ends else 1, ends,
     )  # fmt: skip
 
