@@ -62,7 +62,7 @@ def test_programs_make_every_pair_of_choices_meet_that_has_no_reason(device: str
 
 
 def test_a_part_of_every_two_terms_is_right() -> None:
-    _, failed = run_every_two("CPU", slice(0, None, 1 if FULL else 250))
+    _, failed = run_every_two("CPU", slice(None) if FULL else slice(0, 160, 20))
     assert not failed, "\n".join(failed)
 
 
