@@ -212,17 +212,24 @@ def attention(rng, scale):
 
 @recipe
 def causal_attention(rng, scale):
-    batch, t, d = rng.choice((1, 2)), near(rng, 200, scale), rng.choice((16, 32, 192))
+    t, d = near(rng, 200, scale), rng.choice((16, 32))
+    batch = rng.choice((1, 2))
     inputs = [normal(rng, batch, 2, t, d) for _ in range(3)]
     return Recipe(lambda o, q, k, v: o.attend(q, k, v, True), inputs, 3)
 
 
 @recipe
 def long_attention(rng, scale):
-    t, d = rng.choice(((512, 32), (820, 192)))
-    t = near(rng, t, scale)
-    inputs = [normal(rng, 1, 1, t, d) for _ in range(3)]
+    t = near(rng, 512, scale)
+    inputs = [normal(rng, 1, 1, t, 32) for _ in range(3)]
     return Recipe(lambda o, q, k, v: o.attend(q, k, v, True), inputs, 3)
+
+
+@recipe
+def wide_attention(rng, scale):
+    """Heads so wide that their products are long sums."""
+    inputs = [normal(rng, 1, 1, near(rng, 820, scale), 192) for _ in range(3)]
+    return Recipe(lambda o, q, k, v: o.attend(q, k, v, True), inputs)
 
 
 @recipe
