@@ -228,7 +228,8 @@ def long_attention(rng, scale):
 @recipe
 def wide_attention(rng, scale):
     """Heads so wide that their products are long sums."""
-    inputs = [normal(rng, 1, 1, near(rng, 820, scale), 192) for _ in range(3)]
+    t = near(rng, 820, scale)
+    inputs = [normal(rng, 1, 1, t, 192) for _ in range(3)]
     return Recipe(lambda o, q, k, v: o.attend(q, k, v, True), inputs)
 
 
