@@ -18,6 +18,7 @@ from ..ir.choices import take
 from ..ir.fold import round_to
 from ..ir.node import Node, rebuild
 from ..ir.op import ALU, TRANSCENDENTAL, Op
+from ..ir.views import Store, operand
 from .narrow_floats import FORMATS, narrow, round_to_odd, widen
 
 __all__ = ["emulate_dtypes"]
@@ -109,7 +110,11 @@ class _Emulation:
     def load(self, node: Node, src: tuple[Node, ...]) -> Node:
         if not _is_narrow(node.dtype):
             return node if src == node.src else node.replace(src=src)
-        src = (*src[:3], *(self.encode(other, node.dtype) for other in src[3:]))
+        memory, index, *gated = src
+        if gated:
+            gate, other = gated
+            gated = [gate, self.encode(other, node.dtype)]
+        src = (memory, index, *gated)
         return self.decode(Node(Op.LOAD, self.storage(node.dtype), src, node.arg), node.dtype)
 
     def box(self, node: Node, src: tuple[Node, ...]) -> Node:
@@ -119,9 +124,10 @@ class _Emulation:
         return self.decode(Node(Op.BOX, self.storage(node.dtype), src, node.arg), node.dtype)
 
     def store(self, node: Node, src: tuple[Node, ...]) -> Node:
-        kind = node.src[2].dtype
+        kind = Store.of(node).value.dtype
         if _is_narrow(kind):
-            src = (*src[:2], self.encode(src[2], kind), *src[3:])
+            memory, index, value, *gate = src
+            src = (memory, index, self.encode(value, kind), *gate)
         return node if src == node.src else node.replace(src=src)
 
     def cast(self, node: Node, src: tuple[Node, ...]) -> Node:
@@ -141,7 +147,7 @@ class _Emulation:
         return value
 
     def bitcast(self, node: Node, src: tuple[Node, ...]) -> Node:
-        bits, old = src[0], node.src[0].dtype
+        (bits,), old = src, operand(node).dtype
         if _is_narrow(old):
             bits = self.encode(bits, old)
         if not _is_narrow(node.dtype):
