@@ -285,7 +285,7 @@ class _Expander:
             if apart is not None:
                 gate = self._scalar(store.gate, position, {})
                 return Node.sink(apart.store(memory, value, gate))
-            side = find_side(node, self.axes[node], self.has_masks)
+            side = find_side(store, self.axes[node], self.has_masks)
             if side is not None and value.dtype.count > 1:
                 return self._store_turned(node, position, vector, side, memory)
             return self._store_lanes(store, position, vector, memory, value)
@@ -449,8 +449,8 @@ def _tree(op: Op, parts: list[Node]) -> Node:
 def _alu(node: Node, src: tuple[Node, ...]) -> Node:
     count = max(s.dtype.count for s in src)
     if node.op in (Op.CAST, Op.BITCAST):
-        dtype = node.dtype.vec(count)
-        return src[0].cast(dtype) if node.op is Op.CAST else src[0].bitcast(dtype)
+        (value,), dtype = src, node.dtype.vec(count)
+        return value.cast(dtype) if node.op is Op.CAST else value.bitcast(dtype)
     if count == 1:
         return alu(node.op, *src)
     wide = tuple(broadcast(s, count) for s in src)
@@ -458,6 +458,7 @@ def _alu(node: Node, src: tuple[Node, ...]) -> Node:
 
 
 def _dtype_after(node: Node, src: tuple[Node, ...]) -> DType:
-    if node.op in (Op.AFTER, Op.REGISTER) and src:
-        return src[0].dtype
-    return node.dtype
+    if node.op is not Op.AFTER:
+        return node.dtype
+    value, *_ = src
+    return value.dtype

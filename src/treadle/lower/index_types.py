@@ -54,7 +54,8 @@ def _lower(node: Node, src: tuple[Node, ...], machine: DType) -> Node:
     if node.op in (Op.IDIV, Op.MOD) and node.dtype.kind == "index":
         return _division(node, src)
     if node.op is Op.CAST:
-        return _narrowed(src[0], dtype) if node.dtype.kind == "index" else src[0].cast(dtype)
+        (value,) = src
+        return _narrowed(value, dtype) if node.dtype.kind == "index" else value.cast(dtype)
     if node.op in ALU and node.op not in COMPARE and src == node.src and dtype is node.dtype:
         return node
     if node.op is Op.CONST:

@@ -19,7 +19,7 @@ from ..ir.loops import closed_ranges, has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
-from ..ir.views import Store
+from ..ir.views import Reduce, Store
 
 __all__ = ["lower_work_items"]
 
@@ -54,7 +54,8 @@ def lower_work_items(root: Node) -> tuple[Node, int]:
         if node in digits:
             new[node] = digits[node]
         elif node.op is Op.REDUCE and closed:
-            mine = node.replace(src=src) if src[1:] else src[0]
+            value, *loops = src
+            mine = Reduce(value, tuple(loops), node.arg).node() if loops else value
             new[node] = Node(Op.SUBGROUP, node.dtype, (mine,), node.arg.op)
         elif node.op is Op.END and counts[node] < items:
             new[node] = node.replace(src=tuple(_gated(s, item < counts[node]) for s in src))
