@@ -19,8 +19,9 @@ from .node import Node, behind_after
 from .op import Op
 
 __all__ = [
-    "After", "Assign", "Box", "End", "Gather", "Load", "Reduce", "Register", "Scatter", "Stage",
-    "Store", "Update", "behind_broadcast", "bound_of", "memory_of", "operand", "operands",
+    "Access", "After", "Assign", "Box", "End", "Gather", "Load", "Reduce", "Register", "Scatter",
+    "Stage", "Store", "Update", "behind_broadcast", "behind_reshape", "bound_of", "memory_of",
+    "operand", "operands", "places_of",
 ]  # fmt: skip
 
 Nodes = tuple[Node, ...]
@@ -29,6 +30,13 @@ Nodes = tuple[Node, ...]
 def operand(node: Node) -> Node:
     """The one source of a node, or the first of several: what is converted, moved or cut."""
     return node.src[0]
+
+
+def behind_reshape(node: Node) -> Node:
+    """What RESHAPEs are of."""
+    while node.op is Op.RESHAPE:
+        node = node.src[0]
+    return node
 
 
 def operands(node: Node) -> tuple[Node, Node]:
@@ -52,6 +60,22 @@ def memory_of(access: Node) -> Node:
 def bound_of(loop: Node) -> Node:
     """What a RANGE stays below: a constant, or a number that is known at launch."""
     return loop.src[0]
+
+
+def places_of(node: Node) -> Node:
+    """The indices that a GATHER reads at, or a SCATTER writes to."""
+    return node.src[1]
+
+
+class Access(NamedTuple):
+    """What LOAD, STORE and PREFETCH begin with: element `index` of `memory`."""
+
+    memory: Node
+    index: Node
+
+    @classmethod
+    def of(cls, node: Node) -> Access:
+        return cls(node.src[0], node.src[1])
 
 
 class Load(NamedTuple):

@@ -19,7 +19,7 @@ from ..ir.loops import closed_ranges, free_ranges, identity
 from ..ir.node import Node, behind_after, rebuild
 from ..ir.op import Op
 from ..ir.views import End, Reduce, Register, Update, operand
-from .argmax_registers import updates_of_keyed
+from .argmax_registers import argmax_updates
 
 __all__ = ["lower_reduces"]
 
@@ -163,7 +163,7 @@ def _updates(
     """The UPDATEs of new registers that reduce `value` in each step of `loops`, from `start`."""
     halves = split(value) if op in (Op.MAX, Op.MIN) else None
     if halves is not None:
-        return updates_of_keyed(*halves, op, outer, loops, number)
+        return argmax_updates(*halves, op, outer, loops, number)
     init = identity(op, value.dtype) if start is None else start
     register = Register(init, outer, RegisterRef(number + 1), value.dtype).node()
     return [Update(register, value, loops, op).node()]
