@@ -250,8 +250,8 @@ class _CUDAFunction(WithWarps):
         lanes = zip(places(base, place, dtype.count), self._lanes(value, dtype.count), strict=True)
         stores = [f"{at} = {lane};" for at, lane in lanes]
         if gate.dtype.count > 1:
-            held = self._lanes(gate, dtype.count)
-            stores = [f"if ({held_}) {one}" for held_, one in zip(held, stores, strict=True)]
+            gates = self._lanes(gate, dtype.count)
+            stores = [f"if ({held}) {one}" for held, one in zip(gates, stores, strict=True)]
         elif is_whole(store.index, dtype):
             whole = f"*({self.type(dtype)} *)({base} + {place}) = {self.value(value)};"
             single = [f"if (aligned) {whole}", f"else {{ {' '.join(stores)} }}"]
