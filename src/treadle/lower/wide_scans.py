@@ -4,7 +4,7 @@
       ->  out = float32(AFTER(wide, UPDATE(wide, float64(x); ADD)))
 
 A total of n numbers would be rounded n times, each time by its own size. Totals in the lanes of
-vectors stay as narrow as they are, see lane_scans.py.
+vectors stay as narrow as they are, see lane_scans.py; so does what has one step, which is exact.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ def _is_running_total(node: Node) -> bool:
         return False
     if [n.op for n in updates] != [Op.UPDATE] or updates[0].arg not in (Op.ADD, Op.MUL):
         return False
-    steps = Node.sink(Update.of(updates[0]).loops).toposort()
-    return not any(n.op is Op.RANGE and n.arg.kind == "vector" for n in steps)
+    loops = Update.of(updates[0]).loops
+    steps = Node.sink(loops).toposort()
+    is_vector = any(n.op is Op.RANGE and n.arg.kind == "vector" for n in steps)
+    return bool(loops) and not is_vector
 
 
 def _widened(node: Node) -> Node:
