@@ -13,6 +13,7 @@ from treadle.ir.args import (
     RegisterRef,
     ScatterArg,
     StageArg,
+    TensorBox,
     Token,
 )  # fmt: skip
 from treadle.ir.conditions import TRUE
@@ -21,6 +22,7 @@ from treadle.ir.op import Op
 from treadle.ir.views import (
     After,
     Assign,
+    Box,
     End,
     Gather,
     Load,
@@ -30,7 +32,9 @@ from treadle.ir.views import (
     Stage,
     Store,
     Update,
+    behind_broadcast,
     bound_of,
+    memory_of,
     operand,
     operands,
 )  # fmt: skip
@@ -69,6 +73,7 @@ def test_a_stage_has_a_place_for_each_axis_to_fill_and_to_read() -> None:
     assert Stage.of(stage._replace(loops=()).node()).loops == ()
 
 
+BOX = TensorBox(0, (8, 8), (8,), (4, 4))
 MADE = {
     Load: Node(Op.LOAD, F, (MEMORY, ROW, GATE, VALUE)),
     Store: Node(Op.STORE, dtypes.void, (MEMORY, ROW, VALUE)),
@@ -78,6 +83,7 @@ MADE = {
     Register: Node(Op.REGISTER, F, (VALUE, ROW), RegisterRef(3)),
     Update: Node(Op.UPDATE, dtypes.void, (MEMORY, VALUE, COLUMN), Op.ADD),
     After: Node(Op.AFTER, F, (MEMORY, ROW, COLUMN)),
+    Box: Node(Op.BOX, F, (MEMORY, ROW, COLUMN), BOX),
 }
 
 
@@ -97,6 +103,23 @@ def test_views_of_whole_tensors_name_their_sources() -> None:
     assert Scatter.of(scatter).node() is scatter
     assign = Node(Op.ASSIGN, F, (lines, lines))
     assert Assign.of(assign).node() is assign
+
+
+def test_a_box_has_a_place_on_each_axis_and_perhaps_an_mbarrier() -> None:
+    counted = Box.of(MADE[Box])._replace(mbarrier=(MEMORY, ROW)).node()
+    assert (Box.of(counted).place, Box.of(counted).mbarrier) == ((ROW, COLUMN), (MEMORY, ROW))
+    assert Box.of(MADE[Box]).mbarrier == ()
+
+
+def test_memory_is_found_behind_what_it_waits_for() -> None:
+    filled = After(MEMORY, (Store(MEMORY, ROW, VALUE).node(),)).node()
+    assert memory_of(Node(Op.LOAD, F, (filled, ROW))) is MEMORY
+    assert memory_of(Store(MEMORY, ROW, VALUE).node()) is MEMORY
+
+
+def test_all_lanes_of_a_broadcast_are_one_value() -> None:
+    assert behind_broadcast(Node.const(F.vec(4), 2.5)) is VALUE
+    assert behind_broadcast(ROW) is ROW
 
 
 def test_operands_of_another_number_are_refused() -> None:

@@ -13,14 +13,15 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..dtype import DType, dtypes
-from .args import ReduceArg, StageArg
+from .args import ReduceArg, StageArg, TensorBox
 from .conditions import TRUE
-from .node import Node
+from .node import Node, behind_after
 from .op import Op
 
 __all__ = [
-    "Access", "After", "Assign", "End", "Gather", "Load", "Reduce", "Register", "Scatter", "Stage",
-    "Store", "Update", "behind_reshape", "bound_of", "operand", "operands", "places_of",
+    "Access", "After", "Assign", "Box", "End", "Gather", "Load", "Reduce", "Register", "Scatter",
+    "Stage", "Store", "Update", "behind_broadcast", "behind_reshape", "bound_of", "memory_of",
+    "operand", "operands", "places_of",
 ]  # fmt: skip
 
 Nodes = tuple[Node, ...]
@@ -42,6 +43,18 @@ def operands(node: Node) -> tuple[Node, Node]:
     """Both sources of a node with two: left and right, or a value and a number."""
     left, right = node.src
     return left, right
+
+
+def behind_broadcast(node: Node) -> Node:
+    """What all lanes of a BROADCAST are; any other node is itself."""
+    while node.op is Op.BROADCAST:
+        node = node.src[0]
+    return node
+
+
+def memory_of(access: Node) -> Node:
+    """The memory that a LOAD, STORE, PREFETCH, LINE, BOX or FRAGMENT is about, without AFTERs."""
+    return behind_after(access.src[0])
 
 
 def bound_of(loop: Node) -> Node:
@@ -225,6 +238,28 @@ class Assign(NamedTuple):
 
     def node(self) -> Node:
         return Node(Op.ASSIGN, self.target.dtype, (self.target, self.value))
+
+
+class Box(NamedTuple):
+    """BOX: the box `arg` of a tensor in `memory` that begins at `place`, an index for each axis.
+
+    In a program `mbarrier`, an array and a place in it, counts the bytes that have arrived.
+    """
+
+    memory: Node
+    place: Nodes
+    mbarrier: Nodes
+    arg: TensorBox
+    dtype: DType
+
+    @classmethod
+    def of(cls, node: Node) -> Box:
+        axes = len(node.arg.box)
+        memory, *more = node.src
+        return cls(memory, tuple(more[:axes]), tuple(more[axes:]), node.arg, node.dtype)
+
+    def node(self) -> Node:
+        return Node(Op.BOX, self.dtype, (self.memory, *self.place, *self.mbarrier), self.arg)
 
 
 class Gather(NamedTuple):
