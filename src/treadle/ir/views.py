@@ -10,6 +10,7 @@ of its op. The sources of an elementwise op are unpacked instead: `condition, ye
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 from ..dtype import DType, dtypes
@@ -78,6 +79,11 @@ class Access(NamedTuple):
         return cls(node.src[0], node.src[1])
 
 
+@functools.cache
+def _zero(dtype: DType) -> Node:
+    return Node.const(dtype, 0)
+
+
 class Load(NamedTuple):
     """LOAD: `memory[index]`, or `other` where `gate` does not hold."""
 
@@ -90,7 +96,7 @@ class Load(NamedTuple):
     @classmethod
     def of(cls, node: Node) -> Load:
         memory, index, *gated = node.src
-        gate, other = gated or (TRUE, Node.const(node.dtype, 0))
+        gate, other = gated or (TRUE, _zero(node.dtype))
         return cls(memory, index, gate, other, node.dtype)
 
     @property
