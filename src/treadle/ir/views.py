@@ -10,6 +10,7 @@ of its op. The sources of an elementwise op are unpacked instead: `condition, ye
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 from ..dtype import DType, dtypes
@@ -20,7 +21,7 @@ from .op import Op
 
 __all__ = [
     "After", "Assign", "End", "Gather", "Load", "Reduce", "Register", "Scatter", "Stage", "Store",
-    "Update", "bound_of", "operand", "operands",
+    "Ticket", "Update", "Where", "bound_of", "operand", "operands", "with_loops",
 ]  # fmt: skip
 
 Nodes = tuple[Node, ...]
@@ -42,6 +43,11 @@ def bound_of(loop: Node) -> Node:
     return loop.src[0]
 
 
+@cache
+def _zero(dtype: DType) -> Node:
+    return Node.const(dtype, 0)
+
+
 class Load(NamedTuple):
     """LOAD: `memory[index]`, or `other` where `gate` does not hold."""
 
@@ -54,7 +60,7 @@ class Load(NamedTuple):
     @classmethod
     def of(cls, node: Node) -> Load:
         memory, index, *gated = node.src
-        gate, other = gated or (TRUE, Node.const(node.dtype, 0))
+        gate, other = gated or (TRUE, _zero(node.dtype))
         return cls(memory, index, gate, other, node.dtype)
 
     @property
@@ -139,6 +145,11 @@ class Stage(NamedTuple):
         filled, read, loops = tuple(more[:n]), tuple(more[n : 2 * n]), tuple(more[2 * n :])
         return cls(value, gate, filled, read, loops, node.arg, node.dtype)
 
+    @property
+    def filling(self) -> Nodes:
+        """What is kept, where, and in which loops: all but where it is read."""
+        return (self.value, self.gate, *self.filled, *self.loops)
+
     def node(self) -> Node:
         src = (self.value, self.gate, *self.filled, *self.read, *self.loops)
         return Node(Op.STAGE, self.dtype, src, self.arg)
@@ -176,6 +187,21 @@ class Update(NamedTuple):
         return Node(Op.UPDATE, dtypes.void, (self.register, self.value, *self.loops), self.op)
 
 
+class Ticket(NamedTuple):
+    """TICKET: what `stage` has at its place, where one is added, in each step of `loops`."""
+
+    stage: Node
+    loops: Nodes
+    dtype: DType
+
+    @classmethod
+    def of(cls, node: Node) -> Ticket:
+        return cls(node.src[0], node.src[1:], node.dtype)
+
+    def node(self) -> Node:
+        return Node(Op.TICKET, self.dtype, (self.stage, *self.loops))
+
+
 class After(NamedTuple):
     """AFTER: `value`, once `effects` have happened."""
 
@@ -188,6 +214,21 @@ class After(NamedTuple):
 
     def node(self) -> Node:
         return Node(Op.AFTER, self.value.dtype, (self.value, *self.effects))
+
+
+class Where(NamedTuple):
+    """WHERE: `yes` where `condition` holds, else `no`."""
+
+    condition: Node
+    yes: Node
+    no: Node
+
+    @classmethod
+    def of(cls, node: Node) -> Where:
+        return cls(*node.src)
+
+    def node(self) -> Node:
+        return Node(Op.WHERE, self.yes.dtype, (self.condition, self.yes, self.no))
 
 
 class Assign(NamedTuple):
@@ -236,3 +277,11 @@ class Scatter(NamedTuple):
     def node(self) -> Node:
         src = (self.base, self.index, self.values)
         return Node(Op.SCATTER, self.base.dtype, src, self.arg)
+
+
+_CLOSING = {Op.REDUCE: Reduce, Op.END: End, Op.STAGE: Stage}
+
+
+def with_loops(node: Node, loops: Nodes) -> Node:
+    """A REDUCE, END or STAGE over other loops."""
+    return _CLOSING[node.op].of(node)._replace(loops=loops).node()
