@@ -140,8 +140,7 @@ class Attending:
             lambda product, step: words_of_weights(weights[product], step),
             lambda block, step: tiles.words_of_y(values, block, step), self.tile,
         )  # fmt: skip
-        for total in (total for mine in sums for total in mine):
-            effects += After.of(total).effects
+        effects += [effect for mine in sums for total in mine for effect in After.of(total).effects]
         self.done = End(tuple(effects), (self.tile,)).node()
 
     def _carried(self) -> _Row:

@@ -44,8 +44,8 @@ def shown_where(score: Node) -> tuple[Node, Node | None]:
     """A score without its mask, and where it counts; None if places alone do not say that."""
     if score.op is Op.WHERE:
         condition, yes, no = score.src
-        has_score = any(n.op is Op.REGISTER for n in condition.toposort())  # a HOLE stands for it
-        if no.value == -math.inf and not has_score:
+        is_hole = (n.op is Op.REGISTER for n in condition.toposort())  # which stands for the score
+        if no.value == -math.inf and not any(is_hole):
             return yes, condition
     return score, None
 

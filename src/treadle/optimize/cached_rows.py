@@ -116,10 +116,10 @@ def _keep_gathered(moves: Moves, nest: Nest, load: Node, target: Target) -> None
         return
     along = moves.loop(size)
     fill = _fill(moves, along, load.dtype, target)
-    memory, _, gate, other, dtype = Load.of(load)
-    kept = _row(Load(memory, row + along, TRUE, other, dtype).node(), along, fill)
+    given = Load.of(load)
+    kept = _row(given._replace(index=row + along, gate=TRUE).node(), along, fill)
     moves.reorder(nest, (*rows, *rest))
-    read = gate.where(kept(gate.where(place, 0)), other)
+    read = given.gate.where(kept(given.gate.where(place, 0)), given.other)
     moves.root = simplify(moves.root.substitute({load: read}))
     take("cached_gathered_rows")
     moves.log.append(f"keep a gathered row of {size} (shared)")

@@ -68,14 +68,15 @@ def _without_factors(moves: Moves, nest: Nest) -> Nest:
         if factors is None:
             continue
         x, y = factors
-        value, gate, filled, place, (fill, *_), *_ = Stage.of(x)
-        if value.op not in (Op.FDIV, Op.MUL) or gate is not TRUE:
+        quotient = Stage.of(x)
+        if quotient.value.op not in (Op.FDIV, Op.MUL) or quotient.gate is not TRUE:
             continue
-        row, by = operands(value)
-        if is_kept(row) and Stage.of(row).read == filled and fill not in free_ranges(by)[by]:
-            kept = Stage.of(row)._replace(read=place).node()
+        row, by = operands(quotient.value)
+        varies = not free_ranges(by)[by].isdisjoint(quotient.loops)
+        if is_kept(row) and Stage.of(row).read == quotient.filled and not varies:
+            kept = Stage.of(row)._replace(read=quotient.read).node()
             total = Reduce.of(reduce)._replace(value=kept * y).node()
-            mapping[reduce] = total.alu(value.op, by)
+            mapping[reduce] = total.alu(quotient.value.op, by)
     if not mapping:
         return nest
     moves.root = moves.root.substitute(mapping)

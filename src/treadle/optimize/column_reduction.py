@@ -96,10 +96,10 @@ def total_columns(moves: Moves, nest: Nest, target: Target) -> bool:
     if not reduces or any(r.arg.kind != "loop" for r in nest.loops) or sequential_loops(nest):
         return False
     columns = {_column_of(nest, reduce) for reduce in reduces}
-    down = {closed_ranges(reduce)[0] for reduce in reduces}
-    if len(columns) != 1 or len(down) != 1:
+    steps = {closed_ranges(reduce) for reduce in reduces}
+    if len(columns) != 1 or len(steps) != 1:
         return False
-    (column,), (row,) = columns, down
+    (column,), ((row, *_),) = columns, steps
     if column is None or row.arg.kind != "loop":
         return False
     if any(n.op is Op.STAGE and n.arg.scope == "shared" for n in nest.nodes()):

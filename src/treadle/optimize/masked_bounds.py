@@ -123,10 +123,11 @@ class _Tails:
 
     def _one(self, node: Node, loop: Node, found: dict[Node, float | None]) -> float | None:
         if node.op is Op.STAGE:
-            _, _, filled, read, *_ = Stage.of(node)
-            if read != (loop,) or filled[0] not in self.fills:
+            stage = Stage.of(node)
+            if stage.read != (loop,):
                 return None
-            return self.of(self.fills[filled[0]], *filled)
+            (fill,) = stage.filled
+            return self.of(self.fills[fill], fill) if fill in self.fills else None
         if node.op is Op.WHERE:
             condition, yes, no = node.src
             known = self._condition(condition, loop)

@@ -398,7 +398,7 @@ def _reads_row(reduce: Node) -> bool:
     """Whether a reduction, before it is cut, reads a row of a block along its last loop."""
     value, (*_, loop), _ = Reduce.of(reduce)
     reads = [Stage.of(n).read for n in value.toposort() if n.op is Op.STAGE]
-    return any(len(read) == 2 and read[1] is loop for read in reads)
+    return any(len(read) == 2 and read[-1] is loop for read in reads)
 
 
 def _depth(loop: Node, rows: Split, columns: Split) -> int:

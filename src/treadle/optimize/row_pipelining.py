@@ -216,7 +216,8 @@ class _Overlap:
         """The STORE of what a row leaves, or of one column of it."""
         value, column = node, 0
         if _is_kept(node):
-            value, _, (column,), *_ = Stage.of(node)
+            stage = Stage.of(node)
+            value, (column,) = stage.value, stage.filled
         return Store(memory, slot * _columns(node) + column, value).node()
 
     def _read(self, node: Node, ahead: int) -> Node:

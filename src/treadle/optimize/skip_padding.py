@@ -49,8 +49,8 @@ def without_borders(
 
 def _inside(image: Node, both: Node) -> tuple[int, int] | None:
     """From where to where along `both` there are pixels; None if that is not known."""
-    if image.op is Op.LOAD and Load.of(image).is_gated:
-        _, _, gate, other, _ = Load.of(image)
+    if image.op is Op.LOAD and (load := Load.of(image)).is_gated:
+        gate, other = load.gate, load.other
     elif image.op is Op.WHERE:
         gate, _, other = image.src
     else:

@@ -43,9 +43,9 @@ def find_blocks_first(moves: Moves, target: Target) -> None:
         seen.add(reduce)
         place = _in_blocks(moves, reduce, lanes, seen)
         moves.root = moves.root.substitute({reduce: place})
-        name = f"r{closed_ranges(reduce)[0].arg.number}"
+        (loop,) = closed_ranges(reduce)
         take("two_level_argmax")
-        moves.log.append(f"find the block of {BLOCK * lanes} steps of {name} first")
+        moves.log.append(f"find the block of {BLOCK * lanes} steps of r{loop.arg.number} first")
 
 
 def _candidates(moves: Moves, target: Target, seen: set[Node]) -> Iterator[tuple[Node, int]]:
