@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from treadle.backends import BACKENDS
+
 from .records import Records, add_options
 from .thinning import thinned
 
@@ -26,11 +28,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # A process of the tests has a core of its own already; test_workers.py asks for more.
     os.environ.setdefault("COMPILE_PROCESSES", "0")
-    if not glob("/dev/nvidia[0-9]*"):
+    if _may_emulate():
         os.environ.setdefault("EMULATE", "2")
     if config.getoption("--full"):
         os.environ["FULL_TESTS"] = "1"
     config.pluginmanager.register(Records(config), "records")
+
+
+def _may_emulate() -> bool:
+    """Whether emulated devices hide no hardware, and contradict no choice of the environment."""
+    from treadle.engine.selection import environment_choice
+
+    choice = environment_choice()
+    if choice is not None and choice.backend.emulated_chip is None:
+        return False
+    emulated = [backend for backend in BACKENDS if backend.emulated_chip is not None]
+    return not any(glob(node) for backend in emulated for node in backend.nodes)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -65,7 +78,8 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     return compare
 
 
-DEVICES = os.environ.get("TEST_DEVICES", "CPU,REF,CL,WEBGPU,CUDA,CUDA:PTX").split(",")
+ALL_DEVICES = [name for backend in BACKENDS for name in backend.tested_devices]
+DEVICES = os.environ.get("TEST_DEVICES", ",".join(ALL_DEVICES)).split(",")
 
 
 @pytest.fixture(params=DEVICES)

@@ -19,8 +19,10 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from treadle.backends import BACKENDS
+
 ALL = ("tests/bench/", "tests/emulate/", "tests/runtime/")
-OTHERS = ("CL", "CUDA", "WEBGPU")  # what devices beside the processor are named by
+OTHERS = [backend.name for backend in BACKENDS if backend.is_chosen_unasked]
 SHARES = Path(__file__).with_name("shares.toml")
 LONGEST = 1  # seconds of one core for all cases of a test that run
 LONGER = {  # where each case is a subject of its own

@@ -9,7 +9,10 @@ Names are loaded when they are first used, so that importing the package costs n
 from __future__ import annotations
 
 import importlib as _importlib
-from typing import TYPE_CHECKING
+
+from .array_namespace import load_by as _load_array_namespace_by
+
+TYPE_CHECKING = False  # as type checkers know it; importing it would cost more than all the rest
 
 if TYPE_CHECKING:
     from typing import Any
@@ -17,8 +20,8 @@ if TYPE_CHECKING:
     from . import device, dtype, fft, helpers, nn, windows
     from .config import Context
     from .dtype import dtypes
-    from .engine.backends import Device
     from .engine.counters import GlobalCounters
+    from .engine.devices import Device
     from .engine.jit import TinyJit, jit
     from .func import grad, hessian, jacfwd, jacrev, jvp, scan, value_and_grad, vjp, vmap
     from .helpers import fetch, getenv
@@ -59,7 +62,7 @@ __all__ = [
 __version__ = "0.1.0"  # the package's metadata is made from this line
 
 _HOMES = {
-    "Context": ".config", "Device": ".engine.backends", "GlobalCounters": ".engine.counters",
+    "Context": ".config", "Device": ".engine.devices", "GlobalCounters": ".engine.counters",
     "Tensor": ".tensor", "TinyJit": ".engine.jit", "dtypes": ".dtype", "jit": ".engine.jit",
     "Variable": ".ir.symbolic", "from_dlpack": ".interop", "fetch": ".helpers",
     "getenv": ".helpers",
@@ -71,6 +74,9 @@ _HOMES = {
 
 
 _MODULES = ("device", "dtype", "fft", "helpers", "nn", "windows")
+
+
+_load_array_namespace_by(lambda: _importlib.import_module(".array_api", __name__))
 
 
 def __getattr__(name: str) -> Any:

@@ -127,7 +127,7 @@ def _verdict(row: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def _devices(options: argparse.Namespace) -> int:
-    from .engine.backends import Device
+    from .engine.devices import Device
     from .engine.inventory import inventory
 
     compilers: dict[str, list[str]] = {}

@@ -5,7 +5,7 @@
 
 A setting NAME is read from the variable TREADLE_NAME, else from NAME, once, when it is first
 asked for. One surprise: which *device* runs is not a setting; DEV, CPU=1, CUDA=1 and the like
-belong to the table of backends in `treadle.engine.backends`.
+belong to the backends' records in `treadle.backends`.
 """
 
 from __future__ import annotations
@@ -57,6 +57,11 @@ def _integer(low: int, high: int | None = None) -> Kind[int]:
     return Kind(allowed, parse)
 
 
+def _emulated(text: str) -> int | str:
+    is_chip = text.isidentifier() and any(map(str.isdigit, text))
+    return text.lower() if is_chip else _integer(0, 16).parse(text)
+
+
 def _choice(**spellings: str) -> Kind[str]:
     """One of some words; `spellings` maps each accepted word to the value that it means."""
 
@@ -75,6 +80,7 @@ def _path(text: str) -> str:
 
 
 FLAG = Kind("0 or 1", _flag)
+EMULATION = Kind("an integer 0 to 16, or a chip such as sm_90a", _emulated)
 PATH = Kind("a folder", _path)
 FLOAT_NAME = _choice(
     half="float16", float16="float16", bfloat16="bfloat16", float="float32", float32="float32",
@@ -226,9 +232,10 @@ class Settings:
         "MiB to which one compressed file, of `from_url(gunzip=True)` or `npz_load`, may unpack.",
     )  # fmt: skip
     EMULATE = Setting(
-        _integer(0, 16), 0,
-        "So many CUDA devices are emulated on this machine's processor instead of the real ones "
-        "being used: for tests and for looking around, slowly.",
+        EMULATION, 0,
+        "So many devices, or one with the chip of that name, are emulated on this machine's "
+        "processor instead of the real ones being used: for tests and for looking around, slowly. "
+        "An error where DEV or the like names a device that has no emulator.",
     )  # fmt: skip
     EMULATE_RACES = Setting(
         FLAG, False,

@@ -16,8 +16,8 @@ from typing import Any
 
 from . import nn
 from .config import Context
-from .engine.backends import Device
 from .engine.counters import GlobalCounters
+from .engine.devices import Device
 from .engine.inventory import inventory
 from .engine.jit import TinyJit
 from .helpers import trange

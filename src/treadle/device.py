@@ -3,7 +3,7 @@
     Device.DEFAULT, Device["CPU"]
     is_dtype_supported(dtypes.float64, "WEBGPU")    -> False
 
-What devices there are, and how one is chosen, stands in `treadle.engine.backends`.
+What devices there are, and how one is chosen, stands in `treadle.backends`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from .dtype import to_dtype
-from .engine.backends import Device
+from .engine.devices import Device
 
 __all__ = ["Device", "is_dtype_supported"]
 

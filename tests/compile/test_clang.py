@@ -4,8 +4,10 @@ import ctypes
 import os
 import stat
 
+import numpy as np
 import pytest
 
+from treadle import Tensor
 from treadle.compile import ClangCompiler
 from treadle.compile.clang import target_flags
 from treadle.engine.inventory import inventory
@@ -16,6 +18,9 @@ from treadle.target import host_target, parse_target
 missing = ClangCompiler(host_target()).available()
 needs_clang = pytest.mark.skipif(missing is not None, reason=missing or "")
 
+LANES = """typedef float lanes __attribute__((ext_vector_type(16)));
+void f(lanes *x) { *x *= 2; }
+"""
 SQUARE = "long square(long x) { return x * x; }"
 
 
@@ -55,9 +60,37 @@ def test_other_targets_compile(arch):
 
 @needs_clang
 def test_features_reach_clang():
-    scale = "void f(float *x) { for (int i = 0; i < 64; i++) x[i] *= 2; }"
-    assert "zmm" in ClangCompiler(parse_target("x86-64-v4")).assembly(scale)
-    assert "zmm" not in ClangCompiler(parse_target("x86_64,x86-64-v4,-avx512f")).assembly(scale)
+    assert "zmm" in ClangCompiler(parse_target("x86-64-v4")).assembly(LANES)
+    assert "zmm" not in ClangCompiler(parse_target("x86_64,x86-64-v4,-avx512f")).assembly(LANES)
+
+
+FUSED = """#pragma clang fp contract({})
+typedef float lanes __attribute__((ext_vector_type(8)));
+lanes of_lanes(lanes a, lanes b, lanes c) {{ lanes d = a * b; return d + c; }}
+float of_one(float a, float b, float c) {{ float d = a * b; return d + c; }}
+"""
+
+
+@needs_clang
+@pytest.mark.parametrize(("contract", "count"), [("fast", 2), ("off", 0)])
+def test_the_text_says_whether_products_and_sums_are_fused(contract, count):
+    """REPRODUCIBLE=1 asks for "off", and exponentials were a unit away from what folds."""
+    compiler = ClangCompiler(parse_target("x86-64-v3"))
+    assert compiler.assembly(FUSED.format(contract)).count("vfmadd") == count
+
+
+@needs_clang
+def test_a_step_reads_what_it_has_stored():
+    """clang 14 put rows side by side in lanes, and then loaded before it stored."""
+    weights = np.arange(54, dtype=np.float32).reshape(2, 3, 9)
+    x = Tensor(np.zeros((2, 3, 4), np.float32), device="CPU:CLANG", requires_grad=True)
+    (x.interpolate(9, "area") * Tensor(weights, device="CPU:CLANG")).sum().backward()
+    expected = np.zeros((2, 3, 4))
+    for i in range(9):
+        places = range(i * 4 // 9, -(-(i + 1) * 4 // 9))
+        for place in places:
+            expected[..., place] += weights[..., i] / len(places)
+    np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-6)
 
 
 @needs_clang
@@ -166,8 +199,7 @@ def test_an_older_cpu_gets_the_features_of_the_newer_one(tmp_path):
 @pytest.mark.parametrize("cpu", ["znver5", "graniterapids", "meteorlake"])
 def test_any_clang_compiles_for_todays_processors(cpu):
     target = parse_target(f"x86_64,{cpu}")
-    scale = "void f(float *x) { for (int i = 0; i < 64; i++) x[i] *= 2; }"
-    assembly = ClangCompiler(target).assembly(scale)
+    assembly = ClangCompiler(target).assembly(LANES)
     assert ("zmm" in assembly) == (target.vector_bytes == 64)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from treadle import Context, Tensor, TinyJit
 from treadle.engine import run
-from treadle.engine.backends import Device
+from treadle.engine.devices import Device
 from treadle.errors import LinAlgError
 from treadle.ir import lapack
 from treadle.ir.args import HostArg

@@ -7,7 +7,7 @@ import pytest
 
 from treadle import Context, Tensor, TinyJit
 from treadle.dtype import dtypes
-from treadle.engine.backends import Device
+from treadle.engine.devices import Device
 from treadle.engine.memory import memory_of, moment, new_memory
 from treadle.engine.prepacked import Kept, Room, expect_replays, lasts
 from treadle.func import scan

@@ -14,7 +14,7 @@ import pytest
 
 from treadle import Context, Tensor
 from treadle.engine import kernels, remote_measure
-from treadle.engine.backends import Device
+from treadle.engine.devices import Device
 from treadle.engine.measure import SearchTask
 from treadle.engine.remote_measure import RemoteMeasurer
 from treadle.engine.run import scheduled

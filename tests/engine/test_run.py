@@ -9,7 +9,7 @@ import pytest
 
 from treadle import Context, Device, GlobalCounters, Tensor, Variable, nn
 from treadle.engine import effects
-from treadle.engine.selection import parse_choice
+from treadle.engine.selection import parse_choice, spellings
 from treadle.engine.steps import Transfer
 from treadle.errors import DeviceError, SettingError
 
@@ -138,7 +138,7 @@ def test_debug_shows_kernels_with_their_share_of_the_roofline(capfd):
 
 def chosen(**variables):
     code = "from treadle import Device; d = Device[Device.DEFAULT]; print(d.name, d.compiler.name)"
-    kept = {k: v for k, v in os.environ.items() if k not in ("DEV", "CPU", "CLANG", "LLVM")}
+    kept = {k: v for k, v in os.environ.items() if k not in ("DEV", "EMULATE", *spellings())}
     return subprocess.run(
         [sys.executable, "-c", code], env={**kept, **variables}, capture_output=True, text=True
     )

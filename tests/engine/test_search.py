@@ -11,8 +11,8 @@ import pytest
 
 from treadle import Context, Tensor, TinyJit
 from treadle.engine import agreement, kernels, pipeline, remote_measure, search, trial
-from treadle.engine.backends import Device
 from treadle.engine.cache import CompileCache
+from treadle.engine.devices import Device
 from treadle.engine.loading import load
 from treadle.engine.programs import Programs
 from treadle.engine.run import scheduled

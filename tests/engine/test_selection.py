@@ -11,18 +11,21 @@ from dataclasses import replace
 import pytest
 
 from treadle import Device, Tensor
-from treadle.engine import backends
+from treadle.backends import BACKENDS, Backend, cpu
+from treadle.config import settings
+from treadle.engine import devices
 from treadle.engine.inventory import inventory
-from treadle.engine.selection import COMPILERS, SPELLINGS, parse_choice
+from treadle.engine.selection import environment_choice, parse_choice, spellings
 from treadle.errors import DeviceError, SettingError
 from treadle.target import host_target
 
+CHOOSING = ("DEV", "EMULATE", "TREADLE_EMULATE", *spellings())
 SHOW = "from treadle import Device; print(Device.DEFAULT)"
 OPEN = "from treadle import Device; d = Device[Device.DEFAULT]; print(d.name, d.compiler.name)"
 
 
 def run(code, *arguments, **variables):
-    kept = {k: v for k, v in os.environ.items() if k not in (*SPELLINGS, "DEV", "EMULATE")}
+    kept = {k: v for k, v in os.environ.items() if k not in CHOOSING}
     return subprocess.run(
         [sys.executable, *(("-c", code) if code else ()), *arguments],
         env={**kept, **variables}, capture_output=True, text=True, timeout=100,
@@ -42,10 +45,11 @@ def opens(name):
 
 def test_a_processor_that_plays_the_gpu_is_never_taken_by_itself():
     code = (
-        "from treadle.engine import backends\n"
-        "backends.may_have_gpu = lambda: True\n"
-        "print(backends.Device.DEFAULT)\n"
-        "print([n for n, d in backends.Device._opened.items() if not d.runtime.is_software])\n"
+        "from treadle import Device\n"
+        "from treadle.backends import Backend\n"
+        "Backend.may_be_here = lambda self: True\n"
+        "print(Device.DEFAULT)\n"
+        "print([n for n, d in Device._opened.items() if not d.runtime.is_software])\n"
     )
     chosen, real = run(code).stdout.splitlines()
     assert chosen == "CPU" or repr(chosen) in real
@@ -79,15 +83,15 @@ def test_the_first_runtime_with_a_real_gpu_is_the_default(monkeypatch, found, ch
                 raise DeviceError(f"no {name}")
             return Opened(found[name])
 
-    monkeypatch.setattr(backends, "may_have_gpu", lambda: True)
-    monkeypatch.setattr(backends, "Device", Devices())
-    assert backends._best_hardware.__wrapped__() == chosen
+    monkeypatch.setattr(Backend, "may_be_here", lambda self: True)
+    monkeypatch.setattr(devices, "Device", Devices())
+    assert devices._best_hardware.__wrapped__() == chosen
 
 
 def test_without_a_driver_for_a_gpu_nothing_is_loaded(monkeypatch):
-    monkeypatch.setattr(backends, "may_have_gpu", lambda: False)
-    monkeypatch.setattr(backends, "Device", None)
-    assert backends._best_hardware.__wrapped__() == "CPU"
+    monkeypatch.setattr(Backend, "may_be_here", lambda self: False)
+    monkeypatch.setattr(devices, "Device", None)
+    assert devices._best_hardware.__wrapped__() == "CPU"
 
 
 def test_importing_loads_no_optional_package():
@@ -96,6 +100,22 @@ def test_importing_loads_no_optional_package():
 
 
 # -- with a wish ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    """Sets variables in an environment that asks for nothing."""
+
+    def use(variables):
+        for name in CHOOSING:
+            monkeypatch.delenv(name, raising=False)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        settings.reload()
+
+    yield use
+    monkeypatch.undo()
+    settings.reload()
 
 
 @pytest.mark.parametrize(
@@ -122,15 +142,15 @@ def test_importing_loads_no_optional_package():
         ({"DEV": "CUDA:1"}, "CUDA:1"),
         ({"DEV": "cuda:0:nvrtc:sm_90a"}, "CUDA"),
         ({"DEV": "CUDA:PTX"}, "CUDA"),
+        ({"DEV": "CUDA:1", "EMULATE": "2"}, "CUDA:1"),
+        ({"CPU": "1", "EMULATE": "0"}, "CPU"),
+        ({"EMULATE": "1"}, "CPU"),
     ],
     ids=str,
 )
-def test_the_environment_names_the_device(monkeypatch, variables, name):
-    for spelling in ("DEV", *SPELLINGS):
-        monkeypatch.delenv(spelling, raising=False)
-    for key, value in variables.items():
-        monkeypatch.setenv(key, value)
-    choice = backends.environment_choice.__wrapped__()
+def test_the_environment_names_the_device(environment, variables, name):
+    environment(variables)
+    choice = environment_choice.__wrapped__()
     assert (choice.name if choice else "CPU") == name
 
 
@@ -146,16 +166,18 @@ def test_the_environment_names_the_device(monkeypatch, variables, name):
         ({"DEV": "CUDA:NVRTC", "CUDA_PTX": "1"}, ("DEV=CUDA:NVRTC", "CUDA_PTX=1", "contradict")),
         ({"DEV": "CUDA:NVCC"}, ("CUDA has no compiler 'NVCC'", "NVRTC, PTX")),
         ({"CL": "2"}, ("CL=2 is not allowed", "0 or 1")),
+        ({"CL": "1", "EMULATE": "1"}, ("CL=1", "EMULATE=1", "CL has no emulator, only CUDA")),
+        ({"DEV": "CPU", "EMULATE": "sm_90a"}, ("DEV=CPU", "EMULATE=sm_90a", "contradict")),
+        ({"WEBGPU": "1", "TREADLE_EMULATE": "2"}, ("WEBGPU=1", "TREADLE_EMULATE=2")),
+        ({"CUDA": "1", "EMULATE": "yes"}, ("EMULATE=yes is not allowed", "0 to 16, or a chip")),
+        ({"DEV": "KFD+AMD", "AMD_IFACE": "PCI"}, ("DEV=KFD+AMD", "AMD_IFACE=PCI", "contradict")),
     ],
     ids=str,
 )
-def test_mistakes_are_named(monkeypatch, variables, words):
-    for spelling in ("DEV", *SPELLINGS):
-        monkeypatch.delenv(spelling, raising=False)
-    for key, value in variables.items():
-        monkeypatch.setenv(key, value)
+def test_mistakes_are_named(environment, variables, words):
+    environment(variables)
     with pytest.raises(SettingError) as caught:
-        backends.environment_choice.__wrapped__()
+        environment_choice.__wrapped__()
     assert all(word in str(caught.value) for word in words)
 
 
@@ -209,9 +231,9 @@ def test_two_architectures_of_one_processor_work_side_by_side():
 
 
 def test_every_spelling_means_a_choice_that_exists():
-    for meaning in SPELLINGS.values():
+    for meaning in spellings().values():
         assert parse_choice(meaning).name
-    assert set(SPELLINGS) >= set(COMPILERS)
+    assert set(spellings()) >= {backend.name for backend in BACKENDS}
 
 
 def test_instructions_that_this_processor_lacks_are_refused(monkeypatch):
@@ -220,7 +242,7 @@ def test_instructions_that_this_processor_lacks_are_refused(monkeypatch):
     if host.arch != "x86_64":
         pytest.skip("the architectures below are of x86-64")
     narrow = replace(host, vector_bytes=16, has_fma=False)
-    monkeypatch.setattr(backends, "host_target", lambda: narrow)
+    monkeypatch.setattr(cpu, "host_target", lambda: narrow)
     for arch in ("x86-64-v3", "x86-64-v4", "x86_64,core2,fma", "aarch64"):
         with pytest.raises(DeviceError, match=f"lacks instructions of {arch}; DEV=NULL:0:LLVM"):
             Device[f"CPU:7:LLVM:{arch}"].synchronize()
@@ -245,8 +267,8 @@ ctypes.util.find_library = lambda name: None
 def test_without_the_libraries_everything_else_works():
     code = (
         HIDE
-        + "from treadle.engine import backends\n"
-        + "backends.may_have_gpu = lambda: True\n"
+        + "from treadle.backends import Backend\n"
+        + "Backend.may_be_here = lambda self: True\n"
         + "from treadle import Tensor, Device\n"
         + "print(Device.DEFAULT, (Tensor([1.0, 2.0]) + 1).tolist())\n"
         + "for name in ('CL', 'WEBGPU', 'CUDA'):\n"
@@ -276,7 +298,7 @@ def test_doctor_names_the_command_that_brings_what_is_absent():
     assert 'pip install "treadle[cl]"' in rows["CL"]["fix"]
     assert not rows["WEBGPU"]["usable"]
     assert 'pip install "treadle[webgpu]"' in rows["WEBGPU"]["fix"]
-    compilers = {row["compiler"]: row for row in found}
+    compilers = {row["compiler"]: row for row in found if row["runtime"] == "CUDA"}
     assert "cuda-bindings is not installed" in compilers["PTX"]["reason"]
     assert compilers["PTX"]["fix"] == 'pip install "treadle[cuda]"'
     assert "and NVRTC, the compiler of CUDA C, is missing" in compilers["NVRTC"]["reason"]

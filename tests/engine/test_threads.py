@@ -53,7 +53,7 @@ show("transforms", [fft.fft(T(64, 1000)).real])
 def results(threads):
     done = subprocess.run(
         [sys.executable, "-c", CODE],
-        env={**os.environ, "DEV": "CPU", "CPU_COUNT": str(threads)},
+        env={**os.environ, "DEV": "CPU", "EMULATE": "0", "CPU_COUNT": str(threads)},
         capture_output=True,
         text=True,
     )

@@ -12,8 +12,8 @@ import pytest
 
 from treadle import Context, GlobalCounters, Tensor
 from treadle.engine import child, kernels, pipeline, workers
-from treadle.engine.backends import Device
 from treadle.engine.cache import CompileCache
+from treadle.engine.devices import Device
 from treadle.engine.programs import Programs
 from treadle.engine.run import scheduled
 from treadle.engine.translation import Translator

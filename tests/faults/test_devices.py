@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from treadle import Device, Tensor, TinyJit
+from treadle.backends import BACKENDS
 from treadle.errors import DeviceError, JitError, OutOfMemory
 from treadle.runtime.webgpu import memory
 
 
-@pytest.fixture(params=["CL", "WEBGPU", "CUDA"])
+@pytest.fixture(params=[backend.name for backend in BACKENDS if backend.is_chosen_unasked])
 def gpu(request):
     try:
         return Device[request.param].name

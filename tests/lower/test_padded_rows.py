@@ -9,7 +9,7 @@ from treadle.ir.args import ParamRef
 from treadle.ir.loops import loop_size
 from treadle.ir.node import Node
 from treadle.ir.op import Op
-from treadle.lower.padded_rows import MOST_ZEROS, with_lines
+from treadle.lower.padded_rows import MOST_ZEROS, with_padded_rows
 
 
 def param(slot, size=1 << 16):
@@ -23,7 +23,7 @@ def lines(index, gate, *, other=0.0, memory=0, result=1):
     loops = tuple(n for n in load.toposort() if n.op is Op.RANGE)
     total = Node(Op.STORE, dtypes.void, (param(result), Node.index(0), load))
     root = Node.sink([Node(Op.END, dtypes.void, (total, *loops), 1)])
-    return [n for n in with_lines(root).toposort() if n.op is Op.LINE]
+    return [n for n in with_padded_rows(root).toposort() if n.op is Op.LINE]
 
 
 PIXEL, CHANNEL = Node.range(9, 0, "loop"), Node.range(32, 1, "loop")

@@ -9,7 +9,7 @@ from treadle.dtype import DType, dtypes
 from treadle.ir.evaluate import evaluate
 from treadle.ir.node import Node
 from treadle.ir.op import Op
-from treadle.lower.register_transpose import columns_of
+from treadle.lower.register_transpose import transposed
 
 HEIGHTS = [(lanes, 1 << n) for lanes in (2, 4, 8, 16, 32) for n in range(lanes.bit_length())]
 
@@ -22,5 +22,5 @@ def test_each_lane_gets_its_elements_of_all_rows(dtype: DType, lanes: int, heigh
         Node(Op.STACK, dtype.vec(lanes), tuple(Node.const(dtype, int(n)) for n in row))
         for row in numbers
     ]
-    columns = [np.atleast_1d(evaluate(column, {})) for column in columns_of(rows)]
+    columns = [np.atleast_1d(evaluate(column, {})) for column in transposed(rows)]
     np.testing.assert_array_equal(np.stack(columns), numbers.T)

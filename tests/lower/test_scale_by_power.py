@@ -15,7 +15,7 @@ from treadle.ir.node import Node
 from treadle.ir.op import Op
 from treadle.lower.math import lower_math
 from treadle.lower.passes import lower
-from treadle.lower.scale_by_power import say_scaling
+from treadle.lower.scale_by_power import scale_by_powers
 from treadle.optimize.heuristic import optimize
 from treadle.render.c import CRenderer
 from treadle.render.llvm import LLVMRenderer
@@ -36,7 +36,7 @@ def test_a_scaled_vector_is_what_it_was(op, scalar):
     lanes = 64 // scalar.itemsize
     source = Node(Op.WILDCARD, scalar.vec(lanes), (), ("x", False))
     products = lower_math(source.alu(op))
-    scale = say_scaling(products, 64)
+    scale = scale_by_powers(products, 64)
     assert [n.op for n in scale.toposort()].count(Op.SCALE) == 1
     x = np.resize(samples(scalar), (500, lanes))
     with np.errstate(all="ignore"):
@@ -46,7 +46,7 @@ def test_a_scaled_vector_is_what_it_was(op, scalar):
 def test_what_is_no_whole_vector_is_left_alone():
     for dtype in (dtypes.float32, dtypes.float32.vec(8), dtypes.float64.vec(16)):
         products = lower_math(Node(Op.WILDCARD, dtype, (), ("x", False)).alu(Op.EXP))
-        assert say_scaling(products, 64) is products
+        assert scale_by_powers(products, 64) is products
 
 
 @pytest.mark.parametrize(("arch", "has_it"), [("x86-64-v4", True), ("x86-64-v3", False)])

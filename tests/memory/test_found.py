@@ -360,3 +360,18 @@ def test_gradients_of_what_a_write_leaves_flow_on_once_it_is_computed(device, in
     square[1:2] = 7
     (square.realize() * 2).sum().backward()
     assert leaf.grad.tolist() == [0, 0, 16]
+
+
+@pytest.mark.parametrize("axis", [0, 1, None])
+def test_gradients_of_what_was_read_of_a_sharded_leaf_before_it_was_written(axis):
+    devices = ("CPU", "CPU:1")
+    values = np.arange(12, dtype=np.float32).reshape(3, 4)
+    leaf = Tensor(values).shard(devices, axis).requires_grad_()
+    other = Tensor([[1.0], [2.0], [3.0]]).shard(devices).requires_grad_()
+    square = leaf * leaf
+    with Tensor.no_grad():
+        leaf[::-1] = 7.0
+    (other * square).sum().backward()
+    assert leaf.grad.tolist() == (2 * values * [[1], [2], [3]]).tolist()
+    assert other.grad.tolist() == (values**2).sum(1, keepdims=True).tolist()
+    assert leaf.tolist() == [[7] * 4] * 3

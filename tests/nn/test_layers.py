@@ -5,7 +5,7 @@ import pytest
 
 from treadle import GlobalCounters, Tensor, nn
 from treadle.config import Context
-from treadle.errors import DTypeError, ShapeError
+from treadle.errors import DTypeError, IndexOutOfRange, ShapeError
 
 from .oracle import copy_parameters, seeded
 
@@ -181,6 +181,14 @@ def test_the_gradient_of_an_embedding_adds_up_over_repeated_rows():
     layer.weight.requires_grad = True
     layer(Tensor([1, 1, 3])).sum().backward()
     np.testing.assert_array_equal(layer.weight.grad.numpy(), [[0, 0], [2, 2], [0, 0], [1, 1]])
+
+
+@pytest.mark.parametrize("outside", [-1, 7])
+def test_embedding_refuses_rows_that_are_not_there(outside):
+    layer = nn.Embedding(7, 4)
+    rows = layer(Tensor([0, outside]))
+    with pytest.raises(IndexOutOfRange, match=rf"\[Embedding\] {outside} lies outside"):
+        rows.numpy()
 
 
 def test_embedding_refuses_indices_that_are_not_integers():

@@ -146,7 +146,7 @@ print(hashlib.sha256(b"".join(r.numpy().tobytes() for r in results)).hexdigest()
 """
     digests = set()
     for count in ("1", "2", "3"):
-        environment = {**os.environ, "DEV": "CPU", "CPU_COUNT": count}
+        environment = {**os.environ, "DEV": "CPU", "EMULATE": "0", "CPU_COUNT": count}
         run = [sys.executable, "-c", program]
         digests.add(subprocess.check_output(run, env=environment, text=True).strip())
     assert len(digests) == 1

@@ -4,7 +4,7 @@ import numpy as np
 
 from treadle import Tensor
 from treadle.ir.op import Op
-from treadle.optimize.fuse_reductions import join_reductions
+from treadle.optimize.fuse_reductions import fuse_reductions
 from treadle.optimize.moves import Moves
 
 
@@ -12,7 +12,7 @@ def loops(*tensors):
     """The different loops of reductions in the one kernel that computes `tensors`, once joined."""
     (kernel,) = tensors[0].schedule(*tensors[1:])
     moves = Moves(kernel.ast)
-    join_reductions(moves)
+    fuse_reductions(moves)
     return len({n.src[1:] for n in moves.root.toposort() if n.op is Op.REDUCE})
 
 

@@ -8,14 +8,14 @@ import pytest
 from treadle import Tensor
 from treadle.ir.loops import loop_size
 from treadle.ir.op import Op
-from treadle.optimize.hoist_masks import distribute_over_product
+from treadle.optimize.hoist_masks import hoist_masks
 from treadle.optimize.matmul_problem import recognise
 from treadle.optimize.moves import Moves
 
 
 def kernel(tensor):
     """The AST of the last kernel that computes `tensor`, masks distributed."""
-    return distribute_over_product(tensor.schedule()[-1].ast)
+    return hoist_masks(tensor.schedule()[-1].ast)
 
 
 def factors(ast):
@@ -35,7 +35,7 @@ def problems(tensor):
     """The matmul-like problems that the last kernel of `tensor` is seen as."""
     moves = Moves(tensor.schedule()[-1].ast)
     moves.split_digits()
-    moves.root = distribute_over_product(moves.root)
+    moves.root = hoist_masks(moves.root)
     moves.merge_all()
     return [found for nest in moves.nests() if (found := recognise(nest)) is not None]
 

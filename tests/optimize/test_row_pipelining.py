@@ -17,7 +17,7 @@ from treadle.lower.nontemporal_stores import STREAM
 from treadle.lower.passes import lower
 from treadle.optimize import heuristic
 from treadle.optimize.heuristic import optimize
-from treadle.optimize.row_pipelining import overlap_rows
+from treadle.optimize.row_pipelining import pipeline_rows
 from treadle.target import parse_target
 
 TARGET = replace(parse_target("x86-64-v4"), l1=48 << 10, l2=1 << 20, l3=1 << 20)
@@ -58,10 +58,10 @@ def small_caches(monkeypatch):
     logs = []
 
     def overlap(moves, target):
-        overlap_rows(moves, replace(target, l3=512 << 10))
+        pipeline_rows(moves, replace(target, l3=512 << 10))
         logs.append(moves.log)
 
-    monkeypatch.setattr(heuristic, "overlap_rows", overlap)
+    monkeypatch.setattr(heuristic, "pipeline_rows", overlap)
     # Nor are such kernels left for others on disk, or found there.
     monkeypatch.setattr(CompileCache, "get", lambda self, key: None)
     monkeypatch.setattr(CompileCache, "put", lambda self, key, value: None)

@@ -12,7 +12,7 @@ from treadle.engine.run import scheduled
 from treadle.errors import DeviceError, InternalError, SettingError
 from treadle.ir.node import Node
 from treadle.ir.op import Op
-from treadle.lower.count_iterations import most_steps
+from treadle.lower.count_iterations import most_iterations
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
 from treadle.runtime.webgpu import adapter
@@ -57,7 +57,7 @@ def test_only_a_subgroup_of_unknown_size_counts_its_items():
     (varying,) = phases(filled(60, 5000).sum(axis=1), gpu(8, 32))
     assert names(fixed) == {"item", "lane"}
     assert names(varying) == {"item", "lane", "lanes"}
-    assert most_steps(varying) < 5000  # one turn for each item at the worst
+    assert most_iterations(varying) < 5000  # one turn for each item at the worst
 
 
 def test_groups_without_full_subgroups_of_a_fixed_size_are_refused():

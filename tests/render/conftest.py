@@ -7,14 +7,20 @@ import os
 
 import pytest
 
-from treadle.engine.backends import Opened, _open
+from treadle.backends import BACKENDS
+from treadle.engine.devices import Opened, _open
 from treadle.engine.selection import parse_choice
 from treadle.errors import DeviceError
 
 EMULATED = "CL:OPENCL:-fp64"  # float64 in integers, whether the device has it or not
-BACKENDS = ["CPU:LLVM", "CPU:CLANG", "CL", EMULATED, "WEBGPU"]
-if "FULL_TESTS" in os.environ:  # emulated GPUs are slow
-    BACKENDS += ["CUDA", "CUDA:PTX"]
+PRINTING = [
+    f"{backend.name}:{toolchain.name}"
+    for backend in BACKENDS
+    for toolchain in backend.toolchains
+    if backend.computes and toolchain.renderer is not None
+    if backend.emulated_chip is None or "FULL_TESTS" in os.environ  # emulated GPUs are slow
+]
+PRINTING.append(EMULATED)
 
 
 @functools.cache
@@ -33,7 +39,7 @@ def need(name: str) -> Opened:
     return found
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(params=PRINTING)
 def backend(request: pytest.FixtureRequest) -> Opened:
     """Each backend that prints text and can be used here."""
     return need(request.param)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from treadle.dtype import DType, dtypes
-from treadle.engine.backends import Opened
+from treadle.engine.devices import Opened
 from treadle.engine.translation import entry_of
 from treadle.ir.args import ParamRef
 from treadle.ir.elementwise import numpy_dtype

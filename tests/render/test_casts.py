@@ -11,7 +11,7 @@ import pytest
 
 from treadle import Tensor, dtypes
 from treadle.dtype import DType
-from treadle.engine.backends import Opened
+from treadle.engine.devices import Opened
 from treadle.ir.elementwise import cast_array, numpy_dtype
 
 from .kernels import apply

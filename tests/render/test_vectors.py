@@ -7,7 +7,7 @@ import pytest
 
 from treadle import Tensor, dtypes
 from treadle.dtype import DType
-from treadle.engine.backends import Opened
+from treadle.engine.devices import Opened
 from treadle.engine.realized import current
 from treadle.errors import InternalError
 from treadle.ir.args import ReduceArg
@@ -18,7 +18,7 @@ from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
 from treadle.schedule.passes import schedule
 
-from .conftest import BACKENDS, need
+from .conftest import PRINTING, need
 from .kernels import apply, elementwise, empty, load, param, run, source
 
 KINDS = [
@@ -33,7 +33,7 @@ STORED = [
 GROUPS = 6
 
 
-@pytest.fixture(params=[*BACKENDS, "CL:OPENCL:gpu"])
+@pytest.fixture(params=[*PRINTING, "CL:OPENCL:gpu"])
 def backend(request: pytest.FixtureRequest) -> Opened:
     """Each backend; OpenCL also as for a GPU, where vectors are loaded and stored otherwise."""
     return need(request.param)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle import Context, Device, Tensor
-from treadle.engine.backends import Opened
+from treadle.engine.devices import Opened
 from treadle.runtime.null import NullBuffer, NullDevice
 
 from .renderers import RENDERERS

@@ -17,7 +17,7 @@ import pytest
 
 import treadle
 from treadle import Tensor, TinyJit
-from treadle.engine.bindings import with_given
+from treadle.engine.bindings import with_bindings
 from treadle.engine.prepacked import expects_replays
 
 from ..thinning import chosen
@@ -70,7 +70,7 @@ def lines_of(action):
 def check_the_thread():
     """Nothing of the interrupted call is left; plain programs and new captures are right."""
     assert not expects_replays()
-    assert with_given({}) == {}
+    assert with_bindings({}) == {}
     x = Tensor(A[0])
     assert (x * 2 + 1).sum().item() == 16
     total = Tensor([0.0]).contiguous().realize()

@@ -16,6 +16,17 @@ ROWS = torch.arange(12.0).view(4, 3)
 CASES = {
     "embedding": (lambda i: F.embedding(i, ROWS) * 2, [0, 3, 1], [0, 4, 1]),
     "index": (lambda i: ROWS[i] * 2, [0, -4, 1], [0, -5, 1]),
+    "embedding counts from the first row": (
+        lambda i: F.embedding(i, ROWS) * 2,
+        [0, 3, 1],
+        [0, -1, 1],
+    ),
+    "index_select": (lambda i: ROWS.index_select(0, i) * 2, [0, 3, 1], [0, -1, 1]),
+    "index_put": (
+        lambda i: ROWS.index_put((torch.zeros_like(i), i), torch.ones(3)),
+        [0, -3, 1],
+        [0, 3, 1],
+    ),
     "gather": (lambda i: ROWS.gather(0, i.view(1, 3)) * 2, [0, 3, 1], [0, 4, 1]),
     "labels": (lambda i: F.cross_entropy(ROWS[:3], i), [0, 2, -100], [0, 3, 1]),
 }

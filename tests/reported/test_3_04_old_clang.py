@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from treadle.backends import cpu
 from treadle.compile import ClangCompiler, LLVMCompiler
-from treadle.engine import inventory
+from treadle.engine.inventory import inventory
 from treadle.target import host_target
 
 TWICE = "define i32 @twice(i32 %x) { %y = add i32 %x, %x ret i32 %y }"
@@ -35,7 +36,7 @@ def test_3_04_a_clang_older_than_the_processor_compiles_for_the_newest_cpu_that_
     monkeypatch.setenv("PATH", str(tmp_path))
     newer = replace(host, cpu="znver5")
     assert ClangCompiler(newer).compile("int twice(int x) { return x + x; }") == made.read_bytes()
-    monkeypatch.setattr(inventory, "host_target", lambda: newer)
-    (row,) = (row for row in inventory.inventory() if row.compiler == "CLANG")
+    monkeypatch.setattr(cpu, "host_target", lambda: newer)
+    (row,) = (row for row in inventory() if row.compiler == "CLANG")
     assert row.usable
     assert row.reason == "Debian clang version 14.0.6, for znver3, as it knows no znver5"

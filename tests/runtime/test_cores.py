@@ -62,7 +62,7 @@ class Measured(NamedTuple):
 def measured(enter: Callable[[], object], **settings: str) -> Measured:
     """What PROGRAM prints in a process that calls `enter` before anything else."""
     kept = {k: v for k, v in os.environ.items() if k not in ("CPU_COUNT", "THREADS")}
-    alone = {"DEV": "CPU", "OPENBLAS_NUM_THREADS": "1", "COMPILE_PROCESSES": "0"}
+    alone = {"DEV": "CPU", "EMULATE": "0", "OPENBLAS_NUM_THREADS": "1", "COMPILE_PROCESSES": "0"}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env={**kept, **alone, **settings}, preexec_fn=enter, capture_output=True, text=True,

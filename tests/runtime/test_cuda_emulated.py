@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from treadle import Context, Device, Tensor, TinyJit
-from treadle.engine.selection import SPELLINGS
+from treadle.engine.selection import spellings
 from treadle.errors import DeviceError
 from treadle.runtime.base import Entry, Launch, Slot
 
@@ -122,6 +122,9 @@ SHOW = (
         ({"CUDA": "1"}, "CUDA NVRTC sm_80 [2.0, 3.0]"),
         ({"CUDA_PTX": "1"}, "CUDA PTX sm_80 [2.0, 3.0]"),
         ({"DEV": "CUDA:0:PTX:sm_90a"}, "CUDA PTX sm_90a [2.0, 3.0]"),
+        ({"CUDA": "1", "EMULATE": "sm_90a"}, "CUDA NVRTC sm_90a [2.0, 3.0]"),
+        ({"DEV": "CUDA:0:PTX:sm_80", "EMULATE": "sm_90a"}, "CUDA PTX sm_80 [2.0, 3.0]"),
+        ({"CUDA": "1", "EMULATE": "gfx1100"}, "no NVIDIA GPU of 'gfx1100' is emulated"),
         ({"DEV": "CUDA:1", "EMULATE": "2"}, "CUDA:1 NVRTC sm_80 [2.0, 3.0]"),
         ({"DEV": "CUDA:1"}, "there is no CUDA:1: CUDA has 1 device here"),
         ({"DEV": "CUDA", "CUDA_VISIBLE_DEVICES": ""}, "there is no CUDA: CUDA has no devices"),
@@ -130,7 +133,7 @@ SHOW = (
     ids=str,
 )
 def test_the_environment_chooses_device_compiler_and_architecture(variables, shown):
-    kept = {k: v for k, v in os.environ.items() if k not in SPELLINGS and k != "DEV"}
+    kept = {k: v for k, v in os.environ.items() if k not in spellings() and k != "DEV"}
     done = subprocess.run(
         [sys.executable, "-c", SHOW], env={**kept, "EMULATE": "1", **variables}, text=True,
         capture_output=True, timeout=100,

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from treadle import Device, Tensor, dtypes
-from treadle.engine.backends import Opened
+from treadle.engine.devices import Opened
 from treadle.errors import DeviceError, ExchangeError
 from treadle.runtime.cuda import CUDADevice, target_of
 from treadle.runtime.dlpack import Import

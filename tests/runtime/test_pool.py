@@ -315,6 +315,9 @@ def test_a_process_that_may_use_one_core_starts_no_thread():
     )
     kept = {k: v for k, v in os.environ.items() if k not in ("CPU_COUNT", "THREADS")}
     done = subprocess.run(
-        [sys.executable, "-c", code], env={**kept, "DEV": "CPU"}, capture_output=True, text=True
+        [sys.executable, "-c", code],
+        env={**kept, "DEV": "CPU", "EMULATE": "0"},
+        capture_output=True,
+        text=True,
     )
     assert done.stdout == "1 0\n", done.stderr

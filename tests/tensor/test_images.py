@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from treadle import Context, Tensor, TinyJit, dtypes
-from treadle.engine.backends import Device
+from treadle.engine.devices import Device
 from treadle.errors import DeviceError, DTypeError, JitError, ShapeError
 
 VALUES = np.random.default_rng(5).standard_normal((6, 8)).astype(np.float32)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..backends import backend_of
 from ..dtype import DType, complex_of, dtypes
-from ..engine.backends import Device
+from ..engine.devices import Device
 from ..engine.inventory import inventory
 from ..errors import DTypeError
 from .data_types import isdtype
@@ -36,7 +37,9 @@ class Info:
 
     def devices(self) -> list[str]:
         """The devices that compute here, the default one first. Looks for all of them."""
-        usable = [row.runtime for row in inventory() if row.usable and row.runtime != "NULL"]
+        usable = [
+            row.runtime for row in inventory() if row.usable and backend_of(row.runtime).computes
+        ]
         return list(dict.fromkeys((self.default_device(), *usable)))
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:

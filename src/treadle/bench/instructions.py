@@ -26,6 +26,7 @@ __all__ = ["INSTRUCTIONS", "run_held"]
 INSTRUCTIONS: dict[str, dict[str, str]] = {
     "avx2": {
         "DEV": "CPU:LLVM:x86-64-v3",
+        "EMULATE": "0",
         "ATEN_CPU_CAPABILITY": "avx2",
         "ONEDNN_MAX_CPU_ISA": "AVX2",
         "MKL_ENABLE_INSTRUCTIONS": "AVX2",
@@ -34,6 +35,7 @@ INSTRUCTIONS: dict[str, dict[str, str]] = {
     },
     "sse": {
         "DEV": "CPU:LLVM:x86-64-v2",
+        "EMULATE": "0",
         "ATEN_CPU_CAPABILITY": "default",
         "ONEDNN_MAX_CPU_ISA": "SSE41",
         "MKL_CBWR": "COMPATIBLE",

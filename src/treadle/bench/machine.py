@@ -11,7 +11,7 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 
-from ..engine.backends import Device
+from ..engine.devices import Device
 from ..engine.selection import environment_choice
 from ..runtime.probe import fma_peak, rate
 from ..target import available_cores, host_target

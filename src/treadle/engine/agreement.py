@@ -15,6 +15,7 @@ from ..ir.loops import has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import ALU, COMPARE, Op
 from ..ir.rounding import epsilon
+from ..ir.views import Access, Reduce, operand
 from ..schedule.kernel import Kernel
 
 __all__ = ["agree", "can_be_judged", "tolerance"]
@@ -47,7 +48,7 @@ def can_be_judged(kernel: Kernel) -> bool:
     memory = [b.arg.token if b.op is Op.BUFFER else b for b in kernel.buffers]
     if len(set(memory)) < len(memory) or len({n for n in nodes if n.op is Op.PARAM}) < len(memory):
         return False
-    accesses = [n.src[1] for n in nodes if n.op in (Op.LOAD, Op.STORE)]
+    accesses = [Access.of(n).index for n in nodes if n.op in (Op.LOAD, Op.STORE)]
     if any(n.op is Op.LOAD for n in Node.sink(accesses).toposort()):
         return False
     return not _decides_by_sums(nodes) and tolerance(nodes) is not None
@@ -58,7 +59,7 @@ def _decides_by_sums(nodes: list[Node]) -> bool:
     reduced: set[Node] = set()
     for node in nodes:
         if node.op is Op.REDUCE or not reduced.isdisjoint(node.src):
-            if node.op in ROUNDING or (node.src[0].dtype.kind == "float" and _is_discrete(node)):
+            if node.op in ROUNDING or (operand(node).dtype.kind == "float" and _is_discrete(node)):
                 return True
             reduced.add(node)
     return False
@@ -74,7 +75,7 @@ def tolerance(nodes: list[Node]) -> float | None:
     total = 32 * max((epsilon(n.dtype) for n in floats if n.op in ALU), default=0.0)
     for node in floats:
         if node.op is Op.REDUCE and node.arg.op in (Op.ADD, Op.MUL):
-            steps, one = loop_size(*node.src[1:]), epsilon(node.dtype)
+            steps, one = loop_size(*Reduce.of(node).loops), epsilon(node.dtype)
             if steps * one > LOOSEST:  # no walk any more: small terms are lost altogether
                 return None
             total += 4 * one * math.sqrt(steps)

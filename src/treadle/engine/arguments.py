@@ -19,6 +19,7 @@ from ..ir.args import ConstantName, Placeholder, Token
 from ..ir.node import Node, toposort
 from ..ir.op import Op
 from ..ir.symbolic import bind, unbind
+from ..ir.views import operand
 from ..kinds import shown
 from .effects import copied
 from .memory import Memory, buffers_of, memory_of
@@ -272,7 +273,7 @@ def over(node: Node, buffers: list[Node]) -> Node:
         parts = (over(part, [b]) for part, b in zip(node.src, buffers, strict=True))
         return node.replace(src=tuple(parts))
     if len(buffers) > 1:
-        return node.replace(src=(over(node.src[0], buffers),))
+        return node.replace(src=(over(operand(node), buffers),))
     (buffer,) = buffers
     if buffer.shape == node.shape:
         return buffer

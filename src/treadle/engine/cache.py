@@ -25,9 +25,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from ..config import settings
 from ..runtime.private_folder import Files, PrivateFolder
 
-__all__ = ["CompileCache", "digest_of_sources"]
+__all__ = ["CompileCache", "compile_cache", "digest_of_sources"]
 
 T = TypeVar("T")
 
@@ -194,6 +195,12 @@ def _is_ours(files: Files, name: str) -> bool:
     except OSError:
         return False
     return start == _MAGIC or (not start and not _ENTRY.fullmatch(name))
+
+
+@functools.cache
+def compile_cache() -> CompileCache:
+    """The disk cache of this process, as the settings say."""
+    return CompileCache(settings.CACHE_DIR if settings.CACHE else None)
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Values that hold for as long as a call runs, in its thread, whatever ends it.
+"""Values with the scope of a call: they hold in its thread until it ends, whatever ends it.
 
     sizes = ValueOfCall[Sizes]()
     with sizes.of(found): ...     for the call that has this block

@@ -23,10 +23,11 @@ from ..ir.args import Placeholder, Token
 from ..ir.node import Node, toposort
 from ..ir.op import MOVEMENT, Op
 from ..ir.versions import stored_below
+from ..ir.views import operand
 from ..runtime.base import Launch
 from .arguments import is_traced, memories_of, over, refreshed
-from .backends import Device
 from .change_counters import changes
+from .devices import Device
 from .memory import Memory, adopt, buffers_of, from_host, memory_of, moment, read
 from .prepacked import Kept, Room
 from .realized import (
@@ -469,7 +470,7 @@ def _memory_below(node: Node) -> set[Memory]:
 def _is_view(node: Node) -> bool:
     """Whether a graph is movements of memory."""
     while node.op in MOVEMENT or node.op is Op.DETACH:
-        node = resolve(node.src[0])
+        node = resolve(operand(node))
     return is_backed(node)
 
 

@@ -1,4 +1,4 @@
-"""The end of a captured call: what it leaves is computed, and told apart.
+"""The outputs of a captured call: results, written arguments, and state that it leaves.
 
     outcome = leave(capture, (result, gradients), stand_ins, before)
     finish(capture, outcome, tensors)       ready to be replayed, if `capture.is_faithful`

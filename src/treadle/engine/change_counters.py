@@ -1,4 +1,4 @@
-"""What could make a replay differ from the last one says so here, so that a call need not ask all.
+"""Counters of changes: what could make a replay differ from the last one counts here.
 
     changes.meaning     another number whenever a tensor has got another node or is gone, a setting
                         is another, or a function is being captured

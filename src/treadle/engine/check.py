@@ -22,6 +22,7 @@ from ..ir.node import Node, toposort
 from ..ir.op import MOVEMENT, Op
 from ..ir.origin import origin_of
 from ..ir.shape import size_product
+from ..ir.views import Assign, behind_reshape
 from .memory import read
 from .realized import is_backed, resolve
 
@@ -54,11 +55,11 @@ def check_values(outputs: Sequence[tuple[Node, Any]], realize: Realize) -> None:
     homes = dict(outputs)
     with Context(CHECK_NAN=0):
         order = toposort(homes, lambda n: resolve(n) is n)
-        results = {*homes, *(node.src[1] for node in order if node.op is Op.ASSIGN)}
+        results = {*homes, *(Assign.of(node).value for node in order if node.op is Op.ASSIGN)}
         checked: dict[Node, _Found | None] = {}
         for node in order:
             if node.op is Op.ASSIGN:
-                _refuse(node.src[1], checked)
+                _refuse(Assign.of(node).value, checked)
             elif node.dtype.is_inexact and (node in results or _computes(node)):
                 stored = is_backed(resolve(node))
                 home = homes.get(node) or _home(node, outputs[0][1])
@@ -90,8 +91,7 @@ def _home(node: Node, default: Any) -> Any:
 def _values(node: Node) -> np.ndarray[Any, Any]:
     import numpy as np
 
-    while node.op is Op.RESHAPE:
-        node = node.src[0]
+    node = behind_reshape(node)
     if node.op is Op.MULTI:
         return np.concatenate([_values(part) for part in node.src])
     return read(node.arg)

@@ -34,8 +34,9 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rounding import Value
 from ..ir.versions import view_base
+from ..ir.views import After, Assign
 from ..schedule.kernel import Kernel
-from .backends import Device, Opened
+from .devices import Device, Opened
 from .error_context import blamed
 from .memory import Memory
 from .program import CompiledKernel, Place
@@ -156,7 +157,7 @@ def _compare_with_graph(
     """Compare what is stored for each root with the graph below it, as far as the kernel reads."""
     meaning = GraphMeaning(_Known(checked), checked.variables, checked.roundings)
     for root, slot in _last_of_each(checked.kernel):
-        value, view = root.src[::-1] if root.op is Op.ASSIGN else (root, None)
+        view, value = Assign.of(root) if root.op is Op.ASSIGN else (None, root)
         shape = meaning.shape(value)
         if 0 in shape:
             continue
@@ -198,9 +199,10 @@ class _Known:
             return None
         version = node
         while version.op is Op.AFTER:
-            if not self._roots.isdisjoint(version.src[1:]):
+            older, effects = After.of(version)
+            if not self._roots.isdisjoint(effects):
                 raise NotPlain("it reads what it has stored")
-            version = view_base(version.src[0])
+            version = view_base(older)
         slot = self._slots.get(_key(version))
         return None if slot is None else self._before[slot]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from .backends import Device
+from .devices import Device
 
 __all__ = ["GlobalCounters", "count"]
 

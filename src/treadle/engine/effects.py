@@ -19,6 +19,7 @@ from ..ir.node import Node, toposort
 from ..ir.op import CUTS, Op
 from ..ir.shape import size_max, size_product
 from ..ir.versions import stored_below
+from ..ir.views import Assign, behind_reshape, operand
 from .memory import Memory, adopt, buffers_of, memory_of, new_memory
 from .realized import current, holders, is_backed, is_known, remember, resolve
 from .steps import Transfer, listeners
@@ -50,19 +51,17 @@ def _depth(effect: Node) -> int:
     count = 0
     while effect.op in (Op.AFTER, Op.RESHAPE):
         count += effect.op is Op.AFTER
-        effect = effect.src[0]
+        effect = operand(effect)
     return count
 
 
 def _overwritten(effects: list[Node]) -> set[Node]:
-    return {effect.src[0] for effect in effects}
+    return {operand(effect) for effect in effects}
 
 
 def is_stored(root: Node) -> bool:
     """Whether computing `root` gives it memory of its own."""
-    while root.op is Op.RESHAPE:
-        root = root.src[0]
-    return root.op not in (Op.AFTER, Op.BUFFER, Op.MULTI)
+    return behind_reshape(root).op not in (Op.AFTER, Op.BUFFER, Op.MULTI)
 
 
 def readers(effects: list[Node], order: list[Node], outputs: set[Node]) -> list[Node]:
@@ -143,7 +142,7 @@ def _read_by_gradients(effects: list[Node]) -> set[Node]:
         node = todo.pop()
         if node.op is Op.DETACH or (node.op in (Op.AFTER, Op.BUFFER) and _is_of_leaf(node)):
             continue
-        values = [s.src[1] if s.op is Op.ASSIGN else s for s in node.src]
+        values = [Assign.of(s).value if s.op is Op.ASSIGN else s for s in node.src]
         read.update(values[node.op is Op.AFTER :])  # what is overwritten is not read for that
         todo += (new := set(values) - seen)
         seen |= new

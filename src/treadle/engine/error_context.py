@@ -1,4 +1,4 @@
-"""What fails while a graph runs, told with what was being computed and the user's lines for it.
+"""The context of an error: what was being computed, and the user's lines for it.
 
 OutOfMemory: CPU: no memory for 3.0 GiB ...
   while computing float32 of shape (28000, 28000), 2.9 GiB

@@ -1,4 +1,4 @@
-"""The straight way through a replay: nothing is asked that cannot have changed since the last.
+"""The fast path of a replay: only what may have changed since the last one is looked at.
 
     settled = Settled(glances)
     straight = straight_of(capture, span)     None where a replay is more than kernels
@@ -21,10 +21,10 @@ from ..config import scope, settings
 from ..ir.node import Node
 from ..ir.op import Op
 from .arguments import Found, Glance, exchanged, signature_of
-from .backends import Device
 from .capture import Capture, step_state
 from .change_counters import changes
 from .counters import count
+from .devices import Device
 from .memory import Memory, Promise, moment
 from .steps import HostCall, Transfer
 

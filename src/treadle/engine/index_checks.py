@@ -23,6 +23,7 @@ from ..ir.args import BoundsArg, ReduceArg, Token
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.origin import origin_of
+from ..ir.views import behind_reshape, operand
 from .memory import Memory, adopt, memory_of, new_memory, on_read
 from .prepacked import expects_replays
 from .realized import is_backed, resolve
@@ -47,7 +48,7 @@ class Flag:
 
     def computed(self, node: Node) -> None:
         """From now on reads look at the memory of `node`, the value of the graph."""
-        memory = memory_of(_buffer(node).arg)
+        memory = memory_of(behind_reshape(node).arg)
         if self.lasts:
             _lasting[memory] = self
             return
@@ -98,7 +99,7 @@ def _can_change(checked: Node) -> bool:
 
 def _distance(checked: Node) -> Node:
     """The largest distance of an index from the lower bound, unsigned, of shape (1,)."""
-    index, arg = checked.src[0], checked.arg
+    index, arg = operand(checked), checked.arg
     signed, unsigned = _types(index)
     places = index.cast(unsigned if index.dtype.is_unsigned else signed)
     distance = (places - arg.lowest if arg.lowest else places).cast(unsigned)
@@ -157,16 +158,10 @@ _SINCE = (
 )
 
 
-def _buffer(node: Node) -> Node:
-    while node.op is Op.RESHAPE:
-        node = node.src[0]
-    return node
-
-
 def _memory_below(checked: Node) -> tuple[Node, Memory] | None:
     """The BUFFER that an index is all of, and its memory, where nobody else writes to that."""
-    index = resolve(checked.src[0])
-    if not is_backed(index) or (buffer := _buffer(index)).op is not Op.BUFFER:
+    index = resolve(operand(checked))
+    if not is_backed(index) or (buffer := behind_reshape(index)).op is not Op.BUFFER:
         return None
     memory = memory_of(buffer.arg)
     return None if memory.is_exposed else (buffer, memory)

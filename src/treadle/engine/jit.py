@@ -54,7 +54,7 @@ from .arguments import (
     with_arguments,
     with_sizes,
 )
-from .bindings import given
+from .bindings import binding
 from .capture import Capture, begin, made_before, note_names, step_state
 from .capture_outputs import finish, interferes, leave, reaches, shares_memory, watch_graphs
 from .check_kernels import check_again
@@ -281,7 +281,10 @@ class TinyJit(Generic[P, R]):
         function: Callable[..., R] = self.function
         try:
             capturing.begin(capture)
-            with expect_replays(capture.inputs, (self._before[0], self._before[1])), given(values):
+            with (
+                expect_replays(capture.inputs, (self._before[0], self._before[1])),
+                binding(values),
+            ):
                 result = function(*exchanged(args, swapped), **exchanged(kwargs, swapped))
                 pairs = enumerate(zip(tensors, stand_ins, strict=True))
                 capture.graded = [number for number, pair in pairs if _has_gained(*pair)]

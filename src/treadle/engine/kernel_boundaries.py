@@ -1,4 +1,4 @@
-"""What no one kernel computes.
+"""Boundaries of kernels: nodes that no one kernel computes.
 
 COPY, from one device to another; HOST, a function of NumPy's; RECUR, a loop over kernels.
 
@@ -21,9 +21,10 @@ from ..ir.choices import choosing
 from ..ir.node import Node, toposort
 from ..ir.op import CUTS, Op
 from ..ir.recurrence import Loop, siblings, without
+from ..ir.views import behind_reshape, operand
 from ..transforms.matrices import siblings as results_of
 from ..transforms.recurrence import rows
-from .backends import Device
+from .devices import Device
 from .memory import Memory, adopt, memory_of, new_memory
 from .realized import holders, is_backed, remember, resolve
 from .recurrence import run_loop
@@ -169,7 +170,7 @@ def _is_read_by_loops(node: Node, cut: Node) -> bool:
 def _read_in_place(node: Node) -> Node:
     """What a loop's operand is rows of: a step reads them where they are, such as in a history."""
     while node.op in (Op.SHRINK, Op.RESHAPE) and resolve(node) is node:
-        node = node.src[0]
+        node = operand(node)
     return node
 
 
@@ -220,6 +221,5 @@ def _host_call(node: Node, operands: list[Memory]) -> tuple[HostCall, list[Node]
 
 
 def _memory_below(node: Node) -> Memory:
-    while node.op is Op.RESHAPE:
-        node = node.src[0]
+    node = behind_reshape(node)
     return memory_of(node.arg)

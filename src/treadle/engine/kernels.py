@@ -27,9 +27,10 @@ from ..ir.text import render
 from ..optimize.heuristic import optimize
 from ..schedule.kernel import Kernel
 from ..target import host_target
-from .backends import Opened, compile_cache
+from .cache import compile_cache
 from .child import available
 from .counters import GlobalCounters
+from .devices import Opened
 from .error_context import blamed
 from .loading import digest, load
 from .program import CompiledKernel
@@ -194,6 +195,6 @@ def _work(kernel: Kernel) -> tuple[int, int]:
         if node.op in ALU and node.dtype.kind in ("float", "int", "uint"):
             ops += times(free[node])
         elif node.op is Op.REDUCE:
-            ops += times(free[node] | frozenset(node.src[1:]))
+            ops += times(free[node] | frozenset(closed_ranges(node)))
     nbytes = sum(b.dtype.itemsize * size_max(size_product(b.shape)) for b in kernel.buffers)
     return ops, nbytes

@@ -12,9 +12,9 @@ from itertools import chain
 
 from ..config import settings
 from ..ir.choices import is_observed, note_kernel
-from .backends import Device, Opened
 from .check_kernels import check_again, check_launches
 from .counters import count
+from .devices import Device, Opened
 from .memory import Memory
 from .prepacked import Kept, Room
 from .program import Program

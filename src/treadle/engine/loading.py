@@ -10,7 +10,8 @@ import hashlib
 from typing import Any
 
 from ..runtime.base import Boxes, Entry, Slot
-from .backends import Opened, digest_of_sources
+from .cache import digest_of_sources
+from .devices import Opened
 from .program import CompiledKernel
 
 __all__ = ["digest", "load"]

@@ -1,4 +1,4 @@
-"""Schedules of one kernel against the heuristic's: compiled, checked and timed in this process.
+"""Measurements: schedules of one kernel beside the heuristic's, compiled, checked and timed.
 
     measurer = Measurer(task)
     measurer.own()                          Verdict("right", 0.0041): the heuristic's choice
@@ -22,7 +22,7 @@ from ..ir.rules.index import remembered
 from ..ir.text import parse
 from ..optimize.heuristic import optimize
 from ..optimize.parameters import Parameters
-from .backends import Device, Opened
+from .devices import Device, Opened
 from .loading import digest, load
 from .translation import Job, Translator
 from .trial import Arrays, Candidate, Trial

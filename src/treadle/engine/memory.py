@@ -20,8 +20,9 @@ from ..errors import InternalError, UserError
 from ..ir.args import BufferRef, Placeholder, ShardArg, Token
 from ..ir.node import Node
 from ..ir.op import Op
-from .backends import Device
+from ..ir.views import behind_reshape
 from .change_counters import changes
+from .devices import Device
 from .realized import remember
 
 if TYPE_CHECKING:
@@ -267,8 +268,7 @@ def _refuse_race(memory: Memory, ref: BufferRef) -> None:
 
 def buffers_of(node: Node) -> list[Node]:
     """The BUFFERs of a node in memory, one for each device."""
-    while node.op is Op.RESHAPE:
-        node = node.src[0]
+    node = behind_reshape(node)
     return [b for part in node.src for b in buffers_of(part)] if node.op is Op.MULTI else [node]
 
 

@@ -1,4 +1,4 @@
-"""Functions by value, for pickles: lambdas and those inside of others have no name to be found by.
+"""Functions by value, for pickles: lambdas and inner functions, which have no name to be found by.
 
     made_of(parts_of(lambda x: x * w))      the same function, of its code and what it closes over
 

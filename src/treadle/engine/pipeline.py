@@ -26,13 +26,15 @@ from ..ir.shape import size_max, size_product
 from ..ir.symbolic import unbind
 from ..ir.text import render as node_text
 from ..ir.versions import stored_below
+from ..ir.views import operand
 from ..schedule.kernel import Kernel
 from ..schedule.memory import Life, plan, plan_blocks
 from ..schedule.passes import schedule
 from ..schedule.textures import image_of
 from ..transforms.complex_to_real import in_reals
-from .backends import Device, compile_cache
-from .bindings import with_given
+from .bindings import with_bindings
+from .cache import compile_cache
+from .devices import Device
 from .kernels import compiled, known_kernel
 from .loading import digest
 from .memory import memory_of
@@ -52,14 +54,14 @@ def program_of(
     """The Program for `roots` on `device`, the buffers and the variables' values to run it with."""
     program, inputs, key = _known(roots, device)
     if program is not None:  # and so there is no BIND in the graph
-        return program, inputs, with_given({})
+        return program, inputs, with_bindings({})
     roots, values = unbind(roots)
     with _lock:
         program, inputs, key = _known(roots, device)
         if program is None:
             program = _saved_or_built(roots, device, inputs, key)
             _programs.put(key, program)
-    return program, inputs, with_given(values)
+    return program, inputs, with_bindings(values)
 
 
 def _known(roots: Sequence[Node], device: str) -> tuple[Program | None, list[BufferRef], Any]:
@@ -174,7 +176,7 @@ def _marked(roots: Sequence[Node], inputs: list[BufferRef]) -> Sequence[Node]:
 
 
 def _has_work(root: Node) -> bool:
-    return 0 not in (root.src[0].shape if root.op is Op.ASSIGN else root.shape)
+    return 0 not in (operand(root).shape if root.op is Op.ASSIGN else root.shape)
 
 
 def _key(buffer: Node) -> object:

@@ -1,4 +1,4 @@
-"""Memory that lasts from call to call of a captured function, and what is kept of it.
+"""Memory that lasts from call to call of a captured function, and its packed copies.
 
     with expect_replays(inputs, before):     memory that the last call did not assign to, lasts
         lasts(memory)                        True for the weights of a network
@@ -23,9 +23,9 @@ from typing import Any
 from ..config import settings
 from ..ir.choices import note_kernel
 from ..runtime.base import Entry, Launch
-from .backends import Device, Opened
 from .call_scope import ValueOfCall
 from .change_counters import changes
+from .devices import Device, Opened
 from .memory import Memory, moment
 from .program import CompiledKernel
 from .steps import Run

@@ -1,4 +1,4 @@
-"""What has been computed: the memory that holds a node's value, and who can still ask for it.
+"""Realized nodes: the memory that holds a node's value, and who can still ask for it.
 
     remember(node, memory)    resolve(node) -> memory    current([graph]) -> the graph on memory
 
@@ -18,6 +18,7 @@ from ..forks import fork_safe
 from ..ir.args import Placeholder, Token
 from ..ir.node import Node, substitute, toposort
 from ..ir.op import Op
+from ..ir.views import behind_reshape, operand
 from ..ir.weak import Reference, inside
 from .change_counters import changes
 
@@ -115,7 +116,7 @@ def resolve(node: Node) -> Node:
         _set_memory(first, None)
         return first
     if node.op is Op.RESHAPE:
-        base = node.src[0]
+        base = operand(node)
         if base.op is Op.BUFFER and base.memory is None:
             return node
         moved = resolve(base)
@@ -129,8 +130,7 @@ def resolve(node: Node) -> Node:
 
 def _is_overwritten(node: Node) -> bool:
     """Whether memory holds another version than that which `node` names."""
-    while node.op is Op.RESHAPE:
-        node = node.src[0]
+    node = behind_reshape(node)
     if node.op is Op.MULTI:
         return any(map(_is_overwritten, node.src))
     if node.op is not Op.BUFFER or node.memory is not None:
@@ -154,8 +154,7 @@ def is_known(node: Node) -> bool:
 
 def is_backed(node: Node) -> bool:
     """Whether a node is a BUFFER, a RESHAPE of one, or a MULTI of such."""
-    while node.op is Op.RESHAPE:
-        node = node.src[0]
+    node = behind_reshape(node)
     if node.op is Op.MULTI:
         return all(is_backed(part) for part in node.src)
     return node.op is Op.BUFFER and not isinstance(node.arg.token, Placeholder)

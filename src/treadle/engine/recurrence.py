@@ -16,7 +16,8 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.recurrence import Loop, siblings
 from ..ir.shape import Shape, size_product
-from .backends import Device
+from ..ir.views import After, Assign, operand
+from .devices import Device
 from .launching import run_program
 from .memory import Memory, adopt, memory_of, new_memory
 from .pipeline import program_of
@@ -117,5 +118,4 @@ def _set_row(history: Node, number: int | Node, value: Node) -> Node:
     """A history with `value` in one row."""
     view = _row(history, number)
     shaped = Node(Op.RESHAPE, view.dtype, (value,), view.shape)
-    assign = Node(Op.ASSIGN, view.dtype, (view, shaped))
-    return Node(Op.AFTER, view.dtype, (history.src[0], assign))
+    return After(operand(history), (Assign(view, shaped).node(),)).node()

@@ -1,4 +1,4 @@
-"""A Measurer in a process of its own: a schedule that crashes or never ends costs that process.
+"""A Measurer in a process of its own: a schedule that crashes or hangs costs that process.
 
     with RemoteMeasurer(task) as measurer:
         measurer.own(seconds=5.0)                    ->  Verdict
@@ -22,8 +22,8 @@ from typing import Any, Self
 
 from ..config import Context
 from ..optimize.parameters import Parameters
-from .backends import Device
 from .child import Child, Parent, available, parent
+from .devices import Device
 from .measure import Measurer, SearchTask, Verdict
 
 __all__ = ["Ended", "NotStarted", "RemoteMeasurer", "serve"]

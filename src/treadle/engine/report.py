@@ -24,7 +24,7 @@ from ..runtime.probe import peaks
 if TYPE_CHECKING:
     from ..ir.node import Node
     from ..lower.passes import Lowered
-    from .backends import Opened
+    from .devices import Opened
     from .program import Program
     from .steps import HostCall
 

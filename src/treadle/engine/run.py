@@ -20,13 +20,14 @@ from ..ir.op import CUTS, Op
 from ..ir.shape import size_product
 from ..ir.symbolic import size_with, unbind
 from ..ir.versions import stored_below
+from ..ir.views import behind_reshape
 from ..schedule.kernel import Kernel
 from ..schedule.passes import schedule
 from ..schedule.shard import Spread, Value, partition, spread_over
 from ..transforms.complex_to_real import in_reals
-from .backends import Device
-from .bindings import with_given
+from .bindings import with_bindings
 from .check import check_values
+from .devices import Device
 from .effects import (
     commit,
     is_stored,
@@ -147,9 +148,7 @@ def _realize_shards(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
 def _parts(value: Value, effect: Node) -> Iterator[tuple[Node, Node]]:
     """What is computed on each device for `effect`, with that."""
     for node in value.parts if isinstance(value, Spread) else (value.node,):
-        while node.op is Op.RESHAPE:
-            node = node.src[0]
-        yield node, effect
+        yield behind_reshape(node), effect
 
 
 def _jobs(values: list[Value], devices: list[Any]) -> list[tuple[Node, str]]:
@@ -351,9 +350,7 @@ def _execute(roots: list[Node], device: str, effects: list[Node]) -> list[Node |
 
 def _stored_below(root: Node) -> Node:
     """What gets memory anyway, where `root` is only another shape of it."""
-    base = root
-    while base.op is Op.RESHAPE:
-        base = base.src[0]
+    base = behind_reshape(root)
     return base if base.op in (Op.CONTIGUOUS, Op.SCAN, Op.SCATTER, Op.AFTER) else root
 
 
@@ -363,7 +360,7 @@ def _interpret(roots: list[Node], device: str, effects: list[Node]) -> list[Node
 
     memory = {stored_below(e).arg: read(stored_below(e).arg).copy() for e in effects}
     plain, bound = unbind(roots)
-    known = with_given(bound)
+    known = with_bindings(bound)
     values = interpret_many(plain, lambda ref: memory[ref] if ref in memory else read(ref), known)
     found = [
         None

@@ -22,6 +22,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ..backends import backend_of
 from ..config import settings
 from ..ir.choices import forget_choices
 from ..ir.node import Node
@@ -34,11 +35,10 @@ from .translation import Job
 
 if TYPE_CHECKING:
     from ..schedule.kernel import Kernel
-    from .backends import Opened
+    from .devices import Opened
 
 __all__ = ["best_schedule"]
 
-DEVICES = ("CPU", "CL")
 SECONDS = 5.0  # for one kernel: no candidate is begun later
 GRACE = 1.0  # seconds behind that, for what was begun before
 PATIENCE = 2.0  # seconds for one candidate, or if that is more,
@@ -65,7 +65,7 @@ def best_schedule(
     is not kept where another process may be able to search.
     """
     own = optimize(kernel.ast, opened.code_target)
-    searches = opened.name.partition(":")[0] in DEVICES and opened.target.workgroup is None
+    searches = backend_of(opened.name).computes and opened.target.workgroup is None
     if not searches or not can_be_judged(kernel):
         return own, True
     if _refused:

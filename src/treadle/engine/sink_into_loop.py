@@ -1,4 +1,4 @@
-"""Products with the rows of a sequence that a loop better computes in its own steps.
+"""Products with the rows of a sequence, moved into the steps of a loop.
 
     rows of xs @ w, each added to h @ u in its step   ->  x @ w + h @ u in each step
 
@@ -17,6 +17,7 @@ from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.op import MOVEMENT, Op
 from ..ir.recurrence import Loop, siblings, stand_in
+from ..ir.views import operand
 from ..schedule.index import Index, source_index
 from ..schedule.plan import is_heavy, ranges_in
 from ..target import Target
@@ -81,7 +82,7 @@ def _product(rows: Node, target: Target) -> tuple[Node, Node, int] | None:
         return None
     inner = _inside(reduce, index)
     summed = ranges_in(inner) - ranges_in(index)
-    product, inner = _viewed(reduce.src[0], inner, step)
+    product, inner = _viewed(operand(reduce), inner, step)
     if product.op is not Op.MUL:
         return None
     factors = [_viewed(factor, inner, step) for factor in product.src]
@@ -103,7 +104,7 @@ def _inside(reduce: Node, index: Index) -> Index:
     """Where a reduction reads its source for its element `index`."""
     inner, first = list(index), max(r.arg.number for r in ranges_in(index)) + 1
     for axis in reduce.arg.axes:
-        inner[axis] = Node.range(reduce.src[0].shape[axis], first + axis)
+        inner[axis] = Node.range(operand(reduce).shape[axis], first + axis)
     return tuple(inner)
 
 
@@ -113,7 +114,7 @@ def _viewed(node: Node, index: Index, step: Node) -> _View:
         below = index if node.op is Op.CAST else source_index(node, index)[0]
         if step in ranges_in(below) and step not in below:
             break
-        node, index = node.src[0], below
+        node, index = operand(node), below
     return _View(node, index)
 
 

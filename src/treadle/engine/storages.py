@@ -25,6 +25,7 @@ from ..ir.args import Placeholder, Token
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.versions import stored_below
+from ..ir.views import operand
 from .call_scope import is_running
 from .change_counters import changes
 from .realized import holders, resolve
@@ -93,12 +94,12 @@ def _shows(moves: Moves, node: Node, base: Node) -> bool:
     """Whether `node` is what the movements show of `base`, with or without its gradients."""
     for op, arg in reversed(moves):
         while node.op is Op.DETACH:
-            node = node.src[0]
+            node = operand(node)
         if node.op is not op or node.arg != arg:
             return False
-        node = node.src[0]
+        node = operand(node)
     while node is not base and node.op is Op.DETACH:
-        node = node.src[0]
+        node = operand(node)
     return node is base
 
 
@@ -218,7 +219,7 @@ def base_of(node: Node, is_graded: bool = False) -> Node | None:
     """
     node = node if is_graded else resolve(node)
     while node.op is Op.RESHAPE:
-        node = node.src[0] if is_graded else resolve(node.src[0])
+        node = operand(node) if is_graded else resolve(operand(node))
     return node if node.op in (Op.BUFFER, Op.AFTER) else None
 
 

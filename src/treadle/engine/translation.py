@@ -19,7 +19,7 @@ from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.rules.index import remembered
 from ..ir.text import parse
-from ..lower.count_iterations import most_steps
+from ..lower.count_iterations import most_iterations
 from ..lower.linearize import Phase, param_bytes
 from ..lower.passes import lower
 from ..optimize.heuristic import optimize
@@ -28,7 +28,7 @@ from .program import packed
 from .report import report_compilation
 
 if TYPE_CHECKING:
-    from .backends import Opened
+    from .devices import Opened
 
 __all__ = ["Job", "Translator", "entry_of"]
 
@@ -92,7 +92,7 @@ class Translator:
     def _check_steps(self, phases: Sequence[Phase]) -> None:
         """Raises DeviceError if a loop is so long that the device's driver would end it early."""
         limit = self.target.max_steps
-        steps = max(map(most_steps, phases), default=0)
+        steps = max(map(most_iterations, phases), default=0)
         if limit is not None and steps > limit:
             raise DeviceError(
                 f"[realize] {self.device}: one work item would take {steps} loop steps, but the "

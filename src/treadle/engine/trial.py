@@ -24,13 +24,14 @@ from ..errors import OutOfMemory
 from ..ir.elementwise import numpy_dtype
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import Access
 from ..optimize.sample import sampled
 from ..runtime.base import Launch
 from .agreement import agree, tolerance
 from .prepacked import left_out
 
 if TYPE_CHECKING:
-    from .backends import Opened
+    from .devices import Opened
     from .program import CompiledKernel
 
 __all__ = ["Arrays", "Build", "Candidate", "Trial"]
@@ -76,7 +77,7 @@ class Trial:
         self._ast, self._writes, self._opened, self._build = ast, writes, opened, build
         nodes = ast.toposort()
         self._params = sorted((n for n in nodes if n.op is Op.PARAM), key=lambda n: n.arg.slot)
-        loaded = {n.src[0].arg.slot for n in nodes if n.op is Op.LOAD}
+        loaded = {Access.of(n).memory.arg.slot for n in nodes if n.op is Op.LOAD}
         self._in_place = bool(loaded & set(writes))
         self._lasting = {p.arg.slot for p in self._params if p.arg.lasts}
         self._tolerance = tolerance(nodes) or 0.0

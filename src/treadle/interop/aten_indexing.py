@@ -1,4 +1,4 @@
-"""What PyTorch's operators that look elements up, or order them, mean: more rows of the table."""
+"""ATen's operators that gather, scatter and sort: more rows of the table."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 
 from ..dtype import _from_torch_dtype, dtypes
 from ..tensor import Tensor
+from ..tensor.subscript import check_places
 from .aten import axes_of, means
 
 __all__ = ["ONLY_IF"]
@@ -40,7 +41,7 @@ def _arange(start: Any, end: Any, step: Any = 1, *, dtype: Any = None, **placeme
 
 @means(aten.embedding.default)
 def _embedding(table: Tensor, index: Tensor, *how: Any) -> Tensor:
-    return table[index]
+    return table._pick_checked("embedding", 0, index)
 
 
 @means(aten.index.Tensor)
@@ -56,7 +57,8 @@ def _index_put(x: Tensor, indices: Any, values: Tensor, accumulate: bool = False
     given = first.broadcast_tensors(*others) if others else (first,)
     sizes = [x.shape[axis] for axis in axes]
     place: Any = 0
-    for one, size in zip(given, sizes, strict=True):
+    for one, axis, size in zip(given, axes, sizes, strict=True):
+        one = one._result(check_places("index_put", one, axis, size, -size))
         place = place * size + (one < 0).where(one + size, one).cast(dtypes.int64)
     count = given[0].ndim
     # Axes of the index stand where the indexed ones stood, or in front of all if those lie apart.
@@ -84,7 +86,9 @@ def _gather(x: Tensor, axis: int, index: Tensor, sparse_grad: bool = False) -> T
 
 @means(aten.index_select.default)
 def _index_select(x: Tensor, axis: int, index: Tensor) -> Tensor:
-    return x.index_select(axis, index)
+    if not x.ndim:
+        return _index_select(x.reshape((1,)), 0, index).reshape(())
+    return x._pick_checked("index_select", axis % x.ndim, index.reshape((-1,)))
 
 
 @means(aten.scatter.src, aten.scatter.value)

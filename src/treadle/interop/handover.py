@@ -15,7 +15,7 @@ import torch
 
 from ..dtype import _from_torch_dtype
 from ..engine.arguments import memories_of
-from ..engine.backends import Device
+from ..engine.devices import Device
 from ..engine.memory import Memory, adopt
 from ..engine.realized import is_backed, resolve
 from ..tensor import Tensor

@@ -195,8 +195,8 @@ RangeKind = Literal["loop", "grid", "local", "subgroup", "unroll", "vector"]
 class RangeArg:
     """A loop. `number` orders nesting: a smaller number is further out.
 
-    Steps of "grid" are slices or groups, steps of "local" the items of a group, steps of "subgroup"
-    those items of a group that combine values without memory.
+    Steps of "grid" are slices or groups, steps of "local" the work items of a workgroup, steps of
+    "subgroup" those work items of a workgroup that combine values without memory.
     """
 
     number: int

@@ -15,7 +15,7 @@ from .op import OF_COMPLEX, Op
 
 if TYPE_CHECKING:
     from ..dtype import DType
-    from .node import Node
+    from .graph import AnyNode
 
 __all__ = ["check_complex"]
 
@@ -24,7 +24,7 @@ _ORDERING = frozenset((Op.CMPLT, Op.MAX, Op.MIN, Op.SORT))
 _COMBINING = frozenset((Op.REDUCE, Op.SCAN, Op.SCATTER))
 
 
-def check_complex(op: Op, dtype: DType, src: tuple[Node, ...], arg: Any) -> None:
+def check_complex(op: Op, dtype: DType, src: tuple[AnyNode, ...], arg: Any) -> None:
     """Raises DTypeError where `op` on `src`, the first of which is complex, has no meaning."""
     name = src[0].dtype.name
     combining = arg.op if op in _COMBINING else None

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..dtype import DType, dtypes, numpy_names
-from .op import COMPARE, Op
+from .op import COMPARE, INFO, Op
 
 __all__ = [
     "ELEMENTWISE", "apply_alu", "cast_array", "constant_array", "erfinv", "numpy_dtype",
@@ -143,22 +143,10 @@ def _complex(a: Array, b: Array) -> Array:
 
 
 ELEMENTWISE: dict[Op, Callable[..., Any]] = {
+    **{op: _in_double(getattr(np, info.numpy)) for op, info in INFO.items() if info.numpy},
     Op.NEG: _negate,
     Op.RECIP: lambda a: a.dtype.type(1) / a,
     Op.SQRT: np.sqrt,
-    Op.EXP2: _in_double(np.exp2),
-    Op.EXP: _in_double(np.exp),
-    Op.LOG2: _in_double(np.log2),
-    Op.LOG: _in_double(np.log),
-    Op.LOG10: _in_double(np.log10),
-    Op.LOG1P: _in_double(np.log1p),
-    Op.SIN: _in_double(np.sin),
-    Op.COS: _in_double(np.cos),
-    Op.TAN: _in_double(np.tan),
-    Op.TANH: _in_double(np.tanh),
-    Op.ASINH: _in_double(np.arcsinh),
-    Op.ACOSH: _in_double(np.arccosh),
-    Op.ATANH: _in_double(np.arctanh),
     Op.ERF: _in_double(np.vectorize(math.erf, otypes=[np.float64])),
     Op.ERFC: _in_double(np.vectorize(math.erfc, otypes=[np.float64])),
     Op.ERFINV: _in_double(np.vectorize(erfinv, otypes=[np.float64])),

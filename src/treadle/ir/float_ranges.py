@@ -1,4 +1,4 @@
-"""What comparisons prove of floats: bounds of values that are no NaN.
+"""Ranges of floats: the bounds that comparisons prove, for values that are no NaN.
 
     y = (x > 0).where(x, 0); z = (y < 1).where(y, 1)
     clamped(z)  ->  (0.0, 1.0): a NaN is not above 0, so that y is 0 then

@@ -12,38 +12,38 @@ import math
 import weakref
 from typing import Any
 
-from .node import Node
+from .graph import AnyNode, toposort
 from .op import Op
 
 __all__ = ["Bounds", "always", "arithmetic", "bounds", "never"]
 
 Bounds = tuple[Any, Any]
 _UNKNOWN: Bounds = (-math.inf, math.inf)
-_cache: weakref.WeakKeyDictionary[Node, Bounds] = weakref.WeakKeyDictionary()
+_cache: weakref.WeakKeyDictionary[AnyNode, Bounds] = weakref.WeakKeyDictionary()
 
 
-def bounds(node: Node) -> Bounds:
+def bounds(node: AnyNode) -> Bounds:
     """Inclusive bounds of every value that an integer, index or bool node can take."""
     found = _cache.get(node)
     if found is not None:
         return found
-    for item in node.toposort(lambda n: n not in _cache):
+    for item in toposort((node,), lambda n: n not in _cache):
         if item not in _cache:
             _cache[item] = _of(item)
     return _cache[node]
 
 
-def always(condition: Node) -> bool:
+def always(condition: AnyNode) -> bool:
     """Whether a bool node is proved to hold."""
     return bounds(condition)[0] == 1
 
 
-def never(condition: Node) -> bool:
+def never(condition: AnyNode) -> bool:
     """Whether a bool node is proved not to hold."""
     return bounds(condition)[1] == 0
 
 
-def _of(node: Node) -> Bounds:
+def _of(node: AnyNode) -> Bounds:
     op = node.op
     if node.dtype.kind == "float" or node.dtype.count > 1:
         return _UNKNOWN
@@ -63,7 +63,7 @@ def _of(node: Node) -> Bounds:
     return arithmetic(op, [_cache[s] for s in node.src], default)
 
 
-def _type_range(node: Node) -> Bounds:
+def _type_range(node: AnyNode) -> Bounds:
     if node.dtype.kind in ("int", "uint"):
         return (node.dtype.min, node.dtype.max)
     return _UNKNOWN

@@ -1,4 +1,4 @@
-"""A key and a place in one unsigned integer, so that one reduction finds both.
+"""A key and an index in one unsigned integer, so that one reduction finds both.
 
     joined(key, place)   (cast(key) << 32) | cast(place), uint64
     split(node)          (key, place) again, None for what is no such number

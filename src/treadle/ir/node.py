@@ -19,6 +19,8 @@ from ..errors import UserError
 from .args import RangeArg, VarArg
 from .complexes import check_complex
 from .fold import can_fold, fold_bits, fold_scalar, round_to
+from .graph import short, toposort
+from .interval import bounds
 from .op import ALU, COMMUTATIVE, COMPARE, Op
 from .shape import Shape, infer_shape
 from .weak import Reference, inside
@@ -187,15 +189,11 @@ class Node:
         return substitute((self,), mapping)[0]
 
     def __repr__(self) -> str:
-        from .text import short
-
         return short(self)
 
     def __bool__(self) -> bool:
         if self.op is Op.CONST:
             return bool(self.arg)
-        from .interval import bounds  # which is made of Nodes
-
         low, high = bounds(self)
         if low > 0 or high < 0 or low == high == 0:  # whatever its variables are bound to
             return low != 0 or high != 0
@@ -327,32 +325,6 @@ def _interned_as(
             return found
         _forget(earlier)
     return node
-
-
-def toposort(roots: Iterable[Node], enter: Callable[[Node], bool] | None = None) -> list[Node]:
-    """Every node of these graphs, sources first.
-
-    Where `enter(node)` is false, the node is listed and its sources are not visited through it.
-    """
-    done: dict[Node, None] = {}
-    stack: list[Node | None] = list(roots)
-    stack.reverse()
-    while stack:
-        node = stack.pop()
-        if node is None:  # all that stood above it is done: the sources of the next
-            node = stack.pop()
-            assert node is not None
-            done[node] = None
-        elif node in done:
-            continue
-        elif (enter is not None and not enter(node)) or not node.src:
-            done[node] = None
-        else:
-            stack += node, None
-            for source in reversed(node.src):
-                if source not in done:
-                    stack.append(source)
-    return list(done)
 
 
 def substitute(roots: tuple[Node, ...], mapping: dict[Node, Node]) -> tuple[Node, ...]:

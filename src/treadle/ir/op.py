@@ -143,10 +143,14 @@ class Op(IntEnum):
 
 @dataclass(frozen=True)
 class OpInfo:
-    """`arity` is the number of sources, -1 for any number; `meaning` is one line for readers."""
+    """`arity` is the number of sources, -1 for any number; `meaning` is one line for readers.
+
+    `numpy` is the NumPy function that says the same in float64, if there is one of that name.
+    """
 
     arity: int
     meaning: str
+    numpy: str | None = None
 
 
 INFO: dict[Op, OpInfo] = {
@@ -168,19 +172,19 @@ INFO: dict[Op, OpInfo] = {
     Op.NEG: OpInfo(1, "-a"),
     Op.RECIP: OpInfo(1, "1 / a, floats"),
     Op.SQRT: OpInfo(1, "square root"),
-    Op.EXP2: OpInfo(1, "2 ** a"),
-    Op.EXP: OpInfo(1, "e ** a"),
-    Op.LOG2: OpInfo(1, "logarithm to base 2"),
-    Op.LOG: OpInfo(1, "natural logarithm"),
-    Op.LOG10: OpInfo(1, "logarithm to base 10"),
-    Op.LOG1P: OpInfo(1, "natural logarithm of 1 + a"),
-    Op.SIN: OpInfo(1, "sine, radians"),
-    Op.COS: OpInfo(1, "cosine, radians"),
-    Op.TAN: OpInfo(1, "tangent, radians"),
-    Op.TANH: OpInfo(1, "hyperbolic tangent"),
-    Op.ASINH: OpInfo(1, "inverse hyperbolic sine"),
-    Op.ACOSH: OpInfo(1, "inverse hyperbolic cosine"),
-    Op.ATANH: OpInfo(1, "inverse hyperbolic tangent"),
+    Op.EXP2: OpInfo(1, "2 ** a", "exp2"),
+    Op.EXP: OpInfo(1, "e ** a", "exp"),
+    Op.LOG2: OpInfo(1, "logarithm to base 2", "log2"),
+    Op.LOG: OpInfo(1, "natural logarithm", "log"),
+    Op.LOG10: OpInfo(1, "logarithm to base 10", "log10"),
+    Op.LOG1P: OpInfo(1, "natural logarithm of 1 + a", "log1p"),
+    Op.SIN: OpInfo(1, "sine, radians", "sin"),
+    Op.COS: OpInfo(1, "cosine, radians", "cos"),
+    Op.TAN: OpInfo(1, "tangent, radians", "tan"),
+    Op.TANH: OpInfo(1, "hyperbolic tangent", "tanh"),
+    Op.ASINH: OpInfo(1, "inverse hyperbolic sine", "arcsinh"),
+    Op.ACOSH: OpInfo(1, "inverse hyperbolic cosine", "arccosh"),
+    Op.ATANH: OpInfo(1, "inverse hyperbolic tangent", "arctanh"),
     Op.ERF: OpInfo(1, "error function"),
     Op.ERFC: OpInfo(1, "1 - error function"),
     Op.ERFINV: OpInfo(1, "inverse error function"),

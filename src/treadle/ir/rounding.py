@@ -20,7 +20,7 @@ import numpy as np
 
 from ..dtype import DType, dtypes
 from .elementwise import ELEMENTWISE, cast_array, numpy_dtype
-from .op import Op
+from .op import TRANSCENDENTAL, Op
 from .rounding_bits import distance, ends, extreme, stays_between
 
 __all__ = ["ROUNDINGS", "Value", "elementwise", "epsilon", "exact", "total"]
@@ -32,8 +32,7 @@ Array = np.ndarray
 ROUNDINGS: dict[Op, float] = {
     Op.ADD: 1, Op.SUB: 1, Op.MUL: 1, Op.FMA: 1, Op.CAST: 1,
     Op.FDIV: 3, Op.RECIP: 3, Op.SQRT: 3, Op.MOD: 4,
-    Op.EXP2: 4, Op.EXP: 4, Op.LOG2: 4, Op.LOG: 4, Op.LOG10: 4, Op.LOG1P: 4,
-    Op.SIN: 4, Op.COS: 4, Op.TAN: 6, Op.TANH: 6,
+    **dict.fromkeys(TRANSCENDENTAL, 4), Op.TAN: 6, Op.TANH: 6,
     Op.ASINH: 6, Op.ACOSH: 6, Op.ATANH: 6, Op.ERF: 6, Op.ERFC: 16, Op.ERFINV: 8, Op.POW: 16,
 }  # fmt: skip
 

@@ -8,54 +8,57 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from ..errors import ShapeError
+from .graph import AnyNode
+from .interval import bounds
 from .op import ALU, SAME, Op
-
-if TYPE_CHECKING:
-    from .node import Node
 
 __all__ = [
     "Shape",
-    "Size",
     "infer_shape",
     "same_size",
     "simple_size",
+    "simplify_sizes_by",
     "size_max",
     "size_product",
     "strides_of",
 ]
 
-Size: TypeAlias = "int | Node"
 Shape: TypeAlias = "tuple[Any, ...]"
+N = TypeVar("N", bound=AnyNode)
+
+_simplify: Callable[[Any], Any]
 
 
-def same_size(a: Size, b: Size) -> bool:
+def same_size(a: int | AnyNode, b: int | AnyNode) -> bool:
     """Whether two sizes are known to be equal."""
     return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
 
 
-def simple_size(size: Size) -> Size:
+def simplify_sizes_by(simplify: Callable[[Any], Any]) -> None:
+    """How symbolic sizes are simplified: by rules, which are made of nodes, which have shapes."""
+    global _simplify
+    _simplify = simplify
+
+
+def simple_size(size: int | N) -> int | N:
     """The same size in the one form that equal sums have; a number where that is known."""
     if isinstance(size, int):
         return size
-    from .rules.index import simplify
-
-    found = simplify(size)
+    found = _simplify(size)
     return int(found.value) if found.is_const else found
 
 
-def size_max(size: Size) -> int:
+def size_max(size: int | AnyNode) -> int:
     """The largest value a size can take."""
     if isinstance(size, int):
         return size
-    from .interval import bounds
-
     return cast(int, bounds(size)[1])
 
 
-def size_product(sizes: Iterable[Size]) -> Any:
+def size_product(sizes: Iterable[int | AnyNode]) -> Any:
     """The product of sizes: an int where all are."""
     total: Any = 1
     for size in sizes:
@@ -73,7 +76,7 @@ def strides_of(shape: Shape) -> Shape:
     return tuple(reversed(strides))
 
 
-def _elementwise(op: Op, src: tuple[Node, ...]) -> Shape:
+def _elementwise(op: Op, src: tuple[AnyNode, ...]) -> Shape:
     shape: Shape = ()
     known = False
     for source in src:
@@ -140,13 +143,11 @@ def _shrink(source: Shape, bounds: tuple[tuple[Any, Any], ...]) -> Shape:
     return tuple(_between(*pair) for pair in bounds)
 
 
-def _between(begin: Size, end: Size) -> Size:
+def _between(begin: Any, end: Any) -> int | AnyNode:
     """A number wherever that is known: x[t:t + 2] has two rows for every t."""
     if isinstance(begin, int) and isinstance(end, int):
         return end - begin
-    from .node import as_index
-
-    return simple_size(as_index(end) - begin)
+    return simple_size(end - begin)
 
 
 def _flip(source: Shape, axes: tuple[int, ...]) -> Shape:
@@ -171,7 +172,7 @@ def _unwindow(source: Shape, arg: Any) -> Shape:
     return (*source[: arg.axis], arg.extent, *source[arg.axis + 1 : -1])
 
 
-def _reduce(src: tuple[Node, ...], arg: Any) -> Shape:
+def _reduce(src: tuple[AnyNode, ...], arg: Any) -> Shape:
     shape = src[0].shape
     if any(not 0 <= axis < len(shape) for axis in arg.axes):
         raise ShapeError(f"[reduce] axes {arg.axes} do not all lie within shape {shape}")
@@ -193,7 +194,7 @@ def _placed(name: str, shape: Shape, index: Shape, arg: Any) -> Shape:
     return index
 
 
-def _scatter(src: tuple[Node, ...], arg: Any) -> Shape:
+def _scatter(src: tuple[AnyNode, ...], arg: Any) -> Shape:
     wanted = _placed("scatter", src[0].shape, src[1].shape, arg)
     if src[2].shape != wanted:
         raise ShapeError(f"[scatter] values have shape {src[2].shape}, expected {wanted}")
@@ -206,7 +207,7 @@ def _sort(source: Shape, arg: Any) -> Shape:
     return (*source[: arg.axis], arg.count, *source[arg.axis + 1 :])
 
 
-def _distribute(src: tuple[Node, ...], shape: Shape) -> Shape:
+def _distribute(src: tuple[AnyNode, ...], shape: Shape) -> Shape:
     values, bins, starts = (s.shape for s in src)
     lines = len(values) == 2 and bins == values and len(starts) == 2 and starts[0] == values[0]
     if not lines or size_product(values) != size_product(shape):
@@ -217,7 +218,7 @@ def _distribute(src: tuple[Node, ...], shape: Shape) -> Shape:
     return shape
 
 
-def _assign(src: tuple[Node, ...]) -> Shape:
+def _assign(src: tuple[AnyNode, ...]) -> Shape:
     if src[0].shape != src[1].shape and src[1].op is not Op.CONST:
         raise ShapeError(
             f"[assign] a value of shape {src[1].shape} does not fit a target of {src[0].shape}"
@@ -225,7 +226,7 @@ def _assign(src: tuple[Node, ...]) -> Shape:
     return src[0].shape
 
 
-def _multi(src: tuple[Node, ...], arg: Any) -> Shape:
+def _multi(src: tuple[AnyNode, ...], arg: Any) -> Shape:
     shape = src[0].shape
     if arg.axis is None:
         return shape
@@ -233,7 +234,7 @@ def _multi(src: tuple[Node, ...], arg: Any) -> Shape:
     return (*shape[: arg.axis], total, *shape[arg.axis + 1 :])
 
 
-_Rule: TypeAlias = "Callable[[tuple[Node, ...], Any], Shape]"
+_Rule: TypeAlias = "Callable[[tuple[AnyNode, ...], Any], Shape]"
 
 
 def _first(rule: Callable[[Shape, Any], Shape]) -> _Rule:
@@ -267,7 +268,7 @@ _RULES: dict[Op, _Rule] = {
 }
 
 
-def infer_shape(op: Op, src: tuple[Node, ...], arg: Any) -> Shape:
+def infer_shape(op: Op, src: tuple[AnyNode, ...], arg: Any) -> Shape:
     """The shape of `op` on `src`; () for everything inside kernels.
 
     Raises ShapeError where shapes, axes or sizes do not fit.

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..errors import UserError
 from ..explained import explained
 from .node import Node, rebuild
 from .op import Op
 
-__all__ = ["Variable", "bind", "bound_size", "no_value", "size_with", "unbind"]
+__all__ = ["Size", "Variable", "bind", "bound_size", "no_value", "size_with", "unbind"]
+
+Size: TypeAlias = "int | Node"
 
 
 @explained

@@ -15,10 +15,11 @@ from typing import Any
 from ..dtype import DType, dtypes, to_dtype
 from ..errors import UserError
 from . import args as _args
+from .graph import short
 from .node import Node
 from .op import Op
 
-__all__ = ["parse", "render", "short"]
+__all__ = ["parse", "render"]
 
 _LINE = re.compile(r"^\s*(\d+) = (\w+)\.(\w+)(?:x(\d+))?((?: %\d+)*)(?: (.*))?$")
 _ENV: dict[str, Any] = {
@@ -130,21 +131,3 @@ def _parse_arg(text: str, nodes: dict[int, Node], tokens: dict[int, _args.Token]
     places = {"BufferRef": buffer, "Token": named, "_node": nodes.__getitem__}
     scope = {**_ENV, "Op": _Ops(), **places}
     return eval(code, scope)  # noqa: S307 (the scope holds the arg records alone, no builtins)
-
-
-def short(node: Node, depth: int = 4) -> str:
-    """`node` as an expression on one line, cut at `depth`."""
-    if node.op is Op.CONST:
-        return str(node.arg)
-    if node.op is Op.RANGE:
-        return f"r{node.arg.number}"
-    if node.op is Op.VARIABLE:
-        return str(node.arg.name)
-    name = node.op.name.lower()
-    if node.op is Op.BUFFER:
-        return f"buffer({node.arg.size}, {node.dtype.name}, {node.arg.device})"
-    if not node.src:
-        return f"{name}({node.arg})"
-    if depth == 0:
-        return f"{name}(...)"
-    return f"{name}({', '.join(short(s, depth - 1) for s in node.src)})"

@@ -20,8 +20,9 @@ from .node import Node
 from .op import Op
 
 __all__ = [
-    "After", "Assign", "End", "Gather", "Load", "Reduce", "Register", "Scatter", "Stage", "Store",
-    "Ticket", "Update", "Where", "bound_of", "operand", "operands", "with_loops",
+    "Access", "After", "Assign", "End", "Gather", "Load", "Reduce", "Register", "Scatter", "Stage",
+    "Store", "Ticket", "Update", "Where", "behind_reshape", "bound_of", "operand", "operands",
+    "places_of", "with_loops",
 ]  # fmt: skip
 
 Nodes = tuple[Node, ...]
@@ -30,6 +31,13 @@ Nodes = tuple[Node, ...]
 def operand(node: Node) -> Node:
     """The one source of a node, or the first of several: what is converted, moved or cut."""
     return node.src[0]
+
+
+def behind_reshape(node: Node) -> Node:
+    """What RESHAPEs are of."""
+    while node.op is Op.RESHAPE:
+        node = node.src[0]
+    return node
 
 
 def operands(node: Node) -> tuple[Node, Node]:
@@ -41,6 +49,22 @@ def operands(node: Node) -> tuple[Node, Node]:
 def bound_of(loop: Node) -> Node:
     """What a RANGE stays below: a constant, or a number that is known at launch."""
     return loop.src[0]
+
+
+def places_of(node: Node) -> Node:
+    """The indices that a GATHER reads at, or a SCATTER writes to."""
+    return node.src[1]
+
+
+class Access(NamedTuple):
+    """What LOAD, STORE and PREFETCH begin with: element `index` of `memory`."""
+
+    memory: Node
+    index: Node
+
+    @classmethod
+    def of(cls, node: Node) -> Access:
+        return cls(node.src[0], node.src[1])
 
 
 @cache

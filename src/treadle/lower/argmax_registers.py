@@ -1,4 +1,4 @@
-"""The extreme of keys with their places, in two registers half as wide as both together.
+"""argmax in two registers: a key and its index, each half as wide as both together.
 
     REDUCE(key << 32 | place, r; MAX)
       ->  UPDATE(place, WHERE(best < key, place', place)), then UPDATE(best, key; MAX)
@@ -17,10 +17,10 @@ from ..ir.loops import identity
 from ..ir.node import Node, alu
 from ..ir.op import Op
 
-__all__ = ["updates_of_keyed"]
+__all__ = ["argmax_updates"]
 
 
-def updates_of_keyed(
+def argmax_updates(
     key: Node, place: Node, op: Op, outer: tuple[Node, ...], loops: tuple[Node, ...], number: int
 ) -> list[Node]:
     """The UPDATEs of a place and of a key, whose registers have the numbers behind `number`."""

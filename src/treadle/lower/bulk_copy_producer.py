@@ -1,4 +1,4 @@
-"""STAGEs of BOXes: a producer copies slices into several buffers, the items of a group read them.
+"""STAGEs of BOXes: a producer copies slices into several buffers, work items read them.
 
     for i in S:  sums += WGMMA(STAGE(BOX(x, .., i)), STAGE(BOX(y, .., i)))      in B buffers
       ->

@@ -1,4 +1,4 @@
-"""How many loop steps one work item takes in a phase, at most.
+"""The number of loop iterations that one work item takes in a phase, at most.
 
     for i in 300: for j in 300: ...   ->  300 * (300 + 1 + 1) + 1
 
@@ -12,13 +12,13 @@ from ..ir.op import Op
 from .linearize import Phase
 from .overflow_analysis import integer_bounds
 
-__all__ = ["most_steps"]
+__all__ = ["most_iterations"]
 
 # A 64-bit division is a loop over its bits where the language has 32-bit integers only.
 WIDE_DIVISION = 65
 
 
-def most_steps(phase: Phase) -> int:
+def most_iterations(phase: Phase) -> int:
     """The steps of all loops of one item, sizes known at launch at their largest."""
     around: list[tuple[int, int]] = []  # (size of a loop that is open, steps before it)
     total = 0

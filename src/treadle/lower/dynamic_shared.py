@@ -1,4 +1,4 @@
-"""Where the LOCAL memory of a group lies, if a kernel asks for it at its launch.
+"""Shared memory that a kernel asks for at its launch, and where its parts lie.
 
     local0: 40 bytes, local1: 100 bytes at a multiple of 64  ->  local0 at 0, local1 at 64
 
@@ -15,10 +15,10 @@ from ..ir.node import Node
 from ..ir.op import Op
 from .linearize import Phase
 
-__all__ = ["asking", "local_places"]
+__all__ = ["ask_for_shared", "local_places"]
 
 
-def asking(phase: Phase, most_declared: int | None) -> Phase:
+def ask_for_shared(phase: Phase, most_declared: int | None) -> Phase:
     """`phase` with the bytes that it has to ask for, if it may not declare what it needs."""
     total = local_places(phase.code)[1]
     if most_declared is None or total <= most_declared:

@@ -1,4 +1,4 @@
-"""Narrow floats become float32 arithmetic on values stored as integers.
+"""Narrow floats as float32 arithmetic on values that are stored as integers.
 
     STORE(p, i, ADD(LOAD(p, i), c))  in bfloat16, p a PARAM of bfloat16
     ->  STORE(p, i, narrow(ADD(widen(LOAD(p, i)), c)))  with p a PARAM of uint16, the rest float32

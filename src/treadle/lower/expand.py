@@ -27,9 +27,9 @@ from ..ir.rules.index import simplify
 from .interleave import store_interleaved
 from .lane_scans import scanned
 from .lanes import broadcast, contiguous, lane_condition, segments, without_lane
-from .register_transpose import columns_of
+from .register_transpose import transposed
 from .strided_lanes import strided
-from .transposed_stores import find_side, store_turned
+from .transposed_stores import find_side, store_transposed
 
 __all__ = ["expand"]
 
@@ -258,7 +258,7 @@ class _Expander:
         if key not in self.blocks:
             lanes = range(loop_size(vector))
             rows = [self._row(node, around, vector, lane, across) for lane in lanes]
-            self.blocks[key] = columns_of(rows)
+            self.blocks[key] = transposed(rows)
         return self.blocks[key][position[across]]
 
     def _row(
@@ -359,7 +359,7 @@ class _Expander:
             gate = self._scalar(gates[0], around, lane) if gates else TRUE
             places.append((self._scalar(place, around, lane), gate))
         rows = [self._at(value, around | {side: n}) for n in range(loop_size(side))]
-        return Node.sink(tuple(store_turned(memory, rows, side, places, self.has_masks)))
+        return Node.sink(tuple(store_transposed(memory, rows, side, places, self.has_masks)))
 
     def _store_lanes(
         self, node: Node, position: dict[Node, int], vector: Node, memory: Node, value: Node

@@ -1,4 +1,4 @@
-"""For targets that reassociate floats: rounding is said, not provoked.
+"""Rounding as an operation, for targets that reassociate floats.
 
     (x + magic) - magic           ->  ROUND(x)             magic = 1.5 * 2**23 + n: adding it rounds
     BITCAST int32 of (x + magic)  ->  int32(ROUND(x)) + bits of magic
@@ -17,12 +17,12 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
 
-__all__ = ["say_rounding"]
+__all__ = ["round_explicitly"]
 
 _SMALLEST, _LARGEST = 1.5 * 2.0**23, 1.75 * 2.0**23
 
 
-def say_rounding(root: Node) -> Node:
+def round_explicitly(root: Node) -> Node:
     """`root` with float32 rounding by addition turned into ROUND."""
 
     def step(node: Node) -> Node | None:

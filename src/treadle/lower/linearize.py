@@ -27,9 +27,9 @@ PRODUCERS = 128  # items of the subgroups that a producer belongs to: registers 
 class Phase:
     """`program` is a LINEAR node; `grid` holds its grid RANGEs, outermost first.
 
-    `items` is the number of work items in a group; 1 where workers take slices of the grid. `asked`
-    are the bytes of LOCAL memory that a launch has to ask for, since they are too many to declare.
-    One item of four more subgroups runs the program `producer`, if there is one (see
+    `items` is the number of work items in a workgroup; 1 where workers take slices of the grid.
+    `asked` are the bytes of LOCAL memory that a launch has to ask for, since they are too many to
+    declare. One item of four more subgroups runs the program `producer`, if there is one (see
     bulk_copy_producer.py).
     """
 
@@ -41,7 +41,7 @@ class Phase:
 
     @property
     def launched(self) -> int:
-        """The items of a group, those for a producer included."""
+        """The work items of a workgroup, those for a producer included."""
         return self.items if self.producer is None else self.items + PRODUCERS
 
     @property
@@ -91,7 +91,7 @@ def param_bytes(param: Node) -> int:
 def linearize(root: Node, items: int = 1, has_groups: bool = False) -> list[Phase]:
     """The phases of kernel `root` (a SINK), in order, for groups of `items`.
 
-    `has_groups`: LOCAL memory belongs to a group of items, so that barriers guard it.
+    `has_groups`: LOCAL memory belongs to a workgroup, so that barriers guard it.
     """
     return [_phase(_with_grid_outside(end), items, has_groups) for end in phase_ends(root)]
 

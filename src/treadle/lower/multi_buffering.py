@@ -1,4 +1,4 @@
-"""STAGEs in several buffers: slices on their way while the items of a group work on one.
+"""STAGEs in several buffers: the next slices arrive while work items use one.
 
     for i in S:  use(STAGE(value[i]))        in B buffers
       ->
@@ -29,7 +29,7 @@ from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify, sum_terms
 from ..ir.shape import size_product, strides_of
 
-__all__ = ["ASYNCHRONOUS", "alignment_of", "lower_pipelines", "place_in", "stored_part"]
+__all__ = ["ASYNCHRONOUS", "alignment_of", "lower_buffered_stages", "place_in", "stored_part"]
 
 ASYNCHRONOUS = "asynchronous"  # the arg of a STORE that nobody sees before a WAIT
 PIECE = 16  # bytes that change places as a whole
@@ -39,7 +39,7 @@ Key = tuple[Node, ...]
 _NONE = Node.index(0)
 
 
-def lower_pipelines(root: Node) -> Node:
+def lower_buffered_stages(root: Node) -> Node:
     """`root` with STAGEs in several buffers as LOADs of LOCAL memory that is filled ahead."""
     loops: dict[Node, dict[Key, Node]] = {}
     stages = [n for n in root.toposort() if _is_pipeline(n)]

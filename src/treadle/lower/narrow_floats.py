@@ -1,4 +1,4 @@
-"""Conversions between float32 and the narrow floats by integer arithmetic, in Node form.
+"""Conversions between float32 and the narrow floats, as integer arithmetic on Nodes.
 
     widen(dtypes.bfloat16, bits)  -> float32: BITCAST(bits << 16)
     narrow(dtypes.fp8e4m3, value) -> uint8: rounded to nearest even; too large becomes NaN

@@ -1,4 +1,4 @@
-"""Stores that go around the caches: whole lines of large results that nobody reads back.
+"""Stores around the caches: whole lines of large results that nobody reads back.
 
     STORE(p0, r0*64 + 0, v0), ..., STORE(p0, r0*64 + 48, v3)   each becomes a STORE with arg STREAM
 
@@ -19,13 +19,13 @@ from ..ir.op import Op
 from .linearize import Phase, param_bytes
 from .overflow_analysis import is_multiple
 
-__all__ = ["CACHE_LINE", "STREAM", "split_index", "with_streams"]
+__all__ = ["CACHE_LINE", "STREAM", "split_index", "with_nontemporal_stores"]
 
 CACHE_LINE = 64  # bytes of a cache line on every processor that treadle knows
 STREAM = "stream"
 
 
-def with_streams(phase: Phase, l3: int) -> Phase:
+def with_nontemporal_stores(phase: Phase, l3: int) -> Phase:
     """`phase` with marked stores to memory that does not stay in a last-level cache of `l3`."""
     found = frozenset(
         param

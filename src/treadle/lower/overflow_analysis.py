@@ -1,4 +1,4 @@
-"""What renderers ask of a linear program's integers: exact results, bounds, multiples.
+"""Analysis of integers in a linear program: exact results, bounds, multiples.
 
 Exact are the sums, differences and products that cannot leave their dtype.
 

@@ -1,4 +1,4 @@
-"""Lines of memory, or zeros in their place: what lies beyond the borders of an image.
+"""Padded rows: the address of a row of memory, or of zeros beyond an image's borders.
 
     for c: LOAD(p, base + c, gate, 0)
       ->  line = LINE(p, base, gate);  for c: LOAD(line, c)
@@ -16,12 +16,12 @@ from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
 
-__all__ = ["with_lines"]
+__all__ = ["with_padded_rows"]
 
 MOST_ZEROS = 1 << 12  # that a kernel brings along
 
 
-def with_lines(root: Node) -> Node:
+def with_padded_rows(root: Node) -> Node:
     """`root` with LINEs for what loops read element by element under a gate of all their steps."""
     order = root.toposort()
     written = {behind_after(n.src[0]) for n in order if n.op is Op.STORE}

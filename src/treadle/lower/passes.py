@@ -14,19 +14,19 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
 from .decompose import decompose
-from .dynamic_shared import asking
+from .dynamic_shared import ask_for_shared
 from .emulated_floats import emulate_dtypes
 from .expand import expand
-from .explicit_rounding import say_rounding
+from .explicit_rounding import round_explicitly
 from .index_types import lower_index_types
 from .linearize import Phase, linearize
 from .math import lower_math
-from .nontemporal_stores import with_streams
-from .padded_rows import with_lines
+from .nontemporal_stores import with_nontemporal_stores
+from .padded_rows import with_padded_rows
 from .partial_sums import with_partial_sums
 from .prefetch import with_prefetches
 from .registers import lower_reduces
-from .scale_by_power import say_scaling
+from .scale_by_power import scale_by_powers
 from .stage import lower_stages
 from .wide_scans import widen_scans
 from .workgroup import lower_work_items
@@ -66,12 +66,12 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
         lambda node: emulate_dtypes(node, native),
         lower_math,
         # Right behind the formulas: both look for what they made.
-        lambda node: node if target.strict_floats else say_rounding(node),
-        lambda node: say_scaling(node, target.vector_bytes) if target.has_scale else node,
+        lambda node: node if target.strict_floats else round_explicitly(node),
+        lambda node: scale_by_powers(node, target.vector_bytes) if target.has_scale else node,
         # After the formulas, since they use divisions, shifts and casts themselves.
         lambda node: decompose(node, target.emulates_float64, target.strict_floats),
         # While an index is still a sum of loops; nothing that comes later looks at gates.
-        lambda node: with_lines(node) if target.chooses_addresses else node,
+        lambda node: with_padded_rows(node) if target.chooses_addresses else node,
         # Bounds are known for index arithmetic only, so machine integers come last.
         lambda node: lower_index_types(node, target),
     )
@@ -80,10 +80,10 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
     variables = sorted({n.arg.name for n in root.toposort() if n.op is Op.VARIABLE})
     phases = linearize(root, items, has_groups=target.workgroup is not None)
     if target.workgroup is None:
-        phases = [with_streams(phase, target.l3) for phase in phases]
+        phases = [with_nontemporal_stores(phase, target.l3) for phase in phases]
         phases = [with_prefetches(phase, target.l1, target.l2, target.l3) for phase in phases]
         # Those look at the schedule's loops, which are others behind this.
         phases = [with_partial_sums(phase) for phase in phases]
     else:
-        phases = [asking(phase, target.workgroup.declared_bytes) for phase in phases]
+        phases = [ask_for_shared(phase, target.workgroup.declared_bytes) for phase in phases]
     return Lowered(tuple(phases), tuple(scratch), tuple(variables))

@@ -1,6 +1,6 @@
-"""The columns of a block of vectors, turned in registers.
+"""The transpose of a block of vectors, in registers.
 
-a0 a1 a2 a3   b0 b1 b2 b3   ..   columns_of(rows)  ->  a0 b0 c0 d0   a1 b1 c1 d1   ..
+a0 a1 a2 a3   b0 b1 b2 b3   ..   transposed(rows)  ->  a0 b0 c0 d0   a1 b1 c1 d1   ..
 
 Vectors consist of parts that instructions treat alike. A block is turned within parts by taking
 elements of two rows in turn, then part by part. Each step is one instruction without a table of
@@ -15,12 +15,12 @@ from ..ir.choices import take
 from ..ir.node import Node
 from ..ir.op import Op
 
-__all__ = ["columns_of"]
+__all__ = ["transposed"]
 
 PART = 16  # bytes
 
 
-def columns_of(rows: Sequence[Node]) -> list[Node]:
+def transposed(rows: Sequence[Node]) -> list[Node]:
     """For each lane a vector of its elements of all rows: two to the power of n, not over lanes."""
     dtype = rows[0].dtype
     part = min(dtype.count, PART // dtype.scalar.itemsize)

@@ -19,7 +19,7 @@ from ..ir.key_value import joined, split
 from ..ir.loops import closed_ranges, free_ranges, identity
 from ..ir.node import Node, behind_after, rebuild
 from ..ir.op import Op
-from .argmax_registers import updates_of_keyed
+from .argmax_registers import argmax_updates
 
 __all__ = ["lower_reduces"]
 
@@ -156,7 +156,7 @@ def _updates(
     """The UPDATEs of new registers that reduce `value` in each step of `loops`, from `start`."""
     halves = split(value) if op in (Op.MAX, Op.MIN) else None
     if halves is not None:
-        return updates_of_keyed(*halves, op, outer, loops, number)
+        return argmax_updates(*halves, op, outer, loops, number)
     init = identity(op, value.dtype) if start is None else start
     register = Node(Op.REGISTER, value.dtype, (init, *outer), RegisterRef(number + 1))
     return [Node(Op.UPDATE, dtypes.void, (register, value, *loops), op)]

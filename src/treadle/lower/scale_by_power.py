@@ -1,4 +1,4 @@
-"""Products with powers of two become one instruction on targets that have it.
+"""Products with powers of two: one instruction, on targets that have it.
 
     value * 2**(n >> 1) * 2**(n - (n >> 1))  ->  SCALE(value, n)
 
@@ -15,10 +15,10 @@ from ..ir.rewrite import rewrite_with
 from .exponential import scaled
 from .floats import layout
 
-__all__ = ["say_scaling"]
+__all__ = ["scale_by_powers"]
 
 
-def say_scaling(root: Node, vector_bytes: int) -> Node:
+def scale_by_powers(root: Node, vector_bytes: int) -> Node:
     """`root` with `scaled` vectors of `vector_bytes` turned into SCALE."""
 
     def step(node: Node) -> Node | None:

@@ -19,7 +19,7 @@ from ..ir.rewrite import rewrite_with
 from ..ir.shape import size_product
 from ..ir.verify import verify_stages
 from .bulk_copy_producer import lower_bulk_copies
-from .multi_buffering import alignment_of, lower_pipelines, place_in, stored_part
+from .multi_buffering import alignment_of, lower_buffered_stages, place_in, stored_part
 
 __all__ = ["lower_stages"]
 
@@ -29,7 +29,7 @@ def lower_stages(root: Node, first_slot: int) -> tuple[Node, list[Node]]:
     verify_stages(root)
     scratch: list[Node] = []
     filled: dict[tuple[Node, ...], Node] = {}
-    root = lower_bulk_copies(lower_pipelines(root))
+    root = lower_bulk_copies(lower_buffered_stages(root))
     first_local = sum(n.op is Op.LOCAL for n in root.toposort())
 
     def step(node: Node) -> Node | None:

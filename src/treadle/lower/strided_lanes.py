@@ -1,4 +1,4 @@
-"""Lanes that lie two to four elements apart, as masked accesses to whole vectors and shuffles.
+"""Strided lanes: two to four elements apart, as masked whole vectors and shuffles.
 
 x[base + 2 * lane], 8 lanes  ->  the even elements of x[base..base+7] and of x[base+8..base+15]
 

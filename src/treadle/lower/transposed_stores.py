@@ -1,4 +1,4 @@
-"""Vectors whose lanes lie far apart in memory, each beside the same lane of the next vector.
+"""Stores of a transposed tile: lanes that lie far apart become vectors of neighbours.
 
     out[lane * far + n] = v_n[lane], n = 0 .. 5
       ->  for each lane a vector of v_0[lane] .. v_5[lane], stored under a mask of six
@@ -17,9 +17,9 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from .lanes import contiguous, lane_condition
-from .register_transpose import columns_of
+from .register_transpose import transposed
 
-__all__ = ["find_side", "store_turned"]
+__all__ = ["find_side", "store_transposed"]
 
 MASKED_BYTES = 4  # the least size of elements that masks are about, on all targets that have any
 
@@ -40,7 +40,7 @@ def find_side(store: Node, sides: Sequence[Node], has_masks: bool) -> Node | Non
     return None
 
 
-def store_turned(
+def store_transposed(
     memory: Node,
     rows: Sequence[Node],
     side: Node,
@@ -59,7 +59,7 @@ def store_turned(
         left = min(lanes, len(rows) - first)
         size = 1 << ((left - 1).bit_length() if is_padded else left.bit_length() - 1)
         block = rows[first : first + size]
-        columns = columns_of([*block, *([block[-1]] * (size - len(block)))])
+        columns = transposed([*block, *([block[-1]] * (size - len(block)))])
         row = Node.range(size, side.arg.number, "vector")
         for column, (index, gate) in zip(columns, places, strict=True):
             here = {side: row + first}

@@ -1,4 +1,4 @@
-"""Loops over the items of a group become arithmetic on the item's number.
+"""Loops over the work items of a workgroup become arithmetic on the item's number.
 
     out[g, l0, l1], l0 of 4 and l1 of 8 items  ->  out[g, item // 8, item % 8] for 0 <= item < 32
 
@@ -25,7 +25,7 @@ __all__ = ["lower_work_items"]
 
 
 def lower_work_items(root: Node) -> tuple[Node, int]:
-    """`root` without local and subgroup RANGEs, and the number of items in a group.
+    """`root` without local and subgroup RANGEs, and the number of work items in a workgroup.
 
     Raises InternalError where subgroups of a fixed size would not all be full.
     """

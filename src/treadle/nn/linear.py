@@ -35,8 +35,9 @@ class Linear(Layer):
 class Embedding(Layer):
     """A table of vectors: integer indices of any shape to shape + (embed_size,).
 
-    `weight` is (vocab_size, embed_size), float32, and so is what it gives. Indices outside the
-    table read as zero vectors. Raises DTypeError if they are not integers.
+    `weight` is (vocab_size, embed_size), float32, and so is what it gives. Raises DTypeError if the
+    indices are not integers, IndexOutOfRange if they lie outside of the table, negative ones
+    included: when a value is read next (CHECK_INDEX).
     """
 
     weight: Tensor  # (vocab_size, embed_size)
@@ -51,4 +52,4 @@ class Embedding(Layer):
     def __call__(self, idx: Tensor) -> Tensor:
         if not idx.dtype.is_int:
             raise DTypeError(f"[Embedding] indices must be integers, not {idx.dtype.name}")
-        return self.weight[idx]
+        return self.weight._pick_checked("Embedding", 0, idx)

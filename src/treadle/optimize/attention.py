@@ -2,8 +2,8 @@
 
     out[i, c] = sum over j of softmax(s[i, :])[j] * y[j, c]         (ir/attention.py)
 
-A group computes a block of rows (attention_tiles.py) and goes through the keys once, a tile at a
-time. For every row it carries the largest score so far, the sum of the weights, and the sums of
+A workgroup computes a block of rows (attention_tiles.py) and goes through the keys once, a tile at
+a time. For every row it carries the largest score so far, the sum of the weights, and the sums of
 weights times y, all as if that score were the largest of all:
 
     for each tile of keys:

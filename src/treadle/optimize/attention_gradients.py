@@ -2,10 +2,10 @@
 
     dq[i, c] = sum over j of ds[i, j] * k[j, c]         (ir/attention_gradients.py)
 
-A group has a block of rows i (attention_tiles.py). If statistics of rows are its own to compute, it
-goes through the keys as attention does (attention.py), which gives the largest score and the sum of
-exponentials of each row, and the shift as the product of two rows, the result's and its gradient's.
-Then it goes through the keys for the sums:
+A workgroup has a block of rows i (attention_tiles.py). If statistics of rows are its own to
+compute, it goes through the keys as attention does (attention.py), which gives the largest score
+and the sum of exponentials of each row, and the shift as the product of two rows, the result's and
+its gradient's. Then it goes through the keys for the sums:
 
     for each tile of keys:
         s = q @ k.T;  dp = g @ v.T                                      MMAs
@@ -102,7 +102,7 @@ class _Kernel:
         self.tiles.limit(nest, found.column)
 
     def _bytes(self, shape: Shape) -> int:
-        """The shared memory of a group: its rows, and tiles of keys in both passes."""
+        """The shared memory of a workgroup: its rows, and tiles of keys in both passes."""
         found = self.found
         tiles = {_memory_of(p.of_key): power_of_two(p.depth) for p in found.products}
         tiles |= {_memory_of(one.value): power_of_two(found.column) for one in found.sums}

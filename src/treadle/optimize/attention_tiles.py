@@ -1,6 +1,6 @@
 """Blocks of rows against tiles of keys on matrix units: what kernels of attention have in common.
 
-A group has a block of rows, each of its subgroups some of them, and goes through tiles of keys.
+A workgroup has a block of rows, each of its subgroups some of them, and goes through tiles of keys.
 What an item has of the sums of one product (see matrix_units.py) is what it needs as words of x for
 the next: rows g and g + 8, columns 2t and 2t + 1 of two neighbouring products are k of one. So
 what is computed of scores goes from one product to the other as it is, in registers, and a row is
@@ -75,7 +75,7 @@ def choose(
 ) -> Shape:
     """The first of `shapes` of which two groups fit, else one; one with few rows for few results.
 
-    `nbytes` is the shared memory of a group that computes `results` rows with others.
+    `nbytes` is the shared memory of a workgroup that computes `results` rows with others.
     """
     if results < shapes[0].rows * group.busy:
         shapes = [shape for shape in shapes if shape.products == 1]

@@ -1,4 +1,4 @@
-"""Rows that a kernel would compute twice, or reads in any order, are kept in cache instead.
+"""Rows kept in cache: costly ones that a kernel uses twice, and ones that it gathers from.
 
     softmax: exp(x[r] - max) is summed over r, and wanted again for each column c
       ->  a STAGE holds the row of exponentials; the sum and the columns read it
@@ -24,14 +24,14 @@ from ..target import Target
 from .moves import Moves
 from .nest import Nest, place_in_row, sequential_loops
 
-__all__ = ["keep_costly_rows", "keep_gathered_rows"]
+__all__ = ["cache_costly_rows", "cache_gathered_rows"]
 
 MIN_ROW = 64
 MOST_SKIPPED = 8  # a row is kept if one of so many elements is read
 UNROLL = 4
 
 
-def keep_costly_rows(moves: Moves, target: Target) -> None:
+def cache_costly_rows(moves: Moves, target: Target) -> None:
     """Make a STAGE of each costly row that a reduction and the output both compute."""
     for nest in moves.nests():
         if nest.node.op is Op.END and not nest.is_scheduled and not sequential_loops(nest):
@@ -93,7 +93,7 @@ def _row(value: Node, along: Node, fill: Split) -> Callable[[Node], Node]:
     ).node()
 
 
-def keep_gathered_rows(moves: Moves, target: Target) -> None:
+def cache_gathered_rows(moves: Moves, target: Target) -> None:
     """Make a STAGE of each row of memory that is read in any order, if much of it is."""
     for nest in moves.nests():
         if nest.node.op is Op.END and not sequential_loops(nest):

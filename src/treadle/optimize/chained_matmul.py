@@ -1,4 +1,4 @@
-"""Chains of products: blocks of rows of what lies between stay in each worker's cache.
+"""Chains of products: the rows between two products stay in a worker's cache.
 
     out[i, d] = sum over j of x[i, j] * y[j, d]      x[i, :] is a row that the kernel keeps,
     x[i, j] = f(sum over c of p[i, c] * q[j, c])     computed by a product itself (attention)
@@ -32,10 +32,10 @@ from .nest import Nest, sequential_loops, stride
 from .parameters import Parameters
 from .row_blocking import Blocks, Chain
 
-__all__ = ["block_chains"]
+__all__ = ["block_chained_matmul"]
 
 
-def block_chains(moves: Moves, target: Target, parameters: Parameters) -> None:
+def block_chained_matmul(moves: Moves, target: Target, parameters: Parameters) -> None:
     """Cut the rows of every chain of products into blocks."""
     moves.root = without_rows(moves.root, lambda row: not is_of_product(row))
     for nest in moves.nests():

@@ -1,4 +1,4 @@
-"""How a matmul-like nest is cut: the tile of registers, and which factor's loop lanes run over.
+"""The tile of a matmul-like nest: how many rows and vectors, and which factor lanes run over.
 
     best_tiling(moves, nest, problem, target, parameters)
         ->  (problem, tile), with rows and columns exchanged if that is better

@@ -1,4 +1,4 @@
-"""Reductions down columns: a few rows at a time are added to a row of totals in the nearest cache.
+"""Reductions down columns: a row of totals in the first-level cache takes several rows at a time.
 
     out[c] = sum of x[r, c] over r
       ->  totals[c] = x[0, c] + ... + x[7, c] for all c of a strip
@@ -28,7 +28,7 @@ from .lane_width import lanes_of
 from .moves import Moves
 from .nest import Nest, reads_of, sequential_loops, stride
 
-__all__ = ["BLOCK", "is_down_columns", "is_unrolled", "steps_of_part", "total_columns"]
+__all__ = ["BLOCK", "is_down_columns", "is_unrolled", "reduce_columns", "steps_of_part"]
 
 Parts = tuple[Node, ...]  # a number, or a key and its place
 
@@ -90,7 +90,7 @@ def steps_of_part(reduce: Node) -> int:
     return next((n for n in near if steps % n == 0), most)
 
 
-def total_columns(moves: Moves, nest: Nest, target: Target) -> bool:
+def reduce_columns(moves: Moves, nest: Nest, target: Target) -> bool:
     """Schedule `nest`, if it is made of reductions down the same columns. Whether it is."""
     reduces = [n for n in nest.reduces() if not is_unrolled(n)]
     if not reduces or any(r.arg.kind != "loop" for r in nest.loops) or sequential_loops(nest):

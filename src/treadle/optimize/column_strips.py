@@ -1,4 +1,4 @@
-"""Strips of columns, with a row of memory that holds a number for each of them (LOCAL).
+"""Strips of columns, with a row of memory that holds a total for each (LOCAL).
 
     for strip (grid): for column in strip: memory[column] = first(column)
                       for row: for column in strip: memory[column] = next(row, column, memory)

@@ -1,4 +1,4 @@
-"""Reductions that read memory at two places at a time.
+"""Reductions that read two streams of memory at a time.
 
     sum over k of x[r, k]    ->   for r in pairs: rows r and r + 1 together
     sum over k of x[k]       ->   sum over k of x[k] + x[n/2 + k]

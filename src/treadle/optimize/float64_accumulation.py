@@ -1,4 +1,4 @@
-"""Sums that must not round on the way have float64 totals, on processors that have the type.
+"""Accumulation in float64, for sums that must not round on the way.
 
     REDUCE(x * y; ADD, wide) / n  ->  float32(REDUCE(float64(x) * float64(y); ADD) / n)
 

@@ -1,4 +1,4 @@
-"""Reductions over the same elements become one loop.
+"""Fusion of reductions: those over the same elements become one loop.
 
     sum of x[r0, r1] over r1, sum of x[r0, r2]**2 over r2   ->  both over r1: x is read once
 
@@ -15,10 +15,10 @@ from ..ir.views import Reduce, bound_of
 from .moves import Moves
 from .nest import Nest, sequential_loops
 
-__all__ = ["join_reductions"]
+__all__ = ["fuse_reductions"]
 
 
-def join_reductions(moves: Moves) -> None:
+def fuse_reductions(moves: Moves) -> None:
     """Give reductions that read the same elements the same loops."""
     while (found := _joinable(moves)) is not None:
         one, other = found

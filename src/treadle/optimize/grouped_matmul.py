@@ -1,4 +1,4 @@
-"""Several products over the same rows and columns: tiles of registers side by side.
+"""Several products over the same rows and columns, computed in one register tile.
 
     i, f, g, o = h @ w_i, h @ w_f, h @ w_g, h @ w_o; c = f * c + i * g   in one nest of loops
 
@@ -24,10 +24,10 @@ from .moves import Moves
 from .nest import Nest, stride
 from .parameters import Parameters
 
-__all__ = ["tile_gates"]
+__all__ = ["tile_grouped_matmul"]
 
 
-def tile_gates(moves: Moves, nest: Nest, target: Target, parameters: Parameters) -> bool:
+def tile_grouped_matmul(moves: Moves, nest: Nest, target: Target, parameters: Parameters) -> bool:
     """Tile `nest` if it holds several products of its rows and columns; says whether it did."""
     problems = _problems(nest)
     if len(problems) < 2:

@@ -8,7 +8,7 @@ blocks of rows; reductions that read the same share a loop; long reductions with
 into chunks that workers share, and long columns into parts; matmul-like nests get
 register tiles and packed operands; every other nest gets its best contiguous loop as lanes, a few
 copies for instruction parallelism, and its outer loops as grid. Nothing here depends on the number
-of threads, so results do not either. Processors with work-groups have no chains, and go their own
+of threads, so results do not either. Processors with workgroups have no chains, and go their own
 way after long reductions: see workgroups.py.
 """
 
@@ -27,29 +27,29 @@ from ..ir.views import Reduce, Store
 from ..target import Target
 from .attention import attend_in_tiles
 from .attention_gradients import differentiate_in_tiles
-from .cached_rows import keep_costly_rows, keep_gathered_rows
-from .chained_matmul import block_chains
-from .column_reduction import is_down_columns, is_unrolled, steps_of_part, total_columns
+from .cached_rows import cache_costly_rows, cache_gathered_rows
+from .chained_matmul import block_chained_matmul
+from .column_reduction import is_down_columns, is_unrolled, reduce_columns, steps_of_part
 from .dual_streams import halves_of_row, pair_of_rows
 from .float64_accumulation import widen_sums
-from .fuse_reductions import join_reductions
-from .grouped_matmul import tile_gates
-from .hoist_masks import distribute_over_product
+from .fuse_reductions import fuse_reductions
+from .grouped_matmul import tile_grouped_matmul
+from .hoist_masks import hoist_masks
 from .interleave import interleave
 from .lane_scans import scan_along_row
 from .lane_width import lanes_of
 from .matmul import tile_matmul
 from .moves import Moves
 from .nest import Nest, contiguity, reads_of, sequential_loops, stride
-from .one_hot_gather import pick_elements
+from .one_hot_gather import gather_one_hot
 from .parameters import Parameters
 from .remainders import cut_off_remainders
-from .row_pipelining import overlap_rows
+from .row_pipelining import pipeline_rows
 from .row_scans import scan_rows
-from .split_concat import in_pieces, rows_in_pieces
+from .split_concat import split_concat, split_concat_rows
 from .texels import schedule_texels
 from .transposes import transpose
-from .two_level_argmax import find_blocks_first
+from .two_level_argmax import two_level_argmax
 from .workgroups import schedule_workgroups
 
 __all__ = ["optimize"]
@@ -88,37 +88,37 @@ def _optimized(
         return _symbolic(moves)
     if not any(n.op in (Op.UPDATE, Op.TICKET) for n in ast.toposort()):
         moves.split_digits()
-    pick_elements(moves)
-    moves.root = distribute_over_product(moves.root)
+    gather_one_hot(moves)
+    moves.root = hoist_masks(moves.root)
     moves.merge_all()
     if target.workgroup is None:
-        block_chains(moves, target, parameters)
+        block_chained_matmul(moves, target, parameters)
     else:
         attend_in_tiles(moves, target)
         differentiate_in_tiles(moves, target)
-    join_reductions(moves)
+    fuse_reductions(moves)
     if target.workgroup is None:
-        find_blocks_first(moves, target)
-    _group_long_reductions(moves, target, parameters)
+        two_level_argmax(moves, target)
+    _split_long_reductions(moves, target, parameters)
     schedule_texels(moves, target)
     if target.workgroup is not None:
         schedule_workgroups(moves, target)
         return moves.root, moves.log
     if keeps_rows:
-        keep_costly_rows(moves, target)
-        keep_gathered_rows(moves, target)
+        cache_costly_rows(moves, target)
+        cache_gathered_rows(moves, target)
     done: set[tuple[Node, ...]] = set()
     while True:
         nest = next((n for n in moves.nests() if _loops_left(n, done)), None)
         if nest is None:
-            overlap_rows(moves, target)
+            pipeline_rows(moves, target)
             return moves.root, moves.log
         is_tiled = parameters.is_tiled and (
             tile_matmul(moves, nest, target, parameters)
-            or tile_gates(moves, nest, target, parameters)
+            or tile_grouped_matmul(moves, nest, target, parameters)
         )
         if not is_tiled and parameters.lanes == 0:
-            is_tiled = total_columns(moves, nest, target) or scan_rows(moves, nest, target)
+            is_tiled = reduce_columns(moves, nest, target) or scan_rows(moves, nest, target)
         if not (is_tiled or interleave(moves, nest, target) or transpose(moves, nest, target)):
             _general(moves, nest, target, parameters)
         done.update(n.loops for n in moves.nests() if n.is_scheduled)
@@ -140,7 +140,7 @@ def _symbolic(moves: Moves) -> tuple[Node, list[str]]:
 # -- long reductions ------------------------------------------------------------------------------
 
 
-def _group_long_reductions(moves: Moves, target: Target, parameters: Parameters) -> None:
+def _split_long_reductions(moves: Moves, target: Target, parameters: Parameters) -> None:
     """Cut reductions with few results into chunks; each chunk's result is kept, then combined."""
     seen: set[Node] = set()
     while True:  # a group changes what stands around it: look again after each
@@ -157,9 +157,9 @@ def _group_long_reductions(moves: Moves, target: Target, parameters: Parameters)
             (down,) = closed_ranges(reduce)
             chunks = loop_size(down) // steps_of_part(reduce)
             if chunks > 1:
-                moves.group(reduce, down, chunks)
+                moves.split_reduction(reduce, down, chunks)
                 continue
-        total = _group(moves, nest, reduce, target, parameters)
+        total = _split(moves, nest, reduce, target, parameters)
         if total is not None:
             seen.add(total)
 
@@ -178,7 +178,7 @@ def _is_alone(nest: Nest, reduce: Node) -> bool:
     return [n for n in nest.reduces() if not is_unrolled(n)] == [reduce]
 
 
-def _group(
+def _split(
     moves: Moves, nest: Nest, reduce: Node, target: Target, parameters: Parameters
 ) -> Node | None:
     """Cut `reduce` if it is long enough; the loop that combines the chunks, if there are any."""
@@ -191,7 +191,7 @@ def _group(
     else:
         chunks = _chunks_for_items(reduce, results, target)
     chunks = min(loop_size(loop), chunks)
-    return moves.group(reduce, loop, chunks) if chunks > 1 else None
+    return moves.split_reduction(reduce, loop, chunks) if chunks > 1 else None
 
 
 def _shares(nest: Nest, results: int, target: Target) -> int:
@@ -248,7 +248,7 @@ def _general(moves: Moves, nest: Nest, target: Target, parameters: Parameters) -
         described.append(f"scan in the lanes of r{scan.arg.number}")
     if vector is not None:
         take("lane_results")
-        pieces = in_pieces(moves, nest, vector, lanes)
+        pieces = split_concat(moves, nest, vector, lanes)
         splits[vector] = pieces or _vector_tile(moves, nest, vector, lanes, parameters)
         described.append(f"vector r{vector.arg.number}")
     free, pair = free_ranges(nest.node), None
@@ -280,7 +280,7 @@ def _general(moves: Moves, nest: Nest, target: Target, parameters: Parameters) -
         described.append(f"pairs of r{pair.arg.number}")
     for r in grid:
         if r not in splits:
-            rows = rows_in_pieces(moves, nest, r) if vector is not None else None
+            rows = split_concat_rows(moves, nest, r) if vector is not None else None
             splits[r] = _outer_as_grid(moves, rows) if rows else _whole_as_grid(moves, r)
     if vector in grid:
         splits[vector] = _outer_as_grid(moves, splits[vector])

@@ -1,4 +1,4 @@
-"""Products under sums, with what masks them on one factor alone.
+"""Masks around a product, moved onto one of its factors.
 
     WHERE(c, a * b, 0)                    ->  (a where c) * b
     LOAD(a, gate c) * LOAD(b, gate c)     ->  LOAD(a, gate c) * LOAD(b)    b is readable everywhere
@@ -16,10 +16,10 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Load, Reduce, Where
 
-__all__ = ["distribute_over_product", "masked"]
+__all__ = ["hoist_masks", "masked"]
 
 
-def distribute_over_product(root: Node) -> Node:
+def hoist_masks(root: Node) -> Node:
     """`root` with the masks of products under sums on one factor each."""
     mapping = {}
     for node in root.toposort():

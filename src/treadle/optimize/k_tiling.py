@@ -1,4 +1,4 @@
-"""Products cut for groups of work items: a tile of the output each, slices of the sum one by one.
+"""Products in workgroups: a tile of the output for each, slices of k one after the other.
 
     out[i, j] = sum over k of x[i, k] * y[k, j]
       ->  i and j as digits (group, item, which of the item's), k as outer * depth + inner
@@ -17,7 +17,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.views import Load, Reduce
-from .hoist_masks import distribute_over_product
+from .hoist_masks import hoist_masks
 from .matmul_problem import MatmulProblem, factors_of
 from .moves import Moves
 from .nest import stride
@@ -65,16 +65,14 @@ def tile_product(
     splits.update(moves.flatten(steps, step))
     take("k_tiling")
     moves.apply(splits, what)
-    moves.root = distribute_over_product(moves.root)
+    moves.root = hoist_masks(moves.root)
     made = {r for split in (row, column) for r in split.ranges}
     nest = next(n for n in moves.nests() if made & set(n.loops))
     moves.reorder(nest, tuple(sorted(nest.loops, key=_order)))
     reduces = (n for n in moves.root.toposort() if n.op is Op.REDUCE)
     reduce = next(n for n in reduces if set(loops) <= set(closed_ranges(n)))
     factors = factors_of(Reduce.of(reduce).value)
-    assert (
-        factors is not None
-    )  # `recognise` saw the product, `distribute_over_product` uncovered it
+    assert factors is not None  # `recognise` saw the product, `hoist_masks` uncovered it
     x, y = factors
     if not free_ranges(x)[x] & frozenset(row.ranges):
         x, y = y, x

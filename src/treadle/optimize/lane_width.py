@@ -1,4 +1,4 @@
-"""How wide the values are that a nest computes with, which decides how many are lanes.
+"""The width of a lane: how many bytes the values of a nest take in a register.
 
     (x.cast(uint32) * 40000 >> 16).cast(uint16)     2 bytes an element, not 4
 

@@ -1,4 +1,4 @@
-"""Where the rows of a chain of products begin and end, if a mask makes the rest -inf or 0.
+"""Bounds of a row under a mask: from where to where it is neither -inf nor 0.
 
     s = where(j <= i, q @ k.T, -inf);  softmax(s) @ v
       ->  for row i, s is -inf and exp(s - max) is 0 from j = i + 1 on, so that the maximum, the sum

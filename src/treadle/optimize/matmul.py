@@ -23,14 +23,14 @@ from ..ir.rules.index import simplify
 from ..ir.views import Reduce, with_loops
 from ..target import Target
 from .choose_tile import Tile, best_tiling, is_at_hand, is_in_place, is_scattered
-from .hoist_masks import distribute_over_product
+from .hoist_masks import hoist_masks
 from .matmul_packing import flat_position, pack_columns, pack_rows, panel_numbers
 from .matmul_problem import MatmulProblem, factors_of, lasts, recognise, uses
 from .matmul_tiling import tile_loops
 from .moves import Moves
 from .nest import Nest, reads_of, stride
 from .parameters import Parameters
-from .skip_padding import without_borders
+from .skip_padding import skip_padding
 from .windows import Windows, keep_image
 
 __all__ = ["tile_matmul"]
@@ -85,8 +85,8 @@ def _cut_reduction(moves: Moves, problem: MatmulProblem, chunks: int) -> bool:
     even = next(n for n in range(chunks, size + 1) if size % n == 0)
     # Partial results lie as tiles hold them, and are turned once, where they are combined.
     axes = tuple(axis for axis in (problem.batch, problem.rows, problem.columns) if axis)
-    moves.group(problem.reduce, loop, even if even <= 2 * chunks else chunks, axes)
-    moves.root = distribute_over_product(moves.root)
+    moves.split_reduction(problem.reduce, loop, even if even <= 2 * chunks else chunks, axes)
+    moves.root = hoist_masks(moves.root)
     moves.merge_all()
     return True
 
@@ -119,7 +119,7 @@ def _apply(moves: Moves, problem: MatmulProblem, tile: Tile, target: Target) -> 
     if flat is None:
         new = Node(Op.REDUCE, reduce.dtype, (x * packed_y, *steps), reduce.arg)
         if problem.windows is not None and x.op is Op.STAGE:
-            new = without_borders(new, problem.windows, tiling.outermost, tiling.splits)
+            new = skip_padding(new, problem.windows, tiling.outermost, tiling.splits)
         moves.root = moves.root.substitute({reduce: new})
         return
     digits = moves.flatten(steps, Split(flat, (flat,)))

@@ -1,4 +1,4 @@
-"""The loops of a matmul-like nest as tiles: panels of columns, and blocks of rows, as grid.
+"""The loops of a matmul-like nest as tiles: panels of columns and blocks of rows, as grid.
 
 tile_loops(moves, problem, tile)  ->  LoopTiling(rows, columns): what the loops have become
 """

@@ -2,7 +2,7 @@
 
     out[i, j] = sum over k of x[i, k] * y[k, j],  x and y of one narrow type (or tf32, see below)
 
-A group computes a tile of the output, each of its subgroups some rows and columns of that, as
+A workgroup computes a tile of the output, each of its subgroups some rows and columns of that, as
 products of 16 rows by 8 columns over 32 bytes of k. Slices of both operands are in shared STAGEs
 (fragments.py), in several buffers if there are several slices, so that the next ones arrive while
 one is multiplied.

@@ -4,7 +4,7 @@ Each move takes a kernel AST and returns a new one. A schedule is a list of move
 `Moves.log` so that it can be printed and compared.
 
     split   r  ->  outer * factor + inner        merge   r0, r1  ->  one loop
-    group   a long reduction  ->  partial results of chunks, then their combination
+    split   a long reduction  ->  partial results of chunks, then their combination
     stage   an operand  ->  packed into memory of its own first
 """
 
@@ -196,7 +196,7 @@ class Moves:
         filled, arg = replace_ranges(value, fill), StageArg(scope, sizes)  # type: ignore[arg-type]
         return Stage(filled, guard, places, index, loops, arg, value.dtype).node()
 
-    def group(
+    def split_reduction(
         self,
         reduce: Node,
         loop: Node,
@@ -239,13 +239,13 @@ class Moves:
         combined = Reduce(stage.node(), (total,), ReduceArg(reduce.arg.op)).node()
         self.root = simplify(self.root.substitute({reduce: combined}))
         take("split_reduction")
-        self.log.append(f"group r{loop.arg.number} into {chunks} chunks")
+        self.log.append(f"split the reduction over r{loop.arg.number} into {chunks} chunks")
         return total
 
-    def share(
+    def share_reduction(
         self, reduce: Node, loop: Node, items: int, subgroup: tuple[int, int] | None = None
     ) -> list[Node]:
-        """Share a reduction over `loop` among the items of a group.
+        """Share a reduction over `loop` among the work items of a workgroup.
 
         Neighbouring items read neighbouring positions. They combine their parts in a tree of two
         levels, or by `subgroup`, the least and the most items of one. Returns the loops for that.
@@ -269,7 +269,7 @@ class Moves:
         return combining
 
     def _by_tree(self, value: Node, item: Node) -> tuple[Node, list[Node]]:
-        """What all items of a group have as `value`, combined in memory, level by level."""
+        """The `value` of all work items of a workgroup, combined in memory, level by level."""
         arg, parts, combining = value.arg, loop_size(item), []
         while parts > FEW_PARTS:
             kept = 1 << (parts.bit_length() // 2)
@@ -285,7 +285,7 @@ class Moves:
     def _by_subgroup(
         self, value: Node, item: Node, least: int, most: int
     ) -> tuple[Node, list[Node]]:
-        """What all items of a group have as `value`, combined once by each of its subgroups.
+        """The `value` of all work items of a workgroup, combined once by each of its subgroups.
 
         Every item leaves its value in memory. Then each subgroup reads the values of all items,
         neighbours side by side, and combines what its items have read without memory. So there is
@@ -312,7 +312,7 @@ class Moves:
 
 
 def _shared_line(value: Node, item: Node, place: Node) -> Node:
-    """What each item of a group computes as `value`, kept for all of them and read at `place`."""
+    """What each work item computes as `value`, kept for its workgroup and read at `place`."""
     arg = StageArg("shared", (loop_size(item),))
     return Stage(value, TRUE, (item,), (place,), (item,), arg, value.dtype).node()
 

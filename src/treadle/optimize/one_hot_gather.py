@@ -1,4 +1,4 @@
-"""Sums that pick one element are loads of it.
+"""Gathers written as sums: a sum over a one-hot mask becomes a load.
 
     sum over r of WHERE(k == r, x[r], 0)  ->  WHERE(0 <= k < size, x[k], 0)
 
@@ -16,10 +16,10 @@ from ..ir.op import Op
 from ..ir.views import Reduce, operand, operands
 from .moves import Moves
 
-__all__ = ["pick_elements"]
+__all__ = ["gather_one_hot"]
 
 
-def pick_elements(moves: Moves) -> None:
+def gather_one_hot(moves: Moves) -> None:
     """Replace each sum over a loop of which all steps but one are 0."""
     while (found := _picking(moves.root)) is not None:
         reduce, place = found

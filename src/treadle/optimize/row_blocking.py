@@ -1,4 +1,4 @@
-"""Rows that a kernel keeps become blocks of rows: the cut, and a schedule for each block.
+"""Blocks of rows: the schedule of a chain of products, and of each loop in it.
 
 See chained_matmul.py for what the kernels are. Everything that depends on the row is computed for
 row `first + r` of a block, with a loop r of its own wherever a block is filled:

@@ -1,4 +1,4 @@
-"""Rows on their way one behind the other: one loop reads one, computes the next, stores a third.
+"""A pipeline of rows: one loop reads a row, computes the next and stores a third.
 
     for row (grid):
       max = max of x[row, c] over c
@@ -35,7 +35,7 @@ from ..target import Target
 from .moves import Moves
 from .nest import Nest, nests_of, sequential_loops
 
-__all__ = ["overlap_rows"]
+__all__ = ["pipeline_rows"]
 
 MOST_ROWS, LEAST_ROWS = 32, 8  # of a block, which computes one or two more
 MANY_BLOCKS = 128  # for many workers to have several each
@@ -46,7 +46,7 @@ Loops = tuple[Node, ...]
 Ahead = dict[Node, int]  # what rows leave for later loops: so many rows before it is stored
 
 
-def overlap_rows(moves: Moves, target: Target) -> None:
+def pipeline_rows(moves: Moves, target: Target) -> None:
     """Compute rows ahead in each nest that stores long rows to memory that no cache holds."""
     for nest in nests_of(moves.root):
         if nest.node.op is not Op.END or not _streams(nest, target.l3):

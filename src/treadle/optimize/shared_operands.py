@@ -4,10 +4,10 @@
     or, where neighbouring lines are contiguous in memory, 64 lines of one step
 
 An operand is one slice of steps of one tile of lines, in a STAGE. Stored ones are put there by the
-items of the group, whatever they are computed from. Bulk ones are boxes of a tensor in memory,
-which a copy engine brings by a description of the tensor: `tensor_of` says where that is possible.
-Units read float32 as TF32, without its last 13 bits: those who store it round it before, and so
-does the engine.
+work items of the workgroup, whatever they are computed from. Bulk ones are boxes of a tensor in
+memory, which a copy engine brings by a description of the tensor: `tensor_of` says where that is
+possible. Units read float32 as TF32, without its last 13 bits: those who store it round it before,
+and so does the engine.
 """
 
 from __future__ import annotations

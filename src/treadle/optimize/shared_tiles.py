@@ -1,8 +1,8 @@
-"""Matmul-like nests on work-groups: tiles of both operands in shared memory.
+"""Matmul-like nests in workgroups: tiles of both operands in shared memory.
 
     out[i, j] = epilogue(sum over k of x[i, k] * y[k, j])
 
-A group computes a tile of the output, an item a few rows by a few columns of it, spread so that
+A workgroup computes a tile of the output, an item a few rows by a few columns of it, spread so that
 neighbouring items hold neighbouring columns, or neighbouring pieces of as many columns as the
 target loads at once. Where subgroups have a fixed size, the items of one are near in rows too: 32
 of them in 4 x 8, with 8 x 8 results each, read 96 different numbers for each step of k, in 2 x 16
@@ -31,9 +31,9 @@ from .matmul_problem import MatmulProblem, recognise
 from .matrix_units import tile_for_matrix_units
 from .moves import Moves
 from .nest import Nest
-from .warpgroup_units import tile_for_warpgroups
+from .warpgroup_units import tile_for_warpgroup_units
 
-__all__ = ["tile_for_groups"]
+__all__ = ["tile_for_workgroups"]
 
 MIN_WORK = 1 << 15
 DEPTH = 16  # steps of the reduction in a slice
@@ -65,7 +65,7 @@ class _Tile:
         return self.high * self.wide
 
 
-def tile_for_groups(moves: Moves, nest: Nest, target: Target) -> bool:
+def tile_for_workgroups(moves: Moves, nest: Nest, target: Target) -> bool:
     """Tile `nest` if it is matmul-like and large enough; says whether it did."""
     problem, group = recognise(nest), target.workgroup
     if problem is None or group is None:
@@ -74,7 +74,7 @@ def tile_for_groups(moves: Moves, nest: Nest, target: Target) -> bool:
     work = rows * columns * steps * loop_size(*problem.batch)
     if work < MIN_WORK or min(rows, columns, steps) < 4:
         return False
-    if tile_for_warpgroups(moves, problem, target):
+    if tile_for_warpgroup_units(moves, problem, target):
         return True
     if tile_for_matrix_units(moves, problem, target):
         return True

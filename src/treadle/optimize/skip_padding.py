@@ -1,4 +1,4 @@
-"""Steps of a window that meet no pixel: tiles of results at an image's borders go without them.
+"""Padding of convolutions: tiles at an image's borders skip the steps beyond it.
 
     for tile: for ky in range(5): acc += image[y + ky - 2, ..] * w[ky, ..]
       ->  for tile: for ky in range(first(tile), end(tile)): ...
@@ -19,12 +19,12 @@ from ..ir.views import Load
 from .masked_bounds import Span
 from .windows import Pair, Windows
 
-__all__ = ["without_borders"]
+__all__ = ["skip_padding"]
 
 WORTH = 1 / 128  # of all steps: fewer are not worth a loop whose size varies
 
 
-def without_borders(
+def skip_padding(
     reduce: Node, windows: Windows, outermost: Node, splits: dict[Node, Split]
 ) -> Node:
     """The REDUCE of a tile, as `splits` cut rows: in order along `outermost`, their first loop."""

@@ -1,4 +1,4 @@
-"""Rows that are put together from pieces: one step computes a vector of each piece.
+"""Concatenations, split: one step computes a vector of each part.
 
     out[j] = j < n ? x[j] : y[j - n]   ->   out[j] = x[j]; out[n + j] = y[j]     for j < n
 
@@ -22,13 +22,13 @@ from ..ir.views import operands
 from .moves import Moves
 from .nest import Nest
 
-__all__ = ["in_pieces", "rows_in_pieces"]
+__all__ = ["split_concat", "split_concat_rows"]
 
 MOST = 8
 FEW_ROWS = 8  # that workers share: of fewer, each piece would be on one of them
 
 
-def in_pieces(moves: Moves, nest: Nest, vector: Node, lanes: int) -> Split | None:
+def split_concat(moves: Moves, nest: Nest, vector: Node, lanes: int) -> Split | None:
     """The loop `vector` as pieces side by side, where masks say that its rows are made of some."""
     pieces = _pieces(nest, vector)
     length = loop_size(vector) // pieces
@@ -41,7 +41,7 @@ def in_pieces(moves: Moves, nest: Nest, vector: Node, lanes: int) -> Split | Non
     return Split(simplify(piece * length + outer * lanes + lane), (outer, piece, lane), TRUE)
 
 
-def rows_in_pieces(moves: Moves, nest: Nest, loop: Node) -> Split | None:
+def split_concat_rows(moves: Moves, nest: Nest, loop: Node) -> Split | None:
     """A `loop` around the vectors likewise: a step computes a row of each piece."""
     pieces = _pieces(nest, loop)
     length = loop_size(loop) // pieces

@@ -1,4 +1,4 @@
-"""Places of extremes: first the block that the extreme is in, then its place there.
+"""argmax in two levels: first the block that holds the extreme, then its index there.
 
     REDUCE(joined(key(r), place(r)), r; MAX)
       ->  best = REDUCE(joined(REDUCE(key(8*b + k), k; MAX), blocks - 1 - b), b; MAX)
@@ -27,7 +27,7 @@ from .column_reduction import BLOCK, is_down_columns
 from .moves import Moves
 from .nest import Nest, reads_of, sequential_loops, stride
 
-__all__ = ["find_blocks_first"]
+__all__ = ["two_level_argmax"]
 
 # With fewer blocks, looking through one of them takes longer than it saves: down a column, elements
 # of neighbouring results are in blocks of their own, and read one by one.
@@ -35,7 +35,7 @@ LEAST_ALONG, LEAST_DOWN = 8, 64
 FEWEST_ROWS = 8  # fewer are cut into chunks that workers share
 
 
-def find_blocks_first(moves: Moves, target: Target) -> None:
+def two_level_argmax(moves: Moves, target: Target) -> None:
     """Look for the blocks of extremes first, wherever places go on along a loop."""
     seen: set[Node] = set()
     while (found := next(_candidates(moves, target, seen), None)) is not None:

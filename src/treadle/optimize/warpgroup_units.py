@@ -2,8 +2,8 @@
 
     out[i, j] = sum over k of x[i, k] * y[k, j],  x and y of one dtype of one to four bytes
 
-A group of one or two warpgroups computes a tile of the output, each of them 64 rows by all of its
-columns. Slices of both operands are in shared STAGEs, in rows of 128 bytes: of k, or where an
+A workgroup of one or two warpgroups computes a tile of the output, each of them 64 rows by all of
+its columns. Slices of both operands are in shared STAGEs, in rows of 128 bytes: of k, or where an
 operand is contiguous in its lines (rows of x, columns of y), of those. Rows are swizzled, as the
 units take them without conflicts of banks.
 
@@ -61,7 +61,7 @@ from .nest import stride
 from .packed_operands import packed
 from .shared_operands import ROW, SharedOperand, SourceTensor, bulk, stored, tensor_of
 
-__all__ = ["tile_for_warpgroups"]
+__all__ = ["tile_for_warpgroup_units"]
 
 WARPS = 4  # of a warpgroup
 GROUPS_OF_ROWS = 8  # g
@@ -92,7 +92,7 @@ class _Tile:
         return self.warpgroups * WARPS * GROUPS_OF_ROWS * PAIRS
 
 
-def tile_for_warpgroups(moves: Moves, problem: MatmulProblem, target: Target) -> bool:
+def tile_for_warpgroup_units(moves: Moves, problem: MatmulProblem, target: Target) -> bool:
     """Put a problem on units of warpgroups if the target has them; says whether it did."""
     unit = unit_for(problem, target.warpgroup_units)
     if unit is None:

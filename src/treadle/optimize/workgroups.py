@@ -1,8 +1,8 @@
-"""The schedule for processors that run groups of work items: grid, items, shared tiles.
+"""The schedule for processors that run workgroups: grid, items, shared tiles.
 
     x + y          ->  each item computes a few neighbouring elements; neighbours read neighbours
-    softmax(x)     ->  a group for each row; its items share the reductions through a STAGE
-    a @ b          ->  a group for each tile of the output; tiles of a and b are shared STAGEs
+    softmax(x)     ->  a workgroup for each row; its items share the reductions through a STAGE
+    a @ b          ->  a workgroup for each tile of the output; tiles of a and b are shared STAGEs
 
 The numbers (size of a group, shared memory, lanes) come from Target.workgroup. Nothing else here
 knows what device it is for.
@@ -18,7 +18,7 @@ from ..ir.views import Load, Reduce
 from ..target import Target, Workgroup
 from .moves import Moves
 from .nest import Nest, contiguity, sequential_loops, stride
-from .shared_tiles import tile_for_groups
+from .shared_tiles import tile_for_workgroups
 
 __all__ = ["schedule_workgroups"]
 
@@ -27,7 +27,7 @@ MANY_RESULTS = 1 << 14  # with so many results there is work enough without shar
 
 
 def schedule_workgroups(moves: Moves, target: Target) -> None:
-    """Map every nest of the kernel to groups of work items."""
+    """Map every nest of the kernel to workgroups."""
     group = target.workgroup
     assert group is not None
     done: set[Node] = set()
@@ -39,7 +39,7 @@ def schedule_workgroups(moves: Moves, target: Target) -> None:
             return
         old = {r for n in moves.nests() for r in n.loops}
         scalar_done = scalar_done or not nest.loops
-        if not tile_for_groups(moves, nest, target):
+        if not tile_for_workgroups(moves, nest, target):
             _general(moves, nest, target, group)
         done.update(nest.loops)
         done.update(r for n in moves.nests() for r in n.loops if r not in old)
@@ -76,7 +76,7 @@ def _whole(moves: Moves, loop: Node, kind: str) -> Split:
 
 
 def _rows_to_share(nest: Nest) -> tuple[Node, ...] | None:
-    """The loops whose steps become groups, if the items of a group should share reductions."""
+    """The loops whose steps become workgroups, if work items should share reductions."""
     reduces = nest.reduces()
     if not reduces or sequential_loops(nest):
         return None
@@ -132,7 +132,7 @@ def _group_for_each_row(moves: Moves, nest: Nest, rows: tuple[Node, ...], group:
         reduce, loop = found
         mine = min(items, _power_below(loop_size(loop)))
         subgroup = group.subgroup if _is_for_subgroups(reduce) else None
-        shared.update(moves.share(reduce, loop, mine, subgroup))
+        shared.update(moves.share_reduction(reduce, loop, mine, subgroup))
 
 
 def _is_for_subgroups(reduce: Node) -> bool:

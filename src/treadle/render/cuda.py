@@ -132,7 +132,7 @@ class _CUDAFunction(WithWarps):
         return lines
 
     def _bounds(self) -> str:
-        """The items of a group and, where registers are moved, that one group has all of them."""
+        """The work items of a workgroup and, where registers are moved, that it has all of them."""
         return f"{self.phase.launched}{', 1' * (moved_registers(self.phase) is not None)}"
 
     def _argument(self, param: Node) -> str:

@@ -2,7 +2,7 @@
 
 Each phase becomes `kernel void name(global T *arg0, ..., int n)` with one argument for each piece
 of memory that it uses, in the order of the slots, then one for each launch-time integer. A slice
-of the grid is a work-group.
+of the grid is a workgroup.
 
 Doubles and halves need an extension each, which is asked for where a kernel uses them. On a target
 that emulates float64 a double is its 64 bits, and functions of opencl_float64.py compute with it,

@@ -48,7 +48,7 @@ class WithWarpgroups(LLVMFunction):
 
     @abstractmethod
     def _barrier(self, node: Node) -> None:
-        """All items of the group meet."""
+        """All work items of the workgroup meet."""
 
     def text(self) -> str:
         """The whole function."""

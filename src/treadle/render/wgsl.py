@@ -2,7 +2,7 @@
 
 Each phase becomes a compute entry point with bindings of its own, numbered from 0: one for each
 piece of memory that it uses (wgsl_memory.py), in the order of the slots, then one uniform with the
-launch-time integers. A slice of the grid is a work-group.
+launch-time integers. A slice of the grid is a workgroup.
 
 WGSL has 32-bit numbers and perhaps halves. Smaller integers are kept wrapped in 32 bits. 64-bit
 integers are pairs of words: wgsl_int64.py computes with them. A vector of them is an

@@ -1,4 +1,4 @@
-"""Launches become one block of native memory that a single call replays.
+"""Call lists: launches as one block of native memory, which a single call replays.
 
     calls = CallList(pool, [Launch([Phase(address, grid=64, grain=8)], args=[a, b], vars=[n])])
     calls.set_arg(0, 1, other_pointer)

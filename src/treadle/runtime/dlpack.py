@@ -22,17 +22,16 @@ if TYPE_CHECKING:
     import numpy as np
 
 __all__ = [
-    "CPU", "CUDA", "EMULATED", "HOST_DEVICES", "IS_COPIED", "READ_ONLY", "RUNTIME_DEVICES",
-    "VERSION", "Exporter", "Import", "is_capsule",
+    "CPU", "CUDA", "EMULATED", "IS_COPIED", "READ_ONLY", "VERSION", "Exporter", "Import",
+    "is_capsule",
 ]  # fmt: skip
 
 VERSION = (1, 3)
 READ_ONLY, IS_COPIED = 1, 2  # flags of versioned structures
 
+# Types of devices that DLPack has rules of their own for; the backends' records have the others.
 CPU, CUDA = 1, 2
 EMULATED = 12  # kDLExtDev: memory that no other library reaches
-HOST_DEVICES = {CPU: "CPU", 3: "CUDA's pinned host memory", 11: "ROCm's pinned host memory"}
-RUNTIME_DEVICES = {"CL": 4, "WEBGPU": 15}  # device types of memory that the host does not see
 
 _INT, _UINT, _FLOAT, _BFLOAT, _COMPLEX, _BOOL, _E4M3FN, _E5M2 = 0, 1, 2, 4, 5, 6, 10, 12
 _CODES: dict[DType, tuple[int, int]] = {

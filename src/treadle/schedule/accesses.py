@@ -15,6 +15,7 @@ from ..ir.loops import closed_ranges, free_ranges, loop_size
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms
+from ..ir.views import Access, Store, bound_of
 from .kernel import Kernel
 
 __all__ = ["Accesses", "accesses_of"]
@@ -42,7 +43,7 @@ class Accesses:
 
 def accesses_of(kernel: Kernel) -> Accesses:
     """The Accesses of a kernel's last loop nest."""
-    end = kernel.ast.src[-1]
+    end = kernel.nest
     loops = closed_ranges(end)
     free = free_ranges(end)
     moved: dict[tuple[object, Op, Node], int] = {}
@@ -50,13 +51,13 @@ def accesses_of(kernel: Kernel) -> Accesses:
     for node in end.toposort():
         if node.op not in (Op.LOAD, Op.STORE):
             continue
-        place = node.src[1]
-        memory = _memory(kernel, node)
+        param, place = Access.of(node)
+        memory = _memory(kernel, param)
         used = free[place]
         inner = sorted((r for r in used if r not in loops), key=lambda r: r.arg.number)
         key = (memory, node.op, _renamed(place, inner))
-        width = node.src[2].dtype.itemsize if node.op is Op.STORE else node.dtype.itemsize
-        moved[key] = width * loop_size(*used)
+        moved_value = Store.of(node).value if node.op is Op.STORE else node
+        moved[key] = moved_value.dtype.itemsize * loop_size(*used)
         walks.update(_walk(place, loops, inner, memory))
     steps = max(moved.values(), default=0)
     shared = frozenset(
@@ -67,15 +68,15 @@ def accesses_of(kernel: Kernel) -> Accesses:
     return Accesses(sum(moved.values()), shared, frozenset(walks), _nest(end, loops, free))
 
 
-def _memory(kernel: Kernel, node: Node) -> object:
-    storage = kernel.buffers[behind_after(node.src[0]).arg.slot]
+def _memory(kernel: Kernel, param: Node) -> object:
+    storage = kernel.buffers[behind_after(param).arg.slot]
     return storage.arg.token if storage.op is Op.BUFFER else storage
 
 
 def _renamed(place: Node, inner: list[Node]) -> Node:
     """A position with the loops of reductions numbered by their order: as another kernel's are."""
     numbers = itertools.count(1 << 20)
-    return place.substitute({r: Node.range(r.src[0], next(numbers)) for r in inner})
+    return place.substitute({r: Node.range(bound_of(r), next(numbers)) for r in inner})
 
 
 def _walk(place: Node, loops: tuple[Node, ...], inner: list[Node], memory: object) -> list[object]:

@@ -24,6 +24,7 @@ from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, SAME, Op
 from ..ir.rules.index import simplify
 from ..ir.shape import same_size
+from ..ir.views import Assign, operand
 from .decision import Decision, Home
 from .index import Index, gathered_index, places_index, source_index, unwindow_index
 from .local_intermediates import EVERYWHERE, Keeping, is_large_middle, keep_rows, may_keep_below
@@ -161,7 +162,7 @@ def _in_each_kernel(
 def _start_group(
     plan: Plan, node: Node, demands: dict[Node, dict[tuple[Any, ...], Demand]]
 ) -> None:
-    shape = node.src[0].shape if node.op in (Op.ASSIGN, Op.DISTRIBUTE) else node.shape
+    shape = operand(node).shape if node.op in (Op.ASSIGN, Op.DISTRIBUTE) else node.shape
     host = plan.groups.get(plan.joined.get(node, node))
     if host is not None:
         plan.groups[node] = host
@@ -182,9 +183,9 @@ def _start_group(
         return
     start = Demand(group, group.ranges, group)
     if node.op is Op.ASSIGN:
-        _add(demands, node.src[1], start)
+        _add(demands, Assign.of(node).value, start)
     elif node.op in (Op.CONTIGUOUS, Op.SCAN):
-        _add(demands, node.src[0], start)
+        _add(demands, operand(node), start)
     else:
         _inline(plan, node, start, demands)
 
@@ -249,7 +250,7 @@ def _inline(
             _add(demands, source, inner)
     elif node.op in MOVEMENT:
         moved, _ = source_index(node, index)
-        _add(demands, node.src[0], replace(demand, index=moved))
+        _add(demands, operand(node), replace(demand, index=moved))
     elif node.op in (Op.REDUCE, Op.UNWINDOW):
         _inline_reduce(plan, node, demand, demands)
     elif node.op is Op.GATHER:
@@ -273,7 +274,7 @@ def _inline_reduce(
     inside = replace(
         demand, index=inner, body=body, heavy=heavy, linear=is_sum, results=ranges_in(index)
     )
-    _add(demands, node.src[0], inside)
+    _add(demands, operand(node), inside)
 
 
 def reduce_index(node: Node, index: Index, loops: tuple[Node, ...]) -> tuple[Index, Node]:
@@ -289,7 +290,7 @@ def reduce_index(node: Node, index: Index, loops: tuple[Node, ...]) -> tuple[Ind
     arg = node.arg
     position, offset = unwindow_index(arg, index[arg.axis], loops[0])
     position, offset = simplify(position), simplify(offset)
-    inside = (position >= 0) & (position < node.src[0].shape[arg.axis])
+    inside = (position >= 0) & (position < operand(node).shape[arg.axis])
     if arg.dilation > 1 and arg.stride > 1:
         inside = inside & (position * arg.stride + offset * arg.dilation).eq(index[arg.axis])
     inside = inside & (offset >= 0) & (offset < arg.size)

@@ -1,4 +1,4 @@
-"""Products that one kernel alone reads, each element once, are computed where it reads them.
+"""Fusion with a producer: a product that one kernel reads is computed where it is read.
 
     s = x @ w + h @ u over (32, 1024)
     i, f, g, o = the four blocks of 256 columns of s
@@ -16,6 +16,7 @@ from ..ir.loops import closed_ranges, free_ranges, has_fixed_size, loop_size
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms
+from ..ir.views import Access, Load, Reduce, operand
 from .kernel import Kernel
 
 __all__ = ["is_of_products", "reads_once"]
@@ -28,7 +29,7 @@ def is_of_products(kernel: Kernel) -> bool:
     """Whether all reductions of a kernel, if any, are sums of products of its rows and columns."""
     if len(kernel.ast.src) != 1:
         return False
-    end = kernel.ast.src[0]
+    end = kernel.nest
     *rows, column = closed_ranges(end) or (None,)
     ordered = (Op.STAGE, Op.UPDATE, Op.AFTER)  # a scan or scatter is no product of its own loops
     if not rows or column is None or any(n.op in ordered for n in end.toposort()):
@@ -40,10 +41,10 @@ def is_of_products(kernel: Kernel) -> bool:
 
 
 def _is_product(reduce: Node, rows: frozenset[Node], column: Node) -> bool:
-    product = reduce.src[0]
-    if reduce.arg.op is not Op.ADD or product.op is not Op.MUL or len(reduce.src) != 2:
+    product, loops, arg = Reduce.of(reduce)
+    if arg.op is not Op.ADD or product.op is not Op.MUL or len(loops) != 1:
         return False
-    step, free = reduce.src[1], free_ranges(reduce)
+    (step,), free = loops, free_ranges(reduce)
     if not has_fixed_size(step) or loop_size(step) < MIN_STEPS:
         return False
     used = {free[factor] for factor in product.src}
@@ -53,8 +54,8 @@ def _is_product(reduce: Node, rows: frozenset[Node], column: Node) -> bool:
 def _is_read(factor: Node) -> bool:
     """Whether a factor is memory, read everywhere, perhaps in another type."""
     if factor.op is Op.CAST:
-        factor = factor.src[0]
-    return factor.op is Op.LOAD and len(factor.src) == 2
+        factor = operand(factor)
+    return factor.op is Op.LOAD and not Load.of(factor).is_gated
 
 
 def reads_once(kernel: Kernel, root: Node) -> bool:
@@ -62,13 +63,13 @@ def reads_once(kernel: Kernel, root: Node) -> bool:
 
     In blocks of neighbours: the same loops run through each, and some columns lie between.
     """
-    end = kernel.ast.src[0]
+    end = kernel.nest
     loops = [r for r in closed_ranges(end) if loop_size(r) > 1]
     slot = kernel.buffers.index(root)
     reads = [n for n in end.toposort() if n.op is Op.LOAD and _slot(n) == slot]
-    if not reads or len(reads) > MOST_BLOCKS or any(len(read.src) > 2 for read in reads):
+    if not reads or len(reads) > MOST_BLOCKS or any(Load.of(read).is_gated for read in reads):
         return False
-    places = [linear_terms(read.src[1]) for read in reads]
+    places = [linear_terms(Access.of(read).index) for read in reads]
     terms, _ = places[0]
     if set(terms) != set(loops) or any(other != terms for other, _ in places):
         return False
@@ -83,4 +84,4 @@ def reads_once(kernel: Kernel, root: Node) -> bool:
 
 
 def _slot(read: Node) -> int:
-    return behind_after(read.src[0]).arg.slot
+    return behind_after(Access.of(read).memory).arg.slot

@@ -17,6 +17,7 @@ from ..ir.node import Node, as_index
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
 from ..ir.shape import Shape, same_size, size_product, strides_of
+from ..ir.views import operand, places_of
 
 __all__ = [
     "Index", "flat_index", "gathered_index", "places_index", "source_index", "unwindow_index",
@@ -39,13 +40,13 @@ def places_index(node: Node, index: Index) -> Index:
     """For element `index` of a GATHER or of a SCATTER's values: where its place stands."""
     if node.arg.along:
         return index
-    return index[node.arg.axis : node.arg.axis + len(node.src[1].shape)]
+    return index[node.arg.axis : node.arg.axis + len(places_of(node).shape)]
 
 
 def gathered_index(node: Node, index: Index, place: Node) -> Index:
     """For element `index` of a GATHER or of a SCATTER's values: where it is read or written."""
     axis = node.arg.axis
-    count = 1 if node.arg.along else len(node.src[1].shape)
+    count = 1 if node.arg.along else len(places_of(node).shape)
     return (*index[:axis], place, *index[axis + count :])
 
 
@@ -56,7 +57,7 @@ def source_index(view: Node, index: Index) -> tuple[Index, Node]:
 
 def _reshape(view: Node, index: Index) -> tuple[Index, Node]:
     found: list[Node] = []
-    for old, new, first in _groups(view.src[0].shape, view.arg):
+    for old, new, first in _groups(operand(view).shape, view.arg):
         positions = index[first : first + len(new)]
         if len(old) == len(new) == 1:
             found.extend(positions)
@@ -111,7 +112,7 @@ def _next_run(old: Shape, new: Shape, i: int, j: int) -> tuple[int, int]:
 
 
 def _expand(view: Node, index: Index) -> tuple[Index, Node]:
-    sizes = zip(view.src[0].shape, view.arg, index, strict=True)
+    sizes = zip(operand(view).shape, view.arg, index, strict=True)
     zero = Node.index(0)
     return tuple(i if same_size(old, new) else zero for old, new, i in sizes), TRUE
 
@@ -125,7 +126,7 @@ def _permute(view: Node, index: Index) -> tuple[Index, Node]:
 
 def _pad(view: Node, index: Index) -> tuple[Index, Node]:
     valid, found = TRUE, []
-    for position, (before, after), size in zip(index, view.arg, view.src[0].shape, strict=True):
+    for position, (before, after), size in zip(index, view.arg, operand(view).shape, strict=True):
         moved = simplify(position - as_index(before))
         if not same_size(before, 0):
             valid = valid & (moved >= 0)

@@ -25,3 +25,8 @@ class Kernel:
     device: str
     reason: str
     choices: frozenset[str] = frozenset()
+
+    @property
+    def nest(self) -> Node:
+        """The END of the loops that store its results: the last one."""
+        return self.ast.src[-1]

@@ -12,6 +12,7 @@ from dataclasses import replace
 from ..ir.loops import closed_ranges, free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import End, Store
 from .kernel import Kernel
 from .plan import Plan
 
@@ -37,8 +38,9 @@ def _of_reductions(ast: Node) -> set[str]:
     for end in (node for node in ast.src if node.op is Op.END):
         loops = frozenset(closed_ranges(end))
         reduces = [node for node in end.toposort() if node.op is Op.REDUCE]
-        inner = frozenset(r for reduce in reduces for r in reduce.src[1:])
-        stored = {store.src[2] for store in end.src[: end.arg] if store.op is Op.STORE}
+        inner = frozenset(r for reduce in reduces for r in closed_ranges(reduce))
+        effects = End.of(end).effects
+        stored = {Store.of(store).value for store in effects if store.op is Op.STORE}
         for reduce in reduces:
             if free[reduce] & inner:
                 found.add("nested_reduction")

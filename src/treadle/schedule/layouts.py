@@ -19,6 +19,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms
 from ..ir.shape import Shape, strides_of
+from ..ir.views import Access, Reduce
 from .kernel import Kernel
 from .plan import Plan
 
@@ -122,18 +123,19 @@ def _stored_with_last(node: Node, last: int) -> Node:
 
 def _accesses(kernel: Kernel, free: set[Node]) -> list[_Access]:
     """The accesses of a kernel to results whose order is free."""
-    end = kernel.ast.src[-1]
+    end = kernel.nest
     results = frozenset(closed_ranges(end))
     nodes = end.toposort()
     sums = [n for n in nodes if n.op is Op.REDUCE and n.arg.op is Op.ADD and not _is_short(n)]
     factors = Node.sink(sums).toposort() if sums else ()
     found = []
     for node in nodes:
-        if node.op not in (Op.LOAD, Op.STORE) or node.src[0].op is not Op.PARAM:
+        if node.op not in (Op.LOAD, Op.STORE):
             continue
-        memory = kernel.buffers[node.src[0].arg.slot]
+        param, index = Access.of(node)
+        memory = kernel.buffers[param.arg.slot] if param.op is Op.PARAM else None
         if memory in free:
-            axes = _axes(node.src[1], memory.shape)
+            axes = _axes(index, memory.shape)
             is_stored = node.op is Op.STORE
             found.append(_Access(memory, axes, results, is_stored, node in factors))
     return found
@@ -141,10 +143,10 @@ def _accesses(kernel: Kernel, free: set[Node]) -> list[_Access]:
 
 def _is_short(reduce: Node) -> bool:
     """Whether it is no product, but a sum of a few pixels, which is quick in any order."""
-    value = reduce.src[0]
+    value, loops, _ = Reduce.of(reduce)
     while value.op is Op.WHERE:
-        value = value.src[1]
-    return value.op is not Op.MUL and loop_size(*reduce.src[1:]) <= FEW_PIXELS
+        _, value, _ = value.src
+    return value.op is not Op.MUL and loop_size(*loops) <= FEW_PIXELS
 
 
 def _axes(place: Node, shape: Shape) -> dict[Node, int | None]:

@@ -1,4 +1,4 @@
-"""Values that a kernel keeps row by row: chains of matmul-like reductions without the middle.
+"""Intermediate rows that stay in their kernel: chains of products without the middle in memory.
 
     softmax(q @ k.T) @ v
 
@@ -23,6 +23,7 @@ from ..ir.loops import has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import ALU, Op
 from ..ir.shape import size_product
+from ..ir.views import operand
 from ..target import Target
 from .plan import FACTOR, LEAVES, STORED, Demand, Group, Kept, distinct, is_heavy, ranges_in
 
@@ -112,9 +113,9 @@ def _operands(node: Node) -> int:
         if item.op in LEAVES or item.op in STORED or item.op is Op.AFTER:
             total += distinct(item)
         elif is_heavy(item):
-            product = item.src[0]
+            product = operand(item)
             while product.op is not Op.MUL:
-                product = product.src[0]
+                product = operand(product)
             total += sum(distinct(factor) for factor in product.src)
         else:
             new = [s for s in item.src if s not in seen]

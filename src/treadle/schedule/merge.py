@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import After, bound_of
 from ..target import Target
 from .accesses import Accesses, accesses_of
 from .fuse_producer import is_of_products, reads_once
@@ -89,7 +90,7 @@ class _Merger:
             return False
         if root.op is Op.CONTIGUOUS and root not in self.outputs:
             return False
-        sizes = [r.src[0] for r in _loops(self.plan, root)]
+        sizes = [bound_of(r) for r in _loops(self.plan, root)]
         if any(size.op is not Op.CONST or size.arg == 0 for size in sizes):
             return False
         return not any(map(image_of, kernel.buffers))
@@ -243,5 +244,5 @@ def _reads_of_others(kernel: Kernel, reads: frozenset[Node]) -> bool:
     written = {storage_of(root) for root in kernel.roots if root.op is not Op.ASSIGN}
     own = (version for version in reads if version.op is Op.AFTER)
     return written.isdisjoint(reads) and not any(
-        effect in kernel.roots for version in own for effect in version.src[1:]
+        effect in kernel.roots for version in own for effect in After.of(version).effects
     )

@@ -1,4 +1,4 @@
-"""Kernels that keep rows, and compute more than one result from them.
+"""Kernels with several outputs, computed from the same intermediate rows.
 
     m = max(s), l = sum(exp(s - m)) of the rows of s = q @ k.T     are statistics of rows that the
     kernel of softmax(s) @ v keeps: it stores them for the kernels of the gradients

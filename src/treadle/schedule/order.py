@@ -9,6 +9,7 @@ from ..errors import InternalError
 from ..ir.node import Node, rebuild
 from ..ir.op import MOVEMENT, Op
 from ..ir.versions import view_base
+from ..ir.views import After, Assign, operand
 
 __all__ = ["copy_old_versions", "needs_of", "order_roots", "topological"]
 
@@ -32,7 +33,7 @@ def needs_of(
                 before[root].update(_makers(recent, root, kernels))
     for root in reads:
         if root.op is Op.ASSIGN:
-            for recent in _recent(view_base(root.src[0]), root, kernels):
+            for recent in _recent(view_base(Assign.of(root).target), root, kernels):
                 before[root].update(readers.get(recent, set()) - {root})
                 before[root].update(_makers(recent, root, kernels))
     return before
@@ -46,15 +47,15 @@ def _recent(version: Node, root: Node, kernels: dict[Node, Node]) -> Iterator[No
     for recent in _versions_from(version):
         yield recent
         if recent.op is Op.AFTER:
-            below = view_base(recent.src[0])
-            makers = (n for n in recent.src[1:] if kernels.get(n, root) is not root)
-            if any(view_base(maker.src[0]) is below for maker in makers):
+            older, effects = After.of(recent)
+            makers = (n for n in effects if kernels.get(n, root) is not root)
+            if any(view_base(Assign.of(n).target) is view_base(older) for n in makers):
                 return
 
 
 def _makers(version: Node, root: Node, kernels: dict[Node, Node]) -> set[Node]:
     """The roots but `root` that make a version of memory, or store a node."""
-    made = version.src[1:] if version.op is Op.AFTER else (version,)
+    made = After.of(version).effects if version.op is Op.AFTER else (version,)
     return {kernels[node] for node in made if node in kernels} - {root}
 
 
@@ -74,12 +75,12 @@ def _versions_from(version: Node) -> Iterator[Node]:
     """`version` and all those that it overwrote, the newest first."""
     yield version
     while version.op is Op.AFTER:
-        version = view_base(version.src[0])
+        version = view_base(After.of(version).value)
         yield version
 
 
 def _versions_overwritten(assign: Node) -> Iterator[Node]:
-    return _versions_from(view_base(assign.src[0]))
+    return _versions_from(view_base(Assign.of(assign).target))
 
 
 def copy_old_versions(outputs: list[Node], assign: Node) -> list[Node]:
@@ -89,7 +90,7 @@ def copy_old_versions(outputs: list[Node], assign: Node) -> list[Node]:
     written: dict[Node, Node] = {}  # the same nodes as targets of assignments
     for node in Node.sink(outputs).toposort():
         src = tuple(read[s] for s in node.src)
-        target = (written[node.src[0]], *src[1:]) if node.op in _THROUGH else src
+        target = (written[operand(node)], *src[1:]) if node.op in _THROUGH else src
         written[node] = rebuild(node, target)
         read[node] = rebuild(node, src) if node.op in MOVEMENT else written[node]
         if node in old:

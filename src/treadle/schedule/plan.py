@@ -11,6 +11,7 @@ from typing import Any
 from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, TRANSCENDENTAL, Op
 from ..ir.shape import size_max, size_product
+from ..ir.views import operand
 from .decision import Decision, Home
 from .index import Index, unwindow_steps
 
@@ -138,7 +139,7 @@ class Plan:
             sizes = (
                 [unwindow_steps(node.arg, index[node.arg.axis])]
                 if node.op is Op.UNWINDOW
-                else [node.src[0].shape[axis] for axis in node.arg.axes]
+                else [operand(node).shape[axis] for axis in node.arg.axes]
             )
             found = tuple(group.fresh_range(size) for size in sizes)
             self.reduce_ranges[key] = found
@@ -189,9 +190,9 @@ def is_heavy(node: Node) -> bool:
     """Whether a reduction is matmul-like: a sum of products whose two factors are both reused."""
     if node.op is not Op.REDUCE or node.arg.op is not Op.ADD:
         return False
-    product = node.src[0]
+    product = operand(node)
     while product.op in (Op.CAST, Op.RESHAPE, Op.PERMUTE):
-        product = product.src[0]
+        product = operand(product)
     if product.op is not Op.MUL:
         return False
     whole = size_product(size_max(s) for s in product.shape)
@@ -202,7 +203,7 @@ def distinct(node: Node) -> int:
     """How many different elements a factor has, at most."""
     least = size_product(size_max(s) for s in node.shape)
     while node.op in MOVEMENT or node.op is Op.CAST:
-        node = node.src[0]
+        node = operand(node)
         if node.op is not Op.CONST:
             least = min(least, size_product(size_max(s) for s in node.shape))
     return least

@@ -20,6 +20,7 @@ from ..ir.op import ALU, MOVEMENT, SAME, Op
 from ..ir.rules.index import simplify
 from ..ir.shape import Shape, size_product
 from ..ir.versions import stored_below, view_base
+from ..ir.views import After, Assign, Gather, Load, Reduce, bound_of, operand
 from .fuse import reduce_index
 from .index import TRUE, Index, flat_index, gathered_index, places_index, source_index
 from .kernel import Kernel
@@ -101,24 +102,26 @@ class _Builder:
 
     def _known_from(self, node: Node, index: Index, valid: Node) -> Key | None:
         """For an element that an ASSIGN of `roots` has just written: the value written."""
-        if node.op is not Op.AFTER or len(node.src) != 2 or node.src[1] not in self.roots:
+        if node.op is not Op.AFTER or valid is not TRUE:
             return None
-        write = node.src[1]
-        if valid is not TRUE or self.place(write) is not self._position(node, index):
+        write, *more = After.of(node).effects
+        if more or write not in self.roots:
             return None
-        return (write.src[1], self.place_of(write), TRUE)
+        if self.place(write) is not self._position(node, index):
+            return None
+        return (Assign.of(write).value, self.place_of(write), TRUE)
 
     def _position(self, node: Node, index: Index) -> Node:
         return simplify(flat_index(index, node.shape))
 
     def place(self, write: Node) -> Node:
         """Where in its buffer an ASSIGN writes."""
-        view, index = write.src[0], self.place_of(write)
+        view, index = Assign.of(write).target, self.place_of(write)
         while view.op in MOVEMENT:
             index, inside = source_index(view, index)
             if inside is not TRUE:
                 raise InternalError("ASSIGN into a padded view")
-            view = view.src[0]
+            view = operand(view)
         return self._position(view, index)
 
     def _needs(self, node: Node, index: Index, valid: Node) -> list[Key]:
@@ -135,7 +138,7 @@ class _Builder:
         if node.op in MOVEMENT:
             return [self._moved(node, index, valid)[0]]
         if node.op in SAME or node.op is Op.CONTIGUOUS:
-            return [(node.src[0], index, valid)]
+            return [(operand(node), index, valid)]
         if node.op in (Op.REDUCE, Op.UNWINDOW):
             return [self._reduced(node, index, valid)[0]]
         if node.op is Op.GATHER:
@@ -157,7 +160,7 @@ class _Builder:
         if node.op is Op.CONST:
             return Node(Op.CONST, node.dtype, (), node.arg)
         if node.op in (Op.VARIABLE, Op.BIND):
-            return node.src[0] if node.op is Op.BIND else node
+            return operand(node) if node.op is Op.BIND else node
         if node.op is Op.IOTA:
             return index[0].cast(node.dtype)
         if node.op in ALU:
@@ -166,7 +169,7 @@ class _Builder:
             key, inside = self._moved(node, index, valid)
             return self._masked(self.values[key], inside, key[2])
         if node.op in SAME or node.op is Op.CONTIGUOUS:
-            return self.values[node.src[0], index, valid]
+            return self.values[operand(node), index, valid]
         if node.op in (Op.REDUCE, Op.UNWINDOW):
             return self._reduce(node, index, valid)
         key = self._gathered(node, index, valid)
@@ -180,12 +183,12 @@ class _Builder:
 
     def _moved(self, node: Node, index: Index, valid: Node) -> tuple[Key, Node]:
         moved, inside = source_index(node, index)
-        return (node.src[0], moved, simplify(valid & inside)), inside
+        return (operand(node), moved, simplify(valid & inside)), inside
 
     def _masked(self, value: Node, inside: Node, valid: Node) -> Node:
         if inside is TRUE:
             return value
-        if value.op is Op.LOAD and len(value.src) == 4 and value.src[2] is valid:
+        if value.op is Op.LOAD and valid is not TRUE and Load.of(value).gate is valid:
             return value  # the load's own gate gives 0 already
         return inside.where(value, 0)
 
@@ -196,7 +199,7 @@ class _Builder:
             found = self.plan.ranges_of_reduce(self.group, node, index)
             if found in self.loops.values():
                 found = tuple(
-                    self.group.fresh_range(r.src[0]) if r.op is Op.RANGE else r for r in found
+                    self.group.fresh_range(bound_of(r)) if r.op is Op.RANGE else r for r in found
                 )
             self.loops[key] = found
         return self.loops[key]
@@ -205,7 +208,7 @@ class _Builder:
         valid = _conditions_on(index, valid)
         loops = self._loops(node, index, valid)
         inner, inside = reduce_index(node, index, loops)
-        return (node.src[0], inner, simplify(valid & inside)), inside
+        return (operand(node), inner, simplify(valid & inside)), inside
 
     def _reduce(self, node: Node, index: Index, valid: Node) -> Node:
         key, inside = self._reduced(node, index, valid)
@@ -216,10 +219,10 @@ class _Builder:
         return reduce_over(arg, value, tuple(r for r in loops if r.op is Op.RANGE))
 
     def _gather_index(self, node: Node, index: Index, valid: Node) -> Key:
-        return (node.src[1], places_index(node, index), valid)
+        return (Gather.of(node).index, places_index(node, index), valid)
 
     def _gathered(self, node: Node, index: Index, valid: Node) -> Key:
-        source = node.src[0]
+        source = Gather.of(node).source
         position = self.values[self._gather_index(node, index, valid)].cast(dtypes.index)
         inside = (position >= 0) & (position < as_index(source.shape[node.arg.axis]))
         return (source, gathered_index(node, index, position), simplify(valid & inside))
@@ -256,25 +259,15 @@ def reduce_over(arg: ReduceArg, value: Node, loops: tuple[Node, ...]) -> Node:
     """REDUCE, merged with a REDUCE of the same kind that is all of its value."""
     if not loops:
         return value
-    inner = value
-    if inner.op is Op.REDUCE and inner.arg == arg:
-        return Node(Op.REDUCE, value.dtype, (inner.src[0], *loops, *inner.src[1:]), inner.arg)
-    if _is_masked_sum(arg, inner):
-        nested = inner.src[1]
-        masked = inner.src[0].where(nested.src[0], 0)
-        return Node(Op.REDUCE, value.dtype, (masked, *loops, *nested.src[1:]), nested.arg)
-    return Node(Op.REDUCE, value.dtype, (value, *loops), arg)
-
-
-def _is_masked_sum(arg: ReduceArg, value: Node) -> bool:
-    return (
-        arg.op is Op.ADD
-        and value.op is Op.WHERE
-        and value.src[1].op is Op.REDUCE
-        and value.src[1].arg == arg
-        and value.src[2].op is Op.CONST
-        and value.src[2].arg == 0
-    )
+    if value.op is Op.REDUCE and value.arg == arg:
+        inner = Reduce.of(value)
+        return inner._replace(loops=(*loops, *inner.loops)).node()
+    if value.op is Op.WHERE and arg.op is Op.ADD:
+        condition, yes, no = value.src
+        if yes.op is Op.REDUCE and yes.arg == arg and no.value == 0:
+            inner = Reduce.of(yes)
+            return Reduce(condition.where(inner.value, 0), (*loops, *inner.loops), arg).node()
+    return Reduce(value, loops, arg).node()
 
 
 def build_kernel(
@@ -303,7 +296,7 @@ def build_kernel(
 
 def storage_of(root: Node) -> Node:
     """What `root` is stored in: the BUFFER that it is assigned to, or memory of its own."""
-    return stored_below(view_base(root.src[0])) if root.op is Op.ASSIGN else root
+    return stored_below(view_base(Assign.of(root).target)) if root.op is Op.ASSIGN else root
 
 
 def end(effect: Node, loops: Index) -> Node:
@@ -328,7 +321,7 @@ def _stored(builder: _Builder, root: Node) -> Node:
     ranges = builder.place_of(root)
     if root.op is not Op.ASSIGN:
         return _store(builder, root, ranges, root.shape, builder.value(root, ranges))
-    value = builder.value(root.src[1], ranges)
+    value = builder.value(Assign.of(root).value, ranges)
     src = (builder.param(storage_of(root)), builder.place(root), value)
     return Node(Op.STORE, dtypes.void, src)
 
@@ -336,7 +329,7 @@ def _stored(builder: _Builder, root: Node) -> Node:
 def _scan(builder: _Builder) -> list[Node]:
     root, ranges = builder.group.root, builder.group.ranges
     axis, op = root.arg.axis, root.arg.op
-    value = builder.value(root.src[0], ranges)
+    value = builder.value(operand(root), ranges)
     outer = tuple(r for i, r in enumerate(ranges) if i != axis and r.op is Op.RANGE)
     register = Node(Op.REGISTER, root.dtype, (identity(op, root.dtype), *outer), RegisterRef(0))
     loop = tuple(r for r in (ranges[axis],) if r.op is Op.RANGE)

@@ -12,6 +12,7 @@ from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, SAME, Op
 from ..ir.shape import size_max, size_product
+from ..ir.views import operand
 from .decision import Claim, Decision, Home
 from .plan import (
     COSTLY,
@@ -180,12 +181,12 @@ def _is_cheap_above_product(node: Node) -> bool:
 
 def _is_widened(node: Node) -> bool:
     """Whether a node holds the numbers of a smaller type."""
-    return node.op is Op.CAST and node.src[0].dtype.itemsize < node.dtype.itemsize
+    return node.op is Op.CAST and operand(node).dtype.itemsize < node.dtype.itemsize
 
 
 def _only_casts(node: Node) -> bool:
     while node.op in MOVEMENT or node.op is Op.CAST:
-        node = node.src[0]
+        node = operand(node)
     return node.op in LEAVES or node.op is Op.AFTER
 
 
@@ -265,5 +266,5 @@ def _reduce_size(node: Node) -> int:
         return node.arg.size
     total = 1
     for axis in node.arg.axes:
-        total *= size_max(node.src[0].shape[axis])
+        total *= size_max(operand(node).shape[axis])
     return total

@@ -77,7 +77,7 @@ def keep_what_runs(draft: Draft) -> Draft | None:
 def _keeps(kernel: Kernel, target: Target) -> bool:
     """Whether the target can run a kernel that keeps rows.
 
-    Groups of items know attention and its gradients alone.
+    Workgroups know attention and its gradients alone.
     """
     return target.workgroup is None or all(_attends(end, target) for end in kernel.ast.src)
 

@@ -21,6 +21,7 @@ from ..errors import DeviceError
 from ..ir.args import ShardArg
 from ..ir.node import Node, rebuild
 from ..ir.op import ALU, Op
+from ..ir.views import operand, places_of
 from .collectives import Piece, all_gather, all_reduce, copy_to, cut, joined, pieces, reshaped
 
 __all__ = [
@@ -236,7 +237,7 @@ def _expand(node: Node, src: list[Value]) -> Spread | None:
     value = src[0]
     assert isinstance(value, Spread)
     axis = value.axis
-    if axis is not None and node.arg[axis] != node.src[0].shape[axis]:  # all on one device
+    if axis is not None and node.arg[axis] != operand(node).shape[axis]:  # all on one device
         return None
 
     def grow(part: Node, _: int) -> Node:
@@ -258,7 +259,7 @@ def _reshape(node: Node, src: list[Value]) -> Spread | None:
     assert isinstance(value, Spread)
     if value.axis is None:
         return value.map(lambda part, _: reshaped(part, node.shape), None)
-    moved = _axis_after(node.src[0].shape, value.axis, value.sizes(), node.shape)
+    moved = _axis_after(operand(node).shape, value.axis, value.sizes(), node.shape)
     if moved is None:
         return None
     axis, sizes = moved
@@ -293,7 +294,7 @@ def _shrink(node: Node, src: list[Value]) -> Value | None:
     if axis is None:
         return value.map(lambda part, _: rebuild(node, (part,)), None)
     wanted = node.arg[axis]
-    if wanted == (0, node.src[0].shape[axis]):
+    if wanted == (0, operand(node).shape[axis]):
         return value.map(lambda part, _: _kept(part, node.arg, axis, (0, part.shape[axis])), axis)
     if not all(isinstance(end, int) for end in wanted):
         return None
@@ -331,7 +332,7 @@ def _along_other_axis(node: Node, src: list[Value]) -> Spread | None:
     """WINDOW, UNWINDOW, SCAN and SORT, which work along one axis."""
     value = src[0]
     assert isinstance(value, Spread)
-    removed = len(node.src[0].shape) - 1 if node.op is Op.UNWINDOW else None
+    removed = len(operand(node).shape) - 1 if node.op is Op.UNWINDOW else None
     if value.axis is not None and value.axis in (node.arg.axis, removed):
         return None
     return value.map(lambda part, _: rebuild(node, (part,)), value.axis)
@@ -342,7 +343,7 @@ def _gather(node: Node, src: list[Value]) -> Spread | None:
     if node.arg.along:
         return _lines(node, src)
     source, where = src
-    axis, count = node.arg.axis, len(node.src[1].shape)
+    axis, count = node.arg.axis, len(places_of(node).shape)
     if isinstance(where, Spread) and where.axis is not None:
         bases = _on_each(source, where.arg.devices)
         return where.map(lambda part, i: rebuild(node, (bases[i], part)), axis + where.axis)

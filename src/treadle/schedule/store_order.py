@@ -1,4 +1,4 @@
-"""The stores of one kernel: in which order, and whether they may stand in one loop nest at all.
+"""The order of a kernel's stores, and whether one loop nest can hold them at all.
 
     x = f(x, y); y = g(y, old x)   ->  y's store first: it loads x, which x's store overwrites
     x = old y; y = old x           ->  no order is right
@@ -13,14 +13,14 @@ from collections.abc import Sequence
 
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import Access, End
 
 __all__ = ["in_order", "is_safe", "stores_of"]
 
 
 def stores_of(ast: Node) -> tuple[Node, ...]:
     """The effects of a kernel's last loop nest."""
-    nest = ast.src[-1]
-    return nest.src[: nest.arg]
+    return End.of(ast.src[-1]).effects
 
 
 def in_order(stores: Sequence[Node]) -> list[Node]:
@@ -45,7 +45,8 @@ def _is_needed(
 ) -> bool:
     """Whether one of `others` loads what `store` overwrites, later than `store` itself could."""
     known = loaded | loads[store]
-    return any(n.src[0] is store.src[0] for other in others for n in loads[other] - known)
+    memory = Access.of(store).memory
+    return any(Access.of(n).memory is memory for other in others for n in loads[other] - known)
 
 
 def _loads(store: Node) -> frozenset[Node]:
@@ -60,9 +61,11 @@ def is_safe(stores: Sequence[Node]) -> bool:
     loaded: frozenset[Node] = frozenset()
     every = frozenset().union(*map(_loads, stores))
     for store in stores:
-        memory, position = store.src[:2]
+        own = Access.of(store)
         loaded |= _loads(store)
-        mine = [load for load in every if load.src[0] is memory]
-        if any(memory.arg.image or n.src[1] is not position or n not in loaded for n in mine):
+        mine = [load for load in every if Access.of(load).memory is own.memory]
+        if any(Access.of(load) != own or load not in loaded for load in mine):
             return False
-    return len({store.src[0] for store in stores}) == len(stores)
+        if mine and own.memory.arg.image:
+            return False
+    return len({Access.of(store).memory for store in stores}) == len(stores)

@@ -21,7 +21,7 @@ __all__ = ["MatrixUnit", "Target", "Workgroup"]
 
 @dataclass(frozen=True)
 class Workgroup:
-    """How a processor that runs groups of work items likes them.
+    """How a processor that runs workgroups likes them.
 
     `items` is the size of group to aim at, `most_items` the largest one allowed, `shared_bytes` the
     most memory that the items of one group share. Of that a kernel declares `declared_bytes` at

@@ -12,7 +12,7 @@ import warnings
 from typing import Any, Self
 
 from ..engine.realized import holders, resolve
-from ..engine.storages import base_of, claimed
+from ..engine.storages import Storage, base_of, claimed
 from ..errors import DTypeError, NoGradientWarning, ShapeError, UserError
 from ..ir.node import Node, toposort
 from ..ir.op import Op
@@ -133,19 +133,34 @@ def _other_names(root: Node, targets: list[Node]) -> dict[Node, list[Node]]:
 def _earlier_versions(root: Node, targets: list[Any]) -> dict[int, list[Node]]:
     """For leaves, by id: what the graph has read of their memory before it was overwritten."""
     leaves = {t._storage: t for t in targets if t.is_leaf and t._storage is not None}
-    own = {base_of(t.node, is_graded=True) for t in leaves.values()}
+    own = {t.node if _is_sharded(t) else base_of(t.node, is_graded=True) for t in leaves.values()}
     found: dict[int, list[Node]] = {}
 
     def enter(node: Node) -> bool:
-        if node.op not in (Op.BUFFER, Op.AFTER) or node in own:
-            return node not in own
-        leaf = leaves.get(claimed(stored_below(node).arg.token))
+        if node in own:
+            return False
+        leaf = leaves.get(_storage_read(node))
         if leaf is not None:
             found.setdefault(id(leaf), []).append(node)
         return leaf is None
 
     toposort([root], enter)
     return {leaf: [*dict.fromkeys(versions)] for leaf, versions in found.items()}
+
+
+def _is_sharded(tensor: Any) -> bool:
+    return isinstance(tensor.device, tuple)
+
+
+def _storage_read(node: Node) -> Storage | None:
+    """The storage whose memory `node` is: all of it, on each of its devices."""
+    if node.op in (Op.BUFFER, Op.AFTER):
+        return claimed(stored_below(node).arg.token)
+    if node.op is not Op.MULTI:
+        return None
+    bases = [base_of(part, is_graded=True) for part in node.src]
+    found = {None if base is None else _storage_read(base) for base in bases}
+    return found.pop() if len(found) == 1 else None
 
 
 def _sum_of(parts: list[Node | None], shape: Any, back: dict[Node, Node]) -> Node | None:

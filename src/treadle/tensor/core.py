@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
 from ..dtype import DType
-from ..engine.backends import Device
-from ..engine.memory import Promise, to_host
-from ..engine.realized import is_backed, resolve, track
+from ..engine.devices import Device
+from ..engine.memory import to_host
+from ..engine.realized import resolve
 from ..engine.run import lock, realize, scheduled
 from ..engine.storages import (
-    Moves,
-    Storage,
     bases_to_write,
     capturing,
     is_last,
@@ -31,8 +28,7 @@ from ..errors import ArgumentError, DeviceError, DTypeError, ShapeError, UserErr
 from ..ir.complexes import check_complex
 from ..ir.node import Node
 from ..ir.op import Op
-from ..ir.origin import mark
-from ..ir.shape import Shape, size_product
+from ..ir.shape import size_product
 from ..ir.symbolic import bound_size
 from ..schedule.shard import sharded
 from .files import disk_path, of_disk
@@ -45,9 +41,10 @@ from .inplace import (
     unwritable,
     write,
 )
-from .modes import Modes, no_grad
+from .modes import no_grad
 from .printing import printed
 from .shapes import Size
+from .state import State
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,83 +54,10 @@ if TYPE_CHECKING:
 __all__ = ["Core"]
 
 
-_new = object.__new__
-
-
-class Core(metaclass=Modes):
+class Core(State):
     """What every tensor is, before any operation is defined on it."""
 
-    __slots__ = (
-        "__weakref__", "_above", "_lent", "_moves", "_node", "_number", "_promised",
-        "_requires_grad", "_storage", "device", "grad", "is_leaf",
-    )  # fmt: skip
-
-    device: Any  # a name; several devices that share the tensor are a tuple of names
-    grad: Self | None
-    is_leaf: bool
-    _node: Node | None
-    _number: int
-    _promised: tuple[Any, Promise]  # a buffer and what its node will be; only where it has none
-    _storage: Storage | None  # what writes go to; None for a tensor of its own, not written yet
-    _above: tuple[weakref.ref[Core], ...]  # the views that a view was taken of, the nearest first
-    _moves: Moves | None  # how a view shows the storage; None for a tensor that owns its own
-    _lent: tuple[object, ...]  # buffers that others know by address; not there before they ask
-
-    @classmethod
-    def _of(cls, node: Node, device: Any, requires_grad: bool | None = None) -> Self:
-        """A tensor of `node`, as it is."""
-        mark(node)
-        return cls._in_memory(node, device, requires_grad)
-
-    @classmethod
-    def _in_memory(cls, node: Node, device: Any, requires_grad: bool | None = None) -> Self:
-        """The same of a node that no line has to answer for: its values are there."""
-        self = object.__new__(cls)
-        self._set(node, device, requires_grad)
-        return self
-
-    def _set(self, node: Node, device: Any, requires_grad: bool | None) -> None:
-        self.device, self.grad = device, None
-        self._requires_grad, self.is_leaf = requires_grad, False
-        self._storage, self._moves, self._above = None, None, ()
-        self._node = node  # which whoever finds the tensor by its number asks for
-        self._number = track(self)
-
-    def _to_be(self, buffer: Any, promise: Promise) -> Self:
-        """A tensor like this one in `buffer`, which has no node before somebody asks.
-
-        Results of captured steps are most often read once, given to the next, or dropped.
-        """
-        new = _new(type(self))
-        new.device, new.grad = self.device, None
-        new._requires_grad, new.is_leaf = self._requires_grad, False
-        new._storage, new._moves, new._above = None, self._moves and (), ()
-        new._node, new._promised = None, (buffer, promise)
-        return new
-
-    def _fulfil(self) -> Node:
-        with lock:  # or two threads would make a node each
-            if (node := self._node) is None:
-                buffer, promise = self._promised
-                capture = capturing.active  # a result of another function's replay is from before
-                with nullcontext() if capture is None else capture.suspended():
-                    node = promise.node(buffer)
-                self._number = track(self)
-                self._node = node
-                del self._promised
-            return node
-
-    @property
-    def node(self) -> Node:
-        """The graph that computes the values, or the buffer that holds them."""
-        node = self._node
-        return self._fulfil() if node is None else node
-
-    @node.setter
-    def node(self, node: Node) -> None:
-        if node is not self.node:
-            self._node = node
-            self._number = track(self, self._number)
+    __slots__ = ()
 
     def _result(self, node: Node, *others: Core) -> Self:
         """The tensor of a node computed from this tensor and `others`.
@@ -225,24 +149,9 @@ class Core(metaclass=Modes):
     # -- looking at it ------------------------------------------------------------------------
 
     @property
-    def shape(self) -> Shape:
-        """The size of each axis: integers, or symbolic sizes."""
-        return self.node.shape
-
-    @property
-    def dtype(self) -> DType:
-        """The type of the elements."""
-        return self.node.dtype
-
-    @property
     def ndim(self) -> int:
         """How many axes the tensor has."""
         return len(self.node.shape)
-
-    @property
-    def is_realized(self) -> bool:
-        """Whether the values are in memory already."""
-        return is_backed(resolve(self.node))
 
     def numel(self) -> Any:
         """How many elements there are, an integer: the product of the sizes."""

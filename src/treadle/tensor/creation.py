@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any, Self
 
 from ..dtype import DType, _from_np_dtype, _to_np_dtype, complex_of, dtypes, to_dtype
-from ..engine.backends import Device
+from ..engine.devices import Device
 from ..engine.memory import from_host
 from ..errors import DTypeError, ShapeError
 from ..ir.args import ConstantName

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..dtype import DType, _from_np_dtype
-from ..engine.backends import Device
+from ..engine.devices import Device
 from ..errors import DTypeError, ExchangeError
 
 __all__ = ["CudaArray"]

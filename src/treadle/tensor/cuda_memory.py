@@ -14,7 +14,8 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from ..engine.backends import Device
+from ..backends import backend_of
+from ..engine.devices import Device
 from ..engine.memory import Memory, memory_of, on_read
 from ..engine.run import realize
 from ..engine.selection import parse_choice
@@ -33,14 +34,20 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 __all__ = [
-    "array_there", "bytes_there", "cuda_array_interface", "cuda_home", "order_with", "stream_of",
+    "array_there", "bytes_there", "cuda_array_interface", "memory_type", "order_with", "stream_of",
     "stream_of_pytorch",
 ]  # fmt: skip
 
 
-def cuda_home(device: str) -> int:
-    """DLPack's type of a CUDA device's memory: no other library reaches that of an emulated one."""
-    return dlpack.EMULATED if Device[device].runtime.is_software else dlpack.CUDA
+def memory_type(device: str) -> int | None:
+    """DLPack's type of a device's memory that the host does not see; None if there is none.
+
+    No other library reaches that of an emulated device.
+    """
+    backend = backend_of(device)
+    if backend.emulated_chip is not None and Device[device].runtime.is_software:
+        return dlpack.EMULATED
+    return backend.dlpack
 
 
 def stream_of(device: str) -> int:
@@ -132,7 +139,7 @@ def cuda_array_interface(tensor: Core) -> dict[str, Any]:
     The memory lives as long as the tensor, even if that is given other memory.
     """
     device = "" if isinstance(tensor.device, tuple) else tensor.device
-    if device.partition(":")[0] != "CUDA" or cuda_home(device) != dlpack.CUDA:
+    if device.partition(":")[0] != "CUDA" or memory_type(device) != dlpack.CUDA:
         raise AttributeError(f"a tensor on {tensor.device} has no __cuda_array_interface__")
     if tensor._requires_grad is True:
         raise AttributeError("a tensor that requires gradients is not shared: use .detach()")

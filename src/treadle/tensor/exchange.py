@@ -15,7 +15,9 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..engine.backends import Device, compile_for_host
+from ..backends import BACKENDS
+from ..engine.devices import Device
+from ..engine.host_code import compile_for_host
 from ..engine.memory import from_host, on_read
 from ..engine.selection import parse_choice
 from ..errors import DeviceError, ExchangeError
@@ -23,7 +25,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..runtime import dlpack
 from .cuda_arrays import CudaArray
-from .cuda_memory import array_there, bytes_there, cuda_home, order_with, stream_of
+from .cuda_memory import array_there, bytes_there, memory_type, order_with, stream_of
 from .movements import memory_below, moved
 from .shapes import expand, move_axes, reshape
 
@@ -76,12 +78,10 @@ def device_of(tensor: Core) -> tuple[int, int]:
         )
     if is_shareable(tensor):
         return _HOST
-    choice = parse_choice(tensor.device)
-    if choice.runtime == "CUDA":
-        return cuda_home(tensor.device), choice.index
-    if choice.runtime not in dlpack.RUNTIME_DEVICES:
+    kind = memory_type(tensor.device)
+    if kind is None:
         raise ExchangeError(f"[dlpack] memory on {tensor.device} has no device type in DLPack")
-    return dlpack.RUNTIME_DEVICES[choice.runtime], choice.index
+    return kind, parse_choice(tensor.device).index
 
 
 def exported(
@@ -165,7 +165,7 @@ def imported(
     given = source if dlpack.is_capsule(source) else _capsule_of(_plain(source, copy), copy, device)
     found = dlpack.Import(given)
     is_there = _is_cuda_of(device, found.device)
-    if found.device[0] not in dlpack.HOST_DEVICES and not is_there:
+    if not _is_of_host(found.device[0]) and not is_there:
         raise ExchangeError(
             f"[from_dlpack] the memory is on a device of DLPack's type {found.device[0]}, which "
             "treadle does not share: move it to the host first"
@@ -224,9 +224,14 @@ def home_of(source: Any) -> str | None:
         return None
     name = f"CUDA:{number}"
     try:
-        return name if cuda_home(name) == kind else None
+        return name if memory_type(name) == kind else None
     except DeviceError:  # it cannot be used from here, but the host can have a copy
         return None
+
+
+def _is_of_host(kind: int) -> bool:
+    """Whether the host sees memory of that type of DLPack's: its own, or a device's pinned one."""
+    return any(backend.dlpack_host == kind for backend in BACKENDS)
 
 
 def _is_cuda_of(device: str, home: tuple[int, int]) -> bool:
@@ -234,7 +239,7 @@ def _is_cuda_of(device: str, home: tuple[int, int]) -> bool:
     choice = parse_choice(device)
     if choice.runtime != "CUDA" or home != (dlpack.CUDA, choice.index):
         return False
-    return cuda_home(device) == dlpack.CUDA
+    return memory_type(device) == dlpack.CUDA
 
 
 def _capsule_of(source: Any, copy: bool | None, device: str) -> Any:
@@ -252,7 +257,7 @@ def _capsule_of(source: Any, copy: bool | None, device: str) -> Any:
     kind, number = map(int, source.__dlpack_device__())
     if _is_cuda_of(device, (kind, number)):
         asked["stream"] = stream_of(device)
-    elif kind not in dlpack.HOST_DEVICES:
+    elif not _is_of_host(kind):
         if copy is False:
             raise ExchangeError(
                 f"[from_dlpack] memory on a device of DLPack's type {kind} is not shared: allow a "

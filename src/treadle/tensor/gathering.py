@@ -46,6 +46,11 @@ class Gathering(Reduce):
         arg = GatherArg(axis, along)
         return self._result(Node(Op.GATHER, self.dtype, (self.node, places.node), arg))
 
+    def _pick_checked(self, name: str, axis: int, places: Self) -> Self:
+        """The same for places that are looked at (CHECK_INDEX), none of them negative."""
+        checked = check_places(name, places, axis, self.shape[axis])
+        return self._pick(axis, places._result(checked))
+
     def _put(self, axis: int, places: Self, values: Self, op: Op | None = None) -> Self:
         """A copy with `values` at (or combined into) `places` of one axis; dropped outside."""
         return self._scattered(places, values, ScatterArg(axis, op))

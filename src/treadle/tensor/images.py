@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..dtype import ImageDType, dtypes
-from ..engine.backends import Device
+from ..engine.devices import Device
 from ..errors import DeviceError, DTypeError, ShapeError
 from ..ir.node import Node
 from ..schedule.textures import as_texels

@@ -35,20 +35,21 @@ from ..ir.op import MOVEMENT, Op
 from ..ir.origin import mark
 from ..ir.shape import size_product
 from ..ir.versions import stored_below
+from ..ir.views import operand
 from ..schedule.shard import axis_of, sharded
 from ..transforms.updates import as_value
 from .modes import no_grad
 from .shapes import reshape
 
 if TYPE_CHECKING:
-    from .core import Core
+    from .state import State
 
 __all__ = [
     "AS_IT_IS", "check_leaf", "check_writable", "is_exposed", "leads_to_leaf", "moves_between",
     "over_memory", "own_memory", "unwritable", "write",
 ]  # fmt: skip
 
-T = TypeVar("T", bound="Core")
+T = TypeVar("T", bound="State")
 
 
 # -- views ------------------------------------------------------------------------------------
@@ -82,7 +83,7 @@ def over_memory(tensor: T) -> T:
 # -- what is refused --------------------------------------------------------------------------
 
 
-def check_leaf(name: str, tensor: Core) -> None:
+def check_leaf(name: str, tensor: State) -> None:
     """Raises UserError where an operation in place would have to pass a leaf's gradient on."""
     if no_grad or tensor._requires_grad is not True:
         return
@@ -96,7 +97,7 @@ def check_leaf(name: str, tensor: Core) -> None:
         )
 
 
-def check_writable(name: str, tensor: Core) -> None:
+def check_writable(name: str, tensor: State) -> None:
     """Raises UserError for what shows an element twice, or none of the storage's."""
     if any(map(_is_read_only, bases_to_write(storage_of(tensor)) or ())):
         raise DeviceError(
@@ -122,7 +123,7 @@ AS_IT_IS = frozenset((Op.BUFFER, Op.AFTER, Op.RESHAPE, Op.DETACH))
 def shows_exposed(node: Node) -> bool:
     """Whether `node` is memory, as it is, that others know by its address."""
     while node.op in (Op.RESHAPE, Op.DETACH):
-        node = resolve(node.src[0])
+        node = resolve(operand(node))
     if node.op not in (Op.BUFFER, Op.AFTER):
         return False
     return not isinstance(stored_below(node).arg.token, Placeholder) and is_exposed(node)
@@ -165,7 +166,7 @@ def _is_leaf(buffer: Node) -> bool:
 # -- writing ----------------------------------------------------------------------------------
 
 
-def write(tensor: Core, value: Node, part: Moves = ()) -> None:
+def write(tensor: State, value: Node, part: Moves = ()) -> None:
     """Overwrite what `part` shows of `tensor` with `value`, of that shape, in the storage."""
     with lock:
         storage = storage_of(tensor)
@@ -181,7 +182,7 @@ def write(tensor: Core, value: Node, part: Moves = ()) -> None:
         written.add(storage)
 
 
-def _shown_by(view: Core, storage: Storage) -> Node:
+def _shown_by(view: State, storage: Storage) -> Node:
     node, owner = shown(view._moves or (), storage.node), storage.tensor()
     is_graded = storage.is_graded or (owner is not None and owner.is_leaf)
     if is_graded and view._requires_grad is not True:
@@ -248,7 +249,7 @@ def _check_plain(base: Node) -> None:
 # -- memory -----------------------------------------------------------------------------------
 
 
-def own_memory(tensor: Core) -> None:
+def own_memory(tensor: State) -> None:
     """Make `tensor` the owner of a storage in memory, which nobody else writes to."""
     with lock:
         storage = storage_of(tensor)

@@ -13,7 +13,6 @@ has to stay valid, and has to hold what is meant, until then: give its `owner`.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import math
 import operator
 import warnings
@@ -22,8 +21,9 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
+from ..array_namespace import array_namespace
 from ..dtype import DType, ImageDType, dtypes, to_dtype
-from ..engine.backends import Device
+from ..engine.devices import Device
 from ..engine.memory import Memory, adopt
 from ..errors import (
     ArgumentError,
@@ -213,8 +213,7 @@ class Interop(Creation):
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
         """The standard's functions: `treadle.array_api`. Raises UserError for other versions."""
-        # by name, since it is made of tensors: the one place that looks upwards
-        namespace = importlib.import_module("treadle.array_api")
+        namespace = array_namespace()
         if api_version not in (None, *namespace.VERSIONS):
             raise UserError(
                 f"[array_namespace] version {api_version!r} of the Array API is not there; "

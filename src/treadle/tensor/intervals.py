@@ -13,7 +13,8 @@ from typing import Any
 from ..errors import IndexOutOfRange, ShapeError
 from ..ir.interval import bounds
 from ..ir.node import Node, as_index
-from ..ir.shape import Size, simple_size
+from ..ir.shape import simple_size
+from ..ir.symbolic import Size
 
 __all__ = ["checked", "index_within", "slice_bounds"]
 

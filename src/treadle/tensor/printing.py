@@ -19,22 +19,22 @@ from ..ir.symbolic import bound_size
 if TYPE_CHECKING:
     import numpy as np
 
-    from .core import Core
+    from .state import State
 
 __all__ = ["printed"]
 
 _MOST_BYTES = 1 << 20  # that are copied from a device to show a few of them
 
 
-def printed(tensor: Core) -> str:
+def printed(tensor: State) -> str:
     """The text of a tensor, by which a user knows it again."""
     head = f"shape={tensor.shape}, dtype={tensor.dtype.name}, device={tensor.device}"
-    grad = ", requires_grad=True" if tensor.requires_grad else ""
+    grad = ", requires_grad=True" if tensor._requires_grad else ""
     values = _values(tensor) if tensor.is_realized else "lazy"
     return f"<Tensor {values} {head}{grad}>"
 
 
-def _values(tensor: Core) -> str:
+def _values(tensor: State) -> str:
     """The first and last values in memory; of very many that the host does not see, how many."""
     import numpy as np
 

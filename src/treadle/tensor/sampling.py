@@ -16,7 +16,7 @@ import time
 from typing import Any, ClassVar, Self
 
 from ..dtype import DType, dtypes
-from ..engine.backends import Device
+from ..engine.devices import Device
 from ..engine.memory import from_host
 from ..engine.realized import current, resolve
 from ..engine.storages import shown, storage_of
@@ -24,6 +24,7 @@ from ..errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from ..forks import fork_safe
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import operand
 from .core import Core
 from .creation import _known_dtype, _shape_of
 from .examples import Examples, running
@@ -299,7 +300,7 @@ def _next_state(device: str) -> Node:
         if state is None:
             state = _states[device] = Core._in_memory(_first_state(device), device)
         node = resolve(state.node)
-        if node.op is Op.AFTER and resolve(node.src[0]) is not node.src[0]:
+        if node.op is Op.AFTER and resolve(operand(node)) is not operand(node):
             # A draw that nothing has computed yet, after ones that have been: on their memory, as
             # computing it would see it. The node itself would keep all of them.
             [state.node] = current([node])[0]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from ..engine.backends import Device
+from ..engine.devices import Device
 from ..errors import DeviceError, ShapeError
 from ..schedule.shard import sharded
 from .interop import Interop

@@ -1,4 +1,4 @@
-"""GATHER and SCATTER of many examples, of which each may have places of its own.
+"""GATHER and SCATTER of a batch, in which each example may have indices of its own.
 
 Along an axis, every line has its own places anyway. One list of places for all lines, different in
 each example, becomes one list for all examples: the axis and that of the examples are made one.

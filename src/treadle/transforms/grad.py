@@ -14,18 +14,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ..errors import UserError
-from ..ir.args import WindowArg
 from ..ir.node import Node, alu, toposort
-from ..ir.op import MOVEMENT, Op
+from ..ir.op import Op
 from ..ir.origin import pass_on
 from .grad_complex import conj, converted, from_parts, imaginary_part, real_part
 from .grad_linalg import host_rule
 from .grad_memory import after, assign, copy, gather, multi, scatter
+from .grad_movement import MOVEMENT_RULES
 from .grad_reduce import reduce_rule, scan_rule
 from .recurrence import recur_rule
-from .shapes import constant, grown_axes, reduce, reshape
+from .shapes import constant
 
-__all__ = ["adjoint", "derivative", "gradient", "gradients"]
+__all__ = ["derivative", "gradient", "gradients"]
 
 Rule = Callable[[Node, Node], "tuple[Node | None, ...]"]
 
@@ -78,7 +78,7 @@ def _parts(together: Sequence[Node], arriving: Sequence[Node | None]) -> tuple[N
 
 
 def _of_loop(node: Node, arriving: Mapping[int, Node]) -> tuple[Node | None, ...]:
-    from .batch import batch  # which is made of the gradients' rules for assignments
+    from .batch import batch  # loops alone need it
 
     return recur_rule(node, arriving, gradients, batch)
 
@@ -138,32 +138,6 @@ def _extreme(node: Node, g: Node) -> tuple[Node | None, ...]:
 def _where(node: Node, g: Node) -> tuple[Node | None, ...]:
     condition = node.src[0]
     return None, condition.where(g, 0.0), condition.where(0.0, g)
-
-
-def _expand(node: Node, g: Node) -> tuple[Node | None, ...]:
-    return (reduce(g, Op.ADD, grown_axes(node.src[0].shape, node.shape)),)
-
-
-def _permute(node: Node, g: Node) -> tuple[Node | None, ...]:
-    inverse = tuple(node.arg.index(axis) for axis in range(len(node.arg)))
-    return (Node(Op.PERMUTE, g.dtype, (g,), inverse),)
-
-
-def _pad(node: Node, g: Node) -> tuple[Node | None, ...]:
-    pairs = zip(node.arg, node.src[0].shape, strict=True)
-    return (Node(Op.SHRINK, g.dtype, (g,), tuple((b, b + n) for (b, _), n in pairs)),)
-
-
-def _shrink(node: Node, g: Node) -> tuple[Node | None, ...]:
-    pairs = zip(node.arg, node.src[0].shape, strict=True)
-    return (Node(Op.PAD, g.dtype, (g,), tuple((b, n - e) for (b, e), n in pairs)),)
-
-
-def _window(node: Node, g: Node) -> tuple[Node | None, ...]:
-    old: WindowArg = node.arg
-    extent = node.src[0].shape[old.axis]
-    arg = WindowArg(old.axis, old.size, old.stride, old.dilation, extent)
-    return (Node(Op.UNWINDOW, g.dtype, (g,), arg),)
 
 
 def _unwindow(node: Node, g: Node) -> tuple[Node | None, ...]:
@@ -248,13 +222,7 @@ RULES: dict[Op, Rule] = {
     Op.FMA: lambda n, g: (g * n.src[1], g * n.src[0], g),
     Op.REDUCE: reduce_rule,
     Op.SCAN: scan_rule,
-    Op.RESHAPE: lambda n, g: (reshape(g, n.src[0].shape),),
-    Op.EXPAND: _expand,
-    Op.PERMUTE: _permute,
-    Op.PAD: _pad,
-    Op.SHRINK: _shrink,
-    Op.FLIP: lambda n, g: (Node(Op.FLIP, g.dtype, (g,), n.arg),),
-    Op.WINDOW: _window,
+    **MOVEMENT_RULES,
     Op.UNWINDOW: _unwindow,
     Op.CONTIGUOUS: lambda n, g: (g,),
     Op.ALIAS: lambda n, g: (g,),
@@ -266,21 +234,5 @@ RULES: dict[Op, Rule] = {
     Op.GATHER: gather,
     Op.SCATTER: scatter,
     Op.ASSIGN: assign,
+    Op.AFTER: after,
 }
-
-
-def _after(node: Node, g: Node) -> tuple[Node | None, ...]:
-    return after(node, g, adjoint)
-
-
-def adjoint(chain: list[Node], g: Node) -> Node:
-    """The adjoint of movements, the last one first, applied to `g`: what is beside them is 0."""
-    for movement in chain:
-        assert movement.op in MOVEMENT
-        part = RULES[movement.op](movement, g)[0]
-        assert part is not None
-        g = part
-    return g
-
-
-RULES[Op.AFTER] = _after

@@ -11,6 +11,7 @@ from ..errors import UserError
 from ..ir.args import GatherArg, ScatterArg
 from ..ir.node import Node
 from ..ir.op import MOVEMENT, Op
+from .grad_movement import adjoint
 from .shapes import constant
 
 __all__ = ["after", "assign", "copy", "gather", "movements", "multi", "scatter"]
@@ -113,9 +114,7 @@ def assign(node: Node, g: Node) -> tuple[Node | None, ...]:
     return None, g
 
 
-def after(
-    node: Node, g: Node, adjoint: Callable[[list[Node], Node], Node]
-) -> tuple[Node | None, ...]:
+def after(node: Node, g: Node) -> tuple[Node | None, ...]:
     """What was overwritten gets no gradient, what was written gets that of its part."""
     parts: list[Node | None] = []
     for effect in reversed(node.src[1:]):

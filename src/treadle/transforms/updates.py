@@ -10,8 +10,8 @@ from __future__ import annotations
 from ..dtype import dtypes
 from ..ir.node import Node
 from ..ir.op import Op
-from .grad import adjoint
 from .grad_memory import movements
+from .grad_movement import adjoint
 from .shapes import constant, expand
 
 __all__ = ["as_value"]

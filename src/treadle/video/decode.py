@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple, TypeAlias
 
-from ..engine.backends import Device
+from ..engine.devices import Device
 from ..errors import DeviceError
 from ..tensor import Tensor
 from .annexb import Unit, iter_units, parse_nal_header, with_annexb_start_code

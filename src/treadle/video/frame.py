@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
-from ..engine.backends import Device
+from ..engine.devices import Device
 from ..tensor import Tensor
 from .colour import Conversion, Output, to_rgb
 from .frames import NV12Plane, Picture

@@ -11,7 +11,7 @@ import contextlib
 import ctypes
 from typing import TYPE_CHECKING, Any
 
-from ..engine.backends import Device, Opened
+from ..engine.devices import Device, Opened
 from ..errors import DeviceError
 
 if TYPE_CHECKING:

@@ -5,8 +5,9 @@ import ctypes
 import numpy as np
 import pytest
 
-from treadle.emulate.ptx.execute import Program, Region
+from treadle.emulate.ptx.execute import Program
 from treadle.emulate.ptx.launch_shadow import LaunchShadow
+from treadle.emulate.ptx.machine import Region
 from treadle.runtime.cuda.driver import DriverError
 
 

@@ -8,7 +8,7 @@ import itertools
 import threading
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from treadle.emulate.cuda.memory import DeviceMemory
 from treadle.emulate.cuda.module import EmulatedKernel, EmulatedModule, pack_arguments, refused
@@ -22,7 +22,7 @@ from treadle.runtime.cuda.driver import DriverError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from treadle.emulate.cuda.driver import EmulatedDriver
+    from treadle.emulate.ptx.execute import CompileIR
     from treadle.runtime.cuda.driver import (
         Argument,
         Context,
@@ -64,10 +64,21 @@ class _Event:
     time: int = 0
 
 
+class _Driver(Protocol):
+    """What a context asks of its driver, an EmulatedDriver."""
+
+    arch: str
+    compile_ir: CompileIR
+    threads: int
+    checks_races: bool
+
+    def contexts(self) -> Sequence[EmulatedContext]: ...
+
+
 class EmulatedContext:
     """The primary context of one emulated device."""
 
-    def __init__(self, driver: EmulatedDriver, index: int, facts: DeviceFacts) -> None:
+    def __init__(self, driver: _Driver, index: int, facts: DeviceFacts) -> None:
         self.driver, self.index, self.facts = driver, index, facts
         self.memory = DeviceMemory(facts.memory)
         self.pinned = DeviceMemory(1 << 62)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from treadle.emulate.ptx.machine import TENSOR_MAP_BYTES
 from treadle.emulate.ptx.syntax import WIDTHS, PTXError, Variable
@@ -13,9 +13,8 @@ from treadle.runtime.cuda.driver import DriverError, KernelFacts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treadle.emulate.cuda.context import EmulatedContext
     from treadle.emulate.ptx.execute import Program
-    from treadle.runtime.cuda.driver import Argument
+    from treadle.runtime.cuda.driver import Argument, DeviceFacts
 
 __all__ = ["EmulatedKernel", "EmulatedModule", "pack_arguments", "refused"]
 
@@ -24,10 +23,19 @@ _THREADS_PER_MULTIPROCESSOR = 2048
 _BLOCKS_PER_MULTIPROCESSOR = 32
 
 
+class _Context(Protocol):
+    """What a module asks of its device, an EmulatedContext."""
+
+    facts: DeviceFacts
+
+    def place_variable(self, variable: Variable) -> int: ...
+    def free(self, address: int, stream: object) -> None: ...
+
+
 class EmulatedModule:
     """Loaded PTX. Its variables are part of the device's memory for as long as it lives."""
 
-    def __init__(self, context: EmulatedContext, program: Program) -> None:
+    def __init__(self, context: _Context, program: Program) -> None:
         self.context, self.program = context, program
         self.variables = {
             variable.name: context.place_variable(variable)

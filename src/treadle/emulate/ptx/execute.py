@@ -31,6 +31,7 @@ from treadle.emulate.ptx.machine import (
     LAUNCH,
     LAUNCH_BYTES,
     WARP,
+    Region,
 )
 from treadle.emulate.ptx.reader import read_module
 from treadle.emulate.ptx.support import SUPPORT_SYMBOLS, support_ir
@@ -41,7 +42,7 @@ from treadle.runtime.loader import Library, load_object
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["TURNS", "CompileIR", "EmulationFault", "Program", "Region"]
+__all__ = ["TURNS", "CompileIR", "EmulationFault", "Program"]
 
 # Of all warps of a block, each at most machine.SLICE backward branches: 200 million in all, about
 # 12 seconds of a loop that never ends. Kernels that wait for copies use turns up without branches.
@@ -53,14 +54,6 @@ class CompileIR(Protocol):
     """Turns LLVM IR into an object for this machine; `quick` is for code that hardly runs."""
 
     def __call__(self, source: str, /, *, quick: bool = False) -> bytes: ...
-
-
-@dataclass(frozen=True)
-class Region:
-    """Memory that kernels may touch."""
-
-    start: int
-    nbytes: int
 
 
 class _Memory:

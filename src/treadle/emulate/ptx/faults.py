@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from treadle.emulate.ptx.global_rows import Access
-from treadle.emulate.ptx.machine import LAUNCH, Fault
+from treadle.emulate.ptx.machine import LAUNCH, Fault, Region
 from treadle.emulate.ptx.shadow import OF_MANY, OF_WARP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treadle.emulate.ptx.execute import Region
     from treadle.emulate.ptx.translate import Translation
 
 __all__ = ["EmulationFault", "Launched", "describe"]

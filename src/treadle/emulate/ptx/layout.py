@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from treadle.emulate.ptx.machine import LANES, WARP_REGISTERS
 from treadle.emulate.ptx.syntax import WIDTHS, Immediate, PTXError, Symbol
 
 if TYPE_CHECKING:
-    from treadle.emulate.ptx.emit import Emitter
     from treadle.emulate.ptx.flow import Flow
     from treadle.emulate.ptx.syntax import Module, Variable
 
@@ -26,6 +25,17 @@ def _place(variables: list[Variable], at: int = 0) -> tuple[dict[str, int], int]
         places[variable.name] = at
         at += variable.nbytes
     return places, at
+
+
+class _Code(Protocol):
+    """What writes the code that reads a place, an Emitter."""
+
+    def op(self, text: str) -> str: ...
+    def intrinsic(self, name: str, result: str, *arguments: str) -> str: ...
+    def warp_field(self, name: str) -> str: ...
+    def block_value(self, name: str, bits: int = 32) -> str: ...
+    def launch_value(self, name: str, bits: int = 32) -> str: ...
+    def spread(self, scalar: str, bits: int = 32) -> str: ...
 
 
 class Layout:
@@ -92,7 +102,7 @@ class Layout:
         number = struct.unpack(_FORMS[constant.width], data)[0]
         return int.from_bytes(struct.pack(_FORMS[bits], number), "little")
 
-    def address(self, e: Emitter, symbol: Symbol) -> str:
+    def address(self, e: _Code, symbol: Symbol) -> str:
         """The address of a variable in its own space, in lanes of 64 bits."""
         for places in (self.shared, self.local, self.params):
             if symbol.name in places:
@@ -105,7 +115,7 @@ class Layout:
         base = e.op(f"load i64, ptr {place}")
         return e.spread(e.op(f"add i64 {base}, {symbol.offset}"), 64)
 
-    def special(self, e: Emitter, name: str) -> tuple[str, int] | None:
+    def special(self, e: _Code, name: str) -> tuple[str, int] | None:
         """The value and width of a special register, None if `name` is not one."""
         if name in self.registers or name not in _SPECIAL:
             return None
@@ -131,7 +141,7 @@ def _symbols(flow: Flow) -> set[str]:
 
 
 def _lane_vector(name: str):
-    def read(e: Emitter) -> tuple[str, int]:
+    def read(e: _Code) -> tuple[str, int]:
         return e.op(f"load <32 x i32>, ptr {e.warp_field(name)}, align 64"), 32
 
     return read
@@ -154,12 +164,12 @@ def _lane_masks(value):
     return lambda e: (f"<{items}>", 32)
 
 
-def _warp_number(e: Emitter) -> tuple[str, int]:
+def _warp_number(e: _Code) -> tuple[str, int]:
     return e.spread(e.op(f"load i32, ptr {e.warp_field('number')}")), 32
 
 
 def _clock(bits: int):
-    def read(e: Emitter) -> tuple[str, int]:
+    def read(e: _Code) -> tuple[str, int]:
         count = e.intrinsic("llvm.readcyclecounter", "i64")
         if bits == 32:
             count = e.op(f"trunc i64 {count} to i32")
@@ -168,11 +178,11 @@ def _clock(bits: int):
     return read
 
 
-def _warps(e: Emitter) -> tuple[str, int]:
+def _warps(e: _Code) -> tuple[str, int]:
     return e.spread(e.block_value("warp_count")), 32
 
 
-def _shared_size(e: Emitter) -> tuple[str, int]:
+def _shared_size(e: _Code) -> tuple[str, int]:
     return e.spread(e.op(f"trunc i64 {e.block_value('shared_bytes', 64)} to i32")), 32
 
 

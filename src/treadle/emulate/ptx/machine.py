@@ -7,12 +7,13 @@ the registers that live across basic blocks, one vector of 32 for each. Offsets 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 
 __all__ = [
     "BLOCK", "BLOCK_BYTES", "DATA_BYTES", "FLIGHTS", "FLIGHT_BYTES", "KNOWN", "LANES",
     "LAST_STAMP", "LAUNCH", "LAUNCH_BYTES", "SLICE", "TENSOR_MAP", "TENSOR_MAP_BYTES",
-    "TENSOR_MAP_SIGN", "WARP", "WARP_REGISTERS", "Fault",
+    "TENSOR_MAP_SIGN", "WARP", "WARP_REGISTERS", "Fault", "Region",
 ]  # fmt: skip
 
 LANES = 32
@@ -86,6 +87,14 @@ TENSOR_MAP, _ = _offsets(
     *((f"box{d}", 2) for d in range(5)), ("rounds", 2),
 )  # fmt: skip
 TENSOR_MAP_BYTES, TENSOR_MAP_SIGN = 128, 0x54_4D_41_50
+
+
+@dataclass(frozen=True)
+class Region:
+    """Memory that kernels may touch."""
+
+    start: int
+    nbytes: int
 
 
 class Fault(IntEnum):

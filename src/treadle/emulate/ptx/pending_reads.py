@@ -1,4 +1,4 @@
-"""Reads of shared memory that may go on after their instruction, as LLVM IR.
+"""Pending reads: of shared memory, after the instruction that asked for them, as LLVM IR.
 
 wgmma and bulk copies out of shared memory read it until they are waited for. Here they read it at
 once; the pieces that they read are kept in the Block until the wait, and whoever writes there

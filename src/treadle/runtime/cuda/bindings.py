@@ -4,57 +4,25 @@
     driver.devices()[0].name        -> "NVIDIA H100 80GB HBM3"
     context = driver.open(0)        # the device's primary context, which PyTorch uses, too
 
-cuda-bindings is imported here and nowhere else, when the driver is opened. Its functions return
-(CUresult, results...); `Api` turns a result that is no success into a DriverError.
+cuda-bindings is imported here and nowhere else, when the driver is opened; what calls its functions
+gets them as an `Api`.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from treadle.runtime.cuda.api import Api
 from treadle.runtime.cuda.context import CudaContext
 from treadle.runtime.cuda.driver import DeviceFacts, DriverError
-from treadle.runtime.cuda.failures import newer_error, opening_failed
+from treadle.runtime.cuda.failures import opening_failed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Api", "CudaDriver", "open_driver"]
-
-
-class Api:
-    """The functions of cuda.bindings.driver, by name: `api("cuMemAlloc", 4)` gives its result.
-
-    A failure is a DriverError; so is a function that this driver is too old to have.
-    """
-
-    def __init__(self, raw: Any) -> None:
-        self.raw = raw
-
-    def __call__(self, name: str, *arguments: Any) -> Any:
-        try:
-            code, *results = getattr(self.raw, name)(*arguments)
-        except RuntimeError as error:  # cuda-bindings found no such function in libcuda
-            raise DriverError("CUDA_ERROR_NOT_SUPPORTED", name, str(error)) from error
-        except (KeyError, ValueError) as error:  # of a number that its enumeration does not have
-            number = _unknown_code(error)
-            if number is None:
-                raise
-            raise newer_error(number, name) from error
-        if code:
-            raise DriverError(code.name, name)
-        return results[0] if len(results) == 1 else tuple(results)
-
-
-def _unknown_code(error: Exception) -> int | None:
-    """The number of an error that cuda-bindings has no name for; None if it is another mistake."""
-    if isinstance(error, KeyError):  # releases up to 13.0
-        return error.args[0] if error.args and isinstance(error.args[0], int) else None
-    found = re.fullmatch(r"(\d+) is not a valid CUresult", str(error))
-    return int(found[1]) if found else None
+__all__ = ["CudaDriver", "open_driver"]
 
 
 @cache

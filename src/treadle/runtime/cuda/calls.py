@@ -14,16 +14,16 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from treadle.runtime.cuda.order import Cell, Order, Use
 from treadle.runtime.cuda.tensor_maps import has_to_be_aligned, is_aligned, tensor_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from treadle.runtime.base import Entry, Launch
-    from treadle.runtime.cuda.device import CUDADevice
     from treadle.runtime.cuda.driver import Argument, Context, DeviceFacts, Dim, Kernel
 
 __all__ = ["CUDACallList", "Phase"]
@@ -63,13 +63,28 @@ class Phase(NamedTuple):
         return found
 
 
+class _Device(Protocol):
+    """What a list of launches asks of its device, a CUDADevice."""
+
+    @property
+    def context(self) -> Context: ...
+
+    @property
+    def stream(self) -> Any: ...
+
+    def working(self, what: str, names: Sequence[str] = ()) -> AbstractContextManager[None]: ...
+    def start(self, phase: Phase, args: Sequence[int], variables: Sequence[int]) -> None: ...
+    def synchronize(self) -> None: ...
+    def discard(self, graph: Any, executable: Any) -> None: ...
+
+
 class _Graph:
     """A graph and the executable that was made of it; both go when this is collected.
 
     `kept` is the code that it runs, which goes after it.
     """
 
-    def __init__(self, device: CUDADevice, handle: Any, kept: object) -> None:
+    def __init__(self, device: _Device, handle: Any, kept: object) -> None:
         self._device, self.handle, self._kept = device, handle, kept
         self.executable: Any = None
 
@@ -81,7 +96,7 @@ class _Graph:
 class CUDACallList:
     """Launches that can be replayed."""
 
-    def __init__(self, device: CUDADevice, launches: Sequence[Launch], keep: object) -> None:
+    def __init__(self, device: _Device, launches: Sequence[Launch], keep: object) -> None:
         self._device, self._keep = device, keep
         self._phases: list[list[Phase]] = [list(launch.phases) for launch in launches]
         self._args = [list(launch.args) for launch in launches]

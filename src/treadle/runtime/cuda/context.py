@@ -30,7 +30,7 @@ from treadle.runtime.cuda.encode import TensorMap, encode_tiled
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from treadle.runtime.cuda.bindings import Api
+    from treadle.runtime.cuda.api import Api
 
 __all__ = ["CudaContext", "CudaKernel", "CudaModule"]
 

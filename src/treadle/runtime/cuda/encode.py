@@ -19,7 +19,7 @@ from treadle.runtime.cuda.failures import newer_error
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treadle.runtime.cuda.bindings import Api
+    from treadle.runtime.cuda.api import Api
 
 __all__ = ["TensorMap", "encode_tiled"]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import time
 from array import array
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from treadle.runtime.webgpu.memory import (
     COPY_SOURCE,
@@ -32,20 +32,49 @@ from treadle.runtime.webgpu.structures import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
-    from treadle.runtime.base import Launch
-    from treadle.runtime.webgpu.dawn import Handle
-    from treadle.runtime.webgpu.device import Phase, WebGPUDevice
+    from treadle.runtime.base import Entry, Launch
+    from treadle.runtime.webgpu.adapter import Facts
+    from treadle.runtime.webgpu.dawn import Dawn, Handle
+    from treadle.target import Target
 
-__all__ = ["WebGPUCallList"]
+__all__ = ["Phase", "WebGPUCallList"]
 
 _TIMESTAMPS = 2
+
+
+class Phase(NamedTuple):
+    """One pipeline. `parts` are (slot number, offset) of its bindings, in their order."""
+
+    pipeline: Handle
+    layout: Handle
+    entry: Entry
+    parts: list[tuple[int, int]]
+    groups: tuple[int, int]
+
+
+class _Device(Protocol):
+    """What a list of launches asks of its device, a WebGPUDevice."""
+
+    dawn: Dawn
+    facts: Facts
+    target: Target
+    handle: Handle
+    queue: Handle
+
+    @property
+    def lock(self) -> AbstractContextManager[object]: ...
+    def check(self) -> None: ...
+    def encoder(self) -> Handle: ...
+    def submit(self, encoder: Handle) -> None: ...
+    def synchronize(self) -> None: ...
 
 
 class WebGPUCallList:
     """Launches that can be replayed."""
 
-    def __init__(self, device: WebGPUDevice, launches: Sequence[Launch], keep: object) -> None:
+    def __init__(self, device: _Device, launches: Sequence[Launch], keep: object) -> None:
         self._device, self._keep = device, keep
         self._phases: list[list[Phase]] = [list(launch.phases) for launch in launches]
         self._args = [list(launch.args) for launch in launches]

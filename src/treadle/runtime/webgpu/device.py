@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from treadle.errors import DeviceError, InternalError
 from treadle.forks import fork_safe
 from treadle.runtime.webgpu.adapter import limits_of, open_adapter, target_of
-from treadle.runtime.webgpu.calls import WebGPUCallList
+from treadle.runtime.webgpu.calls import Phase, WebGPUCallList
 from treadle.runtime.webgpu.dawn import Handle, view_of
 from treadle.runtime.webgpu.memory import (
     COPY_TARGET,
@@ -112,16 +112,6 @@ class _Library(NamedTuple):
     """Compiled code: its phases are what launches take."""
 
     phases: list[Phase]
-
-
-class Phase(NamedTuple):
-    """One pipeline. `parts` are (slot number, offset) of its bindings, in their order."""
-
-    pipeline: Handle
-    layout: Handle
-    entry: Entry
-    parts: list[tuple[int, int]]
-    groups: tuple[int, int]
 
 
 class WebGPUDevice:

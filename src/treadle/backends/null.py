@@ -1,0 +1,48 @@
+"""NULL: schedules and compiles for a target, and runs nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ..errors import DeviceError
+from .cpu import LLVM
+from .cuda import NVRTC, PTX
+from .record import Backend, Request, Toolchain
+
+__all__ = ["NULL"]
+
+
+def _alone(toolchain: Toolchain) -> Toolchain:
+    """A toolchain as it is without a device of its own."""
+    make = toolchain.compiler
+    assert make is not None
+    return replace(toolchain, compiler=lambda target, _: make(target, None), spellings=())
+
+
+def _open(request: Request) -> Any:
+    from ..runtime.null import NullDevice
+
+    assert request.toolchain.target is not None
+    return NullDevice(request.name, request.toolchain.target(request))
+
+
+def _describe(request: Request) -> str:
+    toolchain = request.toolchain
+    assert toolchain.compiler is not None
+    assert toolchain.target is not None
+    missing = toolchain.compiler(toolchain.target(request), None).available()
+    if missing is not None:
+        raise DeviceError(missing)
+    return "compiles, but runs nothing"
+
+
+NULL = Backend(
+    "NULL",
+    "schedules and compiles for a processor or, as in `DEV=NULL:0:PTX:sm_90`, an NVIDIA GPU, and "
+    "runs nothing: for looking at kernels and for timing the compiler",
+    (_alone(LLVM), _alone(NVRTC), _alone(PTX)),
+    _open,
+    _describe,
+    computes=False,
+)

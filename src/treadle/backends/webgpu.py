@@ -1,0 +1,50 @@
+"""WEBGPU: what Dawn, the WebGPU of Chrome, finds: a Vulkan, Metal or D3D12 driver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .record import GPU_NODES, Backend, Request, Toolchain
+
+if TYPE_CHECKING:
+    from ..target import Target
+
+__all__ = ["WEBGPU"]
+
+
+def _compiler(target: Target, device: object) -> Any:
+    from ..compile.wgsl import WGSLCompiler
+
+    return WGSLCompiler(target)
+
+
+def _renderer(target: Target, contract: bool) -> Any:
+    from ..render.wgsl import WGSLRenderer
+
+    return WGSLRenderer(target, contract)
+
+
+def _open(request: Request) -> Any:
+    from ..runtime.webgpu import WebGPUDevice
+
+    return WebGPUDevice(request.name, request.index, request.arch)
+
+
+def _describe(request: Request) -> str:
+    from ..runtime.webgpu import describe
+
+    return describe()
+
+
+WEBGPU = Backend(
+    "WEBGPU",
+    "Dawn, the WebGPU of Chrome, on a Vulkan, Metal or D3D12 driver",
+    (Toolchain("WGSL", "Dawn's", _compiler, _renderer),),
+    _open,
+    _describe,
+    variables=("WEBGPU_BACKEND",),
+    extra="webgpu",
+    nodes=GPU_NODES,
+    is_chosen_unasked=True,
+    dlpack=15,
+)
