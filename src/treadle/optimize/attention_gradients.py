@@ -324,11 +324,12 @@ def _quick(root: Node, row: Node, key: Node) -> Node:
             new[node] = without_rounding(src[0])
         elif node.op is Op.EXP:
             new[node] = quick_exp2(_scaled(src[0], LOG2_E))
-        elif node.op is Op.FDIV and not {row, key} <= free[operands(node)[1]]:
-            number, by = src
-            new[node] = number * (Node.const(node.dtype, 1.0) / by)
         else:
             new[node] = node if src == node.src else node.replace(src=src)
+        if node.op is Op.FDIV:
+            (_, divisor), (number, by) = operands(node), src
+            if not {row, key} <= free[divisor]:
+                new[node] = number * (Node.const(node.dtype, 1.0) / by)
     return new[root]
 
 
