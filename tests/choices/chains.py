@@ -1,35 +1,24 @@
 """Programs in three parts: where a matrix comes from, what is done to it, what becomes of that.
 
 `chain(rng, scale)` draws a part of each table. A part alone has some choice made in its kernel; in
-a row they make choices meet. A function of `rng` makes it: its own inputs, and the function of the
-operations, the matrix and those inputs.
+a row they make choices meet.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from .operations import OfNumpy
-from .recipes import Recipe, normal, places, recipe
+from .parts import Part, distributed
+from .recipes import RECIPES, Recipe, normal, places, recipe
+from .statistics import statistics
+from .terms import NUMBERS, TERMS, terms, terms_of
 
-__all__ = ["CORES", "SINKS", "SOURCES", "chain", "chain_of"]
-
-
-class Part(NamedTuple):
-    """`run(operations, *inputs)`, or `run(operations, matrix, *inputs)` behind the first part.
-
-    The first `graded` of the inputs get gradients; where `ends`, none flow through.
-    """
-
-    run: Callable[..., Any]
-    inputs: list[np.ndarray]
-    graded: int = 0
-    ends: bool = False
-    loose: bool = False
+__all__ = ["CORES", "SINKS", "SOURCES", "behind", "chain", "chain_of", "scattered_of"]
 
 
 def _weights(rng: random.Random, *shape: int) -> np.ndarray:
@@ -42,6 +31,7 @@ def _weights(rng: random.Random, *shape: int) -> np.ndarray:
 Source = Callable[[random.Random, int, int], Part]
 SOURCES: dict[str, Source] = {
     "plain": lambda rng, n, k: Part(lambda o, x: x, [normal(rng, n, k)], 1),
+    "terms": terms,
     "every_second": lambda rng, n, k: Part(
         lambda o, x: x[:, ::2] + x[:, 1::2], [normal(rng, n, 2 * k)], 1
     ),
@@ -77,6 +67,23 @@ SOURCES: dict[str, Source] = {
     ),
     "outer": lambda rng, n, k: Part(
         lambda o, x, y: o.tanh(x * y), [normal(rng, n, 1), normal(rng, 1, k)], 2
+    ),
+    "joined_both_ways": lambda rng, n, k: Part(
+        lambda o, x, y, z: o.cat([o.cat([x, y * 2], 1), z], 0),
+        [*(normal(rng, -(-n // 2), -(-k // 16) * 8) for _ in range(2)),
+         normal(rng, -(-n // 2), -(-k // 16) * 16)], 3,
+    ),
+    "joined_digits": lambda rng, n, k: Part(
+        lambda o, x, y: o.cat([_in_fours(o, x), _in_fours(o, y)], 1),
+        [normal(rng, 4 * -(-n // 4), -(-k // 16) * 8) for _ in range(2)], 2,
+    ),
+    "woven": lambda rng, n, k: Part(
+        lambda o, x, y: o.reshape(o.stack([x, y], 2), n, -1)[:, :k],
+        [normal(rng, n, (k + 1) // 2), normal(rng, n, (k + 1) // 2)], 2,
+    ),
+    "woven_whole": lambda rng, n, k: Part(
+        lambda o, x, y: o.reshape(o.stack([x, y, x * y], 2), n, -1),
+        [normal(rng, n, -(-k // 3)), normal(rng, n, -(-k // 3))], 2,
     ),
     "short_sums": lambda rng, n, k: Part(
         lambda o, x: o.reshape(o.sum(x, 2), n, k), [normal(rng, n, k, 4)], 1
@@ -124,10 +131,70 @@ SOURCES: dict[str, Source] = {
 }  # fmt: skip
 
 
+def _in_fours(o: Any, x: Any) -> Any:
+    """The rows of a matrix in another order: every fourth, then those behind them."""
+    n, k = x.shape
+    return o.reshape(o.transpose(o.reshape(x, n // 4, 4, k), 1, 0, 2), n, k)
+
+
 # -- what is done to it --------------------------------------------------------------------------
 
 Core = Callable[[random.Random, tuple[int, ...]], Part]
 CORES: dict[str, Core] = {
+    "plain": lambda rng, shape: Part(lambda o, x: x, []),
+    "statistics": lambda rng, shape: statistics(rng, shape, 1),
+    "statistics_down": lambda rng, shape: statistics(rng, shape, 0),
+    "times_a_number": lambda rng, shape: Part(
+        lambda o, x, y: x * o.sum(o.exp(y - 1)), [normal(rng, 300)], 1
+    ),
+    "diagonal": lambda rng, shape: Part(
+        lambda o, x: o.sum(o.where(o.on_diagonal(x), x, 0.0), -1), []
+    ),
+    "picked_columns": lambda rng, shape: Part(lambda o, x: _picked_columns(o, x[:, :48]), []),
+    "one_hot_product": lambda rng, shape: Part(
+        lambda o, x, at: o.one_hot(at, shape[0]) @ x, [places(rng, 70, shape[0])]
+    ),
+    "picked_row": lambda rng, shape: Part(
+        lambda o, x, at: x * o.sum(o.where(o.transpose(o.is_at(at, shape[0]), 1, 0), x, 0.0), 0),
+        [places(rng, 1, shape[0])],
+    ),
+    "thin_product": lambda rng, shape: Part(
+        lambda o, x, w: x[:, :4] @ w, [_weights(rng, 4, rng.choice((96, 260)))], 1
+    ),
+    "sums_in_blocks": lambda rng, shape: Part(
+        lambda o, x: o.reshape(
+            o.sum(o.reshape(x, _blocks(shape), shape[0] // _blocks(shape), shape[1]), 1),
+            _blocks(shape), shape[1],
+        ) * 0.1, [],
+    ),
+    "normalised_blocks": lambda rng, shape: Part(
+        lambda o, x: o.reshape(
+            _normalised_blocks(o, o.reshape(x, _blocks(shape), -1, shape[1])), *shape
+        ), [],
+    ),
+    "taken_beside": lambda rng, shape: Part(
+        lambda o, x, y, at: o.take(y, at, 1) + o.softmax(x),
+        [normal(rng, *shape), places(rng, shape[0] * shape[1], shape[1]).reshape(shape)], 1,
+    ),
+    "cell": lambda rng, shape: Part(
+        lambda o, x, w, y, v: _cell(o, x @ w + y @ v),
+        [_weights(rng, shape[1], 192), normal(rng, shape[0], 48), _weights(rng, 48, 192)], 3,
+    ),
+    "cell_of_a_batch": lambda rng, shape: Part(
+        lambda o, x, w, y, v: _cell(
+            o, o.reshape(x, 2, -1, x.shape[1]) @ w + o.reshape(y, 2, -1, 48) @ v
+        ),
+        [_weights(rng, shape[1], 192), normal(rng, shape[0], 48), _weights(rng, 48, 192)], 3,
+    ) if shape[0] % 2 == 0 and shape[0] >= 8 else Part(lambda o, x: x, []),
+    "cell_of_every_second": lambda rng, shape: Part(
+        lambda o, x, w, y: _cell(o, x @ w) * y[:, ::2],
+        [_weights(rng, shape[1], 192), normal(rng, shape[0], 96)], 2,
+    ),
+    "cell_of_digits": lambda rng, shape: Part(
+        lambda o, x, w, y: _cell(o, x @ w) + o.reshape(
+            o.transpose(o.reshape(y, -1, 12, 4), 0, 2, 1), -1, 48
+        ), [_weights(rng, shape[1], 192), normal(rng, shape[0], 48)], 2,
+    ),
     "product": lambda rng, shape: Part(
         lambda o, x, w: x @ w, [_weights(rng, shape[1], rng.choice((8, 33, 64, 200)))], 1
     ),
@@ -234,6 +301,27 @@ CORES: dict[str, Core] = {
 }  # fmt: skip
 
 
+def _blocks(shape: tuple[int, ...]) -> int:
+    """Into how many blocks rows are cut: of some rows each."""
+    return next((b for b in (10, 5, 4, 3, 2) if shape[0] % b == 0 and shape[0] > b), 1)
+
+
+def _normalised_blocks(o: Any, x: Any) -> Any:
+    return (x - o.mean(x, 1)) / o.sqrt(o.var(x, 1) + 0.1)
+
+
+def _picked_columns(o: Any, x: Any) -> Any:
+    """The columns of a matrix, each as a sum of which all terms but one are 0."""
+    n, k = x.shape
+    wide = o.reshape(x, n, 1, k) + 0 * o.reshape(x, n, k, 1)
+    return o.reshape(o.sum(o.where(o.on_diagonal(wide), wide, 0.0), -1), n, k)
+
+
+def _cell(o: Any, gates: Any) -> Any:
+    i, f, g, e = (gates[..., at : at + 48] for at in range(0, 192, 48))
+    return o.sigmoid(e) * o.tanh(o.sigmoid(f) + o.sigmoid(i) * o.tanh(g))
+
+
 def _as_image(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
     """Rows as those of channels, where there is a whole number of them."""
     n, k = shape
@@ -242,6 +330,27 @@ def _as_image(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
 
 
 # -- what becomes of it --------------------------------------------------------------------------
+
+
+def _scattered_onto(rng: random.Random, shape: tuple[int, ...]) -> Part:
+    """Terms are added to a matrix: a kernel with two nests."""
+    number = rng.choice([*NUMBERS, *TERMS])
+    return scattered_of(rng, shape, rng.random() < 0.6, number, rng.choice([*TERMS]))
+
+
+def scattered_of(
+    rng: random.Random, shape: tuple[int, ...], each: bool, *names: str
+) -> Part:  # fmt: skip
+    """Those terms, added row by row or `each` element at a place of its own."""
+    added, count = terms_of(rng, 30, shape[1], *names), 30 * shape[1]
+    at = places(rng, 30, shape[0]), places(rng, count, shape[0]).reshape(30, -1)
+
+    def run(o: Any, x: Any, *inputs: Any) -> Any:
+        values = added.run(o, *inputs[:-1])
+        return (o.spread if each else o.add_rows)(x, inputs[-1], values)
+
+    return Part(run, [*added.inputs, at[each]], 0, True, added.loose)
+
 
 SINKS: dict[str, Core] = {
     "plain": lambda rng, shape: Part(lambda o, x: x, []),
@@ -259,10 +368,46 @@ SINKS: dict[str, Core] = {
     "several": lambda rng, shape: Part(lambda o, x: (x + 1, o.tanh(x), x * 0.25), []),
     "value_and_sums": lambda rng, shape: Part(lambda o, x: (x * 2, o.sum(x, -1), o.sum(x, 0)), []),
     "totals": lambda rng, shape: Part(lambda o, x: o.cumsum(x, 1), []),
-}
+    "totals_down": lambda rng, shape: Part(lambda o, x: o.cumsum(x, 0), []),
+    "joined_rows": lambda rng, shape: Part(
+        lambda o, x, y: o.cat([x, o.tanh(y) + x[:1]], 0), [normal(rng, *shape)], 1
+    ),
+    "rows_of_several": lambda rng, shape: Part(
+        lambda o, x: (o.softmax(x), o.exp(x * 0.1) - o.max(x, -1), x * o.sum(x, -1) * 0.1), []
+    ),
+    "sums_of_several": lambda rng, shape: Part(
+        lambda o, x, y: (o.sum(x * y, -1), o.max(x, -1), o.var(x, -1) if shape[1] > 1 else x),
+        [normal(rng, *shape)], 1,
+    ),
+    "sums_down_of_several": lambda rng, shape: Part(
+        lambda o, x, y: (o.sum(x * y, 0), o.max(x, 0), o.sum(o.exp(x * 0.1 - 1), 0)),
+        [normal(rng, *shape)], 1,
+    ),
+    "woven_with_others": lambda rng, shape: Part(
+        lambda o, x, y: o.stack([x, y * 2, o.tanh(y)], 2), [normal(rng, *shape)], 1
+    ),
+    "woven_twice": lambda rng, shape: Part(
+        lambda o, x: (o.stack([x, x * x, 1 - x], 2), o.stack([x + 1, x * 3, o.tanh(x)], 2)), []
+    ),
+    "turned_twice": lambda rng, shape: Part(
+        lambda o, x: (o.contiguous(o.transpose(x, 1, 0) * 2), o.transpose(o.tanh(x), 1, 0)), []
+    ),
+    "scattered_onto": _scattered_onto,
+    "totals_of_blocks": lambda rng, shape: Part(
+        lambda o, x: o.cumsum(o.reshape(x, _blocks(shape), -1, shape[1]), 2) * 0.1, []
+    ),
+    "totals_within": lambda rng, shape: Part(
+        lambda o, x: o.cumsum(o.reshape(x, shape[0], -1, shape[1] // 2), 1) * 0.1
+        if shape[1] % 2 == 0 else x, [],
+    ),
+    "two_totals": lambda rng, shape: Part(
+        lambda o, x: (o.cumsum(x, 1) * 0.1, o.cumsum(x * 2, 0) * 0.1, o.tanh(x)), []
+    ),
+}  # fmt: skip
 
 ROWS = (6, 16, 33, 64, 100, 257, 640)
 COLUMNS = (8, 24, 64, 65, 130, 256, 1003)
+VALUES_ALONE = 0.25  # of programs: gradients make kernels store what else is computed in others
 LEAST = 4  # rows and columns that a part from the middle needs
 LARGE = ((2060, 2112), (3, 40_960), (9_000, 33), (600, 1500), (1030, 1024), (130, 4160))
 
@@ -278,35 +423,80 @@ def chain(rng, scale):
     return chain_of(rng, max(6, int(n * scale)), max(8, int(k * scale)), *parts)
 
 
+@recipe
+def beside(rng, scale):
+    """Several terms of one matrix, and what becomes of that: few results, or many."""
+    n, k = rng.choice((1, 3, 4, 8, 33, 100)), rng.choice((8, 16, 48, 64, 100, 256))
+    if scale == 1 and rng.random() < 0.2:
+        n, k = rng.choice(((1030, 640), (1, 2049), (2, 1030)))
+    n, k = max(1, int(n * scale)), max(8, int(k * scale))
+    cores = rng.choice(([], [], [rng.choice([*CORES])]))
+    found = chain_of(rng, n, k, "terms", *cores, rng.choice([*SINKS]))
+    return _with_images(rng, found) if rng.random() < 0.1 else found
+
+
+@recipe
+def products_beside(rng, scale):
+    """A product that the scheduler takes for a sum, cut into chunks, and other terms."""
+    n, k = rng.choice(((2, 200), (3, 64), (4, 16), (7, 4), (7, 5), (7, 64)))
+    names = rng.sample([*TERMS], 2)
+    first = terms_of(rng, n, k, "masked_products", *names)
+    return behind(rng, first, rng.choice([*SINKS]))
+
+
+@recipe
+def scattered_onto_terms(rng, scale):
+    """Terms of one matrix, or what is put together, and others that are added at places."""
+    n, k = rng.choice((2, 4, 8, 33, 100)), rng.choice((16, 48, 64, 129, 256, 600))
+    joined = rng.choice(("joined", "joined_rows", "joined_digits", "joined_both_ways"))
+    others = "woven_whole", "turned", joined, rng.choice([*SOURCES])
+    source = rng.choice(("terms",) * len(others) + others)
+    return chain_of(rng, max(2, int(n * scale)), max(8, int(k * scale)), source, "scattered_onto")
+
+
+def _with_images(rng: random.Random, program: Recipe) -> Recipe:
+    """`program`, and two convolutions in its graph, whose images are stored channels last."""
+    images = RECIPES["convolutions_alone"](rng, 1.0)
+    count = len(images.inputs)
+
+    def run(o: Any, *inputs: Any) -> Any:
+        found = program.run(o, *inputs[count:])
+        others = found if isinstance(found, tuple) else (found,)
+        return (images.run(o, *inputs[:count]), *others)
+
+    return Recipe(run, [*images.inputs, *program.inputs], 0, program.loose)
+
+
 # What would take minutes of NumPy's time at the large sizes.
 _EXPENSIVE = frozenset((
     "product", "two_products", "products_of_columns", "attention", "images", "sorted",
     "product_from_the_left", "products_side_by_side", "product_of_product", "errors",
     "masked_product", "long_product", "images_twice", "strided_images",
+    "one_hot_product", "cell", "cell_of_digits",
 ))  # fmt: skip
 
 
-def chain_of(rng: random.Random, n: int, k: int, source: str, core: str, *rest: str) -> Recipe:
+def chain_of(rng: random.Random, n: int, k: int, source: str, *rest: str) -> Recipe:
     """The program of these parts, that begins with `n` rows and `k` columns."""
-    parts = [SOURCES[source](rng, n, k)]
-    shape = (n, k)
-    for name in (core, *rest[:-1]):
+    return behind(rng, SOURCES[source](rng, n, k), *rest)
+
+
+def behind(rng: random.Random, first: Part, *rest: str | Core) -> Recipe:
+    """The program of `first`, of cores and of a sink, by name or as they are."""
+    parts = [first]
+    shape = first.run(OfNumpy(), *first.inputs).shape
+    for name in rest[:-1]:
         if min(shape) >= LEAST:
-            parts.append(CORES[name](rng, shape))
+            parts.append((CORES[name] if isinstance(name, str) else name)(rng, shape))
             shape = parts[-1].run(OfNumpy(), np.ones(shape), *parts[-1].inputs).shape
-    parts.append(SINKS[rest[-1]](rng, shape))
-    graded = [x for part in parts for x in part.inputs[: part.graded]]
-    others = [x for part in parts for x in part.inputs[part.graded :]]
+    parts.append((SINKS[rest[-1]] if isinstance(rest[-1], str) else rest[-1])(rng, shape))
+    whole = distributed(parts)
 
     def run(o, *inputs):
-        found, more = iter(inputs[: len(graded)]), iter(inputs[len(graded) :])
         x = ()
-        for part in parts:
-            own = [next(found) for _ in range(part.graded)]
-            own += [next(more) for _ in part.inputs[part.graded :]]
+        for part, own in zip(parts, whole.of_each(inputs), strict=True):
             x = (part.run(o, *x, *own),)
         return x[0]
 
-    ends = any(part.ends for part in parts)
-    loose = any(part.loose for part in parts)
-    return Recipe(run, [*graded, *others], 0 if ends else len(graded), loose)
+    graded = 0 if whole.ends or rng.random() < VALUES_ALONE else whole.graded
+    return Recipe(run, whole.inputs, graded, whole.loose)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle import Tensor
+from treadle import Tensor, dtypes
 
 erf = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -114,6 +114,15 @@ class OfTensor:
 
     def spread(self, x: Any, places: Any, values: Any) -> Any:
         return x.scatter_reduce(0, places, values, reduce="sum")
+
+    def on_diagonal(self, x: Any) -> Any:
+        return Tensor.eye(*x.shape[-2:], device=x.device, dtype=dtypes.bool)
+
+    def one_hot(self, labels: Any, size: int) -> Any:
+        return labels.one_hot(size).float()
+
+    def is_at(self, labels: Any, size: int) -> Any:
+        return labels.reshape(-1, 1).eq(Tensor.arange(size, device=labels.device))
 
     def half(self, x: Any) -> Any:
         return x.half()
@@ -237,6 +246,15 @@ class OfNumpy:
         out = x.copy()
         np.add.at(out, (places, np.arange(x.shape[1])), values)
         return out
+
+    def on_diagonal(self, x: Any) -> Any:
+        return np.eye(*x.shape[-2:], dtype=bool)
+
+    def one_hot(self, labels: Any, size: int) -> Any:
+        return np.eye(size)[labels]
+
+    def is_at(self, labels: Any, size: int) -> Any:
+        return labels[:, None] == np.arange(size)
 
     def half(self, x: Any) -> Any:
         return x.astype(np.float16).astype(np.float64)

@@ -145,6 +145,19 @@ def cell(rng, scale):
 
 
 @recipe
+def long_cell(rng, scale):
+    """A few rows with many steps, which workers share."""
+    n, k, m = rng.choice((4, 5)), near(rng, 5000, scale), 16
+
+    def run(o, x, w, h, u):
+        s = x @ w + h @ u
+        return o.sigmoid(s[:, :m]) * o.tanh(s[:, m:])
+
+    inputs = [normal(rng, n, k), numbers(rng, k, 2 * m), normal(rng, n, 32)]
+    return Recipe(run, [*inputs, numbers(rng, 32, 2 * m)], 4)
+
+
+@recipe
 def residual_block(rng, scale):
     n, k = near(rng, 96, scale), near(rng, 128, scale)
 
@@ -154,6 +167,27 @@ def residual_block(rng, scale):
         return x + o.relu(y @ w) @ v
 
     return Recipe(run, [normal(rng, n, k), numbers(rng, k, 2 * k), numbers(rng, 2 * k, k)], 3)
+
+
+@recipe
+def long_product(rng, scale):
+    """So many steps that chunks of them are products of their own."""
+    n, k, m = rng.choice((5, 24)), near(rng, 17_000, scale), rng.choice((8, 40))
+    inputs = [normal(rng, n, k), numbers(rng, k, m), normal(rng, n, 2 * m)]
+    return Recipe(
+        lambda o, x, w, y: o.tanh(x @ w) + y[:, ::2], inputs, rng.choice((0, 3))
+    )  # fmt: skip
+
+
+@recipe
+def long_product_of_columns(rng, scale):
+    """The same of rows that lie across the steps, with values at places in the end."""
+    n, k, m = rng.choice((24, 150)), near(rng, 17_000, scale), rng.choice((24, 40))
+    inputs = [normal(rng, k, n), numbers(rng, k, m), normal(rng, n, 80)]
+    return Recipe(
+        lambda o, x, w, z, at: o.transpose(x, 1, 0) @ w + o.take(z, at, 1),
+        [*inputs, places(rng, n * m, 80).reshape(n, m)], rng.choice((0, 3)),
+    )  # fmt: skip
 
 
 @recipe
@@ -170,15 +204,17 @@ def half_product(rng, scale):
 
 @recipe
 def attention(rng, scale):
-    heads, t, d = rng.choice((1, 2)), near(rng, 160, scale), rng.choice((16, 24, 32))
-    inputs = [normal(rng, 1, heads, t, d) for _ in range(3)]
+    batch, heads = rng.choice((1, 2)), rng.choice((1, 2))
+    t, d = near(rng, 160, scale), rng.choice((16, 24, 32))
+    inputs = [normal(rng, batch, heads, t, d) for _ in range(3)]
     return Recipe(lambda o, q, k, v: o.attend(q, k, v, False), inputs, 3)
 
 
 @recipe
 def causal_attention(rng, scale):
     t, d = near(rng, 200, scale), rng.choice((16, 32))
-    inputs = [normal(rng, 1, 2, t, d) for _ in range(3)]
+    batch = rng.choice((1, 2))
+    inputs = [normal(rng, batch, 2, t, d) for _ in range(3)]
     return Recipe(lambda o, q, k, v: o.attend(q, k, v, True), inputs, 3)
 
 
@@ -187,6 +223,14 @@ def long_attention(rng, scale):
     t = near(rng, 512, scale)
     inputs = [normal(rng, 1, 1, t, 32) for _ in range(3)]
     return Recipe(lambda o, q, k, v: o.attend(q, k, v, True), inputs, 3)
+
+
+@recipe
+def wide_attention(rng, scale):
+    """Heads so wide that their products are long sums."""
+    t = near(rng, 820, scale)
+    inputs = [normal(rng, 1, 1, t, 192) for _ in range(3)]
+    return Recipe(lambda o, q, k, v: o.attend(q, k, v, True), inputs)
 
 
 @recipe
@@ -222,6 +266,87 @@ def attention_then_product(rng, scale):
         return o.tanh(y @ o.transpose(y, 1, 0)) @ y
 
     return Recipe(run, [normal(rng, t, 40), numbers(rng, 40, d)], 2)
+
+
+@recipe
+def rows_between_products(rng, scale):
+    """The middle is larger than what it is computed from, so that a kernel keeps rows of it."""
+    n, k, m = near(rng, 96, scale), rng.choice((4, 6)), rng.choice((96, 260))
+    between = rng.choice(BETWEEN)
+    inputs = [normal(rng, n, k), normal(rng, k, m), numbers(rng, m, 24), np.tri(n, m, dtype=bool)]
+    is_padded = rng.random() < 0.3
+
+    def run(o, x, w, v, mask):
+        if is_padded:  # with zeros in place of what is beside it
+            x = o.pad(x[:, 1:-1], 1, 1)
+            w = o.transpose(o.pad(o.transpose(w[1:-1], 1, 0), 1, 1), 1, 0)
+        return between(o, x @ w, mask) @ v
+
+    return Recipe(run, inputs, rng.choice((0, 3)))
+
+
+BETWEEN = [
+    lambda o, s, mask: o.relu(s),
+    lambda o, s, mask: (s - o.mean(s, -1)) / o.sqrt(o.var(s, -1) + 0.1),
+    lambda o, s, mask: o.softmax(o.where(mask, s, -1e30)),
+    lambda o, s, mask: s * (1 / (1 + o.sum(s * s, -1))),
+    lambda o, s, mask: o.where(mask, o.tanh(s), 0.0),
+    lambda o, s, mask: o.exp(s - o.max(s, -1)),
+]
+
+
+@recipe
+def statistics_of_a_product(rng, scale):
+    """Rows of a product that is not stored, since numbers of its rows alone are wanted."""
+    n, k, m = near(rng, 96, scale), rng.choice((4, 6)), rng.choice((96, 260))
+    number = rng.choice(NUMBERS_OF_ROWS)
+    inputs = [normal(rng, n, k), normal(rng, k, m), np.tri(n, m, dtype=bool)]
+    return Recipe(lambda o, x, w, mask: number(o, x @ w, mask), inputs)
+
+
+NUMBERS_OF_ROWS = [
+    lambda o, s, mask: o.argmax(s, 1),
+    lambda o, s, mask: o.argmax(o.where(mask, s, -1e30), 1),
+    lambda o, s, mask: (o.argmax(s, 1), o.argmax(-s, 1)),
+    lambda o, s, mask: o.sum(o.exp(s - o.max(s, -1)), -1),
+    lambda o, s, mask: (o.var(s, -1), o.max(s, -1)),
+    lambda o, s, mask: (o.max(s, -1), o.sum(s * s, -1)),
+]
+
+
+@recipe
+def attention_of_heads(rng, scale):
+    """Of two in a batch, heads from one product, side by side in the end."""
+    t, h, d = near(rng, 72, scale), 3, 16
+    causal = rng.choice((False, True))
+
+    def run(o, q, k, v):
+        heads = [o.transpose(o.reshape(x, 2, t, h, d), 0, 2, 1, 3) for x in (q, k, v)]
+        found = o.attend(*heads, causal)
+        return o.reshape(o.transpose(found, 0, 2, 1, 3), 2, t, h * d) * 0.5
+
+    return Recipe(run, [normal(rng, 2, t, h * d) for _ in range(3)], 3)
+
+
+@recipe
+def attention_of_parts(rng, scale):
+    """Factors are every second element, padded, or at places."""
+    t, d = near(rng, 120, scale), 16
+    way, causal = rng.choice(WAYS), rng.choice((False, True))
+    inputs = [normal(rng, 1, 1, t, d) for _ in range(2)]
+    return Recipe(
+        lambda o, q, k, v, at: o.attend(*way(o, q, k, v, at), causal),
+        [*inputs, normal(rng, 1, 1, t, 2 * d), places(rng, t, t)], 3,
+    )  # fmt: skip
+
+
+WAYS = [
+    lambda o, q, k, v, at: (q, k, v[..., ::2]),
+    lambda o, q, k, v, at: (o.pad(q[..., 2:-2], 2, 2), o.pad(k[..., 2:-2], 2, 2), v),
+    lambda o, q, k, v, at: (q[:, :, at], k[:, :, at], v),
+    lambda o, q, k, v, at: (o.flip(q, 3), k, o.flip(v, 2)),
+    lambda o, q, k, v, at: (o.transpose(o.pad(o.transpose(q, 0, 1, 3, 2), 2, 3), 0, 1, 3, 2), k, v),
+]
 
 
 # -- images -----------------------------------------------------------------------------------
@@ -266,6 +391,21 @@ def pointwise_convolution(rng, scale):
 
 
 @recipe
+def large_images(rng, scale):
+    """So many pixels that the gradient of the weights is cut into chunks of them."""
+    size, w = near(rng, 112, scale), normal(rng, 8, 4, 3, 3) * 0.1
+    return Recipe(lambda o, x, w: o.conv(x, w, 1, 1), [normal(rng, 2, 4, size, size), w], 2)
+
+
+@recipe
+def deep_images(rng, scale):
+    """So many channels that the windows are cut into chunks of them."""
+    size, channels = rng.choice((5, 6)), near(rng, 1000, scale)
+    inputs = [normal(rng, 1, channels, size, size), normal(rng, 16, channels, 3, 3) * 0.02]
+    return Recipe(lambda o, x, w: o.conv(x, w, 1, 1), inputs, rng.choice((0, 2)))
+
+
+@recipe
 def pooled(rng, scale):
     size = 2 * near(rng, 8)
     w = normal(rng, 16, 3, 5, 5) * 0.1
@@ -277,6 +417,57 @@ def channels_side_by_side(rng, scale):
     n = near(rng, 1200, scale)
     parts = [normal(rng, n) for _ in range(3)]
     return Recipe(lambda o, a, b, c: o.stack([a + b, b * c, a - c], 1), parts, 3)
+
+
+# -- an output and what is reduced beside it ------------------------------------------------------
+
+
+@recipe
+def output_and_total(rng, scale):
+    n, m = near(rng, 1100, scale), rng.choice((1021, 1024, 1031))
+
+    def run(o, x):
+        y = o.relu(x) * 2 + x
+        return y, o.sum(y * y) / (n * m), o.mean(x)
+
+    return Recipe(run, [normal(rng, n, m)], 1)
+
+
+@recipe
+def output_and_rows(rng, scale):
+    n, m = near(rng, 1100, scale), rng.choice((960, 1000, 1031))
+    run = lambda o, x, b: (x * b, o.mean(x * b, 1), o.max(x, 1))
+    return Recipe(run, [normal(rng, n, m), normal(rng, m)], 1)
+
+
+@recipe
+def output_and_channels(rng, scale):
+    size = rng.choice((55, 56))
+
+    def run(o, x):
+        y = o.relu(x) + 1
+        return y, o.mean(y, (0, 2, 3))
+
+    return Recipe(run, [normal(rng, 8, near(rng, 40, scale), size, size)], 1)
+
+
+@recipe
+def loss_and_slopes(rng, scale):
+    n = near(rng, 1100000, scale)
+
+    def run(o, x, y):
+        d = x - y
+        return d * (2 / n), o.sum(d * d) / n
+
+    return Recipe(run, [normal(rng, n), normal(rng, n)], 2)
+
+
+@recipe
+def gathered_along_rows(rng, scale):
+    """Under CHECK_INDEX, with the largest index."""
+    n, k, m = near(rng, 1100, scale), 1500, rng.choice((1000, 1024))
+    found = places(rng, n * m, k).reshape(n, m)
+    return Recipe(lambda o, x, i: o.take(x, i, 1), [normal(rng, n, k), found], 1)
 
 
 # -- rows and columns -------------------------------------------------------------------------

@@ -12,7 +12,9 @@ from pathlib import Path
 
 from treadle.ir.choices import CHOICES, Observed
 
-__all__ = ["REASONS", "kind_of", "matrix", "merged", "unexplained", "unexplained_pairs"]
+__all__ = [
+    "REASONS", "kind_of", "matrix", "merged", "unexplained", "unexplained_pairs", "unmet_pairs",
+]  # fmt: skip
 
 REASONS = tomllib.loads((Path(__file__).parent / "unreached.toml").read_text(encoding="utf-8"))
 
@@ -50,19 +52,51 @@ def _fits(device: str, on: str) -> bool:
 
 
 def unexplained_pairs(seen: Observed, device: str) -> list[tuple[str, str]]:
-    """The pairs of reached choices that never met and have no written reason for that."""
+    """The pairs of reached choices that never met, have no written reason, and are not listed."""
+    listed = _listed_as_unmet()
+    return [pair for pair in _not_met(seen) if pair not in listed and _apart(pair) is None]
+
+
+def unmet_pairs(seen: Observed) -> list[tuple[str, str]]:
+    """The pairs that are listed as ones that can meet, and that did not."""
+    listed = _listed_as_unmet()
+    return [pair for pair in _not_met(seen) if pair in listed]
+
+
+def _not_met(seen: Observed) -> list[tuple[str, str]]:
     reached, met = sorted(seen.reached()), seen.pairs()
-    pairs = ((a, b) for a in reached for b in reached if a < b)
-    return [pair for pair in pairs if pair not in met and _apart(pair) is None]
+    return [(a, b) for a in reached for b in reached if a < b and (a, b) not in met]
+
+
+def _listed_as_unmet() -> set[tuple[str, str]]:
+    pairs = ((row["one"], other) for row in REASONS["unmet"] for other in row["other"])
+    return {(min(pair), max(pair)) for pair in pairs}
 
 
 def _apart(pair: tuple[str, str]) -> str | None:
+    """Why two choices cannot meet in a kernel; None where nobody has said so."""
     for row in REASONS["apart"]:
         for one, other in (pair, pair[::-1]):
             if _among(one, row["one"]) and _among(other, row["other"]):
                 return row["reason"]
-    forms = [n for name in pair for n, row in enumerate(REASONS["form"]) if name in row["names"]]
-    return "a nest has one form" if len(set(forms)) == 2 else None
+    first, second = (_forms_of(name) for name in pair)
+    if not first or not second or any(_go_together(a, b) for a in first for b in second):
+        return None
+    return f"no kernel has a nest that is {_or(first)}, and one that is {_or(second)}"
+
+
+def _forms_of(name: str) -> list[str]:
+    """The forms of nests in which a choice is made; none for those that any nest can have."""
+    return [row["name"] for row in REASONS["form"] if name in row["choices"]]
+
+
+def _go_together(one: str, other: str) -> bool:
+    """Whether a kernel can have nests of both forms."""
+    return one == other or any({one, other} <= {*row["forms"]} for row in REASONS["kernel"])
+
+
+def _or(names: list[str]) -> str:
+    return " or ".join(names)
 
 
 def _among(name: str, names: list[str]) -> bool:
@@ -83,6 +117,7 @@ def matrix(seen: Observed, device: str) -> str:
     missing = [name for name in CHOICES if name not in reached]
     lines += [f"    {name:26} {_reason(name, device) or 'NO REASON'}" for name in missing]
     apart = unexplained_pairs(seen, device)
+    lines.append(f"{len(unmet_pairs(seen))} pairs can meet, and no program makes them meet yet")
     lines.append(f"{len(apart)} pairs did not meet for no written reason")
     lines += [f"    {a} and {b}" for a, b in apart]
     return "\n".join(lines)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import random
 import zlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -17,12 +18,17 @@ from treadle import Context, Device, Tensor
 from treadle.errors import TreadleError
 from treadle.ir.choices import Observed, observing
 
-from . import chains as chains  # which adds a recipe
+from . import beside as beside  # which adds a recipe, as
+from . import chains as chains  # this does
+from .every_two import every_two
 from .operations import OfNumpy, OfTensor
 from .recipes import RECIPES, Recipe
 from .scenarios import SCENARIOS
 
-__all__ = ["SCALES", "compared", "run_all", "run_recipe", "run_scenario", "small_caches"]
+__all__ = [
+    "SCALES", "compared", "run_all", "run_every_two", "run_program", "run_recipe", "run_scenario",
+    "small_caches",
+]  # fmt: skip
 
 SCALES = {"CUDA": 0.25, "CL": 0.5, "WEBGPU": 0.5}  # the rest run at full size
 FINE, LOOSE = 2e-4, 2e-2  # of the largest element; the kernels are held to less each
@@ -48,8 +54,13 @@ def run_recipe(name: str, seed: int, device: str) -> Observed:
     """Run the recipe `name` with sizes and numbers of `seed`. Raises where anything is wrong."""
     rng = random.Random(zlib.crc32(name.encode()) + seed)
     recipe = RECIPES[name](rng, SCALES.get(device.partition(":")[0], 1.0))
+    return run_program(recipe, seed, device)
+
+
+def run_program(program: Recipe, seed: int, device: str) -> Observed:
+    """Run a recipe with weights of `seed`. Raises where anything is wrong."""
     with observing() as seen, Context(CHECK_KERNELS=1):
-        compared(recipe, device, np.random.default_rng(seed))
+        compared(program, device, np.random.default_rng(seed))
     return seen
 
 
@@ -106,20 +117,38 @@ def _compare_slope(
 
 
 def run_all(
-    device: str, seeds: Iterable[int], only: Collection[str] = ()
+    device: str, seeds: Iterable[int], only: Collection[str] = (), small: bool = False
 ) -> tuple[Observed, list[str]]:
-    """All scenarios, and all recipes with each of `seeds`: what was seen, and what was wrong."""
+    """All scenarios, and all recipes with each of `seeds`: what was seen, and what was wrong.
+
+    With caches of a few KiB, if they are to be `small`.
+    """
+    chosen = lambda table: [name for name in table if not only or name in only]
+    jobs = [(name, functools.partial(run_scenario, name, device)) for name in chosen(SCENARIOS)]
+    jobs += [
+        (f"{name} {seed}", functools.partial(run_recipe, name, seed, device))
+        for seed in seeds
+        for name in chosen(RECIPES)
+    ]
+    with small_caches(device) if small else contextlib.nullcontext():
+        return _run(jobs)
+
+
+def run_every_two(device: str, part: slice = slice(None)) -> tuple[Observed, list[str]]:
+    """Every two terms beside each other, with small caches; or a `part` of that."""
+    programs = itertools.islice(every_two(), part.start, part.stop, part.step)
+    jobs = ((name, functools.partial(run_program, made, 0, device)) for name, made in programs)
+    with small_caches(device):
+        return _run(jobs)
+
+
+def _run(jobs: Iterable[tuple[str, Callable[[], Observed]]]) -> tuple[Observed, list[str]]:
     whole, failed = Observed(), []
-    jobs = [(name, functools.partial(run_scenario, name, device)) for name in SCENARIOS]
-    for seed in seeds:
-        jobs += [(name, functools.partial(run_recipe, name, seed, device)) for name in RECIPES]
     for name, job in jobs:
-        if only and name not in only:
-            continue
         try:
             whole.kernels.update(job().kernels)
         except (AssertionError, TreadleError) as error:
-            failed.append(f"{name} {job.args[1:]}: {error}")
+            failed.append(f"{name}: {error}")
     return whole, failed
 
 

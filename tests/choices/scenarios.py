@@ -50,6 +50,25 @@ def captured_network(device: str) -> None:
 
 
 @scenario
+def captured_cell(device: str) -> None:
+    """A cell of two products, the factor of one of which lasts."""
+    w, u = _numbers(64, 128), _numbers(64, 128, seed=1)
+    a, b = (Tensor(array, device=device).realize() for array in (w, u))
+
+    @TinyJit
+    def step(x: Tensor, h: Tensor, scale: Tensor) -> Tensor:
+        s = x @ a + h @ (b * scale).contiguous()
+        return s[:, :64].sigmoid() * s[:, 64:].tanh()
+
+    for number in range(4):
+        x, h = _numbers(48, 64, seed=number + 2) / 8, _numbers(48, 64, seed=number + 7) / 8
+        scale = np.full((1,), number + 1, np.float32)
+        s = x @ w + h @ (u * scale)
+        arrays = (Tensor(array, device=device).realize() for array in (x, h, scale))
+        _close(step(*arrays), np.tanh(s[:, 64:]) / (1 + np.exp(-s[:, :64])))
+
+
+@scenario
 def captured_training(device: str) -> None:
     """A step that assigns to its weights, called with other inputs."""
     w = _numbers(48, 1) * 0.1

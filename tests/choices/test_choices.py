@@ -8,13 +8,21 @@ import pytest
 
 from treadle.ir.choices import CHOICES, Observed, choices_of, choosing, note_kernel, observing, take
 
-from .report import REASONS, matrix, unexplained, unexplained_pairs
-from .running import run_all
+from .report import (
+    REASONS,
+    matrix,
+    merged,
+    unexplained,
+    unexplained_pairs,
+    unmet_pairs,
+)
+from .running import run_all, run_every_two
 from .scenarios import opens
 
 FULL = bool(os.environ.get("FULL_TESTS"))
 SEEDS = range(60) if FULL else range(1)
-CHAINS = {"CPU": 2000 if FULL else 60, "CL": 100 if FULL else 3, "WEBGPU": 100 if FULL else 3,
+PROCESSORS = ["CPU", "CPU:LLVM:x86-64-v2", "CL"]
+CHAINS = {"CPU": 2000 if FULL else 40, "CL": 100 if FULL else 3, "WEBGPU": 100 if FULL else 3,
           "CUDA": 60 if FULL else 1, "CPU:LLVM:x86-64-v3": 500 if FULL else 6,
           "CPU:LLVM:x86-64-v2": 500 if FULL else 6}  # fmt: skip
 # What each device runs beside the CPU, which runs everything; with --full all of them do.
@@ -36,6 +44,32 @@ def test_programs_are_right_and_reach_every_choice_on_the_processor() -> None:
     assert not failed, "\n".join(failed)
     print(matrix(seen, "CPU"))
     assert unexplained(seen.reached(), "CPU") == []
+
+
+@pytest.mark.skipif(not FULL, reason="thousands of programs: --full")
+@pytest.mark.parametrize("device", PROCESSORS)
+def test_programs_make_every_pair_of_choices_meet_that_has_no_reason(device: str) -> None:
+    if (why := opens(device)) is not None:
+        pytest.skip(f"{device}: {why}")
+    several = {"chain", "beside", "products_beside", "scattered_onto_terms"}
+    runs = [run_every_two(device), run_all(device, range(CHAINS["CPU"]), several, small=True)]
+    runs += [run_all(device, SEEDS, small=small) for small in (False, True)]
+    failed = [line for _, lines in runs for line in lines]
+    assert not failed, "\n".join(failed)
+    seen = merged(found for found, _ in runs)
+    print(matrix(seen, device))
+    assert unexplained_pairs(seen, device) == []
+
+
+def test_a_part_of_every_two_terms_is_right() -> None:
+    _, failed = run_every_two("CPU", slice(None) if FULL else slice(0, 160, 20))
+    assert not failed, "\n".join(failed)
+
+
+@pytest.mark.parametrize("name", ["beside", "products_beside", "scattered_onto_terms"])
+def test_terms_are_right_with_small_caches(name: str) -> None:
+    _, failed = run_all("CPU", range(500 if FULL else 3), [name], small=True)
+    assert not failed, "\n".join(failed)
 
 
 @pytest.mark.parametrize("device", FEW)
@@ -66,9 +100,12 @@ def test_every_written_reason_is_about_a_choice_that_there_is() -> None:
     stages = {f"stage:{choice.stage}" for choice in CHOICES.values()}
     apart = {name for row in REASONS["apart"] for name in (*row["one"], *row["other"])}
     assert apart <= CHOICES.keys() | stages
-    formed = [name for row in REASONS["form"] for name in row["names"]]
-    assert set(formed) <= CHOICES.keys()
-    assert len(set(formed)) == len(formed)
+    forms = {row["name"]: row for row in REASONS["form"]}
+    assert len(forms) == len(REASONS["form"])
+    assert {name for row in forms.values() for name in row["choices"]} <= CHOICES.keys()
+    assert {name for row in REASONS["kernel"] for name in row["forms"]} <= forms.keys()
+    unmet = {name for row in REASONS["unmet"] for name in (row["one"], *row["other"])}
+    assert unmet <= CHOICES.keys()
 
 
 def test_a_choice_without_programs_needs_a_reason() -> None:
@@ -86,7 +123,18 @@ def test_pairs_that_met_are_seen() -> None:
     assert unexplained_pairs(seen, "CPU") == []
     seen.kernels[frozenset({"row_scan", "reduction_epilogue"})] += 1
     assert ("matmul_tile", "reduction_epilogue") in unexplained_pairs(seen, "CPU")
-    assert ("matmul_tile", "row_scan") not in unexplained_pairs(seen, "CPU")
+    assert ("matmul_tile", "row_scan") not in unexplained_pairs(seen, "CPU")  # other forms
+
+
+def test_pairs_can_meet_in_one_nest_or_in_two_of_a_kernel() -> None:
+    seen = Observed()
+    for name in ("cached_rows", "matmul_tile", "row_pipelining", "scatter_strips", "row_scan"):
+        seen.kernels[frozenset({name})] += 1
+    unexplained = {*unexplained_pairs(seen, "CPU"), *unmet_pairs(seen)}
+    assert ("cached_rows", "matmul_tile") in unexplained  # a sum in chunks beside it
+    assert ("matmul_tile", "scatter_strips") in unexplained  # what is added to
+    assert ("matmul_tile", "row_pipelining") not in unexplained  # few results, and many
+    assert ("row_scan", "scatter_strips") not in unexplained  # kernels of their own
 
 
 def test_choices_are_recorded_for_the_block_that_asks() -> None:

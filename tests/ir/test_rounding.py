@@ -47,6 +47,16 @@ def test_an_error_grows_with_the_slope_of_what_it_goes_through() -> None:
     assert 1e-4 * np.exp(10) < found.error[0] < 3e-4 * np.exp(10)
 
 
+def test_a_square_of_what_should_be_zero_is_off_by_the_square_of_the_error() -> None:
+    x = Value(np.array([0.0, 3.0]), np.array([1e-3, 1e-3]))
+    found = elementwise(Op.MUL, dtypes.float32, FLOATS, [x, x])
+    assert found.error is not None
+    np.testing.assert_allclose(found.error, [1e-6, 6.001e-3], rtol=1e-3)
+    found = elementwise(Op.FDIV, dtypes.float32, FLOATS, [x, Value(x.value + 2, x.error)])
+    assert found.error is not None
+    assert found.error[0] >= 1e-3 / (2 - 1e-3)
+
+
 def test_a_sum_is_off_by_the_magnitude_of_its_terms() -> None:
     terms = exact(np.array([1e4, -1e4, 1.0], np.float32))
     found = total(Op.ADD, dtypes.float32, terms)

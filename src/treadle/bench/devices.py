@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from ..engine.selection import environment_choice
 from ..errors import UserError
+from .index_checks import index_checks
 from .latency import overheads
 from .nvdec import nvdec_overheads
 from .process import Overhead, printed
@@ -80,7 +81,8 @@ def overheads_here(quick: bool) -> list[Overhead]:
         count = 10 if quick else 50
         name = f"WEBGPU replay, {count} kernels over tinygrad's"
         return [Overhead(name, "x", 0.2, lambda: _webgpu(count))]
-    return [*overheads(quick), *scaling(quick), *video_overheads(quick), *nvdec_overheads(quick)]
+    found = [*overheads(quick), *scaling(quick), *index_checks(quick)]
+    return [*found, *video_overheads(quick), *nvdec_overheads(quick)]
 
 
 def _cl(count: int) -> Callable[[], float]:

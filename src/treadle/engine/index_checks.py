@@ -6,7 +6,8 @@
 
 The number is the largest distance of an index from its lower bound, unsigned: an index below that
 bound is a large one, so a single maximum tells both ends. An index in memory is not looked at again
-until that memory is written. Replays of a captured call enlarge numbers that last.
+until that memory is written. Replays of a captured call enlarge numbers that last. Large indices
+are read once, beside what is gathered by them (schedule/output_reductions.py).
 """
 
 from __future__ import annotations

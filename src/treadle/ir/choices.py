@@ -70,6 +70,7 @@ CHOICES: dict[str, Choice] = {
         tiled_attention="Attention runs in tiles of keys on matrix units, weights in registers.",
         tiled_attention_gradients="Gradients of attention compute scores anew in registers.",
         fuse_reductions="Two reductions of one nest share a loop.",
+        fused_reduction_output="A result is stored and reduced in one pass over memory.",
         two_level_argmax="An extreme's place is looked for in the block that won.",
         split_reduction="A long reduction is cut into chunks that workers share.",
         texel_groups="A kernel stores whole texels of a texture.",

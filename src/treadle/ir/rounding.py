@@ -13,6 +13,7 @@ not known (an error of infinity) where it does, but for the bits of floats: see 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -39,6 +40,10 @@ ROUNDINGS: dict[Op, float] = {
 # Units in the last place of the sum of |terms|. A register adds up to 160 terms one after the other
 # (see lower/partial_sums), a walk of roundings; terms alike round alike, so that it is no walk.
 SUMMED: dict[Op, float] = {Op.ADD: 16, Op.MUL: 16}
+
+# Operations that an operand moves by what the others are: that of two, each off, may be off by more
+# than what each is answerable for, such as the square of what should be 0.
+_TOGETHER = frozenset((Op.MUL, Op.FMA, Op.FDIV, Op.POW))
 
 
 class Value(NamedTuple):
@@ -95,6 +100,8 @@ def elementwise(
                     steady, off = _of_bits(op, dtype, types, arrays, number, source.error, value)
                     change = np.where(steady, off, change)
                 error = error + change
+        if op in _TOGETHER and sum(source.error is not None for source in sources) > 1:
+            error = np.maximum(error, _moved_together(op, dtype, types, sources, value))
         if dtype.kind != "float":
             return Value(value, None if known else np.asarray(error))
         count = max(ROUNDINGS.get(op, 0), roundings if op in ROUNDINGS else 0)
@@ -148,6 +155,23 @@ def _change(
 ) -> Array:  # fmt: skip
     """How far the result moves where operand `number` is `moved`."""
     there = _apply(op, dtype, types, _with(arrays, number, moved), False)
+    return _apart(dtype, there, value)
+
+
+def _moved_together(
+    op: Op, dtype: DType, types: Sequence[DType], sources: Sequence[Value], value: Array
+) -> Array:
+    """How far the result moves at most where all operands that may be off are."""
+    ways = [
+        [source.value] if source.error is None else _moved(source, kind)
+        for source, kind in zip(sources, types, strict=True)
+    ]
+    found = (_apply(op, dtype, types, moved, False) for moved in itertools.product(*ways))
+    return functools.reduce(np.maximum, (_apart(dtype, there, value) for there in found))
+
+
+def _apart(dtype: DType, there: Array, value: Array) -> Array:
+    """How far two results of `dtype` are apart."""
     same = (there == value) | ((there != there) & (value != value))
     if dtype.kind != "float":
         return np.where(same, 0.0, np.inf)

@@ -27,6 +27,7 @@ from .partial_sums import with_partial_sums
 from .prefetch import with_prefetches
 from .registers import lower_reduces
 from .scale_by_power import scale_by_powers
+from .shared_grids import join_phases
 from .stage import lower_stages
 from .wide_scans import widen_scans
 from .workgroup import lower_work_items
@@ -52,6 +53,7 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
     native = frozenset(target.dtypes) | ({dtypes.float16} if target.has_half_convert else set())
     # Stages first: they are loops of their own, which all later passes treat like any other.
     root, scratch = lower_stages(ast, slots)
+    root = join_phases(root)
     root, items = lower_work_items(root)
     is_wide = target.workgroup is None and target.is_native(dtypes.float64)
     passes: tuple[Callable[[Node], Node], ...] = (

@@ -4,7 +4,7 @@
       ->  out = float32(AFTER(wide, UPDATE(wide, float64(x); ADD)))
 
 A total of n numbers would be rounded n times, each time by its own size. Totals in the lanes of
-vectors stay as narrow as they are, see lane_scans.py.
+vectors stay as narrow as they are, see lane_scans.py; so does what has one step, which is exact.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def _is_running_total(node: Node) -> bool:
     if [n.op for n in updates] != [Op.UPDATE] or updates[0].arg not in (Op.ADD, Op.MUL):
         return False
     steps = Node.sink(updates[0].src[2:]).toposort()
-    return not any(n.op is Op.RANGE and n.arg.kind == "vector" for n in steps)
+    return len(updates[0].src) > 2 and not any(
+        n.op is Op.RANGE and n.arg.kind == "vector" for n in steps
+    )
 
 
 def _widened(node: Node) -> Node:

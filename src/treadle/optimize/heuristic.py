@@ -9,7 +9,8 @@ into chunks that workers share, and long columns into parts; matmul-like nests g
 register tiles and packed operands; every other nest gets its best contiguous loop as lanes, a few
 copies for instruction parallelism, and its outer loops as grid. Nothing here depends on the number
 of threads, so results do not either. Processors with workgroups have no chains, and go their own
-way after long reductions: see workgroups.py.
+way after long reductions: see workgroups.py. So does an output with reductions over its loops, from
+the beginning: see output_reductions.py.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from .matmul import tile_matmul
 from .moves import Moves
 from .nest import Nest, contiguity, reads_of, sequential_loops, stride
 from .one_hot_gather import gather_one_hot
+from .output_reductions import cut_off_ends, share_loops, stage_parts
 from .parameters import Parameters
 from .remainders import cut_off_remainders
 from .row_pipelining import pipeline_rows
@@ -69,7 +71,11 @@ MAX_COPIES = 256
 def optimize(ast: Node, target: Target, parameters: Parameters = DEFAULT) -> tuple[Node, list[str]]:
     """A better kernel with the same meaning, and the moves that led there."""
     with choices_of() as choices:
-        root, log = _optimized(ast, target, parameters)
+        found = _with_outputs(ast, target, parameters)
+    if found is None:
+        with choices_of() as choices:
+            found = _optimized(ast, target, parameters)
+    root, log = found
     if not shared_by_lanes(root):
         for name in choices:
             take(name)
@@ -78,6 +84,32 @@ def optimize(ast: Node, target: Target, parameters: Parameters = DEFAULT) -> tup
         root, log = _optimized(without_rows(ast), target, parameters, keeps_rows=False)
         log.insert(0, "compute rows where they are read")
     return root, log
+
+
+def _with_outputs(
+    ast: Node, target: Target, parameters: Parameters
+) -> tuple[Node, list[str]] | None:
+    """A kernel of an output and reductions over its loops, in one pass; None for any other."""
+    moves = Moves(widen_sums(ast, target))
+    if target.workgroup is not None or len(ast.src) == 1 or not share_loops(moves):
+        return None
+    moves.split_digits()
+    gather_one_hot(moves)
+    moves.merge_all()
+    cache_gathered_rows(moves, target)
+    cut_off_ends(moves, lanes_of(_output(moves), target, 2), parameters.copies)
+    _general(moves, _output(moves), target, parameters)
+    if not stage_parts(moves):
+        return None
+    for nest in moves.nests():
+        if not nest.is_scheduled:
+            _general(moves, nest, target, parameters)
+    return moves.root, moves.log
+
+
+def _output(moves: Moves) -> Nest:
+    """The nest of a kernel's first END."""
+    return next(nest for nest in moves.nests() if nest.node is moves.root.src[0])
 
 
 def _optimized(

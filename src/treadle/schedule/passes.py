@@ -3,8 +3,8 @@
     schedule([node], "CPU")  ->  [Kernel(...), ...]
 
 Copies between devices are made before: every graph here lives on one device. PREPARE changes the
-graph, REVISIONS look at the kernels that were decided on and may ask to decide once more, and merge
-is last.
+graph, REVISIONS look at the kernels that were decided on and may ask to decide once more. Then
+kernels are merged, and at last reductions join the outputs whose loops they have.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from .kernel import Kernel
 from .kernel_choices import with_choices
 from .local_intermediates import keeping_of
 from .merge import merge
+from .output_reductions import join_output_reductions
 from .prepare import fold_empty_loops, own_memory, without_checks
 from .revisions import (
     bind_fewer_buffers,
@@ -91,6 +92,7 @@ def schedule(
             nodes = prepare(nodes, target)
         draft = _settled(Draft(nodes, device, target, keeping_of(target)))
         kernels = merge(draft.kernels, draft.before, draft.plan, draft.nodes, target)
+        kernels = join_output_reductions(kernels, target)
         return [with_choices(kernel, draft.plan, made) for kernel in kernels], draft.nodes
 
 

@@ -1,0 +1,185 @@
+"""Reductions in the loops of an output: one pass over memory for both.
+
+    for i in n: y[i] = x[i] * 2            for c (grid): for i in chunk: y[c, i] = x[c, i] * 2
+    s = sum of x[j] over j          ->                                   part += x[c, i]
+                                                         parts[c] = part
+                                           s = sum of parts[d] over d
+
+The output is scheduled as if it were alone, and the reductions go through its loops as they are
+then. What workers share, the grid, gets a part of each reduction, in a STAGE whose loops are that
+very grid: loops that share RANGEs are one when phases are lowered (lower/shared_grids.py), and when
+registers are (lower/registers.py). Rows whose totals are wanted are stored as they are. What fills
+no whole vectors at the end of a row is an output and a reduction of its own in the same grid.
+"""
+
+from __future__ import annotations
+
+from ..ir.args import ReduceArg, StageArg
+from ..ir.choices import take
+from ..ir.loops import TRUE, Split, closed_ranges, loop_size, replace_ranges
+from ..ir.loops_alike import loops_alike, reductions_of
+from ..ir.node import Node, alu
+from ..ir.op import Op
+from ..ir.rules.index import simplify
+from .moves import Moves
+from .nest import stride
+
+__all__ = ["cut_off_ends", "share_loops", "stage_parts"]
+
+MANY_BLOCKS = 16  # of copies of vectors in a row; in fewer, masks cost no more than another loop
+LEAST_STEPS = 512  # that a part is the result of: it is stored and read once more
+PART = 2048  # steps of a part where there are fewer
+
+Loops = tuple[Node, ...]
+
+
+def share_loops(moves: Moves) -> bool:
+    """Give reductions behind an output its loops; False where a kernel is something else."""
+    output, *totals = moves.root.src
+    alike = [loops_alike(output, total) for total in totals]
+    if not alike or None in alike:
+        return False
+    made = [total.substitute(found or {}) for total, found in zip(totals, alike, strict=True)]
+    moves.root = simplify(Node.sink((output, *made)))
+    moves.log.append("reductions go through the loops of the output")
+    return True
+
+
+def cut_off_ends(moves: Moves, lanes: int, copies: int) -> None:
+    """Make an output, and reductions, of the ends of long rows that fill no `copies` of `lanes`."""
+    output, *totals = moves.root.src
+    results = {r for total in totals for r in closed_ranges(total)}
+    row = next((r for r in closed_ranges(output) if stride(output.src[0].src[1], r) == 1), None)
+    block = lanes * copies
+    if row is None or row in results or loop_size(row) < MANY_BLOCKS * block:
+        return
+    rest = loop_size(row) % block
+    if rest == 0:
+        return
+    first = loop_size(row) - rest
+    whole = moves.loop(first)
+    tiled = moves.tiled(rest, (-(-rest // lanes), "unroll"), (lanes, "vector"))
+    begin = {row: Split(whole, (whole,))}
+    end = {row: Split(simplify(tiled.expr + first), tiled.ranges, tiled.guard)}
+    cut = {
+        reduce: alu(reduce.arg.op, replace_ranges(reduce, begin), replace_ranges(reduce, end))
+        for total in totals
+        for reduce in reductions_of(total)
+    }
+    ends = (replace_ranges(output, begin), replace_ranges(output, end))
+    moves.root = simplify(Node.sink((*ends, *(total.substitute(cut) for total in totals))))
+    take("remainder_loop")
+    moves.log.append(f"cut off {rest} steps of r{row.arg.number}")
+
+
+def stage_parts(moves: Moves) -> bool:
+    """Make parts of the reductions for each step of the output's grid; False if that cannot be."""
+    _widen_grid(moves)
+    _cut_grid(moves)
+    _tell_loops_apart(moves)
+    outputs, totals = _outputs_and_totals(moves.root)
+    made = [_in_parts(moves, total, outputs) for total in totals]
+    if not made or None in made:
+        return False
+    moves.root = simplify(Node.sink((*outputs, *(end for end in made if end is not None))))
+    steps = loop_size(*_grid(outputs[0]))
+    take("fused_reduction_output")
+    moves.log.append(f"a part of each reduction for each of {steps} steps of the grid")
+    return True
+
+
+def _outputs_and_totals(root: Node) -> tuple[list[Node], list[Node]]:
+    """The ENDs of the whole rows and, if they are apart, of their ends, and those that reduce."""
+    outputs = [end for end in root.src if not reductions_of(end)]
+    return outputs, [end for end in root.src if end not in outputs]
+
+
+def _grid(output: Node) -> Loops:
+    """The loops of `output` that workers share."""
+    return tuple(r for r in closed_ranges(output) if r.arg.kind == "grid")
+
+
+def _inner(output: Node) -> Loops:
+    return tuple(r for r in closed_ranges(output) if r.arg.kind != "grid")
+
+
+def _widen_grid(moves: Moves) -> None:
+    """Let workers share the loops around results, too."""
+    outputs, totals = _outputs_and_totals(moves.root)
+    results = {r for total in totals for r in closed_ranges(total)}
+    loops = closed_ranges(outputs[0])
+    around = loops[: max((n for n, r in enumerate(loops) if r in results), default=-1) + 1]
+    splits = {}
+    for r in around:
+        if r.arg.kind == "loop":
+            new = moves.loop(r.src[0], "grid")
+            splits[r] = Split(new, (new,))
+    if splits:
+        moves.apply(splits, f"grid of {len(splits)} more loops")
+
+
+def _cut_grid(moves: Moves) -> None:
+    """Leave enough steps to each step of the grid, if need be by a loop that is cut off it."""
+    outputs, totals = _outputs_and_totals(moves.root)
+    grid, steps = _grid(outputs[0]), loop_size(*_inner(outputs[0]))
+    results = {r for total in totals for r in closed_ranges(total)}
+    if not grid or grid[-1] in results or steps >= LEAST_STEPS:
+        return
+    last = grid[-1]
+    count = min(-(-PART // steps), loop_size(last))
+    if count > 1:
+        size = loop_size(last)
+        part = moves.loop(-(-size // count), "grid")
+        rest = simplify((Node.index(size) - part * count).minimum(Node.index(count)))
+        turn = moves.loop(count if size % count == 0 else rest)
+        split = Split(part * count + turn, (part, turn))
+        moves.apply({last: split}, f"parts of {count} of r{last.arg.number}")
+
+
+def _tell_loops_apart(moves: Moves) -> None:
+    """Give the ends of rows loops of their own, but for those that workers share."""
+    outputs, _ = _outputs_and_totals(moves.root)
+    for end in outputs[1:]:
+        shared = set(closed_ranges(outputs[0]))
+        fresh = moves.copies(r for r in _inner(end) if r in shared)
+        own = set(_inner(end)) - shared
+        alike = [end, *(r for r in reductions_of(moves.root) if own & set(r.src[1:]))]
+        moves.root = moves.root.substitute({node: node.substitute(fresh) for node in alike})
+
+
+def _in_parts(moves: Moves, total: Node, outputs: list[Node]) -> Node | None:
+    """The END `total` with each reduction as that of its parts, or as one that is whole.
+
+    None where a reduction does not go through the loops of an output.
+    """
+    results = closed_ranges(total)
+    found = {r: _output_of({*results, *r.src[1:]}, outputs) for r in reductions_of(total)}
+    homes = {reduce: output for reduce, output in found.items() if output is not None}
+    if len(homes) < len(found):
+        return None
+    parts = {r: r.replace(src=(r.src[0], *_inner(output))) for r, output in homes.items()}
+    if all(set(_grid(output)) == set(results) for output in homes.values()):
+        return total.substitute(parts)
+    fresh = moves.copies(results, dict.fromkeys(results, "loop"))
+    combined = {
+        reduce: _combined(moves, part, _grid(homes[reduce]), fresh)
+        for reduce, part in parts.items()
+    }
+    return total.substitute(fresh | combined)
+
+
+def _output_of(loops: set[Node], outputs: list[Node]) -> Node | None:
+    return next((end for end in outputs if set(closed_ranges(end)) == loops), None)
+
+
+def _combined(moves: Moves, part: Node, grid: Loops, results: dict[Node, Node]) -> Node:
+    """The reduction of what `part` is in each step of a grid that is not one of the `results`."""
+    if not grid:  # a single step
+        return part.substitute(moves.copies(part.src[1:]))
+    rest = moves.copies((r for r in grid if r not in results), dict.fromkeys(grid, "loop"))
+    reading = results | rest
+    src = (part, TRUE, *grid, *(reading[r] for r in grid), *grid)
+    stage = Node(Op.STAGE, part.dtype, src, StageArg("grid", tuple(map(loop_size, grid))))
+    if not rest:
+        return stage
+    return Node(Op.REDUCE, part.dtype, (stage, *rest.values()), ReduceArg(part.arg.op))

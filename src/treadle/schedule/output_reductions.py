@@ -1,0 +1,237 @@
+"""Reductions join the kernel that goes through the same memory anyway.
+
+    y = x * 2 (stored); s = sum of y       ->  one kernel, and y is not read again
+    y = x[places]; m = max of places       ->  one kernel: the places are read once
+
+A kernel of plain elements gets one more loop nest for each of them, over loops of its own.
+optimize/output_reductions.py makes one pass over memory of these. Worth it is what takes a good
+part of the traffic and comes from memory: caches give again what they hold for less than what a
+kernel with more in it might lose. Losses beside their gradients, statistics beside an activation
+that is stored, and the largest index beside what is gathered (CHECK_INDEX) are such.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from ..ir.loops import closed_ranges, free_ranges, has_fixed_size, loop_size
+from ..ir.loops_alike import (
+    is_elementwise,
+    is_image,
+    is_plain_store,
+    loops_alike,
+    places_in,
+    reductions_of,
+)
+from ..ir.node import Node
+from ..ir.op import ALU, Op
+from ..ir.rules.index import linear_terms, simplify
+from ..target import Target
+from .kernel import Kernel
+from .reasons import MAX_KERNEL_OPS
+
+__all__ = ["join_output_reductions"]
+
+CACHES = 2  # times a second-level cache: what a reduction need not read is that much, at least
+WORTH = 8  # and this part of what both kernels move
+LEAST_ROW = 32  # elements of a result, which is stored and perhaps read once more
+SHORT_STRIDE = 4  # elements between lanes that still come as whole vectors
+WIDEST = 8  # bytes of an element
+MAX_BUFFERS = 12  # streams of memory that a processor follows at once
+
+
+def join_output_reductions(kernels: Sequence[Kernel], target: Target | None) -> list[Kernel]:
+    """`kernels`, in order, with reductions in kernels of outputs. Groups of items do without."""
+    if target is None or target.workgroup is not None:
+        return list(kernels)
+    return _Joiner(kernels, CACHES * target.l2).joined()
+
+
+class _Joiner:
+    """Reductions join if they need not read `least` bytes then."""
+
+    def __init__(self, kernels: Sequence[Kernel], least: int) -> None:
+        self.kernels: list[Kernel | None] = list(kernels)
+        self.least = least
+        self.outputs: dict[object, list[int]] = {}  # places of kernels of elements, by memory
+        for place, kernel in enumerate(kernels):
+            if len(kernel.ast.src) == 1 and is_elementwise(kernel.ast.src[0]):
+                for key in _keys(kernel):
+                    self.outputs.setdefault(key, []).append(place)
+
+    def joined(self) -> list[Kernel]:
+        if self.outputs:
+            for place, kernel in enumerate(self.kernels):
+                if kernel is not None and _reduces(kernel, self.least):
+                    self._join(place, kernel)
+        return [kernel for kernel in self.kernels if kernel is not None]
+
+    def _join(self, place: int, reduction: Kernel) -> None:
+        """Put the kernel at `place` into the nearest one that can take it."""
+        near = {number for key in _keys(reduction) for number in self.outputs.get(key, ())}
+        for number in sorted(near, key=lambda n: abs(n - place)):
+            output = self.kernels[number]
+            if output is None or not self._may_move(reduction, place, number):
+                continue
+            made = _together(output, reduction, self.least)
+            if made is not None:
+                self.kernels[number], self.kernels[place] = made, None
+                return
+
+    def _may_move(self, reduction: Kernel, place: int, to: int) -> bool:
+        """Whether no kernel between uses what `reduction` stores, or stores what it reads.
+
+        The kernel it moves to uses nothing that it stores; what that one stores, it reads behind.
+        """
+        between = self.kernels[min(place, to) + 1 : max(place, to)]
+        output = self.kernels[to]
+        assert output is not None
+        if any(kernel is not None and _conflict(kernel, reduction) for kernel in between):
+            return False
+        return not (_written(reduction) & _keys(output)) and (
+            to < place or not (_written(output) & _keys(reduction))
+        )
+
+
+def _reduces(kernel: Kernel, least: int) -> bool:
+    """Whether a kernel has plain reductions alone, in one nest, which may read `least` bytes."""
+    if len(kernel.ast.src) != 1 or kernel.ast.src[0].op is not Op.END:
+        return False
+    end, reduces = kernel.ast.src[0], reductions_of(kernel.ast.src[0])
+    if not reduces or not all(map(is_plain_store, end.src[: end.arg])):
+        return False
+    if any(n.op in (Op.STAGE, Op.REGISTER, Op.AFTER) or is_image(n) for n in end.toposort()):
+        return False
+    loops = (*closed_ranges(end), *reduces[0].src[1:])
+    return all(has_fixed_size(r) for r in loops) and WIDEST * loop_size(*loops) >= least
+
+
+def _key(buffer: Node) -> object:
+    return buffer.arg.token if buffer.op is Op.BUFFER else buffer
+
+
+def _keys(kernel: Kernel) -> set[object]:
+    return set(map(_key, kernel.buffers))
+
+
+def _written(kernel: Kernel) -> set[object]:
+    return {_key(kernel.buffers[slot]) for slot in kernel.writes}
+
+
+def _conflict(one: Kernel, other: Kernel) -> bool:
+    """Whether two kernels may not change places."""
+    return bool(_written(one) & _keys(other) or _written(other) & _keys(one))
+
+
+def _together(output: Kernel, reduction: Kernel, least: int) -> Kernel | None:
+    """Both as one kernel, if their loops are alike and that pays."""
+    buffers = [*output.buffers]
+    slots = {_key(buffer): slot for slot, buffer in enumerate(buffers)}
+    for buffer in reduction.buffers:
+        if _key(buffer) not in slots:
+            slots[_key(buffer)] = len(buffers)
+            buffers.append(buffer)
+    if len(buffers) > MAX_BUFFERS:
+        return None
+    numbers = [slots[_key(buffer)] for buffer in reduction.buffers]
+    elements, *others = output.ast.src
+    total = _beside(reduction.ast.src[0], output.ast, numbers)
+    loops = loops_alike(elements, total)
+    if loops is None or not _has_rows(elements, total, loops):
+        return None
+    if not _pays(elements, total, loops, least):
+        return None
+    total = _with_stored(elements, total, loops)
+    written = {store.src[0] for store in elements.src[: elements.arg]}
+    if any(n.op is Op.LOAD and n.src[0] in written for n in total.toposort()):
+        return None
+    made = replace(
+        output,
+        ast=Node.sink((elements, *others, total)),
+        roots=(*output.roots, *reduction.roots),
+        buffers=tuple(buffers),
+        writes=(*output.writes, *(numbers[slot] for slot in reduction.writes)),
+        reason=f"{output.reason}; reductions of what it goes through are stored beside it",
+        choices=output.choices | reduction.choices,
+    )
+    count = sum(n.op in ALU for n in made.ast.toposort())
+    return made if count <= MAX_KERNEL_OPS else None
+
+
+def _beside(total: Node, ast: Node, numbers: Sequence[int]) -> Node:
+    """`total` with arguments as `numbers` has them, and loops that `ast` has not."""
+    nodes = ast.toposort()
+    first = 1 + max((n.arg.number for n in nodes if n.op is Op.RANGE), default=-1)
+    known = {n.arg.slot: n for n in nodes if n.op is Op.PARAM}
+    new: dict[Node, Node] = {}
+    for node in total.toposort():
+        if node.op is Op.PARAM:
+            slot = numbers[node.arg.slot]
+            new[node] = known.get(slot, node.replace(arg=replace(node.arg, slot=slot)))
+        elif node.op is Op.RANGE:
+            new[node] = node.replace(arg=replace(node.arg, number=first + node.arg.number))
+    return total.substitute(new)
+
+
+def _has_rows(output: Node, total: Node, loops: dict[Node, Node]) -> bool:
+    """Whether neighbours in memory belong to the same result, LEAST_ROW of them at least.
+
+    Each lane of a vector would have a result of its own otherwise. And whether what is stored lies
+    as what is read: transposes and concatenations have better loops of their own.
+    """
+    results = {loops[r] for r in closed_ranges(total)}
+    steps = [linear_terms(access.src[1])[0] for access in _accesses(output)]
+    rows = {r for found in steps for r, step in found.items() if r.op is Op.RANGE and step == 1}
+    if len(rows) != 1 or any(map(_is_padded, output.toposort())):
+        return False
+    [row] = rows
+    inner = itertools.takewhile(lambda r: r not in results, reversed(closed_ranges(output)))
+    is_near = all(abs(found.get(row, 0)) <= SHORT_STRIDE for found in steps)
+    is_long = loop_size(row) >= LEAST_ROW and loop_size(*inner) >= LEAST_ROW
+    return is_near and is_long and row not in results
+
+
+def _is_padded(node: Node) -> bool:
+    """Whether a node is loaded in some steps of the loops alone, and 0 in the others."""
+    return (
+        node.op is Op.LOAD
+        and len(node.src) == 4
+        and not any(n.op is Op.LOAD for n in node.src[2].toposort())
+    )
+
+
+def _pays(output: Node, total: Node, loops: dict[Node, Node], least: int) -> bool:
+    """Whether `least` bytes are read once then, and they are a good part of what both move."""
+    known = places_in(output)
+    loads = {simplify(n.substitute(loops)) for n in total.toposort() if n.op is Op.LOAD}
+    shared = [load for load in loads if load.src[1] in known.get(load.src[0], ())]
+    saved = sum(_bytes(shared))
+    moved = sum(_bytes(loads)) + sum(_bytes(_accesses(output)))
+    return saved >= least and saved * WORTH >= moved
+
+
+def _accesses(end: Node) -> list[Node]:
+    return [n for n in end.toposort() if n.op in (Op.LOAD, Op.STORE)]
+
+
+def _bytes(accesses: Iterable[Node]) -> Iterator[int]:
+    """What each LOAD or STORE moves in all of its steps."""
+    for node in accesses:
+        value = node.src[2] if node.op is Op.STORE else node
+        yield value.dtype.itemsize * loop_size(*free_ranges(node.src[1])[node.src[1]])
+
+
+def _with_stored(output: Node, total: Node, loops: dict[Node, Node]) -> Node:
+    """`total` with what `output` stores in place of its loads of that."""
+    stored = {store.src[:2]: store.src[2] for store in output.src[: output.arg]}
+    made: dict[Node, Node] = {}
+    for reduce in reductions_of(total):
+        mine = {loops[r]: r for r in (*closed_ranges(total), *reduce.src[1:])}
+        loads = [n for n in reduce.src[0].toposort() if n.op is Op.LOAD and len(n.src) == 2]
+        for load in loads:
+            value = stored.get((load.src[0], simplify(load.src[1].substitute(loops))))
+            if value is not None:
+                made[load] = simplify(value.substitute(mine))
+    return total.substitute(made)
