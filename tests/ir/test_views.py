@@ -17,6 +17,7 @@ from treadle.ir.args import (
     Token,
 )  # fmt: skip
 from treadle.ir.conditions import TRUE
+from treadle.ir.loops import closed_ranges
 from treadle.ir.node import Node
 from treadle.ir.op import Op
 from treadle.ir.views import (
@@ -31,12 +32,15 @@ from treadle.ir.views import (
     Scatter,
     Stage,
     Store,
+    Ticket,
     Update,
+    Where,
     behind_broadcast,
     bound_of,
     memory_of,
     operand,
     operands,
+    with_loops,
 )  # fmt: skip
 
 F = dtypes.float32
@@ -74,14 +78,17 @@ def test_a_stage_has_a_place_for_each_axis_to_fill_and_to_read() -> None:
 
 
 BOX = TensorBox(0, (8, 8), (8,), (4, 4))
+KEPT = Node(Op.STAGE, F, (VALUE, GATE, ROW, COLUMN, ROW), StageArg("grid", (8,)))
 MADE = {
     Load: Node(Op.LOAD, F, (MEMORY, ROW, GATE, VALUE)),
     Store: Node(Op.STORE, dtypes.void, (MEMORY, ROW, VALUE)),
     Reduce: Node(Op.REDUCE, F, (VALUE, ROW, COLUMN), ReduceArg(Op.ADD, ())),
     End: Node(Op.END, dtypes.void, (Store(MEMORY, ROW, VALUE).node(), ROW, COLUMN), 1),
-    Stage: Node(Op.STAGE, F, (VALUE, GATE, ROW, COLUMN, ROW), StageArg("grid", (8,))),
+    Stage: KEPT,
     Register: Node(Op.REGISTER, F, (VALUE, ROW), RegisterRef(3)),
+    Ticket: Node(Op.TICKET, dtypes.int32, (KEPT, ROW)),
     Update: Node(Op.UPDATE, dtypes.void, (MEMORY, VALUE, COLUMN), Op.ADD),
+    Where: GATE.where(VALUE, 0.5),
     After: Node(Op.AFTER, F, (MEMORY, ROW, COLUMN)),
     Box: Node(Op.BOX, F, (MEMORY, ROW, COLUMN), BOX),
 }
@@ -90,6 +97,19 @@ MADE = {
 @pytest.mark.parametrize("view", MADE)
 def test_a_view_makes_the_node_that_it_was_made_of(view: type) -> None:
     assert view.of(MADE[view]).node() is MADE[view]
+
+
+def test_what_fills_a_stage_says_nothing_of_where_it_is_read() -> None:
+    stage = Stage.of(KEPT)
+    assert stage.filling == (VALUE, GATE, ROW, ROW)
+    assert Stage.of(stage._replace(read=(ROW,)).node()).filling == stage.filling
+
+
+@pytest.mark.parametrize("view", [Reduce, End, Stage])
+def test_what_closes_loops_is_made_anew_over_others(view: type) -> None:
+    other = with_loops(MADE[view], (COLUMN,))
+    assert closed_ranges(other) == (COLUMN,)
+    assert with_loops(other, closed_ranges(MADE[view])) is MADE[view]
 
 
 def test_views_of_whole_tensors_name_their_sources() -> None:

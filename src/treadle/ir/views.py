@@ -10,7 +10,7 @@ of its op. The sources of an elementwise op are unpacked instead: `condition, ye
 
 from __future__ import annotations
 
-import functools
+from functools import cache
 from typing import Any, NamedTuple
 
 from ..dtype import DType, dtypes
@@ -21,8 +21,8 @@ from .op import Op
 
 __all__ = [
     "Access", "After", "Assign", "Box", "End", "Gather", "Load", "Reduce", "Register", "Scatter",
-    "Stage", "Store", "Update", "behind_broadcast", "behind_reshape", "bound_of", "memory_of",
-    "operand", "operands", "places_of",
+    "Stage", "Store", "Ticket", "Update", "Where", "behind_broadcast", "behind_reshape", "bound_of",
+    "memory_of", "operand", "operands", "places_of", "with_loops",
 ]  # fmt: skip
 
 Nodes = tuple[Node, ...]
@@ -79,7 +79,7 @@ class Access(NamedTuple):
         return cls(node.src[0], node.src[1])
 
 
-@functools.cache
+@cache
 def _zero(dtype: DType) -> Node:
     return Node.const(dtype, 0)
 
@@ -181,6 +181,11 @@ class Stage(NamedTuple):
         filled, read, loops = tuple(more[:n]), tuple(more[n : 2 * n]), tuple(more[2 * n :])
         return cls(value, gate, filled, read, loops, node.arg, node.dtype)
 
+    @property
+    def filling(self) -> Nodes:
+        """What is kept, where, and in which loops: all but where it is read."""
+        return (self.value, self.gate, *self.filled, *self.loops)
+
     def node(self) -> Node:
         src = (self.value, self.gate, *self.filled, *self.read, *self.loops)
         return Node(Op.STAGE, self.dtype, src, self.arg)
@@ -218,6 +223,21 @@ class Update(NamedTuple):
         return Node(Op.UPDATE, dtypes.void, (self.register, self.value, *self.loops), self.op)
 
 
+class Ticket(NamedTuple):
+    """TICKET: what `stage` has at its place, where one is added, in each step of `loops`."""
+
+    stage: Node
+    loops: Nodes
+    dtype: DType
+
+    @classmethod
+    def of(cls, node: Node) -> Ticket:
+        return cls(node.src[0], node.src[1:], node.dtype)
+
+    def node(self) -> Node:
+        return Node(Op.TICKET, self.dtype, (self.stage, *self.loops))
+
+
 class After(NamedTuple):
     """AFTER: `value`, once `effects` have happened."""
 
@@ -230,6 +250,21 @@ class After(NamedTuple):
 
     def node(self) -> Node:
         return Node(Op.AFTER, self.value.dtype, (self.value, *self.effects))
+
+
+class Where(NamedTuple):
+    """WHERE: `yes` where `condition` holds, else `no`."""
+
+    condition: Node
+    yes: Node
+    no: Node
+
+    @classmethod
+    def of(cls, node: Node) -> Where:
+        return cls(*node.src)
+
+    def node(self) -> Node:
+        return Node(Op.WHERE, self.yes.dtype, (self.condition, self.yes, self.no))
 
 
 class Assign(NamedTuple):
@@ -300,3 +335,11 @@ class Scatter(NamedTuple):
     def node(self) -> Node:
         src = (self.base, self.index, self.values)
         return Node(Op.SCATTER, self.base.dtype, src, self.arg)
+
+
+_CLOSING = {Op.REDUCE: Reduce, Op.END: End, Op.STAGE: Stage}
+
+
+def with_loops(node: Node, loops: Nodes) -> Node:
+    """A REDUCE, END or STAGE over other loops."""
+    return _CLOSING[node.op].of(node)._replace(loops=loops).node()
