@@ -2,13 +2,14 @@
 
     run(linearize(root), {0: x, 1: y}) == meaning(ast, {0: x, 1: y})
 
-Both take flat arrays by slot and give them as they are afterwards. The machine is one worker. An
+Both take flat arrays by slot and give them as they are afterwards. An
 asynchronous STORE happens as late as it may: at the WAIT that asks for its group. A value is known
 in the block that computes it alone, so that what stands in the wrong loop is missing.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -38,11 +39,17 @@ def meaning(sink: Node, memory: Memory) -> dict[int, Array]:
 
 
 def run(phases: Sequence[Phase], memory: Memory) -> dict[int, Array]:
-    """The memory after linear programs of one item each."""
+    """The memory after linear programs, of which each group or worker has one item.
+
+    A group runs the program for one step of the grid, a worker one program for all of them.
+    """
     after = {slot: array.copy() for slot, array in memory.items()}
     for phase in phases:
         verify_linear(phase.program)
-        _Machine(phase.program.src, after).block(0, len(phase.program.src), {})
+        grid = phase.grid if phase.items > 1 else ()
+        for steps in itertools.product(*(range(loop_size(r)) for r in grid)):
+            group = {r: np.asarray(step) for r, step in zip(grid, steps, strict=True)}
+            _Machine(phase.program.src, after).block(0, len(phase.program.src), group)
     return after
 
 
@@ -58,12 +65,12 @@ class _Machine:
         known, at = dict(around), begin
         while at < end:
             node = self.program[at]
-            if node.op is Op.RANGE:
+            if node.op is Op.RANGE and node not in known:
                 close = self._close(node, at, end)
                 for step in range(loop_size(node)):
                     self.block(at + 1, close, {**known, node: np.asarray(step)})
                 at = close
-            elif node.op not in (Op.END, *_ORDER):
+            elif node.op not in (Op.RANGE, Op.END, *_ORDER):
                 self._step(node, known)
             at += 1
 
