@@ -26,8 +26,8 @@ from .recipes import RECIPES, Recipe
 from .scenarios import SCENARIOS
 
 __all__ = [
-    "SCALES", "compared", "run_all", "run_every_two", "run_program", "run_recipe", "run_scenario",
-    "small_caches",
+    "SCALES", "caches_of", "compared", "run_all", "run_every_two", "run_program", "run_recipe",
+    "run_scenario", "small_caches",
 ]  # fmt: skip
 
 SCALES = {"CUDA": 0.25, "CL": 0.5, "WEBGPU": 0.5}  # the rest run at full size
@@ -43,9 +43,16 @@ def small_caches(device: str) -> Iterator[None]:
 
     What they do for memory that no cache holds, they do for small matrices then.
     """
+    with caches_of(device, l1=8 << 10, l2=64 << 10, l3=256 << 10):
+        yield
+
+
+@contextlib.contextmanager
+def caches_of(device: str, **sizes: int) -> Iterator[None]:
+    """A block in which kernels of a processor are made for caches of other sizes."""
     name = Device.canonicalize(device)
     whole = Device[name]
-    target = replace(whole.target, l1=8 << 10, l2=64 << 10, l3=256 << 10)
+    target = replace(whole.target, **sizes)
     with mock.patch.dict(Device._opened, {name: replace(whole, target=target)}):
         yield
 
