@@ -106,7 +106,13 @@ class Buffer(Protocol):
 
 
 class Allocator(Protocol):
-    """Makes buffers. Any number of threads may call it."""
+    """Makes buffers. Any number of threads may call it.
+
+    `largest`: so many bytes one buffer has at most; None where only the host's memory ends it.
+    """
+
+    @property
+    def largest(self) -> int | None: ...
 
     def alloc(self, nbytes: int) -> Buffer:
         """Memory with undefined contents. Raises OutOfMemory."""

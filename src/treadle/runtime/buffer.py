@@ -100,6 +100,8 @@ class HostAllocator:
     The default bound is a quarter of the memory that this process may use.
     """
 
+    largest: int | None = None
+
     def __init__(self, keep: int | None = None) -> None:
         self._keep = machine_memory() // 4 if keep is None else keep
         self._live: dict[int, tuple[int, int]] = {}  # address -> (size class, bytes asked for)

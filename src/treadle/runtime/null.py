@@ -55,6 +55,8 @@ class NullBuffer:
 class NullAllocator:
     """Hands out addresses and counts bytes."""
 
+    largest: int | None = None
+
     def __init__(self) -> None:
         self._addresses = itertools.count(_FIRST_ADDRESS, _STEP)
         self._live = self._peak = 0

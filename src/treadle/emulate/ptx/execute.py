@@ -38,6 +38,7 @@ from treadle.emulate.ptx.support import SUPPORT_SYMBOLS, support_ir
 from treadle.emulate.ptx.translate import Translation, translate
 from treadle.forks import fork_safe
 from treadle.runtime.loader import Library, load_object
+from treadle.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -210,7 +211,11 @@ class Program:
             launch.put(LAUNCH[field], value, nbytes)
         shadow = LaunchShadow.take()
         try:
-            self._run(loaded, block, dynamic_shared, launch, shadow, min(self._threads, blocks))
+            threads = min(self._threads, blocks)
+            # Threads use memory of this call, and go on whatever the main one is told.
+            uninterrupted(
+                lambda: self._run(loaded, block, dynamic_shared, launch, shadow, threads)
+            )
             fault = launch.get(LAUNCH["fault"], 4)
             if fault:
                 where = Launched(loaded.translation, grid, block, list(memory), shadow.block_at)

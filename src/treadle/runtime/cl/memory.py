@@ -70,6 +70,7 @@ class CLAllocator:
 
     def __init__(self, context: Any, facts: Facts) -> None:
         self._context, self._facts = context, facts
+        self.largest: int = facts.max_alloc
         self._host = HostAllocator() if facts.shares_memory else None
         self._free: dict[int | ImageDType, list[tuple[Any, HostBuffer | None]]] = {}
         self._live = self._cached = self._peak = 0
@@ -83,9 +84,9 @@ class CLAllocator:
     def alloc(self, nbytes: int) -> CLBuffer:
         """Memory with undefined contents. Raises OutOfMemory."""
         size = size_class(nbytes)
-        if size > self._facts.max_alloc:
+        if size > self.largest:
             raise OutOfMemory(
-                f"CL: {self._facts.name} gives at most {self._facts.max_alloc} bytes to one "
+                f"CL: {self._facts.name} gives at most {self.largest} bytes to one "
                 f"buffer, not {nbytes}: split the tensor, or use a narrower dtype"
             )
         argument, block = self._take(size)

@@ -59,6 +59,7 @@ class CUDAAllocator:
     ) -> None:
         self._name, self._index, self._context = name, index, context
         self._stream, self._failures = stream, failures
+        self.largest: int = context.facts.memory
         self._live: dict[int, int] = {}  # address -> bytes
         self._live_bytes = self._peak = 0
         self._lock = fork_safe(threading.Lock())
@@ -78,7 +79,7 @@ class CUDAAllocator:
 
     def _take(self, nbytes: int) -> int:
         with self._failures.translated(f"allocate {human_bytes(nbytes)}"):
-            for attempt in range(2 if nbytes <= self._context.facts.memory else 0):
+            for attempt in range(2 if nbytes <= self.largest else 0):
                 try:
                     return self._context.alloc(nbytes, self._stream)
                 except DriverError as error:

@@ -26,6 +26,7 @@ from treadle.runtime.webgpu.structures import (
     StringView,
     api_of,
 )
+from treadle.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
     from treadle.runtime.webgpu.library import Library
@@ -156,7 +157,8 @@ class Dawn:
         callback = prototype(answer)
         info = CallbackInfo(mode=_WAIT_ONLY, callback=ctypes.cast(callback, c_void_p).value)
         future = FutureWaitInfo(future=self.call(start, *arguments, info))
-        status = self.call("wgpuInstanceWaitAny", self.instance, 1, ctypes.byref(future), FOREVER)
+        waiting = ("wgpuInstanceWaitAny", self.instance, 1, ctypes.byref(future), FOREVER)
+        status = uninterrupted(lambda: self.call(*waiting))  # it is there that `answer` is called
         if status != _SUCCESS:
             raise DeviceError(f"WEBGPU: waiting for Dawn failed with status {status}")
 
@@ -200,14 +202,17 @@ class Dawn:
         try:
             yield
         finally:
-            for _ in scopes:
-                self.wait(
-                    "wgpuDevicePopErrorScope*", SCOPE,
-                    lambda status, kind, why, *_: errors.append((kind, why.text())),
-                    device,
-                )  # fmt: skip
+            uninterrupted(lambda: [self._pop(device, errors) for _ in scopes])
         for kind, why in errors:
             if kind == _OUT_OF_MEMORY:
                 raise OutOfMemory(f"WEBGPU: no memory to {what}: {why}")
             if kind > _NO_ERROR:
                 raise DeviceError(f"WEBGPU: could not {what}: {why}")
+
+    def _pop(self, device: Handle, errors: list[tuple[int, str]]) -> None:
+        """Ends the innermost error scope, and adds what it has seen to `errors`."""
+        self.wait(
+            "wgpuDevicePopErrorScope*", SCOPE,
+            lambda status, kind, why, *_: errors.append((kind, why.text())),
+            device,
+        )  # fmt: skip

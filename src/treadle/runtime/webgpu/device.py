@@ -318,8 +318,8 @@ class WebGPUDevice:
                 padded,
             )  # fmt: skip
             self.submit(encoder)
-            address = self.dawn.map(staging, padded)
             try:
+                address = self.dawn.map(staging, padded)
                 mapped = (ctypes.c_uint8 * target.nbytes).from_address(address)
                 target[:] = memoryview(mapped).cast("B")
             finally:

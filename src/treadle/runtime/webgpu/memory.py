@@ -67,7 +67,8 @@ class WebGPUAllocator:
     def __init__(
         self, dawn: Dawn, device: Handle, most: int, lock: Any, check: Callable[[], None]
     ) -> None:
-        self._dawn, self._device, self._most, self._check = dawn, device, most, check
+        self._dawn, self._device, self._check = dawn, device, check
+        self.largest = most
         self._free: dict[int, list[Handle]] = {}
         self._live = self._cached = self._peak = 0
         self._lock = lock
@@ -81,9 +82,9 @@ class WebGPUAllocator:
         """Memory with undefined contents. Raises OutOfMemory, and DeviceError for a lost device."""
         self._check()
         size = size_class(nbytes)
-        if size > self._most:
+        if size > self.largest:
             raise OutOfMemory(
-                f"WEBGPU: this adapter's buffers have at most {self._most} bytes, {nbytes} are "
+                f"WEBGPU: this adapter's buffers have at most {self.largest} bytes, {nbytes} are "
                 "needed: split the tensor, or use a narrower dtype"
             )
         with self._lock:

@@ -1,0 +1,58 @@
+"""How a device of each runtime is lost on purpose: through the runtime's own seam.
+
+    lose = LOSING["WEBGPU"];  device = lose.open();  lose.lose(device)
+
+A runtime with a driver needs a row. What its driver says of a lost device comes from there, or from
+a stand-in for the driver's calls that says the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from treadle.engine.devices import request_of
+from treadle.engine.selection import parse_choice
+
+
+class Losing(NamedTuple):
+    """`open` makes a device of the test's own by its name, `lose` loses that and no other."""
+
+    open: Callable[[str], Any]
+    lose: Callable[[Any], None]
+
+
+def _open(name: str) -> Any:
+    choice = parse_choice(name)
+    backend = choice.backend
+    return backend.open(request_of(backend, backend.toolchain(None), choice))  # pyright: ignore
+
+
+class _Gone:
+    """A stand-in for an object of a driver: what a device asks of it fails."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __getattr__(self, name: str) -> Any:
+        def fail(*_: object, **__: object) -> Any:
+            raise self._error
+
+        return fail
+
+
+def _lose_cuda(device: Any) -> None:
+    from treadle.runtime.cuda.driver import DriverError
+
+    gone = _Gone(DriverError("CUDA_ERROR_DEVICE_UNAVAILABLE", "a call"))
+    gone.facts = device.facts  # pyright: ignore
+    for part in (device, device.allocator, device._staging):
+        for name in ("context", "_context"):
+            if hasattr(part, name):
+                setattr(part, name, gone)
+
+
+LOSING: dict[str, Losing] = {
+    "CUDA": Losing(_open, _lose_cuda),
+    "WEBGPU": Losing(_open, lambda device: device.destroy()),
+}
