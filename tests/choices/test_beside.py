@@ -11,7 +11,7 @@ import pytest
 from treadle import Context
 from treadle.ir.choices import observing
 
-from .beside import beside, beside_of
+from .beside import beside_of, output_and_reductions
 from .running import compared, small_caches
 from .scenarios import opens
 
@@ -27,7 +27,7 @@ def test_programs_are_right_where_caches_are_small(device: str) -> None:
     counts = FULL if os.environ.get("FULL_TESTS") else COUNT
     fused = 0
     for seed in range(counts[device]):
-        recipe = beside(random.Random(seed), 1.0)
+        recipe = output_and_reductions(random.Random(seed), 1.0)
         with observing() as seen, Context(CHECK_KERNELS=1), small_caches(device):
             compared(recipe, device, np.random.default_rng(seed))
         fused += "fused_reduction_output" in seen.reached()

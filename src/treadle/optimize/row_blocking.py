@@ -263,7 +263,9 @@ class Blocks:
         if product is not None:
             self._tile(filled.row, column, product)
             return
-        self.moves.apply({column: self._along(column, UNROLL, stage)}, "rows of a block as lanes")
+        is_of_row = column not in self.part_columns
+        split = self._along(column, UNROLL, stage, is_of_row)
+        self.moves.apply({column: split}, "rows of a block as lanes")
 
     def _along(self, loop: Node, copies: int, value: Node, is_of_row: bool = True) -> Split:
         """A loop, one along rows if `is_of_row`, as `copies` of vectors."""

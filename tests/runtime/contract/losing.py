@@ -25,7 +25,7 @@ class Losing(NamedTuple):
 def _open(name: str) -> Any:
     choice = parse_choice(name)
     backend = choice.backend
-    return backend.open(request_of(backend, backend.toolchain(None), choice))  # pyright: ignore
+    return backend.open(request_of(backend, backend.toolchain(None), choice))
 
 
 class _Gone:
@@ -45,7 +45,7 @@ def _lose_cuda(device: Any) -> None:
     from treadle.runtime.cuda.driver import DriverError
 
     gone = _Gone(DriverError("CUDA_ERROR_DEVICE_UNAVAILABLE", "a call"))
-    gone.facts = device.facts  # pyright: ignore
+    gone.facts = device.facts
     for part in (device, device.allocator, device._staging):
         for name in ("context", "_context"):
             if hasattr(part, name):
