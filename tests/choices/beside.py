@@ -1,8 +1,8 @@
 """Programs of an output and reductions of what it goes through, beside other fast paths.
 
-`output_and_reductions(rng, scale)` draws a shape, whose rows end within vectors or do not, an output
-of plain elements, reductions over some axes of it, of its operands or of a function of both, and
-perhaps something that reads the output in another way.
+`output_and_reductions(rng, scale)` draws a shape, whose rows end within vectors or do not, an
+output of plain elements, reductions over some axes of it, of its operands or of a function of both,
+and perhaps something that reads the output in another way.
 """
 
 from __future__ import annotations
