@@ -21,12 +21,14 @@ from treadle.ir.choices import Observed, observing
 from . import beside as beside  # which adds a recipe, as
 from . import chains as chains  # this does
 from .every_two import every_two
+from .meetings import MEETINGS
 from .operations import OfNumpy, OfTensor
 from .recipes import RECIPES, Recipe
 from .scenarios import SCENARIOS
 
 __all__ = [
-    "SCALES", "caches_of", "compared", "run_all", "run_every_two", "run_program", "run_recipe",
+    "SCALES", "caches_of", "compared", "run_all", "run_every_two", "run_meetings", "run_program",
+    "run_recipe",
     "run_scenario", "small_caches",
 ]  # fmt: skip
 
@@ -145,6 +147,14 @@ def run_every_two(device: str, part: slice = slice(None)) -> tuple[Observed, lis
     """Every two terms beside each other, with small caches; or a `part` of that."""
     programs = itertools.islice(every_two(), part.start, part.stop, part.step)
     jobs = ((name, functools.partial(run_program, made, 0, device)) for name, made in programs)
+    with small_caches(device):
+        return _run(jobs)
+
+
+def run_meetings(device: str, part: slice = slice(None)) -> tuple[Observed, list[str]]:
+    """The programs for pairs that meet nowhere else, with small caches; or a `part` of them."""
+    programs = itertools.islice(MEETINGS.items(), part.start, part.stop, part.step)
+    jobs = ((name, lambda make=make: run_program(make(), 0, device)) for name, make in programs)
     with small_caches(device):
         return _run(jobs)
 
