@@ -168,7 +168,7 @@ def sequential_loops(nest: Nest) -> tuple[Node, ...]:
             found.extend(Update.of(node).loops)
         if node.op is Op.TICKET:
             found.extend(Ticket.of(node).loops)
-    scatters = [e for e in nest.effects if Store.of(e).memory.op is Op.AFTER]
+    scatters = [e for e in nest.effects if operand(e).op is Op.AFTER]
     for store in scatters:
         apart = _loops_apart(store)
         found.extend(r for r in nest.loops if r not in apart)

@@ -208,7 +208,7 @@ class HostAllocator:
         largest = ", ".join(human_bytes(size) for size in asked[:5]) or "none"
         return (
             f"{self._name}: no memory for {human_bytes(nbytes)}; "
-            f"{human_bytes(self._live_bytes)} are live in {len(asked)} buffers (largest: {largest}) "
-            f"of {human_bytes(machine_memory())} in all. "
+            f"{human_bytes(self._live_bytes)} are live in {len(asked)} buffers "
+            f"(largest: {largest}) of {human_bytes(machine_memory())} in all. "
             "Delete tensors that are no longer needed, use smaller batches or a narrower dtype"
         )
