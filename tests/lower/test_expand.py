@@ -94,6 +94,7 @@ def test_lanes_that_turn_out_to_read_one_element_load_it_once():
     i, v = Node.range(4, 0), Node.range(8, 1, "vector")
     found = same(kernel(i * 8 + v, load(i + v // 8), i, v))
     assert [n.dtype.count for n in of(found, Op.LOAD)] == [1]
+    assert not of(found, Op.STACK)
 
 
 def test_lanes_of_two_rows_are_a_masked_load_of_each():

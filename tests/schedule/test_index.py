@@ -161,6 +161,22 @@ def test_windows_that_overlap_add_up_where_they_did(size, stride, dilation, exte
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("ahead", [1, 2, 3, 5])
+def test_a_place_that_is_so_much_further_on_has_the_same_windows(ahead):
+    arg = window(0, 6, 3, 1, 24)
+    place, moved = Node.range(18, 0), Node.range(18, 0) + ahead
+    steps = unwindow_steps(arg, moved)
+    for at in range(18):
+        found = set()
+        for step in range(steps):
+            pair = unwindow_index(arg, moved, Node.index(step))
+            number, offset = (int(evaluate(n, {place: at})) for n in pair)
+            if 0 <= offset < 6:
+                found.add((number, offset))
+        here = range((at + ahead) // 3 - 1, (at + ahead) // 3 + 1)
+        assert found == {(n, at + ahead - 3 * n) for n in here}
+
+
 def test_strides_leave_no_steps_for_offsets_of_other_windows():
     assert unwindow_steps(window(0, 6, 3, 1, 12), Node.range(12, 0)) == 2
     assert unwindow_steps(window(0, 6, 1, 1, 12), Node.range(12, 0)) == 6

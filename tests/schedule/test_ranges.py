@@ -9,9 +9,10 @@ import pytest
 
 from treadle.dtype import dtypes
 from treadle.ir.args import BufferRef, GatherArg, ReduceArg, ScanArg, ScatterArg, Token, WindowArg
+from treadle.ir.evaluate import evaluate
 from treadle.ir.interpret import interpret
 from treadle.ir.interpret_kernel import KernelMeaning
-from treadle.ir.loops import closed_ranges, loop_size
+from treadle.ir.loops import closed_ranges, identity, loop_size
 from treadle.ir.node import Node
 from treadle.ir.op import Op
 from treadle.ir.rules.index import simplify
@@ -189,6 +190,19 @@ def test_axes_of_one_element_have_no_loops():
     assert [loop_size(r) for r in closed_ranges(end)] == [4, 6]
 
 
+def test_a_scan_begins_at_what_changes_nothing():
+    (register,) = of(the_kernel(GRAPHS["a scan down"](Data())), Op.REGISTER)
+    assert register.src[0] is identity(Op.MAX, F32)
+
+
+def test_a_scatter_writes_nothing_outside_of_its_axis():
+    ast = the_kernel(GRAPHS["a scatter that adds"](Data()))
+    (store,) = (n for n in of(ast, Op.STORE) if len(n.src) == 4)
+    (place,) = (n for n in of(store.src[3], Op.LOAD))
+    held = [bool(evaluate(store.src[3], {place: n})) for n in range(-2, 8)]
+    assert held == [0 <= n < 5 for n in range(-2, 8)]
+
+
 K, L = Node.range(4, 0), Node.range(5, 1)
 ADD, MAX = ReduceArg(Op.ADD), ReduceArg(Op.MAX)
 VALUE = (K * 5 + L).cast(F32)
@@ -205,6 +219,8 @@ def test_a_guarded_sum_is_a_sum_of_guarded_terms():
     guarded = (K < 2).where(inner, 0)
     assert reduce_over(ADD, guarded, (K,)).src == ((K < 2).where(VALUE, 0), K, L)
     assert reduce_over(MAX, guarded, (K,)).src == (guarded, K)
+    largest = (K < 2).where(reduce_over(MAX, VALUE, (L,)), 0)
+    assert reduce_over(MAX, largest, (K,)).src == (largest, K)
     assert reduce_over(ADD, (K < 2).where(inner, 1), (K,)).src[1:] == (K,)
 
 

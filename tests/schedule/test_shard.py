@@ -154,9 +154,16 @@ def test_places_that_are_split_give_results_that_are():
     places = Node(Op.MULTI, I32, (where, where), ShardArg(TWO, 0))
     value = check(Node(Op.GATHER, F32, (source, places), GatherArg(0)))
     assert value.axis == 0
+    assert check(Node(Op.GATHER, F32, (source, places), GatherArg(1))).axis == 1
+
+
+def test_a_source_split_along_another_axis_gives_results_that_are():
+    where = view(Op.RESHAPE, Node(Op.IOTA, I32, (), 4), (2, 2))
+    value = check(Node(Op.GATHER, F32, (sharded(memory(5, 6), TWO, 0), where), GatherArg(1)))
+    assert value.axis == 0
     split = sharded(memory(5, 6), TWO, 1)
     value = check(Node(Op.GATHER, F32, (split, where), GatherArg(0)))
-    assert value.axis == 1
+    assert value.axis == 2
     assert copies(value) == []
 
 
