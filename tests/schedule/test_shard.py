@@ -154,7 +154,9 @@ def test_places_that_are_split_give_results_that_are():
     places = Node(Op.MULTI, I32, (where, where), ShardArg(TWO, 0))
     value = check(Node(Op.GATHER, F32, (source, places), GatherArg(0)))
     assert value.axis == 0
-    assert check(Node(Op.GATHER, F32, (source, places), GatherArg(1))).axis == 1
+    square = view(Op.RESHAPE, where, (2, 2))
+    places = Node(Op.MULTI, I32, (square, square), ShardArg(TWO, 1))
+    assert check(Node(Op.GATHER, F32, (source, places), GatherArg(1))).axis == 2
 
 
 def test_a_source_split_along_another_axis_gives_results_that_are():
