@@ -90,6 +90,20 @@ def test_a_value_that_lanes_share_is_loaded_once():
     assert sorted(n.dtype.count for n in of(found, Op.LOAD)) == [1, 8]
 
 
+def test_lanes_that_turn_out_to_read_one_element_load_it_once():
+    i, v = Node.range(4, 0), Node.range(8, 1, "vector")
+    found = same(kernel(i * 8 + v, load(i + v // 8), i, v))
+    assert [n.dtype.count for n in of(found, Op.LOAD)] == [1]
+    assert not of(found, Op.STACK)
+
+
+def test_lanes_of_two_rows_are_a_masked_load_of_each():
+    i, v = Node.range(4, 0), Node.range(8, 1, "vector")
+    place = i * 8 + v
+    found = same(kernel(place, load(place // 9 * 11 + place % 9), i, v), has_masks=True)
+    assert [(n.dtype.count, len(n.src)) for n in of(found, Op.LOAD)] == [(8, 4)] * 2
+
+
 def test_a_square_block_across_is_loaded_by_rows():
     u, v = Node.range(4, 0, "unroll"), Node.range(4, 1, "vector")
     found = same(kernel(u * 4 + v, load(v * 16 + u), u, v))

@@ -13,7 +13,6 @@ from treadle.ir.args import ParamRef, ReduceArg, StageArg
 from treadle.ir.choices import choices_of
 from treadle.ir.conditions import TRUE
 from treadle.ir.evaluate import evaluate
-from treadle.ir.interval import bounds
 from treadle.ir.node import Node
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_kernel
@@ -104,6 +103,15 @@ def test_stages_of_one_loop_share_its_wait():
     assert sorted(local.arg.number for local in of(found, Op.LOCAL)) == [0, 1]
 
 
+def test_slices_are_those_of_the_innermost_loop():
+    outer, inner = Node.range(2, 0), Node.range(3, 1)
+    value = slices(X, J, 2).substitute({S: outer * 3 + inner})
+    total = Node(Op.REDUCE, F32, (value, outer, inner), ReduceArg(Op.ADD))
+    store = Node(Op.STORE, VOID, (OUT, J, total))
+    found = lowered(Node.sink([Node(Op.END, VOID, (store, J), 1)]))
+    assert [wait.src[0] for wait in of(found, Op.WAIT)] == [inner]
+
+
 def test_what_is_read_twice_is_in_memory_once():
     found = lowered(kernel(slices(X, J, 2) * slices(X, 7 - J, 2)))
     assert len(of(found, Op.LOCAL)) == 1
@@ -138,7 +146,7 @@ def test_what_is_no_pipeline_is_refused(value, message):
         lower_buffered_stages(kernel(value))
 
 
-ROWS, COLUMNS = Node.range(16, 3), Node.range(64, 4)
+ROWS = Node.range(16, 3)
 
 
 def places(dtype, swizzle, sizes=(16, 64)):
@@ -179,10 +187,20 @@ def test_a_swizzled_piece_is_found_by_turning_the_place_of_its_line():
     stage = Node(Op.STAGE, dtypes.float16, (Node.const(dtypes.float16, 0), TRUE), arg)
     for number in range(8):
         place = place_in(stage, (ROWS, Node.index(8 * number)), J * 1024)
-        assert bounds(place) is not None
         for row in range(16):
             expected = 3 * 1024 + row * 64 + (number ^ row % 8) * 8
             assert int(evaluate(place, {ROWS: row, J: 3})) == expected
+
+
+def test_a_constant_that_carries_is_no_turn_of_bits():
+    arg = StageArg("shared", (16, 64), swizzle=128)
+    stage = Node(Op.STAGE, dtypes.float16, (Node.const(dtypes.float16, 0), TRUE), arg)
+    piece = Node.range(7, 5)
+    place = place_in(stage, (ROWS, piece * 8 + 8))
+    for row in range(16):
+        for number in range(7):
+            expected = row * 64 + ((number + 1) ^ row % 8) * 8
+            assert int(evaluate(place, {ROWS: row, piece: number})) == expected
 
 
 def test_buffers_of_another_count_need_other_memory():

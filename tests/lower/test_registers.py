@@ -120,6 +120,13 @@ def test_the_second_of_two_sums_goes_on_in_the_register_of_the_first():
     assert not [n for n in of(found, Op.ADD) if n.dtype is F32]
 
 
+def test_what_shares_loops_with_a_sum_that_goes_on_waits_for_its_beginning():
+    one, other = total(Op.ADD, ROW, K), total(Op.ADD, load(Y, L * 8 + R), L)
+    found = lowered(kernel(total(Op.MAX, load(X, R * 8 + L), L), one + other))
+    first, second = (end for end in of(found, Op.END) if R not in closed_ranges(end))
+    assert [closed_ranges(end) for end in (first, second)] == [(K,), (L,)]
+
+
 @pytest.mark.parametrize(
     "values",
     [
