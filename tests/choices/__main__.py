@@ -18,7 +18,9 @@ if __name__ == "__main__":
     parser.add_argument("--count", type=int, default=1, help="programs of each kind")
     parser.add_argument("--chains", type=int, default=0, help="more programs of several parts")
     parser.add_argument("--only", nargs="*", default=[], help="the kinds to run")
-    parser.add_argument("--every-two", action="store_true", help="every two terms in one kernel, and other pairs")
+    parser.add_argument(
+        "--every-two", action="store_true", help="every two terms in one kernel, and other pairs"
+    )
     options = parser.parse_args()
     seen, failed = [], []
     for small in (False, True) if kind_of(options.device) == "processors" else (False,):
