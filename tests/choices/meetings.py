@@ -170,6 +170,19 @@ def scan(
     return _of_parts(parts, run, np.zeros(1, np.float32))
 
 
+def output(seed: int, size: tuple[int, int], way: str) -> Recipe:
+    """Elements of a matrix that comes about in a `way`, and sums of its rows."""
+    parts = [WAYS[way](random.Random(seed), *size)]
+
+    def run(o: Any, found: list[tuple[Part, list[Any]]], _: Any) -> Any:
+        ((part, own),) = found
+        x = part.run(o, *own)
+        y = o.relu(x) + x * 0.5
+        return y, o.sum(y, -1)
+
+    return _of_parts(parts, run, np.zeros(1, np.float32))
+
+
 def windows(
     seed: int, size: tuple[int, int, int, int], kernel: int, stride: int, padding: int, end: str
 ) -> Recipe:
@@ -310,4 +323,5 @@ MEETINGS: dict[str, Callable[[], Recipe]] = {
     "padded_rows and stored_statistic": lambda: kept_rows(
         14, (40, 6, 260, 16), "digits_of_rows", "joined", "turned", "softmax", "two", "turned"
     ),
+    "fused_reduction_output and strided_lanes": lambda: output(1, (304, 516), "every_second"),
 }
