@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from ..dtype import DType, complex_of, dtypes
@@ -25,7 +25,7 @@ from .op import ALU, COMMUTATIVE, COMPARE, Op
 from .shape import Shape, infer_shape
 from .weak import Reference, inside
 
-__all__ = ["Node", "behind_after", "intern_count", "substitute", "toposort"]
+__all__ = ["Node", "behind_after", "intern_count", "substitute", "toposort", "without"]
 
 _interned: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
 _references, _forget = inside(_interned)  # looked up a million times in a large compilation
@@ -334,11 +334,27 @@ def substitute(roots: tuple[Node, ...], mapping: dict[Node, Node]) -> tuple[Node
     new: dict[Node, Node] = dict(mapping)
     for node in toposort(roots, lambda n: n not in mapping):
         if node not in new:
-            src = tuple(new[s] for s in node.src)
-            new[node] = made = node if src == node.src else rebuild(node, src)
-            if node.origin is not None and made.origin is None:
-                object.__setattr__(made, "origin", node.origin)
+            new[node] = _rebuilt(node, new)
     return tuple(new[root] for root in roots)
+
+
+def without(roots: tuple[Node, ...], ops: Collection[Op]) -> tuple[Node, ...]:
+    """These graphs with each node of `ops` as its first source; constants are folded again."""
+    new: dict[Node, Node] = {}
+    for node in toposort(roots):
+        new[node] = new[node.src[0]] if node.op in ops else _rebuilt(node, new)
+    return tuple(new[root] for root in roots)
+
+
+def _rebuilt(node: Node, new: dict[Node, Node]) -> Node:
+    """`node` on what its sources became, of the same origin."""
+    src = tuple(new[s] for s in node.src)
+    if src == node.src:
+        return node
+    made = rebuild(node, src)
+    if node.origin is not None and made.origin is None:
+        object.__setattr__(made, "origin", node.origin)
+    return made
 
 
 def _check(op: Op, dtype: DType, src: tuple[Node, ...], arg: Any) -> None:

@@ -233,7 +233,8 @@ class Reduce(Joining):
             node = place_of_extreme(self.node, op, at)
             short = tuple(n for i, n in enumerate(node.shape) if i != at)
             return self._result(node if keepdim else reshape(node, short))
-        found = self.eq(self._reduce(op, name, at, True))
+        anew = self.detach()._reduce(op, name, at, True)  # by the kernel that compares, or beside
+        found = self.eq(anew)
         if self.dtype.is_float:
             found = found.bitwise_or(self.isnan())
         # counted from the end, so that the first place is the largest number
@@ -296,7 +297,7 @@ class Reduce(Joining):
         if not self.ndim:
             return values, self._filled(0).cast(dtypes.int32)
         at = resolve_axis(name, axis, self.ndim)
-        is_there = self.eq(values)
+        is_there = self.eq(self.detach()._scan(op, name, axis))
         if self.dtype.is_float:
             is_there = is_there.bitwise_or(self.isnan())
         return values, is_there.where(self._places(at), 0)._scan(Op.MAX, name, at)
