@@ -13,8 +13,13 @@ __all__ = ["fold_empty_loops", "own_memory", "without_marks"]
 
 
 def without_marks(nodes: list[Node], target: Target | None) -> list[Node]:
-    """Indices without their bounds, and values that gradients do not pass as all others."""
-    return list(without(tuple(nodes), (Op.CHECKED, Op.DETACH)))
+    """Indices without their bounds, and values that gradients do not pass as all others.
+
+    An output that is one stays, as a copy: what it is of may be memory.
+    """
+    bare = without(tuple(nodes), (Op.CHECKED, Op.DETACH))
+    pairs = zip(nodes, bare, strict=True)
+    return [n.replace(src=(value,)) if n.op is Op.DETACH else value for n, value in pairs]
 
 
 def fold_empty_loops(nodes: list[Node], target: Target | None) -> list[Node]:
