@@ -147,9 +147,9 @@ def test_a_folder_that_cannot_be_written_is_said_once(tmp_path):
 
 
 @posix
-def test_a_disk_that_is_full_is_said_once(tmp_path):
-    limit = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))\n"
-    limit += "sys.dont_write_bytecode = True\n"  # Python would keep the first bytes of its own
+def test_a_disk_that_is_full_is_said_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # it would keep the first 64 bytes
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))\n"
     out, err = ended(started(tmp_path, limit + SCRIPT))
     assert out == "compiled 1\n"
     assert "the best of" in err
