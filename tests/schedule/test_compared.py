@@ -35,7 +35,7 @@ INEXACT: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "a product that is added": lambda a, b: a * b + b,
     "a product that is subtracted": lambda a, b: b - a * b,
     "a negated product that is added": lambda a, b: (a * b).neg() + b,
-    "a sum": lambda a, b: a + b.sum(-1, keepdim=True),
+    "a sum": lambda a, b: a.sum(0, keepdim=True),
     "a quotient": lambda a, b: a / b,
     "a function": lambda a, b: (a + b).tanh(),
     "half types": lambda a, b: a.cast(dtypes.bfloat16) * b.cast(dtypes.bfloat16),
@@ -63,10 +63,14 @@ def test_what_all_kernels_round_alike_is_not(name: str) -> None:
     assert not stored(is_largest(EXACT[name](memory(20, 30), memory(20, 30))))
 
 
-def test_the_smallest_form_is_stored() -> None:
+def test_what_it_follows_from_is_stored_if_that_is_no_larger() -> None:
     a = memory(20, 30, dtype="bfloat16")
     narrow = a * a
     assert stored(is_largest(narrow.cast(dtypes.float32).maximum(0.0))) == [narrow.node]
+    total = memory(20, 30).sum(-1, keepdim=True)
+    assert stored(is_largest((memory(20, 30) + total).maximum(0.0))) == [total.node]
+    two = memory(20, 30).tanh() + memory(20, 30).tanh()
+    assert stored(is_largest(two)) == [two.node]
     line = memory(1, 30).tanh()
     assert stored(is_largest(line.expand(20, 30))) == [line.node]
 

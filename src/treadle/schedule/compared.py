@@ -43,7 +43,7 @@ def compared_with_extremes(nodes: Sequence[Node]) -> dict[Node, str]:
             below = _below_extremes(other)
             both = next((n for n in _views(value) if n in below), None)
             if both is not None and not _rounds_once(both, memory):
-                found[_smallest(both)] = REASON
+                found.update(dict.fromkeys(_what_to_store(both, memory), REASON))
     return found
 
 
@@ -109,23 +109,11 @@ def _is_product(node: Node) -> bool:
     return node.op is Op.MUL
 
 
-def _smallest(node: Node) -> Node:
-    """`node`, or what it is made of without rounding that takes no more bytes."""
-    found = node
-    while (source := _only_source(node)) is not None and _bytes(source) <= _bytes(found):
-        if found.op in _VIEWS or _bytes(source) < _bytes(found):
-            found = source
-        node = source
-    return found
-
-
-def _only_source(node: Node) -> Node | None:
-    if node.op in _VIEWS or node.op is Op.CAST:
-        return operand(node)
-    if node.op in _EXTREMES:
-        first, second = node.src
-        return first if _views(second)[-1].op is Op.CONST else None
-    return None
+def _what_to_store(root: Node, known: dict[Node, bool]) -> list[Node]:
+    """What `root` follows from bit by bit, or `root` itself if that takes fewer bytes."""
+    below = root.toposort(lambda n: not known[n] and _is_exact(n))
+    sources = [n for n in below if not known[n] and not _is_exact(n)]
+    return sources if sum(map(_bytes, sources)) <= _bytes(root) else [root]
 
 
 def _bytes(node: Node) -> int:
