@@ -97,12 +97,13 @@ def size_class(nbytes: int) -> int:
 class HostAllocator:
     """Allocates HostBuffers. At most `keep` bytes of freed ones wait for reuse.
 
-    The default bound is a quarter of the memory that this process may use.
+    The default bound is a quarter of the memory that this process may use. `name` is the device's.
     """
 
     largest: int | None = None
 
-    def __init__(self, keep: int | None = None) -> None:
+    def __init__(self, keep: int | None = None, name: str = "CPU") -> None:
+        self._name = name
         self._keep = machine_memory() // 4 if keep is None else keep
         self._live: dict[int, tuple[int, int]] = {}  # address -> (size class, bytes asked for)
         self._free: dict[int, dict[int, None]] = {}  # size class -> addresses, oldest first
@@ -204,8 +205,8 @@ class HostAllocator:
         asked = sorted((asked for _, asked in self._live.values()), reverse=True)
         largest = ", ".join(human_bytes(size) for size in asked[:5]) or "none"
         return (
-            f"CPU: no memory for {human_bytes(nbytes)}; {human_bytes(self._live_bytes)} are live "
-            f"in {len(asked)} buffers (largest: {largest}) of {human_bytes(machine_memory())} in "
+            f"{self._name}: no memory for {human_bytes(nbytes)}; {human_bytes(self._live_bytes)} are "
+            f"live in {len(asked)} buffers (largest: {largest}) of {human_bytes(machine_memory())} in "
             "all. "
             "Delete tensors that are no longer needed, use smaller batches or a narrower dtype"
         )

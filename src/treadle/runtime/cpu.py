@@ -56,7 +56,7 @@ class CpuDevice:
     ) -> None:
         self.name, self.target = name, target
         self.threads = max(1, target.cores if threads is None else threads)
-        self.allocator = HostAllocator()
+        self.allocator = HostAllocator(name=name)
         self._compile_ir = compile_ir
         self._opening = fork_safe(threading.RLock())
 

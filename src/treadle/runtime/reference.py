@@ -31,7 +31,7 @@ class ReferenceDevice:
 
     def __init__(self, name: str) -> None:
         self.name, self.target = name, host_target()
-        self.allocator = HostAllocator()
+        self.allocator = HostAllocator(name=name)
 
     def read(self, buffer: HostBuffer, into: memoryview) -> None:
         """Copies the start of a buffer."""

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from treadle import Tensor, Variable
-from treadle.engine.devices import Device, Opened
+from treadle.engine.devices import Opened
 from treadle.engine.loading import load
 from treadle.engine.translation import Job, Translator
 from treadle.ir.symbolic import unbind

@@ -55,8 +55,9 @@ def test_an_exception_while_capturing_leaves_everything_usable(computing: Opened
     fail[0] = False
     for _ in range(3):
         assert step(x).tolist() == [3, 5]
-    with pytest.raises(JitError, match="shape"):
-        step(Tensor([1.0], device=computing.name))
+    if not computing.interprets:  # which captures nothing: every call runs plainly
+        with pytest.raises(JitError, match="shape"):
+            step(Tensor([1.0], device=computing.name))
     assert step(x).tolist() == [3, 5]
 
 

@@ -84,7 +84,9 @@ def test_code_that_is_dropped_in_flight_runs_to_its_end(launching: Opened, kerne
     device = launching.runtime
     x, a = put(device, X), device.allocator.alloc(4 * COUNT)
     for n in range(5):
-        device.run([kernel.launch(kernel.load(device), x, a, n)])
+        library = kernel.load(device)
+        device.run([kernel.launch(library, x, a, n)])
+        del library
     np.testing.assert_array_equal(get(device, a), X * 3 + 4)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from functools import partial
 
 import numpy as np
 import pytest
@@ -26,15 +27,16 @@ def test_a_lost_device_is_named_and_others_go_on(driven: Opened, kernel: Kernel)
     calls = lost.call_list([kernel.launch(library, x, a, 1)])
     calls.run()
     ways.lose(lost)
+    launch = kernel.launch(library, x, a, 1)
     uses = (
-        calls.run, lost.synchronize, lambda: get(lost, x), lambda: put(lost, X),
-        lambda: lost.run([kernel.launch(library, x, a, 1)]), lambda: kernel.load(lost),
-        lambda: lost.allocator.alloc(1 << 22), calls.run_timed,
+        calls.run, calls.run_timed, lost.synchronize, partial(get, lost, x), partial(put, lost, X),
+        partial(lost.run, [launch]), partial(kernel.load, lost),
+        partial(lost.allocator.alloc, 1 << 22),
     )  # fmt: skip
     for use in uses:
         with pytest.raises(DeviceError, match=f"^{driven.name}: "):
             use()
-    del calls, library, x, a, uses, use, lost
+    del calls, library, x, a, launch, uses, use, lost
     gc.collect()
     np.testing.assert_array_equal(get(other, put(other, X)), X)
     assert (Tensor([1.0], device=driven.name) + 1).item() == 2

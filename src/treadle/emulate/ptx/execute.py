@@ -213,9 +213,7 @@ class Program:
         try:
             threads = min(self._threads, blocks)
             # Threads use memory of this call, and go on whatever the main one is told.
-            uninterrupted(
-                lambda: self._run(loaded, block, dynamic_shared, launch, shadow, threads)
-            )
+            uninterrupted(lambda: self._run(loaded, block, dynamic_shared, launch, shadow, threads))
             fault = launch.get(LAUNCH["fault"], 4)
             if fault:
                 where = Launched(loaded.translation, grid, block, list(memory), shadow.block_at)
