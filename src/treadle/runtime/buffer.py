@@ -205,8 +205,8 @@ class HostAllocator:
         asked = sorted((asked for _, asked in self._live.values()), reverse=True)
         largest = ", ".join(human_bytes(size) for size in asked[:5]) or "none"
         return (
-            f"{self._name}: no memory for {human_bytes(nbytes)}; {human_bytes(self._live_bytes)} are "
-            f"live in {len(asked)} buffers (largest: {largest}) of {human_bytes(machine_memory())} in "
-            "all. "
+            f"{self._name}: no memory for {human_bytes(nbytes)}; "
+            f"{human_bytes(self._live_bytes)} are live in {len(asked)} buffers (largest: "
+            f"{largest}) of {human_bytes(machine_memory())} in all. "
             "Delete tensors that are no longer needed, use smaller batches or a narrower dtype"
         )
