@@ -2,6 +2,7 @@
 
     pytest --resume FILE        leaves out what passed in FILE, and adds to FILE what it runs
     pytest --part 2/8           one eighth of the tests, which no other part has
+    pytest --folders            says at the end what each folder of tests took
 
 Only what passed with these very sources is left out: a commit, or a commit and what was changed
 since. One surprise: with pytest-xdist the processes that run tests write nothing. They are told
@@ -17,6 +18,7 @@ import resource
 import subprocess
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,9 +43,13 @@ class Record:
 
     @property
     def suite(self) -> str:
-        """The folder of tests that it is in, or `tests` for what lies in no folder of its own."""
-        folders = self.test.partition("::")[0].split("/")
-        return "/".join(folders[:2]) if len(folders) > 2 else folders[0]
+        return suite_of(self.test)
+
+
+def suite_of(test: str) -> str:
+    """The folder of tests that one is in, or `tests` for what lies in no folder of its own."""
+    folders = test.partition("::")[0].split("/")
+    return "/".join(folders[:2]) if len(folders) > 2 else folders[0]
 
 
 def read_records(path: Path) -> list[Record]:
@@ -100,10 +106,11 @@ def belongs(test: str, part: tuple[int, int]) -> bool:
 def add_options(parser: pytest.Parser) -> None:
     parser.addoption("--part", metavar="I/N", help="run one part of the tests, as 2/8")
     parser.addoption("--resume", metavar="FILE", type=Path, help="leave out what passed in FILE")
+    parser.addoption("--folders", action="store_true", help="print what each folder took")
 
 
 class Records:
-    """The plugin behind both options."""
+    """The plugin behind these options."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._part = parse_part(text) if (text := config.getoption("--part")) else (1, 1)
@@ -115,6 +122,7 @@ class Records:
             _drop_cut_line(self._path)
         self._passed = self._passed_before()
         self._reports: dict[str, list[Any]] = {}
+        self._folders = Counter[str]()
         self._spent = cpu_seconds()
 
     def _passed_before(self) -> frozenset[str]:
@@ -156,7 +164,15 @@ class Records:
         report.cpu = self._spent - before
         return report
 
+    def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
+        if not config.getoption("--folders"):
+            return
+        terminalreporter.section("seconds of one core by folder")
+        for folder, seconds in self._folders.most_common():
+            terminalreporter.write_line(f"{folder:24} {seconds:8.1f}")
+
     def pytest_runtest_logreport(self, report: Any) -> None:
+        self._folders[suite_of(report.nodeid)] += getattr(report, "cpu", 0.0)  # crashes have none
         if self._path is None or self._told is not None:
             return
         self._reports.setdefault(report.nodeid, []).append(report)

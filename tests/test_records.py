@@ -124,6 +124,18 @@ def test_without_git_resume_says_so(project):
     assert "--resume compares sources by git, which says here: " in said
 
 
+@pytest.mark.parametrize("processes", [(), ("-n", "2")])
+def test_folders_are_shown_with_what_they_took_the_longest_first(project, processes):
+    (project / "tests" / "quick").mkdir(parents=True)
+    (project / "tests" / "quick" / "test_one.py").write_text("def test_one():\n    assert 1\n")
+    said, _ = run(project, "--folders", *processes)
+    _, _, table = said.partition("seconds of one core by folder")
+    rows = [line.split() for line in table.splitlines()[1:3]]
+    assert [name for name, _ in rows] == ["test_few.py", "tests/quick"]
+    assert float(rows[0][1]) > float(rows[1][1]) >= 0
+    assert "by folder" not in run(project, *processes)[0]
+
+
 # -- budgets --------------------------------------------------------------------------------------
 
 

@@ -1,8 +1,8 @@
 """Programs of an output and reductions of what it goes through, beside other fast paths.
 
-`beside(rng, scale)` draws a shape, whose rows end within vectors or do not, an output of plain
-elements, reductions over some axes of it, of its operands or of a function of both, and perhaps
-something that reads the output in another way.
+`output_and_reductions(rng, scale)` draws a shape, whose rows end within vectors or do not. It draws
+an output of plain elements, reductions over some axes of it, of its operands or of a function of
+both, and perhaps something that reads the output in another way.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from .recipes import Recipe, normal, numbers, places, recipe
 
-__all__ = ["beside", "beside_of"]
+__all__ = ["beside_of", "output_and_reductions"]
 
 Shape = tuple[int, ...]
 
@@ -37,7 +37,7 @@ OTHERS = ("nothing", "nothing", "softmax", "running", "product", "places", "turn
 
 
 @recipe
-def beside(rng, scale):
+def output_and_reductions(rng, scale):
     sizes = [size for size in SIZES if scale == 1 or size[0] != 1200]
     return beside_of(rng, rng.choice(sizes))
 

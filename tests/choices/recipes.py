@@ -35,7 +35,9 @@ RECIPES: dict[str, Make] = {}
 
 
 def recipe(make: Make) -> Make:
-    """Put `make` into the table under its name."""
+    """Put `make` into the table under its name. Raises ValueError where another has it."""
+    if make.__name__ in RECIPES:
+        raise ValueError(f"two recipes are called {make.__name__}")
     RECIPES[make.__name__] = make
     return make
 

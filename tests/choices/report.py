@@ -5,6 +5,7 @@ python -m tests.choices CPU --count 20
 
 from __future__ import annotations
 
+import functools
 import tomllib
 from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
@@ -53,13 +54,13 @@ def _fits(device: str, on: str) -> bool:
 
 def unexplained_pairs(seen: Observed, device: str) -> list[tuple[str, str]]:
     """The pairs of reached choices that never met, have no written reason, and are not listed."""
-    listed = _listed_as_unmet()
+    listed = _tried()
     return [pair for pair in _not_met(seen) if pair not in listed and _apart(pair) is None]
 
 
 def unmet_pairs(seen: Observed) -> list[tuple[str, str]]:
     """The pairs that are listed as ones that can meet, and that did not."""
-    listed = _listed_as_unmet()
+    listed = _tried()
     return [pair for pair in _not_met(seen) if pair in listed]
 
 
@@ -68,9 +69,11 @@ def _not_met(seen: Observed) -> list[tuple[str, str]]:
     return [(a, b) for a in reached for b in reached if a < b and (a, b) not in met]
 
 
-def _listed_as_unmet() -> set[tuple[str, str]]:
-    pairs = ((row["one"], other) for row in REASONS["unmet"] for other in row["other"])
-    return {(min(pair), max(pair)) for pair in pairs}
+@functools.cache
+def _tried() -> dict[tuple[str, str], str]:
+    """The pairs that no program makes meet yet, each with what was tried."""
+    rows = ((row["one"], other, row["why"]) for row in REASONS["unmet"] for other in row["other"])
+    return {(min(one, other), max(one, other)): why for one, other, why in rows}
 
 
 def _apart(pair: tuple[str, str]) -> str | None:
@@ -117,7 +120,9 @@ def matrix(seen: Observed, device: str) -> str:
     missing = [name for name in CHOICES if name not in reached]
     lines += [f"    {name:26} {_reason(name, device) or 'NO REASON'}" for name in missing]
     apart = unexplained_pairs(seen, device)
-    lines.append(f"{len(unmet_pairs(seen))} pairs can meet, and no program makes them meet yet")
+    unmet = unmet_pairs(seen)
+    lines.append(f"{len(unmet)} pairs may meet, and no program makes them meet yet")
+    lines += [f"    {a} and {b}: {_tried()[a, b]}" for a, b in unmet]
     lines.append(f"{len(apart)} pairs did not meet for no written reason")
     lines += [f"    {a} and {b}" for a, b in apart]
     return "\n".join(lines)

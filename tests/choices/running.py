@@ -21,13 +21,15 @@ from treadle.ir.choices import Observed, observing
 from . import beside as beside  # which adds a recipe, as
 from . import chains as chains  # this does
 from .every_two import every_two
+from .meetings import MEETINGS
 from .operations import OfNumpy, OfTensor
 from .recipes import RECIPES, Recipe
 from .scenarios import SCENARIOS
 
 __all__ = [
-    "SCALES", "compared", "run_all", "run_every_two", "run_program", "run_recipe", "run_scenario",
-    "small_caches",
+    "SCALES", "caches_of", "compared", "run_all", "run_every_two", "run_meetings", "run_program",
+    "run_recipe",
+    "run_scenario", "small_caches",
 ]  # fmt: skip
 
 SCALES = {"CUDA": 0.25, "CL": 0.5, "WEBGPU": 0.5}  # the rest run at full size
@@ -43,9 +45,16 @@ def small_caches(device: str) -> Iterator[None]:
 
     What they do for memory that no cache holds, they do for small matrices then.
     """
+    with caches_of(device, l1=8 << 10, l2=64 << 10, l3=256 << 10):
+        yield
+
+
+@contextlib.contextmanager
+def caches_of(device: str, **sizes: int) -> Iterator[None]:
+    """A block in which kernels of a processor are made for caches of other sizes."""
     name = Device.canonicalize(device)
     whole = Device[name]
-    target = replace(whole.target, l1=8 << 10, l2=64 << 10, l3=256 << 10)
+    target = replace(whole.target, **sizes)
     with mock.patch.dict(Device._opened, {name: replace(whole, target=target)}):
         yield
 
@@ -138,6 +147,14 @@ def run_every_two(device: str, part: slice = slice(None)) -> tuple[Observed, lis
     """Every two terms beside each other, with small caches; or a `part` of that."""
     programs = itertools.islice(every_two(), part.start, part.stop, part.step)
     jobs = ((name, functools.partial(run_program, made, 0, device)) for name, made in programs)
+    with small_caches(device):
+        return _run(jobs)
+
+
+def run_meetings(device: str, part: slice = slice(None)) -> tuple[Observed, list[str]]:
+    """The programs for pairs that meet nowhere else, with small caches; or a `part` of them."""
+    programs = itertools.islice(MEETINGS.items(), part.start, part.stop, part.step)
+    jobs = ((name, lambda make=make: run_program(make(), 0, device)) for name, make in programs)
     with small_caches(device):
         return _run(jobs)
 

@@ -69,6 +69,25 @@ def captured_cell(device: str) -> None:
 
 
 @scenario
+def captured_cell_of_large_panels(device: str) -> None:
+    """The same, with panels larger than the first-level cache where that is of a few KiB."""
+    w, u = (_numbers(256, 256, seed=seed) / 16 for seed in range(2))
+    a, b = (Tensor(array, device=device).realize() for array in (w, u))
+
+    @TinyJit
+    def step(x: Tensor, h: Tensor, scale: Tensor) -> Tensor:
+        s = x @ a + h @ (b * scale).contiguous()
+        return s[:, :128].sigmoid() * s[:, 128:].tanh()
+
+    for number in range(3):
+        x, h = _numbers(130, 256, seed=number + 2), _numbers(130, 256, seed=number + 7)
+        scale = np.full((1,), number + 1, np.float32)
+        s = x @ w + h @ (u * scale)
+        arrays = (Tensor(array, device=device).realize() for array in (x, h, scale))
+        _close(step(*arrays), np.tanh(s[:, 128:]) / (1 + np.exp(-s[:, :128])))
+
+
+@scenario
 def captured_training(device: str) -> None:
     """A step that assigns to its weights, called with other inputs."""
     w = _numbers(48, 1) * 0.1

@@ -16,7 +16,7 @@ from .report import (
     unexplained_pairs,
     unmet_pairs,
 )
-from .running import run_all, run_every_two
+from .running import run_all, run_every_two, run_meetings
 from .scenarios import opens
 
 FULL = bool(os.environ.get("FULL_TESTS"))
@@ -52,7 +52,8 @@ def test_programs_make_every_pair_of_choices_meet_that_has_no_reason(device: str
     if (why := opens(device)) is not None:
         pytest.skip(f"{device}: {why}")
     several = {"chain", "beside", "products_beside", "scattered_onto_terms"}
-    runs = [run_every_two(device), run_all(device, range(CHAINS["CPU"]), several, small=True)]
+    runs = [run_every_two(device), run_meetings(device)]
+    runs += [run_all(device, range(CHAINS["CPU"]), several, small=True)]
     runs += [run_all(device, SEEDS, small=small) for small in (False, True)]
     failed = [line for _, lines in runs for line in lines]
     assert not failed, "\n".join(failed)
@@ -63,6 +64,11 @@ def test_programs_make_every_pair_of_choices_meet_that_has_no_reason(device: str
 
 def test_a_part_of_every_two_terms_is_right() -> None:
     _, failed = run_every_two("CPU", slice(None) if FULL else slice(0, 160, 20))
+    assert not failed, "\n".join(failed)
+
+
+def test_a_part_of_the_programs_for_other_pairs_is_right() -> None:
+    _, failed = run_meetings("CPU", slice(None) if FULL else slice(0, None, 4))
     assert not failed, "\n".join(failed)
 
 
@@ -106,6 +112,7 @@ def test_every_written_reason_is_about_a_choice_that_there_is() -> None:
     assert {name for row in REASONS["kernel"] for name in row["forms"]} <= forms.keys()
     unmet = {name for row in REASONS["unmet"] for name in (row["one"], *row["other"])}
     assert unmet <= CHOICES.keys()
+    assert all(row["why"].endswith(".") for row in REASONS["unmet"])
 
 
 def test_a_choice_without_programs_needs_a_reason() -> None:

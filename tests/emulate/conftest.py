@@ -22,9 +22,9 @@ def compile_ir():
 class Gpu:
     """A context of an emulated device, with arrays instead of addresses."""
 
-    def __init__(self, compile_ir, arch="sm_90a", threads=1):
+    def __init__(self, compile_ir, arch="sm_90a", threads=1, checks_races=True):
         self.context = EmulatedDriver(
-            arch, compile_ir=compile_ir, threads=threads, checks_races=True
+            arch, compile_ir=compile_ir, threads=threads, checks_races=checks_races
         ).open(0)
 
     def put(self, array):

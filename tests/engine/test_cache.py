@@ -85,6 +85,20 @@ def test_a_damaged_entry_is_a_miss_and_made_anew(tmp_path, damage):
     assert CompileCache(tmp_path).get("key") == b"again"
 
 
+def test_an_entry_longer_than_any_memory_is_a_miss_and_made_anew(tmp_path):
+    CompileCache(tmp_path).put(b"key", b"value")
+    (entry,) = entries(tmp_path)
+    try:
+        os.truncate(entry, 1 << 43)
+    except OSError:
+        pytest.skip("this disk has no files of holes, or only short ones")
+    cache = CompileCache(tmp_path)
+    assert cache.get(b"key") is None
+    assert not entry.exists()
+    cache.put(b"key", b"value")
+    assert CompileCache(tmp_path).get(b"key") == b"value"
+
+
 def test_an_entry_under_a_wrong_name_is_a_miss(tmp_path):
     cache = CompileCache(tmp_path)
     cache.put("one", b"1")

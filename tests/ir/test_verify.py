@@ -11,6 +11,8 @@ from treadle.ir.node import Node
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_kernel, verify_linear, verify_tensor
 
+from ..complaints import complaint
+
 F32, I32, VOID = dtypes.float32, dtypes.int32, dtypes.void
 R = Node.range(8, 0)
 MEMORY = Node(Op.PARAM, F32, (), ParamRef(0, 8))
@@ -27,9 +29,11 @@ def buffer(dtype=F32) -> Node:
 
 def test_good_graphs_pass():
     x = buffer()
-    verify_tensor(Node(Op.REDUCE, F32, (x * 2.0,), ReduceArg(Op.ADD, (0,))))
-    verify_kernel(Node.sink([END]))
-    verify_linear(Node(Op.LINEAR, VOID, (MEMORY, R, LOAD, SUM, STORE, END)))
+    total = Node(Op.REDUCE, F32, (x * 2.0,), ReduceArg(Op.ADD, (0,)))
+    program = Node(Op.LINEAR, VOID, (MEMORY, R, LOAD, SUM, STORE, END))
+    assert complaint(verify_tensor, total) == ""
+    assert complaint(verify_kernel, Node.sink([END])) == ""
+    assert complaint(verify_linear, program) == ""
 
 
 @pytest.mark.parametrize(
@@ -84,7 +88,8 @@ def nested(*body: Node) -> tuple[Node, ...]:
 
 
 def test_blocks_may_nest():
-    verify_linear(Node(Op.LINEAR, VOID, (*nested(STORE), END)))
+    program = Node(Op.LINEAR, VOID, (*nested(STORE), END))
+    assert complaint(verify_linear, program) == ""
 
 
 @pytest.mark.parametrize(
@@ -107,4 +112,5 @@ def test_grid_ranges_stay_open():
     worker = Node.range(8, 0, "grid")
     load = Node(Op.LOAD, F32, (MEMORY, worker))
     store = Node(Op.STORE, VOID, (MEMORY, worker, load))
-    verify_linear(Node(Op.LINEAR, VOID, (MEMORY, worker, load, store)))
+    program = Node(Op.LINEAR, VOID, (MEMORY, worker, load, store))
+    assert complaint(verify_linear, program) == ""

@@ -13,14 +13,17 @@ from treadle.ir.args import (
     RegisterRef,
     ScatterArg,
     StageArg,
+    TensorBox,
     Token,
 )  # fmt: skip
 from treadle.ir.conditions import TRUE
+from treadle.ir.loops import closed_ranges
 from treadle.ir.node import Node
 from treadle.ir.op import Op
 from treadle.ir.views import (
     After,
     Assign,
+    Box,
     End,
     Gather,
     Load,
@@ -29,10 +32,15 @@ from treadle.ir.views import (
     Scatter,
     Stage,
     Store,
+    Ticket,
     Update,
+    Where,
+    behind_broadcast,
     bound_of,
+    memory_of,
     operand,
     operands,
+    with_loops,
 )  # fmt: skip
 
 F = dtypes.float32
@@ -69,21 +77,39 @@ def test_a_stage_has_a_place_for_each_axis_to_fill_and_to_read() -> None:
     assert Stage.of(stage._replace(loops=()).node()).loops == ()
 
 
+BOX = TensorBox(0, (8, 8), (8,), (4, 4))
+KEPT = Node(Op.STAGE, F, (VALUE, GATE, ROW, COLUMN, ROW), StageArg("grid", (8,)))
 MADE = {
     Load: Node(Op.LOAD, F, (MEMORY, ROW, GATE, VALUE)),
     Store: Node(Op.STORE, dtypes.void, (MEMORY, ROW, VALUE)),
     Reduce: Node(Op.REDUCE, F, (VALUE, ROW, COLUMN), ReduceArg(Op.ADD, ())),
     End: Node(Op.END, dtypes.void, (Store(MEMORY, ROW, VALUE).node(), ROW, COLUMN), 1),
-    Stage: Node(Op.STAGE, F, (VALUE, GATE, ROW, COLUMN, ROW), StageArg("grid", (8,))),
+    Stage: KEPT,
     Register: Node(Op.REGISTER, F, (VALUE, ROW), RegisterRef(3)),
+    Ticket: Node(Op.TICKET, dtypes.int32, (KEPT, ROW)),
     Update: Node(Op.UPDATE, dtypes.void, (MEMORY, VALUE, COLUMN), Op.ADD),
+    Where: GATE.where(VALUE, 0.5),
     After: Node(Op.AFTER, F, (MEMORY, ROW, COLUMN)),
+    Box: Node(Op.BOX, F, (MEMORY, ROW, COLUMN), BOX),
 }
 
 
 @pytest.mark.parametrize("view", MADE)
 def test_a_view_makes_the_node_that_it_was_made_of(view: type) -> None:
     assert view.of(MADE[view]).node() is MADE[view]
+
+
+def test_what_fills_a_stage_says_nothing_of_where_it_is_read() -> None:
+    stage = Stage.of(KEPT)
+    assert stage.filling == (VALUE, GATE, ROW, ROW)
+    assert Stage.of(stage._replace(read=(ROW,)).node()).filling == stage.filling
+
+
+@pytest.mark.parametrize("view", [Reduce, End, Stage])
+def test_what_closes_loops_is_made_anew_over_others(view: type) -> None:
+    other = with_loops(MADE[view], (COLUMN,))
+    assert closed_ranges(other) == (COLUMN,)
+    assert with_loops(other, closed_ranges(MADE[view])) is MADE[view]
 
 
 def test_views_of_whole_tensors_name_their_sources() -> None:
@@ -97,6 +123,23 @@ def test_views_of_whole_tensors_name_their_sources() -> None:
     assert Scatter.of(scatter).node() is scatter
     assign = Node(Op.ASSIGN, F, (lines, lines))
     assert Assign.of(assign).node() is assign
+
+
+def test_a_box_has_a_place_on_each_axis_and_perhaps_an_mbarrier() -> None:
+    counted = Box.of(MADE[Box])._replace(mbarrier=(MEMORY, ROW)).node()
+    assert (Box.of(counted).place, Box.of(counted).mbarrier) == ((ROW, COLUMN), (MEMORY, ROW))
+    assert Box.of(MADE[Box]).mbarrier == ()
+
+
+def test_memory_is_found_behind_what_it_waits_for() -> None:
+    filled = After(MEMORY, (Store(MEMORY, ROW, VALUE).node(),)).node()
+    assert memory_of(Node(Op.LOAD, F, (filled, ROW))) is MEMORY
+    assert memory_of(Store(MEMORY, ROW, VALUE).node()) is MEMORY
+
+
+def test_all_lanes_of_a_broadcast_are_one_value() -> None:
+    assert behind_broadcast(Node.const(F.vec(4), 2.5)) is VALUE
+    assert behind_broadcast(ROW) is ROW
 
 
 def test_operands_of_another_number_are_refused() -> None:

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from treadle.engine.backends import Device
 
 from treadle import Tensor
+from treadle.engine.devices import Device
 from treadle.ir.loops import closed_ranges
 from treadle.ir.op import Op
 from treadle.lower.passes import lower

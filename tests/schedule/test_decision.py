@@ -87,3 +87,12 @@ def test_a_draft_is_a_value():
 def test_a_revision_leaves_a_draft_that_it_has_nothing_against():
     draft = Draft(_graph(_filled(8, 8) + 1), "CPU", parse_target("x86-64-v3"), EVERYWHERE)
     assert all(revise(draft) is None for revise in (join_kernels, bind_fewer_buffers, order_writes))
+
+
+def test_memory_that_has_to_be_stored_before_it_is_overwritten_is_stored_already():
+    """A value that is asked for may be an AFTER, which is memory and starts no kernel."""
+    x = Tensor(np.arange(4, dtype=np.float32)).realize()
+    view = x.reshape(-1)
+    view.assign(view + 1)
+    x[::-1] = view
+    assert x.tolist() == [4, 3, 2, 1]

@@ -1,31 +1,11 @@
 """The order of kernels around assignments: right, and no more work than there are of them."""
 
-import sys
-
 import numpy as np
 import pytest
 
 from treadle import Tensor, nn
 
-BAR = 12  # times the work for ten times as many assignments
-
-
-def work(run):
-    """How many lines of Python `run` takes."""
-    count = 0
-
-    def trace(frame, event, argument):
-        nonlocal count
-        count += 1
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        run()
-    finally:
-        sys.settrace(before)
-    return count
+from .work import BAR, work
 
 
 def drawn_after(layers):

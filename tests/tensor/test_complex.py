@@ -321,3 +321,23 @@ def test_check_nan_finds_complex_nan():
 
     with Context(CHECK_NAN=1), pytest.raises(NonFiniteError, match="complex64"):
         (Tensor([1j, 0j]) / Tensor([1j, 0j])).realize()
+
+
+@pytest.mark.parametrize("number", [1e-5 + 1e-5j, 1e-3j, 0.3 - 0.2j, 20j, 1e-9 - 3e-5j, -0.5 + 3j])
+def test_expm1_of_complex_numbers_loses_nothing_near_0(number, device):
+    found = Tensor([number], dtype="complex64", device=device).expm1().numpy()[0]
+    x, y = (float(np.float32(part)) for part in (number.real, number.imag))
+    assert found.real == pytest.approx(
+        math.expm1(x) * math.cos(y) - 2 * math.sin(y / 2) ** 2, rel=2e-6
+    )
+    assert found.imag == pytest.approx(math.exp(x) * math.sin(y), rel=2e-6)
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("complex64", 89.0), ("complex128", 710.0)])
+def test_exp_has_a_finite_part_where_its_size_is_not(dtype, size):
+    with np.errstate(over="ignore"):
+        for angle in (1.0, -1.5, 3.0):
+            number = np.array([complex(size, angle)], dtype)
+            found, expected = Tensor(number).exp().numpy(), np.exp(number)
+            np.testing.assert_allclose(found.real, expected.real, rtol=1e-5)
+            np.testing.assert_allclose(found.imag, expected.imag, rtol=1e-5)

@@ -38,8 +38,9 @@ _QUICK_PASSES = ("add_instruction_combine_pass",)
 # The first release that reads `ptr` types.
 _OLDEST = (0, 45)
 
-# llvmlite locks each call, but one compile is many calls on one TargetMachine.
-_LOCK = fork_safe(threading.Lock())
+# llvmlite locks each call, but one compile is many calls on one TargetMachine. A signal's handler
+# may compile between two of them, and so may a finalizer, on a module of its own.
+_LOCK = fork_safe(threading.RLock())
 
 
 class LLVMCompiler:

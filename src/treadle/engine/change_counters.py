@@ -27,7 +27,7 @@ class _Changes:
 
     def __init__(self) -> None:
         self._next = itertools.count(1).__next__
-        self._lock = fork_safe(threading.Lock())
+        self._lock = fork_safe(threading.RLock())
         self.meaning = self.memory = 0
         self.captures: set[object] = set()
 

@@ -138,7 +138,8 @@ def _with_more_states(cuts: Sequence[Node]) -> dict[Node, Node]:
     for small in loops:
         count = len(small.arg.body)
         for large in loops:
-            is_larger = len(large.arg.body) > count and large.src[:count] == small.src[:count]
+            is_larger = len(large.arg.body) > count
+            is_larger = is_larger and _states(large, count) == _states(small, count)
             if is_larger and small in without(large, count):
                 found[small] = large
     return found
@@ -165,6 +166,11 @@ def _is_read_by_loops(node: Node, cut: Node) -> bool:
     users = [user for user in below if node in user.src]
     are_loops = all(u.op is Op.RECUR and Loop.of(u).sequences == sequences for u in users)
     return are_loops and node not in wanted
+
+
+def _states(loop: Node, count: int) -> tuple[Node, ...]:
+    """The first states of a RECUR, as many of them."""
+    return loop.src[:count]
 
 
 def _read_in_place(node: Node) -> Node:

@@ -178,7 +178,8 @@ def _from_disk(key: str, reason: str, opened: Opened) -> CompiledKernel | None:
 def _describe(ast: Node) -> str:
     """A readable name: what the kernel reduces, and the sizes of its loops."""
     kinds = {n.arg.op.name.lower() for n in ast.toposort() if n.op is Op.REDUCE}
-    loops = closed_ranges(ast.src[-1])
+    *_, nest = ast.src
+    loops = closed_ranges(nest)
     sizes = "_".join(str(loop_size(r)) for r in loops if has_fixed_size(r))
     return "_".join(["reduce" if kinds else "map", *sorted(kinds), sizes or "1"])
 

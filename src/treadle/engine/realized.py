@@ -38,7 +38,7 @@ class Holder(Protocol):
 _serial = itertools.count()
 _live: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _references, _forget = inside(_live)  # each operation tracks a tensor
-_tracking = fork_safe(threading.Lock())
+_tracking = fork_safe(threading.RLock())  # handlers of signals and finalizers make tensors, too
 _latest = -1  # the number of the holder that was tracked last
 _set_memory = Node.__dict__["memory"].__set__
 
@@ -50,10 +50,13 @@ def track(holder: Holder, number: int | None = None) -> int:
     """
     global _latest
     with _tracking:
-        new = next(_serial)
         reference = None if number is None else _references.pop(number, None)
+        is_new = reference is None
         if reference is None:
             reference = Reference(holder, _forget)
+        while (new := next(_serial)) < _latest:  # one of those has tracked another just now
+            pass
+        if is_new:
             reference.born = new
         reference.key = _latest = new
         _references[new] = reference

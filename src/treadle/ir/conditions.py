@@ -17,7 +17,7 @@ from .op import Op
 from .rules.index import linear_terms, sum_terms
 from .shape import size_max
 
-__all__ = ["TRUE", "all_of", "bounds_where", "parts", "stays_inside"]
+__all__ = ["TRUE", "all_of", "bounds_where", "parts", "stays_inside", "without_not"]
 
 TRUE = Node.const(dtypes.bool, True)
 
@@ -43,6 +43,15 @@ def all_of(conditions: Iterable[Node]) -> Node:
     for part in conditions:
         result = part if result is TRUE else result & part
     return result
+
+
+def without_not(condition: Node) -> tuple[Node, bool]:
+    """What a condition says holds, and whether it says that this does not."""
+    if condition.op is Op.XOR:
+        inner, flips = condition.src
+        if flips is TRUE:
+            return inner, True
+    return condition, False
 
 
 def bounds_where(index: Node, conditions: Iterable[Node]) -> Bounds:
@@ -81,8 +90,7 @@ def _multiple(terms: dict[Node, int], sums: Sum) -> int:
 
 def _limits(condition: Node) -> list[tuple[Sum, Bounds]]:
     """The bounds that a comparison sets on a linear sum, and on the sum's opposite."""
-    is_not = condition.op is Op.XOR and condition.src[1] is TRUE
-    compared = condition.src[0] if is_not else condition
+    compared, is_not = without_not(condition)
     if compared.op is not Op.CMPLT or compared.src[0].dtype.kind != "index":
         return []
     terms, offset = linear_terms(compared.src[0] - compared.src[1])

@@ -10,17 +10,19 @@ of its op. The sources of an elementwise op are unpacked instead: `condition, ye
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 from ..dtype import DType, dtypes
-from .args import ReduceArg, StageArg
+from .args import ReduceArg, StageArg, TensorBox
 from .conditions import TRUE
-from .node import Node
+from .node import Node, behind_after
 from .op import Op
 
 __all__ = [
-    "Access", "After", "Assign", "End", "Gather", "Load", "Reduce", "Register", "Scatter", "Stage",
-    "Store", "Update", "behind_reshape", "bound_of", "operand", "operands", "places_of",
+    "Access", "After", "Assign", "Box", "End", "Gather", "Load", "Reduce", "Register", "Scatter",
+    "Stage", "Store", "Ticket", "Update", "Where", "behind_broadcast", "behind_reshape", "bound_of",
+    "memory_of", "operand", "operands", "places_of", "with_loops",
 ]  # fmt: skip
 
 Nodes = tuple[Node, ...]
@@ -44,6 +46,18 @@ def operands(node: Node) -> tuple[Node, Node]:
     return left, right
 
 
+def behind_broadcast(node: Node) -> Node:
+    """What all lanes of a BROADCAST are; any other node is itself."""
+    while node.op is Op.BROADCAST:
+        node = node.src[0]
+    return node
+
+
+def memory_of(access: Node) -> Node:
+    """The memory that a LOAD, STORE, PREFETCH, LINE, BOX or FRAGMENT is about, without AFTERs."""
+    return behind_after(access.src[0])
+
+
 def bound_of(loop: Node) -> Node:
     """What a RANGE stays below: a constant, or a number that is known at launch."""
     return loop.src[0]
@@ -65,6 +79,11 @@ class Access(NamedTuple):
         return cls(node.src[0], node.src[1])
 
 
+@cache
+def _zero(dtype: DType) -> Node:
+    return Node.const(dtype, 0)
+
+
 class Load(NamedTuple):
     """LOAD: `memory[index]`, or `other` where `gate` does not hold."""
 
@@ -77,7 +96,7 @@ class Load(NamedTuple):
     @classmethod
     def of(cls, node: Node) -> Load:
         memory, index, *gated = node.src
-        gate, other = gated or (TRUE, Node.const(node.dtype, 0))
+        gate, other = gated or (TRUE, _zero(node.dtype))
         return cls(memory, index, gate, other, node.dtype)
 
     @property
@@ -162,6 +181,11 @@ class Stage(NamedTuple):
         filled, read, loops = tuple(more[:n]), tuple(more[n : 2 * n]), tuple(more[2 * n :])
         return cls(value, gate, filled, read, loops, node.arg, node.dtype)
 
+    @property
+    def filling(self) -> Nodes:
+        """What is kept, where, and in which loops: all but where it is read."""
+        return (self.value, self.gate, *self.filled, *self.loops)
+
     def node(self) -> Node:
         src = (self.value, self.gate, *self.filled, *self.read, *self.loops)
         return Node(Op.STAGE, self.dtype, src, self.arg)
@@ -199,6 +223,21 @@ class Update(NamedTuple):
         return Node(Op.UPDATE, dtypes.void, (self.register, self.value, *self.loops), self.op)
 
 
+class Ticket(NamedTuple):
+    """TICKET: what `stage` has at its place, where one is added, in each step of `loops`."""
+
+    stage: Node
+    loops: Nodes
+    dtype: DType
+
+    @classmethod
+    def of(cls, node: Node) -> Ticket:
+        return cls(node.src[0], node.src[1:], node.dtype)
+
+    def node(self) -> Node:
+        return Node(Op.TICKET, self.dtype, (self.stage, *self.loops))
+
+
 class After(NamedTuple):
     """AFTER: `value`, once `effects` have happened."""
 
@@ -213,6 +252,21 @@ class After(NamedTuple):
         return Node(Op.AFTER, self.value.dtype, (self.value, *self.effects))
 
 
+class Where(NamedTuple):
+    """WHERE: `yes` where `condition` holds, else `no`."""
+
+    condition: Node
+    yes: Node
+    no: Node
+
+    @classmethod
+    def of(cls, node: Node) -> Where:
+        return cls(*node.src)
+
+    def node(self) -> Node:
+        return Node(Op.WHERE, self.yes.dtype, (self.condition, self.yes, self.no))
+
+
 class Assign(NamedTuple):
     """ASSIGN: `value` is written into `target`, a view of a buffer."""
 
@@ -225,6 +279,28 @@ class Assign(NamedTuple):
 
     def node(self) -> Node:
         return Node(Op.ASSIGN, self.target.dtype, (self.target, self.value))
+
+
+class Box(NamedTuple):
+    """BOX: the box `arg` of a tensor in `memory` that begins at `place`, an index for each axis.
+
+    In a program `mbarrier`, an array and a place in it, counts the bytes that have arrived.
+    """
+
+    memory: Node
+    place: Nodes
+    mbarrier: Nodes
+    arg: TensorBox
+    dtype: DType
+
+    @classmethod
+    def of(cls, node: Node) -> Box:
+        axes = len(node.arg.box)
+        memory, *more = node.src
+        return cls(memory, tuple(more[:axes]), tuple(more[axes:]), node.arg, node.dtype)
+
+    def node(self) -> Node:
+        return Node(Op.BOX, self.dtype, (self.memory, *self.place, *self.mbarrier), self.arg)
 
 
 class Gather(NamedTuple):
@@ -259,3 +335,11 @@ class Scatter(NamedTuple):
     def node(self) -> Node:
         src = (self.base, self.index, self.values)
         return Node(Op.SCATTER, self.base.dtype, src, self.arg)
+
+
+_CLOSING = {Op.REDUCE: Reduce, Op.END: End, Op.STAGE: Stage}
+
+
+def with_loops(node: Node, loops: Nodes) -> Node:
+    """A REDUCE, END or STAGE over other loops."""
+    return _CLOSING[node.op].of(node)._replace(loops=loops).node()

@@ -9,13 +9,13 @@ other orders, and where a guard leaves out steps, equal keys are decided by thei
 
 from __future__ import annotations
 
-from ..dtype import dtypes
 from ..ir.args import RegisterRef
 from ..ir.choices import take
 from ..ir.key_value import goes_on, is_better
 from ..ir.loops import identity
 from ..ir.node import Node, alu
 from ..ir.op import Op
+from ..ir.views import After, Register, Update
 
 __all__ = ["argmax_updates"]
 
@@ -30,13 +30,13 @@ def argmax_updates(
     first = place.substitute({loops[0]: loops[0].like(0)}) if is_first_best else None
     held = _register(identity(op, place.dtype) if first is None else first, outer, number + 1)
     best = _register(identity(op, key.dtype), outer, number + 2)
-    old, old_place = (Node(Op.AFTER, r.dtype, (r, *loops)) for r in (best, held))
+    old, old_place = (After(register, loops).node() for register in (best, held))
     better = is_better(op, (key, place), (old, old_place), is_first_best)
     taken = alu(Op.WHERE, better, place, old_place)
-    update = Node(Op.UPDATE, dtypes.void, (held, taken, *loops))
-    then = Node(Op.AFTER, best.dtype, (best, update))
-    return [update, Node(Op.UPDATE, dtypes.void, (then, key, *loops), op)]
+    update = Update(held, taken, loops, None).node()
+    then = After(best, (update,)).node()
+    return [update, Update(then, key, loops, op).node()]
 
 
 def _register(first: Node, outer: tuple[Node, ...], number: int) -> Node:
-    return Node(Op.REGISTER, first.dtype, (first, *outer), RegisterRef(number))
+    return Register(first, outer, RegisterRef(number), first.dtype).node()

@@ -31,6 +31,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.shape import size_product
+from ..ir.views import Box, End, Stage, Store, bound_of
 from .multi_buffering import alignment_of, place_in
 
 __all__ = ["lower_bulk_copies"]
@@ -73,7 +74,7 @@ def _lower(root: Node, product: Node, first: int) -> Node:
     left = replace(product.arg, is_left=True)
     fed = product.replace(src=(*places, barriers, before, simplify(loop > 0)), arg=left)
     # -- the producer
-    step = Node.range(loop.src[0], _next_number(root))
+    step = Node.range(bound_of(loop), _next_number(root))
     slot, turn = step % buffers, step // buffers
     empty = Node(Op.AWAIT, dtypes.void, (barriers, simplify(slot + buffers), (turn + 1) % 2))
     ready = Node(Op.AFTER, barriers.dtype, (barriers, empty))
@@ -81,24 +82,23 @@ def _lower(root: Node, product: Node, first: int) -> Node:
     expected = Node(Op.EXPECT, dtypes.void, (ready, slot), nbytes)
     stores, loops = [], []
     for stage, memory in zip(stages, memories, strict=True):
-        place = place_in(stage, stage.src[2 : 2 + len(stage.arg.sizes)])
-        box = stage.src[0].substitute({loop: step})
-        box = box.replace(src=(*map(simplify, box.src), barriers, slot))
+        slice_ = Stage.of(stage)
+        box = Box.of(slice_.value.substitute({loop: step}))
+        place = tuple(simplify(axis) for axis in box.place)
+        box = Box(simplify(box.memory), place, (barriers, slot), box.arg, box.dtype)
         target = Node(Op.AFTER, memory.dtype, (memory, expected))
-        src = (target, _in_buffer(stage, slot, place), box)
-        stores.append(Node(Op.STORE, dtypes.void, src))
-        loops += closed_ranges(stage)
-    producer = Node(Op.END, dtypes.void, (*stores, *loops, step), len(stores))
-    mapping = {product: fed}
-    src = tuple(s.substitute(mapping) for s in end.src)
-    made = Node(Op.END, dtypes.void, (*src[: end.arg], producer, *src[end.arg :]), end.arg + 1)
+        index = _in_buffer(stage, slot, place_in(stage, slice_.filled))
+        stores.append(Store(target, index, box.node()).node())
+        loops += slice_.loops
+    producer = End(tuple(stores), (*loops, step)).node()
+    made = End.of(end.substitute({product: fed}))
+    made = made._replace(effects=(*made.effects, producer)).node()
     return root.replace(src=tuple(made if n is end else n for n in root.src))
 
 
 def _read_place(stage: Node, deep: int) -> Node:
     """Where it is read, so many rows further on."""
-    count = len(stage.arg.sizes)
-    outer, row, inner = stage.src[2 + count : 2 + 2 * count]
+    outer, row, inner = Stage.of(stage).read
     return place_in(stage, (outer, simplify(row + deep), inner))
 
 

@@ -9,6 +9,7 @@ look at a loop's condition is a step as well.
 from __future__ import annotations
 
 from ..ir.op import Op
+from ..ir.views import bound_of
 from .linearize import Phase
 from .overflow_analysis import integer_bounds
 
@@ -25,7 +26,8 @@ def most_iterations(phase: Phase) -> int:
     bounds = integer_bounds(phase.program)
     for node in phase.program.src:
         if node.op is Op.RANGE and node not in phase.grid:
-            around.append((int(bounds[node.src[0]][1]), total))
+            _, most = bounds[bound_of(node)]
+            around.append((int(most), total))
             total = 0
         elif node.op is Op.END and around:
             size, before = around.pop()

@@ -27,6 +27,7 @@ from ..dtype import DType, dtypes
 from ..ir.interval import bounds
 from ..ir.node import Node, rebuild
 from ..ir.op import Op
+from ..ir.views import behind_broadcast
 from .modulo import float_modulo, float_modulo_of_bits
 from .power import power
 
@@ -57,7 +58,7 @@ def decompose(root: Node, emulates_float64: bool = False, strict_floats: bool = 
 
 
 def _constant(node: Node) -> Any:
-    return _constant(node.src[0]) if node.op is Op.BROADCAST else node.value
+    return behind_broadcast(node).value
 
 
 def _truncated(op: Op, a: Node, b: Node) -> Node:
@@ -108,7 +109,8 @@ def _within(b: Node, width: int) -> bool:
     """Whether a shift amount is known to be below `width`."""
     value = _constant(b)
     if value is None and b.op is Op.AND:
-        value = _constant(b.src[1])
+        _, mask = b.src
+        value = _constant(mask)
     return value is not None and 0 <= value < width
 
 

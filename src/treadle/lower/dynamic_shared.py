@@ -13,7 +13,7 @@ from dataclasses import replace
 from ..ir.choices import take
 from ..ir.node import Node
 from ..ir.op import Op
-from .linearize import Phase
+from .linearize import Phase, waits_for_phase
 
 __all__ = ["ask_for_shared", "local_places"]
 
@@ -32,7 +32,7 @@ def local_places(program: Node) -> tuple[dict[Node, int], int]:
     places: dict[Node, int] = {}
     total = 0
     # What an earlier phase had in shared memory is no part of this one.
-    here = program.toposort(lambda n: n.op is not Op.AFTER or n.src[0].op is not Op.PARAM)
+    here = program.toposort(lambda n: not waits_for_phase(n))
     found = {n for n in here if n.op is Op.LOCAL}
     for node in sorted(found, key=lambda n: n.arg.number):
         step = node.arg.alignment

@@ -18,6 +18,7 @@ from ..ir.choices import take
 from ..ir.fold import round_to
 from ..ir.node import Node, rebuild
 from ..ir.op import ALU, TRANSCENDENTAL, Op
+from ..ir.views import After, Store, operand
 from .narrow_floats import FORMATS, narrow, round_to_odd, widen
 
 __all__ = ["emulate_dtypes"]
@@ -100,16 +101,22 @@ class _Emulation:
         if not _is_narrow(node.dtype):
             return node if src == node.src else node.replace(src=src)
         if node.op is Op.STAGE:
-            src = (self.encode(src[0], node.dtype), *src[1:])
+            value, *more = src
+            src = (self.encode(value, node.dtype), *more)
         return Node(node.op, self.storage(node.dtype), src, node.arg)
 
     def after(self, node: Node, src: tuple[Node, ...]) -> Node:
-        return Node(Op.AFTER, src[0].dtype if src else node.dtype, src, node.arg)
+        value, *effects = src
+        return After(value, tuple(effects)).node()
 
     def load(self, node: Node, src: tuple[Node, ...]) -> Node:
         if not _is_narrow(node.dtype):
             return node if src == node.src else node.replace(src=src)
-        src = (*src[:3], *(self.encode(other, node.dtype) for other in src[3:]))
+        memory, index, *gated = src
+        if gated:
+            gate, other = gated
+            gated = [gate, self.encode(other, node.dtype)]
+        src = (memory, index, *gated)
         return self.decode(Node(Op.LOAD, self.storage(node.dtype), src, node.arg), node.dtype)
 
     def box(self, node: Node, src: tuple[Node, ...]) -> Node:
@@ -119,13 +126,14 @@ class _Emulation:
         return self.decode(Node(Op.BOX, self.storage(node.dtype), src, node.arg), node.dtype)
 
     def store(self, node: Node, src: tuple[Node, ...]) -> Node:
-        kind = node.src[2].dtype
+        kind = Store.of(node).value.dtype
         if _is_narrow(kind):
-            src = (*src[:2], self.encode(src[2], kind), *src[3:])
+            memory, index, value, *gate = src
+            src = (memory, index, self.encode(value, kind), *gate)
         return node if src == node.src else node.replace(src=src)
 
     def cast(self, node: Node, src: tuple[Node, ...]) -> Node:
-        value = src[0]
+        (value,) = src
         if not _is_narrow(node.dtype):
             return value.cast(node.dtype)
         if value.dtype.scalar is dtypes.float64:
@@ -133,15 +141,16 @@ class _Emulation:
         return self.rounded(value.cast(_wide(node.dtype)), node.dtype)
 
     def lane(self, node: Node, src: tuple[Node, ...]) -> Node:
-        value = Node(Op.EXTRACT, src[0].dtype.scalar, src, node.arg)
-        stored = self.stored_as.get((src[0], node.dtype))
+        vector, *_ = src
+        value = Node(Op.EXTRACT, vector.dtype.scalar, src, node.arg)
+        stored = self.stored_as.get((vector, node.dtype))
         if stored is not None:
             one = Node(Op.EXTRACT, stored.dtype.scalar, (stored,), node.arg)
             self.stored_as[value, node.dtype] = one
         return value
 
     def bitcast(self, node: Node, src: tuple[Node, ...]) -> Node:
-        bits, old = src[0], node.src[0].dtype
+        (bits,), old = src, operand(node).dtype
         if _is_narrow(old):
             bits = self.encode(bits, old)
         if not _is_narrow(node.dtype):

@@ -20,10 +20,12 @@ from typing import Any
 from ..dtype import DType, dtypes
 from ..errors import InternalError
 from ..ir.args import RegisterRef
-from ..ir.loops import TRUE, closed_ranges, free_ranges, loop_size
+from ..ir.conditions import TRUE
+from ..ir.loops import free_ranges, loop_size
 from ..ir.node import Node, alu, alu_dtype
 from ..ir.op import ALU, Op
 from ..ir.rules.index import simplify
+from ..ir.views import End, Load, Reduce, Register, Store, Update, bound_of
 from .interleave import store_interleaved
 from .lane_scans import scanned
 from .lanes import broadcast, contiguous, lane_condition, segments, without_lane
@@ -61,7 +63,7 @@ class _Expander:
     ) -> None:
         self.has_masks, self.shuffled_bytes = has_masks, shuffled_bytes
         self.has_float64 = has_float64
-        self.free = free_ranges(root)
+        self.free = free_ranges(root) | {TRUE: frozenset()}  # TRUE is the gate of what has none
         self.copies: dict[Node, dict[Where, Node]] = {}
         self.axes: dict[Node, tuple[Node, ...]] = {}
         self.scalars: dict[tuple[Any, ...], Node] = {}
@@ -162,22 +164,18 @@ class _Expander:
 
     def _lane_load(self, node: Node, position: dict[Node, int], lane: dict[Node, int]) -> Node:
         """LOAD `node` for one lane."""
-        src = [self._at(node.src[0], position), self._scalar(node.src[1], position, lane)]
-        if len(node.src) > 2:
-            src.append(self._scalar(node.src[2], position, lane))
-            src.append(Node.const(node.dtype, node.src[3].arg))
-            if src[2].op is Op.CONST:
-                if not src[2].arg:
-                    return src[3]
-                src = src[:2]
-        return Node(Op.LOAD, node.dtype, tuple(src))
+        load = Load.of(node)
+        gate = self._scalar(load.gate, position, lane)
+        if _is_false(gate):
+            return load.other
+        memory, index = self._at(load.memory, position), self._scalar(load.index, position, lane)
+        return load._replace(memory=memory, index=index, gate=gate).node()
 
     def _load(self, node: Node, position: dict[Node, int]) -> Node:
-        vector = self._vector(node)
-        if vector is None or vector not in self.free[node.src[1]] | self._gate_free(node, 2):
+        load, vector = Load.of(node), self._vector(node)
+        if vector is None or vector not in self.free[load.index] | self.free[load.gate]:
             return self._lane_load(node, position, {})
-        count = loop_size(vector)
-        index = self._scalar(node.src[1], position, {})
+        index = self._scalar(load.index, position, {})
         base = contiguous(index, vector)
         if base is None:
             across = self._across(node, vector)
@@ -185,57 +183,49 @@ class _Expander:
                 return self._transposed(node, position, vector, across)
             apart = strided(index, vector) if self.has_masks else None
             if apart is not None:
-                gated = len(node.src) > 2
-                gate = self._scalar(node.src[2], position, {}) if gated else TRUE
-                other = node.src[3] if gated else Node.const(node.dtype, 0)
-                return apart.load(self._at(node.src[0], position), gate, other)
-            pieces = self._pieces(node, index, position, vector) if self.has_masks else None
+                gate = self._scalar(load.gate, position, {})
+                return apart.load(self._at(load.memory, position), gate, load.other)
+            pieces = self._pieces(load, index, position, vector) if self.has_masks else None
             if pieces is not None:
                 return pieces
+            count = loop_size(vector)
             lanes = [self._lane_load(node, position, {vector: n}) for n in range(count)]
             if all(lane is lanes[0] for lane in lanes):
                 return broadcast(lanes[0], count)
             return Node(Op.STACK, node.dtype.vec(count), tuple(lanes))
-        src = [self._at(node.src[0], position), base]
-        if len(node.src) > 2:
-            gate = self._gate(node.src[2], position, vector)
-            if gate.op is Op.CONST and not gate.arg:
-                return broadcast(node.src[3], count)
-            if gate.op is not Op.CONST:
-                src += [gate, broadcast(node.src[3], count)]
-        return Node(Op.LOAD, node.dtype.vec(count), tuple(src))
+        gate = self._gate(load.gate, position, vector)
+        return _whole_load(load, self._at(load.memory, position), base, gate, vector)
 
     def _extract(self, node: Node, position: dict[Node, int]) -> Node:
         """A lane by its number, or as many as the number has values in a vector RANGE."""
-        whole, vector = self._at(node.src[0], position), self._vector(node.src[1])
+        source, lane = node.src
+        whole, vector = self._at(source, position), self._vector(lane)
         steps = [{}] if vector is None else [{vector: n} for n in range(loop_size(vector))]
-        numbers = [self._scalar(node.src[1], position, lane).arg for lane in steps]
+        numbers = [self._scalar(lane, position, step).arg for step in steps]
         lanes = [Node(Op.EXTRACT, node.dtype, (whole,), number) for number in numbers]
         return (
             lanes[0] if vector is None else Node(Op.STACK, node.dtype.vec(len(lanes)), tuple(lanes))
         )
 
     def _pieces(
-        self, node: Node, index: Node, position: dict[Node, int], vector: Node
+        self, load: Load, index: Node, position: dict[Node, int], vector: Node
     ) -> Node | None:
         """A load that goes through the ends of rows, as a masked load for each row it meets."""
-        gated = len(node.src) > 2
-        gate = self._scalar(node.src[2], position, {}) if gated else TRUE
+        gate = self._scalar(load.gate, position, {})
         if any(n.op is Op.LOAD for n in Node.sink((index, gate)).toposort()):
             return None
         found = segments(index, gate, vector)
         if found is None:
             return None
         count = loop_size(vector)
-        memory = self._at(node.src[0], position)
-        other = broadcast(node.src[3] if gated else Node.const(node.dtype, 0), count)
+        memory, other = self._at(load.memory, position), broadcast(load.other, count)
         ends = [following.first for following in found[1:]] + [Node.index(count)]
         value: Node | None = None
         for piece, end in reversed(list(zip(found, ends, strict=True))):
             before_end = lane_condition(vector < end, vector)
             mine = lane_condition((vector < piece.first).ne(True), vector) & before_end
             held = mine & lane_condition(piece.gate, vector)
-            one = Node(Op.LOAD, node.dtype.vec(count), (memory, piece.base, held, other))
+            one = Load(memory, piece.base, held, other, other.dtype).node()
             value = one if value is None else alu(Op.WHERE, before_end, one, value)
         return value
 
@@ -244,10 +234,11 @@ class _Expander:
 
         None where an index holds loads, whose lanes are different rows.
         """
-        if any(n.op is Op.LOAD for n in node.src[1].toposort()):
+        index = Load.of(node).index
+        if any(n.op is Op.LOAD for n in index.toposort()):
             return None
-        same_size = (r for r in self.axes[node] if r.src[0] is vector.src[0])
-        return next((r for r in same_size if contiguous(node.src[1], r) is not None), None)
+        same_size = (r for r in self.axes[node] if bound_of(r) is bound_of(vector))
+        return next((r for r in same_size if contiguous(index, r) is not None), None)
 
     def _transposed(
         self, node: Node, position: dict[Node, int], vector: Node, across: Node
@@ -265,22 +256,11 @@ class _Expander:
         self, node: Node, around: dict[Node, int], vector: Node, lane: int, across: Node
     ) -> Node:
         """The vector over `across` that a load gives for one lane of `vector`."""
-        count = loop_size(across)
-        base = contiguous(self._scalar(node.src[1], around, {vector: lane}), across)
+        load, here = Load.of(node), {vector: lane}
+        base = contiguous(self._scalar(load.index, around, here), across)
         assert base is not None
-        src = [self._at(node.src[0], around), base]
-        if len(node.src) > 2:
-            gate = self._scalar(node.src[2], around, {vector: lane})
-            if across in free_ranges(gate)[gate]:
-                gate = lane_condition(gate, across)
-            if gate.op is Op.CONST and not gate.arg:
-                return broadcast(node.src[3], count)
-            if gate.op is not Op.CONST:
-                src += [gate, broadcast(node.src[3], count)]
-        return Node(Op.LOAD, node.dtype.vec(count), tuple(src))
-
-    def _gate_free(self, node: Node, at: int) -> frozenset[Node]:
-        return self.free[node.src[at]] if len(node.src) > at else frozenset()
+        gate = self._gate(load.gate, around | here, across)
+        return _whole_load(load, self._at(load.memory, around), base, gate, across)
 
     def _gate(self, gate: Node, position: dict[Node, int], vector: Node) -> Node:
         """A condition, as a scalar if it does not depend on the lane, else as a vector."""
@@ -290,17 +270,12 @@ class _Expander:
         return lane_condition(scalar, vector)
 
     def _store(self, node: Node, position: dict[Node, int]) -> Node:
-        vector = self._vector(node)
-        memory = self._at(node.src[0], position)
-        value = self._at(node.src[2], position)
+        store, vector = Store.of(node), self._vector(node)
+        memory, value = self._at(store.memory, position), self._at(store.value, position)
+        index = self._scalar(store.index, position, {})
         if vector is None:
-            src = [memory, self._scalar(node.src[1], position, {}), value]
-            if len(node.src) > 3:
-                gate = self._scalar(node.src[3], position, {})
-                src += [] if gate.op is Op.CONST and gate.arg else [gate]
-            return Node(Op.STORE, dtypes.void, tuple(src), node.arg)
-        count = loop_size(vector)
-        index = self._scalar(node.src[1], position, {})
+            gate = self._scalar(store.gate, position, {})
+            return Store(memory, index, value, gate, store.how).node()
         base = contiguous(index, vector)
         if base is None:
             woven = self._woven(node, position, vector, memory)
@@ -308,17 +283,14 @@ class _Expander:
                 return woven
             apart = strided(index, vector) if self.has_masks else None
             if apart is not None:
-                gate = self._scalar(node.src[3], position, {}) if len(node.src) > 3 else TRUE
+                gate = self._scalar(store.gate, position, {})
                 return Node.sink(apart.store(memory, value, gate))
-            side = find_side(node, self.axes[node], self.has_masks)
+            side = find_side(store, self.axes[node], self.has_masks)
             if side is not None and value.dtype.count > 1:
                 return self._store_turned(node, position, vector, side, memory)
-            return self._store_lanes(node, position, vector, memory, value)
-        src = [memory, base, broadcast(value, count)]
-        if len(node.src) > 3:
-            gate = self._gate(node.src[3], position, vector)
-            src += [] if gate.op is Op.CONST and gate.arg else [gate]
-        return Node(Op.STORE, dtypes.void, tuple(src), node.arg)
+            return self._store_lanes(store, position, vector, memory, value)
+        gate = self._gate(store.gate, position, vector)
+        return Store(memory, base, broadcast(value, loop_size(vector)), gate, store.how).node()
 
     def _woven(
         self, node: Node, position: dict[Node, int], vector: Node, memory: Node
@@ -328,21 +300,21 @@ class _Expander:
         Lanes lie as far apart as there are copies, which lie side by side. The first copy stores
         them all, the others nothing. None where that is not how they lie.
         """
-        _, place, value, *gates = node.src
-        found = without_lane(self._scalar(place, position, {}), vector)
+        store = Store.of(node)
+        found = without_lane(self._scalar(store.index, position, {}), vector)
         if found is None:
             return None
         base, step = found
-        tied = self.free[gates[0]] if gates else frozenset()
+        tied = self.free[store.gate]
         sides = (r for r in self.axes[node] if loop_size(r) == step and r not in tied)
-        side = next((r for r in sides if contiguous(place, r) is not None), None)
+        side = next((r for r in sides if contiguous(store.index, r) is not None), None)
         if side is None:
             return None
         if position[side]:
             return Node.sink(())
-        values = [self._at(value, position | {side: n}) for n in range(step)]
-        gate = self._scalar(gates[0], position, {}) if gates else TRUE
-        width = self.shuffled_bytes(node.src[2].dtype)
+        values = [self._at(store.value, position | {side: n}) for n in range(step)]
+        gate = self._scalar(store.gate, position, {})
+        width = self.shuffled_bytes(store.value.dtype)
         return Node.sink(store_interleaved(memory, base, values, gate, vector, width))
 
     def _store_turned(
@@ -351,32 +323,29 @@ class _Expander:
         """The stores of all copies over `side`. The first copy stores them, the others nothing."""
         if position[side]:
             return Node.sink(())
-        _, place, value, *gates = node.src
+        store = Store.of(node)
         around = {r: n for r, n in position.items() if r is not side}
         places = []
         for number in range(loop_size(vector)):
             lane = {vector: number}
-            gate = self._scalar(gates[0], around, lane) if gates else TRUE
-            places.append((self._scalar(place, around, lane), gate))
-        rows = [self._at(value, around | {side: n}) for n in range(loop_size(side))]
+            gate = self._scalar(store.gate, around, lane)
+            places.append((self._scalar(store.index, around, lane), gate))
+        rows = [self._at(store.value, around | {side: n}) for n in range(loop_size(side))]
         return Node.sink(tuple(store_transposed(memory, rows, side, places, self.has_masks)))
 
     def _store_lanes(
-        self, node: Node, position: dict[Node, int], vector: Node, memory: Node, value: Node
+        self, store: Store, position: dict[Node, int], vector: Node, memory: Node, value: Node
     ) -> Node:
-        stores, place = [], node.src[1]
+        stores = []
         for number in range(loop_size(vector)):
             lane = {vector: number}
             one = value
             if value.dtype.count > 1:
                 one = Node(Op.EXTRACT, value.dtype.scalar, (value,), number)
-            src = [memory, self._scalar(place, position, lane), one]
-            if len(node.src) > 3:
-                gate = self._scalar(node.src[3], position, lane)
-                if gate.op is Op.CONST and not gate.arg:
-                    continue
-                src += [] if gate.op is Op.CONST else [gate]
-            stores.append(Node(Op.STORE, dtypes.void, tuple(src)))
+            gate = self._scalar(store.gate, position, lane)
+            if not _is_false(gate):
+                index = self._scalar(store.index, position, lane)
+                stores.append(Store(memory, index, one, gate).node())
         return Node.sink(stores)
 
     # -- loops --------------------------------------------------------------------------------
@@ -389,18 +358,16 @@ class _Expander:
         return loops, [dict(zip(unrolled, combo, strict=True)) for combo in combos]
 
     def _reduce(self, node: Node, position: dict[Node, int]) -> Node:
-        ranges = closed_ranges(node)
-        loops, combos = self._inner(ranges)
-        vector = next((r for r in ranges if r.arg.kind == "vector"), None)
+        reduce = Reduce.of(node)
+        loops, combos = self._inner(reduce.loops)
+        vector = next((r for r in reduce.loops if r.arg.kind == "vector"), None)
         parts = []
         for combo in combos:
-            value = self._at(node.src[0], position | combo)
+            value = self._at(reduce.value, position | combo)
             if vector is not None:
                 value = broadcast(value, loop_size(vector))
-            parts.append(
-                Node(Op.REDUCE, value.dtype, (value, *loops), node.arg) if loops else value
-            )
-        op = node.arg.op
+            parts.append(Reduce(value, loops, reduce.arg).node() if loops else value)
+        op = reduce.arg.op
         total = _tree(op, parts)
         if vector is not None:
             return Node(Op.HREDUCE, total.dtype.scalar, (total,), op)
@@ -413,19 +380,19 @@ class _Expander:
         return tuple(sorted(kept, key=lambda r: r.arg.number))
 
     def _register(self, node: Node, position: dict[Node, int]) -> Node:
-        vector = self._vector(node)
-        init = self._at(node.src[0], position)
+        register, vector = Register.of(node), self._vector(node)
+        start = self._at(register.start, position)
         if vector is not None:
-            init = broadcast(init, loop_size(vector))
-        loops = self._loops_of(node.src[1:])
+            start = broadcast(start, loop_size(vector))
+        loops = self._loops_of(register.loops)
         self.registers += 1  # copies are different registers: the number tells them apart
-        return Node(Op.REGISTER, init.dtype, (init, *loops), RegisterRef(self.registers))
+        return Register(start, loops, RegisterRef(self.registers), start.dtype).node()
 
     def _update(self, node: Node, position: dict[Node, int]) -> Node:
-        register = self._at(node.src[0], position)
-        value = broadcast(self._at(node.src[1], position), register.dtype.count)
-        loops = self._loops_of(node.src[2:])
-        return Node(Op.UPDATE, dtypes.void, (register, value, *loops), node.arg)
+        update = Update.of(node)
+        register = self._at(update.register, position)
+        value = broadcast(self._at(update.value, position), register.dtype.count)
+        return Update(register, value, self._loops_of(update.loops), update.op).node()
 
     def _runs_along_lanes(self, node: Node) -> bool:
         """Whether a register is read after each lane has been added to it."""
@@ -436,28 +403,40 @@ class _Expander:
         return vector is not None and vector not in self.free[register]
 
     def _scanned(self, node: Node, position: dict[Node, int]) -> Node:
-        register, update = node.src
-        vector, outer = self._vector(update), self._loops_of(register.src[1:])
+        register, step = node.src
+        update, vector = Update.of(step), self._vector(step)
+        assert update.op is not None
         assert vector is not None  # else it runs along no lanes
-        value = broadcast(self._at(update.src[1], position), loop_size(vector))
+        value = broadcast(self._at(update.value, position), loop_size(vector))
         self.registers += 1
-        is_wide = self.has_float64 and update.arg is Op.ADD and register.dtype is dtypes.float32
-        loops = self._loops_of(update.src[2:])
-        result, total = scanned(value, update.arg, outer, loops, self.registers, is_wide)
+        is_wide = self.has_float64 and update.op is Op.ADD and register.dtype is dtypes.float32
+        outer, loops = (self._loops_of(v.loops) for v in (Register.of(register), update))
+        result, total = scanned(value, update.op, outer, loops, self.registers, is_wide)
         self.totals.setdefault(node, []).append(total)
         return result
 
     def _end(self, node: Node, position: dict[Node, int]) -> Node:
-        loops, combos = self._inner(closed_ranges(node))
+        end = End.of(node)
+        loops, combos = self._inner(end.loops)
         effects: dict[Node, None] = {}
-        for effect in node.src[: node.arg]:
+        for effect in end.effects:
             for combo in combos:
                 copy = self._at(effect, position | combo)
                 for one in copy.src if copy.op is Op.SINK else (copy,):
                     effects[one] = None
-        below = Node.sink(node.src[: node.arg]).toposort() if self.totals else ()
+        below = Node.sink(end.effects).toposort() if self.totals else ()
         effects.update((total, None) for n in below for total in self.totals.get(n, ()))
-        return Node(Op.END, dtypes.void, (*effects, *loops), len(effects))
+        return End(tuple(effects), loops).node()
+
+
+def _is_false(gate: Node) -> bool:
+    return gate.op is Op.CONST and not gate.arg
+
+
+def _whole_load(load: Load, memory: Node, base: Node, gate: Node, vector: Node) -> Node:
+    """A load of all lanes side by side; `gate` is one for all of them or one for each."""
+    other = broadcast(load.other, loop_size(vector))
+    return other if _is_false(gate) else Load(memory, base, gate, other, other.dtype).node()
 
 
 def _tree(op: Op, parts: list[Node]) -> Node:
@@ -470,8 +449,8 @@ def _tree(op: Op, parts: list[Node]) -> Node:
 def _alu(node: Node, src: tuple[Node, ...]) -> Node:
     count = max(s.dtype.count for s in src)
     if node.op in (Op.CAST, Op.BITCAST):
-        dtype = node.dtype.vec(count)
-        return src[0].cast(dtype) if node.op is Op.CAST else src[0].bitcast(dtype)
+        (value,), dtype = src, node.dtype.vec(count)
+        return value.cast(dtype) if node.op is Op.CAST else value.bitcast(dtype)
     if count == 1:
         return alu(node.op, *src)
     wide = tuple(broadcast(s, count) for s in src)
@@ -479,6 +458,7 @@ def _alu(node: Node, src: tuple[Node, ...]) -> Node:
 
 
 def _dtype_after(node: Node, src: tuple[Node, ...]) -> DType:
-    if node.op in (Op.AFTER, Op.REGISTER) and src:
-        return src[0].dtype
-    return node.dtype
+    if node.op is not Op.AFTER:
+        return node.dtype
+    value, *_ = src
+    return value.dtype

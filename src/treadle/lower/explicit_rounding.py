@@ -16,6 +16,7 @@ from ..ir.choices import take
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
+from ..ir.views import behind_broadcast, operand
 
 __all__ = ["round_explicitly"]
 
@@ -26,7 +27,7 @@ def round_explicitly(root: Node) -> Node:
     """`root` with float32 rounding by addition turned into ROUND."""
 
     def step(node: Node) -> Node | None:
-        if node.op in (Op.SUB, Op.BITCAST) and node.src[0].dtype.scalar is dtypes.float32:
+        if node.op in (Op.SUB, Op.BITCAST) and operand(node).dtype.scalar is dtypes.float32:
             return _rounded(node)
         return None
 
@@ -34,14 +35,17 @@ def round_explicitly(root: Node) -> Node:
 
 
 def _rounded(node: Node) -> Node | None:
-    total = node.src[0]
-    magic = _magic(total.src[1]) if total.op is Op.ADD else None
+    total, *subtracted = node.src
+    if total.op is not Op.ADD:
+        return None
+    value, added = total.src
+    magic = _magic(added)
     if magic is None:
         return None
     take("explicit_rounding")
-    whole = total.src[0].alu(Op.ROUND)
-    if node.op is Op.SUB:
-        return whole if _magic(node.src[1]) == magic else None
+    whole = value.alu(Op.ROUND)
+    if subtracted:
+        return whole if all(_magic(n) == magic for n in subtracted) else None
     if node.dtype.scalar is not dtypes.int32:
         return None
     (bits,) = struct.unpack("<i", struct.pack("<f", magic))
@@ -49,7 +53,6 @@ def _rounded(node: Node) -> Node | None:
 
 
 def _magic(node: Node) -> float | None:
-    while node.op is Op.BROADCAST:
-        node = node.src[0]
+    node = behind_broadcast(node)
     is_one = node.op is Op.CONST and _SMALLEST <= node.arg < _LARGEST
     return node.arg if is_one else None

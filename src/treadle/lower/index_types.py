@@ -54,7 +54,8 @@ def _lower(node: Node, src: tuple[Node, ...], machine: DType) -> Node:
     if node.op in (Op.IDIV, Op.MOD) and node.dtype.kind == "index":
         return _division(node, src)
     if node.op is Op.CAST:
-        return _narrowed(src[0], dtype) if node.dtype.kind == "index" else src[0].cast(dtype)
+        (value,) = src
+        return _narrowed(value, dtype) if node.dtype.kind == "index" else value.cast(dtype)
     if node.op in ALU and node.op not in COMPARE and src == node.src and dtype is node.dtype:
         return node
     if node.op is Op.CONST:
@@ -74,14 +75,13 @@ def _narrowed(value: Node, dtype: DType) -> Node:
 
 
 def _division(node: Node, src: tuple[Node, ...]) -> Node:
-    op = node.op
-    plain = Node(op, src[0].dtype, src)
-    if bounds(node.src[0])[0] >= 0 and bounds(node.src[1])[0] > 0:
-        return plain
-    quotient = Node(Op.IDIV, src[0].dtype, src)
-    remainder = Node(Op.MOD, src[0].dtype, src)
-    zero = src[0].like(0)
-    wrong = remainder.ne(zero) & alu(Op.XOR, remainder < zero, src[1] < zero)
-    if op is Op.IDIV:
+    (low, _), (least_divisor, _) = map(bounds, node.src)
+    dividend, divisor = src
+    quotient, remainder = (Node(op, dividend.dtype, src) for op in (Op.IDIV, Op.MOD))
+    if low >= 0 and least_divisor > 0:
+        return quotient if node.op is Op.IDIV else remainder
+    zero = dividend.like(0)
+    wrong = remainder.ne(zero) & alu(Op.XOR, remainder < zero, divisor < zero)
+    if node.op is Op.IDIV:
         return wrong.where(quotient - 1, quotient)
-    return wrong.where(remainder + src[1], remainder)
+    return wrong.where(remainder + divisor, remainder)

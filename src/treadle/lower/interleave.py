@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from ..dtype import dtypes
 from ..ir.choices import take
-from ..ir.loops import TRUE, loop_size
+from ..ir.conditions import TRUE
+from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import Store
 from .lanes import broadcast, lane_condition
 
 __all__ = ["interleaved", "joined", "store_interleaved"]
@@ -30,10 +32,8 @@ def store_interleaved(
     is_whole = gate is TRUE
     stores, place = [], 0
     for piece in joined(interleaved(wide, width)) if is_whole else interleaved(wide):
-        src = [memory, base + place, piece]
-        if not is_whole:
-            src.append(lane_condition(gate, vector, place, len(values)))
-        stores.append(Node(Op.STORE, dtypes.void, tuple(src)))
+        mask = TRUE if is_whole else lane_condition(gate, vector, place, len(values))
+        stores.append(Store(memory, base + place, piece, mask).node())
         place += piece.dtype.count
     return tuple(stores)
 

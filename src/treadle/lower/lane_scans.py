@@ -16,6 +16,7 @@ from ..ir.choices import take
 from ..ir.loops import identity
 from ..ir.node import Node, alu
 from ..ir.op import Op
+from ..ir.views import After, Register, Update
 from .lanes import broadcast
 
 __all__ = ["scanned"]
@@ -42,9 +43,9 @@ def scanned(
     else:
         none = broadcast(identity(op, dtype), count)
         last = Node(Op.SHUFFLE, value.dtype, (within, within), (count - 1,) * count)
-    total = Node(Op.REGISTER, none.dtype, (none, *outer), RegisterRef(number))
-    before = Node(Op.AFTER, none.dtype, (total, *loops))
-    update = Node(Op.UPDATE, dtypes.void, (total, alu(op, before, last), *loops))
+    total = Register(none, outer, RegisterRef(number), none.dtype).node()
+    before = After(total, loops).node()
+    update = Update(total, alu(op, before, last), loops, None).node()
     narrow = broadcast(before.cast(dtype), count) if is_wide else before
     return alu(op, narrow, within), update
 

@@ -14,6 +14,7 @@ from ..ir.loops import TRUE, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
+from ..ir.views import operand
 
 __all__ = [
     "Segment",
@@ -65,8 +66,9 @@ def lane_condition(condition: Node, vector: Node, first: int = 0, each: int = 1)
     if condition.op in (Op.AND, Op.OR, Op.XOR):
         sides = tuple(lane_condition(s, vector, first, each) for s in condition.src)
         return Node(condition.op, dtypes.bool.vec(count), sides)
-    if condition.op is Op.CMPLT and condition.src[0].dtype is dtypes.index:
-        found = without_lane(condition.src[0] - condition.src[1], vector)
+    if condition.op is Op.CMPLT and operand(condition).dtype is dtypes.index:
+        left, right = condition.src
+        found = without_lane(left - right, vector)
         if found is not None and found[1]:
             return _below(*found, count, first, each)
     lanes = []
@@ -135,7 +137,7 @@ def _rows(index: Node, gate: Node, vector: Node) -> tuple[Node, Node] | None:
         if n.op in (Op.IDIV, Op.MOD) and vector in free[n]
     ]
     found = {n.src for n in divisions}
-    if len(found) != 1 or divisions[0].src[1].op is not Op.CONST:
+    if len(found) != 1:
         return None
-    position, length = divisions[0].src
-    return position, length
+    ((position, length),) = found
+    return (position, length) if length.op is Op.CONST else None

@@ -8,6 +8,7 @@ starts. Its grid RANGEs are the outermost loops, and stay in the program as ordi
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 
 from ..dtype import dtypes
@@ -16,8 +17,9 @@ from ..ir.loops import closed_ranges
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.shape import size_max
+from ..ir.views import After, End, Load, Store, bound_of, memory_of
 
-__all__ = ["Phase", "linearize", "param_bytes", "phase_ends"]
+__all__ = ["Phase", "linearize", "param_bytes", "phase_ends", "waits_for_phase"]
 
 Ranges = frozenset[Node]
 PRODUCERS = 128  # items of the subgroups that a producer belongs to: registers are moved from four
@@ -54,9 +56,7 @@ class Phase:
     @property
     def boxes(self) -> list[tuple[Node, TensorBox]]:
         """The PARAMs and shapes of the tensors that bulk copies are made of, each once."""
-        return list(
-            dict.fromkeys((behind_after(n.src[0]), n.arg) for n in self.code.src if n.op is Op.BOX)
-        )
+        return list(dict.fromkeys((memory_of(n), n.arg) for n in self.code.src if n.op is Op.BOX))
 
     @property
     def aligned(self) -> frozenset[Node]:
@@ -70,10 +70,9 @@ class Phase:
     @property
     def params(self) -> list[tuple[Node, bool]]:
         """The PARAMs that the program uses in order of their slots, and whether it writes them."""
-        written = {behind_after(n.src[0]) for n in self.code.src if n.op is Op.STORE}
-        used = {
-            behind_after(n.src[0]) for n in self.code.src if n.op in (Op.LOAD, Op.LINE, Op.BOX)
-        } | written
+        code = self.code.src
+        written = {memory_of(n) for n in code if n.op is Op.STORE}
+        used = {memory_of(n) for n in code if n.op in (Op.LOAD, Op.LINE, Op.BOX)} | written
         found = [n for n in used if n.op is Op.PARAM]
         return [(n, n in written) for n in sorted(found, key=lambda n: n.arg.slot)]
 
@@ -99,25 +98,25 @@ def linearize(root: Node, items: int = 1, has_groups: bool = False) -> list[Phas
 def _with_grid_outside(end: Node) -> Node:
     """A worker takes its part of the grid before it runs any loop, in whatever order they stand."""
     loops = sorted(closed_ranges(end), key=lambda r: r.arg.kind != "grid")
-    return end.replace(src=(*end.src[: end.arg], *loops))
+    return End.of(end)._replace(loops=tuple(loops)).node()
 
 
 def _phase(end: Node, items: int, has_groups: bool) -> Phase:
-    effects, loops = end.src[: end.arg], closed_ranges(end)
+    effects, loops = End.of(end)
     producers = tuple(effect for effect in effects if _copies_boxes(effect))
     if not producers:
         return _Phase(end, items, has_groups).result()
     rest = tuple(effect for effect in effects if effect not in producers)
     around = tuple(r for r in loops if r.arg.kind == "grid")
-    main = _Phase(end.replace(src=(*rest, *loops), arg=len(rest)), items, has_groups).result()
-    made = _Phase(end.replace(src=(*producers, *around), arg=len(producers)), 1, False).result()
+    main = _Phase(End(rest, loops).node(), items, has_groups).result()
+    made = _Phase(End(producers, around).node(), 1, False).result()
     return replace(main, producer=made.program)
 
 
 def _copies_boxes(effect: Node) -> bool:
     """Whether an effect is a producer's loop."""
-    stores = (s for s in effect.src if s.op is Op.STORE)
-    return effect.op is Op.END and any(store.src[2].op is Op.BOX for store in stores)
+    stores = (Store.of(s) for s in effect.src if s.op is Op.STORE)
+    return effect.op is Op.END and any(store.value.op is Op.BOX for store in stores)
 
 
 def phase_ends(root: Node) -> list[Node]:
@@ -125,8 +124,8 @@ def phase_ends(root: Node) -> list[Node]:
     order = root.toposort()
     wanted = set(root.src)
     for node in order:
-        if node.op is Op.AFTER and node.src[0].op is Op.PARAM:
-            wanted.update(node.src[1:])
+        if waits_for_phase(node):
+            wanted.update(After.of(node).effects)
     return [node for node in order if node in wanted]
 
 
@@ -137,10 +136,10 @@ class _Phase:
         self.barriers = 0 if has_groups and items > 1 else None
         self.filling: set[Node | None] = set()  # the loops around what fills shared memory
         self.awaited: set[Node] = set()  # the ENDs that somebody reads shared memory after
-        self.order = end.toposort(lambda n: not _waits_for_phase(n))
+        self.order = end.toposort(lambda n: not waits_for_phase(n))
         for node in self.order:
             if node.op is Op.AFTER and behind_after(node).op is Op.LOCAL:
-                self.awaited.update(node.src[1:])
+                self.awaited.update(After.of(node).effects)
         self.deps = self._dependencies()
         self.rank = self._ranks()
         self.blocks: dict[Node | None, list[Node]] = {None: []}
@@ -151,10 +150,10 @@ class _Phase:
         deps: dict[Node, Ranges] = {}
         for node in self.order:
             if node.op is Op.RANGE:
-                deps[node] = deps[node.src[0]] | {node}
+                deps[node] = deps[bound_of(node)] | {node}
                 continue
             mine = forced.get(node, frozenset())
-            if not _waits_for_phase(node):
+            if not waits_for_phase(node):
                 mine = mine.union(*(deps[s] for s in node.src))
             deps[node] = mine - frozenset(closed_ranges(node))
         return deps
@@ -162,16 +161,16 @@ class _Phase:
     def _forced(self) -> dict[Node, Ranges]:
         """Stores, and loads of what they change, belong to each step of the loops around them."""
         forced: dict[Node, Ranges] = {}
+        read = [(n, Load.of(n).memory) for n in self.order if n.op is Op.LOAD]
         for node in self.order:
             if node.op is not Op.END:
                 continue
-            loops = frozenset(closed_ranges(node))
-            written = {effect.src[0] for effect in node.src[: node.arg] if effect.op is Op.STORE}
-            for effect in node.src[: node.arg]:
-                forced[effect] = forced.get(effect, frozenset()) | loops
-            for load in self.order:
-                if load.op is Op.LOAD and load.src[0] in written:
-                    forced[load] = forced.get(load, frozenset()) | loops
+            end = End.of(node)
+            loops = frozenset(end.loops)
+            written = {Store.of(e).memory for e in end.effects if e.op is Op.STORE}
+            loads = (load for load, memory in read if memory in written)
+            for inside in itertools.chain(end.effects, loads):
+                forced[inside] = forced.get(inside, frozenset()) | loops
         return forced
 
     def _ranks(self) -> dict[Node, int]:
@@ -210,8 +209,9 @@ class _Phase:
 
     def _meet(self, wait: Node) -> None:
         """A WAIT, which holds for all items once they have met."""
+        loop, *_ = wait.src
         self.blocks.setdefault(self._home(wait), []).extend((wait, self._barrier()))
-        self._refill(self.deps[wait] - {wait.src[0]})
+        self._refill(self.deps[wait] - {loop})
 
     def _refill(self, around: Ranges) -> None:
         """Each step of the loops around fills the same shared memory."""
@@ -233,10 +233,10 @@ class _Phase:
             body = self.blocks.pop(r, [])
             if r in self.filling:  # before the next step fills it again, all have read it
                 body.append(self._barrier())
-            closing = [] if r in grid else [Node(Op.END, dtypes.void, (r,), 0)]
+            closing = [] if r in grid else [End((), (r,)).node()]
             self.blocks.setdefault(parent, []).extend([r, *body, *closing])
 
 
-def _waits_for_phase(node: Node) -> bool:
-    """AFTER of memory that an earlier phase filled: in this phase it is just the memory."""
-    return node.op is Op.AFTER and node.src[0].op is Op.PARAM
+def waits_for_phase(node: Node) -> bool:
+    """Whether it is memory that an earlier phase filled: in this phase it is just the memory."""
+    return node.op is Op.AFTER and After.of(node).value.op is Op.PARAM

@@ -23,11 +23,12 @@ from ..errors import InternalError
 from ..ir.args import LocalRef
 from ..ir.choices import take
 from ..ir.interval import bounds
-from ..ir.loops import Split, closed_ranges, free_ranges, replace_ranges
+from ..ir.loops import Split, free_ranges, replace_ranges
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify, sum_terms
 from ..ir.shape import size_product, strides_of
+from ..ir.views import End, Stage, Store, bound_of
 
 __all__ = ["ASYNCHRONOUS", "alignment_of", "lower_buffered_stages", "place_in", "stored_part"]
 
@@ -58,21 +59,22 @@ def lower_buffered_stages(root: Node) -> Node:
     found = {}
     for stage in stages:
         memory, first = ready[stored_part(stage)]
-        place = place_in(stage, stage.src[2 + len(stage.arg.sizes) :], first)
+        place = place_in(stage, Stage.of(stage).read, first)
         found[stage] = Node(Op.LOAD, stage.dtype, (memory, place))
     return root.substitute(found)
 
 
 def stored_part(stage: Node) -> Key:
     """What a STAGE stores, and where: those that differ in what they read share memory."""
-    return (*stage.src[: 2 + len(stage.arg.sizes)], *closed_ranges(stage))
+    part = Stage.of(stage)
+    return (part.value, part.gate, *part.filled, *part.loops)
 
 
 def place_in(stage: Node, index: tuple[Node, ...], first: Node = _NONE) -> Node:
-    """Where the first len(arg.sizes) numbers of `index` are in memory that begins at `first`."""
+    """Where the element at `index` is in a STAGE's memory that begins at `first`."""
     sizes, swizzle = stage.arg.sizes, stage.arg.swizzle
     strides = strides_of(sizes)
-    *outer, last = index[: len(sizes)]
+    *outer, last = index
     line = Node.index(0)
     for number, stride in zip(outer, strides, strict=False):
         line = line + number * stride
@@ -117,8 +119,9 @@ def _is_pipeline(node: Node) -> bool:
 
 def _loop_of(stage: Node) -> Node:
     """The innermost loop that what is stored depends on: its steps are the slices."""
-    part = Node.sink(stage.src[: 2 + len(stage.arg.sizes)])
-    inside = frozenset(closed_ranges(stage))
+    slice_ = Stage.of(stage)
+    part = Node.sink((slice_.value, slice_.gate, *slice_.filled))
+    inside = frozenset(slice_.loops)
     if any(r.arg.kind == "loop" for r in inside):
         raise InternalError(f"a pipeline is filled in loops: {stage!r}")
     around = (r for r in free_ranges(part)[part] - inside if r.arg.kind == "loop")
@@ -175,11 +178,10 @@ def _buffer(stage: Node, step: Node) -> Node:
 
 def _fill(stage: Node, memory: Node, loop: Node, step: Node) -> Node:
     """The END that stores the slice of `step`; nothing is read for one behind the last."""
-    part = stage.src[: 2 + len(stage.arg.sizes)]
-    value = replace_ranges(part[0], {loop: Split(step, (), simplify(step < loop.src[0]))})
-    gate, *index = (simplify(s.substitute({loop: step})) for s in part[1:])
+    slice_ = Stage.of(stage)
+    is_step = simplify(step < bound_of(loop))
+    value = simplify(replace_ranges(slice_.value, {loop: Split(step, (), is_step)}))
+    gate, *index = (simplify(s.substitute({loop: step})) for s in (slice_.gate, *slice_.filled))
     position = simplify(_buffer(stage, step) + place_in(stage, tuple(index)))
-    src = (memory, position, simplify(value), *(() if gate.value == 1 else (gate,)))
-    how = ASYNCHRONOUS if stage.arg.fill == "copies" else None
-    store = Node(Op.STORE, dtypes.void, src, how)
-    return Node(Op.END, dtypes.void, (store, *closed_ranges(stage)), 1)
+    how = ASYNCHRONOUS if slice_.arg.fill == "copies" else None
+    return End((Store(memory, position, value, gate, how).node(),), slice_.loops).node()

@@ -14,8 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ..ir.choices import take
-from ..ir.node import Node, behind_after
+from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import Store, memory_of
 from .linearize import Phase, param_bytes
 from .overflow_analysis import is_multiple
 
@@ -31,12 +32,12 @@ def with_nontemporal_stores(phase: Phase, l3: int) -> Phase:
         param
         for param, is_written in phase.params
         if is_written and param.arg.leaves_caches(param_bytes(param), l3)
-    ) - {behind_after(node.src[0]) for node in phase.program.src if node.op in (Op.LOAD, Op.LINE)}
+    ) - {memory_of(node) for node in phase.program.src if node.op in (Op.LOAD, Op.LINE)}
     marked: set[Node] = set()
     for stretch in _stretches(phase.program.src) if found else ():
         for param in found:
-            mine = [n for n in stretch if n.op is Op.STORE and behind_after(n.src[0]) is param]
-            marked.update(_whole_lines([store for store in mine if len(store.src) == 3]))
+            mine = (n for n in stretch if n.op is Op.STORE and memory_of(n) is param)
+            marked.update(_whole_lines([n for n in mine if not Store.of(n).is_gated]))
     if not marked:
         return phase
     take("nontemporal_stores")
@@ -58,13 +59,14 @@ def _stretches(program: Sequence[Node]) -> Iterator[list[Node]]:
 def _whole_lines(stores: list[Node]) -> Iterator[Node]:
     """Those of `stores`, all to one piece of memory, that fill lines together."""
     groups: dict[Node | None, dict[Node, tuple[int, int]]] = {}
-    for store in stores:
-        base, begin = split_index(store.src[1])
-        size = store.src[2].dtype.itemsize
-        begin *= store.src[2].dtype.scalar.itemsize
-        groups.setdefault(base, {})[store] = begin, begin + size
+    itemsize = 1
+    for node in stores:
+        store = Store.of(node)
+        base, begin = split_index(store.index)
+        itemsize = store.value.dtype.scalar.itemsize
+        begin *= itemsize
+        groups.setdefault(base, {})[node] = begin, begin + store.value.dtype.itemsize
     for base, spans in groups.items():
-        itemsize = next(iter(spans)).src[2].dtype.scalar.itemsize
         if base is not None and not is_multiple(base, CACHE_LINE // itemsize):
             continue
         written = {byte for begin, end in spans.values() for byte in range(begin, end)}
@@ -82,7 +84,9 @@ def split_index(index: Node) -> tuple[Node | None, int]:
     """An index as (what varies, what is added to it)."""
     if index.op is Op.CONST:
         return None, index.arg
-    if index.op is Op.ADD and index.src[1].op is Op.CONST:
-        base, more = split_index(index.src[0])
-        return base, more + index.src[1].arg
+    if index.op is Op.ADD:
+        rest, last = index.src
+        if last.op is Op.CONST:
+            base, more = split_index(rest)
+            return base, more + last.arg
     return index, 0

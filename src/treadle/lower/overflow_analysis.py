@@ -14,6 +14,7 @@ from __future__ import annotations
 from ..ir.interval import Bounds, arithmetic
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import bound_of, operand
 
 __all__ = ["exact_nodes", "integer_bounds", "is_multiple"]
 
@@ -54,7 +55,8 @@ def _bounds(node: Node, known: dict[Node, Bounds], default: Bounds) -> Bounds:
     if node.op is Op.CONST:
         return int(node.arg), int(node.arg)
     if node.op is Op.RANGE:
-        return 0, max(0, known[node.src[0]][1] - 1)
+        _, most = known[bound_of(node)]
+        return 0, max(0, most - 1)
     if node.op in (Op.VARIABLE, Op.WORK_ITEM):
         return node.arg.low, node.arg.high
     if not node.src or any(s not in known for s in node.src):
@@ -71,11 +73,12 @@ def is_multiple(index: Node, count: int) -> bool:
     if index.op is Op.CONST:
         return index.arg % count == 0
     if index.op is Op.CAST:
-        return is_multiple(index.src[0], count)
+        return is_multiple(operand(index), count)
     if index.op is Op.MUL:
         return any(is_multiple(s, count) for s in index.src)
-    if index.op is Op.SHL and index.src[1].op is Op.CONST:
-        return (1 << index.src[1].arg) % count == 0
+    if index.op is Op.SHL:
+        _, amount = index.src
+        return amount.op is Op.CONST and (1 << amount.arg) % count == 0
     if index.op in (Op.ADD, Op.SUB):
         return all(is_multiple(s, count) for s in index.src)
     return False

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from ..ir.choices import take
 from ..ir.loops import free_ranges, has_fixed_size, loop_size
-from ..ir.node import Node, behind_after
+from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
+from ..ir.views import Load, memory_of
 
 __all__ = ["with_padded_rows"]
 
@@ -24,17 +25,17 @@ MOST_ZEROS = 1 << 12  # that a kernel brings along
 def with_padded_rows(root: Node) -> Node:
     """`root` with LINEs for what loops read element by element under a gate of all their steps."""
     order = root.toposort()
-    written = {behind_after(n.src[0]) for n in order if n.op is Op.STORE}
+    written = {memory_of(n) for n in order if n.op is Op.STORE}
     found: dict[Node, Node] = {}
     for node in order:
-        if node.op is Op.LOAD and len(node.src) == 4 and node.dtype.count == 1:
-            memory, index, gate, other = node.src
+        if node.op is Op.LOAD and node.dtype.count == 1 and (load := Load.of(node)).is_gated:
+            memory, index, gate, other, dtype = load
             step = _step(index, gate)
             is_read = memory.op is Op.PARAM and memory.arg.image is None and memory not in written
             if is_read and step is not None and _is_zero(other):
                 place = (memory, simplify(index - step), gate)
-                line = Node(Op.LINE, node.dtype, place, loop_size(step))
-                found[node] = Node(Op.LOAD, node.dtype, (line, step))
+                line = Node(Op.LINE, dtype, place, loop_size(step))
+                found[node] = Node(Op.LOAD, dtype, (line, step))
     if found:
         take("padded_rows")
     return root.substitute(found)

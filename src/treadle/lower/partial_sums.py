@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 from ..dtype import dtypes
 from ..ir.args import RangeArg, RegisterRef
 from ..ir.choices import take
-from ..ir.loops import has_fixed_size, identity, loop_size
+from ..ir.loops import closed_ranges, has_fixed_size, identity, loop_size
 from ..ir.node import Node, alu, behind_after
 from ..ir.op import Op
+from ..ir.views import After, End, Register, Update, bound_of
 from .linearize import Phase
 
 __all__ = ["with_partial_sums"]
@@ -56,7 +57,7 @@ def _cuts(program: Sequence[Node]) -> dict[Node, _Parts]:
     """The loops to cut."""
     sums: dict[tuple[Node, ...], list[Node]] = {}
     for register, update in _sums(program):
-        sums.setdefault(update.src[2:], []).append(register)
+        sums.setdefault(update.loops, []).append(register)
     cuts: dict[Node, _Parts] = {}
     for loops, registers in sums.items():
         part = PART if len(registers) > FEW else SHORT_PART
@@ -67,17 +68,18 @@ def _cuts(program: Sequence[Node]) -> dict[Node, _Parts]:
     return cuts
 
 
-def _sums(program: Sequence[Node]) -> Iterator[tuple[Node, Node]]:
+def _sums(program: Sequence[Node]) -> Iterator[tuple[Node, Update]]:
     """The registers that one UPDATE adds to, with that; nobody reads them before it has ended."""
-    updates: dict[Node, list[Node]] = {}
+    updates: dict[Node, list[Update]] = {}
     seen: set[Node] = set()
     for node in program:
         if node.op is Op.UPDATE:
-            updates.setdefault(behind_after(node.src[0]), []).append(node)
-        if node.op is Op.AFTER and not any(s.op is Op.END for s in node.src[1:]):
+            update = Update.of(node)
+            updates.setdefault(behind_after(update.register), []).append(update)
+        if node.op is Op.AFTER and not any(e.op is Op.END for e in After.of(node).effects):
             seen.add(behind_after(node))
     for register, found in updates.items():
-        is_sum = len(found) == 1 and found[0].arg is Op.ADD
+        is_sum = len(found) == 1 and found[0].op is Op.ADD
         if is_sum and register.dtype.scalar is dtypes.float32 and register not in seen:
             yield register, found[0]
 
@@ -121,8 +123,8 @@ class _Program:
         for node in self.program:
             if node.op is Op.RANGE and node in self.cuts:
                 yield from self._open(node, self.cuts[node])
-            elif node.op is Op.END and node.src[0] in self.cuts:
-                yield from self._close(node, self.cuts[node.src[0]])
+            elif node.op is Op.END and not self.cuts.keys().isdisjoint(closed_ranges(node)):
+                yield from self._close(node)
             else:
                 self.new[node] = self._node(node)
                 self.ended = self.new[node] if node.op is Op.END else self.ended
@@ -130,19 +132,22 @@ class _Program:
 
     def _node(self, node: Node) -> Node:
         if node.op is Op.UPDATE:
-            return self._update(node, behind_after(node.src[0]))
+            return self._update(Update.of(node))
         if node.op is Op.REGISTER:
-            return node.replace(src=(self._of(node.src[0]), *self._loops(node.src[1:])))
+            register = Register.of(node)
+            start, loops = self._of(register.start), tuple(self._loops(register.loops))
+            return register._replace(start=start, loops=loops).node()
         src = tuple(self._of(s) for s in node.src)
         return node if src == node.src else node.replace(src=src)
 
-    def _update(self, node: Node, register: Node) -> Node:
-        value, loops = self._of(node.src[1]), tuple(self._loops(node.src[2:]))
-        part = self.parts.get(register)
+    def _update(self, update: Update) -> Node:
+        value, loops = self._of(update.value), tuple(self._loops(update.loops))
+        part = self.parts.get(behind_after(update.register))
         if part is None:
-            return node.replace(src=(self._of(node.src[0]), value, *loops))
-        inside = tuple(r for r in loops if r not in part.src[1:])
-        return node.replace(src=(part, value, *inside))
+            return Update(self._of(update.register), value, loops, update.op).node()
+        around = Register.of(part).loops
+        inside = tuple(r for r in loops if r not in around)
+        return Update(part, value, inside, update.op).node()
 
     def _of(self, node: Node) -> Node:
         return self.new.get(node, node)
@@ -153,7 +158,7 @@ class _Program:
 
     def _open(self, loop: Node, cut: _Parts) -> Iterator[Node]:
         if cut.size == 1:
-            outer = loop.replace(src=(self._of(loop.src[0]),))
+            outer = loop.replace(src=(self._of(bound_of(loop)),))
             yield from self._parts(outer, cut)
             self.inner[loop], self.new[loop] = (outer,), outer
             return
@@ -165,7 +170,7 @@ class _Program:
         if first is not outer:
             yield first
         if steps % cut.size:  # the last part is shorter
-            rest = alu(Op.SUB, loop.src[0], first)
+            rest = alu(Op.SUB, bound_of(loop), first)
             is_less = alu(Op.CMPLT, rest, size)
             size = alu(Op.WHERE, is_less, rest, size)
             yield from (rest, is_less, size)
@@ -189,22 +194,24 @@ class _Program:
         A part begins at 0, whatever the whole begins at: another sum's result, perhaps.
         """
         self.registers += 1
-        src = (identity(Op.ADD, register.dtype), *self._of(register).src[1:], *loops)
+        around = Register.of(self._of(register)).loops
         ref = RegisterRef(self.registers - 1, part=Op.ADD)
-        made = Node(Op.REGISTER, register.dtype, src, ref)
+        start = identity(Op.ADD, register.dtype)
+        made = Register(start, (*around, *loops), ref, register.dtype).node()
         self.parts[register] = made
         return made
 
-    def _close(self, end: Node, cut: _Parts) -> Iterator[Node]:
-        outer, *inner = self.inner[end.src[0]]
+    def _close(self, end: Node) -> Iterator[Node]:
+        (loop,) = closed_ranges(end)
+        cut, (outer, *inner) = self.cuts[loop], self.inner[loop]
         if inner:
-            self.ended = Node(Op.END, dtypes.void, (*inner,), 0)
+            self.ended = End((), tuple(inner)).node()
             yield self.ended
         assert self.ended is not None  # what the sums run over inside of parts of one step
         for register in cut.registers:
             part = Node(Op.AFTER, register.dtype, (self.parts[register], self.ended))
             loops = (*self._loops(cut.around), outer)
             yield part
-            yield Node(Op.UPDATE, dtypes.void, (self._of(register), part, *loops), Op.ADD)
-        self.new[end] = Node(Op.END, dtypes.void, (outer,), 0)
+            yield Update(self._of(register), part, loops, Op.ADD).node()
+        self.new[end] = End((), (outer,)).node()
         yield self.new[end]

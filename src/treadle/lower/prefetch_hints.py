@@ -9,6 +9,7 @@ from ..dtype import dtypes
 from ..ir.loops import has_fixed_size
 from ..ir.node import Node, alu, behind_after
 from ..ir.op import ALU, Op
+from ..ir.views import Load, Store
 from .nontemporal_stores import CACHE_LINE, split_index
 
 __all__ = [
@@ -19,9 +20,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Row:
-    """`nbytes` side by side that one step loads, the LOAD `first` before the others."""
+    """`nbytes` side by side that one step loads, `first` before the others."""
 
-    first: Node
+    first: Load
     nbytes: int
 
 
@@ -41,15 +42,25 @@ class Loop:
         """Where what comes before a loop, or before its end, is put."""
         return self.loops if self.end is None else [*self.loops, self.end]
 
+    @property
+    def loads(self) -> list[Load]:
+        return [Load.of(n) for n in self.body if n.op is Op.LOAD]
+
+    @property
+    def stores(self) -> list[Store]:
+        return [Store.of(n) for n in self.body if n.op is Op.STORE]
+
 
 def rows_in(body: Sequence[Node], with_masked: bool = False) -> list[Row]:
     """What a step loads as whole vectors that lie side by side."""
-    groups: dict[tuple[Node, Node | None], dict[int, Node]] = {}
+    groups: dict[tuple[Node, Node | None], dict[int, Load]] = {}
     for node in body:
-        is_whole = len(node.src) == 2 or with_masked
-        if node.op is Op.LOAD and is_whole and node.dtype.count > 1:
-            base, shift = split_index(node.src[1])
-            groups.setdefault((node.src[0], base), {})[shift] = node
+        if node.op is not Op.LOAD or node.dtype.count == 1:
+            continue
+        load = Load.of(node)
+        if with_masked or not load.is_gated:
+            base, shift = split_index(load.index)
+            groups.setdefault((load.memory, base), {})[shift] = load
     rows = []
     for loads in groups.values():
         first = loads.get(0)

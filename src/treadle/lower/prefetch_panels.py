@@ -21,6 +21,7 @@ from ..ir.loops import loop_size
 from ..ir.node import Node, alu, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms
+from ..ir.views import memory_of
 from .nontemporal_stores import CACHE_LINE, split_index
 from .prefetch_hints import Loop, Row, are_constant, at_most, following_row, is_plain, ranges_of
 
@@ -34,7 +35,7 @@ def hint_for_panel(
 
     The outermost loop behind the grid are the tiles; a panel is read anew in each of them.
     """
-    memory, index = row.first.src
+    memory, index = row.first.memory, row.first.index
     if not is_plain(memory) or len(loops) < len(grid) + 2:
         return None
     tile, *steps = loops[len(grid) :]
@@ -85,16 +86,16 @@ def hint_for_packing(
     A step of `fill` loads lines that lie equally far apart. They are asked for one after the other,
     in equally many steps of the tiles.
     """
-    filled = {behind_after(n.src[0]) for n in fill.body if n.op is Op.STORE}
-    reads = {behind_after(n.src[0]) for n in body if n.op is Op.LOAD}
+    filled = {behind_after(store.memory) for store in fill.stores}
+    reads = {memory_of(n) for n in body if n.op is Op.LOAD}
     if not filled & reads or len(loops) != len(grid) + 2:
         return None
     tile, step, packing = *loops[-2:], fill.loops[-1]
     if not are_constant([tile, step, packing]):
         return None
-    loads = [n for n in fill.body if n.op is Op.LOAD and is_plain(n.src[0])]
-    places = sorted({split_index(n.src[1])[1] for n in loads})
-    bases = {(n.src[0], n.dtype, split_index(n.src[1])[0]) for n in loads}
+    loads = [(load, *split_index(load.index)) for load in fill.loads if is_plain(load.memory)]
+    places = sorted({place for _, _, place in loads})
+    bases = {(load.memory, load.dtype, base) for load, base, _ in loads}
     apart = {more - less for less, more in itertools.pairwise(places)}
     if len(bases) != 1 or len(apart) != 1:
         return None

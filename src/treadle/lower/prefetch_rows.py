@@ -42,6 +42,7 @@ from ..ir.loops import loop_size
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms
+from ..ir.views import bound_of
 from .linearize import param_bytes
 from .nontemporal_stores import CACHE_LINE, STREAM
 from .prefetch_hints import (
@@ -75,7 +76,7 @@ def hints_for_row(
         return []
     step, hints = loop.loops[-1], []
     for row in rows_in(loop.body, with_masked=True):
-        memory, index = row.first.src[:2]
+        memory, index = row.first.memory, row.first.index
         place = memory, index.substitute({step: step.like(0)})
         nbytes = loop_size(step) * row.nbytes
         following = following_row(index, rows) if is_plain(memory) else None
@@ -90,36 +91,30 @@ def hints_for_row(
 def hints_for_streams(loops: Sequence[Loop], least_bytes: int) -> dict[Node, list[Node]]:
     """PREFETCHes of what each loop reads later, by its RANGE: of memory that is read once."""
     rows = [(loop, row) for loop in loops for row in rows_in(loop.body)]
-    readers = Counter(row.first.src[0] for _, row in rows)
+    readers = Counter(row.first.memory for _, row in rows)
     found: dict[Node, list[Node]] = {}
     for loop, row in rows:
-        memory = row.first.src[0]
+        memory = row.first.memory
         if readers[memory] > 1 or _is_elsewhere_too(row, loop):
             continue
-        if not (_stores_nothing(loop) or _copies_around_caches(loop)):
+        if loop.stores and not _copies_around_caches(loop):
             continue
         if is_plain(memory) and _is_stream(row, loop, least_bytes):
             found.setdefault(loop.loops[-1], []).extend(_ahead(row))
     return found
 
 
-def _stores_nothing(loop: Loop) -> bool:
-    return not any(n.op is Op.STORE for n in loop.body)
-
-
 def _copies_around_caches(loop: Loop) -> bool:
     """Whether all stores go around the caches, and take what is loaded or more."""
-    stores = [n for n in loop.body if n.op is Op.STORE]
-    loads = [n for n in loop.body if n.op is Op.LOAD]
-    stored = sum(n.src[2].dtype.itemsize for n in stores if n.arg == STREAM)
-    return all(n.arg == STREAM for n in stores) and stored >= sum(n.dtype.itemsize for n in loads)
+    stored = sum(store.value.dtype.itemsize for store in loop.stores)
+    loaded = sum(load.dtype.itemsize for load in loop.loads)
+    return all(store.how == STREAM for store in loop.stores) and stored >= loaded
 
 
 def _is_elsewhere_too(row: Row, loop: Loop) -> bool:
     """Whether a step reads the row's memory at other places, too, which is as good as hints."""
-    memory = row.first.src[0]
-    loads = [n for n in loop.body if n.op is Op.LOAD and n.src[0] is memory]
-    return sum(n.dtype.itemsize for n in loads) > row.nbytes
+    loads = (load for load in loop.loads if load.memory is row.first.memory)
+    return sum(load.dtype.itemsize for load in loads) > row.nbytes
 
 
 def _is_stream(row: Row, loop: Loop, least_bytes: int) -> bool:
@@ -127,7 +122,7 @@ def _is_stream(row: Row, loop: Loop, least_bytes: int) -> bool:
 
     What lies behind the last step is what the next steps of a loop around it read, or a small part.
     """
-    memory, index = row.first.src
+    memory, index = row.first.memory, row.first.index
     if param_bytes(behind_after(memory)) <= least_bytes or not are_constant(loop.loops):
         return False
     terms, _ = linear_terms(index)
@@ -141,13 +136,14 @@ def _is_stream(row: Row, loop: Loop, least_bytes: int) -> bool:
 
 def hints_for_totals(loop: Loop, least_bytes: int) -> list[Node]:
     """PREFETCHes in a loop that adds rows to totals, of memory of more than `least_bytes`."""
-    totals, loaded = ({n.src[0] for n in loop.body if n.op is op} for op in (Op.STORE, Op.LOAD))
+    totals, loads = {store.memory for store in loop.stores}, loop.loads
+    loaded = {load.memory for load in loads}
     if not totals or any(behind_after(m).op is not Op.LOCAL for m in totals) or totals - loaded:
         return []
     hints, step = [], loop.loops[-1]
-    for load in (n for n in loop.body if n.op is Op.LOAD and len(n.src) == 2):
-        memory, index = load.src[0], load.src[1]
-        if not is_plain(memory):
+    for load in loads:
+        memory, index = load.memory, load.index
+        if load.is_gated or not is_plain(memory):
             continue
         if param_bytes(behind_after(memory)) <= least_bytes or load.dtype.itemsize < CACHE_LINE:
             continue
@@ -158,7 +154,7 @@ def hints_for_totals(loop: Loop, least_bytes: int) -> list[Node]:
 
 
 def _ahead(row: Row) -> list[Node]:
-    memory, index = row.first.src
+    memory, index = row.first.memory, row.first.index
     return asked_for(memory, index + AHEAD // memory.dtype.scalar.itemsize, row.nbytes)
 
 
@@ -168,21 +164,22 @@ def hints_for_rows_ahead(loop: Loop, rows: Sequence[Node], l2: int, in_blocks: b
     A loop over several rows of a block computes so much that the processor does not meet the next
     one where a row ends, and uses it at once.
     """
-    streams = any(n.op is Op.STORE and n.arg == STREAM for n in loop.body)
+    streams = any(store.how == STREAM for store in loop.stores)
     if not streams or not are_constant(loop.loops[-1:]):
         return []
-    loads = [n for n in loop.body if n.op is Op.LOAD and n.dtype.count > 1 and is_plain(n.src[0])]
+    loads = [load for load in loop.loads if load.dtype.count > 1 and is_plain(load.memory)]
     step = loop.loops[-1]
-    if loop_size(step) * sum(n.dtype.itemsize for n in loads) > l2 // 2:
+    if loop_size(step) * sum(load.dtype.itemsize for load in loads) > l2 // 2:
         return []
     level, hints = 1 if in_blocks else 2, []
     for load in loads:
-        memory, index = load.src[:2]
-        read = [_first(n.src[1]) for n in loads if n.src[0] is memory]
+        memory, index = load.memory, load.index
+        read = [_first(other.index) for other in loads if other.memory is memory]
         following = following_row(index, rows)
         if following is None or _first(following) in read:
             continue
-        if not in_blocks and _first(following) is _first(index.substitute({step: step.src[0]})):
+        behind = index.substitute({step: bound_of(step)})
+        if not in_blocks and _first(following) is _first(behind):
             continue
         hints += asked_for(memory, following, load.dtype.itemsize, level)
     return hints

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..dtype import dtypes
 from ..ir.args import RegisterRef
 from ..ir.choices import take
 from ..ir.key_value import joined, split
 from ..ir.loops import closed_ranges, free_ranges, identity
 from ..ir.node import Node, behind_after, rebuild
 from ..ir.op import Op
+from ..ir.views import End, Reduce, Register, Update, operand
 from .argmax_registers import argmax_updates
 
 __all__ = ["lower_reduces"]
@@ -31,7 +31,7 @@ def lower_reduces(root: Node) -> Node:
     groups: dict[tuple[Node, ...], list[Node]] = {}
     for node in order:
         if node.op is Op.REDUCE:
-            groups.setdefault(node.src[1:], []).append(node)
+            groups.setdefault(closed_ranges(node), []).append(node)
     for node in order:
         if node.op is Op.END and closed_ranges(node) in groups:
             groups[closed_ranges(node)].append(node)
@@ -43,8 +43,8 @@ def lower_reduces(root: Node) -> Node:
             continue
         if (group := groups.get(closed_ranges(node))) is not None:
             number = _lower_group(_by_factor(group), free, new, number, starts)
-        elif node.op is Op.ADD and starts.get(node.src[1]) is node.src[0]:
-            new[node] = new[node.src[1]]
+        elif node.op is Op.ADD and (whole := _whole_sum(node, starts)) is not None:
+            new[node] = new[whole]
         else:
             src = tuple(new[s] for s in node.src)
             new[node] = node if src == node.src else rebuild(node, src)
@@ -59,7 +59,7 @@ def _by_factor(members: list[Node]) -> list[Node]:
     first: dict[Node, int] = {}
     keys = {}
     for number, member in enumerate(members):
-        value = member.src[0]
+        value = operand(member)
         factors = [s for s in value.src if s.op is Op.BROADCAST] if value.op is Op.MUL else []
         keys[member] = first.setdefault(factors[0], number) if factors else number
     return sorted(members, key=keys.__getitem__)
@@ -81,13 +81,20 @@ def _continued(
         if node.op is not Op.ADD or any(s.op is not Op.REDUCE for s in node.src):
             continue
         one, other = node.src
-        are_sums = all(s.arg.op is Op.ADD and s.src[1] in first for s in node.src)
-        is_later = one.src[1].arg.number < other.src[1].arg.number
+        loop, next_loop = (closed_ranges(s)[0] for s in node.src)
+        are_sums = one.arg.op is other.arg.op is Op.ADD and {loop, next_loop} <= first
+        is_later = loop.arg.number < next_loop.arg.number
         is_alike = free[one] == free[other] and users[one] == users[other] == 1
         if are_sums and is_later and is_alike:
             take("continued_sums")
             found[other] = one
     return found
+
+
+def _whole_sum(total: Node, starts: dict[Node, Node]) -> Node | None:
+    """The one of two sums that goes on where the other one ended, if one does."""
+    one, other = total.src
+    return other if starts.get(other) is one else None
 
 
 def _needs_any(members: list[Node]) -> bool:
@@ -132,16 +139,16 @@ def _lower_group(
     effects: list[Node] = []
     for member in members:
         if member.op is Op.END:
-            effects.extend(new[effect] for effect in member.src[: member.arg])
+            effects.extend(new[effect] for effect in End.of(member).effects)
             continue
-        start = new[starts[member]] if member in starts else None
-        made = _updates(new[member.src[0]], member.arg.op, outer, loops, number, start)
-        registers[member] = [behind_after(update.src[0]) for update in made]
+        reduce, start = Reduce.of(member), new[starts[member]] if member in starts else None
+        made = _updates(new[reduce.value], reduce.arg.op, outer, loops, number, start)
+        registers[member] = [behind_after(Update.of(update).register) for update in made]
         effects.extend(made)
         number += len(made)
     if len({member.op for member in members}) > 1:
         take("shared_loops")
-    finish = Node(Op.END, dtypes.void, (*effects, *loops), len(effects))
+    finish = End(tuple(effects), loops).node()
     new.update((member, finish) for member in members)
     for member, held in registers.items():
         results = [Node(Op.AFTER, register.dtype, (register, finish)) for register in held]
@@ -158,5 +165,5 @@ def _updates(
     if halves is not None:
         return argmax_updates(*halves, op, outer, loops, number)
     init = identity(op, value.dtype) if start is None else start
-    register = Node(Op.REGISTER, value.dtype, (init, *outer), RegisterRef(number + 1))
-    return [Node(Op.UPDATE, dtypes.void, (register, value, *loops), op)]
+    register = Register(init, outer, RegisterRef(number + 1), value.dtype).node()
+    return [Update(register, value, loops, op).node()]

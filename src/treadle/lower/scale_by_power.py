@@ -12,6 +12,7 @@ from ..ir.choices import take
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
+from ..ir.views import operand
 from .exponential import scaled
 from .floats import layout
 
@@ -30,13 +31,17 @@ def scale_by_powers(root: Node, vector_bytes: int) -> Node:
 
 def _of(product: Node) -> Node | None:
     """SCALE, if `product` is what `scaled` makes of a value and of a number with an exponent."""
-    first, tagged = product.src[0], _tagged(product.src[1])
-    if tagged is None or first.op is not Op.MUL or scaled(first.src[0], tagged) is not product:
+    first, power = product.src
+    tagged = _tagged(power)
+    if tagged is None or first.op is not Op.MUL:
+        return None
+    value, _ = first.src
+    if scaled(value, tagged) is not product:
         return None
     form = layout(product)
     exponent = tagged - (form.magic + 2 * form.bias)
     take("scale_by_power")
-    return Node(Op.SCALE, product.dtype, (first.src[0], exponent))
+    return Node(Op.SCALE, product.dtype, (value, exponent))
 
 
 def _tagged(power: Node) -> Node | None:
@@ -44,5 +49,5 @@ def _tagged(power: Node) -> Node | None:
     for op in (Op.BITCAST, Op.SHL, Op.SUB, Op.BITCAST):
         if power.op is not op:
             return None
-        power = power.src[0]
+        power = operand(power)
     return power

@@ -9,10 +9,10 @@ optimize/output_reductions.py. What the loops inside have in common is for regis
 
 from __future__ import annotations
 
-from ..dtype import dtypes
 from ..ir.loops import closed_ranges
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import End
 from .linearize import phase_ends
 
 __all__ = ["join_phases"]
@@ -28,7 +28,7 @@ def join_phases(root: Node) -> Node:
         if len(ends) > 1:
             grid = _grid(ends[0])
             effects = tuple(effect for end in ends for effect in _inside(end, grid))
-            joined = Node(Op.END, dtypes.void, (*effects, *grid), len(effects))
+            joined = End(effects, grid).node()
             root = root.substitute(dict.fromkeys(ends, joined))
     return root if root.op is not Op.SINK else Node.sink(dict.fromkeys(root.src))
 
@@ -39,5 +39,6 @@ def _grid(end: Node) -> tuple[Node, ...]:
 
 def _inside(end: Node, grid: tuple[Node, ...]) -> tuple[Node, ...]:
     """What a phase does in each step of its grid."""
-    effects, inner = end.src[: end.arg], tuple(r for r in closed_ranges(end) if r not in grid)
-    return (Node(Op.END, dtypes.void, (*effects, *inner), len(effects)),) if inner else effects
+    effects, loops = End.of(end)
+    inner = tuple(r for r in loops if r not in grid)
+    return (End(effects, inner).node(),) if inner else effects

@@ -10,14 +10,14 @@ several buffers is lowered in multi_buffering.py.
 
 from __future__ import annotations
 
-from ..dtype import dtypes
 from ..ir.args import LocalRef, ParamRef
-from ..ir.loops import closed_ranges
+from ..ir.conditions import TRUE
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
 from ..ir.shape import size_product
 from ..ir.verify import verify_stages
+from ..ir.views import After, Box, End, Load, Stage, Store, operand
 from .bulk_copy_producer import lower_bulk_copies
 from .multi_buffering import alignment_of, lower_buffered_stages, place_in, stored_part
 
@@ -33,14 +33,11 @@ def lower_stages(root: Node, first_slot: int) -> tuple[Node, list[Node]]:
     first_local = sum(n.op is Op.LOCAL for n in root.toposort())
 
     def step(node: Node) -> Node | None:
-        if node.op is Op.FRAGMENT and behind_after(node.src[0]).op is Op.LOAD:
-            memory, position = behind_after(node.src[0]).src  # memory, and no value of it
-            if node.src[0].op is Op.AFTER:
-                memory = Node(Op.AFTER, memory.dtype, (memory, *node.src[0].src[1:]))
-            return node.replace(src=(memory, position))
-        if node.op is Op.BOX and node.src[0].op is Op.LOAD:
-            return node.replace(src=(node.src[0].src[0], *node.src[1:]))
-        if node.op is Op.WGMMA and node.src[0].op is Op.LOAD:
+        if node.op is Op.FRAGMENT and behind_after(operand(node)).op is Op.LOAD:
+            return node.replace(src=_memory_and_index(operand(node)))
+        if node.op is Op.BOX and (box := Box.of(node)).memory.op is Op.LOAD:
+            return box._replace(memory=Load.of(box.memory).memory).node()
+        if node.op is Op.WGMMA and all(read.op is Op.LOAD for read in node.src):
             return node.replace(src=tuple(s for load in node.src for s in load.src))
         if node.op is not Op.STAGE:
             return None
@@ -50,10 +47,18 @@ def lower_stages(root: Node, first_slot: int) -> tuple[Node, list[Node]]:
             if memory.op is Op.PARAM:
                 scratch.append(memory)
             filled[key] = _fill(node, memory)
-        position = place_in(node, node.src[2 + len(node.arg.sizes) :])
+        position = place_in(node, Stage.of(node).read)
         return Node(Op.LOAD, node.dtype, (filled[key], position))
 
     return _number_tickets(rewrite_with(root, step)), scratch
+
+
+def _memory_and_index(read: Node) -> tuple[Node, Node]:
+    """What a LOAD reads: memory, and no value of it; later if it is read after something."""
+    load = Load.of(behind_after(read))
+    if read.op is not Op.AFTER:
+        return load.memory, load.index
+    return After.of(read)._replace(value=load.memory).node(), load.index
 
 
 def _number_tickets(root: Node) -> Node:
@@ -62,16 +67,16 @@ def _number_tickets(root: Node) -> Node:
     def step(node: Node) -> Node | None:
         if node.op is not Op.END:
             return None
-        below = Node.sink(node.src[: node.arg]).toposort(lambda n: n.op is not Op.END)
-        taken = {n: n.src[0] for n in below if n.op is Op.TICKET}
+        end = End.of(node)
+        below = Node.sink(end.effects).toposort(lambda n: n.op is not Op.END)
+        taken = {n: operand(n) for n in below if n.op is Op.TICKET}
         if not taken:
             return None
-        effects = tuple(effect.substitute(taken) for effect in node.src[: node.arg])
-        counted = tuple(
-            Node(Op.STORE, dtypes.void, (*load.src[:2], load + 1)) for load in taken.values()
-        )
-        src = (*effects, *counted, *closed_ranges(node))
-        return Node(Op.END, dtypes.void, src, len(effects) + len(counted))
+        effects = [effect.substitute(taken) for effect in end.effects]
+        for number in taken.values():
+            load = Load.of(number)
+            effects.append(Store(load.memory, load.index, number + 1).node())
+        return end._replace(effects=tuple(effects)).node()
 
     return rewrite_with(root, step)
 
@@ -84,11 +89,7 @@ def _memory(node: Node, number: int, slot: int) -> Node:
 
 
 def _fill(node: Node, memory: Node) -> Node:
-    value, gate = node.src[:2]
-    position = place_in(node, node.src[2:])
-    src = (memory, position, value)
-    if gate.op is not Op.CONST:
-        src = (*src, gate)
-    store = Node(Op.STORE, dtypes.void, src)
-    done = Node(Op.END, dtypes.void, (store, *closed_ranges(node)), 1)
-    return Node(Op.AFTER, node.dtype, (memory, done))
+    stage = Stage.of(node)
+    gate = TRUE if stage.gate.op is Op.CONST else stage.gate
+    store = Store(memory, place_in(node, stage.filled), stage.value, gate).node()
+    return After(memory, (End((store,), stage.loops).node(),)).node()

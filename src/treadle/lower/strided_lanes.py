@@ -15,6 +15,7 @@ from ..ir.choices import take
 from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import Load, Store
 from .lanes import broadcast, lane_condition, without_lane
 
 __all__ = ["Strided", "strided"]
@@ -40,8 +41,8 @@ class Strided(NamedTuple):
         dtype = filler.dtype
         value: Node | None = None
         for piece in range(self.step):
-            src = (memory, self._start(piece), self._mask(piece, gate), filler)
-            part = Node(Op.LOAD, dtype, src)
+            mask = self._mask(piece, gate)
+            part = Load(memory, self._start(piece), mask, filler, dtype).node()
             places = [divmod(n * self.step, self.lanes) for n in range(self.lanes)]
             mine = tuple(
                 (self.lanes + at if value is not None else at) if number == piece else n
@@ -59,8 +60,8 @@ class Strided(NamedTuple):
         for piece in range(self.step):
             spread = tuple((piece * self.lanes + n) // self.step for n in range(self.lanes))
             part = Node(Op.SHUFFLE, wide.dtype, (wide, wide), spread)
-            src = (memory, self._start(piece), part, self._mask(piece, gate))
-            stores.append(Node(Op.STORE, dtypes.void, src))
+            mask = self._mask(piece, gate)
+            stores.append(Store(memory, self._start(piece), part, mask).node())
         return stores
 
     def _start(self, piece: int) -> Node:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..dtype import DType, dtypes
+from ..dtype import DType
 from ..ir.choices import take
 from ..ir.loops import free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
+from ..ir.views import Store
 from .lanes import contiguous, lane_condition
 from .register_transpose import transposed
 
@@ -24,18 +25,15 @@ __all__ = ["find_side", "store_transposed"]
 MASKED_BYTES = 4  # the least size of elements that masks are about, on all targets that have any
 
 
-def find_side(store: Node, sides: Sequence[Node], has_masks: bool) -> Node | None:
+def find_side(store: Store, sides: Sequence[Node], has_masks: bool) -> Node | None:
     """Which of the unrolled RANGEs `sides` a STORE is contiguous in, and can be turned over."""
-    _, place, value, *gates = store.src
-    below = Node.sink((place, *gates))
+    below = Node.sink((store.index, store.gate))
     if any(n.op in (Op.LOAD, Op.REDUCE) for n in below.toposort()):
         return None
-    free = free_ranges(below)
+    tied = free_ranges(below)[store.gate]
     for side in sides:
-        is_free = not any(side in free[gate] for gate in gates) or _has_masks(
-            value.dtype, has_masks
-        )
-        if is_free and loop_size(side) > 1 and contiguous(place, side) is not None:
+        is_free = side not in tied or _has_masks(store.value.dtype, has_masks)
+        if is_free and loop_size(side) > 1 and contiguous(store.index, side) is not None:
             return side
     return None
 
@@ -66,13 +64,11 @@ def store_transposed(
             base = contiguous(simplify(index.substitute(here)), row)
             held = simplify(gate.substitute(here) & (row < len(block)))
             assert base is not None  # by find_side
-            if held.op is not Op.CONST:
-                mask = (held if row not in free_ranges(held)[held] else lane_condition(held, row),)
-            elif held.arg:
-                mask = ()
-            else:
+            if held.op is Op.CONST and not held.arg:
                 continue
-            yield Node(Op.STORE, dtypes.void, (memory, base, column, *mask))
+            is_one = row not in free_ranges(held)[held]
+            mask = held if is_one else lane_condition(held, row)
+            yield Store(memory, base, column, mask).node()
         first += len(block)
 
 

@@ -14,6 +14,7 @@ from ..ir.choices import take
 from ..ir.loops import identity
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import After, Register, Update
 
 __all__ = ["widen_scans"]
 
@@ -32,16 +33,16 @@ def _is_running_total(node: Node) -> bool:
         return False
     if [n.op for n in updates] != [Op.UPDATE] or updates[0].arg not in (Op.ADD, Op.MUL):
         return False
-    steps = Node.sink(updates[0].src[2:]).toposort()
-    return len(updates[0].src) > 2 and not any(
-        n.op is Op.RANGE and n.arg.kind == "vector" for n in steps
-    )
+    loops = Update.of(updates[0]).loops
+    steps = Node.sink(loops).toposort()
+    is_vector = any(n.op is Op.RANGE and n.arg.kind == "vector" for n in steps)
+    return bool(loops) and not is_vector
 
 
 def _widened(node: Node) -> Node:
-    register, update = node.src
-    _, value, *loops = update.src
-    none = identity(update.arg, dtypes.float64)
-    wide = register.replace(dtype=dtypes.float64, src=(none, *register.src[1:]))
-    added = update.replace(src=(wide, value.cast(dtypes.float64), *loops))
-    return node.replace(dtype=dtypes.float64, src=(wide, added)).cast(dtypes.float32)
+    register, step = node.src
+    update = Update.of(step)
+    none = identity(step.arg, dtypes.float64)
+    wide = Register.of(register)._replace(start=none, dtype=dtypes.float64).node()
+    added = update._replace(register=wide, value=update.value.cast(dtypes.float64)).node()
+    return After(wide, (added,)).node().cast(dtypes.float32)

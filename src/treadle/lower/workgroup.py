@@ -19,7 +19,7 @@ from ..ir.loops import closed_ranges, has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
-from ..ir.shape import size_max
+from ..ir.views import Reduce, Store
 
 __all__ = ["lower_work_items"]
 
@@ -41,7 +41,7 @@ def lower_work_items(root: Node) -> tuple[Node, int]:
         if r.op is Op.RANGE and r.arg.kind == "subgroup":
             if has_fixed_size(r) and items % loop_size(r):
                 raise InternalError(f"a group of {items} items has no full subgroups of {r!r}")
-            digits[r] = _work_item("lane", size_max(r.src[0]))
+            digits[r] = _work_item("lane", loop_size(r))
     for end in ends:
         step = 1
         for r in reversed(local[end]):
@@ -54,7 +54,8 @@ def lower_work_items(root: Node) -> tuple[Node, int]:
         if node in digits:
             new[node] = digits[node]
         elif node.op is Op.REDUCE and closed:
-            mine = node.replace(src=src) if src[1:] else src[0]
+            value, *loops = src
+            mine = Reduce(value, tuple(loops), node.arg).node() if loops else value
             new[node] = Node(Op.SUBGROUP, node.dtype, (mine,), node.arg.op)
         elif node.op is Op.END and counts[node] < items:
             new[node] = node.replace(src=tuple(_gated(s, item < counts[node]) for s in src))
@@ -68,8 +69,9 @@ def _work_item(name: str, count: int) -> Node:
 
 
 def _gated(node: Node, gate: Node) -> Node:
-    if node.op is not Op.STORE or node.src[2].op is Op.BOX:  # one item makes bulk copies
+    if node.op is not Op.STORE:
         return node
-    if len(node.src) > 3:
-        gate = node.src[3] & gate
-    return node.replace(src=(*node.src[:3], gate))
+    store = Store.of(node)
+    if store.value.op is Op.BOX:  # one item makes bulk copies
+        return node
+    return store._replace(gate=store.gate & gate).node()

@@ -31,6 +31,7 @@ from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
+from ..ir.views import After, End, operands
 from ..target import MatrixUnit, Target
 from .attention_masks import hide, is_mask, is_shown, score_at, shown_where
 from .attention_tiles import (
@@ -139,8 +140,8 @@ class Attending:
             lambda product, step: words_of_weights(weights[product], step),
             lambda block, step: tiles.words_of_y(values, block, step), self.tile,
         )  # fmt: skip
-        effects += [total.src[1] for mine in sums for total in mine]
-        self.done = Node(Op.END, dtypes.void, (*effects, self.tile), len(effects))
+        effects += [effect for mine in sums for total in mine for effect in After.of(total).effects]
+        self.done = End(tuple(effects), (self.tile,)).node()
 
     def _carried(self) -> _Row:
         least, none = (Node.const(self.unit.sums, n) for n in (-math.inf, 0))
@@ -165,11 +166,9 @@ class Attending:
         base = base * self.scale
         shrunk, *weights = (quick_exp2(n * self.scale - base) for n in (before, *scores))
         total = tiles.updated(row.total, shrunk, Op.MUL, self.tile)
-        effects = [
-            tiles.updated(row.most, most, Op.MAX, self.tile).src[1],
-            tiles.updated(total, tree(weights, Op.ADD), Op.ADD, self.tile).src[1],
-        ]
-        return weights, shrunk, effects
+        largest = tiles.updated(row.most, most, Op.MAX, self.tile)
+        total = tiles.updated(total, tree(weights, Op.ADD), Op.ADD, self.tile)
+        return weights, shrunk, [*After.of(largest).effects, *After.of(total).effects]
 
     def _score(self, product: int, half: int, block: int, side: int, total: Node) -> Node:
         """s of an item's row and one of its two keys of each eight."""
@@ -223,10 +222,8 @@ def _scaled(found: Attention) -> tuple[float, Node]:
     A factor of the product is left to that where nothing but masks comes after it.
     """
     scores = found.scores.substitute({found.product: HOLE})
-    factors = {
-        n.src[1].arg for n in scores.toposort()
-        if n.op is Op.MUL and n.src[0] is HOLE and n.src[1].op is Op.CONST
-    }  # fmt: skip
+    products = [operands(n) for n in scores.toposort() if n.op is Op.MUL]
+    factors = {by.arg for one, by in products if one is HOLE and by.op is Op.CONST}
     if len(factors) == 1:
         (factor,) = factors
         plain = _without(scores, HOLE * factor) if 0 < factor < math.inf else None
@@ -242,10 +239,12 @@ def _without(scores: Node, scaled: Node) -> Node | None:
     if scores.op is Op.CONST:
         return scores if scores.arg == -math.inf else None
     if scores.op is Op.WHERE:
-        parts = [_without(part, scaled) for part in scores.src[1:]]
-        return None if None in parts else scores.src[0].where(*parts)
+        condition, yes, no = scores.src
+        parts = [_without(part, scaled) for part in (yes, no)]
+        return None if None in parts else condition.where(*parts)
     if scores.op is Op.ADD:
-        for one, mask in (scores.src, scores.src[::-1]):
+        left, right = scores.src
+        for one, mask in ((left, right), (right, left)):
             plain = _without(one, scaled)
             if plain is not None and is_mask(mask):
                 condition, yes, _ = mask.src

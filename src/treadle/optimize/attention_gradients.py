@@ -34,10 +34,12 @@ from ..ir.attention_gradients import (
     without_rounding,
 )
 from ..ir.choices import take
+from ..ir.conditions import all_of
 from ..ir.loops import TRUE, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
+from ..ir.views import After, End, Stage, Store, Where, operand, operands
 from ..target import MatrixUnit, Target
 from .attention import Attending
 from .attention_masks import hide, is_mask
@@ -102,8 +104,8 @@ class _Kernel:
     def _bytes(self, shape: Shape) -> int:
         """The shared memory of a workgroup: its rows, and tiles of keys in both passes."""
         found = self.found
-        tiles = {p.of_key.src[0].src[0]: power_of_two(p.depth) for p in found.products}
-        tiles |= {one.value.src[0].src[0]: power_of_two(found.column) for one in found.sums}
+        tiles = {_memory_of(p.of_key): power_of_two(p.depth) for p in found.products}
+        tiles |= {_memory_of(one.value): power_of_two(found.column) for one in found.sums}
         wide = sum(tiles.values())
         if found.statistics is not None:
             wide += power_of_two(found.statistics.attention.depth) + power_of_two(found.column)
@@ -117,7 +119,7 @@ class _Kernel:
         if self.found.statistics is not None:
             stores, known = self._attended(self.found.statistics, pair)
         stores += self._sums(known, pair) if self.found.sums else []
-        end = Node(Op.END, dtypes.void, (*stores, *self.tiles.loops, pair), len(stores))
+        end = End(tuple(stores), (*self.tiles.loops, pair)).node()
         self.moves.root = simplify(self.moves.root.substitute({self.nest.node: end}))
         shape = self.tiles.shape
         take("tiled_attention_gradients")
@@ -171,11 +173,9 @@ class _Kernel:
 
     def _stored_once(self, store: Node, half: tuple[int, int], known: dict[Node, Node]) -> Node:
         """The STORE of a statistic, by one of the items that have the row."""
-        here = self._of_row(store, half, known)
-        memory, index, value, *gates = here.src
-        gate = simplify(self.tiles.lane.t < 1)
-        gate = gate & gates[0] if gates else gate
-        return here.replace(src=(memory, index, value, gate))
+        here = Store.of(self._of_row(store, half, known))
+        gate = all_of((simplify(self.tiles.lane.t < 1), here.gate))
+        return here._replace(gate=gate).node()
 
     # -- sums over the keys -----------------------------------------------------------------------
 
@@ -209,9 +209,9 @@ class _Kernel:
                 lambda _, step, weights=weights: words_of_weights(weights, step),
                 lambda block, step, values=values: tiles.words_of_y(values, block, step), tile,
             )  # fmt: skip
-            effects += [total.src[1] for total in sums[0]]
+            effects += [effect for total in sums[0] for effect in After.of(total).effects]
             results.append(first)
-        done = Node(Op.END, dtypes.void, (*effects, tile), len(effects))
+        done = End(tuple(effects), (tile,)).node()
         return [
             store
             for one, sums in zip(found.sums, results, strict=True)
@@ -223,18 +223,17 @@ class _Kernel:
         tile: Node,
     ) -> list[Node]:  # fmt: skip
         """Weights without the mask of a product, which its `scores` have instead from here on."""
-        masked = [
-            n for n in Node.sink(elements).toposort()
-            if n.op is Op.WHERE and n.src[2].value == -math.inf
-        ]  # fmt: skip
+        wheres = {n: Where.of(n) for n in Node.sink(elements).toposort() if n.op is Op.WHERE}
+        masked = {n: where for n, where in wheres.items() if where.no.value == -math.inf}
         for sums, hole in self.products.items():
-            mine = [n for n in masked if _is_multiple(n.src[1], hole)]
-            if len({n.src[0] for n in mine}) != 1:
+            mine = {n: where for n, where in masked.items() if _is_multiple(where.yes, hole)}
+            conditions = {where.condition for where in mine.values()}
+            if len(conditions) != 1:
                 continue
-            hidden = hide(self.tiles, scores[sums], mine[0].src[0], first_key, tile)
+            hidden = hide(self.tiles, scores[sums], conditions.pop(), first_key, tile)
             if hidden is not None:
                 scores[sums] = hidden
-                shown = {n: n.src[1] for n in mine}
+                shown = {n: where.yes for n, where in mine.items()}
                 elements = [element.substitute(shown) for element in elements]
         return elements
 
@@ -256,7 +255,7 @@ class _Kernel:
         value = self.tiles.at(part, {self.found.key: first_key + item % keys})
         gate = TRUE if keys == items else simplify(item < keys)
         arg = StageArg("shared", (keys,), BUFFERS)
-        return Node(Op.STAGE, part.dtype, (value, gate, item, Node.index(0), item), arg)
+        return Stage(value, gate, (item,), (Node.index(0),), (item,), arg, part.dtype).node()
 
     def _element(
         self, element: Node, half: tuple[int, int], block: int, side: int, first_key: Node,
@@ -275,7 +274,7 @@ class _Kernel:
         }
         values |= {self.statistics[n]: one for n, one in known.get(half, {}).items()}
         for hole, stage in staged.items():
-            values[hole] = stage.replace(src=(*stage.src[:3], simplify(place), stage.src[4]))
+            values[hole] = Stage.of(stage)._replace(read=(simplify(place),)).node()
         inside = tiles.is_inside(found.key, key)
         weight = here.substitute(values)
         return weight if inside is TRUE else inside.where(weight, 0.0)
@@ -287,12 +286,17 @@ class _Kernel:
         for product, half in self.tiles.halves():
             assert product == 0  # SHAPES have one
             for block, register in enumerate(sums):
-                after = Node(Op.AFTER, register.dtype, (register, done))
+                after = After(register, (done,)).node()
                 places = {found.row: self.tiles.row_of(product, half),
                           found.column: self.tiles.column_of(block, pair)}  # fmt: skip
                 result = lane_of(after, simplify(pair + half * 2))
                 stores.append(self.tiles.at(store, places).substitute({HOLE: result}))
         return stores
+
+
+def _memory_of(factor: Node) -> Node:
+    """What a factor is read from, before it is widened: those of one memory share their tiles."""
+    return operand(operand(factor))
 
 
 def _hole(number: int) -> Node:
@@ -320,10 +324,12 @@ def _quick(root: Node, row: Node, key: Node) -> Node:
             new[node] = without_rounding(src[0])
         elif node.op is Op.EXP:
             new[node] = quick_exp2(_scaled(src[0], LOG2_E))
-        elif node.op is Op.FDIV and not {row, key} <= free[node.src[1]]:
-            new[node] = src[0] * (Node.const(node.dtype, 1.0) / src[1])
         else:
             new[node] = node if src == node.src else node.replace(src=src)
+        if node.op is Op.FDIV:
+            (_, divisor), (number, by) = operands(node), src
+            if not {row, key} <= free[divisor]:
+                new[node] = number * (Node.const(node.dtype, 1.0) / by)
     return new[root]
 
 
@@ -331,23 +337,25 @@ def _scaled(node: Node, factor: float) -> Node:
     """`node` times a factor, which is brought to where a constant is."""
     if node.op is Op.CONST:
         return Node.const(node.dtype, node.arg * factor)
-    if node.op is Op.ADD and any(map(is_mask, node.src)):
-        one, mask = node.src if is_mask(node.src[1]) else node.src[::-1]
+    if node.op not in (Op.ADD, Op.SUB, Op.MUL):
+        return node * factor
+    one, other = operands(node)
+    if node.op is Op.ADD and (is_mask(one) or is_mask(other)):
+        one, mask = (one, other) if is_mask(other) else (other, one)
         condition, yes, _ = mask.src
         least, scaled = Node.const(node.dtype, -math.inf), _scaled(one, factor)
         return condition.where(*((scaled, least) if yes.arg == 0 else (least, scaled)))
     if node.op in (Op.ADD, Op.SUB):
-        return _scaled(node.src[0], factor).alu(node.op, _scaled(node.src[1], factor))
-    if node.op is Op.MUL and node.src[1].op is Op.CONST:
-        return node.src[0] * (node.src[1].arg * factor)
-    return node * factor
+        return _scaled(one, factor).alu(node.op, _scaled(other, factor))
+    return one * (other.arg * factor) if other.op is Op.CONST else node * factor
 
 
 def _is_multiple(node: Node, hole: Node) -> bool:
     """Whether a node is `hole` times a number above 0."""
-    if node.op is not Op.MUL or node.src[1].op is not Op.CONST:
+    if node.op is not Op.MUL:
         return node is hole
-    return node.src[0] is hole and 0 < node.src[1].arg < math.inf
+    one, factor = operands(node)
+    return one is hole and factor.op is Op.CONST and 0 < factor.arg < math.inf
 
 
 def _of_keys_alone(roots: list[Node], row: Node, key: Node) -> list[Node]:

@@ -13,11 +13,12 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from ..dtype import dtypes
+from ..ir.conditions import without_not
 from ..ir.loops import TRUE, loop_size
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
+from ..ir.views import After, End, Update
 from .attention_tiles import Tiles
 from .masked_bounds import as_index
 
@@ -33,15 +34,19 @@ class _Corners(NamedTuple):
 
 def is_mask(node: Node) -> bool:
     """Whether a node is 0 or -inf, as a condition says."""
-    values = [s.arg for s in node.src[1:] if s.op is Op.CONST]
-    return node.op is Op.WHERE and sorted(values) == [-math.inf, 0]
+    if node.op is not Op.WHERE:
+        return False
+    _, yes, no = node.src
+    return (yes.value, no.value) in ((0, -math.inf), (-math.inf, 0))
 
 
 def shown_where(score: Node) -> tuple[Node, Node | None]:
     """A score without its mask, and where it counts; None if places alone do not say that."""
-    if score.op is Op.WHERE and score.src[2].value == -math.inf:
-        if not any(n.op is Op.REGISTER for n in score.src[0].toposort()):  # a HOLE: the score
-            return score.src[1], score.src[0]
+    if score.op is Op.WHERE:
+        condition, yes, no = score.src
+        is_hole = (n.op is Op.REGISTER for n in condition.toposort())  # which stands for the score
+        if no.value == -math.inf and not any(is_hole):
+            return yes, condition
     return score, None
 
 
@@ -76,11 +81,9 @@ def hide(
     for product, mine in enumerate(scores):
         for block, one in enumerate(mine):
             mask = _mask(tiles, shown, first_key, product, block)
-            effects.append(Node(Op.UPDATE, dtypes.void, (one, mask, tile, once), Op.MIN))
-    done = Node(Op.END, dtypes.void, (*effects, once), len(effects))
-    return [
-        [Node(Op.AFTER, one.dtype, (behind_after(one), done)) for one in mine] for mine in scores
-    ]
+            effects.append(Update(one, mask, (tile, once), Op.MIN).node())
+    done = End(tuple(effects), (once,)).node()
+    return [[After(behind_after(one), (done,)).node() for one in mine] for mine in scores]
 
 
 def _is_cut(tiles: Tiles, shown: Node | None, first_key: Node) -> Node | None:
@@ -113,8 +116,9 @@ def _mask(tiles: Tiles, shown: Node | None, first_key: Node, product: int, block
 
 def _excess(condition: Node, corners: _Corners, holds: bool = True) -> list[Node] | None:
     """Numbers below 0 if a condition holds (or does not) everywhere in a tile; None if unknown."""
-    if condition.op is Op.XOR and condition.src[1].op is Op.CONST:
-        return _excess(condition.src[0], corners, holds != condition.src[1].arg)
+    compared, is_not = without_not(condition)
+    if is_not:
+        return _excess(compared, corners, not holds)
     if condition.op is (Op.AND if holds else Op.OR):
         sides = [_excess(side, corners, holds) for side in condition.src]
         return None if None in sides else [n for side in sides if side for n in side]

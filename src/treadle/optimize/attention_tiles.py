@@ -35,12 +35,13 @@ from ..ir.loops import TRUE, Split, loop_size, replace_ranges
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import simplify
+from ..ir.views import After, Update
 from ..target import MatrixUnit, Workgroup
 from .fragments import GROUPS_OF_LINES, WORDS, FragmentOperand, Lane, staged
 from .masked_bounds import Span, limits_of
 from .moves import Moves
 from .nest import Nest
-from .row_blocking import is_along_row
+from .row_blocking import fills_of, is_along_row
 
 __all__ = [
     "BUFFERS", "HELD", "HOLE", "LOG2_E", "SUBGROUPS", "Shape", "Tiles", "choose", "lane_of",
@@ -120,7 +121,7 @@ class Tiles:
         Those that have most of them come first: what is left at the end is short.
         """
         order = nest.node.toposort()
-        fills = {n.src[2]: n.src[0] for n in order if is_kept(n)}
+        fills = fills_of(filter(is_kept, order))
         limits = limits_of(filter(is_along_row, order), fills, loop_size(self.key))
         if limits is None:
             return
@@ -206,10 +207,10 @@ class Tiles:
     def updated(self, register: Node, value: Node, op: Op, tile: Node, *before: Node) -> Node:
         """`register` combined with `value`, after what has happened to it and `before`."""
         if before:
-            happened = register.src[1:] if register.op is Op.AFTER else ()
-            register = Node(Op.AFTER, register.dtype, (behind_after(register), *happened, *before))
-        update = Node(Op.UPDATE, dtypes.void, (register, value, tile), op)
-        return Node(Op.AFTER, register.dtype, (behind_after(register), update))
+            happened = After.of(register).effects if register.op is Op.AFTER else ()
+            register = After(behind_after(register), (*happened, *before)).node()
+        update = Update(register, value, (tile,), op).node()
+        return After(behind_after(register), (update,)).node()
 
     # -- products -------------------------------------------------------------------------------
 
@@ -235,7 +236,7 @@ class Tiles:
                 for mine, x in zip(sums, words, strict=True):
                     product = Node(Op.MMA, self.unit.sums.vec(4), (*x, *y), self.unit.name)
                     mine[block] = self.updated(mine[block], product, Op.ADD, tile, *done)
-                    now.append(mine[block].src[1])
+                    now += After.of(mine[block]).effects
             done = now
 
     def scores(

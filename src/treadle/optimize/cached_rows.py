@@ -15,10 +15,11 @@ from collections.abc import Callable
 from ..dtype import DType
 from ..ir.args import StageArg
 from ..ir.choices import take
-from ..ir.loops import Split, free_ranges, loop_size, replace_ranges
+from ..ir.loops import TRUE, Split, closed_ranges, free_ranges, loop_size, replace_ranges
 from ..ir.node import Node
 from ..ir.op import TRANSCENDENTAL, Op
 from ..ir.rules.index import simplify
+from ..ir.views import Load, Reduce, Stage
 from ..target import Target
 from .moves import Moves
 from .nest import Nest, place_in_row, sequential_loops
@@ -40,15 +41,16 @@ def cache_costly_rows(moves: Moves, target: Target) -> None:
 
 def _keep(moves: Moves, nest: Nest, reduce: Node, target: Target) -> None:
     free = free_ranges(nest.node)
-    if reduce not in free or len(reduce.src) != 2 or not free[reduce] < frozenset(nest.loops):
+    reduced, loops, _ = Reduce.of(reduce)
+    if reduce not in free or len(loops) != 1 or not free[reduce] < frozenset(nest.loops):
         return
-    along, rest = reduce.src[1], [r for r in nest.loops if r not in free[reduce]]
+    (along,), rest = loops, [r for r in nest.loops if r not in free[reduce]]
     size = loop_size(along)
     if len(rest) != 1 or loop_size(rest[0]) != size or along.arg.kind != "loop":
         return
     fits = target.l2 // 4
     outside = {n for n in nest.nodes() if n in free and rest[0] in free[n]}
-    for value in reversed(reduce.src[0].toposort()):
+    for value in reversed(reduced.toposort()):
         if along not in free[value] or size < MIN_ROW or size * value.dtype.itemsize > fits:
             continue
         again = value.substitute({along: rest[0]})
@@ -68,8 +70,9 @@ def _stage(
     """Keep `value` in the loop that reduces it."""
     fill = _fill(moves, along, value.dtype, target)
     kept = _row(value, along, fill)
-    reduced = [n for n in moves.root.toposort() if n.op is Op.REDUCE and n.src[1:] == (along,)]
-    made = {reduce: replace_ranges(reduce, {along: fill}) for reduce in reduced}
+    reduces = [n for n in moves.root.toposort() if n.op is Op.REDUCE]
+    reduces = [n for n in reduces if closed_ranges(n) == (along,)]
+    made = {reduce: replace_ranges(reduce, {along: fill}) for reduce in reduces}
     moves.root = simplify(moves.root.substitute(made | {again: kept(column)}))
     take("cached_rows")
     moves.log.append(f"keep a row of {loop_size(along)} (shared)")
@@ -85,9 +88,9 @@ def _row(value: Node, along: Node, fill: Split) -> Callable[[Node], Node]:
     size = loop_size(along)
     filled = replace_ranges(value, {along: fill})
     arg = StageArg("shared", (size,))
-    return lambda at: Node(
-        Op.STAGE, value.dtype, (filled, fill.guard, fill.expr, at, *fill.ranges), arg
-    )
+    return lambda at: Stage(
+        filled, fill.guard, (fill.expr,), (at,), fill.ranges, arg, value.dtype
+    ).node()
 
 
 def cache_gathered_rows(moves: Moves, target: Target) -> None:
@@ -95,7 +98,7 @@ def cache_gathered_rows(moves: Moves, target: Target) -> None:
     for nest in moves.nests():
         if nest.node.op is Op.END and not sequential_loops(nest):
             for load in nest.nodes():
-                if load.op is Op.LOAD and len(load.src) == 4:
+                if load.op is Op.LOAD and Load.of(load).is_gated:
                     _keep_gathered(moves, nest, load, target)
 
 
@@ -113,10 +116,10 @@ def _keep_gathered(moves: Moves, nest: Nest, load: Node, target: Target) -> None
         return
     along = moves.loop(size)
     fill = _fill(moves, along, load.dtype, target)
-    kept = _row(load.replace(src=(load.src[0], row + along)), along, fill)
-    gate, other = load.src[2:]
+    given = Load.of(load)
+    kept = _row(given._replace(index=row + along, gate=TRUE).node(), along, fill)
     moves.reorder(nest, (*rows, *rest))
-    read = gate.where(kept(gate.where(place, 0)), other)
+    read = given.gate.where(kept(given.gate.where(place, 0)), given.other)
     moves.root = simplify(moves.root.substitute({load: read}))
     take("cached_gathered_rows")
     moves.log.append(f"keep a gathered row of {size} (shared)")

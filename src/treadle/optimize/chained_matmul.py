@@ -24,6 +24,7 @@ from ..ir.attention import is_kept, is_of_product, without_rows
 from ..ir.loops import TRUE, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import Reduce, Stage, operands
 from ..target import Target
 from .matmul_problem import factors_of
 from .moves import Moves
@@ -47,8 +48,11 @@ def block_chained_matmul(moves: Moves, target: Target, parameters: Parameters) -
 
 def _kept_factor(reduce: Node) -> tuple[Node, Node] | None:
     """(the factor that is a kept row, the other) of a sum of products."""
-    factors = factors_of(reduce.src[0]) if reduce.op is Op.REDUCE else None
-    if factors is None or reduce.arg.op is not Op.ADD or len(reduce.src) != 2:
+    if reduce.op is not Op.REDUCE or reduce.arg.op is not Op.ADD:
+        return None
+    value, loops, _ = Reduce.of(reduce)
+    factors = factors_of(value)
+    if factors is None or len(loops) != 1:
         return None
     for x, y in (factors, factors[::-1]):
         if is_kept(x) and not any(is_kept(n) for n in y.toposort()):
@@ -64,14 +68,15 @@ def _without_factors(moves: Moves, nest: Nest) -> Nest:
         if factors is None:
             continue
         x, y = factors
-        value, place = x.src[0], x.src[3]
-        if value.op not in (Op.FDIV, Op.MUL) or x.src[1] is not TRUE:
+        quotient = Stage.of(x)
+        if quotient.value.op not in (Op.FDIV, Op.MUL) or quotient.gate is not TRUE:
             continue
-        row, by = value.src
-        if is_kept(row) and row.src[3] is x.src[2] and x.src[4] not in free_ranges(by)[by]:
-            kept = row.replace(src=(*row.src[:3], place, *row.src[4:]))
-            total = reduce.replace(src=(kept * y, *reduce.src[1:]))
-            mapping[reduce] = total.alu(value.op, by)
+        row, by = operands(quotient.value)
+        varies = not free_ranges(by)[by].isdisjoint(quotient.loops)
+        if is_kept(row) and Stage.of(row).read == quotient.filled and not varies:
+            kept = Stage.of(row)._replace(read=quotient.read).node()
+            total = Reduce.of(reduce)._replace(value=kept * y).node()
+            mapping[reduce] = total.alu(quotient.value.op, by)
     if not mapping:
         return nest
     moves.root = moves.root.substitute(mapping)
@@ -111,6 +116,6 @@ def _fits(index: Node, columns: tuple[Node, ...]) -> bool:
 
 def _operands(stage: Node) -> list[Node]:
     """The factors of the products that a row is filled with."""
-    inner = stage.src[0].toposort(lambda n: n.op is not Op.STAGE)
-    found = [factors_of(n.src[0]) for n in inner if n.op is Op.REDUCE]
+    inner = Stage.of(stage).value.toposort(lambda n: n.op is not Op.STAGE)
+    found = [factors_of(Reduce.of(n).value) for n in inner if n.op is Op.REDUCE]
     return [factor for factors in found if factors for factor in factors]

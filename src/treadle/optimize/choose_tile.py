@@ -14,6 +14,7 @@ from ..ir.choices import take
 from ..ir.loops import free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import Load
 from ..target import Target
 from .matmul_problem import MatmulProblem, lasts
 from .moves import Moves
@@ -203,6 +204,8 @@ def is_at_hand(problem: MatmulProblem, target: Target) -> bool:
     that, half of the rows would come from the cache of another core, and be packed into it.
     """
     x, steps = problem.x, problem.steps
-    if len(steps) != 1 or x.op is not Op.LOAD or stride(x.src[1], steps[0]) != 1 or lasts(x):
+    if len(steps) != 1 or x.op is not Op.LOAD or lasts(x):
+        return False
+    if stride(Load.of(x).index, *steps) != 1:
         return False
     return loop_size(*problem.rows, *steps) * x.dtype.itemsize <= target.l2 // 2

@@ -18,9 +18,10 @@ from __future__ import annotations
 from ..dtype import DType, dtypes
 from ..ir.choices import take
 from ..ir.key_value import goes_on, is_better, joined, split, wide_parts
-from ..ir.loops import free_ranges, loop_size
+from ..ir.loops import closed_ranges, free_ranges, loop_size
 from ..ir.node import Node, alu
 from ..ir.op import Op
+from ..ir.views import After, Reduce
 from ..target import Target
 from .column_strips import LEAST_STRIP, Strips, StripSize, strip_size
 from .lane_width import lanes_of
@@ -44,10 +45,11 @@ def is_down_columns(nest: Nest, reduce: Node) -> bool:
 
 def _column_of(nest: Nest, reduce: Node) -> Node | None:
     """The loop of the results that goes along the rows."""
-    if len(reduce.src) != 2 or free_ranges(reduce)[reduce] != frozenset(nest.loops):
+    value, loops, _ = Reduce.of(reduce)
+    if len(loops) != 1 or free_ranges(reduce)[reduce] != frozenset(nest.loops):
         return None
-    down, reads = reduce.src[1], list(reads_of(reduce.src[0]))
-    inner = reduce.src[0].toposort(lambda n: n.op is not Op.STAGE)
+    (down,), reads = loops, reads_of(value)
+    inner = value.toposort(lambda n: n.op is not Op.STAGE)
     if any(n.op is Op.REDUCE and down in free_ranges(n)[n] and not is_unrolled(n) for n in inner):
         return None
     each = frozenset((*nest.loops, down))
@@ -63,26 +65,27 @@ def _column_of(nest: Nest, reduce: Node) -> Node | None:
 
 
 def _memories(reduce: Node) -> list[Node]:
-    nodes = reduce.src[0].toposort(lambda n: n.op is not Op.STAGE)
+    nodes = Reduce.of(reduce).value.toposort(lambda n: n.op is not Op.STAGE)
     return [n for n in nodes if n.op in (Op.LOAD, Op.STAGE)]
 
 
 def is_unrolled(reduce: Node) -> bool:
     """Whether no loop is left of a reduction."""
-    return all(r.arg.kind in ("unroll", "vector") for r in reduce.src[1:])
+    return all(r.arg.kind in ("unroll", "vector") for r in closed_ranges(reduce))
 
 
 def _rows_of_step(reduce: Node) -> int:
     """How many rows a step of `reduce` reads already."""
-    loop = reduce.src[1]
-    inner = [n for n in reduce.src[0].toposort() if n.op is Op.REDUCE and loop in free_ranges(n)[n]]
-    return max((loop_size(*n.src[1:]) for n in inner), default=1)
+    value, (loop, *_), _ = Reduce.of(reduce)
+    inner = [n for n in value.toposort() if n.op is Op.REDUCE and loop in free_ranges(n)[n]]
+    return max((loop_size(*closed_ranges(n)) for n in inner), default=1)
 
 
 def steps_of_part(reduce: Node) -> int:
     """How many steps down a long column make a part: a divisor of their number, if possible."""
-    rows = KEYED_PART_ROWS if wide_parts(reduce.src[0]) else PART_ROWS
-    steps, most = loop_size(reduce.src[1]), max(1, rows // _rows_of_step(reduce))
+    value, (down, *_), _ = Reduce.of(reduce)
+    rows = KEYED_PART_ROWS if wide_parts(value) else PART_ROWS
+    steps, most = loop_size(down), max(1, rows // _rows_of_step(reduce))
     near = range(most, most * 5 // 8, -1) if steps >= 2 * most else ()
     return next((n for n in near if steps % n == 0), most)
 
@@ -93,10 +96,10 @@ def reduce_columns(moves: Moves, nest: Nest, target: Target) -> bool:
     if not reduces or any(r.arg.kind != "loop" for r in nest.loops) or sequential_loops(nest):
         return False
     columns = {_column_of(nest, reduce) for reduce in reduces}
-    down = {reduce.src[1] for reduce in reduces}
-    if len(columns) != 1 or len(down) != 1:
+    steps = {closed_ranges(reduce) for reduce in reduces}
+    if len(columns) != 1 or len(steps) != 1:
         return False
-    (column,), (row,) = columns, down
+    (column,), ((row, *_),) = columns, steps
     if column is None or row.arg.kind != "loop":
         return False
     if any(n.op is Op.STAGE and n.arg.scope == "shared" for n in nest.nodes()):
@@ -113,7 +116,7 @@ def reduce_columns(moves: Moves, nest: Nest, target: Target) -> bool:
 
 def _strip_size(nest: Nest, reduces: list[Node], column: Node, target: Target) -> StripSize | None:
     """Strips whose totals leave a part of the first-level cache to what is read."""
-    nodes = len(Node.sink([reduce.src[0] for reduce in reduces]).toposort())
+    nodes = len(Node.sink([Reduce.of(reduce).value for reduce in reduces]).toposort())
     copies, lanes, columns = COPIES, lanes_of(nest, target, 2), loop_size(column)
     while copies > 1 and (copies * BLOCK * nodes > MOST_NODES or copies * lanes > columns):
         copies //= 2
@@ -131,14 +134,15 @@ def _strip_size(nest: Nest, reduces: list[Node], column: Node, target: Target) -
 
 def _parts(reduce: Node) -> Parts:
     """A number, or a key and its place where their extreme is looked for."""
-    halves = split(reduce.src[0]) if reduce.arg.op in (Op.MAX, Op.MIN) else None
-    return reduce.src[:1] if halves is None else halves
+    value, _, arg = Reduce.of(reduce)
+    halves = split(value) if arg.op in (Op.MAX, Op.MIN) else None
+    return (value,) if halves is None else halves
 
 
 def _dtype_of_total(reduce: Node, target: Target) -> DType:
     """That of the total that blocks of rows are added to: of results of parts it is wider."""
     is_sum = reduce.arg.op is Op.ADD and reduce.dtype is dtypes.float32
-    is_of_parts = is_sum and reduce.src[0].op is Op.STAGE
+    is_of_parts = is_sum and Reduce.of(reduce).value.op is Op.STAGE
     return dtypes.float64 if is_of_parts and target.is_native(dtypes.float64) else reduce.dtype
 
 
@@ -190,8 +194,8 @@ class _Totals:
             parts = tuple(part.substitute({self.row: begin}) for part in _parts(reduce))
         else:
             inner = self.moves.loop(rows, "unroll")
-            value = reduce.src[0].substitute({self.row: begin + inner})
-            parts = (Node(Op.REDUCE, reduce.dtype, (value, inner), reduce.arg),)
+            value = Reduce.of(reduce).value.substitute({self.row: begin + inner})
+            parts = (Reduce(value, (inner,), reduce.arg).node(),)
         wide = _dtype_of_total(reduce, self.target)
         return parts if wide is reduce.dtype else tuple(part.cast(wide) for part in parts)
 
@@ -208,7 +212,7 @@ class _Totals:
             for memory, part in zip(totals, parts, strict=True)
         ]
         end = self.strips.over_columns(stores, around)
-        after = lambda memory: Node(Op.AFTER, memory.dtype, (memory, end))
+        after = lambda memory: After(memory, (end,)).node()
         return [tuple(map(after, totals)) for totals in memories]
 
 
@@ -218,6 +222,7 @@ def _combined(reduce: Node, before: Parts, after: Parts, row: Node) -> Parts:
     if len(before) == 1:
         return (best,)
     (key, place), (held, held_place) = after, before
-    in_order = goes_on(_parts(reduce)[1], op, row)
+    _, places = _parts(reduce)
+    in_order = goes_on(places, op, row)
     better = is_better(op, (key, place), (held, held_place), in_order)
     return best, alu(Op.WHERE, better, place, held_place)

@@ -18,6 +18,7 @@ from ..ir.choices import take
 from ..ir.loops import TRUE, Split, loop_size, replace_ranges
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import End, Store
 from .moves import Moves
 from .nest import Nest
 
@@ -98,7 +99,7 @@ class Strips:
         inside = {self.column: Split(split.expr, (), split.guard)}
         changed = [_ungated(replace_ranges(effect, inside)) for effect in effects]
         loops = tuple(r for r in split.ranges if r is not self.strip)
-        return Node(Op.END, dtypes.void, (*changed, *around, *loops), len(changed))
+        return End(tuple(changed), (*around, *loops)).node()
 
     def as_grid(self, nest: Nest, but: tuple[Node, ...] = ()) -> dict[Node, Split]:
         """What the other loops of `nest` become, and the column those."""
@@ -107,5 +108,6 @@ class Strips:
         return {r: Split(n, (n,)) for r, n in new.items()}
 
 
-def _ungated(store: Node) -> Node:
-    return store.replace(src=store.src[:3]) if store.src[0].op is not Op.PARAM else store
+def _ungated(effect: Node) -> Node:
+    store = Store.of(effect)
+    return effect if store.memory.op is Op.PARAM else store._replace(gate=TRUE).node()

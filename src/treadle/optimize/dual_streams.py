@@ -15,6 +15,7 @@ from ..ir.loops import TRUE, Split, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
+from ..ir.views import Load, Reduce
 from .moves import Moves
 from .nest import Nest, stride
 
@@ -28,7 +29,7 @@ MANY_ROWS = 128  # of which pairs are still enough for all workers
 def pair_of_rows(nest: Nest, reduce: Node, loop: Node) -> Node | None:
     """The loop over the rows of which `reduce`, vectors along `loop`, best reads two at a time."""
     rows = nest.loops[-1] if nest.loops else None
-    if rows is None or len(nest.reduces()) != 1 or wide_parts(reduce.src[0]):
+    if rows is None or len(nest.reduces()) != 1 or wide_parts(Reduce.of(reduce).value):
         return None
     if loop_size(rows) % 2 or loop_size(*nest.loops) < MANY_ROWS:
         return None
@@ -39,7 +40,7 @@ def halves_of_row(moves: Moves, reduce: Node, loop: Node, copies: int, lanes: in
     """`loop` with `copies` vectors of both halves in each step, where they are long enough."""
     half = loop_size(loop) // 2
     is_long = _bytes_of_row(reduce, loop, loop) >= 2 * LONG_HALF
-    if wide_parts(reduce.src[0]) or not is_long or loop_size(loop) % (2 * copies * lanes):
+    if wide_parts(Reduce.of(reduce).value) or not is_long or loop_size(loop) % (2 * copies * lanes):
         return None
     outer, place = moves.loop(half // (copies * lanes)), moves.loop(2, "unroll")
     copy, lane = moves.loop(copies, "unroll"), moves.loop(lanes, "vector")
@@ -49,9 +50,10 @@ def halves_of_row(moves: Moves, reduce: Node, loop: Node, copies: int, lanes: in
 
 def _bytes_of_row(reduce: Node, loop: Node, rows: Node) -> int:
     """What `reduce` reads along `loop`, but for what all steps of `rows` read."""
-    loads = reduce.src[0].toposort(lambda n: n.op is not Op.STAGE)
+    nodes = Reduce.of(reduce).value.toposort(lambda n: n.op is not Op.STAGE)
+    loads = [Load.of(n) for n in nodes if n.op is Op.LOAD]
     return sum(
         load.dtype.itemsize * loop_size(loop)
         for load in loads
-        if load.op is Op.LOAD and stride(load.src[1], loop) == 1 and stride(load.src[1], rows) != 0
+        if stride(load.index, loop) == 1 and stride(load.index, rows) != 0
     )

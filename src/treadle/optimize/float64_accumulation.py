@@ -16,6 +16,7 @@ from ..ir.choices import take
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
+from ..ir.views import Reduce, operand, operands
 from ..target import Target
 
 __all__ = ["widen_sums"]
@@ -35,9 +36,9 @@ def widen_sums(root: Node, target: Target) -> Node:
 
 def _widened(node: Node) -> Node | None:
     if node.op is Op.REDUCE and node.arg.is_wide and node.dtype is dtypes.float32:
-        value = _wide(node.src[0])
-        return node.replace(dtype=value.dtype, src=(value, *node.src[1:])).cast(dtypes.float32)
-    if node.op in (Op.FDIV, Op.SQRT) and _is_wide(node.src[0]):
+        reduce = Reduce.of(node)
+        return reduce._replace(value=_wide(reduce.value)).node().cast(dtypes.float32)
+    if node.op in (Op.FDIV, Op.SQRT) and _is_wide(operand(node)):
         src = tuple(map(_wide, node.src))
         return node.replace(dtype=dtypes.float64, src=src).cast(dtypes.float32)
     return None
@@ -45,16 +46,18 @@ def _widened(node: Node) -> Node | None:
 
 def _is_wide(node: Node) -> bool:
     """Whether `node` is a total of this pass, narrowed, or a quotient of one."""
-    if node.op is not Op.CAST or node.src[0].dtype is not dtypes.float64:
+    if node.op is not Op.CAST or operand(node).dtype is not dtypes.float64:
         return False
-    total = node.src[0].src[0] if node.src[0].op is Op.FDIV else node.src[0]
+    total = operand(node)
+    if total.op is Op.FDIV:
+        total, _ = operands(total)
     return total.op is Op.REDUCE and total.arg.is_wide
 
 
 def _wide(value: Node, depth: int = 0) -> Node:
     """`value` in float64, computed so if it is a product of differences."""
     if _is_wide(value):
-        return value.src[0]
+        return operand(value)
     if depth < len(_SQUARE) and value.op is _SQUARE[depth]:
         src = tuple(_wide(s, depth + 1) for s in value.src)
         return value.replace(dtype=dtypes.float64, src=src)

@@ -8,9 +8,10 @@ Joined are those of one nest that load the same element at each step, if none ne
 from __future__ import annotations
 
 from ..ir.choices import take
-from ..ir.loops import free_ranges
+from ..ir.loops import closed_ranges, free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import Reduce, bound_of
 from .moves import Moves
 from .nest import Nest, sequential_loops
 
@@ -21,9 +22,9 @@ def fuse_reductions(moves: Moves) -> None:
     """Give reductions that read the same elements the same loops."""
     while (found := _joinable(moves)) is not None:
         one, other = found
-        loops = dict(zip(other.src[1:], one.src[1:], strict=True))
+        loops = dict(zip(closed_ranges(other), closed_ranges(one), strict=True))
         moves.root = moves.root.substitute({other: other.substitute(loops)})
-        names = ", ".join(f"r{r.arg.number}" for r in one.src[1:])
+        names = ", ".join(f"r{r.arg.number}" for r in closed_ranges(one))
         take("fuse_reductions")
         moves.log.append(f"join a reduction with that over {names}")
 
@@ -40,7 +41,7 @@ def _joinable(moves: Moves) -> tuple[Node, Node] | None:
         known: dict[tuple[object, ...], list[Node]] = {}
         for reduce, key in _whole_reductions(nest):
             for other in known.setdefault(key, []):
-                if other.src[1:] != reduce.src[1:] and _share_reads(other, reduce):
+                if closed_ranges(other) != closed_ranges(reduce) and _share_reads(other, reduce):
                     one, later = sorted((other, reduce), key=_numbers)
                     return one, later
             known[key].append(reduce)
@@ -59,21 +60,21 @@ def _whole_reductions(nest: Nest) -> list[tuple[Node, tuple[object, ...]]]:
         depth = max((depths[s] for s in node.src), default=0)
         depths[node] = depth + (node.op is Op.REDUCE)
         if node.op is Op.REDUCE and free[node] <= frozenset(nest.loops):
-            sizes = tuple(r.src[0] for r in node.src[1:])
+            sizes = tuple(bound_of(r) for r in closed_ranges(node))
             found.append((node, (depth, free[node], sizes)))
     return found
 
 
 def _numbers(reduce: Node) -> list[int]:
-    return [loop.arg.number for loop in reduce.src[1:]]
+    return [loop.arg.number for loop in closed_ranges(reduce)]
 
 
 def _share_reads(one: Node, other: Node) -> bool:
     """Whether both load the same element of the same memory at each step."""
-    loops = dict(zip(other.src[1:], one.src[1:], strict=True))
+    loops = dict(zip(closed_ranges(other), closed_ranges(one), strict=True))
     loads = {load.substitute(loops) for load in _loads(other)}
     return not loads.isdisjoint(_loads(one))
 
 
 def _loads(reduce: Node) -> list[Node]:
-    return [n for n in reduce.src[0].toposort() if n.op is Op.LOAD]
+    return [n for n in Reduce.of(reduce).value.toposort() if n.op is Op.LOAD]

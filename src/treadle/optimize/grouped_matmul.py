@@ -11,9 +11,10 @@ scheduler makes such nests of the gates of a cell.
 from __future__ import annotations
 
 from ..ir.choices import take
-from ..ir.loops import free_ranges, loop_size
+from ..ir.loops import closed_ranges, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import Reduce
 from ..target import Target
 from .choose_tile import choose_tile, is_at_hand, is_in_place
 from .matmul_packing import pack_columns, pack_rows, panel_numbers
@@ -43,9 +44,10 @@ def tile_grouped_matmul(moves: Moves, nest: Nest, target: Target, parameters: Pa
     moves.log.append(f"{beside} of {len(problems)} products side by side")
     new: dict[Node, Node] = {}
     packed: dict[Node, Node] = {}
-    for reduce in [n for n in moves.root.toposort() if n.op is Op.REDUCE and n.src[1:] in kept]:
-        steps = reduce.src[1:]
-        factors = factors_of(reduce.src[0])
+    reduces = [n for n in moves.root.toposort() if n.op is Op.REDUCE]
+    for reduce in [n for n in reduces if closed_ranges(n) in kept]:
+        value, steps, arg = Reduce.of(reduce)
+        factors = factors_of(value)
         assert factors is not None
         x, y = factors if uses(factors[0], tiling.rows.ranges) else factors[::-1]
         (step,) = steps
@@ -55,7 +57,7 @@ def tile_grouped_matmul(moves: Moves, nest: Nest, target: Target, parameters: Pa
             packed[x] = pack_rows(moves, x, steps, step, tiling.rows, tile, target)
         around = panel_numbers(y, steps, tiling.columns) if lasts(y) else None
         panel = pack_columns(moves, y, steps, step, tiling.columns, tile, around)
-        new[reduce] = Node(Op.REDUCE, reduce.dtype, (packed[x] * panel, *steps), reduce.arg)
+        new[reduce] = Reduce(packed[x] * panel, steps, arg).node()
     moves.root = moves.root.substitute(new)
     return True
 
@@ -71,8 +73,9 @@ def _problems(nest: Nest) -> list[MatmulProblem]:
 
 
 def _problem(nest: Nest, reduce: Node, inner: list[Node]) -> MatmulProblem | None:
-    factors, free = factors_of(reduce.src[0]), free_ranges(reduce)
-    if reduce.arg.op is not Op.ADD or factors is None or len(reduce.src) != 2:
+    value, steps, arg = Reduce.of(reduce)
+    factors, free = factors_of(value), free_ranges(reduce)
+    if arg.op is not Op.ADD or factors is None or len(steps) != 1:
         return None
     loops = frozenset(nest.loops)
     for x, y in (factors, factors[::-1]):
@@ -94,12 +97,17 @@ def _add_products_first(moves: Moves, products: set[Node]) -> int:
     for node in order:
         if node.op is Op.ADD and node not in inner and node.dtype.is_float:
             terms = _terms(node)
-            first = sorted(products.intersection(terms), key=lambda r: r.src[1].arg.number)
-            if len(first) == 2 and first[0].src[1] is not first[1].src[1]:
+            first = sorted(products.intersection(terms), key=_number_of_loop)
+            if len(first) == 2 and closed_ranges(first[0]) != closed_ranges(first[1]):
                 rest = [term.substitute(mapping) for term in terms if term not in products]
                 mapping[node] = _sum([_sum(first), _sum(rest)] if rest else first)
     moves.root = moves.root.substitute(mapping)
     return len(mapping)
+
+
+def _number_of_loop(product: Node) -> int:
+    (steps,) = closed_ranges(product)
+    return steps.arg.number
 
 
 def _terms(node: Node) -> list[Node]:

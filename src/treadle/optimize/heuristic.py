@@ -20,10 +20,11 @@ from collections.abc import Iterator
 
 from ..ir.attention import without_rows
 from ..ir.choices import choices_of, take
-from ..ir.loops import Split, free_ranges, has_fixed_size, loop_size
+from ..ir.loops import Split, closed_ranges, free_ranges, has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import TRANSCENDENTAL, Op
 from ..ir.verify import shared_by_lanes
+from ..ir.views import Reduce, Store
 from ..target import Target
 from .attention import attend_in_tiles
 from .attention_gradients import differentiate_in_tiles
@@ -178,16 +179,17 @@ def _split_long_reductions(moves: Moves, target: Target, parameters: Parameters)
         left = [
             (nest, reduce)
             for nest, reduce in _whole_reductions(moves)
-            if not seen & {reduce, *reduce.src[1:]}
+            if seen.isdisjoint((reduce, *closed_ranges(reduce)))
         ]
         if not left:
             return
         nest, reduce = left[0]
         seen.add(reduce)
         if target.workgroup is None and _is_alone(nest, reduce) and is_down_columns(nest, reduce):
-            chunks = loop_size(reduce.src[1]) // steps_of_part(reduce)
+            (down,) = closed_ranges(reduce)
+            chunks = loop_size(down) // steps_of_part(reduce)
             if chunks > 1:
-                moves.split_reduction(reduce, reduce.src[1], chunks)
+                moves.split_reduction(reduce, down, chunks)
                 continue
         total = _split(moves, nest, reduce, target, parameters)
         if total is not None:
@@ -213,10 +215,10 @@ def _split(
 ) -> Node | None:
     """Cut `reduce` if it is long enough; the loop that combines the chunks, if there are any."""
     results = loop_size(*free_ranges(reduce)[reduce])
-    loop = max(reduce.src[1:], key=loop_size)
+    loop = max(closed_ranges(reduce), key=loop_size)
     items = results if target.workgroup is not None else _shares(nest, results, target)
     if items < FEW_ITEMS:
-        work = results * loop_size(*reduce.src[1:]) * _inner_work(reduce)
+        work = results * loop_size(*closed_ranges(reduce)) * _inner_work(reduce)
         chunks = min(work // parameters.chunk, MAX_CHUNKS // items)
     else:
         chunks = _chunks_for_items(reduce, results, target)
@@ -238,15 +240,16 @@ def _chunks_for_items(reduce: Node, results: int, target: Target) -> int:
     if target.workgroup is None or is_busy:
         return 1
     # Two more for each loop, as drivers count.
-    steps = math.prod(loop_size(r) + 2 for r in reduce.src[1:]) * (_inner_work(reduce) + 1)
+    steps = math.prod(loop_size(r) + 2 for r in closed_ranges(reduce)) * (_inner_work(reduce) + 1)
     return 1 if steps <= LONG_FOR_ITEM else -(-4 * steps // LONG_FOR_ITEM)
 
 
 def _inner_work(reduce: Node) -> int:
     """The steps of the longest reduction that runs for each step of `reduce`."""
-    free, loops = free_ranges(reduce), frozenset(reduce.src[1:])
-    inner = [n for n in reduce.src[0].toposort() if n.op is Op.REDUCE and free[n] & loops]
-    return max((loop_size(*n.src[1:]) for n in inner), default=1)
+    value, loops, _ = Reduce.of(reduce)
+    free, steps = free_ranges(reduce), frozenset(loops)
+    inner = [n for n in value.toposort() if n.op is Op.REDUCE and free[n] & steps]
+    return max((loop_size(*closed_ranges(n)) for n in inner), default=1)
 
 
 def _is_sequential(nest: Nest) -> bool:
@@ -337,14 +340,15 @@ def _unroll_small_reductions(moves: Moves, nest: Nest) -> None:
     splits: dict[Node, Split] = {}
     budget = MAX_COPIES
     for reduce in nest.reduces():
-        count = loop_size(*reduce.src[1:])
-        cost = count * len([n for n in reduce.src[0].toposort() if n.op is Op.LOAD])
-        if count > SMALL_REDUCE or cost > budget or any(r in splits for r in reduce.src[1:]):
+        value, loops, _ = Reduce.of(reduce)
+        count = loop_size(*loops)
+        cost = count * len([n for n in value.toposort() if n.op is Op.LOAD])
+        if count > SMALL_REDUCE or cost > budget or any(r in splits for r in loops):
             continue
         if _inner_work(reduce) > SMALL_REDUCE:
             continue  # steps side by side would each read a row of their own, too many for caches
         budget -= cost
-        for r in reduce.src[1:]:
+        for r in loops:
             new = moves.loop(loop_size(r), "unroll")
             splits[r] = Split(new, (new,))
     if splits:
@@ -364,7 +368,7 @@ def _best_vector(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
         contiguity(nest, r)
         for reduce in nest.reduces()
         if best in free[reduce]
-        for r in reduce.src[1:]
+        for r in closed_ranges(reduce)
         if r.arg.kind == "loop" and loop_size(r) >= 8
     ]
     if any(rival >= score for rival in rivals):
@@ -387,7 +391,7 @@ def _nth_vector(nest: Nest, sequential: tuple[Node, ...], number: int) -> Node |
 
 def _strip(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
     """The loop to cut into strips in a scatter along an axis: it is contiguous, its steps apart."""
-    stores = [(e.src[0].op is Op.AFTER, e.src[1]) for e in nest.effects]
+    stores = [(s.memory.op is Op.AFTER, s.index) for s in map(Store.of, nest.effects)]
     reads = [index for value in nest.values for index in reads_of(value)]
     for r in nest.loops:
         if r in sequential or loop_size(r) <= FEW_ITEMS:
@@ -415,14 +419,15 @@ def _in_strips(moves: Moves, nest: Nest, strip: Node, sequential: tuple[Node, ..
 def _best_reduce_vector(
     nest: Nest, reduce: Node, vector: Node | None, free: dict[Node, frozenset[Node]]
 ) -> Node | None:
-    inside = free[reduce.src[0]]
+    value, loops, _ = Reduce.of(reduce)
+    inside = free[value]
     if vector is not None and vector in inside:
         return None
     others = [r for r in inside if r.arg.kind == "vector"]
-    candidates = [r for r in reduce.src[1:] if r.arg.kind == "loop" and loop_size(r) >= 4]
+    candidates = [r for r in loops if r.arg.kind == "loop" and loop_size(r) >= 4]
     if others or not candidates:
         return None
-    if any(n.op is Op.REDUCE and free[n] & frozenset(candidates) for n in reduce.src[0].toposort()):
+    if any(n.op is Op.REDUCE and free[n] & frozenset(candidates) for n in value.toposort()):
         return None  # an inner reduction runs once for each step; its own loop is the lanes
     best = max(candidates, key=lambda r: (_reduce_score(reduce, r), loop_size(r)))
     return best if _reduce_score(reduce, best) > 0 else None
@@ -434,7 +439,7 @@ def _sharing(nest: Nest, reduce: Node) -> tuple[Node, ...]:
     copies = 1
     for r in reversed(nest.loops):
         copies *= loop_size(r)
-        used = [stride(index, r) != 0 for index in reads_of(reduce.src[0])]
+        used = [stride(index, r) != 0 for index in reads_of(Reduce.of(reduce).value)]
         if copies > SMALL_REDUCE or all(used) or not any(used):
             break
         found.append(r)
@@ -443,7 +448,7 @@ def _sharing(nest: Nest, reduce: Node) -> tuple[Node, ...]:
 
 def _reduce_score(reduce: Node, loop: Node) -> int:
     total = 0
-    for index in reads_of(reduce.src[0]):
+    for index in reads_of(Reduce.of(reduce).value):
         step = stride(index, loop)
         total += 1 if step == 1 else 0 if step == 0 else -1
     return total

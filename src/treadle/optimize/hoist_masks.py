@@ -14,6 +14,7 @@ from ..ir.conditions import all_of, parts, stays_inside
 from ..ir.loops import free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import Load, Reduce, Where
 
 __all__ = ["hoist_masks", "masked"]
 
@@ -24,9 +25,10 @@ def hoist_masks(root: Node) -> Node:
     for node in root.toposort():
         if node.op is not Op.REDUCE or node.arg.op is not Op.ADD:
             continue
-        value = _distributed(node.src[0])
-        if value is not node.src[0]:
-            mapping[node] = node.replace(src=(value, *node.src[1:]))
+        reduce = Reduce.of(node)
+        value = _distributed(reduce.value)
+        if value is not reduce.value:
+            mapping[node] = reduce._replace(value=value).node()
     if mapping:
         take("hoist_masks")
     return root.substitute(mapping)
@@ -34,9 +36,9 @@ def hoist_masks(root: Node) -> Node:
 
 def _distributed(value: Node) -> Node:
     product, conditions = value, []
-    while product.op is Op.WHERE and product.src[2].op is Op.CONST and product.src[2].arg == 0:
-        conditions.extend(parts(product.src[0]))
-        product = product.src[1]
+    while product.op is Op.WHERE and Where.of(product).no.value == 0:
+        condition, product, _ = product.src
+        conditions.extend(parts(condition))
     if product.op is not Op.MUL:
         return value
     free = free_ranges(value)
@@ -53,19 +55,13 @@ def masked(conditions: list[Node], value: Node) -> Node:
     """`value` where all of `conditions` hold, else 0."""
     if not conditions:
         return value
-    if value.op is not Op.LOAD or not _is_zero_elsewhere(value):
+    if value.op is not Op.LOAD:
         return all_of(conditions).where(value, 0)
-    gate = all_of(dict.fromkeys((*_gates(value), *conditions)))
-    return value.replace(src=(*value.src[:2], gate, Node.const(value.dtype, 0)))
-
-
-def _is_zero_elsewhere(load: Node) -> bool:
-    """Whether a LOAD gives 0 where its gate, if any, does not hold."""
-    return len(load.src) == 2 or (load.src[3].op is Op.CONST and load.src[3].arg == 0)
-
-
-def _gates(load: Node) -> list[Node]:
-    return parts(load.src[2]) if len(load.src) > 2 else []
+    load = Load.of(value)
+    if load.other.value != 0:
+        return all_of(conditions).where(value, 0)
+    gate = all_of(dict.fromkeys((*parts(load.gate), *conditions)))
+    return load._replace(gate=gate, other=Node.const(value.dtype, 0)).node()
 
 
 def _without_needless_gates(one: Node, other: Node) -> Node:
@@ -73,16 +69,20 @@ def _without_needless_gates(one: Node, other: Node) -> Node:
 
     Those that keep it inside its memory stay, if they are about the loops of its index.
     """
-    if not (_is_gated(one) and _is_gated(other)):
+    if not (_is_zero_elsewhere(one) and _is_zero_elsewhere(other)):
         return one
-    gates, others = _gates(one), set(_gates(other))
+    load = Load.of(one)
+    gates, others = parts(load.gate), set(parts(Load.of(other).gate))
     own = [gate for gate in gates if gate not in others]
     free = free_ranges(one)
-    near = [gate for gate in gates if gate in own or free[gate] <= free[one.src[1]]]
-    kept = next((some for some in (own, near) if stays_inside(one.src[1], one.src[0], some)), gates)
-    src = (*one.src[:2], all_of(kept), one.src[3]) if kept else one.src[:2]
-    return one.replace(src=src)
+    near = [gate for gate in gates if gate in own or free[gate] <= free[load.index]]
+    kept = (some for some in (own, near) if stays_inside(load.index, load.memory, some))
+    return load._replace(gate=all_of(next(kept, gates))).node()
 
 
-def _is_gated(node: Node) -> bool:
-    return node.op is Op.LOAD and len(node.src) > 2 and _is_zero_elsewhere(node)
+def _is_zero_elsewhere(node: Node) -> bool:
+    """Whether a node is a LOAD that gives 0 where its gate does not hold."""
+    if node.op is not Op.LOAD:
+        return False
+    load = Load.of(node)
+    return load.is_gated and load.other.value == 0

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..ir.choices import take
-from ..ir.loops import TRUE, Split, free_ranges, loop_size
+from ..ir.loops import TRUE, Split, closed_ranges, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
+from ..ir.views import Load, Reduce
 from .hoist_masks import hoist_masks
 from .matmul_problem import MatmulProblem, factors_of
 from .moves import Moves
@@ -68,10 +69,9 @@ def tile_product(
     made = {r for split in (row, column) for r in split.ranges}
     nest = next(n for n in moves.nests() if made & set(n.loops))
     moves.reorder(nest, tuple(sorted(nest.loops, key=_order)))
-    reduce = next(
-        n for n in moves.root.toposort() if n.op is Op.REDUCE and set(loops) <= set(n.src[1:])
-    )
-    factors = factors_of(reduce.src[0])
+    reduces = (n for n in moves.root.toposort() if n.op is Op.REDUCE)
+    reduce = next(n for n in reduces if set(loops) <= set(closed_ranges(n)))
+    factors = factors_of(Reduce.of(reduce).value)
     assert factors is not None  # `recognise` saw the product, `hoist_masks` uncovered it
     x, y = factors
     if not free_ranges(x)[x] & frozenset(row.ranges):
@@ -81,14 +81,15 @@ def tile_product(
 
 def is_contiguous(factor: Node, loop: Node) -> bool:
     """Whether something that a factor is computed from is contiguous in a loop."""
-    return any(n.op is Op.LOAD and stride(n.src[1], loop) == 1 for n in factor.toposort())
+    return any(n.op is Op.LOAD and stride(Load.of(n).index, loop) == 1 for n in factor.toposort())
 
 
 def fill_of(value: Node, buffers: int) -> Literal["stores", "copies"]:
     """How a STAGE in so many buffers is filled: copies bring what memory holds, or 0."""
-    is_plain = buffers > 1 and value.op is Op.LOAD and value.src[0].op is Op.PARAM
-    is_held = is_plain and (len(value.src) == 2 or value.src[3].value == 0)
-    return "copies" if is_held else "stores"
+    if buffers < 2 or value.op is not Op.LOAD:
+        return "stores"
+    load = Load.of(value)
+    return "copies" if load.memory.op is Op.PARAM and load.other.value == 0 else "stores"
 
 
 def _order(loop: Node) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import Update
 from .nest import Nest, stride
 
 __all__ = ["scan_along_row"]
@@ -22,7 +23,7 @@ def scan_along_row(nest: Nest, ordered: tuple[Node, ...], lanes: int) -> Node | 
     if len(ordered) != 1 or len(updates) != 1 or any(n.op is Op.TICKET for n in nest.nodes()):
         return None
     (loop,), (update,) = ordered, updates
-    is_product = update.arg is Op.MUL and update.src[0].dtype.is_float
+    is_product = update.arg is Op.MUL and Update.of(update).register.dtype.is_float
     if is_product or loop_size(loop) < LEAST_VECTORS * lanes:
         return None
     steps = [(stride(access.index, loop), access.is_store) for access in nest.accesses()]

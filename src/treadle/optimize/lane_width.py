@@ -16,6 +16,7 @@ from ..ir.key_value import wide_parts
 from ..ir.loops import free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import Reduce, operand, operands
 from ..target import Target
 from .nest import Nest
 
@@ -46,19 +47,19 @@ def widest_itemsize(nodes: Iterable[Node]) -> int:
         if node not in passing and not within[node]:
             passing.difference_update(node.src)
     for node in values:
-        if node.op is Op.REDUCE and (parts := wide_parts(node.src[0])):
+        if node.op is Op.REDUCE and (parts := wide_parts(Reduce.of(node).value)):
             passing.update((node, *parts))
         passing.update(wide_parts(node))
-    passing.update(n for n in values if n.op is Op.SHR and n.src[0] in passing)
+    passing.update(n for n in values if n.op is Op.SHR and operand(n) in passing)
     return max((n.dtype.itemsize for n in values if n not in passing), default=1)
 
 
 def _upper_half(node: Node) -> tuple[Node, ...]:
     """The wide values of which narrow `node` is the upper half: shift, product and factors."""
-    if node.op is not Op.CAST or not _is_narrow(node.dtype) or node.src[0].op is not Op.SHR:
+    if node.op is not Op.CAST or not _is_narrow(node.dtype) or operand(node).op is not Op.SHR:
         return ()
-    shifted = node.src[0]
-    product, by = shifted.src
+    shifted = operand(node)
+    product, by = operands(shifted)
     if shifted.dtype.bits != 2 * HALF or by.op is not Op.CONST or by.arg != HALF:
         return ()
     if product.op is not Op.MUL or not all(map(_is_factor, product.src)):
@@ -70,11 +71,10 @@ def _is_factor(node: Node) -> bool:
     if node.op is Op.CONST:
         low = 0 if node.dtype.is_unsigned else -(1 << (HALF - 1))
         return low <= node.arg < low + (1 << HALF)
-    return (
-        node.op is Op.CAST
-        and _is_narrow(node.src[0].dtype)
-        and node.src[0].dtype.is_unsigned == node.dtype.is_unsigned
-    )
+    if node.op is not Op.CAST:
+        return False
+    given = operand(node).dtype
+    return _is_narrow(given) and given.is_unsigned == node.dtype.is_unsigned
 
 
 def _is_narrow(dtype: DType) -> bool:

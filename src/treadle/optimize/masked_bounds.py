@@ -14,12 +14,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ..dtype import DType
+from ..ir.conditions import without_not
 from ..ir.fold import fold_scalar
 from ..ir.interval import bounds
 from ..ir.loops import Split, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import ALU, Op
 from ..ir.rules.index import linear_terms, simplify, sum_terms
+from ..ir.views import Reduce, Stage, operand
 from .nest import stride
 
 __all__ = ["Limits", "Span", "as_index", "limits_of"]
@@ -96,9 +98,10 @@ def _places(reduces: list[Node], fills: dict[Node, Node], at_end: bool) -> tuple
     """Where what counts begins, or ends; nothing if it does so with the rows."""
     tails = _Tails(fills, at_end)
     for reduce in reduces:
-        if len(reduce.src) != 2:  # along the rows and some other way
+        value, loops, _ = Reduce.of(reduce)
+        if len(loops) != 1:  # along the rows and some other way
             return ()
-        tail = tails.of(reduce.src[0], reduce.src[1])
+        tail = tails.of(value, *loops)
         if tail is None or tail != IDENTITY.get(reduce.arg.op):
             return ()
     return tuple(tails.places)
@@ -120,21 +123,25 @@ class _Tails:
 
     def _one(self, node: Node, loop: Node, found: dict[Node, float | None]) -> float | None:
         if node.op is Op.STAGE:
-            place = node.src[3] if len(node.arg.sizes) == 1 else None
-            fill = node.src[2]
-            return self.of(self.fills[fill], fill) if place is loop and fill in self.fills else None
+            stage = Stage.of(node)
+            if stage.read != (loop,):
+                return None
+            (fill,) = stage.filled
+            return self.of(self.fills[fill], fill) if fill in self.fills else None
         if node.op is Op.WHERE:
-            known = self._condition(node.src[0], loop)
-            return None if known is None else found[node.src[1 if known else 2]]
+            condition, yes, no = node.src
+            known = self._condition(condition, loop)
+            return None if known is None else found[yes if known else no]
         if node.op not in ALU:
             return None
         return _absorbed(node.op, [found[s] for s in node.src], node.dtype)
 
     def _condition(self, node: Node, loop: Node) -> bool | None:
         """What a condition is for the last (or first) steps of `loop`; notes where that changes."""
-        if node.op is Op.XOR and node.src[1].op is Op.CONST:
-            inner = self._condition(node.src[0], loop)
-            return None if inner is None else inner != node.src[1].arg
+        compared, is_not = without_not(node)
+        if is_not:
+            inner = self._condition(compared, loop)
+            return None if inner is None else not inner
         if node.op in (Op.AND, Op.OR):
             sides = [self._condition(s, loop) for s in node.src]
             decisive = node.op is Op.OR
@@ -185,10 +192,11 @@ def as_index(node: Node) -> Node | None:
             new[item] = item
         elif item.op is Op.CONST and item.dtype.is_int:
             new[item] = Node.index(item.arg)
-        elif item.op is Op.CAST and item.src[0] in new:
-            new[item] = new[item.src[0]]
+        elif item.op is Op.CAST and operand(item) in new:
+            new[item] = new[operand(item)]
         elif item.op in (Op.ADD, Op.SUB, Op.MUL) and all(s in new for s in item.src):
-            new[item] = new[item.src[0]].alu(item.op, new[item.src[1]])
+            left, right = (new[s] for s in item.src)
+            new[item] = left.alu(item.op, right)
         else:
             return None
         low, high = bounds(new[item])

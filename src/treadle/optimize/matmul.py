@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..ir.loops import Split, loop_size
+from ..ir.loops import Split, closed_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
+from ..ir.views import Reduce, with_loops
 from ..target import Target
 from .choose_tile import Tile, best_tiling, is_at_hand, is_in_place, is_scattered
 from .hoist_masks import hoist_masks
@@ -69,7 +70,7 @@ def _with_contiguous_steps(moves: Moves, problem: MatmulProblem) -> MatmulProble
     if steps == problem.steps:
         return problem
     old = problem.reduce
-    reduce = Node(Op.REDUCE, old.dtype, (old.src[0], *steps), old.arg)
+    reduce = with_loops(old, steps)
     moves.root = moves.root.substitute({old: reduce})
     return replace(problem, reduce=reduce)
 
@@ -102,9 +103,9 @@ def _apply(moves: Moves, problem: MatmulProblem, tile: Tile, target: Target) -> 
     flat = moves.loop(loop_size(*steps)) if len(steps) > 1 and is_packed else None
     tiling = tile_loops(moves, problem, tile)
     reduce = next(
-        n for n in moves.root.toposort() if n.op is Op.REDUCE and n.src[1:] == steps
+        n for n in moves.root.toposort() if n.op is Op.REDUCE and closed_ranges(n) == steps
     )  # loops of the reduction itself are still as they were
-    factors = factors_of(reduce.src[0])
+    factors = factors_of(Reduce.of(reduce).value)
     assert factors is not None
     x, y = factors if uses(factors[0], tiling.rows.ranges) else factors[::-1]
     position = flat_position(packing_order)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir.loops import free_ranges, loop_size
+from ..ir.loops import closed_ranges, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import Load, Reduce, operands
 from .nest import Nest, reads_of, stride
 from .windows import Windows
 
@@ -34,7 +35,7 @@ class MatmulProblem:
 
     @property
     def steps(self) -> tuple[Node, ...]:
-        return self.reduce.src[1:]
+        return closed_ranges(self.reduce)
 
 
 def recognise(nest: Nest) -> MatmulProblem | None:
@@ -45,7 +46,7 @@ def recognise(nest: Nest) -> MatmulProblem | None:
     reduce = reduces[0]
     if any(n.op in (Op.REGISTER, Op.UPDATE) for n in nest.nodes()):
         return None
-    factors = factors_of(reduce.src[0])
+    factors = factors_of(Reduce.of(reduce).value)
     if reduce.arg.op is not Op.ADD or factors is None:
         return None
     free = free_ranges(reduce)
@@ -86,7 +87,7 @@ def _column(nest: Nest, factors: tuple[Node, Node]) -> Node | None:
 def factors_of(value: Node) -> tuple[Node, Node] | None:
     """The two factors of a product; a mask or a cast around it moves onto them."""
     if value.op is Op.MUL and value.dtype.kind in ("float", "int", "uint"):
-        return value.src[0], value.src[1]
+        return operands(value)
     return None
 
 
@@ -96,7 +97,7 @@ def lasts(factor: Node) -> bool:
     Not where its place is a variable: each round of a loop reads another row of a sequence.
     """
     nodes = factor.toposort()
-    memory = [n.src[0] for n in nodes if n.op is Op.LOAD]
+    memory = [Load.of(n).memory for n in nodes if n.op is Op.LOAD]
     is_steady = not any(n.op is Op.VARIABLE for n in nodes)
     return bool(memory) and is_steady and all(m.op is Op.PARAM and m.arg.lasts for m in memory)
 

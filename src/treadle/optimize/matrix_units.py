@@ -30,6 +30,7 @@ from ..ir.loops import Split, loop_size, number_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
+from ..ir.views import operand
 from ..target import MatrixUnit, Target
 from .fragments import GROUPS_OF_LINES, WORDS, Lane, most_bytes, staged
 from .hoist_masks import masked
@@ -96,16 +97,17 @@ def narrowed(value: Node, dtype: DType) -> Node | None:
     """The value of `dtype` that `value` is, or is widened from."""
     if value.dtype is dtype:
         return value
-    if value.op is Op.CAST and value.src[0].dtype is dtype:
-        return value.src[0]
+    if value.op is Op.CAST and operand(value).dtype is dtype:
+        return operand(value)
     if value.op is Op.CONST and value.arg == 0:
         return Node.const(dtype, 0)
     if value.op is Op.WHERE:
-        one, other = (narrowed(source, dtype) for source in value.src[1:])
+        condition, yes, no = value.src
+        one, other = narrowed(yes, dtype), narrowed(no, dtype)
         if one is None or other is None:
             return None
         is_masked = other.value == 0
-        return masked(parts(value.src[0]), one) if is_masked else value.src[0].where(one, other)
+        return masked(parts(condition), one) if is_masked else condition.where(one, other)
     return None
 
 

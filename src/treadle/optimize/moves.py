@@ -33,6 +33,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
 from ..ir.rules.index import linear_terms, simplify
+from ..ir.views import Reduce, Stage, bound_of, operands, with_loops
 from .nest import SHORT_STRIDE, Nest, nests_of
 
 __all__ = ["Moves"]
@@ -105,7 +106,7 @@ class Moves:
             loop, ahead, step = found
             outer, inner = self.loop(-(-(loop_size(loop) + ahead) // step)), self.loop(step)
             position = outer * step + inner - ahead
-            guard = TRUE if (loop_size(loop) + ahead) % step == 0 else position < loop.src[0]
+            guard = TRUE if (loop_size(loop) + ahead) % step == 0 else position < bound_of(loop)
             guard = guard & ~(position < 0) if ahead else guard
             split = Split(position, (outer, inner), guard)
             take("split_digits")
@@ -117,10 +118,13 @@ class Moves:
         That divides its size without rest, or is small.
         """
         for node in self.root.toposort():
-            if node.op not in (Op.IDIV, Op.MOD) or node.src[1].op is not Op.CONST:
+            if node.op not in (Op.IDIV, Op.MOD):
                 continue
-            terms, ahead = linear_terms(node.src[0])
-            loop, step = next(iter(terms), node), node.src[1].arg
+            number, by = operands(node)
+            if by.op is not Op.CONST:
+                continue
+            terms, ahead = linear_terms(number)
+            loop, step = next(iter(terms), node), by.arg
             if terms != {loop: 1} or loop.op is not Op.RANGE or not has_fixed_size(loop):
                 continue
             if 1 < step < loop_size(loop) and 0 <= ahead < step:
@@ -160,7 +164,7 @@ class Moves:
         def step(node: Node) -> Node | None:
             if node.op is not nest.node.op or _filled_by(node) != filled:
                 return None
-            return node.replace(src=(*node.src[: len(node.src) - len(loops)], *loops))
+            return with_loops(node, loops)
 
         self.root = rewrite_with(self.root, step)
         self.log.append(f"reorder {_name(loops)}")
@@ -189,8 +193,8 @@ class Moves:
         for split in fill.values():
             guard = guard & split.guard
         loops = tuple(r for split in fill.values() for r in split.ranges)
-        src = (replace_ranges(value, fill), guard, *places, *index, *loops)
-        return Node(Op.STAGE, value.dtype, src, StageArg(scope, sizes))  # type: ignore[arg-type]
+        filled, arg = replace_ranges(value, fill), StageArg(scope, sizes)  # type: ignore[arg-type]
+        return Stage(filled, guard, places, index, loops, arg, value.dtype).node()
 
     def split_reduction(
         self,
@@ -212,7 +216,7 @@ class Moves:
         part, inner, total = self.loop(chunks), self.loop(per_chunk), self.loop(chunks)
         position = part * per_chunk + inner
         guard = TRUE if chunks * per_chunk == loop_size(loop) else position < loop_size(loop)
-        rest = tuple(r for r in reduce.src[1:] if r is not loop)
+        rest = tuple(r for r in closed_ranges(reduce) if r is not loop)
         fresh_inner = self.copies(rest)
         partial = replace_ranges(
             reduce,
@@ -222,16 +226,17 @@ class Moves:
             },
         )
         # Statistics that it reads are combined anew there: loops belong to one nest.
-        own = partial.src[0].toposort(lambda n: n.op is not Op.STAGE)
-        inside = dict.fromkeys(r for n in own if n.op is Op.REDUCE for r in n.src[1:])
+        own = Reduce.of(partial).value.toposort(lambda n: n.op is not Op.STAGE)
+        inside = dict.fromkeys(r for n in own if n.op is Op.REDUCE for r in closed_ranges(n))
         fresh = self.copies((*free, *inside))
         value = partial.substitute(fresh)
         sizes = (chunks, *(loop_size(*axis) for axis in axes))
         kept = [number_of(axis) for axis in axes]
         stored = [place.substitute(fresh) for place in kept]
-        src = (value, TRUE, part, *stored, total, *kept, part, *(fresh[r] for r in free))
-        stage = Node(Op.STAGE, reduce.dtype, src, StageArg("grid", sizes))
-        combined = Node(Op.REDUCE, reduce.dtype, (stage, total), ReduceArg(reduce.arg.op))
+        loops = (part, *(fresh[r] for r in free))
+        arg = StageArg("grid", sizes)
+        stage = Stage(value, TRUE, (part, *stored), (total, *kept), loops, arg, reduce.dtype)
+        combined = Reduce(stage.node(), (total,), ReduceArg(reduce.arg.op)).node()
         self.root = simplify(self.root.substitute({reduce: combined}))
         take("split_reduction")
         self.log.append(f"split the reduction over r{loop.arg.number} into {chunks} chunks")
@@ -249,7 +254,7 @@ class Moves:
         item, turn = self.loop(items, "local"), self.loop(-(-size // items))
         position = turn * items + item
         guard = TRUE if size % items == 0 else position < size
-        rest = self.copies(r for r in reduce.src[1:] if r is not loop)
+        rest = self.copies(r for r in closed_ranges(reduce) if r is not loop)
         splits = {r: Split(n, (n,)) for r, n in rest.items()}
         splits[loop] = Split(position, (turn,), guard)
         value = replace_ranges(reduce, splits)
@@ -270,12 +275,12 @@ class Moves:
             kept = 1 << (parts.bit_length() // 2)
             inner, following = self.loop(parts // kept), self.loop(kept, "local")
             stage = _shared_line(value, item, inner * kept + following)
-            value = Node(Op.REDUCE, value.dtype, (stage, inner), arg)
+            value = Reduce(stage, (inner,), arg).node()
             combining.append(inner)
             parts, item = kept, following
         combining.append(self.loop(parts))
         stage = _shared_line(value, item, combining[-1])
-        return Node(Op.REDUCE, value.dtype, (stage, combining[-1]), arg), combining
+        return Reduce(stage, (combining[-1],), arg).node(), combining
 
     def _by_subgroup(
         self, value: Node, item: Node, least: int, most: int
@@ -300,7 +305,7 @@ class Moves:
         place = turn * count + lane
         stage = _shared_line(value, item, simplify(place.minimum(Node.index(items - 1))))
         mine = simplify(place < items).where(stage, identity(value.arg.op, value.dtype))
-        return Node(Op.REDUCE, value.dtype, (mine, turn, lane), value.arg), [turn, lane]
+        return Reduce(mine, (turn, lane), value.arg).node(), [turn, lane]
 
     def nests(self) -> list[Nest]:
         return nests_of(self.root)
@@ -309,14 +314,12 @@ class Moves:
 def _shared_line(value: Node, item: Node, place: Node) -> Node:
     """What each work item computes as `value`, kept for its workgroup and read at `place`."""
     arg = StageArg("shared", (loop_size(item),))
-    return Node(Op.STAGE, value.dtype, (value, TRUE, item, place, item), arg)
+    return Stage(value, TRUE, (item,), (place,), (item,), arg, value.dtype).node()
 
 
 def _filled_by(node: Node) -> tuple[Any, ...]:
     """What makes two nests one: a STAGE that is read at several places is filled once."""
-    if node.op is not Op.STAGE:
-        return node.src
-    return (*node.src[: 2 + len(node.arg.sizes)], node.arg, closed_ranges(node))
+    return (*Stage.of(node).filling, node.arg) if node.op is Op.STAGE else node.src
 
 
 def _name(loops: Iterable[Node]) -> str:

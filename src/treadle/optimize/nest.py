@@ -10,13 +10,26 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ..ir.conditions import parts
+from ..ir.conditions import parts, without_not
 from ..ir.interval import bounds
 from ..ir.loops import closed_ranges, free_ranges, loop_size
 from ..ir.node import Node, as_index
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify, sum_terms
 from ..ir.shape import strides_of
+from ..ir.views import (
+    After,
+    End,
+    Load,
+    Reduce,
+    Stage,
+    Store,
+    Ticket,
+    Update,
+    Where,
+    operand,
+    operands,
+)  # fmt: skip
 
 __all__ = [
     "SHORT_STRIDE", "Access", "Nest", "contiguity", "gating", "nests_of", "place_in_row",
@@ -53,18 +66,19 @@ class Nest:
     def values(self) -> tuple[Node, ...]:
         """What is stored."""
         if self.node.op is Op.STAGE:
-            return (self.node.src[0],)
-        return tuple(effect.src[2] for effect in self.node.src[: self.node.arg])
+            return (Stage.of(self.node).value,)
+        return tuple(Store.of(effect).value for effect in self.effects)
 
     @property
     def effects(self) -> tuple[Node, ...]:
-        return self.node.src[: self.node.arg] if self.node.op is Op.END else ()
+        return End.of(self.node).effects if self.node.op is Op.END else ()
 
     def stores(self) -> list[Node]:
         """The index of each store."""
         if self.node.op is Op.STAGE:
-            return [_flat(self.node, 2)]
-        return [effect.src[1] for effect in self.effects]
+            stage = Stage.of(self.node)
+            return [_flat(stage.filled, stage.arg.sizes)]
+        return [Store.of(effect).index for effect in self.effects]
 
     def nodes(self) -> list[Node]:
         """The nodes of this nest alone: not those of nests whose memory it reads."""
@@ -84,9 +98,10 @@ class Nest:
         weights: dict[Node, int] = {}
         for node in self.reduces():
             weight = REDUCE_WEIGHT
-            if node.src[0].op is Op.STAGE:  # partial results: all that a step does is to read one
-                weight = max(weight, min(loop_size(*node.src[1:]), MOST_WEIGHT))
-            weights |= dict.fromkeys(reads_of(node.src[0]), weight)
+            value, loops, _ = Reduce.of(node)
+            if value.op is Op.STAGE:  # partial results: all that a step does is to read one
+                weight = max(weight, min(loop_size(*loops), MOST_WEIGHT))
+            weights |= dict.fromkeys(reads_of(value), weight)
         for node in self.nodes():
             index = _index_of(node)
             if index is not None:
@@ -96,14 +111,12 @@ class Nest:
 
 
 def _is_memory(node: Node) -> bool:
-    return node.op is Op.AFTER and node.src[0].op is Op.PARAM
+    return node.op is Op.AFTER and After.of(node).value.op is Op.PARAM
 
 
-def _flat(stage: Node, first: int) -> Node:
-    """The place in a STAGE's memory that its sources from `first` on give for each axis."""
-    sizes = stage.arg.sizes
+def _flat(places: tuple[Node, ...], sizes: tuple[int, ...]) -> Node:
+    """The place in a STAGE's memory of `sizes` that is at one of `places` along each axis."""
     total = Node.index(0)
-    places = stage.src[first : first + len(sizes)]
     for place, step in zip(places, strides_of(sizes), strict=True):
         total = total + place * as_index(step)
     return simplify(total)
@@ -112,8 +125,8 @@ def _flat(stage: Node, first: int) -> Node:
 def _index_of(node: Node) -> Node | None:
     """Where a LOAD or a STAGE reads."""
     if node.op is Op.LOAD:
-        return node.src[1]
-    return _flat(node, 2 + len(node.arg.sizes)) if node.op is Op.STAGE else None
+        return Load.of(node).index
+    return _flat(Stage.of(node).read, node.arg.sizes) if node.op is Op.STAGE else None
 
 
 def reads_of(value: Node) -> list[Node]:
@@ -134,7 +147,7 @@ def nests_of(root: Node) -> list[Nest]:
 
 def _stores(node: Node) -> bool:
     """Whether a node ends loops over STOREs, and not over UPDATEs of registers alone."""
-    return node.op is Op.END and any(effect.op is not Op.UPDATE for effect in node.src[: node.arg])
+    return node.op is Op.END and any(e.op is not Op.UPDATE for e in End.of(node).effects)
 
 
 def stride(index: Node, loop: Node) -> int | None:
@@ -152,26 +165,27 @@ def sequential_loops(nest: Nest) -> tuple[Node, ...]:
     found: list[Node] = []
     for node in nest.nodes():
         if node.op is Op.UPDATE:
-            found.extend(node.src[2:])
+            found.extend(Update.of(node).loops)
         if node.op is Op.TICKET:
-            found.extend(node.src[1:])
-    scatters = [effect for effect in nest.effects if effect.src[0].op is Op.AFTER]
+            found.extend(Ticket.of(node).loops)
+    scatters = [e for e in nest.effects if operand(e).op is Op.AFTER]
     for store in scatters:
         apart = _loops_apart(store)
         found.extend(r for r in nest.loops if r not in apart)
     return tuple(dict.fromkeys(found))
 
 
-def _loops_apart(store: Node) -> frozenset[Node]:
+def _loops_apart(effect: Node) -> frozenset[Node]:
     """The loops whose steps store in places of their own, whatever the indices that are loaded.
 
     `i * 100 + place * 4 + j`, with `place` below 25 and `j` below 4, tells `i` and `j`.
     """
-    terms, _ = linear_terms(store.src[1])
+    store = Store.of(effect)
+    terms, _ = linear_terms(store.index)
     reach = 0  # of all terms with smaller steps
     for term, step in sorted(terms.items(), key=lambda item: item[1]):
         least, most = bounds(term)
-        for low, high in (_bounds_by(part, term) for part in _parts_of(store.src[3:])):
+        for low, high in (_bounds_by(part, term) for part in parts(store.gate)):
             least, most = max(least, low), min(most, high)
         if step <= reach or math.isinf(most - least):
             return frozenset()
@@ -179,17 +193,18 @@ def _loops_apart(store: Node) -> frozenset[Node]:
     return frozenset(term for term in terms if term.op is Op.RANGE)
 
 
-def place_in_row(load: Node) -> tuple[Node, Node, int] | None:
+def place_in_row(node: Node) -> tuple[Node, Node, int] | None:
     """(start, place, size), where a LOAD reads at place 0 to size - 1 of a row that starts there.
 
     The place is a value that was loaded; None for other indices, and where the gate says more.
     """
-    terms, rest = linear_terms(load.src[1])
-    loaded = [t for t in terms if t.op is Op.CAST and t.src[0].op is Op.LOAD]
+    load = Load.of(node)
+    terms, rest = linear_terms(load.index)
+    loaded = [t for t in terms if t.op is Op.CAST and operand(t).op is Op.LOAD]
     if len(loaded) != 1 or terms[loaded[0]] != 1:
         return None
     (place,) = loaded
-    limits = [_bounds_by(part, place) for part in _parts_of(load.src[2:3])]
+    limits = [_bounds_by(part, place) for part in parts(load.gate)]
     if any(math.isinf(low) and math.isinf(high) for low, high in limits):
         return None
     least = max((low for low, _ in limits), default=-math.inf)
@@ -200,18 +215,13 @@ def place_in_row(load: Node) -> tuple[Node, Node, int] | None:
     return sum_terms(terms, rest), place, int(most) + 1
 
 
-def _parts_of(gate: tuple[Node, ...]) -> list[Node]:
-    """The comparisons that all hold where a gate, if there is one, does."""
-    return parts(gate[0]) if gate else []
-
-
 def _bounds_by(condition: Node, term: Node) -> tuple[float, float]:
     """The bounds of `term` where `term < c`, or not, holds."""
-    negated = condition.op is Op.XOR and condition.src[1].value is True
-    less = condition.src[0] if negated else condition
-    if less.op is Op.CMPLT and less.src[0] is term and less.src[1].op is Op.CONST:
-        limit = less.src[1].arg
-        return (limit, math.inf) if negated else (-math.inf, limit - 1)
+    less, is_negated = without_not(condition)
+    if less.op is Op.CMPLT:
+        one, limit = operands(less)
+        if one is term and limit.op is Op.CONST:
+            return (limit.arg, math.inf) if is_negated else (-math.inf, limit.arg - 1)
     return -math.inf, math.inf
 
 
@@ -229,6 +239,7 @@ def contiguity(nest: Nest, loop: Node) -> int:
 
 def gating(value: Node) -> frozenset[Node]:
     """The loops that conditions under `value` depend on."""
-    gates = [n.src[2] for n in value.toposort() if n.op is Op.LOAD and len(n.src) > 2]
-    gates += [n.src[0] for n in value.toposort() if n.op is Op.WHERE]
+    nodes = value.toposort()
+    gates = [Load.of(n).gate for n in nodes if n.op is Op.LOAD]
+    gates += [Where.of(n).condition for n in nodes if n.op is Op.WHERE]
     return frozenset().union(*(free_ranges(gate)[gate] for gate in gates))

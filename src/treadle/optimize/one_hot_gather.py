@@ -13,6 +13,7 @@ from ..ir.choices import take
 from ..ir.loops import free_ranges, has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import Reduce, operand, operands
 from .moves import Moves
 
 __all__ = ["gather_one_hot"]
@@ -22,12 +23,14 @@ def gather_one_hot(moves: Moves) -> None:
     """Replace each sum over a loop of which all steps but one are 0."""
     while (found := _picking(moves.root)) is not None:
         reduce, place = found
-        loop, mask = reduce.src[1], _without_sign(reduce.src[0])
-        value = mask.src[1] if mask is reduce.src[0] else -mask.src[1]
+        total, (loop,), _ = Reduce.of(reduce)
+        mask = _without_sign(total)
+        _, picked, _ = mask.src
+        value = picked if mask is total else -picked
         is_there = (place >= 0) & (place < loop_size(loop))
         position = is_there.where(place, 0).cast(dtypes.index)
-        picked = is_there.where(value.substitute({loop: position}), 0)
-        moves.root = moves.root.substitute({reduce: picked})
+        element = is_there.where(value.substitute({loop: position}), 0)
+        moves.root = moves.root.substitute({reduce: element})
         take("one_hot_gather")
         moves.log.append(f"pick one of r{loop.arg.number}")
 
@@ -36,14 +39,19 @@ def _picking(root: Node) -> tuple[Node, Node] | None:
     """A sum of one element, and which one."""
     free = free_ranges(root)
     for reduce in root.toposort():
-        if reduce.op is not Op.REDUCE or reduce.arg.op is not Op.ADD or len(reduce.src) != 2:
+        if reduce.op is not Op.REDUCE or reduce.arg.op is not Op.ADD:
             continue
-        mask, loop = _without_sign(reduce.src[0]), reduce.src[1]
-        if mask.op is not Op.WHERE or not _is_zero(mask.src[2]) or mask.src[0].op is not Op.CMPEQ:
+        total, loops, _ = Reduce.of(reduce)
+        mask = _without_sign(total)
+        if len(loops) != 1 or mask.op is not Op.WHERE:
             continue
-        if not has_fixed_size(loop) or _is_reduced(mask.src[1], loop, free):
+        (loop,), (condition, value, other) = loops, mask.src
+        if condition.op is not Op.CMPEQ or other.value != 0:
             continue
-        for place, step in (mask.src[0].src, mask.src[0].src[::-1]):
+        if not has_fixed_size(loop) or _is_reduced(value, loop, free):
+            continue
+        left, right = operands(condition)
+        for place, step in ((left, right), (right, left)):
             if _is_step(step, loop) and loop not in free[place]:
                 return reduce, place
     return None
@@ -51,17 +59,13 @@ def _picking(root: Node) -> tuple[Node, Node] | None:
 
 def _without_sign(value: Node) -> Node:
     """A masked value, or that of which `value` is the negative: nothing is 0 in both."""
-    return value.src[0] if value.op is Op.NEG else value
-
-
-def _is_zero(node: Node) -> bool:
-    return node.op is Op.CONST and node.arg == 0
+    return operand(value) if value.op is Op.NEG else value
 
 
 def _is_step(node: Node, loop: Node) -> bool:
     """Whether `node` is the loop's position, as an integer that holds all of them."""
     if node.op is Op.CAST and node.dtype.kind in ("int", "uint"):
-        return node.src[0] is loop and loop_size(loop) - 1 <= node.dtype.max
+        return operand(node) is loop and loop_size(loop) - 1 <= node.dtype.max
     return node is loop
 
 

@@ -19,8 +19,8 @@ from ..ir.choices import take
 from ..ir.loops import TRUE, Split, closed_ranges, loop_size, replace_ranges
 from ..ir.loops_alike import loops_alike, reductions_of
 from ..ir.node import Node, alu
-from ..ir.op import Op
 from ..ir.rules.index import simplify
+from ..ir.views import End, Reduce, Stage, Store, bound_of, with_loops
 from .moves import Moves
 from .nest import stride
 
@@ -49,7 +49,14 @@ def cut_off_ends(moves: Moves, lanes: int, copies: int) -> None:
     """Make an output, and reductions, of the ends of long rows that fill no `copies` of `lanes`."""
     output, *totals = moves.root.src
     results = {r for total in totals for r in closed_ranges(total)}
-    row = next((r for r in closed_ranges(output) if stride(output.src[0].src[1], r) == 1), None)
+    row = next(
+        (
+            r
+            for r in closed_ranges(output)
+            if stride(Store.of(End.of(output).effects[0]).index, r) == 1
+        ),
+        None,
+    )
     block = lanes * copies
     if row is None or row in results or loop_size(row) < MANY_BLOCKS * block:
         return
@@ -112,7 +119,7 @@ def _widen_grid(moves: Moves) -> None:
     splits = {}
     for r in around:
         if r.arg.kind == "loop":
-            new = moves.loop(r.src[0], "grid")
+            new = moves.loop(bound_of(r), "grid")
             splits[r] = Split(new, (new,))
     if splits:
         moves.apply(splits, f"grid of {len(splits)} more loops")
@@ -143,7 +150,7 @@ def _tell_loops_apart(moves: Moves) -> None:
         shared = set(closed_ranges(outputs[0]))
         fresh = moves.copies(r for r in _inner(end) if r in shared)
         own = set(_inner(end)) - shared
-        alike = [end, *(r for r in reductions_of(moves.root) if own & set(r.src[1:]))]
+        alike = [end, *(r for r in reductions_of(moves.root) if own & set(closed_ranges(r)))]
         moves.root = moves.root.substitute({node: node.substitute(fresh) for node in alike})
 
 
@@ -153,11 +160,11 @@ def _in_parts(moves: Moves, total: Node, outputs: list[Node]) -> Node | None:
     None where a reduction does not go through the loops of an output.
     """
     results = closed_ranges(total)
-    found = {r: _output_of({*results, *r.src[1:]}, outputs) for r in reductions_of(total)}
+    found = {r: _output_of({*results, *closed_ranges(r)}, outputs) for r in reductions_of(total)}
     homes = {reduce: output for reduce, output in found.items() if output is not None}
     if len(homes) < len(found):
         return None
-    parts = {r: r.replace(src=(r.src[0], *_inner(output))) for r, output in homes.items()}
+    parts = {r: with_loops(r, _inner(output)) for r, output in homes.items()}
     if all(set(_grid(output)) == set(results) for output in homes.values()):
         return total.substitute(parts)
     fresh = moves.copies(results, dict.fromkeys(results, "loop"))
@@ -175,11 +182,10 @@ def _output_of(loops: set[Node], outputs: list[Node]) -> Node | None:
 def _combined(moves: Moves, part: Node, grid: Loops, results: dict[Node, Node]) -> Node:
     """The reduction of what `part` is in each step of a grid that is not one of the `results`."""
     if not grid:  # a single step
-        return part.substitute(moves.copies(part.src[1:]))
+        return part.substitute(moves.copies(closed_ranges(part)))
     rest = moves.copies((r for r in grid if r not in results), dict.fromkeys(grid, "loop"))
     reading = results | rest
-    src = (part, TRUE, *grid, *(reading[r] for r in grid), *grid)
-    stage = Node(Op.STAGE, part.dtype, src, StageArg("grid", tuple(map(loop_size, grid))))
-    if not rest:
-        return stage
-    return Node(Op.REDUCE, part.dtype, (stage, *rest.values()), ReduceArg(part.arg.op))
+    read = tuple(reading[r] for r in grid)
+    arg = StageArg("grid", tuple(map(loop_size, grid)))
+    stage = Stage(part, TRUE, grid, read, grid, arg, part.dtype).node()
+    return Reduce(stage, tuple(rest.values()), ReduceArg(part.arg.op)).node() if rest else stage

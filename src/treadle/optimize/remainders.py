@@ -11,6 +11,7 @@ from ..ir.choices import take
 from ..ir.loops import free_ranges, loop_size
 from ..ir.node import Node, alu
 from ..ir.op import Op
+from ..ir.views import Reduce
 from .moves import Moves
 from .nest import Nest, reads_of, stride
 
@@ -25,9 +26,9 @@ def cut_off_remainders(moves: Moves, nest: Nest, block: int) -> None:
     made: dict[Node, tuple[Node, Node]] = {}  # reductions that share a loop go on sharing
     cut: dict[Node, Node] = {}
     for reduce in nest.reduces():
-        loop = reduce.src[1]
+        total, (loop, *others), arg = Reduce.of(reduce)
         size = loop_size(loop)
-        if len(reduce.src) != 2 or size % block == 0 or size < MANY_BLOCKS * block:
+        if others or size % block == 0 or size < MANY_BLOCKS * block:
             continue
         if loop.arg.kind != "loop" or not _is_row(reduce, loop) or _is_nested(reduce, loop, free):
             continue
@@ -35,9 +36,9 @@ def cut_off_remainders(moves: Moves, nest: Nest, block: int) -> None:
         if loop not in made:
             made[loop] = moves.loop(size - rest), moves.loop(rest)
         whole, last = made[loop]
-        value = reduce.src[0].substitute(cut)  # what it uses comes before it
+        value = total.substitute(cut)  # what it uses comes before it
         parts = (
-            Node(Op.REDUCE, reduce.dtype, (value.substitute({loop: step}), inner), reduce.arg)
+            Reduce(value.substitute({loop: step}), (inner,), arg).node()
             for step, inner in ((whole, whole), (last + (size - rest), last))
         )
         cut[reduce] = alu(reduce.arg.op, *parts)
@@ -49,13 +50,13 @@ def cut_off_remainders(moves: Moves, nest: Nest, block: int) -> None:
 
 def _is_row(reduce: Node, loop: Node) -> bool:
     """Whether all that is read lies along the loop, or does not depend on it."""
-    steps = [stride(index, loop) for index in reads_of(reduce.src[0])]
+    steps = [stride(index, loop) for index in reads_of(Reduce.of(reduce).value)]
     return 1 in steps and all(step in (0, 1) for step in steps)
 
 
 def _is_nested(reduce: Node, loop: Node, free: dict[Node, frozenset[Node]]) -> bool:
     """Whether other loops run for each step: those would be two with one name."""
-    below = reduce.src[0].toposort()
+    below = Reduce.of(reduce).value.toposort()
     return any(n.op in (Op.REDUCE, Op.STAGE) and loop in free.get(n, ()) for n in below)
 
 

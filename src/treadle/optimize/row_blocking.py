@@ -11,16 +11,19 @@ row `first + r` of a block, with a loop r of its own wherever a block is filled:
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from ..dtype import dtypes
 from ..ir.args import ReduceArg, StageArg
 from ..ir.attention import is_kept
 from ..ir.choices import take
+from ..ir.conditions import all_of
 from ..ir.loops import TRUE, Ranges, Split, closed_ranges, free_ranges, loop_size, replace_ranges
-from ..ir.node import Node, rebuild
+from ..ir.node import Node, rebuild, substitute
 from ..ir.op import Op
 from ..ir.rules.index import simplify
+from ..ir.views import End, Load, Reduce, Stage, Store
 from ..target import Target
 from .choose_tile import Tile, choose_tile
 from .masked_bounds import Span, limits_of
@@ -30,7 +33,7 @@ from .moves import Moves
 from .nest import Nest, reads_of, stride
 from .parameters import Parameters
 
-__all__ = ["Blocks", "Chain", "is_along_row"]
+__all__ = ["Blocks", "Chain", "fills_of", "is_along_row"]
 
 MIN_ITEMS = 8  # blocks to share among workers, at least
 UNROLL = 4
@@ -51,6 +54,14 @@ class _Filled:
     """A block that was made: its loop over rows, and all loops that fill it."""
 
     row: Node
+    loops: tuple[Node, ...]
+
+
+class _Block(NamedTuple):
+    """What fills a block: a value, at row `fill`, in these loops."""
+
+    value: Node
+    fill: Node
     loops: tuple[Node, ...]
 
 
@@ -89,7 +100,7 @@ class Blocks:
         self.block = moves.loop(blocks, "grid") if blocks > 1 else Node.index(0)
         self.first = self.block * self.rows
         self.whole = blocks * self.rows == self.size
-        self.filled: dict[tuple[Node, ...], tuple[Node, ...]] = {}
+        self.filled: dict[tuple[Node, ...], _Block] = {}
         self.made: list[_Filled] = []
         self.chunks: list[_Chunks] = []
         self.part_columns: set[Node] = set()
@@ -111,7 +122,7 @@ class Blocks:
     def _rows_of_a_block(self) -> int:
         """As many as the cache holds, in whole tiles, but enough blocks for all workers."""
         rows = [n for n in self.chain.rows if self.chain.row in self.free[n]]
-        fills = {n.src[:3]: n.arg.sizes[0] * n.dtype.itemsize for n in rows}
+        fills = {Stage.of(n).filling: n.arg.sizes[0] * n.dtype.itemsize for n in rows}
         fits = min(self.target.l2 // 2, self.parameters.block_bytes) // sum(fills.values())
         around = [r for r in self.nest.loops if r not in (self.chain.row, *self.chain.columns)]
         others = loop_size(*around)
@@ -135,18 +146,17 @@ class Blocks:
         inner = [e for e, f in zip(effects, free, strict=True) if f & columns]
         outer = [e for e, f in zip(effects, free, strict=True) if not f & columns]
         if inner:
-            outer.append(Node(Op.END, dtypes.void, (*inner, *chain.columns), len(inner)))
+            outer.append(End(tuple(inner), chain.columns).node())
         around = [r for r in self.nest.loops if r is not chain.row and r not in columns]
         block = [self.block] if self.block.op is Op.RANGE else []
-        end = Node(Op.END, dtypes.void, (*outer, *around, *block, row), len(outer))
+        end = End(tuple(outer), (*around, *block, row)).node()
         self.moves.root = simplify(self.moves.root.substitute({self.nest.node: end}))
 
-    def _guarded(self, store: Node, row: Node) -> Node:
+    def _guarded(self, effect: Node, row: Node) -> Node:
         if self.whole:
-            return store
-        gate = self._inside(row)
-        gate = store.src[3] & gate if len(store.src) > 3 else gate
-        return store.replace(src=(*store.src[:3], gate))
+            return effect
+        store = Store.of(effect)
+        return store._replace(gate=all_of((store.gate, self._inside(row)))).node()
 
     def _inside(self, row: Node) -> Node:
         """Whether there is a row `row` in the block; the last block can have fewer."""
@@ -154,7 +164,8 @@ class Blocks:
 
     def _parts(self, reduce: Node, row: Node) -> Node:
         """A last product as the sum of its chunks' products, each of them kept."""
-        moves, steps, columns = self.moves, reduce.src[1], self.chain.columns
+        moves, columns = self.moves, self.chain.columns
+        (steps,) = closed_ranges(reduce)
         size = loop_size(steps)
         chunks = -(-size // self.parameters.block_steps)
         per_chunk = -(-size // chunks)
@@ -169,16 +180,13 @@ class Blocks:
             steps = step
         self.chunks.append(_Chunks(part, total, steps))
         self.part_columns.update(fresh.values())
-        loops = (*((part,) if chunks > 1 else ()), fill, *fresh.values())
-        src = (
-            value, self._inside(fill), part, fill, *fresh.values(), total, row, *columns, *loops,
-        )  # fmt: skip
-        sizes = (chunks, self.rows, *(loop_size(r) for r in columns))
-        stage = Node(Op.STAGE, reduce.dtype, src, StageArg("shared", sizes))
+        filled = (part, fill, *fresh.values())
+        loops = filled if chunks > 1 else filled[1:]
+        arg = StageArg("shared", (chunks, self.rows, *(loop_size(r) for r in columns)))
+        read = (total, row, *columns)
+        stage = Stage(value, self._inside(fill), filled, read, loops, arg, reduce.dtype).node()
         self.made.append(_Filled(fill, loops))
-        if chunks == 1:
-            return stage
-        return Node(Op.REDUCE, reduce.dtype, (stage, total), ReduceArg(Op.ADD))
+        return stage if chunks == 1 else Reduce(stage, (total,), ReduceArg(Op.ADD)).node()
 
     def _at(self, root: Node, row: Node, known: dict[Node, Node] | None = None) -> Node:
         """`root` for row `row` of the block, with what the kernel keeps as blocks."""
@@ -194,8 +202,9 @@ class Blocks:
                 new[node] = self._block(node, row)
             elif node.op is Op.LOAD and not self.whole:  # of rows that there are
                 last = new[loop].minimum(self.size - 1)
-                src = (s.substitute({loop: last}) for s in node.src[1:])
-                new[node] = node.replace(src=(node.src[0], *src))
+                load = Load.of(node)
+                index, gate, other = substitute((load.index, load.gate, load.other), {loop: last})
+                new[node] = load._replace(index=index, gate=gate, other=other).node()
             else:
                 src = tuple(new[s] for s in node.src)
                 new[node] = node if src == node.src else rebuild(node, src)
@@ -211,21 +220,16 @@ class Blocks:
 
     def _block(self, node: Node, row: Node) -> Node:
         """Row `row` of the block that keeps `node`."""
-        kept = node.op is Op.STAGE
-        key = (*node.src[:3], *closed_ranges(node)) if kept else (node,)
-        if key not in self.filled:
+        kept = Stage.of(node) if node.op is Op.STAGE else _statistic(node)
+        if kept.filling not in self.filled:
             fill = self.moves.loop(self.rows)
-            value = self._at(node.src[0] if kept else node, fill)
-            loops = (fill, *closed_ranges(node)) if kept else (fill,)
-            self.filled[key] = (value, self._inside(fill), *loops)
+            value, loops = self._at(kept.value, fill), (fill, *kept.loops)
+            self.filled[kept.filling] = _Block(value, fill, loops)
             self.made.append(_Filled(fill, loops))
-        value, gate, *loops = self.filled[key]
-        places, reads, sizes = (loops[0],), (row,), (self.rows,)
-        if kept:
-            places, reads = (loops[0], node.src[2]), (row, node.src[3])
-            sizes = (self.rows, *node.arg.sizes)
-        src = (value, gate, *places, *reads, *loops)
-        return Node(Op.STAGE, node.dtype, src, StageArg("shared", sizes))
+        value, fill, loops = self.filled[kept.filling]
+        filled, read = (fill, *kept.filled), (row, *kept.read)
+        arg = StageArg("shared", (self.rows, *kept.arg.sizes))
+        return Stage(value, self._inside(fill), filled, read, loops, arg, node.dtype).node()
 
     # -- every block gets a schedule --------------------------------------------------------------
 
@@ -248,19 +252,20 @@ class Blocks:
         stages = self.moves.root.toposort()
         stage = next(n for n in stages if n.op is Op.STAGE and filled.row in closed_ranges(n))
         column = filled.loops[-1]
-        inner = stage.src[0].toposort(lambda n: n.op is not Op.STAGE)
+        inner = Stage.of(stage).value.toposort(lambda n: n.op is not Op.STAGE)
         reduces = [n for n in inner if n.op is Op.REDUCE]
         if column is filled.row:  # a statistic
-            splits = {
-                n.src[-1]: self._along(n.src[-1], UNROLL, stage, _reads_row(n)) for n in reduces
-            }
+            along = {n: closed_ranges(n)[-1] for n in reduces}
+            splits = {r: self._along(r, UNROLL, stage, _reads_row(n)) for n, r in along.items()}
             self.moves.apply(splits, "statistics of the rows of a block")
             return
         product = next((n for n in reduces if self._is_product(n, filled.row, column)), None)
         if product is not None:
             self._tile(filled.row, column, product)
             return
-        self.moves.apply({column: self._along(column, UNROLL, stage)}, "rows of a block as lanes")
+        is_of_row = column not in self.part_columns
+        split = self._along(column, UNROLL, stage, is_of_row)
+        self.moves.apply({column: split}, "rows of a block as lanes")
 
     def _along(self, loop: Node, copies: int, value: Node, is_of_row: bool = True) -> Split:
         """A loop, one along rows if `is_of_row`, as `copies` of vectors."""
@@ -284,7 +289,7 @@ class Blocks:
             self.along[outer] = length
 
     def _is_product(self, reduce: Node, row: Node, column: Node) -> bool:
-        factors = factors_of(reduce.src[0])
+        factors = factors_of(Reduce.of(reduce).value)
         if factors is None or reduce.arg.op is not Op.ADD:
             return False
         free = free_ranges(reduce)
@@ -293,7 +298,7 @@ class Blocks:
 
     def _tile(self, row: Node, column: Node, reduce: Node) -> None:
         """A product whose result is a block, in register tiles; panels of columns outside."""
-        moves, steps = self.moves, reduce.src[1:]
+        moves, steps = self.moves, closed_ranges(reduce)
         size, itemsize = loop_size(column), reduce.dtype.itemsize
         tile = choose_tile(self.rows, size, itemsize, self.target, self.parameters)
         tile = Tile(math.gcd(tile.rows, self.rows), tile.vectors, tile.lanes)
@@ -307,12 +312,10 @@ class Blocks:
         stages = [
             n for n in moves.root.toposort() if n.op is Op.STAGE and made <= set(closed_ranges(n))
         ]
-        closed = closed_ranges(stages[0])
-        order = sorted(closed, key=lambda r: _depth(r, rows, columns))
-        value = self._with_packed(stages[0].src[0], steps, rows, columns, tile)
-        mapping = {
-            n: n.replace(src=(value, *n.src[1 : len(n.src) - len(closed)], *order)) for n in stages
-        }
+        first = Stage.of(stages[0])
+        order = tuple(sorted(first.loops, key=lambda r: _depth(r, rows, columns)))
+        value = self._with_packed(first.value, steps, rows, columns, tile)
+        mapping = {n: Stage.of(n)._replace(value=value, loops=order).node() for n in stages}
         moves.root = simplify(moves.root.substitute(mapping))
 
     def _with_packed(
@@ -325,8 +328,8 @@ class Blocks:
     ) -> Node:
         """`value` with the operand of the columns packed, unless it is read in vectors as it is."""
         inner = value.toposort(lambda n: n.op is not Op.STAGE)
-        reduce = next(n for n in inner if n.op is Op.REDUCE and n.src[1:] == steps)
-        factors = factors_of(reduce.src[0])
+        reduce = next(n for n in inner if n.op is Op.REDUCE and closed_ranges(n) == steps)
+        factors = factors_of(Reduce.of(reduce).value)
         assert factors is not None
         free = free_ranges(reduce)
         x, y = factors if free[factors[0]] & frozenset(rows.ranges) else factors[::-1]
@@ -341,13 +344,13 @@ class Blocks:
         packed = pack_columns(
             self.moves, y, steps, simplify(position), columns, tile, tuple(around)
         )
-        return value.substitute({reduce: reduce.replace(src=(x * packed, *steps))})
+        return value.substitute({reduce: Reduce(x * packed, steps, reduce.arg).node()})
 
     # -- rows that a mask cuts short --------------------------------------------------------------
 
     def _span(self) -> Span | None:
         """What counts of the rows of a block, if a mask says that it is not all of them."""
-        rows = {n.src[2]: n.src[0] for n in self.chain.rows}
+        rows = fills_of(self.chain.rows)
         reduces = [n for n in self.nest.node.toposort() if is_along_row(n)]
         sizes = {n.arg.sizes[0] for n in self.chain.rows}
         if len(sizes) > 1:
@@ -373,19 +376,31 @@ class Blocks:
         self.moves.log.append("rows within their mask")
 
 
+def fills_of(rows: Iterable[Node]) -> dict[Node, Node]:
+    """What each row is filled with, by the loop that fills it."""
+    stages = map(Stage.of, rows)
+    return {place: stage.value for stage in stages for place in stage.filled}
+
+
+def _statistic(value: Node) -> Stage:
+    """A statistic of a row, as what has no place in the row."""
+    return Stage(value, TRUE, (), (), (), StageArg("shared", ()), value.dtype)
+
+
 def is_along_row(node: Node) -> bool:
     """Whether a REDUCE combines elements of a row that is kept."""
     if node.op is not Op.REDUCE:
         return False
-    inner = node.src[0].toposort(lambda n: n.op is not Op.STAGE)
-    return any(is_kept(n) and n.src[3] in node.src for n in inner)
+    value, loops, _ = Reduce.of(node)
+    kept = filter(is_kept, value.toposort(lambda n: n.op is not Op.STAGE))
+    return any(place in loops for row in kept for place in Stage.of(row).read)
 
 
 def _reads_row(reduce: Node) -> bool:
     """Whether a reduction, before it is cut, reads a row of a block along its last loop."""
-    loop = reduce.src[-1]
-    inner = reduce.src[0].toposort()
-    return any(n.op is Op.STAGE and len(n.arg.sizes) == 2 and n.src[5] is loop for n in inner)
+    value, (*_, loop), _ = Reduce.of(reduce)
+    reads = [Stage.of(n).read for n in value.toposort() if n.op is Op.STAGE]
+    return any(len(read) == 2 and read[-1] is loop for read in reads)
 
 
 def _depth(loop: Node, rows: Split, columns: Split) -> int:

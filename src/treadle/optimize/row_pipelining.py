@@ -22,14 +22,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..dtype import dtypes
 from ..ir.args import LocalRef
 from ..ir.choices import take
+from ..ir.conditions import TRUE
 from ..ir.loops import closed_ranges, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.shape import size_max
+from ..ir.views import After, End, Load, Stage, Store, bound_of
 from ..target import Target
 from .moves import Moves
 from .nest import Nest, nests_of, sequential_loops
@@ -66,22 +67,24 @@ def pipeline_rows(moves: Moves, target: Target) -> None:
 
 def _streams(nest: Nest, l3: int) -> bool:
     """Whether all that is stored leaves for memory."""
-    return all(
-        store.op is Op.STORE
-        and len(store.src) == 3
-        and store.src[0].op is Op.PARAM
-        and store.src[0].arg.leaves_caches(
-            size_max(store.src[0].arg.size) * store.src[0].dtype.itemsize, l3
-        )
-        for store in nest.effects
-    )
+    return all(effect.op is Op.STORE and _leaves(Store.of(effect), l3) for effect in nest.effects)
+
+
+def _leaves(store: Store, l3: int) -> bool:
+    memory = store.memory
+    if store.is_gated or memory.op is not Op.PARAM:
+        return False
+    return memory.arg.leaves_caches(size_max(memory.arg.size) * memory.dtype.itemsize, l3)
 
 
 def _is_long(nest: Nest, inner: Loops, ahead: int, target: Target) -> bool:
     """Whether a row takes many steps, and all on their way fit the second-level cache."""
     if inner[0].arg.kind != "loop" or loop_size(inner[0]) < LEAST_STEPS:
         return False
-    reads = {n.src[0]: n.dtype.itemsize for n in nest.nodes() if n.op in (Op.LOAD, Op.STAGE)}
+    # Each memory counts once, and each kept row, by what fills it.
+    nodes = nest.nodes()
+    reads = {Load.of(n).memory: n.dtype.itemsize for n in nodes if n.op is Op.LOAD}
+    reads |= {Stage.of(n).value: n.dtype.itemsize for n in nodes if n.op is Op.STAGE}
     return (ahead + MORE_IN_CACHE) * loop_size(*inner) * sum(reads.values()) <= target.l2
 
 
@@ -116,7 +119,7 @@ def _is_kept(node: Node) -> bool:
 
 def _filling(node: Node) -> Loops:
     """What a kept row stores, where, and in which loops: not where it is read."""
-    return (*node.src[:3], *closed_ranges(node)) if _is_kept(node) else (node,)
+    return Stage.of(node).filling if _is_kept(node) else (node,)
 
 
 def _around(node: Node) -> frozenset[Node]:
@@ -131,17 +134,18 @@ def _closed(node: Node) -> Loops:
 
 def _is_simple(node: Node) -> bool:
     """Whether a kept row is one line that is filled without gaps, from nothing that is kept."""
-    below = node.src[0].toposort(lambda n: n.op is not Op.STAGE)
-    return len(node.arg.sizes) == 1 and node.src[1].value == 1 and not any(map(_is_kept, below))
+    stage = Stage.of(node)
+    below = stage.value.toposort(lambda n: n.op is not Op.STAGE)
+    return len(stage.filled) == 1 and stage.gate is TRUE and not any(map(_is_kept, below))
 
 
 def _joined(ahead: Ahead, inner: Loops) -> dict[Node, Node]:
     """The loops of rows to come that the loops over this row's columns can be as well."""
     if not all(_is_simple(n) for n in ahead if _is_kept(n)):
         return {}
-    alike = [(r.src[0], r.arg.kind) for r in inner]
+    alike = lambda loops: [(bound_of(r), r.arg.kind) for r in loops]
     found = [closed_ranges(n) for n in ahead]
-    found = [loops for loops in found if [(r.src[0], r.arg.kind) for r in loops] == alike]
+    found = [loops for loops in found if alike(loops) == alike(inner)]
     return {r: new for loops in found for r, new in zip(loops, inner, strict=True)}
 
 
@@ -176,10 +180,10 @@ class _Overlap:
             if _is_kept(value) and closed_ranges(value) == self.inner:
                 row.append(stored)
             else:
-                beside.append(Node(Op.END, dtypes.void, (stored, *_closed(value)), 1))
-        columns = Node(Op.END, dtypes.void, (*row, *self.inner), len(row))
+                beside.append(End((stored,), _closed(value)).node())
+        columns = End(tuple(row), self.inner).node()
         loops = (*self.around, self.block, self.turn)
-        return Node(Op.END, dtypes.void, (columns, *beside, *loops), 1 + len(beside))
+        return End((columns, *beside), loops).node()
 
     def _memory(self, number: int) -> dict[Loops, Node]:
         made: dict[Loops, Node] = {}
@@ -195,8 +199,8 @@ class _Overlap:
             row = (self.first + number).minimum(self.last)
             node = self.each[key].substitute({self.row: row} | fresh[number])
             stored = self._store(node, self.memory[key], Node.index(number))
-            ends.append(Node(Op.END, dtypes.void, (stored, *_closed(node)), 1))
-        return Node(Op.AFTER, self.memory[key].dtype, (self.memory[key], *ends))
+            ends.append(End((stored,), _closed(node)).node())
+        return After(self.memory[key], tuple(ends)).node()
 
     def _in_turn(self, value: Node, ahead: int) -> Node:
         """`value` so many rows ahead of the one whose turn it is, with what was left before."""
@@ -210,13 +214,16 @@ class _Overlap:
 
     def _store(self, node: Node, memory: Node, slot: Node) -> Node:
         """The STORE of what a row leaves, or of one column of it."""
-        value, column = (node.src[0], node.src[2]) if _is_kept(node) else (node, 0)
-        return Node(Op.STORE, dtypes.void, (memory, slot * _columns(node) + column, value))
+        value, column = node, 0
+        if _is_kept(node):
+            stage = Stage.of(node)
+            value, (column,) = stage.value, stage.filled
+        return Store(memory, slot * _columns(node) + column, value).node()
 
     def _read(self, node: Node, ahead: int) -> Node:
         """What the row that comes so many rows after this one has left."""
         key = self.left[node]
-        column = node.src[3] if _is_kept(node) else 0
+        (column,) = Stage.of(node).read if _is_kept(node) else (0,)
         place = self._slot(key, ahead) * _columns(node) + column
         return Node(Op.LOAD, node.dtype, (self.ready[key], place))
 

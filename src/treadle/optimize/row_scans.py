@@ -16,6 +16,7 @@ from ..ir.choices import take
 from ..ir.loops import has_fixed_size, loop_size
 from ..ir.node import Node, alu
 from ..ir.op import Op
+from ..ir.views import After, Register, Store, Update
 from ..target import Target
 from .column_strips import FAR, LEAST_STRIP, Strips, strip_size
 from .lane_width import lanes_of
@@ -37,7 +38,7 @@ def scan_rows(moves: Moves, nest: Nest, target: Target) -> bool:
     if column is None or len(nest.nodes()) > MOST_NODES:
         return False
     dtype = _dtype_of_totals(update, target)
-    widest = max(effect.src[2].dtype.itemsize for effect in nest.effects)
+    widest = max(value.dtype.itemsize for value in nest.values)
     size = strip_size(
         loop_size(column),
         others=loop_size(*(r for r in nest.loops if r not in (column, *row))),
@@ -60,14 +61,14 @@ def _update_of(nest: Nest) -> Node | None:
         return None
     if any(n.op in (Op.TICKET, Op.REDUCE, Op.STAGE) for n in nodes):
         return None
-    plain = all(e.op is Op.STORE and e.src[0].op is Op.PARAM for e in nest.effects)
+    plain = all(e.op is Op.STORE and Store.of(e).memory.op is Op.PARAM for e in nest.effects)
     fixed = all(has_fixed_size(r) for r in nest.loops)
     return updates[0] if plain and fixed and updates[0].arg is not None else None
 
 
 def _column_of(nest: Nest, row: Node) -> Node | None:
     """The loop that goes along the rows, which are far apart."""
-    stores = [(index, e.src[2].dtype.itemsize) for e in nest.effects for index in e.src[1:2]]
+    stores = [(s.index, s.value.dtype.itemsize) for s in map(Store.of, nest.effects)]
     reads = [index for value in nest.values for index in reads_of(value)]
     for column in nest.loops:
         along = all(stride(index, column) == 1 for index, _ in stores)
@@ -78,7 +79,7 @@ def _column_of(nest: Nest, row: Node) -> Node | None:
 
 
 def _dtype_of_totals(update: Node, target: Target) -> DType:
-    dtype = update.src[1].dtype
+    dtype = Update.of(update).value.dtype
     rounds = dtype is dtypes.float32 and update.arg in (Op.ADD, Op.MUL)
     return dtypes.float64 if rounds and target.is_native(dtypes.float64) else dtype
 
@@ -87,11 +88,11 @@ def _scan(moves: Moves, nest: Nest, update: Node, row: Node, strips: Strips, dty
     totals = strips.memory(dtype)
     count = ROWS + loop_size(row) % ROWS
     first = [Node.index(n) for n in range(count)]
-    start = update.src[0].src[0].cast(dtype)
+    start = Register.of(Update.of(update).register).start.cast(dtype)
     begun = strips.over_columns(_rows(nest, update, row, first, start, strips, totals))
     step = moves.loop((loop_size(row) - count) // ROWS)
     later = [step * ROWS + (count + n) for n in range(ROWS)]
-    totals = Node(Op.AFTER, totals.dtype, (totals, begun))
+    totals = After(totals, (begun,)).node()
     effects = _rows(nest, update, row, later, strips.held(totals), strips, totals)
     grid = strips.as_grid(nest, but=(row,))
     around = tuple(r for split in grid.values() for r in split.ranges)
@@ -115,7 +116,7 @@ def _rows(
     """The stores of some rows, which begin with `total`, and of the total after them."""
     effects: list[Node] = []
     for place in places:
-        value = update.src[1].substitute({row: place})
+        value = Update.of(update).value.substitute({row: place})
         total = alu(update.arg, total, value.cast(totals.dtype))
         for effect in nest.effects:
             result = total.cast(value.dtype)
@@ -125,4 +126,5 @@ def _rows(
 
 
 def _is_total(node: Node, update: Node) -> bool:
-    return node.op is Op.AFTER and node.src == (update.src[0], update)
+    register = Update.of(update).register
+    return node.op is Op.AFTER and After.of(node) == After(register, (update,))

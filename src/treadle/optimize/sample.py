@@ -14,6 +14,7 @@ from ..ir.loops import Split, closed_ranges, free_ranges, loop_size, replace_ran
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
+from ..ir.views import operand
 from .moves import Moves
 
 __all__ = ["sampled"]
@@ -53,6 +54,6 @@ def _loops_around(ast: Node) -> list[frozenset[Node]]:
     found = []
     for node in nodes:
         if closed := closed_ranges(node):
-            mine = frozenset(closed) | free[node.src[0]]
+            mine = frozenset(closed) | free[operand(node)]
             found.append(mine.union(*(outside.get(r, ()) for r in mine)))
     return found

@@ -20,6 +20,7 @@ from ..ir.loops import TRUE, Split, digits_of, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
+from ..ir.views import Stage
 from .k_tiling import TiledProduct, fill_of, is_contiguous
 from .moves import Moves
 
@@ -56,7 +57,7 @@ class SharedOperand:
         """The STAGE, read at a step of a line."""
         wide = ROW // self.stage.dtype.itemsize
         place = _place(line, Node.index(0) + deep, wide, self.is_turned)
-        return self.stage.replace(src=(*self.stage.src[:5], *place, *self.stage.src[8:]))
+        return Stage.of(self.stage)._replace(read=place).node()
 
     def layout(self, turns: int) -> MatrixLayout:
         """Where units find it that take the slice in so many turns."""
@@ -111,14 +112,14 @@ def stored(
     gate = TRUE if turns * items == total else simplify(piece < total)
     closed = (item, lane) if turn is None else (turn, item, lane)
     zeros = (Node.index(0),) * 3
-    src = (filled, gate, *_place(place, deep, wide, is_turned), *zeros, *closed)
     sizes = _sizes(lines, depth, wide, is_turned)
     runs = is_turned or is_contiguous(factor, inner)
     if runs and fill_of(filled, buffers) == "copies":
         arg = StageArg("shared", sizes, buffers, "copies", ROW)
     else:
         arg = StageArg("shared", sizes, swizzle=ROW)
-    stage = Node(Op.STAGE, factor.dtype, src, arg)
+    places = _place(place, deep, wide, is_turned)
+    stage = Stage(filled, gate, places, zeros, closed, arg, factor.dtype).node()
     return SharedOperand(stage, lines, depth, is_turned)
 
 

@@ -24,6 +24,7 @@ from ..ir.loops import TRUE, Split, digits_of, loop_size, number_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
+from ..ir.views import Reduce, Stage
 from ..target import Target, Workgroup
 from .k_tiling import fill_of, is_contiguous, tile_product
 from .matmul_problem import MatmulProblem, recognise
@@ -142,7 +143,7 @@ def _apply(moves: Moves, problem: MatmulProblem, tile: _Tile) -> None:
     x, y = (
         _staged(moves, *each, tiled.inner, tile) for each in ((tiled.x, row), (tiled.y, column))
     )
-    reduce = tiled.reduce.replace(src=(x * y, *tiled.reduce.src[1:]))
+    reduce = Reduce.of(tiled.reduce)._replace(value=x * y).node()
     moves.root = moves.root.substitute({tiled.reduce: reduce})
     take("shared_tiles")
     moves.log.append("both operands in shared tiles")
@@ -197,6 +198,6 @@ def _staged(moves: Moves, factor: Node, line: Split, inner: Node, tile: _Tile) -
     gate = TRUE if turns * tile.items == total else simplify(flat < total)
     sizes = (tile.depth, lines + tile.together if along_steps else lines)
     closed = tuple(r for r in (turn, item, lane) if r is not None and r.op is Op.RANGE)
-    src = (filled, gate, simplify(deep), simplify(place), inner, here, *closed)
+    places = (simplify(deep), simplify(place))
     arg = StageArg("shared", sizes, tile.buffers, fill_of(filled, tile.buffers))
-    return Node(Op.STAGE, factor.dtype, src, arg)
+    return Stage(filled, gate, places, (inner, here), closed, arg, factor.dtype).node()

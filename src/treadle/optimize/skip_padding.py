@@ -15,6 +15,7 @@ from ..ir.loops import Split, free_ranges, loop_size, replace_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
+from ..ir.views import Load
 from .masked_bounds import Span
 from .windows import Pair, Windows
 
@@ -48,8 +49,8 @@ def skip_padding(
 
 def _inside(image: Node, both: Node) -> tuple[int, int] | None:
     """From where to where along `both` there are pixels; None if that is not known."""
-    if image.op is Op.LOAD and len(image.src) == 4:
-        gate, other = image.src[2:]
+    if image.op is Op.LOAD and (load := Load.of(image)).is_gated:
+        gate, other = load.gate, load.other
     elif image.op is Op.WHERE:
         gate, _, other = image.src
     else:

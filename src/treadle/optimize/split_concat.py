@@ -18,6 +18,7 @@ from ..ir.loops import TRUE, Split, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
+from ..ir.views import operands
 from .moves import Moves
 from .nest import Nest
 
@@ -66,11 +67,12 @@ def _borders(nest: Nest, loop: Node) -> set[int]:
     found: set[int] = set()
     free = free_ranges(nest.node)
     for node in nest.nodes():
-        is_mask = node.op is Op.CMPLT and node.src[0].dtype is dtypes.index
-        if not is_mask or loop not in free[node]:
+        if node.op is not Op.CMPLT or loop not in free[node]:
             continue
-        terms, offset = linear_terms(node.src[0])
-        limit = node.src[1]
+        place, limit = operands(node)
+        if place.dtype is not dtypes.index:
+            continue
+        terms, offset = linear_terms(place)
         if terms != {loop: 1} or limit.op is not Op.CONST:
             return set()
         found.add(limit.arg - offset)

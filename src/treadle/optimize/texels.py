@@ -8,8 +8,8 @@ from __future__ import annotations
 from ..errors import InternalError
 from ..ir.choices import take
 from ..ir.loops import Split, loop_size
-from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import Store
 from ..target import Target
 from .moves import Moves
 from .nest import Nest, stride
@@ -23,15 +23,16 @@ SLICES = 64  # of a grid at least, where there is work for so many
 def schedule_texels(moves: Moves, target: Target) -> None:
     """Schedule every nest that stores to a texture; what it is staged from is left to others."""
     for nest in moves.nests():
-        stores = [n for n in nest.effects if n.op is Op.STORE and n.src[0].op is Op.PARAM]
-        if any(store.src[0].arg.image for store in stores):
+        stores = [Store.of(n) for n in nest.effects if n.op is Op.STORE]
+        stores = [store for store in stores if store.memory.op is Op.PARAM]
+        if any(store.memory.arg.image for store in stores):
             _schedule(moves, nest, stores[0], target)
 
 
-def _schedule(moves: Moves, nest: Nest, store: Node, target: Target) -> None:
-    along = next((r for r in nest.loops if stride(store.src[1], r) == 1), None)
+def _schedule(moves: Moves, nest: Nest, store: Store, target: Target) -> None:
+    along = next((r for r in nest.loops if stride(store.index, r) == 1), None)
     if along is None or loop_size(along) % TEXEL:
-        raise InternalError(f"a texture is written in whole texels, not by {store!r}")
+        raise InternalError(f"a texture is written in whole texels, not by {store.node()!r}")
     order = (*(r for r in nest.loops if r is not along), along)
     moves.reorder(nest, order)
     texels = loop_size(along) // TEXEL

@@ -11,6 +11,7 @@ from ..ir.choices import take
 from ..ir.loops import Split, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import Load
 from ..target import Target
 from .lane_width import lanes_of
 from .moves import Moves
@@ -53,7 +54,7 @@ def _loops(nest: Nest, lanes: int) -> tuple[Node, Node] | None:
     written = next((r for r in large if all(stride(s, r) == 1 for s in stores)), None)
     if written is None:
         return None
-    loads = [n.src[1] for n in nest.nodes() if n.op is Op.LOAD]
+    loads = [Load.of(n).index for n in nest.nodes() if n.op is Op.LOAD]
     if any(n.op is Op.LOAD for index in loads for n in index.toposort()):
         return None
     for read in large:

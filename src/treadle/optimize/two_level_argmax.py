@@ -18,9 +18,10 @@ from collections.abc import Iterator
 from ..dtype import dtypes
 from ..ir.choices import take
 from ..ir.key_value import goes_on, joined, place_of, split
-from ..ir.loops import free_ranges, loop_size
+from ..ir.loops import closed_ranges, free_ranges, loop_size
 from ..ir.node import Node, alu
 from ..ir.op import Op
+from ..ir.views import Reduce
 from ..target import Target
 from .column_reduction import BLOCK, is_down_columns
 from .moves import Moves
@@ -42,9 +43,9 @@ def two_level_argmax(moves: Moves, target: Target) -> None:
         seen.add(reduce)
         place = _in_blocks(moves, reduce, lanes, seen)
         moves.root = moves.root.substitute({reduce: place})
-        name = f"r{reduce.src[1].arg.number}"
+        (loop,) = closed_ranges(reduce)
         take("two_level_argmax")
-        moves.log.append(f"find the block of {BLOCK * lanes} steps of {name} first")
+        moves.log.append(f"find the block of {BLOCK * lanes} steps of r{loop.arg.number} first")
 
 
 def _candidates(moves: Moves, target: Target, seen: set[Node]) -> Iterator[tuple[Node, int]]:
@@ -57,16 +58,17 @@ def _candidates(moves: Moves, target: Target, seen: set[Node]) -> Iterator[tuple
                 continue
             lanes = _lanes_along(nest, reduce, target)
             least = LEAST_DOWN if lanes == 1 else LEAST_ALONG
-            if lanes and loop_size(reduce.src[1]) >= least * BLOCK * lanes:
+            if lanes and loop_size(*closed_ranges(reduce)) >= least * BLOCK * lanes:
                 yield reduce, lanes
 
 
 def _is_in_order(reduce: Node) -> bool:
-    halves = split(reduce.src[0])
-    if len(reduce.src) != 2 or reduce.src[1].arg.kind != "loop" or halves is None:
+    value, loops, _ = Reduce.of(reduce)
+    halves = split(value)
+    if len(loops) != 1 or loops[0].arg.kind != "loop" or halves is None:
         return False
-    key, place = halves
-    free, loop = free_ranges(key), reduce.src[1]
+    (key, place), (loop,) = halves, loops
+    free = free_ranges(key)
     nested = any(n.op in (Op.REDUCE, Op.STAGE) and loop in free[n] for n in key.toposort())
     return not nested and goes_on(place, reduce.arg.op, loop)
 
@@ -75,7 +77,8 @@ def _lanes_along(nest: Nest, reduce: Node, target: Target) -> int:
     """The lanes of a vector if elements lie along the loop, 1 if across it; else 0."""
     if is_down_columns(nest, reduce):
         return 1
-    steps = [stride(index, reduce.src[1]) for index in reads_of(reduce.src[0])]
+    value, (loop,), _ = Reduce.of(reduce)
+    steps = [stride(index, loop) for index in reads_of(value)]
     along = 1 in steps and all(step in (0, 1) for step in steps)
     along = along and loop_size(*nest.loops) >= FEWEST_ROWS
     return min(target.lanes(dtypes.uint32), target.max_lanes) if along else 0
@@ -83,7 +86,8 @@ def _lanes_along(nest: Nest, reduce: Node, target: Target) -> int:
 
 def _in_blocks(moves: Moves, reduce: Node, lanes: int, seen: set[Node]) -> Node:
     """What `reduce` gives, the new reductions being `seen`."""
-    halves, op, loop = split(reduce.src[0]), reduce.arg.op, reduce.src[1]
+    whole, (loop,), arg = Reduce.of(reduce)
+    halves, op = split(whole), arg.op
     assert halves is not None  # it is in order
     key, _ = halves
     size = BLOCK * lanes
@@ -94,20 +98,17 @@ def _in_blocks(moves: Moves, reduce: Node, lanes: int, seen: set[Node]) -> Node:
     row, lane, within = _within(moves, lanes)
     number = block.cast(dtypes.uint32)
     number = number if op is Op.MIN else number.like(blocks - 1) - number
-    most = Node(Op.REDUCE, key.dtype, (at(key, block * size + within), row), reduce.arg)
-    value = joined(most, number)
-    best = Node(Op.REDUCE, value.dtype, (value, block, *lane), reduce.arg)
+    most = Reduce(at(key, block * size + within), (row,), arg).node()
+    best = Reduce(joined(most, number), (block, *lane), arg).node()
 
     first = place_of(best).cast(dtypes.index)
     first = first if op is Op.MIN else (blocks - 1) - first
     row, lane, within = _within(moves, lanes)
-    value = at(reduce.src[0], first * size + within)
-    result = Node(Op.REDUCE, value.dtype, (value, row, *lane), reduce.arg)
+    result = Reduce(at(whole, first * size + within), (row, *lane), arg).node()
     seen.update((most, best, result))
     if rest:
         last = moves.loop(rest, "unroll" if lanes == 1 else "loop")
-        value = at(reduce.src[0], last + blocks * size)
-        end = Node(Op.REDUCE, value.dtype, (value, last), reduce.arg)
+        end = Reduce(at(whole, last + blocks * size), (last,), arg).node()
         seen.add(end)
         result = alu(op, result, end)
     return result

@@ -11,9 +11,10 @@ knows what device it is for.
 from __future__ import annotations
 
 from ..ir.choices import take
-from ..ir.loops import Split, free_ranges, loop_size
+from ..ir.loops import Split, closed_ranges, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import Load, Reduce
 from ..target import Target, Workgroup
 from .moves import Moves
 from .nest import Nest, contiguity, sequential_loops, stride
@@ -85,7 +86,7 @@ def _rows_to_share(nest: Nest) -> tuple[Node, ...] | None:
     if any(_loop_to_share(n, frozenset(rows)) is None for n in reduces):
         return None
     if rows == nest.loops and nest.loops:
-        along = any(_contiguous_loads(n, r) for n in reduces for r in n.src[1:])
+        along = any(_contiguous_loads(n, r) for n in reduces for r in closed_ranges(n))
         across = any(_contiguous_loads(n, r) for n in reduces for r in nest.loops)
         results = loop_size(*nest.loops)
         if across and not along and results >= MIN_GROUPED:
@@ -97,23 +98,23 @@ def _rows_to_share(nest: Nest) -> tuple[Node, ...] | None:
 
 def _loop_to_share(reduce: Node, rows: frozenset[Node]) -> Node | None:
     """The loop of a reduction to share: contiguous if there is one, and long enough."""
-    free = free_ranges(reduce)
-    loops = [r for r in reduce.src[1:] if r.arg.kind == "loop" and loop_size(r) >= MIN_GROUPED]
+    free, (value, steps, _) = free_ranges(reduce), Reduce.of(reduce)
+    loops = [r for r in steps if r.arg.kind == "loop" and loop_size(r) >= MIN_GROUPED]
     if not loops or not free[reduce] <= rows:
         return None
-    inner = [n for n in reduce.src[0].toposort() if n.op is Op.REDUCE]
-    if any(free[n] & frozenset(reduce.src[1:]) for n in inner):
+    inner = [n for n in value.toposort() if n.op is Op.REDUCE]
+    if any(free[n] & frozenset(steps) for n in inner):
         return None  # each item would compute all of the inner one
     return max(loops, key=lambda r: (_contiguous_loads(reduce, r), loop_size(r)))
 
 
 def _contiguous_loads(node: Node, loop: Node) -> int:
-    return sum(n.op is Op.LOAD and stride(n.src[1], loop) == 1 for n in node.toposort())
+    return sum(n.op is Op.LOAD and stride(Load.of(n).index, loop) == 1 for n in node.toposort())
 
 
 def _group_for_each_row(moves: Moves, nest: Nest, rows: tuple[Node, ...], group: Workgroup) -> None:
     rest = tuple(r for r in nest.loops if r not in rows)
-    longest = max(loop_size(r) for n in nest.reduces() for r in n.src[1:])
+    longest = max(loop_size(r) for n in nest.reduces() for r in closed_ranges(n))
     items = min(group.items, _power_below(longest))
     moves.reorder(nest, (*rows, *rest))
     splits = {r: _whole(moves, r, "grid") for r in rows}
@@ -144,7 +145,9 @@ def _reduction_to_share(
 ) -> tuple[Node, Node] | None:
     free = free_ranges(moves.root)
     for node in moves.root.toposort():
-        if node.op is Op.REDUCE and free[node] == grid and not shared.intersection(node.src[1:]):
+        if node.op is not Op.REDUCE or free[node] != grid:
+            continue
+        if shared.isdisjoint(closed_ranges(node)):
             loop = _loop_to_share(node, grid)
             if loop is not None:
                 return node, loop

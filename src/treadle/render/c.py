@@ -13,6 +13,7 @@ from typing import Any
 from ..dtype import DType, dtypes
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import Load, Store
 from ..lower.linearize import Phase
 from .clike import BINARY, COMPARISONS, FUNCTIONS, Function
 
@@ -138,10 +139,10 @@ class _CFunction(Function):
     # -- memory ---------------------------------------------------------------------------------
 
     def load(self, node: Node) -> str:
-        memory, index = node.src[:2]
-        at = f"({self.memory(memory)} + {self.value(index)})"
-        if len(node.src) == 4:
-            return self._gated_load(node, at)
+        load = Load.of(node)
+        at = f"({self.memory(load.memory)} + {self.value(load.index)})"
+        if load.is_gated:
+            return self._gated_load(load, at)
         if node.dtype.count == 1:
             return self.let(node.dtype, f"*{at} != 0" if node.dtype.is_bool else f"*{at}")
         loaded = f"*(const {self._memory_type(node.dtype)} *){at}"
@@ -159,20 +160,20 @@ class _CFunction(Function):
         self.line(f"const {kind} *{name} = {self.value(gate)} ? {start} : {zeros};")
         return name
 
-    def _gated_load(self, node: Node, at: str) -> str:
-        gate, other = self.value(node.src[2]), self.value(node.src[3])
-        if node.dtype.count == 1:
-            loaded = f"*{at} != 0" if node.dtype.is_bool else f"*{at}"
-            return self.let(node.dtype, f"{gate} ? {loaded} : {other}")
-        vector_gate = node.src[2].dtype.count > 1
+    def _gated_load(self, load: Load, at: str) -> str:
+        gate, other, dtype = self.value(load.gate), self.value(load.other), load.dtype
+        if dtype.count == 1:
+            loaded = f"*{at} != 0" if dtype.is_bool else f"*{at}"
+            return self.let(dtype, f"{gate} ? {loaded} : {other}")
+        vector_gate = load.gate.dtype.count > 1
         lanes = []
-        for i in range(node.dtype.count):
+        for i in range(dtype.count):
             lane = f"{at}[{i}]"
-            if node.dtype.is_bool:
+            if dtype.is_bool:
                 lane = f"({lane} ? -1 : 0)"
             held = f"{gate}[{i}]" if vector_gate else gate
             lanes.append(f"{held} ? {lane} : {other}[{i}]")
-        return self.let(node.dtype, f"({self.type(node.dtype)}){{{', '.join(lanes)}}}")
+        return self.let(dtype, f"({self.type(dtype)}){{{', '.join(lanes)}}}")
 
     def _prefetch(self, node: Node) -> None:
         memory, index = node.src
@@ -180,16 +181,15 @@ class _CFunction(Function):
         self.line(f"__builtin_prefetch({place}, 0, {4 - node.arg});")
 
     def store(self, node: Node) -> None:
-        memory, index, value = node.src[:3]
-        at = f"({self.memory(memory)} + {self.value(index)})"
-        stored, dtype = self.value(value), value.dtype
-        gate = node.src[3] if len(node.src) == 4 else None
-        if gate is not None and gate.dtype.count > 1:
+        store = Store.of(node)
+        at = f"({self.memory(store.memory)} + {self.value(store.index)})"
+        stored, dtype = self.value(store.value), store.value.dtype
+        if store.gate.dtype.count > 1:
             for i in range(dtype.count):
                 lane = self.lane(dtype, stored, i)
-                self.line(f"if ({self.value(gate)}[{i}]) {at}[{i}] = {lane};")
+                self.line(f"if ({self.value(store.gate)}[{i}]) {at}[{i}] = {lane};")
             return
-        guard = "" if gate is None else f"if ({self.value(gate)}) "
+        guard = f"if ({self.value(store.gate)}) " if store.is_gated else ""
         if dtype.count == 1:
             self.line(f"{guard}*{at} = {stored};")
             return

@@ -17,6 +17,7 @@ from ..dtype import DType
 from ..errors import InternalError
 from ..ir.node import Node, behind_after
 from ..ir.op import ALU, COMPARE, Op
+from ..ir.views import After, Register, Update, bound_of, operand
 from ..lower.linearize import Phase
 
 __all__ = ["BINARY", "COMPARISONS", "FUNCTIONS", "Function", "is_promoted"]
@@ -179,7 +180,7 @@ class Function(ABC):
             kind = node.dtype.scalar
             return self.vector(node.dtype, [self.literal(kind, i) for i in range(node.dtype.count)])
         if node.op is Op.BROADCAST and node not in self.names:
-            return self.splat(node.dtype, self.value(node.src[0]))
+            return self.splat(node.dtype, self.value(operand(node)))
         if node.op in (Op.PARAM, Op.LOCAL):
             return self.memory(node)
         return self.names[node]
@@ -213,7 +214,7 @@ class Function(ABC):
             return self._grid(node)
         self.counter += 1
         name = f"r{self.counter}"
-        self.open(self.loop(name, node.dtype, self.value(node.src[0])))
+        self.open(self.loop(name, node.dtype, self.value(bound_of(node))))
         return name
 
     def _end(self, node: Node) -> None:
@@ -222,9 +223,9 @@ class Function(ABC):
     def _grid(self, node: Node) -> str:
         """A digit of the flat position in the grid."""
         inner = self.phase.grid[self.phase.grid.index(node) + 1 :]
-        code = " / ".join([self.group(), *(self.value(r.src[0]) for r in inner)])
+        code = " / ".join([self.group(), *(self.value(bound_of(r)) for r in inner)])
         if node is not self.phase.grid[0]:
-            code = f"({code}) % {self.value(node.src[0])}"
+            code = f"({code}) % {self.value(bound_of(node))}"
         return self.let(node.dtype, code)
 
     def _variable(self, node: Node) -> str:
@@ -233,20 +234,22 @@ class Function(ABC):
     def _register(self, node: Node) -> str:
         name = f"reg{node.arg.number}"
         self.top.append(self.declare_register(node.dtype, name))
-        self.line(f"{name} = {self.value(node.src[0])};")
+        self.line(f"{name} = {self.value(Register.of(node).start)};")
         return name
 
     def _update(self, node: Node) -> None:
-        register, value = behind_after(node.src[0]), node.src[1]
-        name, new = self.names[register], self.value(value)
-        if node.arg is not None:
-            new = self.binary(node.arg, register.dtype, name, new)
+        update = Update.of(node)
+        register = behind_after(update.register)
+        name, new = self.names[register], self.value(update.value)
+        if update.op is not None:
+            new = self.binary(update.op, register.dtype, name, new)
         self.line(f"{name} = {new};")
 
     def _after(self, node: Node) -> str:
-        if node.src[0].op is Op.REGISTER:
-            return self.let(node.dtype, self.names[node.src[0]])
-        return self.memory(node.src[0])
+        held = After.of(node).value
+        if held.op is Op.REGISTER:
+            return self.let(node.dtype, self.names[held])
+        return self.memory(held)
 
     def _load(self, node: Node) -> str:
         return self.load(node)
@@ -257,7 +260,7 @@ class Function(ABC):
     # -- vectors --------------------------------------------------------------------------------
 
     def _broadcast(self, node: Node) -> str:
-        return self.let(node.dtype, self.splat(node.dtype, self.value(node.src[0])))
+        return self.let(node.dtype, self.splat(node.dtype, self.value(operand(node))))
 
     def _stack(self, node: Node) -> str:
         return self.let(node.dtype, self.vector(node.dtype, [self.value(s) for s in node.src]))
@@ -269,12 +272,12 @@ class Function(ABC):
         return self.let(node.dtype, self.vector(node.dtype, lanes))
 
     def _extract(self, node: Node) -> str:
-        source = node.src[0]
+        (source,) = node.src
         return self.let(node.dtype, self.lane(source.dtype, self.value(source), node.arg))
 
     def _hreduce(self, node: Node) -> str:
         """All lanes, halves combined again and again, in the same order as in render/llvm.py."""
-        source = node.src[0]
+        (source,) = node.src
         dtype, (whole,) = source.dtype.scalar, self.operands(node)
         lanes = [self.lane(source.dtype, whole, i) for i in range(source.dtype.count)]
         while len(lanes) > 1:
@@ -293,9 +296,9 @@ class Function(ABC):
         op, dtype = node.op, node.dtype
         values = self.operands(node)
         if op is Op.CAST:
-            return self.cast(node.src[0].dtype, dtype, values[0])
+            return self.cast(operand(node).dtype, dtype, values[0])
         if op is Op.BITCAST:
-            return self.bitcast(node.src[0].dtype, dtype, values[0])
+            return self.bitcast(operand(node).dtype, dtype, values[0])
         if op is Op.NEG:
             return self.negate(dtype, values[0])
         if op is Op.WHERE:
@@ -303,5 +306,5 @@ class Function(ABC):
         if op in FUNCTIONS:
             return self.call(op, dtype, values)
         if op in COMPARE:
-            return self.compare(op, node.src[0].dtype, *values)
+            return self.compare(op, operand(node).dtype, *values)
         return self.binary(op, dtype, *values)

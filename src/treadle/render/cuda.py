@@ -26,6 +26,7 @@ from typing import Any
 from ..dtype import DType, dtypes
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
+from ..ir.views import Load, Store, Update, operand
 from ..lower.dynamic_shared import local_places
 from ..lower.linearize import Phase
 from ..lower.overflow_analysis import exact_nodes
@@ -176,7 +177,8 @@ class _CUDAFunction(WithWarps):
         return self.let(node.dtype, _WORK_ITEMS[node.arg.name])
 
     def _update(self, node: Node) -> None:
-        register, value = behind_after(node.src[0]), node.src[1]
+        update = Update.of(node)
+        register, value = behind_after(update.register), update.value
         name, sum_ = self.names[register], fused(node) if self.contract else None
         if value.op is Op.WGMMA:
             self._add_product(value, name)
@@ -197,24 +199,24 @@ class _CUDAFunction(WithWarps):
     # -- memory ---------------------------------------------------------------------------------
 
     def load(self, node: Node) -> str:
-        memory, index, *gated = node.src
-        dtype, base, place = node.dtype, self.memory(memory), self.value(index)
-        if dtype.is_bool and dtype.count > 1 and is_whole(index, dtype) and not gated:
-            return self._loaded_bools(memory, index, dtype)
+        load, dtype = Load.of(node), node.dtype
+        base, place = self.memory(load.memory), self.value(load.index)
+        if dtype.is_bool and is_whole(load.index, dtype) and not load.is_gated:
+            return self._loaded_bools(load.memory, load.index, dtype)
         lanes = places(base, place, dtype.count)
         if dtype.is_bool:  # any byte but 0 is true
             lanes = [f"(*(const unsigned char *)&{lane} != 0)" for lane in lanes]
-        if gated and (gated[0].dtype.count > 1 or dtype.count == 1):
-            gates, others = (self._lanes(source, dtype.count) for source in gated)
+        by_lane = load.is_gated and (load.gate.dtype.count > 1 or dtype.count == 1)
+        if by_lane:
+            gates, others = (self._lanes(one, dtype.count) for one in (load.gate, load.other))
             chosen = zip(gates, lanes, others, strict=True)
             lanes = [f"({gate} ? {lane} : {other})" for gate, lane, other in chosen]
-            gated = []
         code = lanes[0] if dtype.count == 1 else self.vector(dtype, lanes)
-        if is_whole(index, dtype) and not dtype.is_bool and len(gated) == len(node.src) - 2:
+        if is_whole(load.index, dtype) and not dtype.is_bool and not by_lane:
             whole = f"*(const {self.type(dtype)} *)({base} + {place})"
             code = f"aligned ? {whole} : {code}" if self._may_be_unaligned(base) else whole
-        if gated:
-            code = f"{self.value(gated[0])} ? {code} : {self.value(gated[1])}"
+        if load.is_gated and not by_lane:
+            code = f"{self.value(load.gate)} ? {code} : {self.value(load.other)}"
         return self.let(dtype, code)
 
     def _loaded_bools(self, memory: Node, index: Node, dtype: DType) -> str:
@@ -239,25 +241,27 @@ class _CUDAFunction(WithWarps):
         if node in self.copied:
             self.copies.append(node)
             return
-        memory, index, value, *gates = node.src
+        store = Store.of(node)
+        value, gate, dtype = store.value, store.gate, store.value.dtype
         if value.op is Op.BOX:
-            self._copy_box(node)
+            self._copy_box(store)
             return
-        dtype, base, place = value.dtype, self.memory(memory), self.value(index)
+        base, place = self.memory(store.memory), self.value(store.index)
         lanes = zip(places(base, place, dtype.count), self._lanes(value, dtype.count), strict=True)
         stores = [f"{at} = {lane};" for at, lane in lanes]
-        if gates and gates[0].dtype.count > 1:
-            held = self._lanes(gates[0], dtype.count)
-            stores = [f"if ({gate}) {one}" for gate, one in zip(held, stores, strict=True)]
-        elif is_whole(index, dtype):
+        if gate.dtype.count > 1:
+            gates = self._lanes(gate, dtype.count)
+            stores = [f"if ({held}) {one}" for held, one in zip(gates, stores, strict=True)]
+        elif is_whole(store.index, dtype):
             whole = f"*({self.type(dtype)} *)({base} + {place}) = {self.value(value)};"
             single = [f"if (aligned) {whole}", f"else {{ {' '.join(stores)} }}"]
             stores = single if self._may_be_unaligned(base) else [whole]
-        if gates and gates[0].dtype.count == 1:
-            self.open(f"if ({self.value(gates[0])})")
+        is_guarded = store.is_gated and gate.dtype.count == 1
+        if is_guarded:
+            self.open(f"if ({self.value(gate)})")
         for code in stores:
             self.line(code)
-        if gates and gates[0].dtype.count == 1:
+        if is_guarded:
             self.close()
 
     # -- vectors --------------------------------------------------------------------------------
@@ -279,7 +283,7 @@ class _CUDAFunction(WithWarps):
         return f"{value}.s{number}" if lanes is None else lanes[number]
 
     def _broadcast(self, node: Node) -> str:
-        return self.splat(node.dtype, self.value(node.src[0]))  # needs no name: its lanes have one
+        return self.splat(node.dtype, self.value(operand(node)))  # no name: its lanes have one
 
     def splat(self, dtype: DType, value: str) -> str:
         return self.vector(dtype, [value] * dtype.count)
@@ -311,7 +315,7 @@ class _CUDAFunction(WithWarps):
 
     def _quick_exp2(self, node: Node) -> str:
         self.helpers.add("quick_exp2")
-        return self.let(node.dtype, f"quick_exp2({self.value(node.src[0])})")
+        return self.let(node.dtype, f"quick_exp2({self.value(operand(node))})")
 
     def _alu(self, node: Node) -> str:
         sum_ = fused(node) if self.contract else None

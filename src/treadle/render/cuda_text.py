@@ -15,7 +15,15 @@ from ..dtype import DType, dtypes
 from ..ir.node import Node
 from . import mbarrier
 from .nvidia import COPIED_AT_ONCE, MMA_KINDS, TO_TF32, WIDEST, mma_instruction
-from .wgmma import ADDRESS_BITS, UNIT, WORDS, descriptor_fields, instructions, product_name
+from .wgmma import (
+    ADDRESS_BITS,
+    UNIT,
+    WORDS,
+    descriptor_fields,
+    instructions,
+    product_name,
+    sources,
+)
 
 __all__ = [
     "HALVES", "SCALARS", "helper_texts", "literal", "places", "product_text", "struct_name",
@@ -173,7 +181,8 @@ def product_text(node: Node) -> str:
     register = "f" if node.dtype.is_float else "r"
     sums = ", ".join(f'"+{register}"(sums.s{number})' for number in range(node.dtype.count))
     code = "\n".join(f'      "{line} "' for line in instructions(node, "%", node.dtype.count))
-    kind = SCALARS[node.src[0].dtype.name]
+    (memory_of_x, *_), _, _ = sources(node)
+    kind = SCALARS[memory_of_x.dtype.name]
     matrices = [("at_x", "x", node.arg.x), ("at_y", "y", node.arg.y)]
     descriptors = "\n".join(
         f"  const unsigned long long {name} = {descriptor_fields(layout):#x}ull | "

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
+from ..ir.views import After, Box, Store
 from ..lower.linearize import Phase
 from .clike import Function
 from .cuda_text import product_text
@@ -63,28 +64,30 @@ class WithWarpgroups(Function):
         self.names = {n: name for n, name in self.names.items() if n.op in (Op.PARAM, Op.LOCAL)}
 
     def _await(self, node: Node) -> None:
-        self._on_mbarrier("await_phase", node.src[:2], self.value(node.src[2]))
+        *mbarrier, parity = node.src
+        self._on_mbarrier("await_phase", mbarrier, self.value(parity))
 
     def _expect(self, node: Node) -> None:
         self._on_mbarrier("expect_bytes", node.src, str(node.arg))
 
-    def _on_mbarrier(self, function: str, place: Sequence[Node], *arguments: str) -> None:
+    def _on_mbarrier(self, function: str, mbarrier: Sequence[Node], *arguments: str) -> None:
         self.helpers |= {function, "shared_address"}
-        at = f"{self.value(place[0])} + {self.value(place[1])}"
+        barriers, slot = mbarrier
+        at = f"{self.value(barriers)} + {self.value(slot)}"
         self.line(f"{function}({', '.join((at, *arguments))});")
 
     def _box(self, node: Node) -> None:
         """Printed where it is stored."""
 
-    def _copy_box(self, store: Node) -> None:
-        memory, index, box = store.src
-        *place, barriers, slot = box.src[1:]
-        name = f"copy_box_{len(place)}d"
+    def _copy_box(self, store: Store) -> None:
+        box = Box.of(store.value)
+        barriers, slot = box.mbarrier
+        name = f"copy_box_{len(box.place)}d"
         self.helpers |= {name, "shared_address"}
-        number = self.boxes.index((behind_after(box.src[0]), box.arg))
+        number = self.boxes.index((behind_after(box.memory), box.arg))
         arguments = [
-            f"{self.memory(memory)} + {self.value(index)}", f"&map{number}",
-            f"{self.value(barriers)} + {self.value(slot)}", *map(self.value, place),
+            f"{self.memory(store.memory)} + {self.value(store.index)}", f"&map{number}",
+            f"{self.value(barriers)} + {self.value(slot)}", *map(self.value, box.place),
         ]  # fmt: skip
         self.line(f"{name}({', '.join(arguments)});")
 
@@ -119,7 +122,7 @@ class WithWarpgroups(Function):
             self._on_mbarrier("arrive", place, self.value(is_read))
 
     def _after(self, node: Node) -> str:
-        register = node.src[0]
+        register = After.of(node).value
         if register.op is Op.REGISTER and is_left(node):
             sign = "f" if node.dtype.is_float else "r"
             name = self.names[register]

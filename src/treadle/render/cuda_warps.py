@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.node import Node
+from ..ir.views import Load, Store
 from ..lower.linearize import Phase
 from .cuda_text import literal
 from .cuda_warpgroups import WithWarpgroups
@@ -86,10 +87,10 @@ class WithWarps(WithWarpgroups):
 
     def _copy(self, node: Node) -> None:
         """An asynchronous copy."""
-        load, gates = self.copied[node], node.src[3:]
+        store, load = Store.of(node), Load.of(self.copied[node])
         name = f"copy_{load.dtype.count * load.dtype.scalar.itemsize}"
         self.helpers.add(name)
-        places = (f"{self.memory(n.src[0])} + {self.value(n.src[1])}" for n in (node, load))
-        held = self.value(load.src[2]) if len(load.src) > 2 else "true"
-        guard = f"if ({self.value(gates[0])}) " if gates else ""
+        places = (f"{self.memory(a.memory)} + {self.value(a.index)}" for a in (store, load))
+        held = self.value(load.gate) if load.is_gated else "true"
+        guard = f"if ({self.value(store.gate)}) " if store.is_gated else ""
         self.line(f"{guard}{name}({', '.join(places)}, {held});")

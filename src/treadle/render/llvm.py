@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from ..dtype import DType, dtypes
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
+from ..ir.views import Load, Store, bound_of
 from ..lower.linearize import Phase
 from ..lower.nontemporal_stores import CACHE_LINE, STREAM
 from .llvm_function import LLVMFunction
@@ -121,12 +122,12 @@ class _CPUFunction(LLVMFunction):
             position = self.emit(f"udiv i64 {position}, {stride}")
         if node is self.phase.grid[0]:
             return position if stride is not None else self.emit(f"add i64 {position}, 0")
-        return self.emit(f"urem i64 {position}, {self.value(node.src[0])}")
+        return self.emit(f"urem i64 {position}, {self.value(bound_of(node))}")
 
     def _product(self, ranges: Sequence[Node]) -> str | None:
         total: str | None = None
         for r in ranges:
-            size = self.value(r.src[0])
+            size = self.value(bound_of(r))
             total = size if total is None else self.emit(f"mul i64 {total}, {size}")
         return total
 
@@ -161,13 +162,13 @@ class _CPUFunction(LLVMFunction):
         self.entry.append(f"  %arg{slot} = load ptr, ptr %at{slot}")
         return f"%arg{slot}"
 
-    def plain_store(self, node: Node, stored: str, place: str) -> None:
-        if node.arg != STREAM or not self.streams:
-            super().plain_store(node, stored, place)
+    def plain_store(self, store: Store, stored: str, place: str) -> None:
+        if store.how != STREAM or not self.streams:
+            super().plain_store(store, stored, place)
             return
         self.has_streamed = True
-        dtype = node.src[2].dtype
-        at = f"ptr {place}, align {min(dtype.itemsize, CACHE_LINE)}{self.alias(node.src[0])}"
+        dtype = store.value.dtype
+        at = f"ptr {place}, align {min(dtype.itemsize, CACHE_LINE)}{self.alias(store.memory)}"
         self.lines.append(f"  store {memory_type(dtype)} {stored}, {at}, !nontemporal {_STREAMED}")
 
     def _line(self, node: Node) -> str:
@@ -176,7 +177,7 @@ class _CPUFunction(LLVMFunction):
         zeros = f"@zeros.{kind}.{node.arg}"
         array = f"[{node.arg} x {kind}] zeroinitializer, align {CACHE_LINE}"
         self.declared[f"{zeros} = private unnamed_addr constant {array}"] = None
-        start = self.place(memory, node.dtype, self.value(index), type_name(index.dtype))
+        start = self.place_of(memory, index, node.dtype)
         return self.emit(f"select i1 {self.value(gate)}, ptr {start}, ptr {zeros}", "p")
 
     def alias(self, memory: Node) -> str:
@@ -192,23 +193,22 @@ class _CPUFunction(LLVMFunction):
         self.entry.append(f"  %var{number} = load i64, ptr %varat{number}")
         return f"%var{number}"
 
-    def load_where(self, node: Node) -> str:
-        memory, index, gate, other = node.src
-        dtype = node.dtype
-        place = self.value(index)
+    def load_where(self, load: Load) -> str:
+        memory, gate, dtype = load.memory, load.gate, load.dtype
+        place = self.value(load.index)
         if gate.dtype.count == 1:
             # Even a load of no lanes is slow where there is no memory.
             place = self.emit(f"select i1 {self.value(gate)}, i64 {place}, i64 0")
         if dtype.count == 1:
-            loaded = self.plain_load(node, self.place(memory, dtype, place))
+            loaded = self.plain_load(load, self.place(memory, dtype, place))
             kind = type_name(dtype)
             return self.emit(
-                f"select i1 {self.value(gate)}, {kind} {loaded}, {kind} {self.value(other)}"
+                f"select i1 {self.value(gate)}, {kind} {loaded}, {kind} {self.value(load.other)}"
             )
         mask = self.value(gate)
         if gate.dtype.count == 1:
             mask = self.splat(dtypes.bool, mask, dtype.count)
-        return self.masked_load(node, self.place(memory, dtype, place), mask)
+        return self.masked_load(load, self.place(memory, dtype, place), mask)
 
     # -- arithmetic -----------------------------------------------------------------------------
 

@@ -12,8 +12,10 @@ from collections.abc import Sequence
 
 from ..dtype import DType, dtypes
 from ..errors import InternalError
+from ..ir.loops import closed_ranges, has_fixed_size
 from ..ir.node import Node, behind_after
 from ..ir.op import ALU, Op
+from ..ir.views import After, Load, Register, Store, Update, bound_of, operand
 from ..lower.linearize import Phase
 from .llvm_values import Values, literal, mangled, memory_type, type_name
 
@@ -60,7 +62,7 @@ class LLVMFunction(Values):
         """A launch-time integer."""
 
     @abstractmethod
-    def load_where(self, node: Node) -> str:
+    def load_where(self, load: Load) -> str:
         """A load with a gate, and another value where that is false."""
 
     def alias(self, memory: Node) -> str:
@@ -97,8 +99,8 @@ class LLVMFunction(Values):
         if node.op is Op.LANES:
             kind = type_name(node.dtype.scalar)
             return "<" + ", ".join(f"{kind} {i}" for i in range(node.dtype.count)) + ">"
-        if node.op is Op.BROADCAST and node.src[0].op is Op.CONST:
-            one = f"{type_name(node.dtype.scalar)} {literal(node.dtype.scalar, node.src[0].arg)}"
+        if node.op is Op.BROADCAST and (lane := operand(node)).op is Op.CONST:
+            one = f"{type_name(lane.dtype)} {literal(lane.dtype, lane.arg)}"
             return "<" + ", ".join([one] * node.dtype.count) + ">"
         if node.op in (Op.PARAM, Op.LOCAL):
             return self.memory(node)
@@ -131,10 +133,10 @@ class LLVMFunction(Values):
     def _range(self, node: Node) -> str:
         if node.arg.kind == "grid":
             return self._grid(node)
-        size, kind = self.value(node.src[0]), type_name(node.dtype)
+        size, kind = self.value(bound_of(node)), type_name(node.dtype)
         label = self.label("loop")
         step, done = f"{label}.next", f"{label}.done"
-        if node.src[0].op is not Op.CONST:
+        if not has_fixed_size(node):
             some = self.emit(f"icmp sgt {kind} {size}, 0")
             self.lines.append(f"  br i1 {some}, label %{label}.pre, label %{done}")
             self.start_block(f"{label}.pre")
@@ -147,13 +149,14 @@ class LLVMFunction(Values):
         return name
 
     def _end(self, node: Node) -> None:
-        label, size = self.loops[node.src[0]]
-        name, kind = f"%{label}.i", type_name(node.src[0].dtype)
+        (loop,) = closed_ranges(node)
+        label, size = self.loops[loop]
+        name, kind = f"%{label}.i", type_name(loop.dtype)
         self.lines.append(f"  br label %{label}.next")
         self.start_block(f"{label}.next")
         self.lines.append(f"  {name}.next = add nuw nsw {kind} {name}, 1")
         more = self.emit(f"icmp ult {kind} {name}.next, {size}")
-        hint = self.loop_hint(node.src[0])
+        hint = self.loop_hint(loop)
         self.lines.append(f"  br i1 {more}, label %{label}, label %{label}.done{hint}")
         self.start_block(f"{label}.done")
 
@@ -167,47 +170,48 @@ class LLVMFunction(Values):
         name = f"%reg{node.arg.number}"
         kind = type_name(node.dtype)
         self.entry.append(f"  {name} = alloca {kind}")
-        self.lines.append(f"  store {kind} {self.value(node.src[0])}, ptr {name}")
+        self.lines.append(f"  store {kind} {self.value(Register.of(node).start)}, ptr {name}")
         return name
 
     def _update(self, node: Node) -> None:
-        register, value = behind_after(node.src[0]), node.src[1]
+        update = Update.of(node)
+        register = behind_after(update.register)
         kind = type_name(register.dtype)
-        new = self.value(value)
-        if node.arg is not None:
+        new = self.value(update.value)
+        if update.op is not None:
             old = self.emit(f"load {kind}, ptr {self.names[register]}")
-            new = self.binary(node.arg, register.dtype, old, new, False)
+            new = self.binary(update.op, register.dtype, old, new, False)
         self.lines.append(f"  store {kind} {new}, ptr {self.names[register]}")
 
     def _after(self, node: Node) -> str:
-        if node.src[0].op is Op.REGISTER:
-            return self.emit(f"load {type_name(node.dtype)}, ptr {self.names[node.src[0]]}")
-        return self.memory(node.src[0])
+        held = After.of(node).value
+        if held.op is Op.REGISTER:
+            return self.emit(f"load {type_name(node.dtype)}, ptr {self.names[held]}")
+        return self.memory(held)
 
     def place(self, memory: Node, dtype: DType, index: str, kind: str = "i64") -> str:
         """The address of one element; `kind` is the type of the index."""
         base = f"{self.pointer(memory)} {self.memory(memory)}"
         return self.emit(f"getelementptr {memory_type(dtype.scalar)}, {base}, {kind} {index}", "p")
 
-    def place_of(self, node: Node, dtype: DType) -> str:
-        """The address that a LOAD or STORE begins at."""
-        index = node.src[1]
-        return self.place(node.src[0], dtype, self.value(index), type_name(index.dtype))
+    def place_of(self, memory: Node, index: Node, dtype: DType) -> str:
+        """The address that an access begins at."""
+        return self.place(memory, dtype, self.value(index), type_name(index.dtype))
 
     def _load(self, node: Node) -> str:
-        if len(node.src) == 4:
-            return self.load_where(node)
-        return self.plain_load(node, self.place_of(node, node.dtype))
+        load = Load.of(node)
+        if load.is_gated:
+            return self.load_where(load)
+        return self.plain_load(load, self.place_of(load.memory, load.index, load.dtype))
 
-    def plain_load(self, node: Node, place: str) -> str:
-        """What LOAD `node` gives from `place`, without looking at a gate."""
-        return self.from_memory(node.dtype, self.raw_load(node, place, node.dtype.scalar.itemsize))
+    def plain_load(self, load: Load, place: str) -> str:
+        """What a LOAD gives from `place`, without looking at a gate."""
+        return self.from_memory(load.dtype, self.raw_load(load, place, load.dtype.scalar.itemsize))
 
-    def raw_load(self, node: Node, place: str, align: int) -> str:
+    def raw_load(self, load: Load, place: str, align: int) -> str:
         """The same in memory's type, from an address that is a multiple of `align`."""
-        memory = node.src[0]
-        code = f"load {memory_type(node.dtype)}, {self.pointer(memory)} {place}"
-        return self.emit(f"{code}, align {align}{self.alias(memory)}")
+        code = f"load {memory_type(load.dtype)}, {self.pointer(load.memory)} {place}"
+        return self.emit(f"{code}, align {align}{self.alias(load.memory)}")
 
     def from_memory(self, dtype: DType, loaded: str) -> str:
         """A value in registers; bools are bytes in memory, and all but 0 are true."""
@@ -222,11 +226,11 @@ class LLVMFunction(Values):
             return value
         return self.emit(f"zext {type_name(dtype)} {value} to {memory_type(dtype)}")
 
-    def masked_load(self, node: Node, place: str, mask: str) -> str:
+    def masked_load(self, load: Load, place: str, mask: str) -> str:
         """The lanes of a vector where `mask` holds, else those of the other value."""
-        memory, dtype = node.src[0], node.dtype
+        memory, dtype = load.memory, load.dtype
         stored = dtypes.uint8.vec(dtype.count) if dtype.is_bool else dtype
-        default = self.to_memory(dtype, self.value(node.src[3]))
+        default = self.to_memory(dtype, self.value(load.other))
         loaded = self.call(
             stored,
             f"llvm.masked.load.{mangled(stored)}.p{self.space(memory)}",
@@ -236,23 +240,24 @@ class LLVMFunction(Values):
         return self.from_memory(dtype, loaded)
 
     def _store(self, node: Node) -> None:
-        value, *gates = node.src[2:]
-        stored = self.to_memory(value.dtype, self.value(value))
-        place = self.place_of(node, value.dtype)
-        if not gates:
-            self.plain_store(node, stored, place)
-        elif gates[0].dtype.count > 1:
-            self._masked_store(node, stored, place)
+        store = Store.of(node)
+        dtype = store.value.dtype
+        stored = self.to_memory(dtype, self.value(store.value))
+        place = self.place_of(store.memory, store.index, dtype)
+        if not store.is_gated:
+            self.plain_store(store, stored, place)
+        elif store.gate.dtype.count > 1:
+            self._masked_store(store, stored, place)
         else:
-            done = self.open_if(self.value(gates[0]))
-            self.plain_store(node, stored, place)
+            done = self.open_if(self.value(store.gate))
+            self.plain_store(store, stored, place)
             self.close_if(done)
 
     def _prefetch(self, node: Node) -> None:
-        memory = node.src[0]
+        memory, index = node.src
         name, kind = f"llvm.prefetch.p{self.space(memory)}", self.pointer(memory)
         self.declared[f"declare void @{name}({kind}, i32, i32, i32)"] = None
-        place = self.place_of(node, memory.dtype)
+        place = self.place_of(memory, index, memory.dtype)
         # A read, of data; 3 is the first-level cache, 2 the second.
         near = 4 - node.arg
         self.lines.append(f"  call void @{name}({kind} {place}, i32 0, i32 {near}, i32 1)")
@@ -268,24 +273,23 @@ class LLVMFunction(Values):
         self.lines.append(f"  br label %{done}")
         self.start_block(done)
 
-    def plain_store(self, node: Node, stored: str, place: str) -> None:
-        """Store what STORE `node` has in memory's type, without looking at a gate."""
-        self.raw_store(node, stored, place, node.src[2].dtype.scalar.itemsize)
+    def plain_store(self, store: Store, stored: str, place: str) -> None:
+        """Store what a STORE has in memory's type, without looking at a gate."""
+        self.raw_store(store, stored, place, store.value.dtype.scalar.itemsize)
 
-    def raw_store(self, node: Node, stored: str, place: str, align: int) -> None:
+    def raw_store(self, store: Store, stored: str, place: str, align: int) -> None:
         """The same at an address that is a multiple of `align`."""
-        memory, kind = node.src[0], memory_type(node.src[2].dtype)
+        memory, kind = store.memory, memory_type(store.value.dtype)
         at = f"{self.pointer(memory)} {place}, align {align}{self.alias(memory)}"
         self.lines.append(f"  store {kind} {stored}, {at}")
 
-    def _masked_store(self, node: Node, stored: str, place: str) -> None:
-        memory, _, value, gate = node.src
-        dtype = value.dtype
+    def _masked_store(self, store: Store, stored: str, place: str) -> None:
+        memory, dtype = store.memory, store.value.dtype
         wide = dtypes.uint8.vec(dtype.count) if dtype.is_bool else dtype
         kind, mask, pointer = type_name(wide), f"<{dtype.count} x i1>", self.pointer(memory)
         name = f"llvm.masked.store.{mangled(wide)}.p{self.space(memory)}"
         self.declared[f"declare void @{name}({kind}, {pointer}, i32, {mask})"] = None
         self.lines.append(
             f"  call void @{name}({kind} {stored}, {pointer} {place}, i32 "
-            f"{dtype.scalar.itemsize}, {mask} {self.value(gate)})"
+            f"{dtype.scalar.itemsize}, {mask} {self.value(store.gate)})"
         )

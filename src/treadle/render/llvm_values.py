@@ -16,6 +16,7 @@ from ..dtype import DType, dtypes
 from ..ir.float_ranges import clamped
 from ..ir.node import Node
 from ..ir.op import COMPARE, Op
+from ..ir.views import behind_broadcast, operand
 
 __all__ = ["Values", "literal", "mangled", "memory_type", "type_name", "zero"]
 
@@ -130,9 +131,10 @@ class Values(ABC):
     # -- vectors --------------------------------------------------------------------------------
 
     def _broadcast(self, node: Node) -> str:
-        if node.src[0].op is Op.CONST:
+        (lane,) = node.src
+        if lane.op is Op.CONST:
             return self.value(node)
-        return self.splat(node.dtype.scalar, self.value(node.src[0]), node.dtype.count)
+        return self.splat(node.dtype.scalar, self.value(lane), node.dtype.count)
 
     def splat(self, scalar: DType, value: str, count: int) -> str:
         """A vector with the scalar `value` in every lane."""
@@ -160,13 +162,14 @@ class Values(ABC):
         )
 
     def _extract(self, node: Node) -> str:
-        source = node.src[0]
+        (source,) = node.src
         return self.emit(
             f"extractelement {type_name(source.dtype)} {self.value(source)}, i64 {node.arg}"
         )
 
     def _hreduce(self, node: Node) -> str:
-        dtype, value = node.src[0].dtype, self.value(node.src[0])
+        (source,) = node.src
+        dtype, value = source.dtype, self.value(source)
         count = dtype.count
         while count > 1:
             half = count // 2
@@ -193,12 +196,13 @@ class Values(ABC):
     def _alu(self, node: Node) -> str:
         op, dtype = node.op, node.dtype
         values = [self.value(s) for s in node.src]
-        kind = type_name(node.src[0].dtype)
+        first = operand(node)
+        kind = type_name(first.dtype)
         if op is Op.CAST:
-            bounds = clamped(node.src[0]) if dtype.is_int and node.src[0].dtype.is_float else None
+            bounds = clamped(first) if dtype.is_int and first.dtype.is_float else None
             if bounds is not None and _is_inside(bounds, dtype):
                 return self.emit(f"fptosi {kind} {values[0]} to {type_name(dtype)}")
-            return self._cast(node.src[0].dtype, dtype, values[0])
+            return self._cast(first.dtype, dtype, values[0])
         if op is Op.BITCAST:
             return self.emit(f"bitcast {kind} {values[0]} to {type_name(dtype)}")
         if op is Op.NEG:
@@ -217,10 +221,9 @@ class Values(ABC):
             name = f"llvm.{_INTRINSIC[op]}.{mangled(dtype)}"
             return self.call(dtype, name, [(type_name(dtype), v) for v in values])
         if op in COMPARE:
-            return self._compare(op, node.src[0].dtype, values)
-        constant = (
-            node.src[1].value if node.src[1].op is not Op.BROADCAST else node.src[1].src[0].value
-        )
+            return self._compare(op, first.dtype, values)
+        _, second = node.src
+        constant = behind_broadcast(second).value
         known = constant is not None and constant == constant
         return self.binary(op, dtype, values[0], values[1], known)
 

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..dtype import DType
+from ..ir.loops import closed_ranges, has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import After, Load, Store, Update, behind_broadcast, operand, operands
 from ..lower.multi_buffering import ASYNCHRONOUS
 from ..lower.overflow_analysis import is_multiple
 from ..target import Target
@@ -50,7 +52,7 @@ def meets_zeros(node: Node) -> bool:
 
 
 def _is_no_zero(node: Node) -> bool:
-    node = node.src[0] if node.op is Op.BROADCAST else node
+    node = behind_broadcast(node)
     return node.op is Op.CONST and node.arg != 0
 
 
@@ -79,16 +81,16 @@ def fused(node: Node) -> Fused | None:
     other. So a value would not be the same in two kernels: here it is always the first.
     """
     if node.op is Op.UPDATE:
-        value = node.src[1]
-        is_sum = node.arg is Op.ADD and _is_product(value)
-        return Fused(value.src[0], value.src[1], None) if is_sum else None
+        update = Update.of(node)
+        is_sum = update.op is Op.ADD and _is_product(update.value)
+        return Fused(*operands(update.value), None) if is_sum else None
     if node.op not in (Op.ADD, Op.SUB) or not node.dtype.is_float:
         return None
-    a, b = node.src
-    if _is_product(a):
-        return Fused(a.src[0], a.src[1], b, is_less=node.op is Op.SUB)
-    if _is_product(b):
-        return Fused(b.src[0], b.src[1], a, is_negative=node.op is Op.SUB)
+    left, right = node.src
+    if _is_product(left):
+        return Fused(*operands(left), right, is_less=node.op is Op.SUB)
+    if _is_product(right):
+        return Fused(*operands(right), left, is_negative=node.op is Op.SUB)
     return None
 
 
@@ -98,8 +100,9 @@ def _is_product(node: Node) -> bool:
 
 def added_products(program: Node) -> frozenset[Node]:
     """Each product of matrices that an UPDATE adds to a register: both are one instruction."""
-    updates = (n for n in program.src if n.op is Op.UPDATE and n.arg is Op.ADD)
-    return frozenset(n.src[1] for n in updates if n.src[1].op in (Op.MMA, Op.WGMMA))
+    updates = (Update.of(n) for n in program.src if n.op is Op.UPDATE)
+    added = (update.value for update in updates if update.op is Op.ADD)
+    return frozenset(value for value in added if value.op in (Op.MMA, Op.WGMMA))
 
 
 def mma_instruction(name: str) -> str:
@@ -112,20 +115,23 @@ def copied(program: Node) -> dict[Node, Node]:
     """The asynchronous STOREs that one instruction does, each with the LOAD that it copies."""
     found = {}
     for node in program.src:
-        if node.op is Op.STORE and node.arg == ASYNCHRONOUS and node.src[2].op is Op.LOAD:
-            load = node.src[2]
-            both = (is_whole(n.src[1], load.dtype) for n in (node, load))
+        if node.op is not Op.STORE or node.arg != ASYNCHRONOUS:
+            continue
+        store = Store.of(node)
+        if store.value.op is Op.LOAD:
+            load = Load.of(store.value)
+            both = (is_whole(access.index, load.dtype) for access in (store, load))
             if _copied_bytes(load) in COPIED_AT_ONCE and (load.dtype.count == 1 or all(both)):
-                found[node] = load
+                found[node] = store.value
     return found
 
 
-def _copied_bytes(load: Node) -> int:
+def _copied_bytes(load: Load) -> int:
     """How many bytes a copy of what a LOAD gives has; 0 if parts of it are to be something else."""
-    gate, other = load.src[2:] or (None, None)
-    while other is not None and other.op in (Op.BROADCAST, Op.CAST):
-        other = other.src[0]
-    is_one = gate is None or (gate.dtype.count == 1 and other is not None and other.value == 0)
+    other = load.other
+    while other.op in (Op.BROADCAST, Op.CAST):
+        other = operand(other)
+    is_one = not load.is_gated or (load.gate.dtype.count == 1 and other.value == 0)
     return load.dtype.count * load.dtype.scalar.itemsize if is_one else 0
 
 
@@ -141,10 +147,10 @@ def long_updates(program: Node) -> frozenset[Node]:
         if node.op is Op.RANGE and node.arg.kind != "grid":
             updates, is_innermost = 0, True
         elif node.op is Op.UPDATE:
-            updates += node.src[1].op not in (Op.MMA, Op.WGMMA)
+            updates += Update.of(node).value.op not in (Op.MMA, Op.WGMMA)
         elif node.op is Op.END:
-            loop, size = node.src[0], node.src[0].src[0]
-            divides = size.op is Op.CONST and size.arg % UNROLLED == 0
+            (loop,) = closed_ranges(node)
+            divides = has_fixed_size(loop) and loop_size(loop) % UNROLLED == 0
             if is_innermost and divides and updates >= MANY_UPDATES:
                 found.add(loop)
             is_innermost = False
@@ -153,9 +159,17 @@ def long_updates(program: Node) -> frozenset[Node]:
 
 def only_updated(program: Node) -> frozenset[Node]:
     """What a register holds between two UPDATEs, where nothing else looks at it."""
-    read = {s for n in program.src for s in (n.src[1:] if n.op is Op.UPDATE else n.src)}
-    between = (n for n in program.src if n.op is Op.AFTER and n.src[0].op is Op.REGISTER)
-    return frozenset(n for n in between if n not in read)
+    read = {s for n in program.src for s in _read_by(n)}
+    between = (n for n in program.src if n.op is Op.AFTER and n not in read)
+    return frozenset(n for n in between if After.of(n).value.op is Op.REGISTER)
+
+
+def _read_by(node: Node) -> tuple[Node, ...]:
+    """The sources of a node, but for the register that an UPDATE changes."""
+    if node.op is not Op.UPDATE:
+        return node.src
+    update = Update.of(node)
+    return (update.value, *update.loops)
 
 
 def only_copied(program: Node, copies: dict[Node, Node]) -> frozenset[Node]:

@@ -27,6 +27,7 @@ from ..dtype import DType, dtypes
 from ..errors import InternalError
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import Load, Store
 from ..lower.linearize import Phase
 from ..lower.overflow_analysis import exact_nodes
 from ..target import Target
@@ -197,13 +198,13 @@ class _OpenCLFunction(WithTextures):
     # -- memory ---------------------------------------------------------------------------------
 
     def load(self, node: Node) -> str:
-        memory, index = node.src[:2]
-        image = image_of(memory)
+        load = Load.of(node)
+        image = image_of(load.memory)
         if image is not None:
-            return self.texture_load(node, image)
-        base, place = self.memory(memory), self.value(index)
-        if len(node.src) == 4:
-            return self._gated_load(node, base, place)
+            return self.texture_load(load, image)
+        base, place = self.memory(load.memory), self.value(load.index)
+        if load.is_gated:
+            return self._gated_load(load, base, place)
         return self.let(node.dtype, self._loaded(node.dtype, base, place))
 
     def _loaded(self, dtype: DType, base: str, place: str) -> str:
@@ -221,32 +222,31 @@ class _OpenCLFunction(WithTextures):
         space = "local" if address.startswith("local") else "global"
         return f"((const {space} {kind}_unaligned *)({address}))->value"
 
-    def _gated_load(self, node: Node, base: str, place: str) -> str:
-        dtype, gate, other = node.dtype, self.value(node.src[2]), self.value(node.src[3])
-        if node.src[2].dtype.count == 1:
+    def _gated_load(self, load: Load, base: str, place: str) -> str:
+        dtype, gate, other = load.dtype, self.value(load.gate), self.value(load.other)
+        if load.gate.dtype.count == 1:
             return self.let(dtype, f"{gate} ? {self._loaded(dtype, base, place)} : {other}")
         lanes = [
-            f"({self.lane(node.src[2].dtype, gate, i)} ? "
+            f"({self.lane(load.gate.dtype, gate, i)} ? "
             f"{self._loaded(dtype.scalar, base, f'{place} + {i}')} : {self.lane(dtype, other, i)})"
             for i in range(dtype.count)
         ]
         return self.let(dtype, self.vector(dtype, lanes))
 
     def store(self, node: Node) -> None:
-        memory, index, value = node.src[:3]
-        base, place = self.memory(memory), self.value(index)
-        stored, dtype = self.value(value), value.dtype
-        gate = node.src[3] if len(node.src) == 4 else None
-        image = image_of(memory)
+        store = Store.of(node)
+        base, place = self.memory(store.memory), self.value(store.index)
+        stored, dtype, gate = self.value(store.value), store.value.dtype, store.gate
+        image = image_of(store.memory)
         if image is not None:
-            self.texture_store(node, image)
+            self.texture_store(store, image)
             return
-        if gate is not None and gate.dtype.count > 1:
+        if gate.dtype.count > 1:
             for i in range(dtype.count):
                 held = self.lane(gate.dtype, self.value(gate), i)
                 self.line(f"if ({held}) {base}[{place} + {i}] = {self.lane(dtype, stored, i)};")
             return
-        guard = "" if gate is None else f"if ({self.value(gate)}) "
+        guard = f"if ({self.value(gate)}) " if store.is_gated else ""
         if dtype.count == 1:
             self.line(f"{guard}{base}[{place}] = {stored};")
             return
@@ -309,7 +309,8 @@ class _OpenCLFunction(WithTextures):
         return self.vector(dtype, [f"{name}({lane})" for lane in lanes])
 
     def _alu(self, node: Node) -> str:
-        if self._is_emulated(node.src[-1].dtype) and node.op in FLOAT64_CALLS:
+        *_, last = node.src
+        if self._is_emulated(last.dtype) and node.op in FLOAT64_CALLS:
             operands = ((source.dtype, self.value(source)) for source in node.src)
             return self._emulated(FLOAT64_CALLS[node.op], node.dtype, *operands)
         if node in self.exact and not is_promoted(node.dtype):

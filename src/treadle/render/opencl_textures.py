@@ -11,6 +11,7 @@ from ..dtype import ImageDType
 from ..errors import InternalError
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
+from ..ir.views import Load, Store
 from ..lower.overflow_analysis import is_multiple
 from .clike import Function
 
@@ -39,41 +40,37 @@ class WithTextures(Function):
         texel = f"({place}) / 4" + (f" + {ahead}" if ahead else "")
         return f"(int2)(({texel}) % {width}, ({texel}) / {width})"
 
-    def texture_load(self, node: Node, image: ImageDType) -> str:
-        base, place = self.memory(node.src[0]), self.value(node.src[1])
-        dtype, aligned = node.dtype, is_multiple(node.src[1], _TEXEL)
-        gate, other = (*node.src[2:], None, None)[:2]
-        whole = dtype.count % 4 == 0 and aligned and (gate is None or gate.dtype.count == 1)
-        if whole:
+    def texture_load(self, load: Load, image: ImageDType) -> str:
+        base, place = self.memory(load.memory), self.value(load.index)
+        dtype, aligned = load.dtype, is_multiple(load.index, _TEXEL)
+        if dtype.count % 4 == 0 and aligned and load.gate.dtype.count == 1:
             texels = [
                 f"read_imagef({base}, {self._texel(image, place, n)})"
                 for n in range(dtype.count // 4)
             ]
             code = texels[0] if dtype.count == 4 else f"({self.type(dtype)})({', '.join(texels)})"
-            return self.let(dtype, self._where(gate, code, other, None))
+            return self.let(dtype, self._where_gate(load, code, None))
         lanes = []
         for n in range(dtype.count):
             at = f"{place} + {n}" if n else place
             one = f"channel(read_imagef({base}, {self._texel(image, at)}), ({at}) % 4)"
-            lanes.append(self._where(gate, one, other, n if dtype.count > 1 else None))
+            lanes.append(self._where_gate(load, one, n if dtype.count > 1 else None))
         return self.let(dtype, lanes[0] if dtype.count == 1 else self.vector(dtype, lanes))
 
-    def _where(self, gate: Node | None, code: str, other: Node | None, lane: int | None) -> str:
-        """`code` where `gate` holds, in one lane or as a whole, else `other`."""
-        if gate is None or other is None:
+    def _where_gate(self, load: Load, code: str, lane: int | None) -> str:
+        """`code` where the gate holds, in one lane or as a whole, else what there is instead."""
+        if not load.is_gated:
             return code
-        held, instead = self.value(gate), self.value(other)
+        held, instead = self.value(load.gate), self.value(load.other)
         if lane is not None:
-            instead = self.lane(other.dtype, instead, lane)
-            held = self.lane(gate.dtype, held, lane) if gate.dtype.count > 1 else held
+            instead = self.lane(load.dtype, instead, lane)
+            held = self.lane(load.gate.dtype, held, lane) if load.gate.dtype.count > 1 else held
         return f"({held} ? {code} : {instead})"
 
-    def texture_store(self, node: Node, image: ImageDType) -> None:
-        memory, index, value = node.src[:3]
-        gate = node.src[3] if len(node.src) == 4 else None
-        whole = value.dtype.count == 4 and is_multiple(index, _TEXEL)
-        if not whole or (gate is not None and gate.dtype.count > 1):
-            raise InternalError(f"a texture is written in whole texels, not by {node!r}")
-        guard = "" if gate is None else f"if ({self.value(gate)}) "
-        texel = self._texel(image, self.value(index))
-        self.line(f"{guard}write_imagef({self.memory(memory)}, {texel}, {self.value(value)});")
+    def texture_store(self, store: Store, image: ImageDType) -> None:
+        is_whole = store.value.dtype.count == 4 and is_multiple(store.index, _TEXEL)
+        if not is_whole or store.gate.dtype.count > 1:
+            raise InternalError(f"a texture is written in whole texels, not by {store.node()!r}")
+        guard = f"if ({self.value(store.gate)}) " if store.is_gated else ""
+        texel, value = self._texel(image, self.value(store.index)), self.value(store.value)
+        self.line(f"{guard}write_imagef({self.memory(store.memory)}, {texel}, {value});")

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from ..dtype import DType, dtypes
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
+from ..ir.views import Load, Store, Update, behind_broadcast, bound_of
 from ..lower.dynamic_shared import local_places
 from ..lower.linearize import Phase
 from ..lower.overflow_analysis import exact_nodes, integer_bounds
@@ -169,7 +170,7 @@ class _PTXFunction(WithWarps):
 
     def _size(self, loop: Node) -> str:
         """The number of a RANGE's steps in 32 bits: there are no more blocks than that."""
-        size = loop.src[0]
+        size = bound_of(loop)
         if size.op is Op.CONST or size.dtype is dtypes.int32:
             return self.value(size)
         return self.emit(f"trunc {type_name(size.dtype)} {self.value(size)} to i32")
@@ -189,7 +190,8 @@ class _PTXFunction(WithWarps):
         return self._as(node.dtype, item)
 
     def _update(self, node: Node) -> None:
-        register, value = behind_after(node.src[0]), node.src[1]
+        update = Update.of(node)
+        register, value = behind_after(update.register), update.value
         sum_ = fused(node) if self.fuses else None
         if value not in self.added and sum_ is None:
             super()._update(node)
@@ -217,8 +219,8 @@ class _PTXFunction(WithWarps):
         Lane by lane: of a vector that is rounded to bfloat16 LLVM would choose among packed pairs,
         and the assembler packs sums of warpgroups before it has waited for them.
         """
-        last = node.src[1].src[0] if node.src[1].op is Op.BROADCAST else node.src[1]
-        is_number = last.op is Op.CONST
+        _, last = node.src
+        is_number = behind_broadcast(last).op is Op.CONST
         kind, one, result = type_name(node.dtype), type_name(node.dtype.scalar), "poison"
         if node.dtype.count == 1:
             return super()._extreme(node.op, node.dtype, operands[0], operands[1], is_number)
@@ -255,41 +257,41 @@ class _PTXFunction(WithWarps):
         )
         return name
 
-    def load_where(self, node: Node) -> str:
-        place, (gate, other) = self.place_of(node, node.dtype), node.src[2:]
-        if gate.dtype.count > 1:
-            return self.masked_load(node, place, self.value(gate))
-        before, instead = self.block, self.value(other)
-        done = self.open_if(self.value(gate))
-        loaded = self.plain_load(node, place)
+    def load_where(self, load: Load) -> str:
+        place = self.place_of(load.memory, load.index, load.dtype)
+        if load.gate.dtype.count > 1:
+            return self.masked_load(load, place, self.value(load.gate))
+        before, instead = self.block, self.value(load.other)
+        done = self.open_if(self.value(load.gate))
+        loaded = self.plain_load(load, place)
         inside = self.block
         self.close_if(done)
-        kind = type_name(node.dtype)
+        kind = type_name(load.dtype)
         return self.emit(f"phi {kind} [ {loaded}, %{inside} ], [ {instead}, %{before} ]")
 
-    def raw_load(self, node: Node, place: str, align: int) -> str:
-        memory = behind_after(node.src[0])
+    def raw_load(self, load: Load, place: str, align: int) -> str:
+        memory, dtype = behind_after(load.memory), load.dtype
         if memory.op is not Op.PARAM or memory in self.aligned:
             # Neighbours become one access where LLVM knows this.
-            known = alignment(node.src[1], node.dtype.scalar.itemsize)
-            return super().raw_load(node, place, known)
-        if not is_whole(node.src[1], node.dtype):
-            return super().raw_load(node, place, align)
-        whole = node.dtype.count * node.dtype.scalar.itemsize
-        aligned, unaligned, done = self._by_alignment(node.src[0])
+            known = alignment(load.index, dtype.scalar.itemsize)
+            return super().raw_load(load, place, known)
+        if not is_whole(load.index, dtype):
+            return super().raw_load(load, place, align)
+        whole = dtype.count * dtype.scalar.itemsize
+        aligned, unaligned, done = self._by_alignment(memory)
         self.start_block(aligned)
-        fast = super().raw_load(node, place, whole)
+        fast = super().raw_load(load, place, whole)
         self.lines.append(f"  br label %{done}")
         self.start_block(unaligned)
-        slow = self._single_loads(node, place)
+        slow = self._single_loads(load, place)
         self.lines.append(f"  br label %{done}")
         self.start_block(done)
-        kind = memory_type(node.dtype)
+        kind = memory_type(dtype)
         return self.emit(f"phi {kind} [ {fast}, %{aligned} ], [ {slow}, %{unaligned} ]")
 
-    def _single_loads(self, node: Node, place: str) -> str:
+    def _single_loads(self, load: Load, place: str) -> str:
         """A vector put together from its elements: LLVM would make one of two whole loads."""
-        memory, dtype = node.src[0], node.dtype
+        memory, dtype = load.memory, load.dtype
         one, total = memory_type(dtype.scalar), "poison"
         for number in range(dtype.count):
             base = f"{self.pointer(memory)} {place}"
@@ -299,27 +301,27 @@ class _PTXFunction(WithWarps):
             total = self.emit(f"insertelement {memory_type(dtype)} {total}, {part}")
         return total
 
-    def raw_store(self, node: Node, stored: str, place: str, align: int) -> None:
-        dtype = node.src[2].dtype
-        if not _is_argument(node.src[0]):
-            super().raw_store(node, stored, place, alignment(node.src[1], dtype.scalar.itemsize))
+    def raw_store(self, store: Store, stored: str, place: str, align: int) -> None:
+        dtype = store.value.dtype
+        if not _is_argument(store.memory):
+            super().raw_store(store, stored, place, alignment(store.index, dtype.scalar.itemsize))
             return
-        if not is_whole(node.src[1], dtype):
-            super().raw_store(node, stored, place, align)
+        if not is_whole(store.index, dtype):
+            super().raw_store(store, stored, place, align)
             return
         whole = dtype.count * dtype.scalar.itemsize
-        aligned, unaligned, done = self._by_alignment(node.src[0])
+        aligned, unaligned, done = self._by_alignment(store.memory)
         for label, known in ((aligned, whole), (unaligned, align)):
             self.start_block(label)
-            super().raw_store(node, stored, place, known)
+            super().raw_store(store, stored, place, known)
             self.lines.append(f"  br label %{done}")
         self.start_block(done)
 
     def _store(self, node: Node) -> None:
         if node in self.copied:
             self.copies.append(node)
-        elif node.src[2].op is Op.BOX:
-            self._copy_box(node)
+        elif (store := Store.of(node)).value.op is Op.BOX:
+            self._copy_box(store)
         else:
             super()._store(node)
 
@@ -334,8 +336,9 @@ class _PTXFunction(WithWarps):
     # -- arithmetic -----------------------------------------------------------------------------
 
     def _quick_exp2(self, node: Node) -> str:
+        (exponent,) = node.src
         return self.call(
-            node.dtype, "llvm.nvvm.ex2.approx.ftz.f", [("float", self.value(node.src[0]))]
+            node.dtype, "llvm.nvvm.ex2.approx.ftz.f", [("float", self.value(exponent))]
         )
 
     def _alu(self, node: Node) -> str:

@@ -13,6 +13,7 @@ from ..dtype import DType, dtypes
 from ..ir.args import MatrixLayout
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
+from ..ir.views import After, Box, Store
 from ..lower.linearize import Phase
 from . import mbarrier
 from .llvm_function import LLVMFunction
@@ -94,11 +95,12 @@ class WithWarpgroups(LLVMFunction):
 
     def _shared_word(self, memory: Node, index: Node) -> str:
         """An address in shared memory, as an operand of 32 bits."""
-        at = self.place(memory, memory.dtype, self.value(index), type_name(index.dtype))
+        at = self.place_of(memory, index, memory.dtype)
         return f"i32 {self.emit(f'ptrtoint ptr addrspace({SHARED}) {at} to i32')}"
 
     def _await(self, node: Node) -> None:
-        at, parity = self._shared_word(*node.src[:2]), node.src[2]
+        barriers, slot, parity = node.src
+        at = self._shared_word(barriers, slot)
         self.asm(mbarrier.await_phase("$"), at, f"{type_name(parity.dtype)} {self.value(parity)}")
 
     def _expect(self, node: Node) -> None:
@@ -107,14 +109,13 @@ class WithWarpgroups(LLVMFunction):
     def _box(self, node: Node) -> None:
         """Printed where it is stored."""
 
-    def _copy_box(self, store: Node) -> None:
-        memory, index, box = store.src
-        *place, barriers, slot = box.src[1:]
-        number = self.boxes.index((behind_after(box.src[0]), box.arg))
+    def _copy_box(self, store: Store) -> None:
+        box = Box.of(store.value)
+        number = self.boxes.index((behind_after(box.memory), box.arg))
         self.asm(
-            mbarrier.copy_box("$", len(place)), self._shared_word(memory, index),
-            f"ptr %map{number}", self._shared_word(barriers, slot),
-            *(f"i32 {self.value(axis)}" for axis in place),
+            mbarrier.copy_box("$", len(box.place)), self._shared_word(store.memory, store.index),
+            f"ptr %map{number}", self._shared_word(*box.mbarrier),
+            *(f"i32 {self.value(axis)}" for axis in box.place),
         )  # fmt: skip
 
     def _wgmma(self, node: Node) -> str:
@@ -141,7 +142,7 @@ class WithWarpgroups(LLVMFunction):
         return sums
 
     def _at(self, memory: Node, index: Node) -> str:
-        return self.place(memory, memory.dtype, self.value(index), type_name(index.dtype))
+        return self.place_of(memory, index, memory.dtype)
 
     def _pair(self, memory: Node, index: Node) -> list[str]:
         """Two neighbouring words of shared memory, as operands."""
@@ -156,7 +157,7 @@ class WithWarpgroups(LLVMFunction):
             self.asm(mbarrier.arrive("$", "%"), self._shared_word(*place), f"i32 {word}")
 
     def _after(self, node: Node) -> str:
-        is_awaited = node.src[0].op is Op.REGISTER and is_left(node)
+        is_awaited = After.of(node).value.op is Op.REGISTER and is_left(node)
         if is_awaited:
             self.asm(DONE)
         sums = super()._after(node)

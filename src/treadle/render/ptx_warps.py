@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ..dtype import DType, dtypes
 from ..ir.node import Node
+from ..ir.views import Load, Store, operand
 from ..lower.linearize import Phase
 from .llvm_values import type_name, zero
 from .nvidia import (
@@ -63,7 +64,8 @@ class WithWarps(WithWarpgroups):
         if not node.dtype.is_bool:
             return self._combined(node, BUTTERFLY)
         vote = "any" if IS_ANY[node.arg] else "all"
-        operands = [("i32", _mask()), ("i1", self.value(node.src[0]))]
+        (condition,) = node.src
+        operands = [("i32", _mask()), ("i1", self.value(condition))]
         return self.call(node.dtype, f"llvm.nvvm.vote.{vote}.sync", operands)
 
     def _quad(self, node: Node) -> str:
@@ -71,7 +73,7 @@ class WithWarps(WithWarpgroups):
 
     def _combined(self, node: Node, steps: Sequence[int]) -> str:
         """The values of lanes that are `steps` apart, step by step."""
-        dtype, value = node.dtype, self.value(node.src[0])
+        dtype, value = node.dtype, self.value(operand(node))
         for apart in steps:
             other = self._from_word(dtype, self._shuffled(self._to_word(dtype, value), apart))
             value = self.binary(node.arg, dtype, value, other, False)
@@ -104,8 +106,8 @@ class WithWarps(WithWarpgroups):
         return self.emit(f"bitcast {kind} {pair} to i32")
 
     def _fragment(self, node: Node) -> str:
-        count, memory = node.dtype.count, node.src[0]
-        place = self.place_of(node, memory.dtype)
+        count, (memory, index) = node.dtype.count, node.src
+        place = self.place_of(memory, index, memory.dtype)
         name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{count}{'.trans' if node.arg else ''}.b16"
         fields, pointer = f"{{ {', '.join(['i32'] * count)} }}", self.pointer(memory)
         self.declared[f"declare {fields} @{name}.p{SHARED}({pointer})"] = None
@@ -143,13 +145,16 @@ class WithWarps(WithWarpgroups):
 
     def _copy(self, node: Node) -> None:
         """An asynchronous copy: zeros where the gate of the LOAD is false."""
-        load = self.copied[node]
-        done = self.open_if(self.value(node.src[3])) if len(node.src) > 3 else None
+        store, load = Store.of(node), Load.of(self.copied[node])
+        done = self.open_if(self.value(store.gate)) if store.is_gated else None
         size = load.dtype.count * load.dtype.scalar.itemsize
         name = f"llvm.nvvm.cp.async.{'cg' if size == WIDEST else 'ca'}.shared.global.{size}"
-        operands = [(self.pointer(n.src[0]), self.place_of(n, load.dtype)) for n in (node, load)]
-        if len(load.src) > 2:
-            held = self.emit(f"select i1 {self.value(load.src[2])}, i32 {size}, i32 0")
+        operands = [
+            (self.pointer(access.memory), self.place_of(access.memory, access.index, load.dtype))
+            for access in (store, load)
+        ]
+        if load.is_gated:
+            held = self.emit(f"select i1 {self.value(load.gate)}, i32 {size}, i32 0")
             name, operands = f"{name}.s", [*operands, ("i32", held)]
         self._do(name, operands)
         if done is not None:

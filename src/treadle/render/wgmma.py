@@ -21,6 +21,7 @@ from ..dtype import to_dtype
 from ..ir.args import MatrixLayout
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
+from ..ir.views import Update
 from ..lower.linearize import Phase
 
 __all__ = [
@@ -55,8 +56,8 @@ def reads_shared(program: Node) -> bool:
 def is_left(after: Node) -> bool:
     """Whether a register that is read behind a loop has products in it that nobody waited for."""
     register, *ends = after.src
-    updates = (effect for end in ends for effect in end.src if effect.op is Op.UPDATE)
-    values = (n.src[1] for n in updates if behind_after(n.src[0]) is register)
+    updates = (Update.of(effect) for end in ends for effect in end.src if effect.op is Op.UPDATE)
+    values = (update.value for update in updates if behind_after(update.register) is register)
     return any(value.op is Op.WGMMA and value.arg.is_left for value in values)
 
 
@@ -82,8 +83,10 @@ def keep(count: int, way: str) -> str:
 
 def sources(node: Node) -> tuple[tuple[Node, ...], tuple[Node, ...], tuple[Node, ...]]:
     """Memory and places of x, memory and place of y, and where warps arrive, if they do."""
-    count = 2 if node.arg.x is not None else 1 + WORDS // 2 * node.arg.turns
-    return node.src[:count], node.src[count : count + 2], node.src[count + 2 :]
+    count = 1 if node.arg.x is not None else WORDS // 2 * node.arg.turns
+    memory, *more = node.src
+    places, (memory_of_y, place_of_y, *arrival) = more[:count], more[count:]
+    return (memory, *places), (memory_of_y, place_of_y), tuple(arrival)
 
 
 def halves(node: Node) -> list[tuple[Sequence[Node], int]]:

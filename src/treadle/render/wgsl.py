@@ -25,6 +25,7 @@ from ..errors import InternalError
 from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import operand
 from ..lower.linearize import Phase
 from ..target import Target
 from .clike import BINARY, COMPARISONS, FUNCTIONS
@@ -224,7 +225,7 @@ class _WGSLFunction(WGSLMemory):
     def operands(self, node: Node) -> list[str]:
         values = super().operands(node)
         if all(s.op is Op.CONST for s in node.src):
-            values[0] = self.let(node.src[0].dtype, values[0])
+            values[0] = self.let(operand(node).dtype, values[0])
         return values
 
     def _help(self, name: str) -> str:

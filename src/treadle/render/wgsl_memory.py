@@ -19,6 +19,7 @@ from ..dtype import DType
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.shape import size_max
+from ..ir.views import Load, Store
 from ..lower.linearize import Phase
 from ..lower.overflow_analysis import is_multiple
 from ..target import Target
@@ -112,10 +113,10 @@ class WGSLMemory(Function):
         return f"({code} != 0u)" if dtype.is_bool else code
 
     def load(self, node: Node) -> str:
-        memory, place = behind_after(node.src[0]), self._place(node)
-        dtype = node.dtype
-        if len(node.src) == 4:
-            return self._gated_load(node, memory, place)
+        load, dtype = Load.of(node), node.dtype
+        memory, place = behind_after(load.memory), self._place(load)
+        if load.is_gated:
+            return self._gated_load(load, memory, place)
         if dtype.count == 1 or memory in self.lanes:
             return self.let(dtype, self._element(memory, place))
         lanes = [self._element(memory, _plus(place, i)) for i in range(dtype.count)]
@@ -125,16 +126,15 @@ class WGSLMemory(Function):
         """The number of the vector that begins at a place."""
         return f"({place} >> {self.lanes[memory].bit_length() - 1}u)"
 
-    def _place(self, node: Node) -> str:
+    def _place(self, access: Load | Store) -> str:
         """The index of a LOAD or STORE; behind a gate it may be out of range, so no constant."""
-        index = node.src[1]
+        index = access.index
         code = self.value(index)
-        is_gated = len(node.src) == 4
-        return self.let(index.dtype, code) if is_gated and index.op is Op.CONST else code
+        return self.let(index.dtype, code) if access.is_gated and index.op is Op.CONST else code
 
-    def _gated_load(self, node: Node, memory: Node, place: str) -> str:
-        dtype, gate = node.dtype, node.src[2]
-        held, other = self.value(gate), self.value(node.src[3])
+    def _gated_load(self, load: Load, memory: Node, place: str) -> str:
+        dtype, gate = load.dtype, load.gate
+        held, other = self.value(gate), self.value(load.other)
         self.counter += 1
         name = f"v{self.counter}"
         self.line(f"var {name}: {self.type(dtype)} = {other};")
@@ -148,12 +148,12 @@ class WGSLMemory(Function):
         return name
 
     def store(self, node: Node) -> None:
-        memory, value = behind_after(node.src[0]), node.src[2]
-        place, stored, dtype = self._place(node), self.value(value), value.dtype
-        gate = node.src[3] if len(node.src) == 4 else None
-        if gate is None or gate.dtype.count == 1:
-            statements = self._statements(memory, node.src[1], place, dtype, stored)
-            self._guarded(None if gate is None else self.value(gate), statements)
+        store = Store.of(node)
+        memory, gate, dtype = behind_after(store.memory), store.gate, store.value.dtype
+        place, stored = self._place(store), self.value(store.value)
+        if gate.dtype.count == 1:
+            statements = self._statements(memory, store.index, place, dtype, stored)
+            self._guarded(self.value(gate) if store.is_gated else None, statements)
             return
         for i in range(dtype.count):
             lane = self._assign(memory, _plus(place, i), self.lane(dtype, stored, i))
@@ -210,24 +210,26 @@ def _vector_lanes(program: Node) -> dict[Node, int]:
     """The PARAMs that are accessed in whole aligned vectors only, and how many lanes those have."""
     found: dict[Node, int] = {}
     for node in program.src:
-        if node.op not in (Op.LOAD, Op.STORE):
+        if node.op is Op.LOAD:
+            access, dtype = Load.of(node), node.dtype
+        elif node.op is Op.STORE:
+            access = Store.of(node)
+            dtype = access.value.dtype
+        else:
             continue
-        memory = behind_after(node.src[0])
+        memory = behind_after(access.memory)
         if memory.op is Op.PARAM:
-            lanes = _aligned_lanes(node)
+            lanes = _aligned_lanes(access, dtype)
             found[memory] = lanes if found.get(memory, lanes) == lanes else 1
     return {memory: lanes for memory, lanes in found.items() if lanes > 1}
 
 
-def _aligned_lanes(access: Node) -> int:
-    """The lanes of a LOAD or STORE that is one vector in memory, 1 if it is none."""
-    dtype = access.dtype if access.op is Op.LOAD else access.src[2].dtype
-    gate = access.src[2 if access.op is Op.LOAD else 3] if len(access.src) == 4 else None
+def _aligned_lanes(access: Load | Store, dtype: DType) -> int:
+    """The lanes of a LOAD or STORE of `dtype` that is one vector in memory, 1 if it is none."""
     if dtype.count not in (2, 4) or _per_word(dtype) > 1 or is_pair(dtype):
         return 1
-    if gate is not None and gate.dtype.count > 1:
-        return 1
-    return dtype.count if is_multiple(access.src[1], dtype.count) else 1
+    is_one = access.gate.dtype.count == 1 and is_multiple(access.index, dtype.count)
+    return dtype.count if is_one else 1
 
 
 def _plus(place: str, number: int) -> str:

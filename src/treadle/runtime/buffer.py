@@ -109,7 +109,9 @@ class HostAllocator:
         self._free: dict[int, dict[int, None]] = {}  # size class -> addresses, oldest first
         self._oldest: OrderedDict[int, int] = OrderedDict()  # address -> size class
         self._live_bytes = self._cached_bytes = self._peak = 0
-        self._lock = fork_safe(threading.Lock())
+        # A handler of a signal, or a finalizer, may ask for memory while this thread does: what
+        # says that a block is free is read and removed in one step, and only then believed.
+        self._lock = fork_safe(threading.RLock())
         self._large = self._keep // (4 * _WAITING)
         self._returned: deque[tuple[int, int]] = deque()  # address, bytes asked for
 
@@ -179,7 +181,7 @@ class HostAllocator:
         if not blocks:
             return None
         address, _ = blocks.popitem()  # the one freed last has the warmest pages
-        del self._oldest[address]
+        self._oldest.pop(address, None)
         self._cached_bytes -= size
         return address
 
@@ -196,9 +198,9 @@ class HostAllocator:
         before = self._cached_bytes
         while self._oldest and self._cached_bytes > bound:
             address, size = self._oldest.popitem(last=False)
-            del self._free[size][address]
-            self._cached_bytes -= size
-            release(address, size)
+            if self._free[size].pop(address, 0) is None:  # else it has been taken just now
+                self._cached_bytes -= size
+                release(address, size)
         return before - self._cached_bytes
 
     def _report(self, nbytes: int) -> str:
@@ -206,7 +208,7 @@ class HostAllocator:
         largest = ", ".join(human_bytes(size) for size in asked[:5]) or "none"
         return (
             f"{self._name}: no memory for {human_bytes(nbytes)}; "
-            f"{human_bytes(self._live_bytes)} are live in {len(asked)} buffers (largest: "
-            f"{largest}) of {human_bytes(machine_memory())} in all. "
+            f"{human_bytes(self._live_bytes)} are live in {len(asked)} buffers "
+            f"(largest: {largest}) of {human_bytes(machine_memory())} in all. "
             "Delete tensors that are no longer needed, use smaller batches or a narrower dtype"
         )

@@ -28,6 +28,7 @@ from ..ir.loops_alike import (
 from ..ir.node import Node
 from ..ir.op import ALU, Op
 from ..ir.rules.index import linear_terms, simplify
+from ..ir.views import Access, End, Load, Reduce, Store
 from ..target import Target
 from .kernel import Kernel
 from .reasons import MAX_KERNEL_OPS
@@ -57,7 +58,7 @@ class _Joiner:
         self.least = least
         self.outputs: dict[object, list[int]] = {}  # places of kernels of elements, by memory
         for place, kernel in enumerate(kernels):
-            if len(kernel.ast.src) == 1 and is_elementwise(kernel.ast.src[0]):
+            if len(kernel.ast.src) == 1 and is_elementwise(kernel.nest):
                 for key in _keys(kernel):
                     self.outputs.setdefault(key, []).append(place)
 
@@ -97,14 +98,15 @@ class _Joiner:
 
 def _reduces(kernel: Kernel, least: int) -> bool:
     """Whether a kernel has plain reductions alone, in one nest, which may read `least` bytes."""
-    if len(kernel.ast.src) != 1 or kernel.ast.src[0].op is not Op.END:
+    end = kernel.nest
+    if len(kernel.ast.src) != 1 or end.op is not Op.END:
         return False
-    end, reduces = kernel.ast.src[0], reductions_of(kernel.ast.src[0])
-    if not reduces or not all(map(is_plain_store, end.src[: end.arg])):
+    reduces = reductions_of(end)
+    if not reduces or not all(map(is_plain_store, End.of(end).effects)):
         return False
     if any(n.op in (Op.STAGE, Op.REGISTER, Op.AFTER) or is_image(n) for n in end.toposort()):
         return False
-    loops = (*closed_ranges(end), *reduces[0].src[1:])
+    loops = (*closed_ranges(end), *closed_ranges(reduces[0]))
     return all(has_fixed_size(r) for r in loops) and WIDEST * loop_size(*loops) >= least
 
 
@@ -137,15 +139,15 @@ def _together(output: Kernel, reduction: Kernel, least: int) -> Kernel | None:
         return None
     numbers = [slots[_key(buffer)] for buffer in reduction.buffers]
     elements, *others = output.ast.src
-    total = _beside(reduction.ast.src[0], output.ast, numbers)
+    total = _beside(reduction.nest, output.ast, numbers)
     loops = loops_alike(elements, total)
     if loops is None or not _has_rows(elements, total, loops):
         return None
     if not _pays(elements, total, loops, least):
         return None
     total = _with_stored(elements, total, loops)
-    written = {store.src[0] for store in elements.src[: elements.arg]}
-    if any(n.op is Op.LOAD and n.src[0] in written for n in total.toposort()):
+    written = {Store.of(store).memory for store in End.of(elements).effects}
+    if any(n.op is Op.LOAD and Load.of(n).memory in written for n in total.toposort()):
         return None
     made = replace(
         output,
@@ -182,7 +184,7 @@ def _has_rows(output: Node, total: Node, loops: dict[Node, Node]) -> bool:
     as what is read: transposes and concatenations have better loops of their own.
     """
     results = {loops[r] for r in closed_ranges(total)}
-    steps = [linear_terms(access.src[1])[0] for access in _accesses(output)]
+    steps = [linear_terms(Access.of(access).index)[0] for access in _accesses(output)]
     rows = {r for found in steps for r, step in found.items() if r.op is Op.RANGE and step == 1}
     if len(rows) != 1 or any(map(_is_padded, output.toposort())):
         return False
@@ -195,18 +197,16 @@ def _has_rows(output: Node, total: Node, loops: dict[Node, Node]) -> bool:
 
 def _is_padded(node: Node) -> bool:
     """Whether a node is loaded in some steps of the loops alone, and 0 in the others."""
-    return (
-        node.op is Op.LOAD
-        and len(node.src) == 4
-        and not any(n.op is Op.LOAD for n in node.src[2].toposort())
-    )
+    if node.op is not Op.LOAD or not Load.of(node).is_gated:
+        return False
+    return not any(n.op is Op.LOAD for n in Load.of(node).gate.toposort())
 
 
 def _pays(output: Node, total: Node, loops: dict[Node, Node], least: int) -> bool:
     """Whether `least` bytes are read once then, and they are a good part of what both move."""
     known = places_in(output)
     loads = {simplify(n.substitute(loops)) for n in total.toposort() if n.op is Op.LOAD}
-    shared = [load for load in loads if load.src[1] in known.get(load.src[0], ())]
+    shared = [n for n in loads if Load.of(n).index in known.get(Load.of(n).memory, ())]
     saved = sum(_bytes(shared))
     moved = sum(_bytes(loads)) + sum(_bytes(_accesses(output)))
     return saved >= least and saved * WORTH >= moved
@@ -219,19 +219,22 @@ def _accesses(end: Node) -> list[Node]:
 def _bytes(accesses: Iterable[Node]) -> Iterator[int]:
     """What each LOAD or STORE moves in all of its steps."""
     for node in accesses:
-        value = node.src[2] if node.op is Op.STORE else node
-        yield value.dtype.itemsize * loop_size(*free_ranges(node.src[1])[node.src[1]])
+        value = Store.of(node).value if node.op is Op.STORE else node
+        index = Access.of(node).index
+        yield value.dtype.itemsize * loop_size(*free_ranges(index)[index])
 
 
 def _with_stored(output: Node, total: Node, loops: dict[Node, Node]) -> Node:
     """`total` with what `output` stores in place of its loads of that."""
-    stored = {store.src[:2]: store.src[2] for store in output.src[: output.arg]}
+    stored = {Access.of(store): Store.of(store).value for store in End.of(output).effects}
     made: dict[Node, Node] = {}
     for reduce in reductions_of(total):
-        mine = {loops[r]: r for r in (*closed_ranges(total), *reduce.src[1:])}
-        loads = [n for n in reduce.src[0].toposort() if n.op is Op.LOAD and len(n.src) == 2]
+        reduced, own, _ = Reduce.of(reduce)
+        mine = {loops[r]: r for r in (*closed_ranges(total), *own)}
+        loads = [n for n in reduced.toposort() if n.op is Op.LOAD and not Load.of(n).is_gated]
         for load in loads:
-            value = stored.get((load.src[0], simplify(load.src[1].substitute(loops))))
+            memory, index = Access.of(load)
+            value = stored.get(Access(memory, simplify(index.substitute(loops))))
             if value is not None:
                 made[load] = simplify(value.substitute(mine))
     return total.substitute(made)

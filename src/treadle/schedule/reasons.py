@@ -44,10 +44,10 @@ def decision_on(
     forced: dict[Node, str],
 ) -> Decision:
     """Whether `node` gets memory of its own, or all that want it compute it themselves."""
-    if node in forced:
-        return Decision(node, True, forced[node])
     if node.op is Op.AFTER:
         return Decision(node, False, "it is the memory that its effects write to")
+    if node in forced:
+        return Decision(node, True, forced[node])
     if node in outputs:
         return Decision(node, True, "it is an output", is_output=True)
     if node.op in STORED:

@@ -33,10 +33,14 @@ class Analytic(Complexes):
         if not self.dtype.is_complex:
             return super().exp()
         x, y = self.real, self.imag
-        size, aimless = x.exp(), x.isinf().bitwise_and(y.isfinite().logical_not())
-        re = size.mul(aimless.where(1.0, y.cos()))
-        flat = y.eq(0).bitwise_and(size.isfinite().logical_not())
-        im = flat.where(y, size.mul(flat.where(0.0, y.sin())))
+        aimless = x.isinf().bitwise_and(y.isfinite().logical_not())
+        # A size beyond the largest number may have a part that is not: it is multiplied in halves.
+        large = x.gt(math.log(finfo(x.dtype).max)).bitwise_and(x.isfinite())
+        size = large.where(x.mul(0.5), x).exp()
+        again = large.where(size, 1.0)
+        re = size.mul(aimless.where(1.0, y.cos())).mul(again)
+        flat = y.eq(0).bitwise_and(size.mul(again).isfinite().logical_not())
+        im = flat.where(y, size.mul(flat.where(0.0, y.sin())).mul(again))
         return re.complex(aimless.where(x.lt(0).where(y._signed_zero(), math.nan), im))
 
     def _signed_zero(self) -> Self:
@@ -45,8 +49,15 @@ class Analytic(Complexes):
 
     def expm1(self) -> Self:
         """exp(x) - 1 of each element, exact near 0; integers give floats."""
-        whole = super().expm1()
-        return self.eq(0).where(self, whole) if self.dtype.is_complex else whole
+        if not self.dtype.is_complex:
+            return super().expm1()
+        near = self.real.abs().lt(1).bitwise_and(self.imag.isfinite())
+        x, y = (near.where(part, 0.0) for part in (self.real, self.imag))
+        # exp(x) cos(y) - 1, of which nothing cancels
+        exact = x.expm1().mul(y.cos()).sub(y.mul(0.5).sin().square().mul(2))
+        whole = self.exp()
+        found = near.where(exact, whole.real.sub(1)).complex(whole.imag)
+        return self.eq(0).where(self, found)
 
     def exp2(self) -> Self:
         """2 to the power of each element; integers give floats."""

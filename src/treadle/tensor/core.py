@@ -30,6 +30,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import size_product
 from ..ir.symbolic import bound_size
+from ..ir.views import operand
 from ..schedule.shard import sharded
 from .files import disk_path, of_disk
 from .inplace import (
@@ -363,7 +364,7 @@ class Core(State):
             node = realize([(self.node, self.device)])[0]
             self._computed(node)
             while node.op is Op.RESHAPE:
-                node = node.src[0]
+                node = operand(node)
             return to_host(node).reshape(shape)
 
     def data(self) -> memoryview:

@@ -22,6 +22,7 @@ from ..engine.selection import parse_choice
 from ..errors import ExchangeError
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import operand
 from ..runtime import dlpack
 from ..runtime.buffer import host_view
 from .movements import memory_below, viewed
@@ -107,7 +108,7 @@ def array_there(tensor: Core, copy: bool = False) -> tuple[Array, bool]:
         source = Node(Op.CONTIGUOUS, tensor.dtype, (tensor.node,))
         base = realize([(source, tensor.device)])[0]
         while base.op is Op.RESHAPE:
-            base = base.src[0]
+            base = operand(base)
         return _lent(memory_of(base.arg)).reshape(tensor.shape), True
 
     def has_strides(moves: list[Node], base: Node) -> bool:

@@ -61,7 +61,7 @@ def moves_between(node: Node, base: Node) -> Moves:
     while node is not base:
         if node.op is not Op.DETACH:
             found.append((node.op, node.arg))
-        node = node.src[0]
+        node = operand(node)
     found.reverse()
     return tuple(found)
 
@@ -70,7 +70,7 @@ def over_memory(tensor: T) -> T:
     """`tensor`, whose node is memory or movements of it: writes to it go there."""
     node = base = tensor.node
     while base.op in MOVEMENT:
-        base = base.src[0]
+        base = operand(base)
     if base_of(node) is base:
         storage = storage_of(tensor)
     else:

@@ -14,6 +14,7 @@ from ..engine.realized import resolve
 from ..engine.run import realize
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import operand
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,7 +53,7 @@ def _moves_below(node: Node) -> tuple[list[Node], Node]:
     moves, node = [], resolve(node)
     while node.op in _MOVES:
         moves.append(node)
-        node = resolve(node.src[0])
+        node = resolve(operand(node))
     return moves, node
 
 

@@ -15,6 +15,7 @@ from ..engine.realized import resolve
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.symbolic import bound_size
+from ..ir.views import operand
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,7 +51,7 @@ def _values(tensor: State) -> str:
 def _is_at_hand(node: Node) -> bool:
     """Whether the host sees the values where they are, in one piece."""
     while node.op is Op.RESHAPE:
-        node = node.src[0]
+        node = operand(node)
     return node.op is Op.BUFFER and memory_of(node.arg).is_shared
 
 
@@ -59,7 +60,7 @@ def _in_memory(node: Node) -> np.ndarray[Any, Any]:
     import numpy as np
 
     if node.op is Op.RESHAPE:
-        return _in_memory(node.src[0]).reshape([bound_size(size) for size in node.shape])
+        return _in_memory(operand(node)).reshape([bound_size(size) for size in node.shape])
     if node.op is not Op.MULTI:
         return read(node.arg)
     parts = [_in_memory(part) for part in node.src]

@@ -42,7 +42,7 @@ _PRECISION = {
     dtypes.fp8e5m2: 3,
 }  # fmt: skip
 
-_lock = fork_safe(threading.Lock(), 1)
+_lock = fork_safe(threading.RLock(), 1)
 _states: dict[str, Core] = {}
 
 

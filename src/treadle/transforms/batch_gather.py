@@ -12,6 +12,7 @@ from ..dtype import dtypes
 from ..ir.args import GatherArg
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import Gather, places_of
 from .shapes import iota_along, permute, repeated, reshape
 
 __all__ = ["gather", "scatter"]
@@ -26,9 +27,9 @@ def gather(node: Node, source: Node | None, index: Node | None, size: int) -> No
         return Node(Op.GATHER, node.dtype, lines, GatherArg(axis + 1, along=True))
     if index is None:
         assert source is not None
-        return Node(Op.GATHER, node.dtype, (source, node.src[1]), GatherArg(axis + 1))
+        return Node(Op.GATHER, node.dtype, (source, places_of(node)), GatherArg(axis + 1))
     if source is None:
-        found = Node(Op.GATHER, node.dtype, (node.src[0], index), GatherArg(axis))
+        found = Node(Op.GATHER, node.dtype, (Gather.of(node).source, index), GatherArg(axis))
         return permute(found, (axis, *(i for i in range(len(found.shape)) if i != axis)))
     places = _places(index, source.shape[axis + 1], size)
     found = Node(Op.GATHER, node.dtype, (_merged(source, axis), places), GatherArg(0))
@@ -40,10 +41,10 @@ def scatter(node: Node, base: Node, index: Node | None, values: Node, size: int)
     axis = node.arg.axis
     arg = replace(node.arg, axis=axis + 1)
     if node.arg.along:
-        places = repeated(node.src[1], size) if index is None else index
+        places = repeated(places_of(node), size) if index is None else index
         return Node(Op.SCATTER, node.dtype, (base, places, values), arg)
     if index is None:
-        return Node(Op.SCATTER, node.dtype, (base, node.src[1], values), arg)
+        return Node(Op.SCATTER, node.dtype, (base, places_of(node), values), arg)
     count, n = len(index.shape) - 1, base.shape[axis + 1]
     # (size, before.., places.., behind..) -> (size, places.., before.., behind..)
     rank = len(values.shape)

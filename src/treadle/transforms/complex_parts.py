@@ -14,6 +14,7 @@ from ..dtype import dtypes
 from ..ir.node import Node
 from ..ir.op import MOVEMENT, Op
 from ..ir.shape import Shape
+from ..ir.views import operand
 from .shapes import expand, reshape
 
 __all__ = ["Pair", "behind", "side_by_side"]
@@ -81,7 +82,7 @@ class Pair:
 def behind(node: Node, below: Collection[Op] = MOVEMENT) -> Node:
     """What movements look at."""
     while node.op in below:
-        node = node.src[0]
+        node = operand(node)
     return node
 
 

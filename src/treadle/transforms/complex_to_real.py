@@ -25,6 +25,7 @@ from ..ir.node import Node, alu, rebuild, toposort
 from ..ir.op import MOVEMENT, Op
 from ..ir.origin import pass_on
 from ..ir.shape import size_max, size_product
+from ..ir.views import After, Scatter, operand, places_of
 from .complex_parts import Pair, behind, side_by_side
 from .shapes import constant, expand, reshape
 
@@ -97,30 +98,32 @@ def _assign(node: Node, found: Found) -> Node:
 
 def _after(node: Node, found: Found) -> Pair:
     """The effects are those of the memory, so its other shape stands on top of them."""
-    shaped = _pair(found[node.src[0]]).whole
+    value, effects = After.of(node)
+    shaped = _pair(found[value]).whole
     memory = behind(shaped, (Op.RESHAPE,))
-    effects = tuple(_real(found[s]) for s in node.src[1:])
-    return Pair(None, reshape(Node(Op.AFTER, memory.dtype, (memory, *effects)), shaped.shape))
+    after = After(memory, tuple(_real(found[effect]) for effect in effects))
+    return Pair(None, reshape(after.node(), shaped.shape))
 
 
 def _contiguous(node: Node, found: Found) -> Pair:
-    whole = _pair(found[node.src[0]]).whole
+    whole = _pair(found[operand(node)]).whole
     return Pair(None, Node(Op.CONTIGUOUS, whole.dtype, (whole,)))
 
 
 def _gather(node: Node, found: Found) -> Pair:
-    source, index = _pair(found[node.src[0]]).whole, _places(node, found)
+    source, index = _pair(found[operand(node)]).whole, _places(node, found)
     return Pair(None, Node(Op.GATHER, source.dtype, (source, index), node.arg))
 
 
 def _scatter(node: Node, found: Found) -> Pair:
-    base, new = (_pair(found[s]).of_shape(s.shape).whole for s in (node.src[0], node.src[2]))
+    parts = Scatter.of(node).base, Scatter.of(node).values
+    base, new = (_pair(found[part]).of_shape(part.shape).whole for part in parts)
     return Pair(None, Node(Op.SCATTER, base.dtype, (base, _places(node, found), new), node.arg))
 
 
 def _places(node: Node, found: Found) -> Node:
     """The index of a GATHER or SCATTER; along an axis both parts have the same places."""
-    index = _real(found[node.src[1]])
+    index = _real(found[places_of(node)])
     if not node.arg.along:
         return index
     return expand(reshape(index, (*index.shape, 1)), (*index.shape, 2))
@@ -130,7 +133,7 @@ def _places(node: Node, found: Found) -> Node:
 
 
 def _moved(node: Node, found: Found) -> Pair:
-    return _move(node, _pair(found[node.src[0]]), 1)
+    return _move(node, _pair(found[operand(node)]), 1)
 
 
 def _move(node: Node, value: Pair, axes: int) -> Pair:
@@ -173,7 +176,7 @@ def _const(node: Node, found: Found) -> Pair:
 
 
 def _same(node: Node, found: Found) -> Value:
-    return found[node.src[0]]
+    return found[operand(node)]
 
 
 def _complex(node: Node, found: Found) -> Pair:
@@ -182,15 +185,15 @@ def _complex(node: Node, found: Found) -> Pair:
 
 
 def _real_part(node: Node, found: Found) -> Node:
-    return _pair(found[node.src[0]]).re
+    return _pair(found[operand(node)]).re
 
 
 def _imaginary_part(node: Node, found: Found) -> Node:
-    return _pair(found[node.src[0]]).im
+    return _pair(found[operand(node)]).im
 
 
 def _cast(node: Node, found: Found) -> Value:
-    value, kind = found[node.src[0]], node.dtype.real
+    value, kind = found[operand(node)], node.dtype.real
     if isinstance(value, Node):
         return Pair((value.cast(kind), constant(kind, 0.0, node.shape)))
     if node.dtype.is_bool:
@@ -199,7 +202,7 @@ def _cast(node: Node, found: Found) -> Value:
 
 
 def _neg(node: Node, found: Found) -> Pair:
-    return _pair(found[node.src[0]]).map(lambda part: -part)
+    return _pair(found[operand(node)]).map(lambda part: -part)
 
 
 def _sum(node: Node, found: Found) -> Pair:
@@ -247,7 +250,7 @@ def _size(node: Node) -> Node:
 
 
 def _reciprocal(node: Node, found: Found) -> Pair:
-    value = _pair(found[node.src[0]])
+    value = _pair(found[operand(node)])
     return _divided(Pair((value.re.like(1.0), value.re.like(0.0))), value)
 
 
@@ -259,8 +262,8 @@ def _equal(node: Node, found: Found) -> Node:
 
 
 def _where(node: Node, found: Found) -> Pair:
-    condition = _real(found[node.src[0]])
-    a, b = (_pair(found[s]) for s in node.src[1:])
+    where, yes, no = node.src
+    condition, a, b = _real(found[where]), _pair(found[yes]), _pair(found[no])
     if not (a.is_whole and b.is_whole):
         return Pair((condition.where(a.re, b.re), condition.where(a.im, b.im)))
     if condition.op is not Op.CONST:
@@ -272,12 +275,12 @@ def _where(node: Node, found: Found) -> Pair:
 
 
 def _scan(node: Node, found: Found) -> Pair:
-    value = _pair(found[node.src[0]]).of_shape(node.shape)
+    value = _pair(found[operand(node)]).of_shape(node.shape)
     return value.map(lambda part: Node(Op.SCAN, part.dtype, (part,), node.arg))
 
 
 def _reduce(node: Node, found: Found) -> Pair:
-    source = node.src[0]
+    source = operand(node)
     factors = source.src if source.op is Op.MUL else ()
     count = size_product(map(size_max, source.shape))
     if factors and all(2 * _distinct(factor) <= count for factor in factors):
@@ -295,14 +298,14 @@ def _chain(node: Node) -> list[Node]:
     """The movements that repeat a factor, the last one first, and what they repeat."""
     chain = [node]
     while chain[-1].op in (Op.RESHAPE, Op.EXPAND, Op.PERMUTE):
-        chain.append(chain[-1].src[0])
+        chain.append(operand(chain[-1]))
     return chain
 
 
 def _sum_of_products(node: Node, found: Found) -> Pair:
     """As one sum of real products; see the module's text."""
-    a, b = sorted(node.src[0].src, key=_distinct, reverse=True)
-    shape = node.src[0].shape
+    a, b = sorted(operand(node).src, key=_distinct, reverse=True)
+    shape = operand(node).shape
     for scale, other in ((a, b), (b, a)):
         if _pair(found[scale]).is_real:
             by = expand(reshape(_pair(found[scale]).re, (*shape, 1)), (*shape, 2))

@@ -17,6 +17,7 @@ from ..errors import UserError
 from ..ir.node import Node, alu, toposort
 from ..ir.op import Op
 from ..ir.origin import pass_on
+from ..ir.views import operand
 from .grad_complex import conj, converted, from_parts, imaginary_part, real_part
 from .grad_linalg import host_rule
 from .grad_memory import after, assign, copy, gather, multi, scatter
@@ -109,8 +110,19 @@ def _nothing(node: Node, g: Node) -> tuple[Node | None, ...]:
     return (constant(node.dtype, 0, node.shape),) * len(node.src)
 
 
+def _product(node: Node, g: Node) -> tuple[Node | None, ...]:
+    left, right = node.src
+    return g * conj(right), g * conj(left)
+
+
+def _product_and_sum(node: Node, g: Node) -> tuple[Node | None, ...]:
+    left, right, _ = node.src
+    return g * right, g * left, g
+
+
 def _quotient(node: Node, g: Node) -> tuple[Node | None, ...]:
-    divisor = conj(node.src[1])
+    _, below = node.src
+    divisor = conj(below)
     return g / divisor, -(g * conj(node) / divisor)
 
 
@@ -136,23 +148,24 @@ def _extreme(node: Node, g: Node) -> tuple[Node | None, ...]:
 
 
 def _where(node: Node, g: Node) -> tuple[Node | None, ...]:
-    condition = node.src[0]
+    condition, _, _ = node.src
     return None, condition.where(g, 0.0), condition.where(0.0, g)
 
 
 def _unwindow(node: Node, g: Node) -> tuple[Node | None, ...]:
     seen = Node(Op.WINDOW, g.dtype, (g,), node.arg)
-    bounds = tuple((0, n) for n in node.src[0].shape)
-    return (seen if seen.shape == node.src[0].shape else Node(Op.SHRINK, g.dtype, (seen,), bounds),)
+    shape = operand(node).shape
+    bounds = tuple((0, n) for n in shape)
+    return (seen if seen.shape == shape else Node(Op.SHRINK, g.dtype, (seen,), bounds),)
 
 
 def _erf(node: Node, g: Node) -> tuple[Node]:
-    x = node.src[0]
+    x = operand(node)
     return (g * (2 / math.sqrt(math.pi)) * alu(Op.EXP, -(x * x)),)
 
 
 def _asinh(node: Node, g: Node) -> tuple[Node | None, ...]:
-    x = node.src[0]
+    x = operand(node)
     size = alu(Op.MAX, x, -x)
     far = x.like(1e9) < size  # there the square, which may overflow, is all of the sum
     near = far.where(1.0, x)
@@ -160,12 +173,12 @@ def _asinh(node: Node, g: Node) -> tuple[Node | None, ...]:
 
 
 def _acosh(node: Node, g: Node) -> tuple[Node | None, ...]:
-    x = node.src[0]
+    x = operand(node)
     return (g / (alu(Op.SQRT, x - 1.0) * alu(Op.SQRT, x + 1.0)),)
 
 
 def _atanh(node: Node, g: Node) -> tuple[Node | None, ...]:
-    x = node.src[0]
+    x = operand(node)
     return (g / ((1.0 - x) * (x + 1.0)),)
 
 
@@ -188,12 +201,12 @@ RULES: dict[Op, Rule] = {
     Op.SQRT: lambda n, g: (g * 0.5 / n,),
     Op.EXP2: lambda n, g: (g * n * math.log(2),),
     Op.EXP: lambda n, g: (g * n,),
-    Op.LOG2: lambda n, g: (g / (n.src[0] * math.log(2)),),
-    Op.LOG: lambda n, g: (g / n.src[0],),
-    Op.LOG10: lambda n, g: (g / (n.src[0] * math.log(10)),),
-    Op.LOG1P: lambda n, g: (g / (n.src[0] + 1.0),),
-    Op.SIN: lambda n, g: (g * alu(Op.COS, n.src[0]),),
-    Op.COS: lambda n, g: (-(g * alu(Op.SIN, n.src[0])),),
+    Op.LOG2: lambda n, g: (g / (operand(n) * math.log(2)),),
+    Op.LOG: lambda n, g: (g / operand(n),),
+    Op.LOG10: lambda n, g: (g / (operand(n) * math.log(10)),),
+    Op.LOG1P: lambda n, g: (g / (operand(n) + 1.0),),
+    Op.SIN: lambda n, g: (g * alu(Op.COS, operand(n)),),
+    Op.COS: lambda n, g: (-(g * alu(Op.SIN, operand(n))),),
     Op.TAN: lambda n, g: (g * (n * n + 1.0),),
     Op.TANH: lambda n, g: (g * (1.0 - n * n),),
     Op.ASINH: _asinh,
@@ -211,7 +224,7 @@ RULES: dict[Op, Rule] = {
     Op.CAST: converted,
     Op.ADD: lambda n, g: (g, g),
     Op.SUB: lambda n, g: (g, -g),
-    Op.MUL: lambda n, g: (g * conj(n.src[1]), g * conj(n.src[0])),
+    Op.MUL: _product,
     Op.FDIV: _quotient,
     Op.COMPLEX: from_parts,
     Op.MOD: _modulo,
@@ -219,7 +232,7 @@ RULES: dict[Op, Rule] = {
     Op.MAX: _extreme,
     Op.MIN: _extreme,
     Op.WHERE: _where,
-    Op.FMA: lambda n, g: (g * n.src[1], g * n.src[0], g),
+    Op.FMA: _product_and_sum,
     Op.REDUCE: reduce_rule,
     Op.SCAN: scan_rule,
     **MOVEMENT_RULES,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ..ir.node import Node, alu
 from ..ir.op import Op
+from ..ir.views import operand
 from .shapes import constant
 
 __all__ = ["conj", "converted", "from_parts", "imaginary_part", "real_part"]
@@ -38,7 +39,7 @@ def from_parts(node: Node, g: Node) -> tuple[Node | None, ...]:
 
 def converted(node: Node, g: Node) -> tuple[Node | None, ...]:
     """Of CAST: what was real before gets the real part."""
-    old = node.src[0].dtype
+    old = operand(node).dtype
     if not old.is_inexact:
         return (None,)
     real = g.dtype.is_complex and not old.is_complex

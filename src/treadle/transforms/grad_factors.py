@@ -8,6 +8,7 @@ derivative of the exponential along G is the upper right block of exp([[A, G], [
 from __future__ import annotations
 
 from ..ir.node import Node
+from ..ir.views import operand
 from .matrices import (
     adjoint,
     beside,
@@ -31,7 +32,7 @@ Gradients = tuple[Node, ...]
 
 def lu_rule(node: Node, g: Node) -> Gradients:
     """Of the factors in one matrix; pivots are numbers of rows."""
-    a = node.src[0]
+    a = operand(node)
     factors, _, order = siblings(node)
     m, n = a.shape[-2:]
     k = min(m, n)
@@ -70,7 +71,7 @@ def _divided_right(b: Node, factors: Node) -> Node:
 
 def exponential_rule(node: Node, g: Node) -> Gradients:
     """The derivative of exp(A.H) along what arrives."""
-    turned, n = adjoint(node.src[0]), node.shape[-1]
+    turned, n = adjoint(operand(node)), node.shape[-1]
     top, bottom = beside(turned, g), beside(constant(g.dtype, 0, g.shape), turned)
     both = matrix_exp(transpose(beside(transpose(top), transpose(bottom))))
     return (narrow(narrow(both, -2, 0, n), -1, n, 2 * n),)

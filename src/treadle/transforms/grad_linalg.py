@@ -19,6 +19,7 @@ from collections.abc import Callable
 from ..errors import UserError
 from ..ir.node import Node, alu
 from ..ir.op import Op
+from ..ir.views import operand
 from .grad_complex import conj
 from .grad_factors import exponential_rule, lu_rule
 from .matrices import (
@@ -79,7 +80,7 @@ def _cholesky(node: Node, g: Node) -> Gradients:
 
 
 def _qr(node: Node, g: Node) -> Gradients:
-    a, (complete,) = node.src[0], node.arg.options
+    a, (complete,) = operand(node), node.arg.options
     q, r = siblings(node)
     m, n = a.shape[-2:]
     if complete and m > n:
@@ -161,7 +162,7 @@ def _svd_right(g: Node, u: Node, s: Node, vh: Node) -> Node:
 
 
 def _svdvals(node: Node, g: Node) -> Gradients:
-    u, _, vh = svd(node.src[0], False)
+    u, _, vh = svd(operand(node), False)
     return (_from_values(g, u, vh),)
 
 
@@ -176,12 +177,12 @@ def _eigh(node: Node, g: Node) -> Gradients:
 
 
 def _eigvalsh(node: Node, g: Node) -> Gradients:
-    _, v = eigh(node.src[0])
+    _, v = eigh(operand(node))
     return (_from_values(g, v, adjoint(v)),)
 
 
 def _eig(node: Node, g: Node) -> Gradients:
-    a, (w, v) = node.src[0], siblings(node)
+    a, (w, v) = operand(node), siblings(node)
     vh = adjoint(v)
     if node.arg.number == 0:
         return (_in_basis(of_rows(g, v.shape) * vh, vh, a),)
@@ -199,19 +200,19 @@ def _in_basis(product: Node, vh: Node, a: Node) -> Node:
 
 
 def _eigvals(node: Node, g: Node) -> Gradients:
-    return _eig(eig(node.src[0])[0], g)
+    return _eig(eig(operand(node))[0], g)
 
 
 # -- inverses and determinants ---------------------------------------------------------------------
 
 
 def _solve(node: Node, g: Node) -> Gradients:
-    of_b = solve(adjoint(node.src[0]), g)
+    of_b = solve(adjoint(operand(node)), g)
     return -matmul(of_b, adjoint(node)), of_b
 
 
 def _solve_triangular(node: Node, g: Node) -> Gradients:
-    a, (upper, turned, unit) = node.src[0], node.arg.options
+    a, (upper, turned, unit) = operand(node), node.arg.options
     of_b = solve_triangular(a, g, upper, not turned, unit)
     of_a = -matmul(*((node, adjoint(of_b)) if turned else (of_b, adjoint(node))))
     of_a = triu(of_a) if upper else tril(of_a)
@@ -242,7 +243,7 @@ def _inv(node: Node, g: Node) -> Gradients:
 
 def _pinv(node: Node, g: Node) -> Gradients:
     """Golub and Pereyra (1973), for matrices around which the rank does not change."""
-    a, p = node.src[0], node
+    a, p = operand(node), node
     ph = adjoint(p)
     from_left, from_right = matmul(p, matmul(ph, g)), matmul(matmul(g, ph), p)
     rows = adjoint(from_left - matmul(matmul(from_left, a), p))
@@ -251,18 +252,18 @@ def _pinv(node: Node, g: Node) -> Gradients:
 
 
 def _det(node: Node, g: Node) -> Gradients:
-    return (scaled(cofactors(node.src[0]), g),)
+    return (scaled(cofactors(operand(node)), g),)
 
 
 def _cofactors(node: Node, g: Node) -> Gradients:
     """Of (det(a) inv(a)).H, for matrices that have an inverse."""
-    turned = adjoint(inv(node.src[0]))
+    turned = adjoint(inv(operand(node)))
     along = scaled(node, total(conj(g) * turned))
     return (along - matmul(matmul(node, adjoint(g)), turned),)
 
 
 def _slogdet(node: Node, g: Node) -> Gradients:
-    a = node.src[0]
+    a = operand(node)
     if node.arg.number == 1:
         return (scaled(adjoint(inv(a)), g.cast(a.dtype)),)
     if not a.dtype.is_complex:

@@ -11,6 +11,7 @@ from ..errors import UserError
 from ..ir.args import GatherArg, ScatterArg
 from ..ir.node import Node
 from ..ir.op import MOVEMENT, Op
+from ..ir.views import After, Assign, Scatter, operand, places_of
 from .grad_movement import adjoint
 from .shapes import constant
 
@@ -34,14 +35,14 @@ def scatter(node: Node, g: Node) -> tuple[Node | None, ...]:
 def _take(node: Node, x: Node) -> Node:
     """`x` at the places that were written."""
     arg = GatherArg(node.arg.axis, node.arg.along)
-    return Node(Op.GATHER, x.dtype, (x, node.src[1]), arg)
+    return Node(Op.GATHER, x.dtype, (x, places_of(node)), arg)
 
 
 def _scatter_last(node: Node, g: Node) -> tuple[Node | None, ...]:
-    zeros = constant(g.dtype, 0, node.src[2].shape)
-    arg = replace(node.arg, op=None)
-    kept = Node(Op.SCATTER, g.dtype, (g, node.src[1], zeros), arg)
-    return kept, None, _take(node, g)
+    scatter = Scatter.of(node)
+    zeros = constant(g.dtype, 0, scatter.values.shape)
+    kept = scatter._replace(base=g, values=zeros, arg=replace(node.arg, op=None))
+    return kept.node(), None, _take(node, g)
 
 
 def _scatter_add(node: Node, g: Node) -> tuple[Node | None, ...]:
@@ -82,7 +83,7 @@ _SCATTERS: dict[Op | None, Callable[[Node, Node], tuple[Node | None, ...]]] = {
 
 def copy(node: Node, g: Node) -> tuple[Node | None, ...]:
     """The gradient travels back to the device that the value came from, or the first of several."""
-    for below in reversed(node.src[0].toposort()):
+    for below in reversed(operand(node).toposort()):
         if below.op in _HOMES:
             return (Node(Op.COPY, g.dtype, (g,), _HOMES[below.op](below.arg)),)
     return (g,)
@@ -99,7 +100,8 @@ def multi(node: Node, g: Node) -> tuple[Node | None, ...]:
     """Each piece gets its part of the gradient; of equal copies, the first one stands for all."""
     axis = node.arg.axis
     if axis is None:
-        return (g, *(None for _ in node.src[1:]))
+        _, *copies = node.src
+        return (g, *(None for _ in copies))
     parts, begin = [], 0
     for source in node.src:
         end = begin + source.shape[axis]
@@ -117,8 +119,9 @@ def assign(node: Node, g: Node) -> tuple[Node | None, ...]:
 def after(node: Node, g: Node) -> tuple[Node | None, ...]:
     """What was overwritten gets no gradient, what was written gets that of its part."""
     parts: list[Node | None] = []
-    for effect in reversed(node.src[1:]):
-        chain = movements(effect.src[0], node.src[0])
+    base, effects = After.of(node)
+    for effect in reversed(effects):
+        chain = movements(Assign.of(effect).target, base)
         part = g
         for movement in reversed(chain):
             part = Node(movement.op, g.dtype, (part,), movement.arg)
@@ -135,5 +138,5 @@ def movements(view: Node, base: Node) -> list[Node]:
         if view.op not in MOVEMENT:
             raise UserError("[assign] only an assignment to a view of its base has a derivative")
         chain.append(view)
-        view = view.src[0]
+        view = operand(view)
     return chain

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from ..ir.args import WindowArg
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import operand
 from .shapes import grown_axes, reduce, reshape
 
 __all__ = ["MOVEMENT_RULES", "adjoint"]
@@ -20,7 +21,7 @@ def adjoint(chain: Sequence[Node], g: Node) -> Node:
 
 
 def _expand(node: Node, g: Node) -> tuple[Node]:
-    return (reduce(g, Op.ADD, grown_axes(node.src[0].shape, node.shape)),)
+    return (reduce(g, Op.ADD, grown_axes(operand(node).shape, node.shape)),)
 
 
 def _permute(node: Node, g: Node) -> tuple[Node]:
@@ -29,24 +30,24 @@ def _permute(node: Node, g: Node) -> tuple[Node]:
 
 
 def _pad(node: Node, g: Node) -> tuple[Node]:
-    pairs = zip(node.arg, node.src[0].shape, strict=True)
+    pairs = zip(node.arg, operand(node).shape, strict=True)
     return (Node(Op.SHRINK, g.dtype, (g,), tuple((b, b + n) for (b, _), n in pairs)),)
 
 
 def _shrink(node: Node, g: Node) -> tuple[Node]:
-    pairs = zip(node.arg, node.src[0].shape, strict=True)
+    pairs = zip(node.arg, operand(node).shape, strict=True)
     return (Node(Op.PAD, g.dtype, (g,), tuple((b, n - e) for (b, e), n in pairs)),)
 
 
 def _window(node: Node, g: Node) -> tuple[Node]:
     old: WindowArg = node.arg
-    extent = node.src[0].shape[old.axis]
+    extent = operand(node).shape[old.axis]
     arg = WindowArg(old.axis, old.size, old.stride, old.dilation, extent)
     return (Node(Op.UNWINDOW, g.dtype, (g,), arg),)
 
 
 MOVEMENT_RULES: dict[Op, Callable[[Node, Node], tuple[Node]]] = {
-    Op.RESHAPE: lambda n, g: (reshape(g, n.src[0].shape),),
+    Op.RESHAPE: lambda n, g: (reshape(g, operand(n).shape),),
     Op.EXPAND: _expand,
     Op.PERMUTE: _permute,
     Op.PAD: _pad,

@@ -12,6 +12,7 @@ from ..ir.args import ScatterArg
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import size_product
+from ..ir.views import operand
 from .shapes import constant, expand, flip, iota_along, permute, reduce, reshape, scan
 
 __all__ = ["reduce_rule", "scan_rule"]
@@ -19,7 +20,7 @@ __all__ = ["reduce_rule", "scan_rule"]
 
 def reduce_rule(node: Node, g: Node) -> tuple[Node | None, ...]:
     """The gradient of a REDUCE."""
-    return (_REDUCES[node.arg.op](node, expand(g, node.src[0].shape)),)
+    return (_REDUCES[node.arg.op](node, expand(g, operand(node).shape)),)
 
 
 def _sum(node: Node, g: Node) -> Node:
@@ -28,7 +29,7 @@ def _sum(node: Node, g: Node) -> Node:
 
 def _extreme(node: Node, g: Node) -> Node:
     """Equal extremes share the gradient evenly."""
-    x = node.src[0]
+    x = operand(node)
     top = expand(node, x.shape)
     chosen = x.eq(top) | x.ne(x)
     count = reduce(chosen.cast(x.dtype), Op.ADD, node.arg.axes)
@@ -36,7 +37,7 @@ def _extreme(node: Node, g: Node) -> Node:
 
 
 def _product(node: Node, g: Node) -> Node:
-    return g * _others(node.src[0], node.arg.axes)
+    return g * _others(operand(node), node.arg.axes)
 
 
 def _others(x: Node, axes: tuple[int, ...]) -> Node:
@@ -82,7 +83,7 @@ def _running_sum(node: Node, g: Node) -> Node:
 
 def _running_product(node: Node, g: Node) -> Node:
     """d y[i] / d x[j] = product of x[k], k <= i, k != j: all pairs, so memory is quadratic."""
-    x, axis = node.src[0], node.arg.axis
+    x, axis = operand(node), node.arg.axis
     size, last = x.shape[axis], len(x.shape)
     wide = (*x.shape, size)  # axis: j, last axis: i
     along_last = tuple(1 if i == axis else n for i, n in enumerate(x.shape))
@@ -104,7 +105,7 @@ def permute_in(x: Node, axis: int, lead: tuple[object, ...], wide: tuple[object,
 
 def _running_extreme(node: Node, g: Node) -> Node:
     """Each gradient goes to the latest element that equals the running extreme."""
-    x, axis = node.src[0], node.arg.axis
+    x, axis = operand(node), node.arg.axis
     places = x.eq(node).where(iota_along(x.shape, axis), 0)
     source = scan(places, Op.MAX, axis)
     order = (*(i for i in range(len(x.shape)) if i != axis), axis)

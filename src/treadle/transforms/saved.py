@@ -14,6 +14,7 @@ from collections.abc import Collection, Sequence
 from ..ir.node import Node, toposort
 from ..ir.op import ALU, MOVEMENT, Op
 from ..ir.shape import size_product
+from ..ir.views import operand
 
 __all__ = ["above", "worth_saving"]
 
@@ -60,9 +61,9 @@ def _factors(order: Sequence[Node]) -> set[Node]:
     """What products read, less how they look at it."""
     found: set[Node] = set()
     for node in order:
-        if node.op is Op.REDUCE and node.src[0].op is Op.MUL:
-            for factor in node.src[0].src:
+        if node.op is Op.REDUCE and operand(node).op is Op.MUL:
+            for factor in operand(node).src:
                 while factor.op in MOVEMENT:
-                    factor = factor.src[0]
+                    factor = operand(factor)
                 found.add(factor)
     return found

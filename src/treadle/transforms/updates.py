@@ -10,6 +10,7 @@ from __future__ import annotations
 from ..dtype import dtypes
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.views import After, Assign
 from .grad_memory import movements
 from .grad_movement import adjoint
 from .shapes import constant, expand
@@ -24,10 +25,10 @@ def as_value(node: Node) -> Node:
 
     Raises UserError where an effect is on other memory.
     """
-    base = node.src[0]
+    base, effects = After.of(node)
     result = base
-    for effect in node.src[1:]:
-        view, value = effect.src
+    for effect in effects:
+        view, value = Assign.of(effect)
         chain = movements(view, base)
         new = adjoint(chain, expand(value, view.shape))
         if not _WHOLE.issuperset(movement.op for movement in chain):

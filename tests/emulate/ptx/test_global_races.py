@@ -146,17 +146,28 @@ ORDERED = {
 }
 
 
+UNORDERED = {"volatile", "relaxed"}  # the first element is that of any thread
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("name", ORDERED)
 def test_what_is_ordered_or_harmless_is_no_race(gpus, name, threads):
-    data = np.zeros(512, "u4")
+    data, code = np.zeros(512, "u4"), kernel(ORDERED[name])
+    unchecked = gpus("sm_90", threads=threads, checks_races=False)
+    expected = unchecked.launch(code, "k", 3, 128, data)
     for _ in range(3):
-        gpus("sm_90", threads=threads).launch(kernel(ORDERED[name]), "k", 3, 128, data)
+        found = gpus("sm_90", threads=threads).launch(code, "k", 3, 128, data)
+        if name in UNORDERED:
+            assert found[0][0] < 3 * 128
+            found[0][0] = expected[0][0]
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_a_store_of_what_was_read_is_no_race(gpu):
     last = only("eq.u32 %p0, %r2, 383", "st.global.u32 [%x0], %r5;")
-    gpu.launch(kernel("ld.global.u32 %r5, [%x0];" + last), "k", 3, 128, np.zeros(512, "u4"))
+    code = kernel("ld.global.u32 %r5, [%x0];" + last)
+    data = np.full(512, 0xAAAAAAAA, "u4")
+    np.testing.assert_array_equal(gpu.launch(code, "k", 3, 128, data), [data])
 
 
 def test_launches_are_ordered_for_as_many_as_there_are(compile_ir):

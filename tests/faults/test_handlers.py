@@ -1,0 +1,64 @@
+"""What a signal's handler or a finalizer computes while the same thread computes.
+
+Both run between any two lines of Python, those under a lock among them: a tracing function stands
+in for them, and computes at one line of treadle's after the other.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import treadle
+from treadle import Context, Tensor
+
+from ..thinning import chosen
+
+ROOT = os.path.dirname(treadle.__file__)
+A = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+@pytest.fixture(autouse=True)
+def ends() -> Iterator[None]:
+    faulthandler.dump_traceback_later(300, exit=True)  # what hangs
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+def computed(number: float) -> float:
+    """A kernel that no other number has, which is compiled here."""
+    x = Tensor(A)
+    return (x * number).sum(axis=1).sum().item()
+
+
+@pytest.mark.parametrize("folder", ["compile", "engine", "runtime", "tensor"])
+def test_computing_at_any_line_of_computing(folder):
+    watched, done = os.path.join(ROOT, folder) + os.sep, {}
+
+    def local(frame, event, _):
+        place = frame.f_code.co_filename, frame.f_lineno
+        name = f"{os.path.basename(place[0])}:{place[1]}"
+        if event == "line" and place not in done and chosen(name, 1 if folder == "compile" else 6):
+            sys.settrace(None)
+            done[place] = computed(len(done) + 1.5)
+            sys.settrace(trace)
+        return local
+
+    def trace(frame, event, _):
+        return local if frame.f_code.co_filename.startswith(watched) else None
+
+    before = sys.gettrace()
+    with Context(CACHE=0):
+        sys.settrace(trace)
+        try:
+            found = [computed(number + 0.25) for number in range(3)]
+        finally:
+            sys.settrace(before)
+    assert found == [A.sum() * (number + 0.25) for number in range(3)]
+    assert list(done.values()) == [A.sum() * (number + 1.5) for number in range(len(done))]
+    assert len(done) > 5
