@@ -25,14 +25,15 @@ class Losing(NamedTuple):
 def _open(name: str) -> Any:
     choice = parse_choice(name)
     backend = choice.backend
+    assert backend.open is not None
     return backend.open(request_of(backend, backend.toolchain(None), choice))
 
 
 class _Gone:
     """A stand-in for an object of a driver: what a device asks of it fails."""
 
-    def __init__(self, error: Exception) -> None:
-        self._error = error
+    def __init__(self, error: Exception, facts: object) -> None:
+        self._error, self.facts = error, facts
 
     def __getattr__(self, name: str) -> Any:
         def fail(*_: object, **__: object) -> Any:
@@ -44,8 +45,7 @@ class _Gone:
 def _lose_cuda(device: Any) -> None:
     from treadle.runtime.cuda.driver import DriverError
 
-    gone = _Gone(DriverError("CUDA_ERROR_DEVICE_UNAVAILABLE", "a call"))
-    gone.facts = device.facts
+    gone = _Gone(DriverError("CUDA_ERROR_DEVICE_UNAVAILABLE", "a call"), device.facts)
     for part in (device, device.allocator, device._staging):
         for name in ("context", "_context"):
             if hasattr(part, name):
