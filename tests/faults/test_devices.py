@@ -12,6 +12,8 @@ from treadle import Device, Tensor, TinyJit
 from treadle.errors import DeviceError, OutOfMemory
 from treadle.runtime.webgpu import memory
 
+from ..runtime.contract.losing import LOSING
+
 
 @pytest.fixture
 def webgpu():
@@ -42,7 +44,7 @@ def test_a_lost_device_takes_its_own_tensors_and_nothing_else(webgpu):
     f = TinyJit(lambda t: (t + 1).realize())
     for _ in range(3):
         f(x)
-    lost.runtime.destroy()
+    LOSING["WEBGPU"].lose(lost.runtime)
     for use in (
         pending.realize, x.numpy, lambda: f(x), lost.synchronize,
         lambda: Tensor([1.0], device="WEBGPU:5").add(1).realize(), lambda: x.to("CPU").realize(),
