@@ -120,6 +120,15 @@ def test_broken_code_is_refused_with_the_reason(gpu):
     np.testing.assert_array_equal(values(gpu, memory(gpu, np.ones(4, np.float32))), 1)
 
 
+def test_what_cannot_be_bound_is_refused_with_the_reason(gpu):
+    library, other = gpu.load(ADD.encode(), [add_entry()]), opened()
+    here, there = memory(gpu, np.ones(N, np.float32)), memory(other, np.ones(N, np.float32))
+    for _ in range(2):
+        with pytest.raises(DeviceError, match=r"^WEBGPU: .*[Dd]evice"):
+            gpu.run([Launch(library.phases, [here.argument, there.argument], INTEGERS)])
+    np.testing.assert_array_equal(values(gpu, here), 1)
+
+
 def test_backends_have_two_spellings():
     assert backend_type("Vulkan") == backend_type("WGPUBackendType_Vulkan") == 6
     assert backend_type("") == 0

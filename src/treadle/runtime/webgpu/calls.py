@@ -153,11 +153,9 @@ class WebGPUCallList:
         """The bind groups of a launch's phases."""
         found = self._groups[call]
         if found is None:
-            with self._device.dawn.checked(self._device.handle, "bind the buffers of a kernel"):
-                found = [
-                    self._bind(call, number, phase)
-                    for number, phase in enumerate(self._phases[call])
-                ]
+            phases = enumerate(self._phases[call])
+            found = [self._bind(call, number, phase) for number, phase in phases]
+            self._device.presence.check()  # it is told at once of what cannot be bound
             self._groups[call] = found
         return found
 

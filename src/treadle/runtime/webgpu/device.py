@@ -283,11 +283,19 @@ class WebGPUDevice:
             )  # fmt: skip
             self.submit(encoder)
             try:
-                address = self.dawn.map(staging, padded)
+                address = self._mapped(staging, padded)
                 mapped = (ctypes.c_uint8 * target.nbytes).from_address(address)
                 target[:] = memoryview(mapped).cast("B")
             finally:
                 self.dawn.call("wgpuBufferUnmap", staging)
+
+    def _mapped(self, staging: Handle, nbytes: int) -> int:
+        """Where the host finds a buffer's bytes. Raises DeviceError, for a lost device as such."""
+        try:
+            return self.dawn.map(staging, nbytes)
+        except DeviceError:
+            self.presence.check()
+            raise
 
     def _staging_buffer(self, nbytes: int) -> Handle:
         """Memory that the host can read, kept for the next time."""
