@@ -104,7 +104,7 @@ def test_a_fork_while_another_thread_launches_holds_nobody_up(computing: Opened)
 z = Tensor(np.ones((100, 100), np.float32), device=name).realize()
 stop = []
 def work():
-    while not stop: assert (z @ z).sum().item() == 100**3
+    while not stop: assert ((z @ z).numpy() == 100).all()
 thread = threading.Thread(target=work)
 thread.start()
 for _ in range(3):
