@@ -88,7 +88,7 @@ def _home(node: Node, default: Any) -> Any:
     return default
 
 
-def _values(node: Node) -> np.ndarray[Any, Any]:
+def _values(node: Node) -> np.ndarray:
     import numpy as np
 
     node = behind_reshape(node)
@@ -97,9 +97,7 @@ def _values(node: Node) -> np.ndarray[Any, Any]:
     return read(node.arg)
 
 
-def _not_finite(
-    node: Node, values: np.ndarray[Any, Any], infinities: bool, stored: bool
-) -> _Found | None:
+def _not_finite(node: Node, values: np.ndarray, infinities: bool, stored: bool) -> _Found | None:
     import numpy as np
 
     if values.dtype.kind != "c":

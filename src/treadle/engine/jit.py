@@ -138,7 +138,7 @@ class TinyJit(Generic[P, R]):
         self._writes = False  # whether the first call has written to any tensor
         self._lock = fork_safe(threading.RLock(), 0)  # the function may fork
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         named = _found_by_name(self.function)
         if named is self:  # it is a decorated function, which has no other name
             return _by_name, (self.function.__module__, self.function.__qualname__)

@@ -10,7 +10,7 @@ own gets some where a part is written, lazily: a fresh buffer, assigned what it 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ..engine.memory import allocate, is_read_only
 from ..engine.realized import resolve
@@ -57,7 +57,7 @@ T = TypeVar("T", bound="State")
 
 def moves_between(node: Node, base: Node) -> Moves:
     """The movements that lead from `base` to `node`."""
-    found: list[tuple[Op, Any]] = []
+    found: list[tuple[Op, object]] = []
     while node is not base:
         if node.op is not Op.DETACH:
             found.append((node.op, node.arg))

@@ -101,10 +101,10 @@ class _News:
         _callbacks.extend(made)
         return [ctypes.cast(function, ctypes.c_void_p).value for function in made]
 
-    def _on_lost(self, device: Any, reason: int, why: Any, *_: Any) -> None:
+    def _on_lost(self, device: Any, reason: int, why: Any, *_: object) -> None:
         self.lost = why.text() or f"reason {reason}"
 
-    def _on_error(self, device: Any, kind: int, why: Any, *_: Any) -> None:
+    def _on_error(self, device: Any, kind: int, why: Any, *_: object) -> None:
         self.errors.append(why.text())
 
 
