@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_values"]
 
-Realize = Callable[[Sequence[tuple[Node, Any]]], list[Node]]
+Realize = Callable[[Sequence[tuple[Node, str | tuple[str, ...]]]], list[Node]]
 _PASSING = MOVEMENT | {Op.CONTIGUOUS, Op.DETACH, Op.ALIAS, Op.COPY, Op.AFTER, Op.MULTI}
 
 
@@ -49,7 +49,7 @@ class _Found:
     stored: bool
 
 
-def check_values(outputs: Sequence[tuple[Node, Any]], realize: Realize) -> None:
+def check_values(outputs: Sequence[tuple[Node, str | tuple[str, ...]]], realize: Realize) -> None:
     """Compute what is below `outputs` one by one. Raises NonFiniteError before assigning a NaN."""
     infinities = settings.CHECK_NAN > 1
     homes = dict(outputs)
