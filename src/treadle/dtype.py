@@ -145,7 +145,7 @@ class DType:
         except (TypeError, ValueError):
             return False
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return (_vector_by_name, (self.name, self.count))
 
 
@@ -166,7 +166,7 @@ class ImageDType(DType):
     def __repr__(self) -> str:
         return f"dtypes.{self.name}({self.image_shape})"
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return (_image, (self.name, self.image_shape))
 
 
@@ -440,7 +440,7 @@ def numpy_names() -> dict[DType, Any]:
     return table
 
 
-def _to_np_dtype(dtype: DType) -> np.dtype[Any]:
+def _to_np_dtype(dtype: DType) -> np.dtype:
     """The NumPy dtype that stores `dtype`."""
     return numpy_names()[dtype.scalar]
 

@@ -25,7 +25,7 @@ from .spellings import respelled, spellings_of
 
 __all__ = ["EXPLAINING", "IS_PLAIN", "Unbound", "explain_all", "explained", "of_before"]
 
-T = TypeVar("T", bound=Callable[..., Any])
+T = TypeVar("T", bound=Callable[..., object])
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _PYTHON = sysconfig.get_path("stdlib") + os.sep
@@ -181,7 +181,7 @@ def _explanation(method: Callable[..., Any], args: Sequence[Any], kwargs: Mappin
         return f"needs sizes that are known, not {symbolic[0].shape}"
     all_of_them = [f"{key} = {shown(value)}" for key, value in given.items()]
     what = " and ".join(part for part in (of, ", ".join(all_of_them)) if part)
-    wanted = [f"{key}: {named(kinds[key])}" for key in given if kinds[key] is not Any]
+    wanted = [f"{key}: {named(kinds[key])}" for key in given if kinds[key] is not object]
     return f"does not take {what or 'no argument'}" + (
         f"; its parameters are {', '.join(wanted)}" if wanted else "; see its docstring"
     )

@@ -42,7 +42,7 @@ class Info:
         ]
         return list(dict.fromkeys((self.default_device(), *usable)))
 
-    def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
+    def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
         """What Python numbers become, and the dtype of places and counts; alike on all devices."""
         return {
             "real floating": dtypes.default_float,
@@ -51,7 +51,7 @@ class Info:
             "indexing": dtypes.int32,
         }
 
-    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, DType]:
+    def dtypes(self, *, device: str | None = None, kind: Any = None) -> dict[str, DType]:
         """The standard's dtypes, by name, that a device computes in; of a kind as for `isdtype`.
 
         Raises DTypeError for a kind that there is not, DeviceError for such a device.

@@ -12,13 +12,13 @@ from ..dtype import dtypes
 from ..errors import UserError
 from ..explained import explained
 from ..tensor import Tensor
-from .mapped import label_of, mapped, reader_of, tensor_of
+from .mapped import Source, label_of, mapped, reader_of, tensor_of
 
 __all__ = ["tar_extract"]
 
 
 @explained
-def tar_extract(t: Any) -> dict[str, Tensor]:
+def tar_extract(t: Source) -> dict[str, Tensor]:
     """The regular files of an archive (a path or a uint8 tensor) as uint8 vectors, by name.
 
     Of files with one name the last counts, as in tar itself; links and folders are left out. The

@@ -21,6 +21,7 @@ from ..ir.node import Node
 from ..ir.origin import mark
 from ..ir.shape import Shape
 from .modes import Modes
+from .types import Placement
 
 __all__ = ["State"]
 
@@ -35,7 +36,7 @@ class State(metaclass=Modes):
         "_requires_grad", "_storage", "device", "grad", "is_leaf",
     )  # fmt: skip
 
-    device: Any  # a name; several devices that share the tensor are a tuple of names
+    device: Placement  # a name; several devices that share the tensor are a tuple of names
     grad: Self | None
     is_leaf: bool
     _node: Node | None
@@ -47,19 +48,19 @@ class State(metaclass=Modes):
     _lent: tuple[object, ...]  # buffers that others know by address; not there before they ask
 
     @classmethod
-    def _of(cls, node: Node, device: Any, requires_grad: bool | None = None) -> Self:
+    def _of(cls, node: Node, device: Placement, requires_grad: bool | None = None) -> Self:
         """A tensor of `node`, as it is."""
         mark(node)
         return cls._in_memory(node, device, requires_grad)
 
     @classmethod
-    def _in_memory(cls, node: Node, device: Any, requires_grad: bool | None = None) -> Self:
+    def _in_memory(cls, node: Node, device: Placement, requires_grad: bool | None = None) -> Self:
         """The same of a node that no line has to answer for: its values are there."""
         self = object.__new__(cls)
         self._set(node, device, requires_grad)
         return self
 
-    def _set(self, node: Node, device: Any, requires_grad: bool | None) -> None:
+    def _set(self, node: Node, device: Placement, requires_grad: bool | None) -> None:
         self.device, self.grad = device, None
         self._requires_grad, self.is_leaf = requires_grad, False
         self._storage, self._moves, self._above = None, None, ()

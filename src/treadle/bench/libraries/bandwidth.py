@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
 from typing import Any
 
 from ...target import available_cores
@@ -81,7 +82,7 @@ def _film_copies(nbytes: int, count: int) -> Iterator[Run]:
         yield lambda: [target.copy_(source) for source, target in pairs]
 
 
-def _torch() -> Any:
+def _torch() -> ModuleType | None:
     try:
         import torch
     except ImportError:

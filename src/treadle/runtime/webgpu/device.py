@@ -77,10 +77,10 @@ class _News(Presence):
         _callbacks.extend(made)
         return [ctypes.cast(function, ctypes.c_void_p).value for function in made]
 
-    def _on_lost(self, device: Any, reason: int, why: Any, *_: Any) -> None:
+    def _on_lost(self, device: Any, reason: int, why: Any, *_: object) -> None:
         self.lose(why.text() or f"reason {reason}")
 
-    def _on_error(self, device: Any, kind: int, why: Any, *_: Any) -> None:
+    def _on_error(self, device: Any, kind: int, why: Any, *_: object) -> None:
         self._errors.append(why.text())
 
 
