@@ -24,6 +24,7 @@ from .matmul_tiling import tile_loops
 from .moves import Move, Moves
 from .nest import Nest, stride
 from .parameters import Parameters
+from .records import Reduction
 
 __all__ = ["TileGroupedMatmul", "tile_grouped_matmul"]
 
@@ -59,18 +60,18 @@ class TileGroupedMatmul(Move):
         problems = _problems(moves.nest_of(self.nest))
         if len(problems) < 2:
             raise ValueError(f"{self}: the nest has no products of the same rows and columns")
+        names = {moves.name_of(problem.reduce) for problem in problems}  # by loops, which stay
         moves.root = moves.root.substitute(_products_first(moves.root, problems))
-        _tile(moves, problems, self.tile)
+        _tile(moves, problems, names, self.tile)
 
 
-def _tile(moves: Moves, problems: list[MatmulProblem], tile: Tile) -> None:
+def _tile(moves: Moves, problems: list[MatmulProblem], names: set[Reduction], tile: Tile) -> None:
     target = moves.target
     kept = {p.steps: is_in_place(p, tile) or is_at_hand(p, target) for p in problems}
     tiling = tile_loops(moves, problems[0], tile)
     new: dict[Node, Node] = {}
     packed: dict[Node, Node] = {}
-    reduces = [n for n in moves.root.toposort() if n.op is Op.REDUCE]
-    for reduce in [n for n in reduces if closed_ranges(n) in kept]:
+    for reduce in [n for name, n in moves.reductions().items() if name in names]:
         value, steps, arg = Reduce.of(reduce)
         factors = factors_of(value)
         assert factors is not None

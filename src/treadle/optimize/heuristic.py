@@ -405,7 +405,7 @@ def _in_strips(moves: Moves, nest: Nest, strip: Node, sequential: tuple[Node, ..
     reorder(moves, nest, (*(r for r in nest.loops if r not in sequential), *sequential))
     replace_loops(moves, splits, of={strip: ("scatter_strips",)})
     inner = splits[strip].ranges[-1]
-    nest = next(n for n in moves.nests() if inner in n.loops)
+    nest = moves.nest_with(inner)
     reorder(moves, nest, (*(r for r in nest.loops if r is not inner), inner))
 
 

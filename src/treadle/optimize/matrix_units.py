@@ -191,7 +191,7 @@ def _order_items(moves: Moves, row: Split, column: Split) -> None:
     at a time read fewer lines of x and y in all.
     """
     high, g, wide, t = (r for r in (*row.ranges, *column.ranges) if r.arg.kind == "local")
-    nest = next(n for n in moves.nests() if g in n.loops)
+    nest = moves.nest_with(g)
     items = (high, wide, g, t)
     band = tuple(r for r in row.ranges if r.arg.kind == "grid")[-1:]
     groups = (*(r for r in nest.loops if r.arg.kind == "grid" and r not in band), *band)

@@ -204,6 +204,10 @@ class Moves:
             raise ValueError(f"the kernel has no {reduction}")
         return self._names.reductions[reduction]
 
+    def reductions(self) -> dict[Reduction, Node]:
+        """The REDUCEs by name, those that others are computed from first."""
+        return self._names.reductions
+
     def has(self, reduce: Node) -> bool:
         """Whether a REDUCE is one of the kernel as it is now."""
         return reduce in self._names.of_reductions
@@ -230,6 +234,10 @@ class Moves:
         """A nest after a move that left it its loops, or gave it `loops`."""
         wanted = nest.loops if loops is None else loops
         return next(n for n in self.nests() if n.loops == wanted)
+
+    def nest_with(self, *loops: Node) -> Nest:
+        """The nest that has all of these loops."""
+        return next(n for n in self.nests() if set(loops) <= set(n.loops))
 
     def number_of(self, nest: Nest) -> int:
         """Which of the nests `nest` is."""

@@ -195,7 +195,7 @@ def _order_items(
 ) -> None:
     """Subgroups along rows, then columns, then the items of one likewise."""
     order = tuple(r for each in zip(*local, strict=True) for loops in each for r in loops)
-    nest = next(n for n in moves.nests() if set(order) <= set(n.loops))
+    nest = moves.nest_with(*order)
     groups = tuple(r for r in nest.loops if r.arg.kind == "grid")
     rest = tuple(r for r in nest.loops if r not in order and r not in groups)
     moves.order_loops(nest, (*groups, *order, *rest))

@@ -188,7 +188,7 @@ def _tensors(problem: MatmulProblem, unit: MatrixUnit) -> Tensors | None:
 
 def _is_along(moves: Moves, loops: tuple[Node, ...]) -> bool:
     """Whether results that are neighbours in memory are so in these loops."""
-    nest = next(n for n in moves.nests() if set(loops) <= set(n.loops))
+    nest = moves.nest_with(*loops)
     return any(stride(index, loops[-1]) == 1 for index in nest.stores())
 
 
@@ -269,7 +269,7 @@ def _order_items(moves: Moves, row: Split, items: _Items) -> None:
     at a time read fewer lines of x and y in all.
     """
     order = (*items.warps, *items.g, items.t)
-    nest = next(n for n in moves.nests() if items.t in n.loops)
+    nest = moves.nest_with(items.t)
     band = tuple(r for r in row.ranges if r.arg.kind == "grid")[-1:]
     groups = (*(r for r in nest.loops if r.arg.kind == "grid" and r not in band), *band)
     rest = tuple(r for r in nest.loops if r not in order and r not in groups)
