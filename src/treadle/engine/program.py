@@ -39,8 +39,8 @@ class CompiledKernel:
     `key` names it in the disk cache; `scratch` holds (bytes) of the memory that it needs beside
     its buffers; `ops` and `bytes` are what one launch does; `room` are the bytes that it takes
     while it is loaded, as far as its runtime knows. `choices` are those of optimising and lowering
-    it (see ir/choices.py). `moves` are the texts of the schedule's, the best of so many as were
-    `searched` if that is not 0.
+    it (see ir/choices.py). `moves` are the texts of its schedule's moves; that was the best of so
+    many as were `searched`, if any were.
     """
 
     key: str

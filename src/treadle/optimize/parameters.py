@@ -80,17 +80,18 @@ def neighbours(parameters: Parameters, target: Target) -> Iterator[Parameters]:
 
 
 def _in_workgroups(parameters: Parameters, group: Workgroup) -> Iterator[Parameters]:
-    yield from _steps(parameters, "chunk", LADDERS["chunk"])
     for items in ITEMS:
         if items <= group.most_items and items != (parameters.items or group.items):
             yield replace(parameters, items=items)
-    yield replace(parameters, is_tiled=not parameters.is_tiled)
     if parameters.is_tiled:
+        sides = [side for side in ITEM_TILE if side <= group.tile]
+        shapes = [(rows, columns) for rows in sides for columns in sides]
+        for shape in sorted(shapes, key=_loads):
+            yield replace(parameters, tile=shape)
         for depth in DEPTHS:
             yield replace(parameters, depth=depth)
-        for rows in ITEM_TILE:
-            for columns in ITEM_TILE:
-                yield replace(parameters, tile=(rows, columns))
+    yield from _steps(parameters, "chunk", LADDERS["chunk"])
+    yield replace(parameters, is_tiled=not parameters.is_tiled)
 
 
 def _steps(parameters: Parameters, name: str, ladder: tuple[int, ...]) -> Iterator[Parameters]:
@@ -108,4 +109,10 @@ def _tiles(target: Target) -> list[tuple[int, int]]:
         for vectors in TILE_VECTORS
         if rows * vectors >= MIN_ACCUMULATORS and (rows + 1) * vectors < target.vector_registers
     ]
-    return sorted(shapes, key=lambda shape: (shape[0] + shape[1]) / (shape[0] * shape[1]))
+    return sorted(shapes, key=_loads)
+
+
+def _loads(shape: tuple[int, int]) -> float:
+    """How many loads each product of a tile takes."""
+    rows, columns = shape
+    return (rows + columns) / (rows * columns)

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..errors import TreadleError
 from ..ir.choices import choices_of
 from ..ir.node import Node
+from ..ir.verify import shared_by_lanes
 from ..target import Target
 from .heuristic import optimize
 from .moves import NEW, Move, Schedule
@@ -58,15 +58,16 @@ class Space:
         try:
             with choices_of():
                 return optimize(self._ast, self._target, parameters)
-        except (TreadleError, ValueError, AssertionError):
+        except Exception:  # there are others
             return None
 
     def _replayed(self, schedule: Schedule) -> tuple[Node, Schedule] | None:
         try:
             with choices_of():
-                return replay(self._ast, self._target, schedule), schedule
-        except (TreadleError, ValueError, AssertionError):
+                found = replay(self._ast, self._target, schedule)
+        except Exception:  # a move does not fit what others have made: there are other schedules
             return None
+        return None if shared_by_lanes(found) else (found, schedule)
 
     def _new(
         self, found: tuple[Node, Schedule] | None, parameters: Parameters
