@@ -21,10 +21,9 @@ them up, and EXTRACT takes one.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..dtype import DType
-from ..ir.choices import take
 from ..ir.conditions import parts
 from ..ir.loops import Split, loop_size, number_of
 from ..ir.node import Node
@@ -35,10 +34,12 @@ from ..target import MatrixUnit, Target
 from .fragments import GROUPS_OF_LINES, WORDS, Lane, most_bytes, staged
 from .hoist_masks import masked
 from .k_tiling import TiledProduct, tile_product
-from .matmul_problem import MatmulProblem
-from .moves import Moves
+from .matmul_problem import MatmulProblem, recognise
+from .moves import Move, Moves
+from .nest import Nest
+from .records import Record
 
-__all__ = ["narrowed", "tile_for_matrix_units", "unit_for"]
+__all__ = ["TileForUnits", "narrowed", "tile_for_matrix_units", "unit_for"]
 
 FEW = 16  # rows, columns and steps below which most of a unit's work would be for nothing
 MOST = 4  # products along the rows, and along the columns, of one subgroup
@@ -50,11 +51,13 @@ RESERVED = 1 << 10  # bytes of shared memory that each of them has besides
 
 
 @dataclass(frozen=True)
-class _Tile:
+class UnitTile(Record):
     """Each subgroup computes `rows` x `columns` products of a unit, in slices of `depth`.
 
     So many slices as `buffers` are in memory at a time, if there are as many.
     """
+
+    word = "unit_tile"
 
     rows: int
     columns: int
@@ -62,24 +65,50 @@ class _Tile:
     buffers: int
 
 
-def tile_for_matrix_units(moves: Moves, problem: MatmulProblem, target: Target) -> bool:
-    """Put a problem on matrix units if the target has them for it; says whether it did."""
+def tile_for_matrix_units(moves: Moves, nest: Nest, problem: MatmulProblem, target: Target) -> bool:
+    """Put the problem of a nest on matrix units if the target has them; says whether it did."""
     unit = unit_for(problem, target.matrix_units)
     sizes = [loop_size(*r) for r in (problem.rows, problem.columns, problem.steps)]
     if unit is None or min(sizes) < FEW:
         return False
-    tile = _choose(problem, unit, target)
+    moves.make(TileForUnits(moves.number_of(nest), _choose(problem, unit, target)))
+    return True
+
+
+@dataclass(frozen=True)
+class TileForUnits(Move):
+    """The matrix units of subgroups compute tiles of a product. Then it is scheduled."""
+
+    word = "matrix_units"
+
+    nest: int
+    tile: UnitTile
+
+    def forms(self) -> tuple[TileForUnits, ...]:
+        """Tiles of half and of twice as many rows, or columns, or slices in memory."""
+        found = []
+        for name, most in (("rows", MOST), ("columns", MOST), ("buffers", MOST_BUFFERS)):
+            now = getattr(self.tile, name)
+            steps = (n for n in (now // 2, now * 2) if 1 <= n <= most)
+            found += [replace(self, tile=replace(self.tile, **{name: n})) for n in steps]
+        return tuple(found)
+
+    def apply(self, moves: Moves) -> None:
+        problem = recognise(moves.nest_of(self.nest))
+        unit = problem and unit_for(problem, moves.target.matrix_units)
+        if problem is None or unit is None:
+            raise ValueError(f"{self}: the nest is no product that matrix units compute")
+        _apply(moves, problem, unit, self.tile)
+
+
+def _apply(moves: Moves, problem: MatmulProblem, unit: MatrixUnit, tile: UnitTile) -> None:
+    sizes = [loop_size(*r) for r in (problem.rows, problem.columns)]
     row = moves.tiled(sizes[0], *_of_rows(tile, sizes[0]), outer="grid")
     column = moves.tiled(sizes[1], *_of_columns(tile), outer="grid")
-    high, wide = SUBGROUPS
-    what = f"a group of {high} x {wide} subgroups for each tile"
-    tiled = tile_product(moves, problem, row, column, tile.depth, what)
+    tiled = tile_product(moves, problem, row, column, tile.depth)
     _order_items(moves, row, column)
     total = _product(moves, tiled, row, column, unit, tile)
     moves.root = moves.root.substitute({tiled.reduce: total})
-    take("matrix_units")
-    moves.log.append(f"{unit.rows} x {unit.columns} products on matrix units")
-    return True
 
 
 def unit_for(problem: MatmulProblem, units: tuple[MatrixUnit, ...]) -> MatrixUnit | None:
@@ -111,7 +140,7 @@ def narrowed(value: Node, dtype: DType) -> Node | None:
     return None
 
 
-def _choose(problem: MatmulProblem, unit: MatrixUnit, target: Target) -> _Tile:
+def _choose(problem: MatmulProblem, unit: MatrixUnit, target: Target) -> UnitTile:
     """The largest tile of which the output has enough."""
     assert target.workgroup is not None
     high, wide = SUBGROUPS[0] * unit.rows, SUBGROUPS[1] * unit.columns
@@ -133,10 +162,12 @@ def _choose(problem: MatmulProblem, unit: MatrixUnit, target: Target) -> _Tile:
     slice_bytes = sum(most_bytes(n, depth, unit.dtype.itemsize) for n in lines)
     room = target.workgroup.shared_bytes // GROUPS_AT_A_TIME - RESERVED
     buffers = max(1, min(MOST_BUFFERS, room // slice_bytes))
-    return _Tile(each_row, each_column, depth, min(buffers, -(-loop_size(*problem.steps) // depth)))
+    return UnitTile(
+        each_row, each_column, depth, min(buffers, -(-loop_size(*problem.steps) // depth))
+    )
 
 
-def _of_rows(tile: _Tile, rows: int) -> tuple[tuple[int, str], ...]:
+def _of_rows(tile: UnitTile, rows: int) -> tuple[tuple[int, str], ...]:
     """Tile of a band, subgroup, product, upper or lower half of it, g."""
     inner = (
         (SUBGROUPS[0], "local"),
@@ -148,7 +179,7 @@ def _of_rows(tile: _Tile, rows: int) -> tuple[tuple[int, str], ...]:
     return (math.gcd(tiles, BAND), "grid"), *inner
 
 
-def _of_columns(tile: _Tile) -> tuple[tuple[int, str], ...]:
+def _of_columns(tile: UnitTile) -> tuple[tuple[int, str], ...]:
     """Subgroup, product, t, which of two."""
     return (SUBGROUPS[1], "local"), (tile.columns, "unroll"), (WORDS, "local"), (2, "vector")
 
@@ -160,16 +191,16 @@ def _order_items(moves: Moves, row: Split, column: Split) -> None:
     at a time read fewer lines of x and y in all.
     """
     high, g, wide, t = (r for r in (*row.ranges, *column.ranges) if r.arg.kind == "local")
-    nest = next(n for n in moves.nests() if g in n.loops)
+    nest = moves.nest_with(g)
     items = (high, wide, g, t)
     band = tuple(r for r in row.ranges if r.arg.kind == "grid")[-1:]
     groups = (*(r for r in nest.loops if r.arg.kind == "grid" and r not in band), *band)
     rest = tuple(r for r in nest.loops if r not in items and r not in groups)
-    moves.reorder(nest, (*groups, *items, *rest))
+    moves.order_loops(nest, (*groups, *items, *rest))
 
 
 def _product(
-    moves: Moves, tiled: TiledProduct, row: Split, column: Split, unit: MatrixUnit, tile: _Tile
+    moves: Moves, tiled: TiledProduct, row: Split, column: Split, unit: MatrixUnit, tile: UnitTile
 ) -> Node:
     """One result of the item, of the four sums that its products have."""
     *rows, half, g = (r for r in row.ranges if r.arg.kind != "grid")

@@ -19,7 +19,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir.args import StageArg
-from ..ir.choices import take
 from ..ir.loops import TRUE, Split, digits_of, loop_size, number_of
 from ..ir.node import Node
 from ..ir.op import Op
@@ -29,11 +28,13 @@ from ..target import Target, Workgroup
 from .k_tiling import fill_of, is_contiguous, tile_product
 from .matmul_problem import MatmulProblem, recognise
 from .matrix_units import tile_for_matrix_units
-from .moves import Moves
+from .moves import Move, Moves
 from .nest import Nest
+from .parameters import Parameters
+from .records import Record
 from .warpgroup_units import tile_for_warpgroup_units
 
-__all__ = ["tile_for_workgroups"]
+__all__ = ["ShareTiles", "tile_for_workgroups"]
 
 MIN_WORK = 1 << 15
 DEPTH = 16  # steps of the reduction in a slice
@@ -43,13 +44,15 @@ SMALL = 4  # rows, and columns, of an item that are no more divided to make grou
 
 
 @dataclass(frozen=True)
-class _Tile:
+class GroupTile(Record):
     """A group of `high` x `wide` items, each with `rows` x `columns` results.
 
     So many results as `together` are neighbours, if an item has as many, and so many slices as
     `buffers` are in memory at a time. Items that are numbered one after the other are side by side
     in so many rows and columns as `near`, before the next ones.
     """
+
+    word = "group_tile"
 
     high: int
     wide: int
@@ -65,28 +68,49 @@ class _Tile:
         return self.high * self.wide
 
 
-def tile_for_workgroups(moves: Moves, nest: Nest, target: Target) -> bool:
+def tile_for_workgroups(
+    moves: Moves, nest: Nest, target: Target, group: Workgroup, parameters: Parameters
+) -> bool:
     """Tile `nest` if it is matmul-like and large enough; says whether it did."""
-    problem, group = recognise(nest), target.workgroup
-    if problem is None or group is None:
+    problem = recognise(nest)
+    if problem is None:
         return False
     rows, columns, steps = (loop_size(*r) for r in (problem.rows, problem.columns, problem.steps))
     work = rows * columns * steps * loop_size(*problem.batch)
     if work < MIN_WORK or min(rows, columns, steps) < 4:
         return False
-    if tile_for_warpgroup_units(moves, problem, target):
+    if tile_for_warpgroup_units(moves, nest, problem, target):
         return True
-    if tile_for_matrix_units(moves, problem, target):
+    if tile_for_matrix_units(moves, nest, problem, target):
         return True
-    tile = _choose(problem, group)
+    tile = _choose(problem, group, parameters)
     if tile is None:
         return False
-    _apply(moves, problem, tile)
+    moves.make(ShareTiles(moves.number_of(nest), tile))
     return True
 
 
-def _choose(problem: MatmulProblem, group: Workgroup) -> _Tile | None:
-    """The largest square-like tile that the output fills, often enough, and shared memory holds."""
+@dataclass(frozen=True)
+class ShareTiles(Move):
+    """Groups of items compute tiles of a product from shared memory. Then it is scheduled."""
+
+    word = "shared_tiles"
+
+    nest: int
+    tile: GroupTile
+
+    def apply(self, moves: Moves) -> None:
+        problem = recognise(moves.nest_of(self.nest))
+        if problem is None:
+            raise ValueError(f"{self}: the nest is no product")
+        _apply(moves, problem, self.tile)
+
+
+def _choose(problem: MatmulProblem, group: Workgroup, parameters: Parameters) -> GroupTile | None:
+    """The largest square-like tile that the output fills, often enough, and shared memory holds.
+
+    So many rows and columns of an item, and steps of a slice, as `parameters` say, if they do.
+    """
     rows, columns, steps = (loop_size(*r) for r in (problem.rows, problem.columns, problem.steps))
     items = min(group.items, 256)
     wide = 1 << ((items.bit_length() - 1 + 1) // 2)
@@ -103,12 +127,14 @@ def _choose(problem: MatmulProblem, group: Workgroup) -> _Tile | None:
         tiles = -(-rows // (high * each_row)) * -(-columns // (wide * each_column))
         return loop_size(*problem.batch) * tiles
 
-    while groups() < group.busy and max(each_row, each_column) > SMALL:
+    if parameters.tile is not None:
+        each_row, each_column = parameters.tile
+    while parameters.tile is None and groups() < group.busy and max(each_row, each_column) > SMALL:
         if each_row > each_column:
             each_row //= 2
         else:
             each_column //= 2
-    depth = min(DEPTH, 1 << (steps.bit_length() - 1))
+    depth = min(parameters.depth or DEPTH, 1 << (steps.bit_length() - 1))
     padding = 2 * group.together
     for _ in range(4):
         held = depth * (high * each_row + wide * each_column + padding)
@@ -117,7 +143,9 @@ def _choose(problem: MatmulProblem, group: Workgroup) -> _Tile | None:
             room = group.shared_bytes // GROUPS_AT_A_TIME // (held * itemsize)
             buffers = max(1, min(slices, MOST_BUFFERS, room))
             near = _near(high, wide, group)
-            return _Tile(high, wide, each_row, each_column, depth, group.together, buffers, near)
+            return GroupTile(
+                high, wide, each_row, each_column, depth, group.together, buffers, near
+            )
         depth = max(1, depth // 2)
     return None
 
@@ -131,22 +159,19 @@ def _near(high: int, wide: int, group: Workgroup) -> tuple[int, int]:
     return (rows, columns) if high % rows == 0 and wide % columns == 0 else (1, wide)
 
 
-def _apply(moves: Moves, problem: MatmulProblem, tile: _Tile) -> None:
+def _apply(moves: Moves, problem: MatmulProblem, tile: GroupTile) -> None:
     rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
     of_rows = _parts(tile.rows, tile.high, tile.near[0], tile.together)
     of_columns = _parts(tile.columns, tile.wide, tile.near[1], tile.together)
     row = moves.tiled(rows, *of_rows, outer="grid")
     column = moves.tiled(columns, *of_columns, outer="grid")
-    what = f"a group of {tile.high} x {tile.wide} items for each tile"
-    tiled = tile_product(moves, problem, row, column, tile.depth, what)
+    tiled = tile_product(moves, problem, row, column, tile.depth)
     _order_items(moves, (_local(row, of_rows), _local(column, of_columns)))
     x, y = (
         _staged(moves, *each, tiled.inner, tile) for each in ((tiled.x, row), (tiled.y, column))
     )
     reduce = Reduce.of(tiled.reduce)._replace(value=x * y).node()
     moves.root = moves.root.substitute({tiled.reduce: reduce})
-    take("shared_tiles")
-    moves.log.append("both operands in shared tiles")
 
 
 Parts = tuple[tuple[int, str], ...]
@@ -170,13 +195,13 @@ def _order_items(
 ) -> None:
     """Subgroups along rows, then columns, then the items of one likewise."""
     order = tuple(r for each in zip(*local, strict=True) for loops in each for r in loops)
-    nest = next(n for n in moves.nests() if set(order) <= set(n.loops))
+    nest = moves.nest_with(*order)
     groups = tuple(r for r in nest.loops if r.arg.kind == "grid")
     rest = tuple(r for r in nest.loops if r not in order and r not in groups)
-    moves.reorder(nest, (*groups, *order, *rest))
+    moves.order_loops(nest, (*groups, *order, *rest))
 
 
-def _staged(moves: Moves, factor: Node, line: Split, inner: Node, tile: _Tile) -> Node:
+def _staged(moves: Moves, factor: Node, line: Split, inner: Node, tile: GroupTile) -> Node:
     """`factor` for one slice of steps and one tile of lines (rows or columns), in shared memory."""
     mine = tuple(r for r in line.ranges if r.arg.kind != "grid")
     lines = loop_size(*mine)

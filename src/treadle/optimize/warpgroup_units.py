@@ -54,14 +54,15 @@ from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import MatrixUnit, Target
 from .k_tiling import TiledProduct, tile_product
-from .matmul_problem import MatmulProblem
+from .matmul_problem import MatmulProblem, recognise
 from .matrix_units import narrowed, unit_for
-from .moves import Moves
-from .nest import stride
+from .moves import Move, Moves
+from .nest import Nest, stride
 from .packed_operands import packed
+from .records import Record
 from .shared_operands import ROW, SharedOperand, SourceTensor, bulk, stored, tensor_of
 
-__all__ = ["tile_for_warpgroup_units"]
+__all__ = ["TileForWarpgroups", "tile_for_warpgroup_units"]
 
 WARPS = 4  # of a warpgroup
 GROUPS_OF_ROWS = 8  # g
@@ -75,8 +76,10 @@ TILES = {(2, 256): 1.0, (2, 128): 0.9, (2, 64): 0.6, (1, 128): 0.6, (1, 64): 0.4
 
 
 @dataclass(frozen=True)
-class _Tile:
+class WarpgroupTile(Record):
     """Each of `warpgroups` computes 64 x `columns` in slices of `depth`."""
+
+    word = "warpgroup_tile"
 
     warpgroups: int
     columns: int
@@ -92,62 +95,82 @@ class _Tile:
         return self.warpgroups * WARPS * GROUPS_OF_ROWS * PAIRS
 
 
-def tile_for_warpgroup_units(moves: Moves, problem: MatmulProblem, target: Target) -> bool:
-    """Put a problem on units of warpgroups if the target has them; says whether it did."""
+def tile_for_warpgroup_units(
+    moves: Moves, nest: Nest, problem: MatmulProblem, target: Target
+) -> bool:
+    """Put the problem of a nest on units of warpgroups if there are any; says whether it did."""
     unit = unit_for(problem, target.warpgroup_units)
     if unit is None:
         return False
     rows, columns, steps = (loop_size(*r) for r in (problem.rows, problem.columns, problem.steps))
     if min(rows, columns, steps) < LEAST:
         return False
-    problem, tensors = _arranged(moves, problem, unit)
-    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
+    is_swapped = _is_better_swapped(problem, unit)
+    problem = problem.swapped() if is_swapped else problem
     tile = _choose(problem, unit, target)
+    moves.make(TileForWarpgroups(moves.number_of(nest), tile, is_swapped))
+    return True
+
+
+@dataclass(frozen=True)
+class TileForWarpgroups(Move):
+    """The units of warpgroups compute tiles of a product. Then it is scheduled."""
+
+    word = "warpgroup_units"
+
+    nest: int
+    tile: WarpgroupTile
+    is_swapped: bool = False
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        return (self.word, "swapped_matmul") if self.is_swapped else (self.word,)
+
+    def apply(self, moves: Moves) -> None:
+        problem = recognise(moves.nest_of(self.nest))
+        unit = problem and unit_for(problem, moves.target.warpgroup_units)
+        if problem is None or unit is None:
+            raise ValueError(f"{self}: the nest is no product that units of warpgroups compute")
+        _apply(moves, problem.swapped() if self.is_swapped else problem, unit, self.tile)
+
+
+def _apply(moves: Moves, problem: MatmulProblem, unit: MatrixUnit, tile: WarpgroupTile) -> None:
+    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
+    tensors = _tensors_if_enough(problem, unit)
     is_held = tensors is not None and tensors[0].fits and tensors[0].is_held
     along_rows = _is_along(moves, problem.rows)
     row = moves.tiled(rows, *_of_rows(tile, rows, is_held, along_rows), outer="grid")
     column = moves.tiled(columns, *_of_columns(tile, along_rows), outer="grid")
-    what = f"{tile.warpgroups} warpgroups for each {tile.rows} x {tile.columns}"
-    tiled = tile_product(moves, problem, row, column, tile.depth, what)
+    tiled = tile_product(moves, problem, row, column, tile.depth)
     items = _items(row, column, is_held)
     _order_items(moves, row, items)
     x, y = _operands(moves, tiled, (row, column), tensors, unit, tile)
     total = _product(tiled, items, x, y, unit, is_held)
     moves.root = moves.root.substitute({tiled.reduce: total})
-    take("warpgroup_units")
-    moves.log.append(f"{unit.rows} x {tile.columns} products on units of warpgroups")
-    return True
 
 
 Tensors = tuple[SourceTensor, SourceTensor]
 
 
-def _arranged(
-    moves: Moves, problem: MatmulProblem, unit: MatrixUnit
-) -> tuple[MatmulProblem, Tensors | None]:
-    """The problem as units take it best, maybe with its rows as columns, and both as tensors.
+def _is_better_swapped(problem: MatmulProblem, unit: MatrixUnit) -> bool:
+    """Whether units take the problem best with its rows as columns.
 
     What has to be held has to be x: units take words of one factor. Of two such factors the one
-    that is less is packed, and so is what does not fit. There are no tensors where that costs more
-    than it spares.
+    that is less is packed, and so is what does not fit.
     """
     tensors = _tensors(problem, unit)
     if tensors is None:
-        return problem, None
+        return False
     x_held, y_held = (tensor.fits and tensor.is_held for tensor in tensors)
-    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
-    if y_held and (rows < columns or not x_held):
-        take("swapped_matmul")
-        moves.log.append("swap rows and columns")
-        x, y = problem.y, problem.x
-        problem = replace(problem, x=x, y=y, rows=problem.columns, columns=problem.rows)
-        return problem, _if_enough((tensors[1], tensors[0]), columns, rows)
-    return problem, _if_enough(tensors, rows, columns)
+    return y_held and (loop_size(*problem.rows) < loop_size(*problem.columns) or not x_held)
 
 
-def _if_enough(tensors: Tensors, rows: int, columns: int) -> Tensors | None:
+def _tensors_if_enough(problem: MatmulProblem, unit: MatrixUnit) -> Tensors | None:
     """Both, unless one is to be packed and multiplied with few lines of the other then."""
-    x, y = tensors
+    tensors = _tensors(problem, unit)
+    if tensors is None:
+        return None
+    (x, y), rows, columns = tensors, loop_size(*problem.rows), loop_size(*problem.columns)
     x_pays, y_pays = x.fits or columns >= ENOUGH, _is_taken(y) or rows >= ENOUGH
     return tensors if x_pays and y_pays else None
 
@@ -165,28 +188,30 @@ def _tensors(problem: MatmulProblem, unit: MatrixUnit) -> Tensors | None:
 
 def _is_along(moves: Moves, loops: tuple[Node, ...]) -> bool:
     """Whether results that are neighbours in memory are so in these loops."""
-    nest = next(n for n in moves.nests() if set(loops) <= set(n.loops))
+    nest = moves.nest_with(*loops)
     return any(stride(index, loops[-1]) == 1 for index in nest.stores())
 
 
-def _choose(problem: MatmulProblem, unit: MatrixUnit, target: Target) -> _Tile:
+def _choose(problem: MatmulProblem, unit: MatrixUnit, target: Target) -> WarpgroupTile:
     """The tile with which the output should take the least time."""
     assert target.workgroup is not None
     busy, depth = target.workgroup.busy, ROW // unit.dtype.itemsize
     rows, columns, batch = (loop_size(*r) for r in (problem.rows, problem.columns, problem.batch))
 
-    def cost(tile: _Tile) -> float:
+    def cost(tile: WarpgroupTile) -> float:
         groups = batch * math.ceil(rows / tile.rows) * math.ceil(columns / tile.columns)
         speed = TILES[tile.warpgroups, tile.columns]
         return math.ceil(groups / busy) * tile.rows * tile.columns / speed
 
-    tile = min((_Tile(*key, depth) for key in TILES), key=cost)
+    tile = min((WarpgroupTile(*key, depth) for key in TILES), key=cost)
     slice_bytes = (tile.rows + tile.columns) * ROW
     buffers = min(BUFFERS, (target.workgroup.shared_bytes - ROW) // slice_bytes)
     return replace(tile, buffers=buffers)
 
 
-def _of_rows(tile: _Tile, rows: int, is_held: bool, is_along: bool) -> tuple[tuple[int, str], ...]:
+def _of_rows(
+    tile: WarpgroupTile, rows: int, is_held: bool, is_along: bool
+) -> tuple[tuple[int, str], ...]:
     """Tile of a band, warp, upper or lower half of its rows, g; or their digits (see `_items`)."""
     band = math.gcd(math.ceil(rows / tile.rows), BAND)
     warps, half = tile.warpgroups * WARPS, (2, "vector" if is_along else "unroll")
@@ -195,7 +220,7 @@ def _of_rows(tile: _Tile, rows: int, is_held: bool, is_along: bool) -> tuple[tup
     return (band, "grid"), (warps, "local"), half, (GROUPS_OF_ROWS, "local")
 
 
-def _of_columns(tile: _Tile, along_rows: bool) -> tuple[tuple[int, str], ...]:
+def _of_columns(tile: WarpgroupTile, along_rows: bool) -> tuple[tuple[int, str], ...]:
     """Which eight, t, which of two."""
     return (
         (tile.columns // 8, "unroll"),
@@ -244,11 +269,11 @@ def _order_items(moves: Moves, row: Split, items: _Items) -> None:
     at a time read fewer lines of x and y in all.
     """
     order = (*items.warps, *items.g, items.t)
-    nest = next(n for n in moves.nests() if items.t in n.loops)
+    nest = moves.nest_with(items.t)
     band = tuple(r for r in row.ranges if r.arg.kind == "grid")[-1:]
     groups = (*(r for r in nest.loops if r.arg.kind == "grid" and r not in band), *band)
     rest = tuple(r for r in nest.loops if r not in order and r not in groups)
-    moves.reorder(nest, (*groups, *order, *rest))
+    moves.order_loops(nest, (*groups, *order, *rest))
 
 
 def _operands(
@@ -257,7 +282,7 @@ def _operands(
     lines: tuple[Split, Split],
     tensors: Tensors | None,
     unit: MatrixUnit,
-    tile: _Tile,
+    tile: WarpgroupTile,
 ) -> tuple[SharedOperand, SharedOperand]:
     """Both factors of a slice in shared memory."""
     row, column = lines
@@ -267,7 +292,6 @@ def _operands(
         x = x if x.fits else packed(moves, x, tile.items)
         y = y if _is_taken(y) else packed(moves, y, tile.items)
         take("bulk_copies")
-        moves.log.append(f"bulk copies into {buffers} buffers")
         return (
             bulk(moves, x, row, tiled, tile.depth, buffers),
             bulk(moves, y, column, tiled, tile.depth, buffers),
