@@ -23,6 +23,8 @@ from treadle.bench.rows import works
 from treadle.bench.work import Work
 from treadle.demo import DigitNet
 
+from . import units
+
 __all__ = ["Workload", "workloads"]
 
 Workload = Callable[[str], None]
@@ -38,6 +40,7 @@ def workloads() -> Iterator[tuple[str, Workload]]:
     for name in RECIPES:
         for seed in range(CHAINS if name == "chain" else 1):
             yield f"program: {name} {seed}", functools.partial(_recipe, name, seed)
+    yield from units.programs()
 
 
 class _Unfilled(TensorLibrary):

@@ -311,10 +311,10 @@ class MatrixLayout:
 
 @dataclass(frozen=True)
 class WgmmaArg:
-    """64 rows by `columns` of a dtype, in `turns` instructions; the layouts of both matrices.
+    """64 rows by `columns` of a `kind` of numbers, in `turns` instructions; both matrices' layouts.
 
-    Without a layout of x, items read that from rows of lines and hold it in words. `is_left`: units
-    are still at work on it when the next one begins.
+    The kind is the `name` of a `MatrixUnit`. Without a layout of x, items read that from rows of
+    lines and hold it in words. `is_left`: units are still at work on it when the next one begins.
     """
 
     kind: str

@@ -340,7 +340,7 @@ INFO: dict[Op, OpInfo] = {
     Op.MMA: OpInfo(
         -1,
         "this item's part of the product of two matrices of arg, a dtype's name, that the items of "
-        "its subgroup hold in words (see optimize/matrix_units)",
+        "its subgroup hold in words (see target/matrix)",
     ),
     Op.WGMMA: OpInfo(
         -1,

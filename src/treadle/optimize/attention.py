@@ -48,7 +48,7 @@ from .attention_tiles import (
     words_of_weights,
     zeros,
 )
-from .fragments import GROUPS_OF_LINES, FragmentOperand
+from .fragments import FragmentOperand
 from .moves import Move, Moves
 
 __all__ = ["AttendInTiles", "Attending", "attend_in_tiles"]
@@ -124,7 +124,7 @@ class Attending:
         self.tile, self.first_key = tiles.over_keys()
         products = range(tiles.shape.products)
         self.rows = [[self._carried(), self._carried()] for _ in products]
-        blocks = range(loop_size(found.column) // GROUPS_OF_LINES)
+        blocks = range(loop_size(found.column) // self.unit.columns)
         self.sums = [[tiles.register(zeros(self.unit)) for _ in blocks] for _ in products]
         self.is_masked = False  # whether scores are, before they are weighed
         self.done = self.tile  # the END of the pass, once it is made

@@ -59,7 +59,6 @@ from .attention_tiles import (
     words_of_weights,
     zeros,
 )
-from .fragments import GROUPS_OF_LINES, WORDS
 from .moves import Move, Moves
 from .nest import Nest
 
@@ -184,7 +183,7 @@ class _Kernel:
         assert depth is not None
         assert factor is not None
         parts = []
-        for block in range(loop_size(depth) // GROUPS_OF_LINES):
+        for block in range(loop_size(depth) // self.unit.columns):
             for side in map(Node.index, range(2)):
                 places = {self.found.row: self.tiles.row_of(*half),
                           depth: self.tiles.column_of(block, side)}  # fmt: skip
@@ -202,7 +201,7 @@ class _Kernel:
     def _stored_once(self, store: Node, half: tuple[int, int], known: dict[Node, Node]) -> Node:
         """The STORE of a statistic, by one of the items that have the row."""
         here = Store.of(self._of_row(store, half, known))
-        gate = all_of((simplify(self.tiles.lane.t < 1), here.gate))
+        gate = all_of((simplify(self.tiles.lane[0] < 1), here.gate))
         return here._replace(gate=gate).node()
 
     # -- sums over the keys -----------------------------------------------------------------------
@@ -220,14 +219,14 @@ class _Kernel:
         }  # fmt: skip
         elements, staged = self._elements(first_key)
         elements = self._hidden(elements, scores, first_key, tile)
-        blocks = range(loop_size(found.column) // GROUPS_OF_LINES)
+        blocks = range(loop_size(found.column) // self.unit.columns)
         results, effects = [], []
         for one, element in zip(found.sums, elements, strict=True):
             first = [tiles.register(zeros(self.unit)) for _ in blocks]
             sums, weights = [list(first)], [
                 tiles.packed([
                     self._element(element, half, block, side, first_key, scores, staged, known)
-                    for block in range(tiles.shape.keys // GROUPS_OF_LINES) for side in range(2)
+                    for block in range(tiles.shape.keys // self.unit.columns) for side in range(2)
                 ])
                 for half in tiles.halves()
             ]  # fmt: skip
@@ -278,7 +277,7 @@ class _Kernel:
 
     def _staged(self, part: Node, first_key: Node) -> Node:
         """Something of each of the tile's keys, computed by one item each."""
-        items = SUBGROUPS * GROUPS_OF_LINES * WORDS
+        items = SUBGROUPS * self.tiles.out.width
         item, keys = self.moves.loop(items, "local"), self.tiles.shape.keys
         value = self.tiles.at(part, {self.found.key: first_key + item % keys})
         gate = TRUE if keys == items else simplify(item < keys)

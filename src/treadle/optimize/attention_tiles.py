@@ -37,12 +37,13 @@ from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.views import After, Update
 from ..target import MatrixUnit, Workgroup
-from .fragments import GROUPS_OF_LINES, WORDS, FragmentOperand, Lane, staged
+from .fragments import FragmentOperand, staged
 from .masked_bounds import Span, limits_of
 from .moves import Moves
 from .nest import Nest
 from .records import Record
 from .row_blocking import fills_of, is_along_row
+from .unit_loops import place_in
 
 __all__ = [
     "BUFFERS", "HELD", "HOLE", "LOG2_E", "SUBGROUPS", "Shape", "Tiles", "choose", "lane_of",
@@ -104,7 +105,9 @@ class Tiles:
         self.grid = (*self.batch.values(), *((loop,) if self.blocks > 1 else ()))
         self.block = loop
         self.subgroup = moves.loop(SUBGROUPS, "local")
-        self.lane = Lane(moves.loop(GROUPS_OF_LINES, "local"), moves.loop(WORDS, "local"))
+        _, _, self.out = unit.held
+        lane = [moves.loop(digit.extent, "local") for digit in reversed(self.out.lanes)]
+        self.lane = tuple(reversed(lane))  # digits of an item's number, the lowest first
         self.registers = 0
         self.held = shape.products  # rows of 16 whose words an item would hold at a time
         self.span: Span | None = None
@@ -114,7 +117,7 @@ class Tiles:
     @property
     def loops(self) -> tuple[Node, ...]:
         """Those of groups, then of items."""
-        return (*self.grid, self.subgroup, *self.lane)
+        return (*self.grid, self.subgroup, *self.lane[::-1])
 
     # -- places ---------------------------------------------------------------------------------
 
@@ -158,12 +161,14 @@ class Tiles:
 
     def row_of(self, product: int, half: int) -> Node:
         """The row of an item that is in the upper or lower half of a product."""
-        number = (self.subgroup * self.shape.products + product) * 2 + half
-        return self.block * self.shape.rows + number * GROUPS_OF_LINES + self.lane.g
+        number = self.subgroup * self.shape.products + product
+        row, _ = place_in(self.out, self.lane, Node.index(half * 2))
+        return self.block * self.shape.rows + number * self.unit.rows + row
 
     def column_of(self, block: int, side: Node) -> Node:
         """One of the two neighbouring columns of eight that an item has."""
-        return self.lane.t * 2 + side + block * GROUPS_OF_LINES
+        _, column = place_in(self.out, self.lane, side)
+        return column + block * self.unit.columns
 
     def halves(self) -> list[tuple[int, int]]:
         """Which products of rows there are, each with its upper and lower half."""
@@ -188,7 +193,7 @@ class Tiles:
         places = {loop: first + line, inner: along}
         here = simplify(self.at(narrow_factor(factor, self.unit.dtype), places))
         if (here, buffers) not in self.operands:
-            items, whole = SUBGROUPS * GROUPS_OF_LINES * WORDS, Split(line, (line,))
+            items, whole = SUBGROUPS * self.out.width, Split(line, (line,))
             made = staged(self.moves, here, whole, along, long, items, buffers)
             self.operands[here, buffers] = made
         return self.operands[here, buffers]
@@ -231,13 +236,14 @@ class Tiles:
         comes after all of the one before, so that words are read shortly before they are used.
         """
         done: list[Node] = []
+        dtype = self.unit.sums.vec(self.out.count)
         for step in range(steps):
             words = [left(product, step) for product in range(len(sums))]
             now: list[Node] = []
             for block in range(len(sums[0])):
                 y = right(block, step)
                 for mine, x in zip(sums, words, strict=True):
-                    product = Node(Op.MMA, self.unit.sums.vec(4), (*x, *y), self.unit.name)
+                    product = Node(Op.MMA, dtype, (*x, *y), self.unit.name)
                     mine[block] = self.updated(mine[block], product, Op.ADD, tile, *done)
                     now += After.of(mine[block]).effects
             done = now
@@ -249,7 +255,7 @@ class Tiles:
         again = (tile,) if power_of_two(depth) * self.held > HELD else ()
         sums = [
             [self.register(zeros(self.unit), tile)
-             for _ in range(self.shape.keys // GROUPS_OF_LINES)]
+             for _ in range(self.shape.keys // self.unit.columns)]
             for _ in range(self.shape.products)
         ]  # fmt: skip
         self.add_products(
@@ -263,17 +269,19 @@ class Tiles:
         self, operand: FragmentOperand, product: int, step: int, *again: Node
     ) -> list[Node]:
         """An item's words of the rows of one product; read anew in each step of loops `again`."""
-        upper = (self.subgroup * self.shape.products + product) * 2
-        words = operand.words(
-            4, self.lane, lambda n: n % 2 + upper, lambda n: n // 2 + 2 * step, again
-        )
-        return [words(Node.index(number)) for number in range(4)]
+        held, _, _ = self.unit.held
+        line = (self.subgroup * self.shape.products + product) * self.unit.rows
+        deep = Node.index(step * self.unit.steps)
+        words = operand.words(held, self.lane, line, deep, again)
+        return [words(Node.index(number)) for number in range(held.count)]
 
     def words_of_y(self, operand: FragmentOperand, block: int, step: int) -> list[Node]:
         """An item's words of eight columns; those of two times eight are read at once."""
-        first = block // 2 * 2
-        words = operand.words(4, self.lane, lambda n: n // 2 + first, lambda n: n % 2 + 2 * step)
-        return [words(Node.index(block % 2 * 2 + n)) for n in range(2)]
+        _, held, _ = self.unit.held
+        first, second = divmod(block, 2)
+        line = Node.index(first * 2 * self.unit.columns)
+        words = operand.words(held.beside(2), self.lane, line, Node.index(step * self.unit.steps))
+        return [words(Node.index(second * held.count + n)) for n in range(held.count)]
 
     def packed(self, values: list[Node]) -> list[Node]:
         """Neighbouring values as words."""
@@ -294,7 +302,8 @@ def words_of_weights(halves: list[list[Node]], step: int) -> list[Node]:
 
 
 def zeros(unit: MatrixUnit) -> Node:
-    return Node(Op.STACK, unit.sums.vec(4), (Node.const(unit.sums, 0),) * 4)
+    _, _, out = unit.held
+    return Node(Op.STACK, unit.sums.vec(out.count), (Node.const(unit.sums, 0),) * out.count)
 
 
 def quad(value: Node, op: Op) -> Node:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from ..dtype import dtypes
 from ..ir.args import StageArg
@@ -23,25 +23,19 @@ from ..ir.loops import TRUE, Split, digits_of, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
+from ..target import LDMATRIX, Fragment
 from .k_tiling import fill_of, is_contiguous
 from .moves import Moves
+from .unit_loops import number_in, place_in
 
-__all__ = ["GROUPS_OF_LINES", "WORDS", "FragmentOperand", "Lane", "most_bytes", "staged"]
+__all__ = ["FragmentOperand", "most_bytes", "staged"]
 
-PIECE = 16  # bytes that are copied at a time, and of k that a unit takes of a line at a time
+PIECE = 16  # bytes that are copied at a time
 WIDEST_LINE = 128  # bytes of a STAGE that are swizzled together
 PADDING = 32  # bytes behind a line: four lines of neighbouring words are in different banks then
-GROUPS_OF_LINES = 8  # items with words of different lines
-WORDS = 4  # items with words of one line
+WORD = 4
 
 Arrangement = Literal["lines", "panels", "columns"]
-
-
-class Lane(NamedTuple):
-    """Where an item is in its subgroup: number g * WORDS + t."""
-
-    g: Node
-    t: Node
 
 
 @dataclass(frozen=True)
@@ -58,29 +52,34 @@ class FragmentOperand:
 
     def words(
         self,
-        matrices: int,
-        lane: Lane,
-        eighth: Callable[[Node], Node],
-        piece: Callable[[Node], Node],
+        held: Fragment,
+        lane: tuple[Node, ...],
+        line: Node,
+        deep: Node,
         again: tuple[Node, ...] = (),
     ) -> Callable[[Node], Node]:
-        """The words of one item by number: word n is of matrix n, of so many `matrices`.
+        """The words of one item by number, which `held` says of lines and words of k.
 
-        Matrix n has the eight lines from 8 * eighth(n) on, and 16 bytes of k from piece(n) on. In
-        each step of the loops `again` they are read anew, even if they are the same.
+        `lane` are the digits of its number in the subgroup, the lowest first. The matrix begins at
+        a `line` and at the element `deep` of k. In each step of the loops `again` words are read
+        anew, even if they are the same.
         """
-        each = PIECE // self.stage.dtype.itemsize
+        each = WORD // self.stage.dtype.itemsize
+
+        def read(place: tuple[Node, Node], more: Node | int = 0, deeper: Node | int = 0) -> Node:
+            return self._read(line + place[0] + more, deep + place[1] * each + deeper)
+
         if self.arrangement == "columns":
-            return lambda number: self._read(
-                eighth(number) * GROUPS_OF_LINES + lane.g, piece(number) * each + lane.t
-            ).bitcast(dtypes.uint32)
-        named = lane.g // 2  # the matrix of which this item names a line, and which line
-        place = lane.g % 2 * WORDS + lane.t
-        line, deep = eighth(named) * GROUPS_OF_LINES, piece(named) * each
+            return lambda number: read(place_in(held, lane, number)).bitcast(dtypes.uint32)
+        assert LDMATRIX.gives(held)
+        item = number_in(held.lanes, lane)
+        named = simplify(item // LDMATRIX.lines)  # the matrix of which this item names a line
+        own = simplify(item % LDMATRIX.lines)  # and which line
+        first = place_in(held, (Node.index(0),) * len(held.lanes), named)
         turned = (self.arrangement == "panels") != self.is_swapped
-        start = self._read(line, deep + place) if turned else self._read(line + place, deep)
+        start = read(first, deeper=own) if turned else read(first, own)
         start = Node(Op.AFTER, start.dtype, (start, *again)) if again else start
-        words = dtypes.uint32.vec(matrices)
+        words = dtypes.uint32.vec(held.count)
         fragment = Node(Op.FRAGMENT, words, (start,), turned or None)
         return lambda number: Node(Op.EXTRACT, dtypes.uint32, (fragment, simplify(number)))
 

@@ -7,8 +7,9 @@ products of 16 rows by 8 columns over 32 bytes of k. Slices of both operands are
 (fragments.py), in several buffers if there are several slices, so that the next ones arrive while
 one is multiplied.
 
-What one of the 32 items of a subgroup holds is the arrangement of PTX's mma.sync. In words of 32
-bits, with g = lane // 4, t = lane % 4 and k counted in words:
+What each item of a subgroup holds, words of 32 bits of both factors and sums of the output, is said
+by the unit's maps (target/matrix.py): for mma.sync with g = lane // 4, t = lane % 4 and k counted
+in words:
 
     x     rows g and g + 8, in k t and t + 4       four words
     y     column g, in k t and t + 4               two words
@@ -28,16 +29,16 @@ from ..ir.conditions import parts
 from ..ir.loops import Split, loop_size, number_of
 from ..ir.node import Node
 from ..ir.op import Op
-from ..ir.rules.index import simplify
 from ..ir.views import operand
-from ..target import MatrixUnit, Target
-from .fragments import GROUPS_OF_LINES, WORDS, Lane, most_bytes, staged
+from ..target import Fragment, MatrixUnit, Target
+from .fragments import most_bytes, staged
 from .hoist_masks import masked
 from .k_tiling import TiledProduct, tile_product
 from .matmul_problem import MatmulProblem, recognise
 from .moves import Move, Moves
 from .nest import Nest
 from .records import Record
+from .unit_loops import UnitLoops, extents, order_items, unit_loops
 
 __all__ = ["TileForUnits", "narrowed", "tile_for_matrix_units", "unit_for"]
 
@@ -102,12 +103,14 @@ class TileForUnits(Move):
 
 
 def _apply(moves: Moves, problem: MatmulProblem, unit: MatrixUnit, tile: UnitTile) -> None:
-    sizes = [loop_size(*r) for r in (problem.rows, problem.columns)]
-    row = moves.tiled(sizes[0], *_of_rows(tile, sizes[0]), outer="grid")
-    column = moves.tiled(sizes[1], *_of_columns(tile), outer="grid")
+    rows = loop_size(*problem.rows)
+    _, _, out = unit.held
+    row = moves.tiled(rows, *_of_rows(tile, out, rows), outer="grid")
+    column = moves.tiled(loop_size(*problem.columns), *_of_columns(tile, out), outer="grid")
     tiled = tile_product(moves, problem, row, column, tile.depth)
-    _order_items(moves, row, column)
-    total = _product(moves, tiled, row, column, unit, tile)
+    loops = unit_loops(row, column, out)
+    order_items(moves, row, (loops.rows[0], loops.columns[0], *loops.lane[::-1]))
+    total = _product(moves, tiled, row, column, loops, unit, tile)
     moves.root = moves.root.substitute({tiled.reduce: total})
 
 
@@ -167,67 +170,46 @@ def _choose(problem: MatmulProblem, unit: MatrixUnit, target: Target) -> UnitTil
     )
 
 
-def _of_rows(tile: UnitTile, rows: int) -> tuple[tuple[int, str], ...]:
-    """Tile of a band, subgroup, product, upper or lower half of it, g."""
-    inner = (
-        (SUBGROUPS[0], "local"),
-        (tile.rows, "unroll"),
-        (2, "unroll"),
-        (GROUPS_OF_LINES, "local"),
-    )
+def _of_rows(tile: UnitTile, out: Fragment, rows: int) -> tuple[tuple[int, str], ...]:
+    """Tile of a band, subgroup, product, and the rows of it."""
+    inner = ((SUBGROUPS[0], "local"), (tile.rows, "unroll"), *extents(out, 0))
     tiles = -(-rows // math.prod(extent for extent, _ in inner))
     return (math.gcd(tiles, BAND), "grid"), *inner
 
 
-def _of_columns(tile: UnitTile) -> tuple[tuple[int, str], ...]:
-    """Subgroup, product, t, which of two."""
-    return (SUBGROUPS[1], "local"), (tile.columns, "unroll"), (WORDS, "local"), (2, "vector")
-
-
-def _order_items(moves: Moves, row: Split, column: Split) -> None:
-    """Items in the order of subgroups, then g, then t: so 32 neighbours are one subgroup.
-
-    Groups go down the tiles of a band before they go on to the next column of tiles: those that run
-    at a time read fewer lines of x and y in all.
-    """
-    high, g, wide, t = (r for r in (*row.ranges, *column.ranges) if r.arg.kind == "local")
-    nest = moves.nest_with(g)
-    items = (high, wide, g, t)
-    band = tuple(r for r in row.ranges if r.arg.kind == "grid")[-1:]
-    groups = (*(r for r in nest.loops if r.arg.kind == "grid" and r not in band), *band)
-    rest = tuple(r for r in nest.loops if r not in items and r not in groups)
-    moves.order_loops(nest, (*groups, *items, *rest))
+def _of_columns(tile: UnitTile, out: Fragment) -> tuple[tuple[int, str], ...]:
+    """Subgroup, product, and the columns of it."""
+    return (SUBGROUPS[1], "local"), (tile.columns, "unroll"), *extents(out, 1, "vector")
 
 
 def _product(
-    moves: Moves, tiled: TiledProduct, row: Split, column: Split, unit: MatrixUnit, tile: UnitTile
-) -> Node:
-    """One result of the item, of the four sums that its products have."""
-    *rows, half, g = (r for r in row.ranges if r.arg.kind != "grid")
-    wide, *several, t, which = (r for r in column.ranges if r.arg.kind != "grid")
-    lane, step = Lane(g, t), moves.loop(tile.depth // unit.steps)
-    items = SUBGROUPS[0] * SUBGROUPS[1] * GROUPS_OF_LINES * WORDS
+    moves: Moves, tiled: TiledProduct, row: Split, column: Split, loops: UnitLoops,
+    unit: MatrixUnit, tile: UnitTile,
+) -> Node:  # fmt: skip
+    """One result of the item, of those that its products have."""
+    of_x, of_y, out = unit.held
+    step = moves.loop(tile.depth // unit.steps)
+    items = SUBGROUPS[0] * SUBGROUPS[1] * out.width
     x, y = (
         staged(
             moves, _narrow(factor, unit.dtype), line, tiled.inner, tile.depth, items, tile.buffers
         )
         for factor, line in ((tiled.x, row), (tiled.y, column))
     )
-    upper = number_of(tuple(rows)) * 2
-    of_x = x.words(4, lane, lambda n: upper + n % 2, lambda n: step * 2 + n // 2)
-    words = [of_x(Node.index(number)) for number in range(4)]
+    deep, first = step * unit.steps, Node.index(0)
+    read = x.words(of_x, loops.lane, number_of(loops.rows) * unit.rows, deep)
+    words = [read(Node.index(number)) for number in range(of_x.count)]
+    wide, *several = loops.columns
+    at = wide * tile.columns
     if several:  # two neighbouring products have their words read at once
-        first, second = wide * tile.columns + several[0] // 2 * 2, several[0] % 2 * 2
-        of_y = y.words(4, lane, lambda n: first + n // 2, lambda n: step * 2 + n % 2)
-    else:
-        second = Node.index(0)
-        of_y = y.words(2, lane, lambda _: wide, lambda n: step * 2 + n % 2)
-    words += [of_y(second + number) for number in range(2)]
-    sums = Node(Op.MMA, unit.sums.vec(4), tuple(words), unit.name)
-    loops = (step,) if tiled.outer is None else (tiled.outer, step)
-    total = Node(Op.REDUCE, sums.dtype, (sums, *loops), tiled.reduce.arg)
-    one = Node(Op.EXTRACT, unit.sums, (total, simplify(half * 2 + which)))
-    return one.cast(tiled.reduce.dtype)
+        at, first = at + several[0] // 2 * 2, several[0] % 2 * of_y.count
+        of_y = of_y.beside(2)
+    read = y.words(of_y, loops.lane, at * unit.columns, deep)
+    words += [read(first + number) for number in range(unit.held[1].count)]
+    sums = Node(Op.MMA, unit.sums.vec(out.count), tuple(words), unit.name)
+    along = (step,) if tiled.outer is None else (tiled.outer, step)
+    total = Node(Op.REDUCE, sums.dtype, (sums, *along), tiled.reduce.arg)
+    return Node(Op.EXTRACT, unit.sums, (total, loops.element)).cast(tiled.reduce.dtype)
 
 
 def _narrow(factor: Node, dtype: DType) -> Node:

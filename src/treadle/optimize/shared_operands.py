@@ -21,15 +21,15 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
 from ..ir.views import Stage
+from ..target import WGMMA_ROWS
 from .k_tiling import TiledProduct, fill_of, is_contiguous
 from .moves import Moves
 
 __all__ = ["HELD", "PIECE", "ROW", "SharedOperand", "SourceTensor", "bulk", "stored", "tensor_of"]
 
-ROW = 128  # bytes of a row in shared memory
-BLOCK = 8 * ROW  # what is swizzled together
-PIECE = 16  # bytes that change places as a whole, and that an item copies at a time
-TURNED = 2  # bytes of the elements that units take with neighbouring lines side by side
+ROW, PIECE = WGMMA_ROWS.row, WGMMA_ROWS.piece  # bytes; an item copies a piece at a time
+BLOCK = WGMMA_ROWS.together * ROW  # what is swizzled together
+TURNED = WGMMA_ROWS.turned  # bytes of the elements that units take with lines side by side
 HELD = 4  # and of those that items take so, to hold them
 MOST_AXES = 5
 _LOST, _INFINITY, _NAN = (

@@ -7,8 +7,8 @@ its columns. Slices of both operands are in shared STAGEs, in rows of 128 bytes:
 operand is contiguous in its lines (rows of x, columns of y), of those. Rows are swizzled, as the
 units take them without conflicts of banks.
 
-What one of the 128 items of a warpgroup holds is the arrangement of PTX's wgmma, with
-warp = item // 32, g = item % 32 // 4 and t = item % 4:
+What one of the 128 items of a warpgroup holds is said by the unit's map (target/matrix.py): for
+wgmma with warp = item // 32, g = item % 32 // 4 and t = item % 4
 
     out   rows 16 warp + g and the same + 8, columns 2t and 2t + 1 of each 8
 
@@ -48,11 +48,10 @@ from dataclasses import dataclass, replace
 
 from ..ir.args import WgmmaArg
 from ..ir.choices import take
-from ..ir.loops import Split, loop_size, number_of
+from ..ir.loops import Split, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
-from ..ir.rules.index import simplify
-from ..target import MatrixUnit, Target
+from ..target import Digit, Fragment, MatrixUnit, Target
 from .k_tiling import TiledProduct, tile_product
 from .matmul_problem import MatmulProblem, recognise
 from .matrix_units import narrowed, unit_for
@@ -61,12 +60,11 @@ from .nest import Nest, stride
 from .packed_operands import packed
 from .records import Record
 from .shared_operands import ROW, SharedOperand, SourceTensor, bulk, stored, tensor_of
+from .unit_loops import UnitLoops, extents, order_items, place_in, unit_loops
 
 __all__ = ["TileForWarpgroups", "tile_for_warpgroup_units"]
 
-WARPS = 4  # of a warpgroup
-GROUPS_OF_ROWS = 8  # g
-PAIRS = 4  # t
+WARPS, ITEMS = 4, 128  # of a warpgroup
 BUFFERS = 4  # slices in memory at a time: one is multiplied, three are on their way
 BAND = 8  # tiles of rows
 LEAST = 64  # rows, columns and steps below which most of a unit's work would be for nothing
@@ -92,7 +90,7 @@ class WarpgroupTile(Record):
 
     @property
     def items(self) -> int:
-        return self.warpgroups * WARPS * GROUPS_OF_ROWS * PAIRS
+        return self.warpgroups * ITEMS
 
 
 def tile_for_warpgroup_units(
@@ -139,13 +137,17 @@ def _apply(moves: Moves, problem: MatmulProblem, unit: MatrixUnit, tile: Warpgro
     tensors = _tensors_if_enough(problem, unit)
     is_held = tensors is not None and tensors[0].fits and tensors[0].is_held
     along_rows = _is_along(moves, problem.rows)
-    row = moves.tiled(rows, *_of_rows(tile, rows, is_held, along_rows), outer="grid")
-    column = moves.tiled(columns, *_of_columns(tile, along_rows), outer="grid")
+    out = _results(tile, unit, is_held)
+    band = (math.gcd(math.ceil(rows / tile.rows), BAND), "grid")
+    of_rows = extents(out, 0, "vector" if along_rows else "unroll")
+    of_columns = extents(out, 1, "unroll" if along_rows else "vector")
+    row = moves.tiled(rows, band, *of_rows, outer="grid")
+    column = moves.tiled(columns, *of_columns, outer="grid")
     tiled = tile_product(moves, problem, row, column, tile.depth)
-    items = _items(row, column, is_held)
-    _order_items(moves, row, items)
+    loops = unit_loops(row, column, out)
+    order_items(moves, row, loops.lane[::-1])
     x, y = _operands(moves, tiled, (row, column), tensors, unit, tile)
-    total = _product(tiled, items, x, y, unit, is_held)
+    total = _product(tiled, loops, out, x, y, unit, is_held)
     moves.root = moves.root.substitute({tiled.reduce: total})
 
 
@@ -209,71 +211,22 @@ def _choose(problem: MatmulProblem, unit: MatrixUnit, target: Target) -> Warpgro
     return replace(tile, buffers=buffers)
 
 
-def _of_rows(
-    tile: WarpgroupTile, rows: int, is_held: bool, is_along: bool
-) -> tuple[tuple[int, str], ...]:
-    """Tile of a band, warp, upper or lower half of its rows, g; or their digits (see `_items`)."""
-    band = math.gcd(math.ceil(rows / tile.rows), BAND)
-    warps, half = tile.warpgroups * WARPS, (2, "vector" if is_along else "unroll")
-    if is_held:
-        return (band, "grid"), (warps // 2, "local"), *[(2, "local")] * 4, half
-    return (band, "grid"), (warps, "local"), half, (GROUPS_OF_ROWS, "local")
-
-
-def _of_columns(tile: WarpgroupTile, along_rows: bool) -> tuple[tuple[int, str], ...]:
-    """Which eight, t, which of two."""
-    return (
-        (tile.columns // 8, "unroll"),
-        (PAIRS, "local"),
-        (2, "unroll" if along_rows else "vector"),
-    )
-
-
-@dataclass(frozen=True)
-class _Items:
-    """The loops of a tile: `warps` and `g` as digits, from the first on, and those of columns.
-
-    `lines` says how rows lie in the tile.
-    """
-
-    lines: tuple[Node, ...]
-    warps: tuple[Node, ...]
-    g: tuple[Node, ...]
-    half: Node
-    eight: Node
-    t: Node
-    which: Node
-
-
-def _items(row: Split, column: Split, is_held: bool) -> _Items:
-    """What the loops of a tile are for.
+def _results(tile: WarpgroupTile, unit: MatrixUnit, is_held: bool) -> Fragment:
+    """Which row and column of the tile each sum of each item is.
 
     Items that hold words of x read two neighbouring lines at a time, from rows of 32 lines. Which
     these are is free, so those of half a warp are in different banks: it has four steps, t, which
     are swizzled into four pieces of a row, two lines of a piece, and the same of the piece four
     further on. All of a warp have eight neighbours, 32 bytes of a row of the output.
     """
-    lines = tuple(r for r in row.ranges if r.arg.kind != "grid")
-    columns = tuple(r for r in column.ranges if r.arg.kind != "grid")
-    if is_held:
-        pair, far, odd, near, low, half = lines
-        return _Items(lines, (pair, odd), (near, far, low), half, *columns)
-    warp, half, g = lines
-    return _Items(lines, (warp,), (g,), half, *columns)
-
-
-def _order_items(moves: Moves, row: Split, items: _Items) -> None:
-    """Items in the order of warps, then g, then t: 128 neighbours are a warpgroup.
-
-    Groups go down the tiles of a band before they go on to the next column of tiles: those that run
-    at a time read fewer lines of x and y in all.
-    """
-    order = (*items.warps, *items.g, items.t)
-    nest = moves.nest_with(items.t)
-    band = tuple(r for r in row.ranges if r.arg.kind == "grid")[-1:]
-    groups = (*(r for r in nest.loops if r.arg.kind == "grid" and r not in band), *band)
-    rest = tuple(r for r in nest.loops if r not in order and r not in groups)
-    moves.order_loops(nest, (*groups, *order, *rest))
+    assert unit.out is not None
+    out = unit.out.with_columns(tile.columns).over_lanes(tile.warpgroups)
+    if not is_held:
+        return out
+    (column, *_), (which, _, *eight) = out.lanes, out.elements
+    low, far, near, odd = (Digit(0, 2, step) for step in (2, 16, 4, 8))
+    pair = Digit(0, 2 * tile.warpgroups, 32)
+    return Fragment((column, low, far, near, odd, pair), (which, Digit(0, 2), *eight))
 
 
 def _operands(
@@ -307,7 +260,8 @@ def _operands(
 
 def _product(
     tiled: TiledProduct,
-    items: _Items,
+    loops: UnitLoops,
+    out: Fragment,
     x: SharedOperand,
     y: SharedOperand,
     unit: MatrixUnit,
@@ -316,14 +270,14 @@ def _product(
     """One result of the item, of those that its product has."""
     turns = x.depth // unit.steps
     layout = None if is_held else x.layout(turns)
-    arg = WgmmaArg(unit.dtype.name, y.lines, turns, layout, y.layout(turns))
-    dtype = unit.sums.vec(y.lines // 2)
+    arg = WgmmaArg(unit.name, y.lines, turns, layout, y.layout(turns))
+    dtype = unit.sums.vec(out.count)
     if is_held:
-        of_x = x.read(number_of(items.lines[:-1]) * 2, items.t)
+        row, _ = place_in(out, loops.lane, Node.index(0))
+        of_x = x.read(row, loops.lane[0])
     else:
-        of_x = x.read(number_of(items.warps) // WARPS * unit.rows)
+        of_x = x.read(loops.lane[-1] // WARPS * unit.rows)
     total = Node(Op.WGMMA, dtype, (of_x, y.read(Node.index(0))), arg)
     if tiled.outer is not None:
         total = Node(Op.REDUCE, dtype, (total, tiled.outer), tiled.reduce.arg)
-    number = simplify(items.eight * 4 + items.half * 2 + items.which)
-    return Node(Op.EXTRACT, dtype.scalar, (total, number)).cast(tiled.reduce.dtype)
+    return Node(Op.EXTRACT, dtype.scalar, (total, loops.element)).cast(tiled.reduce.dtype)

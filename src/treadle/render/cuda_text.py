@@ -13,16 +13,17 @@ from typing import Any
 
 from ..dtype import DType, dtypes
 from ..ir.node import Node
+from ..target import MMA
 from . import mbarrier
-from .nvidia import COPIED_AT_ONCE, MMA_KINDS, TO_TF32, WIDEST, mma_instruction
+from .nvidia import COPIED_AT_ONCE, TO_TF32, WIDEST, mma_text
 from .wgmma import (
     ADDRESS_BITS,
     UNIT,
-    WORDS,
     descriptor_fields,
     instructions,
     product_name,
     sources,
+    words_of_x,
 )
 
 __all__ = [
@@ -65,18 +66,20 @@ __device__ __forceinline__ void copy_box_{rank}d(
 
 
 def _mma_text(name: str) -> str:
-    is_whole = MMA_KINDS[name][2] == "s32"
-    sums, letter = ("int32x4", "r") if is_whole else ("float32x4", "f")
-    words = ("x0", "x1", "x2", "x3", "y0", "y1")
+    unit = MMA[name]
+    x, y, out = unit.held
+    sums, letter = f"{unit.sums.name}x{out.count}", "r" if unit.sums.is_int else "f"
+    words = [f"{which}{n}" for which, each in (("x", x), ("y", y)) for n in range(each.count)]
     rounded = "".join(f'  asm("{TO_TF32} %0, %0;" : "+r"({word}));\n' for word in words)
+    code, operands = mma_text(name, "%").split(" ", 1)
     return f"""\
 __device__ __forceinline__ {sums} mma_{name}(
   {", ".join(f"unsigned {word}" for word in words)}, {sums} sums
 ) {{
 {rounded if name == "tf32" else ""}\
-  asm("{mma_instruction(name)} "
-      "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
-      : {", ".join(f'"+{letter}"(sums.s{n})' for n in range(4))}
+  asm("{code} "
+      "{operands}"
+      : {", ".join(f'"+{letter}"(sums.s{n})' for n in range(out.count))}
       : {", ".join(f'"r"({word})' for word in words)});
   return sums;
 }}"""
@@ -164,7 +167,7 @@ __device__ __forceinline__ uint32x{count} load_{count}_{which}(const void *line)
         for count in (2, 4)
         for which, how in (("lines", ""), ("columns", ".trans"))
     },
-    **{f"mma_{name}": _mma_text(name) for name in MMA_KINDS},
+    **{f"mma_{name}": _mma_text(name) for name in MMA},
 }
 
 
@@ -192,7 +195,7 @@ def product_text(node: Node) -> str:
     )
     given, factor = f"const {kind} *x", '"l"(at_x)'
     if node.arg.x is None:
-        pairs = range(WORDS // 2 * node.arg.turns // 2)
+        pairs = range(words_of_x(node) // 2 * node.arg.turns // 2)
         given = ", ".join(f"{struct_name(dtypes.float32.vec(2))} x{n}" for n in pairs)
         factor = ", ".join(f'"r"(__float_as_uint(x{n}.s{lane}))' for n in pairs for lane in (0, 1))
     return f"""\

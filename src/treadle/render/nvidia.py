@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -12,12 +13,12 @@ from ..ir.op import Op
 from ..ir.views import After, Load, Store, Update, behind_broadcast, operand, operands
 from ..lower.multi_buffering import ASYNCHRONOUS
 from ..lower.overflow_analysis import is_multiple
-from ..target import Target
+from ..target import MMA, Target
 
 __all__ = [
-    "BUTTERFLY", "BUTTERFLY_OF_QUADS", "COPIED_AT_ONCE", "IS_ANY", "MMA_KINDS", "TO_TF32",
+    "BUTTERFLY", "BUTTERFLY_OF_QUADS", "COPIED_AT_ONCE", "IS_ANY", "TO_TF32",
     "UNROLLED", "WARP", "WHOLE_WARP", "WIDEST", "Fused", "added_products", "alignment", "copied",
-    "fused", "is_since_ampere", "is_whole", "long_updates", "meets_zeros", "mma_instruction",
+    "fused", "is_since_ampere", "is_whole", "long_updates", "meets_zeros", "mma_text",
     "most_aligned", "only_copied", "only_updated",
 ]  # fmt: skip
 
@@ -32,13 +33,6 @@ WIDEST = 16  # bytes that one instruction loads or stores
 MANY_UPDATES, UNROLLED = 32, 2  # registers in a step, steps
 COPIED_AT_ONCE = (4, 8, 16)  # bytes that one cp.async copies
 
-# For each kind of numbers that MMAs multiply: the shape, the kind and that of sums in PTX.
-MMA_KINDS = {
-    "float16": ("m16n8k16", "f16", "f32"), "bfloat16": ("m16n8k16", "bf16", "f32"),
-    "tf32": ("m16n8k8", "tf32", "f32"), "int8": ("m16n8k32", "s8", "s32"),
-    "uint8": ("m16n8k32", "u8", "s32"), "fp8e4m3": ("m16n8k32", "e4m3", "f32"),
-    "fp8e5m2": ("m16n8k32", "e5m2", "f32"),
-}  # fmt: skip
 TO_TF32 = "cvt.rna.tf32.f32"  # what rounds float32 as tf32 has it
 
 
@@ -105,10 +99,18 @@ def added_products(program: Node) -> frozenset[Node]:
     return frozenset(value for value in added if value.op in (Op.MMA, Op.WGMMA))
 
 
-def mma_instruction(name: str) -> str:
-    """The instruction for MMAs of a kind of numbers: four sums, four words of x, two of y."""
-    shape, kind, sums = MMA_KINDS[name]
-    return f"mma.sync.aligned.{shape}.row.col.{sums}.{kind}.{kind}.{sums}"
+def mma_text(name: str, sign: str, added: int | None = None) -> str:
+    """The instruction for MMAs of a kind of numbers, with its operands' numbers behind `sign`.
+
+    They are the sums, an item's words of x and of y, and from `added` on, what is added: the sums
+    if that is None.
+    """
+    x, y, out = MMA[name].held
+    numbers = itertools.count()
+    sums, *words = ([next(numbers) for _ in range(each.count)] for each in (out, x, y))
+    both = sums if added is None else range(added, added + len(sums))
+    lists = (", ".join(f"{sign}{n}" for n in each) for each in (sums, *words, both))
+    return f"{MMA[name].instruction} {', '.join(f'{{{each}}}' for each in lists)};"
 
 
 def copied(program: Node) -> dict[Node, Node]:

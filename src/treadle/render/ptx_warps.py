@@ -22,7 +22,7 @@ from .nvidia import (
     WHOLE_WARP,
     WIDEST,
     copied,
-    mma_instruction,
+    mma_text,
 )
 from .ptx_warpgroups import SHARED, WithWarpgroups
 from .wgmma import FENCE, reads_shared
@@ -128,11 +128,12 @@ class WithWarps(WithWarpgroups):
             for n in range(dtype.count)
         ]
         letter = "f" if dtype.is_float else "r"
-        code = f"{mma_instruction(node.arg)} {{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, "
+        code = mma_text(node.arg, "$", len(words) + len(lanes))
         operands = [*(("i32", word) for word in words), *((kind, lane) for lane in lanes)]
         fields = f"{{ {', '.join([kind] * dtype.count)} }}"
-        constraints = ",".join([f"={letter}"] * 4 + ["r"] * 6 + [letter] * 4)
-        found = self._inline(fields, code + "{$10, $11, $12, $13};", constraints, operands)
+        added = [letter] * len(lanes)
+        constraints = ",".join([*(f"={each}" for each in added), *["r"] * len(words), *added])
+        found = self._inline(fields, code, constraints, operands)
         return self.stacked(dtype, fields, found)
 
     def _inline(

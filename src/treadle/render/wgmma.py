@@ -17,16 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..dtype import to_dtype
 from ..ir.args import MatrixLayout
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.views import Update
 from ..lower.linearize import Phase
+from ..target import WGMMA, WGMMA_ROWS
 
 __all__ = [
-    "ADDRESS_BITS", "DONE", "FENCE", "UNIT", "WORDS", "descriptor_fields", "halves",
-    "instructions", "is_left", "keep", "moved_registers", "product_name", "reads_shared", "sources",
+    "ADDRESS_BITS", "DONE", "FENCE", "UNIT", "descriptor_fields", "halves", "instructions",
+    "is_left", "keep", "moved_registers", "product_name", "reads_shared", "sources", "words_of_x",
 ]  # fmt: skip
 
 # Orders what items have stored to shared memory with what units of warpgroups read from there.
@@ -35,17 +35,14 @@ DONE = "wgmma.wait_group.sync.aligned 0;"
 UNIT = 16  # bytes in which descriptors count
 ADDRESS_BITS = 0x3FFF
 _SWIZZLE = 1 << 62  # of 128 bytes
-# What PTX calls the elements and the sums, and what it takes after the predicate: signs of both
-# factors, and for some whether they are turned.
-_KINDS = {
-    "float16": ("f16", "f32"), "bfloat16": ("bf16", "f32"), "float32": ("tf32", "f32"),
-    "fp8e4m3": ("e4m3", "f32"), "fp8e5m2": ("e5m2", "f32"), "int8": ("s8", "s32"),
-    "uint8": ("u8", "s32"),
-}  # fmt: skip
-_TURNED = ("f16", "bf16")
 MANY_SUMS, MOVED = 128, (40, 232)
-WORDS = 4  # of x that an item holds for each instruction, if not in shared memory
-_STEP_BYTES = 32  # of a row, in each instruction
+
+
+def words_of_x(node: Node) -> int:
+    """How many an item holds for each instruction, if they are not in shared memory."""
+    unit = WGMMA[node.arg.kind]
+    assert unit.x is not None
+    return unit.x.words(unit.dtype.itemsize).count
 
 
 def reads_shared(program: Node) -> bool:
@@ -83,7 +80,7 @@ def keep(count: int, way: str) -> str:
 
 def sources(node: Node) -> tuple[tuple[Node, ...], tuple[Node, ...], tuple[Node, ...]]:
     """Memory and places of x, memory and place of y, and where warps arrive, if they do."""
-    count = 1 if node.arg.x is not None else WORDS // 2 * node.arg.turns
+    count = 1 if node.arg.x is not None else words_of_x(node) // 2 * node.arg.turns
     memory, *more = node.src
     places, (memory_of_y, place_of_y, *arrival) = more[:count], more[count:]
     return (memory, *places), (memory_of_y, place_of_y), tuple(arrival)
@@ -101,7 +98,7 @@ def halves(node: Node) -> list[tuple[Sequence[Node], int]]:
 
 def product_name(node: Node) -> str:
     """A name that tells apart those with another text."""
-    arg, kind = node.arg, node.arg.kind
+    arg, kind = node.arg, WGMMA[node.arg.kind].dtype.name
     layouts = "".join(
         "w" if layout is None else "t" if layout.is_transposed else "n" for layout in (arg.x, arg.y)
     )
@@ -116,14 +113,14 @@ def instructions(node: Node, sign: str, first: int) -> list[str]:
     words in the order of the turns, and the descriptor of y.
     """
     arg, sums = node.arg, node.dtype.count
-    (kind, total), depth = _KINDS[arg.kind], _STEP_BYTES // to_dtype(arg.kind).itemsize
-    shape = f"m64n{arg.columns}k{depth}"
+    unit, each = WGMMA[arg.kind], words_of_x(node)
+    name = unit.instruction.format(columns=arg.columns)
     registers = ", ".join(f"{sign}{number}" for number in range(sums))
-    options = "" if total == "s32" else ", 1, 1"
-    if kind in _TURNED:
+    options = "" if unit.sums.is_int else ", 1, 1"
+    if unit.dtype.itemsize == WGMMA_ROWS.turned:
         options += "".join(f", {int(layout.is_transposed)}" for layout in (arg.x, arg.y))
     turns = arg.turns if arg.x is not None else arg.turns // 2
-    words = 1 if arg.x is not None else WORDS * turns
+    words = 1 if arg.x is not None else each * turns
     lines = [
         "{ .reg .pred on; .reg .b64 x, y;",
         "setp.eq.u32 on, 0, 0;",
@@ -138,11 +135,8 @@ def instructions(node: Node, sign: str, first: int) -> list[str]:
                 for name, layout in (("x", arg.x), ("y", arg.y))
                 if layout is not None
             ]
-        held = (f"{sign}{first + WORDS * turn + n}" for n in range(WORDS))
+        held = (f"{sign}{first + each * turn + n}" for n in range(each))
         x = "x" if arg.x is not None else f"{{{', '.join(held)}}}"
-        lines.append(
-            f"wgmma.mma_async.sync.aligned.{shape}.{total}.{kind}.{kind} "
-            f"{{{registers}}}, {x}, y, on{options};"
-        )
+        lines.append(f"{name} {{{registers}}}, {x}, y, on{options};")
     wait = f"wgmma.wait_group.sync.aligned {int(arg.is_left)};"
     return [*lines, "wgmma.commit_group.sync.aligned;", f"{wait} }}"]

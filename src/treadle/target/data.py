@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from treadle.dtype import DType
+    from treadle.target.matrix import MatrixUnit
 
-__all__ = ["MatrixUnit", "Target", "Workgroup"]
+__all__ = ["Target", "Workgroup"]
 
 
 @dataclass(frozen=True)
@@ -42,28 +43,6 @@ class Workgroup:
     busy: int = 1
     declared_bytes: int | None = None
     copies_ahead: bool = False
-
-
-@dataclass(frozen=True)
-class MatrixUnit:
-    """What is multiplied at once: `rows` x `steps` by `steps` x `columns` of `dtype`.
-
-    By a subgroup, or four of them together: those take up to so many columns. Products are exact,
-    and their sums of dtype `sums`. One of float32 rounds factors to 11 bits first, or for four
-    subgroups cuts them (tf32). Which item holds what is said in optimize/matrix_units and
-    optimize/warpgroup_units, which know one arrangement each.
-    """
-
-    dtype: DType
-    rows: int
-    columns: int
-    steps: int
-    sums: DType
-
-    @property
-    def name(self) -> str:
-        """The kind of numbers that it multiplies."""
-        return "tf32" if self.dtype.name == "float32" else self.dtype.name
 
 
 @dataclass(frozen=True)

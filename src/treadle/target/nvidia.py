@@ -10,11 +10,12 @@ same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from treadle.dtype import DType, dtypes
 from treadle.errors import SettingError
-from treadle.target.data import MatrixUnit, Target, Workgroup
+from treadle.target.data import Target, Workgroup
+from treadle.target.nvidia_units import MMA, WGMMA
 
 __all__ = ["NVIDIA_ARCHITECTURES", "OLDEST", "arch_of_capability", "nvidia_target"]
 
@@ -33,22 +34,8 @@ _COMMON = (
 )  # fmt: skip
 
 
-def _mma(dtype: DType, sums: DType = dtypes.float32) -> MatrixUnit:
-    """mma.sync takes 32 bytes of a row of x, or of a column of y, at once."""
-    return MatrixUnit(dtype, 16, 8, 32 // dtype.itemsize, sums)
-
-
-_MMA = (
-    _mma(dtypes.float16), _mma(dtypes.bfloat16), _mma(dtypes.int8, dtypes.int32),
-    _mma(dtypes.uint8, dtypes.int32),
-)  # fmt: skip
-_MMA_FP8 = (_mma(dtypes.fp8e4m3), _mma(dtypes.fp8e5m2))
-_TF32 = (_mma(dtypes.float32),)
-
-
-def _wgmma(unit: MatrixUnit) -> MatrixUnit:
-    """wgmma.m64n8 to m64n256 take as many bytes."""
-    return replace(unit, rows=64, columns=256)
+# The kinds of numbers that units multiply since sm_80, those since sm_89, and what is rounded.
+_KINDS, _FP8, _ROUNDED = ("float16", "bfloat16", "int8", "uint8"), ("fp8e4m3", "fp8e5m2"), ("tf32",)
 
 
 @dataclass(frozen=True)
@@ -91,6 +78,8 @@ def nvidia_target(arch: str) -> Target:
         raise SettingError(
             f"unknown NVIDIA architecture {arch!r}; known: {', '.join(NVIDIA_ARCHITECTURES)}"
         )
+    kinds = _kinds(arch)
+    rounded = _ROUNDED if kinds else ()
     return Target(
         name=f"NVIDIA {found.generation} ({arch})",
         arch="nvptx64",
@@ -109,7 +98,7 @@ def nvidia_target(arch: str) -> Target:
             most_items=MOST_ITEMS,
             shared_bytes=found.shared,
             declared_bytes=DECLARED_SHARED,
-            copies_ahead=bool(_units(arch)),
+            copies_ahead=bool(kinds),
             subgroup=(WARP, WARP),
             tile=8,
             together=LOADED_AT_ONCE // 4,
@@ -117,16 +106,16 @@ def nvidia_target(arch: str) -> Target:
         ),
         short_indices=True,
         max_lanes=LOADED_AT_ONCE // 2,
-        matrix_units=_units(arch),
-        rounding_units=_TF32 if _units(arch) else (),
-        warpgroup_units=tuple(map(_wgmma, _units(arch))) if arch == WITH_WGMMA else (),
-        rounding_warpgroup_units=tuple(map(_wgmma, _TF32)) if arch == WITH_WGMMA else (),
+        matrix_units=tuple(MMA[kind] for kind in kinds),
+        rounding_units=tuple(MMA[kind] for kind in rounded),
+        warpgroup_units=tuple(WGMMA[kind] for kind in kinds if arch == WITH_WGMMA),
+        rounding_warpgroup_units=tuple(WGMMA[kind] for kind in rounded if arch == WITH_WGMMA),
     )
 
 
-def _units(arch: str) -> tuple[MatrixUnit, ...]:
+def _kinds(arch: str) -> tuple[str, ...]:
     number = int(arch.rstrip("a")[3:])
-    return (*_MMA, *_MMA_FP8) if number >= 89 else _MMA if number >= 80 else ()
+    return (*_KINDS, *_FP8) if number >= 89 else _KINDS if number >= 80 else ()
 
 
 def arch_of_capability(major: int, minor: int) -> str | None:

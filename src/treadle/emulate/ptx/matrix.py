@@ -1,11 +1,7 @@
 """The instructions on matrices that a warp holds together: ldmatrix, stmatrix, movmatrix, mma.sync.
 
-Fragments follow one pattern in all shapes. With g = lane / 4, t = lane % 4 and n elements in a
-register, element j of register r is
-
-    A: row g + 8 * (r % 2), column t * n + j + 4 * n * (r / 2)
-    B: row t * n + j + 4 * n * r, column g
-    C and D: element i is row g + 8 * (i / 2), column 2 * t + i % 2
+Which lane holds which element is said by maps of `treadle.target`: `mma_fragments` for all shapes
+of mma.sync, `LDMATRIX` for what moves matrices of 8 x 8 halves.
 
 Products are exact and sums are made in float64, then rounded once: at least as right as hardware,
 whose order and rounding of sums NVIDIA does not document.
@@ -21,6 +17,7 @@ from treadle.emulate.ptx.floating import half_of_pair, join_pair, narrow, to_dou
 from treadle.emulate.ptx.machine import LANES
 from treadle.emulate.ptx.memory import address_lanes, load, store
 from treadle.emulate.ptx.syntax import Operand, Vector
+from treadle.target import LDMATRIX, fragment, mma_fragments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +30,7 @@ __all__ = ["ELEMENTS", "HANDLERS", "Shape", "element_of_word", "product", "regis
 HANDLERS = Handlers()
 _DOUBLES = float_lanes("f64")
 _MATRICES = {"x1": 1, "x2": 2, "x4": 4}
+_HALVES = fragment("mk", "k4:2 m8", "k2")  # of one matrix that LDMATRIX brings
 
 
 def registers_of(operand: Operand) -> tuple[Operand, ...]:
@@ -104,12 +102,18 @@ def _load_matrices(e: Emitter, item: Instruction, m: Modifiers) -> None:
     rows = load(e, space, address_lanes(e, address), 32, 4, mask)
 
     def straight(matrix: int) -> Callable[[int, int], int]:
-        return lambda lane, half: _half(lane % 4, 8 * matrix + lane // 4, half)
+        def source(lane: int, half: int) -> int:
+            row, word = LDMATRIX.held.place(lane, 0)
+            return _half(word, 8 * matrix + row, half)
+
+        return source
 
     def across(matrix: int) -> Callable[[int, int], int]:
-        return lambda lane, half: _half(
-            lane // 4 // 2, 8 * matrix + 2 * (lane % 4) + half, lane // 4 % 2
-        )
+        def source(lane: int, half: int) -> int:
+            row, column = _HALVES.place(lane, half)
+            return _half(row // 2, 8 * matrix + column, row % 2)
+
+        return source
 
     source, name = (across, "across") if transposed else (straight, "straight")
     for matrix, target in enumerate(registers_of(result)):
@@ -126,9 +130,9 @@ def _store_matrices(e: Emitter, item: Instruction, m: Modifiers) -> None:
     def place(lane: int, column: int) -> int:
         """Where row lane % 8, column `column` of matrix lane / 8 is held."""
         matrix, row = min(lane // 8, count - 1), lane % 8
-        if transposed:
-            return _half(matrix, 4 * column + row // 2, row % 2)
-        return _half(matrix, 4 * row + column // 2, column % 2)
+        place = (column, row) if transposed else (row, column)
+        ((holder, half),) = _HALVES.holders(*place)
+        return _half(matrix, holder, half)
 
     name = f"store_{'across' if transposed else 'straight'}_{count}"
     words = [
@@ -146,7 +150,8 @@ def _transpose(e: Emitter, item: Instruction, m: Modifiers) -> None:
     value = e.read(item.operands[1], 32)
 
     def source(lane: int, half: int) -> int:
-        return _half(0, 4 * (2 * (lane % 4) + half) + lane // 8, lane // 4 % 2)
+        ((holder, other),) = _HALVES.holders(*reversed(_HALVES.place(lane, half)))
+        return _half(0, holder, other)
 
     e.write(item.operands[0], _gather(e, "transpose", [value], source), 32)
 
@@ -294,12 +299,14 @@ def product(
     )
     function = e.need(name, _product_function(name, shape, each, places))
     e.do(f"call void {function}(ptr {e.warp_field('tiles')})")
+    _, _, out = mma_fragments(shape.m, shape.k, 32 // each)
     results = []
     for i in range(len(c)):
-        # Two rows of D after another hold element i of all lanes at every second place.
+        # Eight rows of D, one after the other, hold element i of each lane at one place.
         half = e.op(f"load <64 x double>, ptr "
                     f"{e.warp_field('tiles', places['c'] + 512 * (i // 2))}, align 64")  # fmt: skip
-        picks = ", ".join(f"i32 {2 * lane + i % 2}" for lane in range(LANES))
+        held = (out.place(lane, i) for lane in range(LANES))
+        picks = ", ".join(f"i32 {row % 8 * 8 + column}" for row, column in held)
         results.append(
             e.op(f"shufflevector <64 x double> {half}, <64 x double> poison, <32 x i32> <{picks}>")
         )
@@ -308,11 +315,12 @@ def product(
 
 def _product_function(name: str, shape: Shape, each: int, places: dict[str, int]) -> str:
     """Rows of D one by one, in place of C; the columns of B are vectors of 8."""
+    x, y, out = mma_fragments(shape.m, shape.k, 32 // each)
     lines = []
     for k in range(shape.k):
-        register, t, j = k // (4 * each), k % (4 * each) // each, k % each
-        at = places["b"] + (register * each + j) * 8 * LANES
-        picks = ", ".join(f"i32 {4 * g + t}" for g in range(8))
+        lanes_of_k = [y.holders(column, k)[0] for column in range(8)]
+        at = places["b"] + lanes_of_k[0][1] * 8 * LANES
+        picks = ", ".join(f"i32 {lane}" for lane, _ in lanes_of_k)
         lines += [
             f"  %pb{k} = getelementptr i8, ptr %tiles, i64 {at}",
             f"  %vb{k} = load <32 x double>, ptr %pb{k}",
@@ -321,11 +329,13 @@ def _product_function(name: str, shape: Shape, each: int, places: dict[str, int]
                 f"<8 x i32> <{picks}>"
             ),
         ]
-    pairs = ", ".join(f"i32 {lane}, i32 {LANES + lane}" for lane in range(LANES))
-    rows, sums = [], ["  %row = shl i64 %g, 6", "  %step = shl i64 %g, 5"]
+    step = x.holders(1, 0)[0][0] - x.holders(0, 0)[0][0]  # lanes from row to row
+    rows, sums = [], ["  %row = shl i64 %g, 6", f"  %step = mul i64 %g, {8 * step}"]
     for half in range(shape.m // 8):
         at = places["c"] + 512 * half
         # Even and odd columns side by side: eight rows of eight.
+        held = [out.holders(8 * half + row, column)[0] for row in range(8) for column in range(8)]
+        pairs = ", ".join(f"i32 {element % 2 * LANES + lane}" for lane, element in held)
         rows += [
             f"  %e{half} = getelementptr i8, ptr %tiles, i64 {at}",
             f"  %o{half} = getelementptr i8, ptr %tiles, i64 {at + 256}",
@@ -342,9 +352,8 @@ def _product_function(name: str, shape: Shape, each: int, places: dict[str, int]
             f"  %s{half}_0 = load <8 x double>, ptr %d{half}",
         ]
         for k in range(shape.k):
-            register, t, j = k // (4 * each), k % (4 * each) // each, k % each
-            index = (2 * register + half) if shape.m == 16 else register
-            place = places["a"] + ((index * each + j) * LANES + t) * 8
+            lane, element = x.holders(8 * half, k)[0]
+            place = places["a"] + (element * LANES + lane) * 8
             tag = f"{half}_{k}"
             sums += [
                 f"  %q{tag} = getelementptr i8, ptr %tiles, i64 {place}",

@@ -30,8 +30,11 @@ from treadle.emulate.ptx.matrix import ELEMENTS, Shape, element_of_word, product
 from treadle.emulate.ptx.memory import check_proxy, flight_commit, flight_start, flight_wait, load
 from treadle.emulate.ptx.pending_reads import MATRICES
 from treadle.emulate.ptx.syntax import Immediate, Operand, Vector
+from treadle.target import Fragment, mma_fragments
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from treadle.emulate.ptx.emit import Modifiers
     from treadle.emulate.ptx.syntax import Instruction
 
@@ -44,8 +47,8 @@ _FACTORS = {
     "s32": ("s8", "u8"),
 }  # fmt: skip
 _SUMS_AT = 8 * 1024  # of the Warp's tiles: behind the fragments of one product
-_GROUP = "<" + ", ".join(f"i64 {lane // 4}" for lane in range(LANES)) + ">"
-_IN_GROUP = "<" + ", ".join(f"i64 {lane % 4}" for lane in range(LANES)) + ">"
+# What lanes of a warp hold of its 16 rows of A, and of 8 columns of B, in words of 32 bits.
+_WORDS_OF_A, _WORDS_OF_B, _ = mma_fragments(16, 8, 32)
 
 
 class _Matrix(NamedTuple):
@@ -244,17 +247,26 @@ def _fetch(e: Emitter, addresses: str, bits: int) -> str:
     return value
 
 
+def _held(words: Fragment, register: int) -> tuple[str, str]:
+    """The line of a register's word, and its byte along k, in lanes."""
+    places = [words.place(lane, register) for lane in range(LANES)]
+    lines, bytes_of_k = (line for line, _ in places), (4 * word for _, word in places)
+    return _constants(lines), _constants(bytes_of_k)
+
+
+def _constants(values: Iterable[int]) -> str:
+    return f"<{', '.join(f'i64 {value}' for value in values)}>"
+
+
 def _rows_of_a(e: Emitter, matrix: _Matrix, bits: int, kind: str) -> list[str]:
     """The fragment of this warp's 16 rows."""
     number = e.op(f"load i32, ptr {e.warp_field('number')}")
     rank = e.op(f"and i32 {number}, 3")
     first = e.op(f"zext i32 {e.op(f'shl i32 {rank}, 4')} to i64")
-    rows = e.op(f"add {lanes(64)} {e.spread(first, 64)}, {_GROUP}")
     found = []
-    for register in range(4):
-        mn = e.op(f"add {lanes(64)} {rows}, {splat(64, 8 * (register & 1))}")
-        at = e.op(f"add {lanes(64)} {_IN_GROUP}, {splat(64, 4 * (register >> 1))}")
-        byte = e.op(f"shl {lanes(64)} {at}, {splat(64, 2)}")
+    for register in range(_WORDS_OF_A.count):
+        row, byte = _held(_WORDS_OF_A, register)
+        mn = e.op(f"add {lanes(64)} {e.spread(first, 64)}, {row}")
         word = _words(e, matrix, mn, byte, bits)
         found += [element_of_word(e, word, j, kind) for j in range(32 // bits)]
     return found
@@ -276,11 +288,10 @@ def _columns(
     inner.label("loop")
     inner.do("%j = phi i64 [0, %entry], [%next, %loop]")
     first = inner.spread(inner.op("shl i64 %j, 3"), 64)
-    mn = inner.op(f"add {lanes(64)} {first}, {_GROUP}")
     parts = []
-    for register in range(2):
-        at = inner.op(f"add {lanes(64)} {_IN_GROUP}, {splat(64, 4 * register)}")
-        byte = inner.op(f"shl {lanes(64)} {at}, {splat(64, 2)}")
+    for register in range(_WORDS_OF_B.count):
+        column, byte = _held(_WORDS_OF_B, register)
+        mn = inner.op(f"add {lanes(64)} {first}, {column}")
         word = _words(inner, matrix, mn, byte, bits)
         parts += [element_of_word(inner, word, j, kind) for j in range(32 // bits)]
     base = inner.op("shl i64 %j, 2")
