@@ -57,7 +57,7 @@ def fresh(monkeypatch, tmp_path):
     cache = CompileCache(tmp_path)
     for module in (kernels, pipeline):
         monkeypatch.setattr(module, "compile_cache", lambda: cache)
-    monkeypatch.setattr(search, "SECONDS", 2.0)
+    monkeypatch.setattr(search, "SECONDS", 20.0)  # the number of schedules ends them
     monkeypatch.setattr(search, "MAX_CANDIDATES", 8)
     _forget(monkeypatch)
     return tmp_path

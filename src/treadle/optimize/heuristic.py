@@ -1,6 +1,6 @@
 """The schedule that is picked at once, from the kernel's shape and the target's numbers.
 
-    optimize(ast, target)  ->  (ast with grid, unroll and vector loops, the list of moves)
+    optimize(ast, target)  ->  (ast with grid, unroll and vector loops, its Schedule)
     optimize(ast, target, parameters)  ->  the same, with other numbers (see parameters.py)
 
 In this order: sums of one element become loads; neighbouring loops merge; chains of products get
