@@ -216,9 +216,10 @@ class SwizzledRows:
 class MatrixUnit:
     """What is multiplied at once: `rows` x `steps` by `steps` x `columns` of `dtype`.
 
-    Products are exact, and their sums of dtype `sums`. `name` is the kind of numbers: the dtype, or
-    "tf32" where factors of float32 are rounded to 11 bits first (or cut, by units of four
-    subgroups). `instruction` is the unit's name in the processor's language or instruction set.
+    Products are exact, unless factors have 32 bits, and their sums of dtype `sums`. `name` is the
+    kind of numbers: the dtype, or "tf32" where factors of float32 are rounded to 11 bits first (or
+    cut, by units of four subgroups). `instruction` is what the unit is called in the processor's
+    language or instruction set.
 
     `x`, `y` and `out` say which lane holds what: lanes of one subgroup, or of four together.
     Units with `memory` read factors from shared memory by themselves, y always and x if it is not

@@ -1,0 +1,72 @@
+"""AMD's matrix units against the layouts that AMD publishes, and what holds of them besides."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from treadle.target import CDNA3, RDNA3, RDNA4, SIMDGROUP
+
+LAYOUTS = tomllib.loads((Path(__file__).parent / "amd_layouts.toml").read_text())["layouts"]
+UNITS = {"rdna3": RDNA3, "rdna4": RDNA4, "cdna3": CDNA3}
+PUBLISHED = {
+    (layout["architecture"], instruction): layout
+    for layout in LAYOUTS
+    for instruction in layout["instructions"]
+}
+ALL = [(chip, unit) for chip, units in UNITS.items() for unit in units.values()]
+EACH = pytest.mark.parametrize(
+    ("chip", "unit"), ALL, ids=[f"{chip} {unit.name} {unit.instruction}" for chip, unit in ALL]
+)
+
+
+def places(text):
+    return [tuple(map(int, word.split(","))) for word in text.split()]
+
+
+@EACH
+def test_lanes_hold_what_is_published(chip, unit):
+    layout = PUBLISHED[chip, unit.instruction]
+    for matrix, held in (("A", unit.x), ("B", unit.y), ("D", unit.out)):
+        for lane, text in layout[matrix].items():
+            mine = [held.place(int(lane), element) for element in range(held.count)]
+            # B is published by steps and columns, the map is to columns and steps.
+            assert [p[::-1] if matrix == "B" else p for p in mine] == places(text)
+        assert held.width == max(map(int, layout[matrix])) + 1
+
+
+@EACH
+def test_every_place_is_held_once_and_factors_of_rdna3_in_both_halves(chip, unit):
+    copies = 2 if chip == "rdna3" else 1
+    for held in (unit.x, unit.y):
+        rows, steps = held.shape
+        for row in range(rows):
+            for step in range(steps):
+                assert len(held.holders(row, step)) == copies
+    rows, columns = unit.out.shape
+    seen = {
+        (row, column): holder
+        for row in range(rows)
+        for column in range(columns)
+        for holder in unit.out.holders(row, column)
+    }
+    assert len(set(seen.values())) == rows * columns == unit.out.width * unit.out.count
+
+
+@EACH
+def test_registers_are_whole(chip, unit):
+    of_x, of_y, out = unit.held
+    assert of_x.shape[1] == of_y.shape[1]
+    assert of_x.count * 4 == unit.x.count * unit.dtype.itemsize
+    assert of_x.shape == (unit.rows, unit.steps * unit.dtype.itemsize // 4)
+    assert out.width == (64 if chip == "cdna3" else 32)
+
+
+def test_every_published_layout_belongs_to_a_unit():
+    assert set(PUBLISHED) == {(chip, unit.instruction) for chip, unit in ALL}
+
+
+def test_apples_units_do_not_say_which_lane_holds_what():
+    for unit in SIMDGROUP.values():
+        assert unit.x is unit.y is unit.out is None
+        assert (unit.rows, unit.columns, unit.steps) == (8, 8, 8)
