@@ -116,7 +116,7 @@ def _explaining(method: Callable[..., Any]) -> Callable[..., Any]:
 EXPLAINING = _explaining(lambda: None).__code__  # whose frames only stand around a method's
 
 
-def _name_of(method: Callable[..., Any], args: Sequence[Any]) -> str:
+def _name_of(method: Callable[..., Any], args: Sequence[object]) -> str:
     """What the user called: of a layer, its class."""
     name = method.__name__
     if name == "__setitem__":
@@ -160,7 +160,9 @@ def _is_ours(trace: TracebackType | None) -> bool:
 # -- what does not fit -----------------------------------------------------------------------------
 
 
-def _explanation(method: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+def _explanation(
+    method: Callable[..., Any], args: Sequence[object], kwargs: Mapping[str, object]
+) -> str:
     """The first argument that is not of its parameter's kind; else all, and what was expected."""
     signature = inspect.signature(method)
     given = dict(signature.bind(*args, **kwargs).arguments)
@@ -187,16 +189,16 @@ def _explanation(method: Callable[..., Any], args: Sequence[Any], kwargs: Mappin
     )
 
 
-def _has_variables(shape: Sequence[Any]) -> bool:
+def _has_variables(shape: Sequence[object]) -> bool:
     return any(getattr(size, "dtype", None) is dtypes.index for size in shape)
 
 
-def _is_of_tensors(method: Callable[..., Any]) -> bool:
+def _is_of_tensors(method: Callable[..., object]) -> bool:
     """Whether a method is one of a tensor's, which may be called by way of the class."""
     return method.__module__.startswith("treadle.tensor.") and "." in method.__qualname__
 
 
-def _tensors_hint(value: Any) -> str:
+def _tensors_hint(value: object) -> str:
     if isinstance(value, (list, tuple)) and value and all(map(is_tensor, value)):
         return "; give them one by one, with a * before the sequence"
     return "; Tensor(...) makes one"

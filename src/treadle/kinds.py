@@ -159,7 +159,7 @@ def fits(value: object, kind: object) -> bool:
     if isinstance(origin, type) and issubclass(origin, Sequence):
         inner = parts[0] if parts else object
         return isinstance(value, (list, tuple)) and all(fits(item, inner) for item in value)
-    return not isinstance(kind, type) or isinstance(value, kind)
+    return kind is Any or not isinstance(kind, type) or isinstance(value, kind)
 
 
 def named(kind: object) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..explained import explain_all
 from ..tensor import Tensor
 from ..tensor.operands import Operand
@@ -124,7 +122,7 @@ def clip(x: Tensor, /, min: Operand | None = None, max: Operand | None = None) -
     return result.clone() if result is x else result
 
 
-def _bound(x: Tensor, value: Operand) -> Any:
+def _bound(x: Tensor, value: Operand) -> Operand:
     if isinstance(value, Tensor):
         return value.cast(x.dtype)
     if isinstance(value, int) and x.dtype.is_int:

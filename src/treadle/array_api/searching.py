@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from ..errors import ShapeError
 from ..explained import explain_all
@@ -56,7 +56,12 @@ def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
 
 
 def searchsorted(
-    x1: Tensor, x2: Operand, /, *, side: Literal["left", "right"] = "left", sorter: Any = None
+    x1: Tensor,
+    x2: Operand,
+    /,
+    *,
+    side: Literal["left", "right"] = "left",
+    sorter: Tensor | None = None,
 ) -> Tensor:
     """Where the elements of `x2` would be inserted into the ascending vector `x1`: int32 in its
     shape.

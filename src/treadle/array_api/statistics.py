@@ -5,8 +5,6 @@ Sums and products of integers narrower than `int32` are `int32`, of unsigned one
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..dtype import sum_acc_dtype
 from ..explained import explain_all
 from ..tensor import Tensor
@@ -154,7 +152,7 @@ def diff(
     return check_tensor("diff", x).diff(n, axis, prepend, append)
 
 
-def _widened(x: Tensor, dtype: DTypeLike | None) -> Any:
+def _widened(x: Tensor, dtype: DTypeLike | None) -> DTypeLike | None:
     """The dtype of sums for products of integers, too, where none is given."""
     return dtype if dtype is not None or x.dtype.is_inexact else sum_acc_dtype(x.dtype)
 

@@ -289,7 +289,7 @@ def _given(kwargs: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in kwargs.items() if value is not None}
 
 
-def _shape_of(name: str, shape: Shape) -> Shape:
+def _shape_of(name: str, shape: tuple[Sizes, ...]) -> Shape:
     """The sizes of a new tensor. Raises ShapeError for what is none."""
     if len(shape) > 1 and isinstance(shape[0], (tuple, list)):
         raise ShapeError(

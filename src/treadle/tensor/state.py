@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import weakref
 from contextlib import nullcontext
-from typing import Any, Self
+from typing import Self
 
 from ..dtype import DType
 from ..engine.memory import Promise
@@ -41,7 +41,7 @@ class State(metaclass=Modes):
     is_leaf: bool
     _node: Node | None
     _number: int
-    _promised: tuple[Any, Promise]  # a buffer and what its node will be; only where it has none
+    _promised: tuple[object, Promise]  # a buffer and what its node will be; only where it has none
     _storage: Storage | None  # what writes go to; None for a tensor of its own, not written yet
     _above: tuple[weakref.ref[State], ...]  # the views that a view was taken of, the nearest first
     _moves: Moves | None  # how a view shows the storage; None for a tensor that owns its own
@@ -67,7 +67,7 @@ class State(metaclass=Modes):
         self._node = node  # which whoever finds the tensor by its number asks for
         self._number = track(self)
 
-    def _to_be(self, buffer: Any, promise: Promise) -> Self:
+    def _to_be(self, buffer: object, promise: Promise) -> Self:
         """A tensor like this one in `buffer`, which has no node before somebody asks.
 
         Results of captured steps are most often read once, given to the next, or dropped.

@@ -128,7 +128,7 @@ class _Host:
         self.array = array
 
 
-def _spell_out(shape: Shape, items: Shape, to_index: Callable[[Any], Any]) -> list[Any]:
+def _spell_out(shape: Shape, items: tuple[Any, ...], to_index: Callable[[Any], Any]) -> list[Any]:
     """Lists and masks as indices, and `...` as the slices that it stands for."""
     spelled: list[Any] = []
     for item in items:

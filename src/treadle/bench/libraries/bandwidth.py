@@ -10,10 +10,9 @@ a minute later.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
-from typing import Any
 
 from ...target import available_cores
 from ..timing import timed
@@ -90,7 +89,7 @@ def _torch() -> ModuleType | None:
     return torch
 
 
-def _on_each_core(function: Any, count: int) -> Run:
+def _on_each_core(function: Callable[[slice], object], count: int) -> Run:
     """`function` of a slice of `count` elements on each core: NumPy lets go of the GIL."""
     cores = available_cores()
     ends = [count * core // cores for core in range(cores + 1)]
