@@ -20,7 +20,6 @@ from ..ir.shape import Shape
 from .checks import check_conv
 from .linalg import Linalg
 from .operands import check_device
-from .shapes import flatten_args
 from .types import DTypeLike, Sizes
 
 __all__ = ["Convolution", "each_axis"]
@@ -229,7 +228,11 @@ class Convolution(Linalg):
             (n - 1) * steps[i] - sum(pads[i]) + gaps[i] * (kernel[i] - 1) + 1
             for i, n in enumerate(self.shape[-rank:])
         ]
-        final = tuple(sizes) if output_size is None else flatten_args(output_size, ())[-rank:]
+        final = (
+            tuple(sizes)
+            if output_size is None
+            else tuple(cast("Sequence[int]", output_size))[-rank:]
+        )
         lead = self.shape[: self.ndim - rank]
         area = 1
         for n in final:
@@ -308,7 +311,9 @@ def each_axis(name: str, option: str, value: Sizes, rank: int, least: int = 1) -
 
 def _spatial_pads(name: str, ndim: int, padding: Sizes, rank: int) -> list[tuple[int, int]]:
     """(before, after) for every axis."""
-    numbers = (padding,) * rank if isinstance(padding, int) else flatten_args(padding, ())
+    numbers = (
+        (padding,) * rank if isinstance(padding, int) else tuple(cast("Sequence[int]", padding))
+    )
     if len(numbers) == 2 * rank and rank:
         pairs = list(zip(numbers[::2], numbers[1::2], strict=True))[::-1]
     elif len(numbers) == rank:

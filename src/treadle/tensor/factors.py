@@ -10,7 +10,8 @@ What is factored is a HOST node, like all decompositions: see `Decompositions`.
 from __future__ import annotations
 
 import math
-from typing import Self, TypeVar
+from collections.abc import Sequence
+from typing import Self, TypeVar, cast
 
 from ..errors import ShapeError
 from ..ir.node import Node
@@ -18,7 +19,7 @@ from ..transforms import matrices
 from .decompositions import in_memory
 from .descriptive import Descriptive
 from .operands import Operand
-from .shapes import flatten_args, resolve_axis
+from .shapes import resolve_axis
 from .types import Axes
 
 __all__ = ["Factors"]
@@ -204,7 +205,7 @@ class Factors(Descriptive):
         a = self
         if dims is not None:
             moved = [
-                resolve_axis("tensorsolve", axis, self.ndim) for axis in flatten_args(dims, ())
+                resolve_axis("tensorsolve", axis, self.ndim) for axis in cast("Sequence[int]", dims)
             ]
             a = self.permute([*(i for i in range(self.ndim) if i not in moved), *moved])
         shape = a.shape[b.ndim :]

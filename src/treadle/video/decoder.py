@@ -204,7 +204,7 @@ class NVVideoDecoder:
         color_space: ColorSpace = "bt709",
         color_range: str = "auto",
     ) -> tuple[int, Tensor] | None:
-        """The next frame as (timestamp, tensor), or None: (height, width, 3), in `dtype` or float32.
+        """The next frame as (timestamp, tensor in `dtype`), or None; the dtype None is float32.
 
         The options are those of `DecodedFrame.to_rgb_tensor`; one that is not allowed raises
         before a frame is taken, ValueError for another `device` than the decoder's.
