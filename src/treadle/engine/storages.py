@@ -69,6 +69,9 @@ class Stored(Holder, Protocol):
     @property
     def _requires_grad(self) -> bool | None: ...
 
+    @_requires_grad.setter
+    def _requires_grad(self, value: bool | None, /) -> None: ...
+
     @property
     def _moves(self) -> Moves | None: ...
 
