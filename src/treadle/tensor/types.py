@@ -10,7 +10,7 @@ parameter takes at run time, and what messages call that. `Operand` is made of t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Protocol, SupportsIndex, TypeAlias
 
 from .. import kinds
 from ..dtype import DType
@@ -18,11 +18,10 @@ from ..ir.node import Node
 
 if TYPE_CHECKING:
     import numpy as np
-    import torch
 
 __all__ = [
     "Axes", "Bounds", "DTypeLike", "DeviceLike", "Extent", "Pairs", "Placement", "Real", "Scalar",
-    "Sizes",
+    "Sizes", "TorchDType",
 ]  # fmt: skip
 
 # A size or a position: a number, or a symbolic one, which is made of a `Variable`.
@@ -38,9 +37,21 @@ Sizes: TypeAlias = Annotated[
     "SupportsIndex | Node | Sequence[SupportsIndex | Node | None]", kinds.SIZES
 ]
 
+
+class TorchDType(Protocol):
+    """A dtype of PyTorch, which need not be installed for type checkers to know it."""
+
+    @property
+    def is_floating_point(self) -> bool: ...
+    @property
+    def is_complex(self) -> bool: ...
+    @property
+    def itemsize(self) -> int: ...
+
+
 # A dtype of treadle, NumPy or PyTorch, its name, or Python's own type of such numbers.
 DTypeLike: TypeAlias = Annotated[
-    "DType | str | type[complex | np.generic] | np.dtype | torch.dtype", kinds.DTYPE
+    "DType | str | type[complex | np.generic] | np.dtype | TorchDType", kinds.DTYPE
 ]
 
 # Where a tensor is: several devices share it, or each has a copy.
