@@ -17,12 +17,12 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-__all__ = ["uninterrupted"]
+__all__ = ["Job", "uninterrupted"]
 
 T = TypeVar("T")
 
 
-class _Job:
+class Job:
     """Something to do, and what became of it."""
 
     def __init__(self, work: Callable[[], object]) -> None:
@@ -57,9 +57,9 @@ class _Job:
 
 
 @functools.cache
-def _jobs() -> SimpleQueue[_Job]:
+def _jobs() -> SimpleQueue[Job]:
     """What the thread beside the main one does, in order. It is made at the first use."""
-    jobs: SimpleQueue[_Job] = SimpleQueue()
+    jobs: SimpleQueue[Job] = SimpleQueue()
 
     def work() -> None:
         while True:
@@ -78,6 +78,6 @@ def uninterrupted(work: Callable[[], T]) -> T:
     """What `work` gives or raises, whatever signals come meanwhile."""
     if threading.current_thread() is not threading.main_thread():
         return work()
-    job = _Job(work)
+    job = Job(work)
     _jobs().put(job)
     return job.outcome()

@@ -33,7 +33,12 @@ def start(opened: Opened, code: str, **variables: str) -> subprocess.Popen[str]:
 
 def finish(process: subprocess.Popen[str]) -> str:
     """What it printed; it ended well, and said nothing beside."""
-    out, err = process.communicate(timeout=100)
+    try:
+        out, err = process.communicate(timeout=100)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        pytest.fail(f"it does not end; it has said {out!r} and {err!r}")
     assert (process.returncode, err) == (0, "")
     return out
 

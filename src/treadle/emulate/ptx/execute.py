@@ -13,8 +13,8 @@ import ctypes
 import functools
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -38,10 +38,10 @@ from treadle.emulate.ptx.support import SUPPORT_SYMBOLS, support_ir
 from treadle.emulate.ptx.translate import Translation, translate
 from treadle.forks import fork_safe
 from treadle.runtime.loader import Library, load_object
-from treadle.uninterrupted import uninterrupted
+from treadle.uninterrupted import Job, uninterrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = ["TURNS", "CompileIR", "EmulationFault", "Program"]
 
@@ -240,13 +240,11 @@ class Program:
             worker.prepare(launch.address, shadow, number, self._checks_races)
         run = _Run(_support(self._compile_ir).address("treadle_ptx_run"))
         kernel = loaded.library.address(loaded.translation.symbol)
-        others = [
-            _pool().submit(run, launch.address, worker.record.address, kernel)
-            for worker in workers[1:]
+        calls = [
+            functools.partial(run, launch.address, worker.record.address, kernel)
+            for worker in workers
         ]
-        run(launch.address, workers[0].record.address, kernel)
-        for other in others:
-            other.result()
+        _threads().run(calls)
         shadow.leave(max(worker.stamp - worker.first_stamp for worker in workers))
         with self._lock:
             idle += workers
@@ -270,10 +268,49 @@ def _support(compile_ir: CompileIR) -> Library:
         return _support_libraries[0]
 
 
+class _Threads:
+    """Threads that run the workers of launches, as many as there have been at a time.
+
+    Executors of Python hold a lock of theirs while a process forks, and take it for each call: a
+    fork that waits for a launch would wait for ever.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[Job] = SimpleQueue()
+        self._lock = fork_safe(threading.Lock())
+        self._count = self._needed = 0
+
+    def run(self, calls: list[Callable[[], object]]) -> None:
+        """Make all calls at a time, the first by this thread. Raises what one of them does."""
+        first, *others = map(Job, calls)
+        self._need(len(others))
+        try:
+            for job in others:
+                self._jobs.put(job)
+            first.do()
+            for job in (first, *others):
+                job.outcome()
+        finally:
+            self._need(-len(others))
+
+    def _need(self, more: int) -> None:
+        with self._lock:
+            self._needed += more
+            for _ in range(self._count, self._needed):
+                threading.Thread(
+                    target=self._work, name="treadle-emulated-gpu", daemon=True
+                ).start()
+                self._count += 1
+
+    def _work(self) -> None:
+        while True:
+            self._jobs.get().do()
+
+
 @functools.cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(64, "treadle-emulated-gpu")
+def _threads() -> _Threads:
+    return _Threads()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not live on in a child
+    os.register_at_fork(after_in_child=_threads.cache_clear)  # threads do not live on in a child
