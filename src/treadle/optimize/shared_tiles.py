@@ -16,7 +16,7 @@ down a column meet different banks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 
 from ..ir.args import StageArg
 from ..ir.choices import take
@@ -31,38 +31,12 @@ from .matmul_problem import MatmulProblem, recognise
 from .matrix_units import tile_for_matrix_units
 from .moves import Moves
 from .nest import Nest
+from .unit_tiles import GroupTile, choose_for_items
 from .warpgroup_units import tile_for_warpgroup_units
 
 __all__ = ["tile_for_workgroups"]
 
 MIN_WORK = 1 << 15
-DEPTH = 16  # steps of the reduction in a slice
-MOST_BUFFERS = 3
-GROUPS_AT_A_TIME = 2  # on one multiprocessor
-SMALL = 4  # rows, and columns, of an item that are no more divided to make groups
-
-
-@dataclass(frozen=True)
-class _Tile:
-    """A group of `high` x `wide` items, each with `rows` x `columns` results.
-
-    So many results as `together` are neighbours, if an item has as many, and so many slices as
-    `buffers` are in memory at a time. Items that are numbered one after the other are side by side
-    in so many rows and columns as `near`, before the next ones.
-    """
-
-    high: int
-    wide: int
-    rows: int
-    columns: int
-    depth: int
-    together: int
-    buffers: int
-    near: tuple[int, int]
-
-    @property
-    def items(self) -> int:
-        return self.high * self.wide
 
 
 def tile_for_workgroups(moves: Moves, nest: Nest, target: Target) -> bool:
@@ -78,48 +52,11 @@ def tile_for_workgroups(moves: Moves, nest: Nest, target: Target) -> bool:
         return True
     if tile_for_matrix_units(moves, problem, target):
         return True
-    tile = _choose(problem, group)
+    tile = choose_for_items(problem, group)
     if tile is None:
         return False
-    _apply(moves, problem, tile)
+    _apply(moves, problem, tile, group)
     return True
-
-
-def _choose(problem: MatmulProblem, group: Workgroup) -> _Tile | None:
-    """The largest square-like tile that the output fills, often enough, and shared memory holds."""
-    rows, columns, steps = (loop_size(*r) for r in (problem.rows, problem.columns, problem.steps))
-    items = min(group.items, 256)
-    wide = 1 << ((items.bit_length() - 1 + 1) // 2)
-    high = items // wide
-    itemsize = problem.reduce.dtype.itemsize
-    # Sixteen results of eight bytes take as many registers as thirty-two of four.
-    each_row = each_column = min(group.tile, max(SMALL, group.tile * 4 // itemsize))
-    while each_row > 1 and high * each_row > rows:
-        each_row //= 2
-    while each_column > 1 and wide * each_column > columns:
-        each_column //= 2
-
-    def groups() -> int:
-        tiles = -(-rows // (high * each_row)) * -(-columns // (wide * each_column))
-        return loop_size(*problem.batch) * tiles
-
-    while groups() < group.busy and max(each_row, each_column) > SMALL:
-        if each_row > each_column:
-            each_row //= 2
-        else:
-            each_column //= 2
-    depth = min(DEPTH, 1 << (steps.bit_length() - 1))
-    padding = 2 * group.together
-    for _ in range(4):
-        held = depth * (high * each_row + wide * each_column + padding)
-        if held * itemsize <= group.shared_bytes:
-            slices = -(-steps // depth) if group.copies_ahead else 1
-            room = group.shared_bytes // GROUPS_AT_A_TIME // (held * itemsize)
-            buffers = max(1, min(slices, MOST_BUFFERS, room))
-            near = _near(high, wide, group)
-            return _Tile(high, wide, each_row, each_column, depth, group.together, buffers, near)
-        depth = max(1, depth // 2)
-    return None
 
 
 def _near(high: int, wide: int, group: Workgroup) -> tuple[int, int]:
@@ -131,17 +68,19 @@ def _near(high: int, wide: int, group: Workgroup) -> tuple[int, int]:
     return (rows, columns) if high % rows == 0 and wide % columns == 0 else (1, wide)
 
 
-def _apply(moves: Moves, problem: MatmulProblem, tile: _Tile) -> None:
+def _apply(moves: Moves, problem: MatmulProblem, tile: GroupTile, group: Workgroup) -> None:
+    (high, wide), near = tile.workers, _near(*tile.workers, group)
     rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
-    of_rows = _parts(tile.rows, tile.high, tile.near[0], tile.together)
-    of_columns = _parts(tile.columns, tile.wide, tile.near[1], tile.together)
+    of_rows = _parts(tile.each[0], high, near[0], group.together)
+    of_columns = _parts(tile.each[1], wide, near[1], group.together)
     row = moves.tiled(rows, *of_rows, outer="grid")
     column = moves.tiled(columns, *of_columns, outer="grid")
-    what = f"a group of {tile.high} x {tile.wide} items for each tile"
+    what = f"a group of {high} x {wide} items for each tile"
     tiled = tile_product(moves, problem, row, column, tile.depth, what)
     _order_items(moves, (_local(row, of_rows), _local(column, of_columns)))
     x, y = (
-        _staged(moves, *each, tiled.inner, tile) for each in ((tiled.x, row), (tiled.y, column))
+        _staged(moves, *each, tiled.inner, tile, group.together)
+        for each in ((tiled.x, row), (tiled.y, column))
     )
     reduce = Reduce.of(tiled.reduce)._replace(value=x * y).node()
     moves.root = moves.root.substitute({tiled.reduce: reduce})
@@ -176,27 +115,30 @@ def _order_items(
     moves.reorder(nest, (*groups, *order, *rest))
 
 
-def _staged(moves: Moves, factor: Node, line: Split, inner: Node, tile: _Tile) -> Node:
+def _staged(
+    moves: Moves, factor: Node, line: Split, inner: Node, tile: GroupTile, together: int
+) -> Node:
     """`factor` for one slice of steps and one tile of lines (rows or columns), in shared memory."""
     mine = tuple(r for r in line.ranges if r.arg.kind != "grid")
     lines = loop_size(*mine)
     here = number_of(mine)
     along_steps = is_contiguous(factor, inner)
-    width = 1 if along_steps or tile.buffers == 1 else tile.together
-    item = moves.loop(tile.items, "local")
+    width = 1 if along_steps or tile.buffers == 1 else together
+    items = math.prod(tile.workers)
+    item = moves.loop(items, "local")
     lane = moves.loop(width, "vector") if width > 1 else Node.index(0)
     total = tile.depth * lines // width
-    turns = -(-total // tile.items)
+    turns = -(-total // items)
     turn = moves.loop(turns, "unroll") if turns > 1 else None
-    flat = item if turn is None else turn * tile.items + item
+    flat = item if turn is None else turn * items + item
     if along_steps:
         deep, place = flat % tile.depth, flat // tile.depth
     else:
         deep, place = flat // (lines // width) % tile.depth, flat % (lines // width) * width + lane
     where = {inner: deep, **dict(zip(mine, digits_of(place, mine), strict=True))}
     filled = factor.substitute({r: simplify(value) for r, value in where.items()})
-    gate = TRUE if turns * tile.items == total else simplify(flat < total)
-    sizes = (tile.depth, lines + tile.together if along_steps else lines)
+    gate = TRUE if turns * items == total else simplify(flat < total)
+    sizes = (tile.depth, lines + together if along_steps else lines)
     closed = tuple(r for r in (turn, item, lane) if r is not None and r.op is Op.RANGE)
     places = (simplify(deep), simplify(place))
     arg = StageArg("shared", sizes, tile.buffers, fill_of(filled, tile.buffers))

@@ -44,7 +44,7 @@ Sums are 128 registers of each item, which is why a producer leaves it some of i
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..ir.args import WgmmaArg
 from ..ir.choices import take
@@ -58,49 +58,26 @@ from .matrix_units import narrowed, unit_for
 from .moves import Moves
 from .nest import stride
 from .packed_operands import packed
-from .shared_operands import ROW, SharedOperand, SourceTensor, bulk, stored, tensor_of
+from .shared_operands import SharedOperand, SourceTensor, bulk, stored, tensor_of
 from .unit_loops import UnitLoops, extents, order_items, place_in, unit_loops
+from .unit_tiles import GroupTile, choose_for_unit
 
 __all__ = ["tile_for_warpgroup_units"]
 
 WARPS, ITEMS = 4, 128  # of a warpgroup
-BUFFERS = 4  # slices in memory at a time: one is multiplied, three are on their way
 BAND = 8  # tiles of rows
-LEAST = 64  # rows, columns and steps below which most of a unit's work would be for nothing
 ENOUGH = 512  # lines that a factor is multiplied with which is packed in memory first
-# What tiles reach of the units' speed, estimated from what they read: (warpgroups, columns).
-TILES = {(2, 256): 1.0, (2, 128): 0.9, (2, 64): 0.6, (1, 128): 0.6, (1, 64): 0.4}
-
-
-@dataclass(frozen=True)
-class _Tile:
-    """Each of `warpgroups` computes 64 x `columns` in slices of `depth`."""
-
-    warpgroups: int
-    columns: int
-    depth: int
-    buffers: int = 1
-
-    @property
-    def rows(self) -> int:
-        return 64 * self.warpgroups
-
-    @property
-    def items(self) -> int:
-        return self.warpgroups * ITEMS
 
 
 def tile_for_warpgroup_units(moves: Moves, problem: MatmulProblem, target: Target) -> bool:
     """Put a problem on units of warpgroups if the target has them; says whether it did."""
     unit = unit_for(problem, target.warpgroup_units)
-    if unit is None:
-        return False
-    rows, columns, steps = (loop_size(*r) for r in (problem.rows, problem.columns, problem.steps))
-    if min(rows, columns, steps) < LEAST:
+    if unit is None or choose_for_unit(problem, unit, target) is None:
         return False
     problem, tensors = _arranged(moves, problem, unit)
     rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
-    tile = _choose(problem, unit, target)
+    tile = choose_for_unit(problem, unit, target)
+    assert tile is not None  # nor is it with rows for columns
     is_held = tensors is not None and tensors[0].fits and tensors[0].is_held
     along_rows = _is_along(moves, problem.rows)
     out = _results(tile, unit, is_held)
@@ -109,7 +86,7 @@ def tile_for_warpgroup_units(moves: Moves, problem: MatmulProblem, target: Targe
     of_columns = extents(out, 1, "unroll" if along_rows else "vector")
     row = moves.tiled(rows, band, *of_rows, outer="grid")
     column = moves.tiled(columns, *of_columns, outer="grid")
-    what = f"{tile.warpgroups} warpgroups for each {tile.rows} x {tile.columns}"
+    what = f"{tile.workers[0]} warpgroups for each {tile.rows} x {tile.columns}"
     tiled = tile_product(moves, problem, row, column, tile.depth, what)
     loops = unit_loops(row, column, out)
     order_items(moves, row, loops.lane[::-1])
@@ -171,24 +148,7 @@ def _is_along(moves: Moves, loops: tuple[Node, ...]) -> bool:
     return any(stride(index, loops[-1]) == 1 for index in nest.stores())
 
 
-def _choose(problem: MatmulProblem, unit: MatrixUnit, target: Target) -> _Tile:
-    """The tile with which the output should take the least time."""
-    assert target.workgroup is not None
-    busy, depth = target.workgroup.busy, ROW // unit.dtype.itemsize
-    rows, columns, batch = (loop_size(*r) for r in (problem.rows, problem.columns, problem.batch))
-
-    def cost(tile: _Tile) -> float:
-        groups = batch * math.ceil(rows / tile.rows) * math.ceil(columns / tile.columns)
-        speed = TILES[tile.warpgroups, tile.columns]
-        return math.ceil(groups / busy) * tile.rows * tile.columns / speed
-
-    tile = min((_Tile(*key, depth) for key in TILES), key=cost)
-    slice_bytes = (tile.rows + tile.columns) * ROW
-    buffers = min(BUFFERS, (target.workgroup.shared_bytes - ROW) // slice_bytes)
-    return replace(tile, buffers=buffers)
-
-
-def _results(tile: _Tile, unit: MatrixUnit, is_held: bool) -> Fragment:
+def _results(tile: GroupTile, unit: MatrixUnit, is_held: bool) -> Fragment:
     """Which row and column of the tile each sum of each item is.
 
     Items that hold words of x read two neighbouring lines at a time, from rows of 32 lines. Which
@@ -197,12 +157,12 @@ def _results(tile: _Tile, unit: MatrixUnit, is_held: bool) -> Fragment:
     further on. All of a warp have eight neighbours, 32 bytes of a row of the output.
     """
     assert unit.out is not None
-    out = unit.out.with_columns(tile.columns).over_lanes(tile.warpgroups)
+    out = unit.out.with_columns(tile.columns).over_lanes(tile.workers[0])
     if not is_held:
         return out
     (column, *_), (which, _, *eight) = out.lanes, out.elements
     low, far, near, odd = (Digit(0, 2, step) for step in (2, 16, 4, 8))
-    pair = Digit(0, 2 * tile.warpgroups, 32)
+    pair = Digit(0, 2 * tile.workers[0], 32)
     return Fragment((column, low, far, near, odd, pair), (which, Digit(0, 2), *eight))
 
 
@@ -212,15 +172,15 @@ def _operands(
     lines: tuple[Split, Split],
     tensors: Tensors | None,
     unit: MatrixUnit,
-    tile: _Tile,
+    tile: GroupTile,
 ) -> tuple[SharedOperand, SharedOperand]:
     """Both factors of a slice in shared memory."""
     row, column = lines
     buffers = 1 if tiled.outer is None else min(tile.buffers, loop_size(tiled.outer))
     if tensors is not None and buffers > 1:
         x, y = tensors
-        x = x if x.fits else packed(moves, x, tile.items)
-        y = y if _is_taken(y) else packed(moves, y, tile.items)
+        x = x if x.fits else packed(moves, x, tile.workers[0] * ITEMS)
+        y = y if _is_taken(y) else packed(moves, y, tile.workers[0] * ITEMS)
         take("bulk_copies")
         moves.log.append(f"bulk copies into {buffers} buffers")
         return (
@@ -231,8 +191,8 @@ def _operands(
     assert taken[0] is not None
     assert taken[1] is not None  # masks do not change that
     return (
-        stored(moves, taken[0], row, tiled.inner, tile.depth, tile.items, buffers),
-        stored(moves, taken[1], column, tiled.inner, tile.depth, tile.items, buffers),
+        stored(moves, taken[0], row, tiled.inner, tile.depth, tile.workers[0] * ITEMS, buffers),
+        stored(moves, taken[1], column, tiled.inner, tile.depth, tile.workers[0] * ITEMS, buffers),
     )
 
 
